@@ -203,6 +203,7 @@ def test_person_picks_the_session(target):
         terminal.wait_until(lambda: target.model.requests, "\r")
         terminal.wait_for("answered")
         terminal.leave()
+        assert "couldnotberestored" not in terminal.text
     assert len(target.model.requests) == 1
     assert not_in_order([*view_of(target, made["session"]), "asked here"], request_of(target)) == []
     target.foldlog("import", made["file"])

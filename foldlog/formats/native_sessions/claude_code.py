@@ -26,10 +26,6 @@ _PLAIN = frozenset(ascii_letters + digits)
 _FOLDER_MAX = 200
 _DIGITS = digits + ascii_lowercase
 _THINKING = ("thinking", "redacted_thinking")
-_MODEL = "foldlog"
-"""The model of the messages of former programs. Claude Code ignores the usage of the model
-``<synthetic>``, and so would not compact a long session.
-"""
 _SESSION_FILE = re.compile(r"[0-9a-f-]{36}\.jsonl")
 
 
@@ -93,12 +89,13 @@ class ClaudeCodeSession(NativeSession):
                 "timestamp": times[positions[-1]] if positions else times[0],
             }
             if role == "assistant":
+                # Without a model: Claude Code would try to go on with the model of the last reply,
+                # and ignores the usage of the model "<synthetic>".
                 calls = content[-1]["type"] == "tool_use"
                 last_reply = line["message"] = {
                     "id": f"msg_{uuid.replace('-', '')}",
                     "type": "message",
                     "role": role,
-                    "model": _MODEL,
                     "content": content,
                     "stop_reason": "tool_use" if calls else "end_turn",
                     "stop_sequence": None,
