@@ -1,7 +1,7 @@
 """Which functions of the product the files of tests call: ``python -m tests.calls`` runs all tests
 in one process, some ten minutes, and writes ``tests/golden/calls.json`` for ``tests.which``.
-``python -m tests.calls eventstore conformance`` runs these folders, and writes the rows of modules
-that no file of another folder names.
+``python -m tests.calls eventstore conformance`` runs these folders, and adds the missing rows of
+modules that no file of another folder names.
 
 The file has each module of which few tests call a function among those that import or name it, with
 the few other files of tests that together call most of its functions. Write it anew when modules
@@ -94,16 +94,15 @@ def choose(functions_of_tests: dict[str, set[str]], count: int) -> list[str]:
 
 
 def merge(table: Table, rows: Table, folders: Sequence[str]) -> Table:
-    """Return the table with the rows that tests of these folders alone determine."""
+    """Return the table, and the rows that it lacks and that tests of these folders determine."""
     of_folders = tuple(f"tests/{folder}/" for folder in folders)
     measured = {
         _name(path)
         for path in modules()
         if (names := naming(path)) and all(test.startswith(of_folders) for test in names)
     }
-    kept = {name: tests for name, tests in table.items() if name not in measured}
     new = {name: tests for name, tests in rows.items() if name in measured}
-    return dict(sorted({**kept, **new}.items()))
+    return dict(sorted({**new, **table}.items()))
 
 
 def table_of(calls: Calls) -> Table:
