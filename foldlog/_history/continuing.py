@@ -17,7 +17,7 @@ from msgspec.structs import replace
 from foldlog._base.json_types import JsonObject
 from foldlog._history.log import HistoryLog
 from foldlog._imports.continuing import NewSession, begin_continuation
-from foldlog.eventstore import Event, InvalidArgument, VersionConflict
+from foldlog.eventstore import CondensationRequest, Event, InvalidArgument, VersionConflict
 from foldlog.eventstore.log.row import from_microseconds
 from foldlog.formats.detection import may_be_of
 from foldlog.formats.native_sessions import session_of
@@ -60,6 +60,8 @@ def continue_in(
     program: str,
     at: int | None = None,
     cwd: str | os.PathLike[str] | None = None,
+    *,
+    condense: bool = False,
 ) -> Continuation:
     """See ``History.continue_in``."""
     writer = session_of(program)
@@ -68,16 +70,35 @@ def continue_in(
     while True:
         view = history.view() if at is None else history.at(at)
         session = writer(folder, from_microseconds(history._store.database.now()))
+        first = _condensation(history, view) if condense else ()
         try:
-            return _write(history, view, session)
+            return _write(history, view, first, session)
         except VersionConflict as conflict:
             tries += 1
             if conflict.conversation == session.session or tries == _TRIES:
                 raise
 
 
-def _write(history: HistoryLog, view: View, session: NativeSession) -> Continuation:
-    going_over = choose(view, session.label)
+def _condensation(history: HistoryLog, view: View) -> tuple[Event, ...]:
+    """Return the events that condense ``view``: a request, and the condensation."""
+    handler = history._histories._handler
+    handler.check_handles_requests()
+    reason = "the conversation goes on in another program"
+    request = CondensationRequest(id=view.version, reason=reason)
+    condensed, _ = handler.preview(view.then([request]))
+    if isinstance(condensed, View):
+        raise InvalidArgument(
+            f"the condenser did not condense conversation {history.id!r} at version"
+            f" {view.version}; hand it over without a condenser, or choose another one"
+        )
+    return request, replace(condensed.action, id=view.version + 1)
+
+
+def _write(
+    history: HistoryLog, view: View, first: Sequence[Event], session: NativeSession
+) -> Continuation:
+    """Write the session. The fork begins at ``view``, with the events ``first``."""
+    going_over = choose(view.then(first), session.label)
     left_out = going_over.left_out
     if sum(left_out.values()) == len(view):
         raise InvalidArgument(
@@ -92,7 +113,7 @@ def _write(history: HistoryLog, view: View, session: NativeSession) -> Continuat
         raise InvalidArgument(
             f"the View of conversation {history.id!r} at version {view.version} has about"
             f" {tokens:,} tokens, and no model of {session.label} reads more than {_TOKENS_MAX:,};"
-            " condense the history first ('foldlog condense ID')"
+            " condense it on the way (--view-of CONDENSER, or condense=True)"
         )
     path = session.path()
     note: JsonObject = {
@@ -103,7 +124,7 @@ def _write(history: HistoryLog, view: View, session: NativeSession) -> Continuat
         "records": len(written),
     }
     *others, last = going_over.events
-    events = [*others, replace(last, meta={**last.meta, HANDED_OVER: note})]
+    events = [*first, *others, replace(last, meta={**last.meta, HANDED_OVER: note})]
     lines = [json.dumps(each.record).encode() for each in written]
     new = NewSession(
         session.session,
@@ -211,5 +232,5 @@ def _warnings(history: HistoryLog, session: NativeSession, tokens: int) -> Itera
         yield (
             f"the session has about {tokens:,} tokens, and {session.label} does not compact it"
             f" first for a model whose window has {session.small_window:,}: choose a model with a"
-            " larger window, or condense the history before ('foldlog condense ID')"
+            " larger window, or condense it on the way (--view-of CONDENSER, or condense=True)"
         )

@@ -363,6 +363,8 @@ class History(HistoryRun):
         program: str,
         at: int | None = None,
         cwd: str | os.PathLike[str] | None = None,
+        *,
+        condense: bool = False,
     ) -> Continuation:
         """Go on with this history in another program: write its View as a session file of
         ``"claude-code"`` or ``"codex"``, and fork the history under the id of the session. The
@@ -383,11 +385,14 @@ class History(HistoryRun):
             cwd: The folder in which the program is to work. The default is the attribute ``cwd``,
                 or the present folder. ``CLAUDE_CONFIG_DIR`` and ``CODEX_HOME`` say where the
                 sessions of the programs are.
+            condense: Whether the condenser of the histories condenses the View on the way. The
+                condensation is in the fork only, and this history stays as it is.
 
         Raises:
             InvalidArgument: The program is unknown, the folder does not exist, the View shows
-                nothing or has more than a million tokens, or the program's newest session is not in
-                the form that foldlog writes.
+                nothing or has more than a million tokens, the condenser did not condense it, or the
+                program's newest session is not in the form that foldlog writes.
+            NoCondensationAvailable: With ``condense``, no event can be forgotten.
             ConversationNotFound: This history has no events. Also raises the errors of ``at``, and
                 those of the file system if the file cannot be written. The store is then unchanged.
 
@@ -396,7 +401,7 @@ class History(HistoryRun):
         """
         from foldlog._history.continuing import continue_in
 
-        return continue_in(self, program, at, cwd)
+        return continue_in(self, program, at, cwd, condense=condense)
 
     def difference(self, before: int, after: int) -> Difference:
         """Return the events that entered the View between two versions, the events that left

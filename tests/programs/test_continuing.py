@@ -236,6 +236,24 @@ def test_long_history_is_compacted_first(target):
     assert "turn 3 lighthouse" not in "\n".join(view_of(target, made["session"]))
 
 
+def test_condensed_view_goes_over(target):
+    words = [f"{kind} of pier {number}" for number in range(30) for kind in ("wish", "reply")]
+    sources = ("user", "agent") * 30
+    pairs = zip(words, sources, strict=True)
+    new_history(target, "piers", [Message(content=text, source=source) for text, source in pairs])
+    target.write("digest.toml", '[condenser]\ntype = "digest"\n')
+    made = hand_over(target, "piers", "--view-of", str(target.home / "digest.toml"))
+    target.model.answers = ["answered"]
+    target.resume(made["session"], "asked")
+    sent = request_of(target)
+    assert not_in_order([*view_of(target, made["session"]), "asked"], sent) == []
+    assert "reply of pier 9" not in sent
+    assert any("reply of pier 29" in atom for atom in sent)
+    target.foldlog("import", made["file"])
+    listed = json.loads(target.foldlog("list", "--json"))["conversations"]
+    assert {row["conversation"] for row in listed} == {"piers", made["session"]}
+
+
 def test_folder_of_odd_names(tmp_path):
     with closing(StandIn()) as model:
         claude = PROGRAMS["claude-code"](tmp_path, model)

@@ -17,7 +17,7 @@ from foldlog import (
     open as open_histories,
 )
 from foldlog._imports.importing import Failed, Import
-from foldlog.errors import InvalidArgument, NoSuchVersion
+from foldlog.errors import InvalidArgument, NoCondensationAvailable, NoSuchVersion
 from foldlog.formats.native_sessions.claude_code import folder_of
 from foldlog.formats.native_sessions.going_over import HANDED_OVER, SUMMARY
 from foldlog.projections.messages.growing import BEGINNING
@@ -290,6 +290,49 @@ def test_earlier_version_is_handed_over(histories, task, program):
 
 
 @pytest.mark.parametrize("program", PROGRAMS)
+def test_view_is_condensed_on_the_way(tmp_path, histories, program):
+    turns = [
+        Message(content=f"{kind} of pier {number}", source=source)
+        for number in range(20)
+        for kind, source in (("question", "user"), ("answer", "agent"))
+    ]
+    with open_histories(tmp_path / "store.db", condenser="conversation_window") as windowed:
+        long = windowed["long"]
+        long.append([*turns, Action(tool="sweep", arguments={}, call_id="k9", response_id="r9")])
+        made = long.continue_in(program, condense=True)
+    fork = histories[made.session]
+    assert (made.version, histories["long"].version()) == (41, 41)
+    assert len(histories["long"].view()) == 41
+    written = made.path.read_text("ascii")
+    assert "question of pier 0" in written
+    assert "answer of pier 3" not in written
+    assert written.count("The outcome of this call is unknown") == 1
+    assert isinstance(next(fork.events(42)), CondensationAction)
+    assert fork.why(7).fate == "forgotten"
+    Program(made).say("asked later", "answered later")
+    (grown,) = histories.import_(made.path)
+    assert grown.id == made.session
+    texts = "".join(sent_by(grown))
+    words = (
+        "question of pier 0",
+        "answer of pier 3",
+        "answer of pier 19",
+        "asked later",
+        "answered later",
+    )
+    assert [texts.count(word) for word in words] == [1, 0, 1, 1, 1]
+    assert [each.findings for each in histories.maintenance.verify() if each.findings] == []
+
+
+def test_view_that_cannot_be_condensed_is_not_handed_over(tmp_path, histories):
+    histories["short"].append(TASK[:2])
+    with pytest.raises(NoCondensationAvailable):
+        histories["short"].continue_in("codex", condense=True)
+    assert [*histories] == ["short"]
+    assert [*tmp_path.rglob("*.jsonl")] == []
+
+
+@pytest.mark.parametrize("program", PROGRAMS)
 def test_session_that_also_went_on_in_foldlog_becomes_a_fork(histories, task, program):
     made = task.continue_in(program)
     fork = histories[made.session]
@@ -360,7 +403,7 @@ def test_refusals_say_what_to_do(tmp_path, histories, task):
     with pytest.raises(NoSuchVersion):
         task.continue_in("codex", at=90)
     histories["long"].append(Message(content="word " * 900_000, source="user"))
-    with pytest.raises(InvalidArgument, match="condense the history first"):
+    with pytest.raises(InvalidArgument, match="--view-of CONDENSER"):
         histories["long"].continue_in("codex")
     assert sorted(histories) == ["empty", "long", "task"]
     assert [*tmp_path.rglob("*.jsonl")] == []

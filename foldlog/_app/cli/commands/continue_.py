@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from pathlib import Path
 
 from foldlog._app.cli import terminal
+from foldlog._app.cli.agent_model import agent_model_option, load_condenser_for, named_model
 from foldlog._app.cli.options import conversation_argument, option, store_options
 from foldlog._app.cli.outcome import Refused
 from foldlog._app.cli.stores import open_existing, require_id
 from foldlog._history.histories import Histories
 from foldlog._reports.answers.conversations import ContinuationDocument
 from foldlog._reports.words.gist import count
+from foldlog.condensers import NoCondensationAvailable
 from foldlog.eventstore import InvalidArgument
 
 
@@ -28,12 +31,22 @@ from foldlog.eventstore import InvalidArgument
     "The folder in which the program is to work.",
     show_default="the folder of the conversation",
 )
+@option(
+    "--view-of config",
+    "CONDENSER",
+    "A TOML file with [condenser], which condenses the View on the way. The conversation itself"
+    " stays as it is.",
+    show_default=False,
+)
+@agent_model_option
 @store_options
 def run(
     conversation: str,
     program: str,
     at: int | None,
     cwd: str | None,
+    config: Path | None,
+    agent: str | None,
     db: str,
 ) -> None:
     """Go on with a conversation in another coding agent: write its View as a session of the agent.
@@ -43,9 +56,12 @@ def run(
     """
     with open_existing(db) as store:
         conversation = require_id(store, conversation)
+        model = named_model(agent)
+        condenser = None if config is None else load_condenser_for(config, model)
+        history = Histories(store, condenser=condenser, agent_llm=model)[conversation]
         try:
-            made = Histories(store)[conversation].continue_in(program, at, cwd)
-        except (InvalidArgument, OSError) as error:
+            made = history.continue_in(program, at, cwd, condense=condenser is not None)
+        except (InvalidArgument, NoCondensationAvailable, OSError) as error:
             raise Refused(str(error)) from error
     document = ContinuationDocument(
         conversation=conversation,

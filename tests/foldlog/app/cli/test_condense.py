@@ -204,3 +204,20 @@ def test_tokens_are_estimated_without_litellm(foldlog, work, monkeypatch, config
         assert (ran.status, ran.out) == (2, "")
         assert install_command("llm") in ran.err
     assert len(events_of()) == 42
+
+
+def test_view_is_condensed_on_the_way_to_another_agent(
+    foldlog, work, config, tmp_path, monkeypatch
+):
+    monkeypatch.setenv("CODEX_HOME", str(tmp_path / "codex"))
+    window = config('[condenser]\ntype = "conversation_window"')
+    whole = foldlog("continue c1 --in codex --json").document
+    condensed = foldlog(f"continue c1 --in codex --view-of {window} --json").document
+    assert 0 < condensed["tokens"] < whole["tokens"]
+    (row,) = (row for row in foldlog("list --json").document["conversations"] if not row["parent"])
+    assert (row["conversation"], row["events"]) == ("c1", 42)
+    assert foldlog(f"why {condensed['session']} 4 --json").document["fate"] == "forgotten"
+    assert foldlog("why c1 4 --json").document["fate"] == "shown"
+    early = foldlog(f"continue c1 --in codex --at 2 --view-of {window}")
+    assert early.status == 2
+    assert "nothing can be forgotten" in early.err
