@@ -16,6 +16,8 @@ from foldlog.formats.blocks import content_of
 from foldlog.formats.record import dict_or_empty, omit, text_or_none
 from foldlog.projections import View, as_json, words_of
 
+NOTED = "noted"
+"""The key of the names of parameters that a test noted, because the run had not recorded them."""
 _NAMES = ("role", "type", "name", "tool_call_id", "call_id")
 PLACEHOLDER = re.compile(r"\[(?:redacted|secret: [^]]+)\]")
 """What stands in place of a text that the record does not have."""
@@ -69,9 +71,10 @@ def beside_differences(
 
 def has_parameters(recorded: JsonMap) -> bool:
     """Return whether a run has recorded the parameters of a request. The hooks of an SDK record
-    only its instructions.
+    only its instructions, and a test may have noted further parameters beside them.
     """
-    return not {*recorded.get("parameters", {})} <= {"instructions"}
+    own = recorded.get("parameters", {}).keys() - {*recorded.get(NOTED, ())}
+    return not own <= {"instructions"}
 
 
 def name_differences(view: View, asked: AskedPrompt) -> Iterator[str]:
@@ -81,7 +84,7 @@ def name_differences(view: View, asked: AskedPrompt) -> Iterator[str]:
     ]
     for number, message in enumerate(asked.messages, 1):
         name = message.get("name")
-        if not name or message.get("role") == "tool":
+        if not name or message.get("role", "tool") == "tool":  # a call has the name of its tool
             continue
         text = words_of(content_of(message.get("content") or ""))
         names = {known for words, known in named if is_same(words, text)}

@@ -29,6 +29,7 @@ from foldlog._testing.calls import (
 )
 from foldlog._testing.condensing import condensing_difference
 from foldlog._testing.differences import (
+    NOTED,
     PLACEHOLDER,
     RunDiffers as RunDiffers,
     beside_differences,
@@ -265,6 +266,8 @@ class RecordedRun:
                 # what the run has of its parameters is their instructions
                 has = beside.get(name, {}) if name == "parameters" else {}
                 self._note(call, name, {**has, **value} if has else value)
+                if name == "parameters" and self._path is not None and self._update:
+                    self._run.note(call.number, NOTED, sorted({*beside.get(NOTED, ()), *value}))
         ours, theirs = recorded.messages, asked.messages
         alone: list[str] = []
         if ours != theirs:
