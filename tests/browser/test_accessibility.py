@@ -46,7 +46,7 @@ def test_screen_reader_is_told_the_page(tidewatch):
     names = {(node.role, node.name) for node in nodes}
     assert {*map(tuple, rows("page.json", "a version of the sample, to a screen reader"))} <= names
     (strip, chart) = (node for node in nodes if node.role == "image")
-    assert strip.name.endswith("with 3 errors, 5 condensations and 3 waits")
+    assert strip.name.endswith("with 2 errors, 5 condensations and 2 waits")
     assert (
         chart.name == "Versions 0 to 286: 5 condensations. The View is largest at version 152, with"
         " ≈\N{NO-BREAK SPACE}25k tokens."
