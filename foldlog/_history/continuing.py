@@ -7,7 +7,7 @@ from __future__ import annotations
 import json
 import os
 import shlex
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Final, NamedTuple
@@ -17,7 +17,14 @@ from msgspec.structs import replace
 from foldlog._base.json_types import JsonObject
 from foldlog._history.log import HistoryLog
 from foldlog._imports.continuing import NewSession, begin_continuation
-from foldlog.eventstore import CondensationRequest, Event, InvalidArgument, VersionConflict
+from foldlog._imports.reading import state_of
+from foldlog.eventstore import (
+    CondensationRequest,
+    Event,
+    EventStoreError,
+    InvalidArgument,
+    VersionConflict,
+)
 from foldlog.eventstore.log.row import from_microseconds
 from foldlog.formats.detection import may_be_of
 from foldlog.formats.native_sessions import session_of
@@ -126,15 +133,24 @@ def _write(
     *others, last = going_over.events
     events = [*first, *others, replace(last, meta={**last.meta, HANDED_OVER: note})]
     lines = [json.dumps(each.record).encode() for each in written]
-    new = NewSession(
-        session.session,
-        session.format,
-        path,
-        str(session.cwd),
-        lines,
-        _ids_of(written, handed_over.events),
-    )
-    with _new_file(path, lines):
+
+    def is_begun() -> bool:
+        try:
+            history._store.conversation(session.session)
+        except EventStoreError:
+            return False
+        return True
+
+    with _new_file(path, lines, is_begun) as written_file:
+        new = NewSession(
+            session.session,
+            session.format,
+            path,
+            str(session.cwd),
+            lines,
+            _ids_of(written, handed_over.events),
+            state_of(written_file),
+        )
         begin_continuation(history._store, history.id, view.seen, new, events)
     return Continuation(
         session.session,
@@ -179,7 +195,9 @@ def _check_release(session: NativeSession) -> None:
 
 def _title(history: HistoryLog) -> str:
     title = history.attributes().get("title")
-    return " ".join(title.split())[:_TITLE_MAX] if isinstance(title, str) else ""
+    if not isinstance(title, str):
+        return ""
+    return "".join(filter(str.isprintable, " ".join(title.split())))[:_TITLE_MAX]
 
 
 def _ids_of(written: Sequence[SessionRecord], events: Sequence[Event]) -> list[list[int]]:
@@ -202,17 +220,29 @@ def _ids_of(written: Sequence[SessionRecord], events: Sequence[Event]) -> list[l
 
 
 @contextmanager
-def _new_file(path: Path, lines: Sequence[bytes]) -> Iterator[None]:
-    """Write a file that only its user may read. If the block raises an error, delete the file."""
-    path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-    file = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+def _new_file(path: Path, lines: Sequence[bytes], is_begun: Callable[[], bool]) -> Iterator[Path]:
+    """Write a file that only its user may read. It has its name after the block, so that no import
+    and no program finds a session whose fork is not in the store. If the block raises an error, and
+    the fork was not begun, the file is deleted.
+    """
+    for folder in reversed(path.parents):
+        folder.mkdir(mode=0o700, exist_ok=True)
+    unnamed = path.with_name(f".{path.name}.new")
+    file = os.open(unnamed, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
     try:
         with open(file, "wb") as opened:
             opened.writelines(line + b"\n" for line in lines)
-        yield
+            opened.flush()
+            os.fsync(opened.fileno())
+        yield unnamed
     except BaseException:
-        path.unlink(missing_ok=True)
+        if is_begun():  # the program may go on with what is in the store
+            os.link(unnamed, path)
         raise
+    else:
+        os.link(unnamed, path)
+    finally:
+        unnamed.unlink(missing_ok=True)
 
 
 def _command(session: NativeSession) -> str:

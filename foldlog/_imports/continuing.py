@@ -16,7 +16,6 @@ from typing import Any, NamedTuple
 import msgspec
 
 from foldlog._imports.importing import place_of_file
-from foldlog._imports.reading import state_of
 from foldlog.eventstore import Event, Seen, Store
 from foldlog.eventstore.log.appending import begin_fork
 from foldlog.eventstore.log.finding import find_existing
@@ -48,6 +47,7 @@ class NewSession(NamedTuple):
     ``id``          the id of the session, and of the fork
     ``records``     the lines of the file, without their ends
     ``event_ids``   for each record, the ids of the events and summaries that it contains
+    ``state``       the state of the written file, which has its name ``path`` after the append
     """
 
     id: str
@@ -56,6 +56,7 @@ class NewSession(NamedTuple):
     cwd: str
     records: Sequence[bytes]
     event_ids: Sequence[Sequence[int]]
+    state: bytes
 
 
 def begin_continuation(
@@ -116,7 +117,7 @@ def _put_source(sources: SourcesToWrite, key: int, version: int, session: NewSes
         time.time_ns() // 1_000,
         source.records,
         len(written),
-        state_of(session.path),
+        session.state,
         sha256(written).digest(),
     )
     sources.put_place(place_of_file(session.path), place)

@@ -14,6 +14,8 @@ from foldlog.eventstore import Event
 from foldlog.projections import View
 
 _TOKEN_LETTERS = 4
+_LETTERS_OF_A_FILE = 1_600 * _TOKEN_LETTERS
+"""An image or a file costs about 1,600 tokens, however long its bytes are as text."""
 """About this many letters of a session are one token of a model."""
 
 
@@ -83,8 +85,10 @@ def count_tokens(messages: Iterable[JsonMap]) -> int:
 
 def _letters_in(value: Any) -> int:
     if isinstance(value, str):
-        return len(value)
+        return _LETTERS_OF_A_FILE if value.startswith("data:") else len(value)
     if isinstance(value, dict):
+        if value.get("type") == "base64":
+            return _LETTERS_OF_A_FILE
         return sum(len(key) + _letters_in(each) for key, each in value.items())
     if isinstance(value, list | tuple):
         return sum(map(_letters_in, value))
@@ -121,4 +125,11 @@ def newest_below(folder: Path, pattern: re.Pattern[str], depth: int) -> Path | N
             elif pattern.fullmatch(path.name):
                 yield path
 
-    return max(files(folder, depth), key=lambda path: path.stat().st_mtime_ns, default=None)
+    def changed_at(path: Path) -> int:
+        try:
+            return path.stat().st_mtime_ns
+        except OSError:  # it is deleted meanwhile, or a link to nothing
+            return -1
+
+    newest = max(files(folder, depth), key=changed_at, default=None)
+    return None if newest is None or changed_at(newest) < 0 else newest

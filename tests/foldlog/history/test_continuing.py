@@ -16,6 +16,7 @@ from foldlog import (
     SystemMessage,
     open as open_histories,
 )
+from foldlog._imports.continuing import begin_continuation
 from foldlog._imports.importing import Failed, Import
 from foldlog.errors import InvalidArgument, NoCondensationAvailable, NoSuchVersion
 from foldlog.formats.native_sessions.claude_code import folder_of
@@ -427,6 +428,59 @@ def test_failed_write_leaves_nothing(tmp_path, monkeypatch, histories, task, pro
         task.continue_in(program)
     assert [*histories] == ["task"]
     assert [*tmp_path.rglob("*.jsonl")] == []
+
+
+@pytest.mark.parametrize("program", PROGRAMS)
+def test_no_import_finds_a_session_before_its_fork(tmp_path, monkeypatch, histories, task, program):
+    found = []
+
+    def begin(*arguments):
+        found.extend(tmp_path.rglob("*.jsonl"))
+        begin_continuation(*arguments)
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("foldlog._history.continuing.begin_continuation", begin)
+    with pytest.raises(KeyboardInterrupt):
+        task.continue_in(program)
+    assert found == []
+    (file,) = tmp_path.rglob("*.jsonl")
+    (fork,) = {*histories} - {task.id}
+    assert fork in file.name, "the fork is in the store, so its session stays"
+    monkeypatch.undo()
+    assert not [*tmp_path.rglob("*.new")]
+
+
+@pytest.mark.parametrize("program", PROGRAMS)
+def test_an_image_counts_as_an_image(histories, program):
+    data = "iVBORw0KGgo" + "A" * 4_400_000
+    image = {"type": "image_url", "image_url": {"url": f"data:image/png;base64,{data}"}}
+    histories["look"].append(
+        {"role": "user", "content": [{"type": "text", "text": "What is it?"}, image]}
+    )
+    assert histories["look"].continue_in(program).tokens < 3_000
+
+
+@pytest.mark.parametrize("program", PROGRAMS)
+def test_a_session_that_is_gone_stops_nobody(task, program):
+    path = task.continue_in(program).path
+    name = path.name.replace(path.stem[-36:], "00000000-0000-4000-8000-000000000000")
+    path.with_name(name).symlink_to(path.parent / "nothing")
+    assert task.continue_in(program).path.exists()
+
+
+@pytest.mark.parametrize("program", PROGRAMS)
+def test_only_the_user_may_read_the_folders(tmp_path, task, program):
+    path = task.continue_in(program).path
+    made = [folder for folder in path.parents if tmp_path in folder.parents]
+    assert made
+    assert {stat.S_IMODE(folder.stat().st_mode) for folder in made} == {0o700}
+
+
+def test_a_title_has_no_control_characters(task):
+    task.set_attributes(title="Light\x1b]0;x\x07 house\u009b\n2")
+    records = records_in(task.continue_in("claude-code").path)
+    titles = [record["customTitle"] for record in records if "customTitle" in record]
+    assert titles == ["Light]0;x house 2"]
 
 
 def test_folder_of_a_project(tmp_path):
