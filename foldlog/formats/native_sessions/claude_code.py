@@ -63,7 +63,6 @@ class ClaudeCodeSession(NativeSession):
             )
         times = times_of(view.events, self.now)
         messages = view.rendered("anthropic")
-        self.tokens = count_tokens(message for message, _ in messages)
         last_reply: JsonObject = {}
         parent: str | None = None
         waiting: tuple[int, ...] = ()
@@ -105,6 +104,7 @@ class ClaudeCodeSession(NativeSession):
                 line[MARK] = {"session": self.session}
             parent = uuid
             lines.append(SessionRecord(line, positions))
+        self.tokens = count_tokens(each.record.get("message", {}) for each in lines)
         if last_reply:
             # Claude Code compacts before its first turn if the last usage is near the window.
             last_reply["usage"] = {"input_tokens": self.tokens, "output_tokens": 0}

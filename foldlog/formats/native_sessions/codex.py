@@ -93,7 +93,14 @@ class CodexSession(NativeSession):
             elif kind.endswith("_output") and _is_failed(view, positions):
                 item = {**item, "output": _marked(item["output"])}
             add("response_item", item, positions)
-        self.tokens = count_tokens(item for item, _ in items)
+        # What Anthropic's model thought has no item, so it is counted in the events.
+        thoughts = sum(len(getattr(event, "thinking", ())) for event in view.events)
+        if thoughts > left_out.get("thinking", 0):
+            left_out["thinking"] = thoughts
+        written = (
+            each.record["payload"] for each in lines if each.record["type"] == "response_item"
+        )
+        self.tokens = count_tokens(written)
         # Codex compacts before its first turn if the last usage is near the window. The total stays
         # 0, because the session has not called a model.
         usage = {"input_tokens": self.tokens, "cached_input_tokens": 0, "output_tokens": 0}

@@ -451,6 +451,20 @@ def test_no_import_finds_a_session_before_its_fork(tmp_path, monkeypatch, histor
 
 
 @pytest.mark.parametrize("program", PROGRAMS)
+def test_what_is_left_out_is_counted_and_has_no_size(histories, program):
+    sizes = []
+    for thought in ("", "a long thought " * 1_000):
+        block = {"type": "thinking", "thinking": thought, "signature": "s"}
+        reply = Message(content="Four.", source="agent", thinking=(block,) if thought else ())
+        history = histories[f"with {len(thought)}"]
+        history.append([Message(content="How many towers?", source="user"), reply])
+        made = history.continue_in(program)
+        sizes.append(made.tokens)
+        assert made.left_out == ({"thinking": 1} if thought else {})
+    assert abs(sizes[0] - sizes[1]) <= 5
+
+
+@pytest.mark.parametrize("program", PROGRAMS)
 def test_an_image_counts_as_an_image(histories, program):
     data = "iVBORw0KGgo" + "A" * 4_400_000
     image = {"type": "image_url", "image_url": {"url": f"data:image/png;base64,{data}"}}
