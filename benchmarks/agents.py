@@ -25,7 +25,7 @@ from typing import Any, Final, NamedTuple
 import foldlog
 from benchmarks.pages import with_part
 from foldlog.condensers import Condenser, LLMSummarizingCondenser, Reply, condenser_from_config
-from foldlog.eventstore import CondensationAction, SystemMessage
+from foldlog.eventstore import SystemMessage
 from foldlog.projections import View
 
 TURNS: Final = 300
@@ -137,7 +137,7 @@ def work_of(agent: str, seed: int) -> list[Turn]:
 
 @dataclass
 class Server:
-    """Counts what a provider bills. ``possible`` is how many tokens its cache could have read."""
+    """Counts the tokens that a provider bills: read from its cache, written to it, and replied."""
 
     read: int = 0
     written: int = 0
@@ -250,7 +250,7 @@ def of_foldlog(make: Callable[[Model], Condenser], *, length: int = SUMMARY) -> 
                 if turn.request:
                     history.append({"role": "user", "content": turn.request})
                 view = history.prepare()
-                made = sum(isinstance(each, CondensationAction) for each in view.condensations)
+                made = len(view.condensations)
                 yield json.dumps(TOOLS) + "".join(map(json.dumps, view.to_messages())), made
                 history.append_reply(_call(number, turn))
                 history.append_tool_result(f"c{number}", turn.result)
@@ -393,7 +393,8 @@ def measured(agent: str, way: Way, seed: int = 1) -> dict[str, Any]:
         f"{age} {kind}": [0, 0] for age in ("all", "old") for kind in KINDS
     }
     made = 0
-    for number, (turn, (prompt, made)) in enumerate(zip(turns, way(turns, server), strict=True)):  # noqa: B007
+    for number, (turn, asked) in enumerate(zip(turns, way(turns, server), strict=True)):
+        prompt, made = asked
         server.ask(prompt, REPLY_TOKENS)
         for fact in turn.needed:
             ages = ("all", "old") if 2 * (number - fact.turn) > OLD else ("all",)
