@@ -454,8 +454,9 @@ def test_a_call_is_not_continued(history):
 
 def test_the_lease_fences_chunks(history):
     other = foldlog.open(history._store.path)["c"]
-    with history.lease(ttl_s=0.01) as lease:
-        history._lease_block._renewing = threading.Thread(target=int)  # it is not renewed
+    with history.lease(ttl_s=0.5) as lease:
+        history._lease_block._left.set()  # The thread ends and renews it no more.
+        history._lease_block._renewing.join()
         reply = history.stream_reply()
         reply.feed("A ")
         while lease.held:
