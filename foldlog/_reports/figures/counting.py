@@ -5,6 +5,7 @@ conversation to earlier figures. In a fork, only the fork's own events are count
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
+from functools import partial
 from itertools import islice
 from typing import Any
 
@@ -20,6 +21,7 @@ from foldlog._reports.figures.spending import Spending, imported_calls, sum_up, 
 from foldlog._reports.figures.tools_of_replies import CountedReply
 from foldlog._reports.words.reasons import because
 from foldlog.eventstore import (
+    Border,
     CondensationAction,
     CondensationRequest,
     ConversationErased,
@@ -137,7 +139,9 @@ def counted_on(
     findings = list[str]()
     calls_beside = list[Any]()
     calls_of_parent = list[Any]()
+    origins: tuple[Border, ...] = ()
     try:
+        origins = store.query(row.id, lambda reading: reading.origins())
         structural = store.query(
             row.id, lambda reading: [*reading.structural_events(0, row.version)]
         )
@@ -159,6 +163,8 @@ def counted_on(
     on_events(start)
     counts.findings += findings
 
+    recorded_in = partial(_find_origin, row.id, origins)
+
     def read_log(first: int) -> Iterator[Logged]:
         log = sound(store, row.id, first, row.version, counts.findings)
         while page := list(islice(log, _TELL_EVERY)):
@@ -174,15 +180,25 @@ def counted_on(
             yield Logged(recorded_at, event)
 
     new_calls_beside = [logged for logged in calls_beside if logged not in calls_of_parent]
-    figures.spending.take(count_log(), new_calls_beside, start, calls_of_parent)
+    figures.spending.take(
+        count_log(), new_calls_beside, start, calls_of_parent, recorded_in=recorded_in
+    )
     if figures.start and not figures.spending.counts_on:
         figures.spending = Spending()
-        figures.spending.take(read_log(0), new_calls_beside, start, calls_of_parent)
+        figures.spending.take(
+            read_log(0), new_calls_beside, start, calls_of_parent, recorded_in=recorded_in
+        )
     _count_condensations(views, row.id, figures, filter(counts_event, structural), start)
     figures.sum_calls()
     figures.counted = row.version
     counts.conversations = 1
     return figures
+
+
+def _find_origin(conversation: str, origins: Sequence[Border], event_id: int) -> str:
+    """Return the id of the conversation in which an event of ``conversation`` was recorded."""
+    copied_from = (origin.parent for origin in origins if event_id < origin.version)
+    return next(copied_from, conversation)
 
 
 def _count_condensations(

@@ -4,24 +4,25 @@ once.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable
+import struct
+from collections.abc import Collection, Iterator
 
 from foldlog._reports.figures.tables import FigureTables
-from foldlog.formats.hash_set import HashSet
 from foldlog.formats.summed_calls import HASH_BYTES
+
+_SOUGHT_MAX = 200_000
+"""The number of replies that are looked for at once. Python's set of them takes about 20 MB."""
 
 
 class RepeatedReplies:
     """Finds replies that several conversations contain. After a change, a conversation must be
     *compared* with all other conversations. Once all changed conversations have been compared,
-    ``find`` reads nothing. Memory: about 15 bytes for each reply.
+    ``find`` reads nothing. Memory: about eight bytes for each reply.
     """
 
     def __init__(self, tables: FigureTables) -> None:
         self._tables = tables
         self._hashes: dict[int, tuple[tuple[int, int], bytes]] = {}
-        self._seen = HashSet()
-        self._repeated = set[bytes]()
 
     def find(self) -> tuple[dict[int, tuple[int, int]], dict[int, list[int]]]:
         """Return two maps whose keys are the keys of conversations. The first map has the versions
@@ -29,49 +30,59 @@ class RepeatedReplies:
         replies whose usage is not stored.
 
         Cost: if a conversation has not been compared yet, the method reads the versions of all
-        conversations and the hashes of the changed conversations. If a reply is found in a second
-        conversation, the method searches the hashes of all conversations in memory.
+        conversations and the hashes of the changed conversations. It looks for the replies of the
+        conversations to compare in the hashes of all conversations, which are in memory.
         """
         to_compare = self._tables.versions("figures_to_compare")
         if not to_compare:
             return {}, {}
-        repeated_now = self._read_changes(to_compare)
-        self._repeated |= repeated_now
-        # Another conversation may already contain a newly repeated reply, so all conversations are
-        # searched.
-        keys = self._hashes if repeated_now else to_compare
-        repeated_hashes = {
-            key: self._repeated & _split(self._hashes[key][1])
-            for key in keys
-            if key in self._hashes
-        }
-        stored = self._tables.stored_replies(
-            [key for key, hashes in repeated_hashes.items() if hashes]
-        )
-        numbers = {
-            key: {int.from_bytes(reply_hash) for reply_hash in hashes}
-            for key, hashes in repeated_hashes.items()
-        }
-        to_read = {key: sorted(hashes - stored.get(key, set())) for key, hashes in numbers.items()}
+        self._read_changes(to_compare)
+        repeated = dict[int, set[int]]()
+        for sought in self._sought(to_compare):
+            for key, hashes in self._find_repeated(sought).items():
+                repeated.setdefault(key, set()).update(hashes)
+        stored = self._tables.stored_replies([*repeated])
+        to_read = {key: sorted(hashes - stored.get(key, set())) for key, hashes in repeated.items()}
         return to_compare, {key: hashes for key, hashes in to_read.items() if hashes}
 
-    def _read_changes(self, to_compare: Collection[int]) -> set[bytes]:
+    def _read_changes(self, to_compare: Collection[int]) -> None:
         versions = self._tables.versions("figures_with_replies")
         changed = [
             key
             for key, version in versions.items()
             if key in to_compare or key not in self._hashes or self._hashes[key][0] != version
         ]
-        repeated = set[bytes]()
+        for erased in self._hashes.keys() - versions.keys():
+            del self._hashes[erased]
         for key, hashes in self._tables.hashes(changed):
-            _, earlier_hashes = self._hashes.get(key, ((0, 0), b""))
-            repeated.update(self._seen_again(_split(hashes) - _split(earlier_hashes)))
             self._hashes[key] = versions[key], hashes
-        return repeated - self._repeated
 
-    def _seen_again(self, hashes: Iterable[bytes]) -> list[bytes]:
-        return [reply_hash for reply_hash in hashes if not self._seen.add(reply_hash)]
+    def _sought(self, to_compare: Collection[int]) -> Iterator[set[int]]:
+        sought = set[int]()
+        for key in to_compare:
+            if key in self._hashes:
+                sought.update(_split(self._hashes[key][1]))
+            if len(sought) >= _SOUGHT_MAX:
+                yield sought
+                sought = set()
+        yield sought
+
+    def _find_repeated(self, sought: set[int]) -> dict[int, set[int]]:
+        found_in = dict[int, set[int]]()
+        found = set[int]()
+        repeated = set[int]()
+        for key, (_, hashes) in self._hashes.items():
+            found_here = sought.intersection(_split(hashes))
+            if found_here:
+                found_in[key] = found_here
+                repeated |= found & found_here
+                found |= found_here
+        return {
+            key: hashes & repeated
+            for key, hashes in found_in.items()
+            if not repeated.isdisjoint(hashes)
+        }
 
 
-def _split(hashes: bytes) -> set[bytes]:
-    return {hashes[start : start + HASH_BYTES] for start in range(0, len(hashes), HASH_BYTES)}
+def _split(hashes: bytes) -> tuple[int, ...]:
+    return struct.unpack(f">{len(hashes) // HASH_BYTES}Q", hashes)

@@ -4,7 +4,7 @@ call that records no cost.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from itertools import chain, groupby
 from typing import Any, TypeVar
 
@@ -29,8 +29,9 @@ D = TypeVar("D", bound=Document)
 class Spending(Struct):
     """The calls of models in a conversation.
 
-    ``calls``      the sums of the calls that have no reply id
-    ``replies``    each reply's id with its call; a total counts each id once
+    ``calls``      the sums of imported calls that have no reply id
+    ``replies``    each reply's id with its call; a total counts each id once. A reply that was
+                   recorded without an id is named by the place where it was recorded
     ``runs``       the sums of calls that the source does not record one by one
     ``paid``       the cost of all calls together, if the source records no other cost
     ``last``       the tokens of the prompt of the agent's last call
@@ -58,7 +59,12 @@ class Spending(Struct):
         beside: Iterable[Any] = (),
         start: int = 0,
         before: Iterable[Any] = (),
+        *,
+        recorded_in: Callable[[int], str],
     ) -> None:
+        # ``recorded_in`` names the conversation in which an event was recorded first. A detached
+        # fork has copies of the events of another conversation.
+        #
         # The calls in events before ``start`` are not counted. These events are read because the
         # usage of a later call may be the difference between two totals. ``beside`` has the calls
         # that the source records outside of its events. ``before`` has the calls of ``beside`` that
@@ -69,7 +75,8 @@ class Spending(Struct):
         sums = list[ModelCall]()
         # The loop reads all events, through the generator that counts native calls. A history that
         # went on in another program has events of several formats.
-        for format, events in groupby(_imported(self._count_native(logged, start)), _format_of):
+        all_events = self._count_native(logged, start, recorded_in)
+        for format, events in groupby(_imported(all_events), _format_of):
             self.counts_on = self.counts_on and counts_on(format)
             for call in calls_of_imported(events, format):
                 self.tools.note_call(call)
@@ -96,13 +103,20 @@ class Spending(Struct):
         if costs and self.is_each and not self.has_cost:
             self.paid = sum(costs)
 
-    def _count_native(self, logged: Iterable[Logged], start: int) -> Iterator[Event]:
+    def _count_native(
+        self, logged: Iterable[Logged], start: int, recorded_in: Callable[[int], str]
+    ) -> Iterator[Event]:
         # An imported event without a time gets the time at which it was recorded.
         for recorded_at, event in logged:
             if event.id >= start:
                 self.tools.note_event(event)
             if event.origin is None and event.id >= start:
-                for call in calls_of_event(recorded_at, event):
+                for number, call in enumerate(calls_of_event(recorded_at, event)):
+                    if call.reply is None:
+                        # Copies of an event keep its id and its time.
+                        place = f"{recorded_in(event.id)} {event.id} {recorded_at} {number}"
+                        call = call._replace(reply=place, event_id=event.id)
+                        self.tools.note_call(call)
                     self._take_call(call)
             elif event.meta and event.timestamp is None:
                 event = replace(event, timestamp=happened_at(event, recorded_at))

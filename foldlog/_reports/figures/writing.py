@@ -31,7 +31,7 @@ from foldlog.projections.conversations.companions import companion_of
 if TYPE_CHECKING:
     from foldlog._reports.figures.counting import Figures
 
-CODE: Final = 5
+CODE: Final = 6
 """The version of the code that makes figures. Figures of another version are counted again."""
 SAVED: Final = ("condensations", "tokens_saved", "cost")
 NO_REPLY: Final = CountedReply(Calls("", "", {}, None, 0))

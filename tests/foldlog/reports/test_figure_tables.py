@@ -254,17 +254,17 @@ def test_replies_are_compared_once(store, tmp_path, monkeypatch):
     histories.import_(logs)
     figures = FiguresOfStore(store)
     before = calls_of(store, figures)
-    assert read == [3]
-    histories["run-0"].append(said("more"))
-    assert (calls_of(store, FiguresOfStore(store)), read) == (before, [3]), (
+    assert read == [7]
+    histories["run-3"].append(said("more"))  # It has no replies.
+    assert (calls_of(store, FiguresOfStore(store)), read) == (before, [7]), (
         "nothing to compare, in another process"
     )
     write_logs(logs, {"third": [5, 6]})
     histories.import_(logs)
-    assert (calls_of(store, figures), read) == (before + 1, [3, 1])
+    assert (calls_of(store, figures), read) == (before + 1, [7, 1])
     write_logs(logs, {"fourth": [1, 6, 7]})
     histories.import_(logs)
-    assert (calls_of(store, figures), read) == (before + 2, [3, 1, 1])
+    assert (calls_of(store, figures), read) == (before + 2, [7, 1, 1])
     assert replies_stored(store) == {"first": 3, "second": 2, "third": 1, "fourth": 2}
 
 
@@ -301,3 +301,57 @@ def test_detached_fork_has_its_figures(place, histories, monkeypatch):
     assert figures.overview.problem is None
     assert sum(stored.totals().events.values()) == 3
     assert stored.totals().findings == []
+
+
+def answer(text):
+    meta = {"model": "m", "usage": {"prompt_tokens": 100, "completion_tokens": 10}, "cost": 0.5}
+    return Message(source="agent", content=text, meta=meta)
+
+
+def calls_and_errors(store):
+    figures = FiguresOfStore(store)
+    figures.refresh()
+    totals = figures.totals()
+    calls = sum(model.calls for model in totals.models.values())
+    return calls, totals.tools["bash"].calls, totals.errors
+
+
+def begin_with_forks(histories):
+    call = Action(source="agent", tool="bash", call_id="a", arguments={}, meta=answer("").meta)
+    failed = Observation(content="no file", call_id="a", is_error=True)
+    histories["c"].append([said("one"), answer("two"), call, failed, answer("three")])
+    for name in ("first", "second"):
+        histories["c"].fork(5, name)
+        histories[name].append([said("and?"), answer(f"an answer of its own: {name}")])
+
+
+@pytest.mark.parametrize("counted_before", [True, False])
+def test_a_reply_without_an_id_counts_once_in_detached_forks(counted_before, url_on):
+    with open_store(url_on("sqlite")) as store:
+        histories = foldlog.Histories(store)
+        begin_with_forks(histories)
+        if counted_before:
+            assert calls_and_errors(store) == (5, 1, 1)
+        histories.erase("c", reason="asked to", detach_forks=True)
+        assert calls_and_errors(store) == (5, 1, 1)
+        histories["first"].append(answer("two"))
+        assert calls_and_errors(store) == (6, 1, 1)
+
+
+def test_a_reply_without_an_id_counts_once_in_forks_that_were_copied_first(url_on, tmp_path):
+    with open_store(url_on("sqlite")) as store, foldlog.open(tmp_path / "copy.db") as copy:
+        begin_with_forks(foldlog.Histories(store))
+        for name in ("second", "first", "c"):
+            copy.maintenance.copy_from(store, name)
+        assert copy.store.conversation("second").parent is None
+        assert calls_and_errors(copy.store) == (5, 1, 1)
+
+
+def test_equal_replies_at_the_same_moment_count_each(url_on):
+    with open_store(url_on("sqlite")) as store:
+        now = store.database.now()
+        store.database.now = lambda: now
+        histories = foldlog.Histories(store)
+        for name in ("one", "two"):
+            histories[name].append([said("hello"), answer("yes"), answer("no")])
+        assert calls_of(store, FiguresOfStore(store)) == 4
