@@ -47,8 +47,8 @@ async function drive(held: HeldHistory): Promise<unknown> {
     const messages = await prepareMessages(held);
     const last = messages.at(-1);
     if (last?.role === "assistant") return last.content;
-    const { response } = await generateText({ model, messages, tools });
-    await appendMessages(held, response.messages);
+    const { responseMessages } = await generateText({ model, messages, tools });
+    await appendMessages(held, responseMessages);
   }
 }
 

@@ -5,7 +5,10 @@
  *     await saveMessages(history, messages);                      // in onFinish
  *
  *     const messages = await prepareMessages(held);               // for generateText
- *     await appendMessages(held, (await generateText({ model, messages, tools })).response.messages);
+ *     await appendMessages(held, (await generateText({ model, messages, tools })).responseMessages);
+ *
+ * In version 6 of the AI SDK, the messages are `response.messages`. In version 7, this member has only
+ * the last step, and no result of a tool that ran after an approval.
  */
 
 export { type ChatTransportOptions, FoldlogChatTransport, uiMessageStream } from "./ai-sdk-streams.js";
@@ -76,7 +79,7 @@ export async function prepareMessages(history: History): Promise<ModelMessage[]>
 }
 
 /**
- * Append messages of the AI SDK, such as `result.response.messages`. An approval that the SDK asks
+ * Append messages of the AI SDK, such as `result.responseMessages`. An approval that the SDK asks
  * for, or that a message answers, becomes the question and the decision of foldlog.
  */
 export async function appendMessages(

@@ -1,6 +1,6 @@
 import assert from "node:assert/strict";
 import { after, before, test } from "node:test";
-import { convertToModelMessages, type ModelMessage, type UIMessage, validateUIMessages } from "ai-newest";
+import { convertToModelMessages, type ModelMessage, type UIMessage, validateUIMessages } from "ai";
 import { generateText, tool } from "ai";
 import { MockLanguageModelV3 } from "ai/test";
 import { Foldlog, type History, NotAllowed } from "foldlog";
@@ -307,8 +307,8 @@ for (const approved of [true, false]) {
     const tools = { pay: tool({ inputSchema: z.object({ to: z.string() }), needsApproval: true, execute }) };
     const step = async (): Promise<void> => {
       const messages = (await prepareMessages(history)) as never;
-      const { response } = await generateText({ model: payer(), messages, tools });
-      await appendMessages(history, response.messages as never);
+      const { responseMessages } = await generateText({ model: payer(), messages, tools });
+      await appendMessages(history, responseMessages);
     };
     await appendMessages(history, [{ role: "user", content: "Pay Ann." }]);
     await step();

@@ -2,8 +2,8 @@ import assert from "node:assert/strict";
 import { after, before, describe, test } from "node:test";
 import { getSessionMessages, InMemorySessionStore, listSessions, type SessionStore } from "@anthropic-ai/claude-agent-sdk";
 import { type AgentInputItem, MemorySession, type Session } from "@openai/agents-core";
-import { convertToModelMessages, generateText, stepCountIs, tool, type UIMessage, validateUIMessages } from "ai";
-import { MockLanguageModelV3 } from "ai/test";
+import { convertToModelMessages, generateText, stepCountIs, tool, type UIMessage, validateUIMessages } from "ai-oldest";
+import { MockLanguageModelV3 } from "ai-oldest/test";
 import { Foldlog } from "foldlog";
 import { appendMessages, loadMessages, prepareMessages, saveMessages } from "foldlog/ai-sdk";
 import { FoldlogSessionStore } from "foldlog/claude-agent";
@@ -264,7 +264,7 @@ describe("messages of the AI SDK", () => {
     });
     const pay = tool({ inputSchema: z.object({ to: z.string() }), execute: ({ to }) => ({ paid: to }) });
     for (let step = 0; step < 2; step += 1) {
-      const messages = await prepareMessages(history);
+      const messages = (await prepareMessages(history)) as never; // the newest SDK's type
       const { response } = await generateText({ model, messages, tools: { pay }, stopWhen: stepCountIs(1) });
       await appendMessages(history, response.messages);
     }

@@ -1,6 +1,6 @@
 /** Makes chats of `UIMessage`s over all types and states of parts that the AI SDK has, by a seed. */
 
-import type { UIMessage } from "ai-newest";
+import type { UIMessage } from "ai";
 
 type Part = Record<string, unknown>;
 
