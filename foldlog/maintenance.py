@@ -332,7 +332,8 @@ class Maintenance:
     ) -> RedactionReport:
         """Redact the events that contain a text. Case and accents do not matter. An imported file
         may contain the text outside of its records, for example in a header; then the store erases
-        everything that it keeps from outside the records.
+        everything that it keeps from outside the records. A stream that contains the text, such as
+        a reply that a model is writing, is deleted.
 
         ``History.redact`` describes what else is redacted together with an event. A SQLite file
         still contains the redacted bytes until ``vacuum``.

@@ -1,5 +1,5 @@
 """Find a text in everything that a store contains about a conversation: events, summaries,
-documents, attributes and imported records.
+documents, attributes, imported records and streams, such as a reply that a model is writing.
 
 The text may be a person's name. So case, accents, Unicode forms, white space and invisible hyphens
 do not matter, and a match may span several parts of a message. Encoded text, such as base64, is not
@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import re
 from base64 import urlsafe_b64decode
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Hashable, Iterable, Iterator, Mapping
 from contextlib import suppress
 from datetime import datetime
 from functools import partial
@@ -34,9 +34,12 @@ from foldlog.eventstore import (
     SystemMessage,
     VersionConflict,
 )
+from foldlog.eventstore.arguments import NUMBER_MAX
 from foldlog.eventstore.documents.values import newest_documents, newest_values
+from foldlog.eventstore.log import streams
 from foldlog.eventstore.log.appending import Seen
 from foldlog.eventstore.log.redacted import can_be_redacted, has_content
+from foldlog.eventstore.recorders.types import Chunk, Stream
 from foldlog.formats.event_fields import REDACTED
 
 _NOT_ASCII = re.compile(r"[^\x00-\x7f\ufffd]+")
@@ -151,6 +154,42 @@ def source_with(store: Store, conversation: str, holds: Holds) -> str | None:
     """
     name, texts = beside_records(store, conversation)
     return name if _holds_any(holds, texts) else None
+
+
+def streams_with(store: Store, conversation: str, holds: Holds) -> list[Stream]:
+    """Return the streams of a conversation that contain a match, which may span several chunks.
+
+    Cost: each stream is read, and is in memory as a whole.
+    """
+
+    def read(reading: ReadTransaction) -> list[Stream]:
+        return [
+            stream
+            for stream in reading.streams()
+            if any(map(holds, _texts_of_stream(stream, reading.chunks(stream, 0, NUMBER_MAX))))
+        ]
+
+    return store.query(conversation, read)
+
+
+def _texts_of_stream(stream: Stream, chunks: Iterable[Chunk]) -> Iterator[str]:
+    bodies = [chunk.body for chunk in chunks]
+    if not stream.type.startswith(streams.JSON):
+        yield b"".join(bodies).decode("utf-8", "replace")
+        return
+    values = [value for body in bodies for value in loads(body)]
+    yield from _texts(values)
+    # The pieces of one text are in equal fields of values that are alike but for their texts.
+    pieces: dict[Hashable, list[str]] = {}
+    for value in values:
+        if not isinstance(value, dict):
+            continue
+        place = tuple((name, value.get(name)) for name in ("type", "at", "id", "toolCallId"))
+        for name, text in value.items():
+            if isinstance(text, str):
+                pieces.setdefault((repr(place), name), []).append(text)
+    for texts in pieces.values():
+        yield from _texts("".join(texts))
 
 
 class _Changes:

@@ -21,7 +21,7 @@ from contextlib import contextmanager, suppress
 from datetime import datetime
 from functools import cache, partial
 from itertools import chain
-from typing import NamedTuple
+from typing import NamedTuple, TypeVar
 
 from foldlog._imports.redacting import (
     events_of_records,
@@ -36,6 +36,7 @@ from foldlog._privacy.matching import (
     events_with,
     keep_documents,
     source_with,
+    streams_with,
     texts_of,
 )
 from foldlog.eventstore import (
@@ -66,15 +67,18 @@ from foldlog.eventstore.files.written_files import (
 )
 from foldlog.eventstore.log.finding import Moment, query_all
 from foldlog.eventstore.log.redacted import can_be_redacted, has_content
+from foldlog.eventstore.log.writing import WriteTransaction
 from foldlog.eventstore.maintenance import redact
 from foldlog.eventstore.maintenance.redact import RedactionReceipt
-from foldlog.eventstore.recorders.types import Conversation
+from foldlog.eventstore.recorders.types import Conversation, Stream
 from foldlog.eventstore.sources.tables import Sources
 from foldlog.eventstore.store import bind
 from foldlog.projections.conversations.companions import companion_of, companions_at, origins_of
 from foldlog.projections.conversations.unreadable import sound
 
-SEARCHED = "events, summaries, documents, attributes and the records of imports"
+T = TypeVar("T")
+
+SEARCHED = "events, summaries, documents, attributes, streams and the records of imports"
 NOT_SEARCHED = (
     "other files and stores; text that is encoded (base64, URLs, HTML, bytes other than UTF-8),"
     " compressed or in a picture; text that is divided between fields or events, has markup in it"
@@ -99,6 +103,10 @@ _IN_SOURCE = (
     "the source of conversation {!r} contains the text outside of its records; run the same command"
     " again"
 )
+_IN_STREAM = (
+    "stream {1!r} of conversation {0!r} contains the text, because a model is still writing it; run"
+    " the same command again after its end"
+)
 _IN_PATH = (
     "conversation {!r} was imported from {}, and this path contains the text; rename the file, and "
     "import or erase the conversation again"
@@ -119,6 +127,8 @@ class Chosen(NamedTuple):
     ``shown``       the events to redact, by conversation; a fork is listed with the events
                     that it shares with its parent
     ``beside``      the conversations whose source contains the text outside of its records
+    ``streams``     the streams that contain the text, such as a reply that a model is writing, by
+                    conversation; a stream is deleted as a whole
     ``unread``      names of companions and events that could not be read
     """
 
@@ -127,7 +137,13 @@ class Chosen(NamedTuple):
     quotes: set[tuple[str, int]]
     shown: dict[str, list[Event]]
     beside: list[str]
+    streams: dict[str, list[Stream]]
     unread: list[str]
+
+    @property
+    def is_empty(self) -> bool:
+        """Whether nothing is left to redact."""
+        return not (self.unredacted or self.beside or self.streams)
 
 
 class RedactionReport(NamedTuple):
@@ -136,6 +152,8 @@ class RedactionReport(NamedTuple):
     ``events``        the ids of the redacted events, by conversation
     ``beside``        the conversations whose source contains the text outside of its records;
                       everything outside of the records was removed
+    ``streams``       the names of the streams that contain the text and were deleted, by
+                      conversation
     ``receipts``      the receipts
     ``stay``          places where the store still contains the text, and conversations that could
                       not be searched
@@ -147,6 +165,7 @@ class RedactionReport(NamedTuple):
 
     events: Mapping[str, tuple[int, ...]]
     beside: tuple[str, ...]
+    streams: Mapping[str, tuple[str, ...]]
     receipts: tuple[RedactionReceipt, ...]
     stay: tuple[Problem, ...]
     unconfirmed: tuple[str, ...]
@@ -173,7 +192,18 @@ def redact_matching(
         for name, events in chosen.unredacted.items()
     }
     unconfirmed = unconfirmed_by(chosen, receipts, () if dry_run else redacting.files())
-    return RedactionReport(ids, tuple(chosen.beside), tuple(receipts), tuple(stay), unconfirmed)
+    return RedactionReport(
+        ids,
+        tuple(chosen.beside),
+        stream_names(chosen),
+        tuple(receipts),
+        tuple(stay),
+        unconfirmed,
+    )
+
+
+def stream_names(chosen: Chosen) -> dict[str, tuple[str, ...]]:
+    return {name: tuple(stream.name for stream in found) for name, found in chosen.streams.items()}
 
 
 class Redacting:
@@ -225,10 +255,12 @@ class Redacting:
         """
         unread: list[str] = []
         beside: list[str] = []
+        streams: dict[str, list[Stream]] = {}
         found: Mapping[str, Sequence[Event]] = {}
         if named is None:
             found = self._find_events()
             beside = self._find_texts_beside()
+            streams = self._find_streams()
         events_by_name = with_related(self.store, found, unread, unread_ids=named or {})
         ids_without_quotes = _keys(events_by_name)
         if with_summaries:
@@ -250,6 +282,7 @@ class Redacting:
             _keys(unredacted) - ids_without_quotes,
             shown_by(self.store, events_by_name),
             beside,
+            streams,
             unread,
         )
 
@@ -339,6 +372,9 @@ class Redacting:
         for name in chosen.beside:
             with self._without_erased():
                 redact_beside(self.store_of(name), name)
+        for name, found in chosen.streams.items():
+            with self._without_erased():
+                _delete_streams(self.store_of(name), name, found)
         return receipts, stay
 
     def _detached_forks(self, except_ids: Container[str]) -> list[ConversationRow]:
@@ -380,6 +416,11 @@ class Redacting:
                 text = _IN_ID if row.erased_at is None else _IN_TOMBSTONE
                 stay.append(Problem(row.id, text.format(row.id)))
         stay += [Problem(name, _IN_SOURCE.format(name)) for name in self._find_texts_beside()]
+        stay += [
+            Problem(name, _IN_STREAM.format(name, stream.name))
+            for name, found in self._find_streams().items()
+            for stream in found
+        ]
         for name, paths in self.sources().items():
             stay += [
                 Problem(name, _IN_PATH.format(name, path)) for path in paths if self.holds(path)
@@ -449,21 +490,42 @@ class Redacting:
         return events_by_name
 
     def _find_texts_beside(self) -> list[str]:
-        names = dict[str, None]()
+        names = (name for _, name in self._search_rows(source_with) if name is not None)
+        return [*dict.fromkeys(names)]
+
+    def _find_streams(self) -> dict[str, list[Stream]]:
+        return {name: found for name, found in self._search_rows(streams_with) if found}
+
+    def _search_rows(self, search: Callable[[Store, str, Holds], T]) -> Iterator[tuple[str, T]]:
+        """Yield the id of each conversation, and what the search for the text finds in it."""
         if self.holds is None:
-            return []
+            return
         for row in self.rows:
             try:
-                name = source_with(self.store_of(row.id), row.id, self.holds)
+                found = search(self.store_of(row.id), row.id, self.holds)
             except ConversationErased as error:
                 self._check_not_named(error)
                 continue
             except EventStoreError as error:
                 self.problems[row.id] = str(error)
                 continue
-            if name is not None:
-                names[name] = None
-        return [*names]
+            yield row.id, found
+
+
+def _delete_streams(store: Store, conversation: str, found: Iterable[Stream]) -> None:
+    """Delete streams, also if a model is still writing one: the next chunk of its writer raises
+    ``StreamNotFound``.
+    """
+    numbers = {stream.number for stream in found}
+
+    def delete(writing: WriteTransaction) -> None:
+        for stream in writing.streams():
+            if stream.number in numbers:
+                writing.drop_stream(stream.number)
+        # This call marks the rows as changed, so a vacuum removes the bytes of the chunks.
+        writing.transaction.replace_rows(writing.key, ())
+
+    store.project(conversation, delete)
 
 
 def _batches(chosen: Chosen, asked: Mapping[str, Sequence[int]]) -> Iterator[tuple[str, list[int]]]:

@@ -135,9 +135,9 @@ def redact_chosen(
     if redacting.holds is not None:
         stay += redacting.find_remaining()
     receipt_by_event = _taken_by(receipts, with_summaries=with_summaries)
-    sentence = f"{what_words(len(receipt_by_event), len(chosen.beside))} redacted"
+    sentence = f"{what_words(len(receipt_by_event), chosen)} redacted"
     pending = ""
-    if receipts or chosen.beside:
+    if receipts or chosen.beside or chosen.streams:
         pending = vacuum_pending(
             redacting.store, sentence, "the redacted content", no_vacuum=no_vacuum
         )
@@ -154,11 +154,14 @@ def _conversations_of(
     return with_companions(store, [store.conversation(require_id(store, conversation))])
 
 
-def what_words(events: int, sources: int) -> str:
-    words = count(events, "event")
-    if sources:
-        words += f" and everything outside the records of {count(sources, 'source')}"
-    return words
+def what_words(events: int, chosen: Chosen) -> str:
+    words = [count(events, "event")]
+    if chosen.streams:
+        words.append(count(sum(map(len, chosen.streams.values())), "stream"))
+    if chosen.beside:
+        sources = count(len(chosen.beside), "source")
+        words.append(f"everything outside the records of {sources}")
+    return " and ".join(words)
 
 
 def _taken_by(

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 from foldlog._reports.answers.document import Document, OfConversation, ProblemDocument
 
 
@@ -23,6 +25,7 @@ class MatchDocument(OfConversation):
 class RedactionsDocument(Document):
     """The output of ``foldlog store redact``: the events that were found, and the receipts.
     ``beside`` are the conversations whose sources contain the text outside of their records.
+    ``streams`` are the names of the deleted streams that contained it, by conversation.
     ``stay`` are the places that still contain the text, with the reasons.
 
     ``holders`` are the files and read models that may still contain the content. ``searched`` names
@@ -31,6 +34,7 @@ class RedactionsDocument(Document):
 
     found: tuple[MatchDocument, ...]
     beside: tuple[str, ...]
+    streams: Mapping[str, tuple[str, ...]]
     receipts: tuple[RedactedDocument, ...]
     stay: tuple[ProblemDocument, ...]
     holders: tuple[str, ...]

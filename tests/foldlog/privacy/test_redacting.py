@@ -7,6 +7,7 @@ import os
 import tracemalloc
 from functools import partial
 from operator import methodcaller
+from pathlib import Path
 
 import pytest
 
@@ -16,9 +17,12 @@ from foldlog.eventstore import (
     CannotRedact,
     ConversationErased,
     InvalidArgument,
+    ReadTransaction,
     Redaction,
+    StreamNotFound,
     open_store,
 )
+from foldlog.eventstore.log import streams
 from foldlog.formats import decode, encode
 from foldlog.maintenance import Maintenance
 from foldlog.projections.messages.content import data_url
@@ -340,3 +344,63 @@ def test_records_of_forks_are_redacted_too(tmp_path, key):
             assert secret not in json.dumps(list(fork.export())) + repr(list(fork.events()))
             assert "done 1" in json.dumps(list(fork.export()))
         assert not any(verdict.findings for verdict in Maintenance(histories.store).verify())
+
+
+def test_a_text_in_an_unfinished_reply_is_deleted_with_its_bytes(foldlog):
+    with api.open("foldlog.db") as histories:
+        history = histories["c"]
+        history.append(said("who is it?"))
+        reply = history.stream_reply()
+        for piece in ("It is Mari", "gold ", "Weber."):
+            reply.feed(piece)
+        assert foldlog("store redact --matching 'marigold w' --reason r --dry-run").status == 0
+        report = histories.maintenance.redact_matching("marigold w", reason="asked to")
+        assert (report.events, report.streams, report.stay) == ({}, {"c": ("reply",)}, ())
+        assert history.unfinished_reply() is None
+        with pytest.raises(StreamNotFound):
+            reply.feed("!")
+    foldlog("store vacuum")
+    assert bytes_left(Path(), ["Weber"]) == []
+
+
+def test_a_text_in_a_finished_reply_is_deleted_from_its_stream_too(foldlog):
+    with api.open("foldlog.db") as histories:
+        for name in ("c", "other"):
+            histories[name].append(said("who is it?"))
+            with histories[name].stream_reply() as reply:
+                for piece in ("It is ", "Marigold" if name == "c" else "Rose", "."):
+                    reply.feed(piece)
+    ran = foldlog("store redact --matching marigold --reason r --yes --json")
+    assert ran.document["found"] == [{"conversation": "c", "event_ids": [1]}]
+    assert (ran.document["streams"], ran.document["stay"]) == ({"c": ["reply"]}, [])
+    assert bytes_left(Path(), ["Marigold"]) == []
+    with open_store("foldlog.db") as store:
+        left = [store.query(name, ReadTransaction.streams) for name in ("c", "other")]
+    assert list(map(len, left)) == [0, 1]
+
+
+@pytest.mark.parametrize(
+    "kind, bodies",
+    [
+        ("text/plain", ["Straß".encode()[:-1], "ß".encode()[-1:] + b"e 5"]),
+        (
+            "application/json",
+            [b'[{"type":"d","delta":"stra"}]', b'[1,{"type":"d","delta":"sse 5"}]'],
+        ),
+        ("application/json", [b'[{"input":{"place":["strasse 5"]}}]']),
+    ],
+)
+def test_a_text_in_a_stream_of_another_form_is_found(histories, kind, bodies):
+    history = histories["c"]
+    history.append(said("hi"))
+
+    def write(writing):
+        stream = streams.begin(writing, "live", kind)
+        for body in bodies:
+            units = len(body) if kind == "text/plain" else len(json.loads(body))
+            stream = streams.append(writing, stream.number, stream.end, units, body)
+
+    histories.store.project("c", write)
+    report = histories.maintenance.redact_matching("STRASSE 5", reason="asked to")
+    assert (report.streams, report.stay) == ({"c": ("live",)}, ())
+    assert histories.store.query("c", ReadTransaction.streams) == []

@@ -13,6 +13,7 @@ from foldlog._privacy.redacting import (
     Problem,
     Redacting,
     documents_lost,
+    stream_names,
 )
 from foldlog._reports.answers.document import ProblemDocument
 from foldlog._reports.answers.redaction import (
@@ -40,7 +41,7 @@ def _result_words(redacting: Redacting, chosen: Chosen, redacted: RedactionResul
         finding = "the text is still in the places named above"
     elif redacted.sentence:
         finding = "the searched places no longer contain the text"
-    elif chosen.unredacted or chosen.beside:
+    elif not chosen.is_empty:
         finding = "the text is in the places named above"
     else:
         finding = "the searched places do not contain the text"
@@ -61,10 +62,20 @@ def show_chosen(chosen: Chosen) -> None:
         terminal.say(f"{terminal.typed_id(name)}: {count(len(events), 'event')}: {ids}")
     for name in chosen.beside:
         terminal.say_wrapped(f"{terminal.typed_id(name)}: {_IN_SOURCE}")
+    for line in _stream_lines(chosen):
+        terminal.say_wrapped(line)
     total = sum(map(len, chosen.unredacted.values()))
     terminal.say_wrapped(
         f"{count(total, 'event')} of {count(len(chosen.unredacted), 'conversation')} to redact"
     )
+
+
+def _stream_lines(chosen: Chosen) -> list[str]:
+    return [
+        f"{terminal.typed_id(name)}: stream {stream_name!r} contains the text, and is deleted"
+        for name, names in stream_names(chosen).items()
+        for stream_name in names
+    ]
 
 
 def _named_event(name: str, event: Event, quotes: Container[tuple[str, int]]) -> str:
@@ -76,15 +87,15 @@ def _named_event(name: str, event: Event, quotes: Container[tuple[str, int]]) ->
 
 def ask_to_redact(chosen: Chosen, *, listed: bool) -> None:
     """Ask the user to confirm. Do not ask about events that are already redacted."""
-    beside = chosen.beside
     candidates = [(name, event) for name, events in chosen.unredacted.items() for event in events]
-    if not (candidates or beside):
+    if chosen.is_empty:
         return
-    of = f"each of {what_words(len(candidates), len(beside))}"
-    if len(candidates) == 1 and not beside:
+    of = f"each of {what_words(len(candidates), chosen)}"
+    if len(candidates) == 1 and not (chosen.beside or chosen.streams):
         ((name, event),) = candidates
         of = f"event {event.id} of {name!r}"
-    shown = [f"{terminal.typed_id(name)}: {_IN_SOURCE}" for name in beside]
+    shown = [f"{terminal.typed_id(name)}: {_IN_SOURCE}" for name in chosen.beside]
+    shown += _stream_lines(chosen)
     for name, event in candidates[:_LISTED_MAX]:
         is_quote = (name, event.id) in chosen.quotes
         if is_quote:
@@ -113,6 +124,7 @@ def redactions_document(
             for name, events in chosen.unredacted.items()
         ),
         beside=tuple(chosen.beside),
+        streams=stream_names(chosen),
         receipts=tuple(_document(receipt, is_pending=is_pending) for receipt in redacted.receipts),
         stay=tuple(map(ProblemDocument.of, (*redacted.stay, *_places_not_searched(redacting)))),
         holders=tuple(unconfirmed),

@@ -377,7 +377,9 @@ def _append(
             return stream, accepted, True
     if asked.seq is not None and state.seq is not None and asked.seq <= state.seq:
         raise StreamRefusal(
-            409, f"Stream-Seq {asked.seq!r} is not behind the last one, {state.seq!r}"
+            409,
+            f"Stream-Seq {asked.seq!r} breaks the sequence: it does not sort after the last one,"
+            f" {state.seq!r}",
         )
     stream = _put_chunks(writing, stream, _chunks(stream.type, asked.body) if asked.body else [])
     changed = _state_after(state, asked, writing.database.now())

@@ -97,9 +97,10 @@ def run(
     rewritten as a whole, and other writers wait. Earlier copies still contain the content.
 
     --older-than alone redacts no system prompts and no documents. --matching finds a text in
-    events, summaries, documents, attributes and records of imports. If an imported file contains
-    the text outside its records, everything outside the records is erased. Encoded text, compressed
-    text and other files are not searched. The command names files that may contain the text. The
+    events, summaries, documents, attributes, streams and records of imports. A stream, such as a
+    reply that a model is writing, is deleted. If an imported file contains the text outside its
+    records, everything outside the records is erased. Encoded text, compressed text and other files
+    are not searched. The command names files that may contain the text. The
     exit status is 1 if nothing is found, or if the store still contains the text.
 
     Example: foldlog store redact tidewatch 17 --reason "asked to"
@@ -134,7 +135,7 @@ def run(
         ]
         if not terminal.prints_json():
             show_receipts(store, redacted.receipts, redacted.receipt_by_event)
-    if not (chosen.unredacted or redacted.receipts or chosen.beside):
+    if chosen.is_empty and not redacted.receipts:
         terminal.matched_nothing()
     if terminal.prints_json():
         terminal.emit(redactions_document(redacting, chosen, redacted, unconfirmed))
