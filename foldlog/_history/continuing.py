@@ -4,11 +4,10 @@ under the id of the session.
 
 from __future__ import annotations
 
-import json
 import os
 import shlex
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Final, NamedTuple
 
@@ -18,6 +17,7 @@ from foldlog._base.json_types import JsonObject
 from foldlog._history.log import HistoryLog
 from foldlog._imports.continuing import NewSession, begin_continuation
 from foldlog._imports.reading import state_of
+from foldlog._reports.words.safe_text import shell_word
 from foldlog.eventstore import (
     CondensationRequest,
     Event,
@@ -28,7 +28,12 @@ from foldlog.eventstore import (
 from foldlog.eventstore.log.row import from_microseconds
 from foldlog.formats.detection import may_be_of
 from foldlog.formats.native_sessions import session_of
-from foldlog.formats.native_sessions.going_over import HANDED_OVER, choose, with_marked_summaries
+from foldlog.formats.native_sessions.going_over import (
+    HANDED_OVER,
+    choose,
+    programs_of,
+    with_marked_summaries,
+)
 from foldlog.formats.native_sessions.session import NativeSession, SessionRecord
 from foldlog.formats.registry import format_named
 from foldlog.projections import View
@@ -107,7 +112,7 @@ def _write(
     """Write the session. The fork begins at ``view``, with the events ``first``."""
     going_over = choose(view.then(first), session.label)
     left_out = going_over.left_out
-    if sum(left_out.values()) == len(view):
+    if going_over.is_empty:
         raise InvalidArgument(
             f"conversation {history.id!r} has nothing to hand over: the View at version"
             f" {view.version} shows no message and no call; choose another version"
@@ -129,10 +134,11 @@ def _write(
         "format": session.format,
         "file": str(path),
         "records": len(written),
+        "programs": programs_of(view),
     }
     *others, last = going_over.events
     events = [*first, *others, replace(last, meta={**last.meta, HANDED_OVER: note})]
-    lines = [json.dumps(each.record).encode() for each in written]
+    lines = [each.line() for each in written]
 
     def is_begun() -> bool:
         try:
@@ -169,6 +175,11 @@ def _folder(history: HistoryLog, cwd: str | os.PathLike[str] | None) -> Path:
     recorded = history.attributes().get("cwd") if cwd is None else None
     chosen = cwd if cwd is not None else recorded
     folder = Path(os.path.abspath(chosen)) if isinstance(chosen, str | os.PathLike) else Path.cwd()
+    if any(0xD800 <= ord(letter) <= 0xDFFF for letter in str(folder)):
+        raise InvalidArgument(
+            f"the name of the folder {os.fsencode(folder)!r} is not UTF-8, so no session can name"
+            " it; rename it, or name another folder in which the program is to work (--cwd DIR)"
+        )
     if not folder.is_dir():
         whose = f"in which conversation {history.id!r} worked " if recorded else ""
         raise InvalidArgument(
@@ -182,7 +193,8 @@ def _check_release(session: NativeSession) -> None:
     """Refuse to write a session if the program's newest session has a form that foldlog does not
     know, because the program may not read the known form any more.
     """
-    newest = session.newest()
+    with _named_file(session.path()):
+        newest = session.newest()
     if newest is None:
         return
     if not may_be_of(newest, format_named(session.format)):
@@ -225,15 +237,16 @@ def _new_file(path: Path, lines: Sequence[bytes], is_begun: Callable[[], bool]) 
     and no program finds a session whose fork is not in the store. If the block raises an error, and
     the fork was not begun, the file is deleted.
     """
-    for folder in reversed(path.parents):
-        folder.mkdir(mode=0o700, exist_ok=True)
     unnamed = path.with_name(f".{path.name}.new")
-    file = os.open(unnamed, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
     try:
-        with open(file, "wb") as opened:
-            opened.writelines(line + b"\n" for line in lines)
-            opened.flush()
-            os.fsync(opened.fileno())
+        with _named_file(path):
+            for folder in reversed(path.parents):
+                folder.mkdir(mode=0o700, exist_ok=True)
+            file = os.open(unnamed, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+            with open(file, "wb") as opened:
+                opened.writelines(line + b"\n" for line in lines)
+                opened.flush()
+                os.fsync(opened.fileno())
         yield unnamed
     except BaseException:
         if is_begun():  # the program may go on with what is in the store
@@ -242,14 +255,29 @@ def _new_file(path: Path, lines: Sequence[bytes], is_begun: Callable[[], bool]) 
     else:
         os.link(unnamed, path)
     finally:
-        unnamed.unlink(missing_ok=True)
+        with suppress(OSError):
+            unnamed.unlink()
+
+
+@contextmanager
+def _named_file(path: Path) -> Iterator[None]:
+    """Name the session file and what to do in an error of the file system."""
+    try:
+        yield
+    except OSError as error:
+        raise type(error)(
+            error.errno,
+            f"the session file {path} cannot be written: {error.strerror}; nothing was handed over."
+            " Make its folder writable, or name the folder of the program"
+            " (CLAUDE_CONFIG_DIR or CODEX_HOME)",
+        ) from error
 
 
 def _command(session: NativeSession) -> str:
     resume = shlex.join(session.resume)
     if os.path.realpath(session.cwd) == os.path.realpath(os.curdir):
         return resume
-    return f"cd {shlex.quote(str(session.cwd))} && {resume}"
+    return f"cd {shell_word(str(session.cwd))} && {resume}"
 
 
 def _warnings(history: HistoryLog, session: NativeSession, tokens: int) -> Iterator[str]:

@@ -344,12 +344,18 @@ def session_records(
     any other conversation, and where ``source_bytes`` returns None.
     """
     source = source_of(store.database, conversation)
-    if source is None or continued(source) is None:
+    if source is None or not was_handed_over(store, conversation):
         return None
     if source_bytes(store, conversation, format) is None:
         return None
     blocks = blocks_of(store.database, source)
     return (parse(record) for block in blocks for record in block.records())
+
+
+def was_handed_over(store: Store, conversation: str) -> bool:
+    """Return whether the source begins with records that were handed over to another program."""
+    source = source_of(store.database, conversation)
+    return source is not None and continued(source) is not None
 
 
 def unread_in(store: Store, conversation: str) -> list[int]:

@@ -148,6 +148,8 @@ class SourceWriter:
         self.rewritten: Rewritten | None = None
         """The hand-over whose records this source repeats, if it does."""
         self._redacted_numbers = list[int]()
+        self._problems = set[str]()
+        """The problems that ``skeleton`` found."""
         self._is_place_noted = False
         self._is_counted = True
         """Whether the stored figures count all stored records of the source."""
@@ -294,7 +296,8 @@ class SourceWriter:
             findings = list[tuple[int, str]]()
             make_events(self.store, self.name_of(source.conversation), findings)
             for number, problem in reversed(findings):
-                self.reading.find_in(number, problem)
+                if problem not in self._problems:
+                    self.reading.find_in(number, problem)
         if not self._is_used:
             self._count_sub_agent(source.conversation)
 
@@ -556,7 +559,9 @@ class SourceWriter:
         counter = self.skeleton
         if isinstance(counter, Skeleton):
             counter.on_another_shape = self._check_shape
-        else:
+        # A skeleton that does not count all records does not know the earlier records. The decoder
+        # then finds their problems.
+        if not isinstance(counter, Skeleton) or self._counts:
             counter.on_finding = self._add_finding
         if self.options.is_secret is None:
             return counter.add
@@ -571,6 +576,7 @@ class SourceWriter:
             self._add_finding(str(refuse(format.expected, value)))
 
     def _add_finding(self, problem: str) -> None:
+        self._problems.add(problem)
         self.reading.find(self.reading.place, problem, is_unread=False)
 
     def _blank_if_secret(self, record: bytes, record_hash: bytes) -> bytes:

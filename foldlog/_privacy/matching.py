@@ -25,6 +25,7 @@ from foldlog._base.values import named_in, values_in
 from foldlog._imports.stored import Records, beside_records
 from foldlog.condensers.prompts.rendering import unescape
 from foldlog.eventstore import (
+    Annotation,
     DocumentChanges,
     Documents,
     Event,
@@ -273,6 +274,20 @@ def copies_of(texts: Collection[tuple[str, str]], events: Iterable[Event]) -> li
     return [
         event for event in events if _holds_packed(holds, [*map(": ".join, _contents([event]))])
     ]
+
+
+def titles_in(redacted: Iterable[Event], events: Iterable[Event]) -> list[Event]:
+    """Return the lines among ``events`` whose title is in a text of a redacted event. A title may
+    be the beginning of a user's message.
+    """
+    texts = [_fold(text) for event in redacted for text in _texts(_searched_values(event))]
+    titles = (
+        (event, _fold(title))
+        for event in events
+        if isinstance(event, Annotation) and has_content(event)
+        if isinstance(title := event.meta.get("title"), str)
+    )
+    return [event for event, title in titles if title and any(title in text for text in texts)]
 
 
 def _contents(events: Iterable[Event]) -> Iterator[tuple[str, str]]:

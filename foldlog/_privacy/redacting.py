@@ -8,6 +8,8 @@ When an event is redacted, these events are redacted too:
 
 records   the other events of the same source record
 copies    events of companions that contain the same texts
+titles    lines with a title that contains a text of the event, in sessions in which another program
+          went on with the conversation
 quotes    only with ``with_summaries``: condensations whose summaries may quote the event
 """
 
@@ -30,6 +32,7 @@ from foldlog._imports.redacting import (
     redact_records,
     source_files,
 )
+from foldlog._imports.stored import was_handed_over
 from foldlog._privacy.matching import (
     Holds,
     copies_of,
@@ -38,6 +41,7 @@ from foldlog._privacy.matching import (
     source_with,
     streams_with,
     texts_of,
+    titles_in,
 )
 from foldlog.eventstore import (
     NOT_RECORDED,
@@ -71,6 +75,7 @@ from foldlog.eventstore.log.writing import WriteTransaction
 from foldlog.eventstore.maintenance import redact
 from foldlog.eventstore.maintenance.redact import RedactionReceipt
 from foldlog.eventstore.recorders.types import Conversation, Stream
+from foldlog.eventstore.sources.reading import continued
 from foldlog.eventstore.sources.tables import Sources
 from foldlog.eventstore.store import bind
 from foldlog.projections.conversations.companions import companion_of, companions_at, origins_of
@@ -129,6 +134,8 @@ class Chosen(NamedTuple):
     ``beside``      the conversations whose source contains the text outside of its records
     ``streams``     the streams that contain the text, such as a reply that a model is writing, by
                     conversation; a stream is deleted as a whole
+    ``sessions``    the conversations in ``beside`` whose source begins with the records that were
+                    handed over to another program; the text may be in these records
     ``unread``      names of companions and events that could not be read
     """
 
@@ -138,6 +145,7 @@ class Chosen(NamedTuple):
     shown: dict[str, list[Event]]
     beside: list[str]
     streams: dict[str, list[Stream]]
+    sessions: list[str]
     unread: list[str]
 
     @property
@@ -283,6 +291,7 @@ class Redacting:
             shown_by(self.store, events_by_name),
             beside,
             streams,
+            [name for name in beside if was_handed_over(self.store, name)],
             unread,
         )
 
@@ -718,16 +727,25 @@ def _with_copies(
             copies = copies_of(texts, _readable(store, companion, 0, unread))
             if copies:
                 events.setdefault(companion.id, {}).update((copy.id, copy) for copy in copies)
+    for session, handed_over in found.sessions:
+        titles = titles_in(handed_over, _readable(store, session, session.begins, unread))
+        if titles:
+            events.setdefault(session.id, {}).update((title.id, title) for title in titles)
     return {name: [*known.values()] for name, known in events.items()}
 
 
 class _Found(NamedTuple):
     """The events with the events of their records, by conversation and id, and the places where
-    copies may be: a conversation, the ids of its events, and the companions that may repeat them.
+    copies may be.
+
+    ``beside``    a conversation, the ids of its events, and the companions that may repeat them
+    ``sessions``  a session in which another program went on with a conversation, and the events
+                  that it shares; the program may write the title of the conversation again
     """
 
     events: dict[str, dict[int, Event]]
     beside: list[tuple[Conversation, set[int], list[Conversation]]]
+    sessions: list[tuple[Conversation, list[Event]]]
 
 
 def _read_related(
@@ -752,7 +770,8 @@ def _read_related(
             for event in moment.conversation(name).events(event_id, event_id + 1):
                 if event_id in ids_by_name.get(name, ()) or can_be_redacted(event):
                     known[event_id] = event
-    found = _Found(events, [])
+    found = _Found(events, [], [])
+    sources = Sources(store.database, moment.reader)
     for name, known in events.items():
         reading = moment.conversation(name)
         state = reading.state
@@ -762,8 +781,12 @@ def _read_related(
             if event_id >= state.begins and can_be_redacted(event)
         }
         if own_ids:
-            sharing = (fork.id for fork, _ in moment.forks_sharing(state, own_ids))
-            owners = [name, *origins_of(reading), *sharing]
+            forks = moment.forks_sharing(state, own_ids)
+            for fork, shared_ids in forks:
+                source = sources.find_by_key(fork.key)
+                if source is not None and continued(source) is not None:
+                    found.sessions.append((fork, [known[each] for each in shared_ids]))
+            owners = [name, *origins_of(reading), *(fork.id for fork, _ in forks)]
             companions = companions_at(moment, owners)
             living = [companion for companion in companions if companion.erasure is None]
             if living:

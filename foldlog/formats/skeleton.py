@@ -235,6 +235,8 @@ class Skeleton(ABC):
         self._decode = msgspec.json.Decoder(self.record, strict=False).decode
         self.on_another_shape: Callable[[bytes], None] = lambda record: None
         """A function that is called with each record that does not fit the record class."""
+        self.on_finding: Callable[[str], None] = lambda problem: None
+        """A function that is called with each problem of the record that is counted."""
         self.set_up()
 
     @abstractmethod

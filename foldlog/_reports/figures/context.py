@@ -8,6 +8,7 @@ from typing import Any, NamedTuple
 from foldlog._base.usage import OF_NO_MODEL, usage_of
 from foldlog.condensers.models.limits import window_of
 from foldlog.eventstore import Action, Annotation, CondensationAction, Event, Message
+from foldlog.formats.native_sessions.going_over import note_of
 from foldlog.formats.record import within
 
 
@@ -32,12 +33,20 @@ class ContextUse:
         self._window: int | None = None
         self.condensed_at: int | None = None
         self._models: dict[str, None] = {}
+        self._since = 0
+        """The event since which the present program has run."""
 
     def note(self, event: Event) -> None:
         if isinstance(event, CondensationAction):
             limit = event.metadata.get("tokens_max")
             if isinstance(limit, int) and limit > 0:
                 self.condensed_at = limit
+            return
+        if note_of(event) is not None:
+            # Another program goes on, with a window of its own.
+            self._since = event.id
+            self._window = self.condensed_at = None
+            self._models = {}
             return
         usage: Any = None
         if isinstance(event, Action | Message) and event.shown:
@@ -56,17 +65,18 @@ class ContextUse:
             self.prompts.append((event.id, tokens))
 
     def largest(self) -> tuple[int, int] | None:
-        """Return the largest prompt: the id of the event that the model wrote, and the tokens of
-        the prompt. The id is also the version of the View that the model saw. Return None if no
-        prompt is recorded.
+        """Return the largest prompt of the present program: the id of the event that the model
+        wrote, and the tokens of the prompt. The id is also the version of the View that the model
+        saw. Return None if no prompt is recorded.
         """
-        return max(self.prompts, key=lambda prompt: prompt[1], default=None)
+        prompts = (prompt for prompt in self.prompts if prompt[0] >= self._since)
+        return max(prompts, key=lambda prompt: prompt[1], default=None)
 
     def window(self) -> ContextLimit | None:
         if self._window is not None:
             return ContextLimit(self._window, None)
-        largest = max((tokens for _, tokens in self.prompts), default=0)
-        return limit_of_models(self._models, largest)
+        largest = self.largest()
+        return limit_of_models(self._models, 0 if largest is None else largest[1])
 
     def limit(self) -> ContextLimit | None:
         # Use the window that the source recorded, or else the limit of a condensation, or else the

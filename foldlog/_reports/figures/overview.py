@@ -144,13 +144,15 @@ def read_ends(
     """Read the overview of a conversation in the transaction of ``reader``. ``has_sources`` says
     whether the store contains imported sources.
     """
-    place: dict[str, str] = {}
-    if has_sources:
-        from foldlog._reports.figures.places import place_in
-
-        place = place_in(database, reader, state)
     reading = ReadTransaction(reader, state, database)
-    return _ends_in(reading, place, partial(iter_logged, reading))
+    if not has_sources:
+        return _ends_in(reading, {}, partial(iter_logged, reading))
+    from foldlog._reports.figures.places import place_in, program_in
+
+    place = place_in(database, reader, state)
+    overview = _ends_in(reading, place, partial(iter_logged, reading))
+    program = program_in(database, reader, state) if state.parent_version else None
+    return overview if program is None else overview._replace(format=program)
 
 
 def _ends_in(reading: ReadTransaction, place: Mapping[str, str], log: _Log) -> Overview:

@@ -15,7 +15,7 @@ from foldlog.eventstore import Store
 from foldlog.eventstore.log.database import Database
 from foldlog.eventstore.recorders.base import Reader
 from foldlog.eventstore.recorders.types import Conversation
-from foldlog.eventstore.sources.reading import about
+from foldlog.eventstore.sources.reading import about, continued
 from foldlog.eventstore.sources.tables import TITLE, WHERE, Sources
 from foldlog.formats.format import Format
 from foldlog.projections.conversations.companions import companion_of
@@ -64,6 +64,18 @@ def _title_counted(format: Format, sums: bytes) -> str | None:
         return None
     state = format.skeleton(sums).state
     return state.title or state.asked or state.said
+
+
+def program_in(database: Database, reader: Reader, conversation: Conversation) -> str | None:
+    """Return the format of the program in which a conversation went on. Return None if it went on
+    in no other program.
+    """
+    source = Sources(database, reader).of_state(conversation)
+    handed_over = None if source is None else continued(source)
+    if source is None or handed_over is None:
+        return None
+    is_own = source.conversation == conversation.key
+    return source.format if is_own or conversation.begins >= handed_over.version else None
 
 
 def places(store: Store) -> dict[str, dict[str, str]]:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import json
 import re
+import shlex
 import sys
 from collections.abc import Sequence
 from typing import Any
@@ -48,6 +49,16 @@ def typed_id(conversation: str) -> str:
     if conversation.isprintable() or not re.search(_STEERS_OR_BREAKS, conversation):
         return conversation
     quoted = conversation.replace("\\", "\\\\").replace("'", "\\'")
+    return f"$'{re.sub(_STEERS_OR_BREAKS, _escape, quoted)}'"
+
+
+def shell_word(text: str) -> str:
+    """Quote a text for a shell such as bash or zsh. A text with characters that control a terminal
+    has escapes for them, as in ``$'a\\nb'``.
+    """
+    if not re.search(_STEERS_OR_BREAKS, text):
+        return shlex.quote(text)
+    quoted = text.replace("\\", "\\\\").replace("'", "\\'")
     return f"$'{re.sub(_STEERS_OR_BREAKS, _escape, quoted)}'"
 
 

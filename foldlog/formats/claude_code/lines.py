@@ -59,6 +59,12 @@ def cost_in(value: Any) -> float | None:
     return cost_of(value) or None
 
 
+WITHOUT_PARENT = (
+    "a line names the parent {}, which no earlier line has, so the View shows the lines before it;"
+    " Claude Code resumes the session without them"
+)
+
+
 def is_boundary(record: Fields) -> bool:
     return record.get("type") == "system" and record.get("subtype") == "compact_boundary"
 
@@ -175,7 +181,7 @@ def prompt_of(record: Fields) -> tuple[str, tuple[Fields, ...]] | None:
 
 TITLES = {"summary": "summary", "ai-title": "aiTitle", "custom-title": "customTitle"}
 """Maps the type of a line to the field with the title. The weakest title comes first."""
-_LINES_MAX: Final = 4_096
+LINES_MAX: Final = 4_096
 """A summary finds its line among this many of the newest lines, so that the state of a long log
 stays small.
 """
@@ -199,7 +205,7 @@ class Titles:
         maps lines that have not come yet to their titles.
         """
         self.rank = rank
-        self.lines = deque(array("I", lines), _LINES_MAX)
+        self.lines = deque(array("I", lines), LINES_MAX)
         self.awaiting = {} if awaiting is None else awaiting
 
     def of(self, kind: str, uuid: Any, title: Any, leaf: Any) -> str | None:

@@ -21,6 +21,7 @@ from foldlog.formats.claude_code.branches import SAID, Switches, is_side
 from foldlog.formats.claude_code.lines import (
     ENVELOPE,
     TITLES,
+    WITHOUT_PARENT,
     Kept,
     Titles,
     cleared_by,
@@ -51,12 +52,6 @@ _NAMED_MAX = 5
 _CLEARED = (
     "a microcompaction cleared {} results for the model ({}); the View still shows them, because no"
     " event of foldlog clears a result"
-)
-
-
-_WITHOUT_PARENT = (
-    "a line names the parent {}, which no earlier line has, so the View shows the lines before it;"
-    " Claude Code resumes the session without them"
 )
 
 
@@ -136,7 +131,7 @@ class ClaudeCodeDecoder(FollowingDecoder):
         missing = self._switches.missing
         if missing is not None and missing not in self._missing_parents:
             self._missing_parents.add(missing)
-            self.report(_WITHOUT_PARENT.format(missing))
+            self.report(WITHOUT_PARENT.format(missing))
         read.shown = is_side(record) == self._side and not self._switches.is_copy
         if read.shown and kind == "system" and is_boundary(record):
             self._boundary = record

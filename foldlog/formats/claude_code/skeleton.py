@@ -5,13 +5,21 @@ from __future__ import annotations
 from array import array
 from collections.abc import Iterator
 from typing import Any, ClassVar, Final
+from zlib import crc32
 
 import msgspec
 from msgspec import UNSET, Struct, UnsetType
 
 from foldlog._base.usage import OF_NO_MODEL, usage_of
 from foldlog.formats.blocks import content_of
-from foldlog.formats.claude_code.lines import TITLES, Titles, cost_in
+from foldlog.formats.claude_code.branches import SAID
+from foldlog.formats.claude_code.lines import (
+    LINES_MAX,
+    TITLES,
+    WITHOUT_PARENT,
+    Titles,
+    cost_in,
+)
 from foldlog.formats.record import Fields, text_or_none
 from foldlog.formats.skeleton import Skeleton
 from foldlog.formats.usage import UNNAMED
@@ -91,6 +99,8 @@ def _results_in(message: _Message) -> list[_Block]:
     return [block for block in blocks if block.type == "tool_result"]
 
 
+_IDS_MAX: Final = 200_000
+"""The ids of a source with more lines than this number are not kept in memory."""
 _REPLIES: Final = frozenset(("text", "tool_use"))
 _RESULTS: Final = frozenset(("tool_result",))
 
@@ -119,6 +129,15 @@ class ClaudeCodeSkeleton(Skeleton):
         lines of a reply repeat the usage.
         """
         self._usage: dict[str, int] = {}
+        self._ids: set[int] | None = set()
+        """Checksums of the ids of all lines, to find a line without its parent. None if a line
+        before has an id that is not here.
+        """
+        if self.state.records:
+            newest = set(self._titles.lines)
+            self._ids = newest if len(newest) < LINES_MAX else None
+        self._missing = set[str]()
+        self._is_begun = self.state.records > 0
 
     def encode(self) -> bytes:
         self.state.extra["lines"] = array("I", self._titles.lines).tobytes()
@@ -148,6 +167,7 @@ class ClaudeCodeSkeleton(Skeleton):
             else:
                 model = message.model
             self.located(skeleton.cwd, skeleton.gitBranch, model)
+        self._find_parent(skeleton)
         if skeleton.isCompactSummary:
             state.compactions += 1
             self.part("condensation")
@@ -157,6 +177,29 @@ class ClaudeCodeSkeleton(Skeleton):
             self._count_reply(skeleton, message)
         else:
             self.part("annotation")
+
+    def _find_parent(self, line: _Line) -> None:
+        """Report a message whose parent is no earlier line. After a compaction, a message may name
+        a line that the compaction keeps, so later messages are not checked.
+        """
+        ids = self._ids
+        if ids is None or line.uuid is None:
+            return
+        if line.subtype == "compact_boundary" or len(ids) > _IDS_MAX:
+            self._ids = None
+            return
+        ids.add(crc32(line.uuid.encode(errors="surrogatepass")))
+        is_own = (line.isSidechain is True) == (self.state.parent is not None)
+        if line.type not in SAID or not is_own:
+            return
+        parent = line.parentUuid
+        is_first = not self._is_begun
+        self._is_begun = True
+        if is_first or not isinstance(parent, str) or parent in self._missing:
+            return
+        if crc32(parent.encode(errors="surrogatepass")) not in ids:
+            self._missing.add(parent)
+            self.on_finding(WITHOUT_PARENT.format(parent))
 
     @property
     def handed_over_in(self) -> str | None:

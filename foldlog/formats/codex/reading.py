@@ -147,6 +147,10 @@ class CodexDecoder(FollowingDecoder):
 
     def repeated_fields(self, record: Any) -> Collection[str]:
         line = line_of(record)
+        if line is not None and line.type == "response_item":
+            output = within(line.payload, "output")
+            # The event has the output without the header that foldlog wrote.
+            return () if output is None or unmark(output) == output else ("payload.output",)
         if line is None or line.type not in ("event_msg", "compacted"):
             return ()
         default = ("message",) if line.type == "compacted" else ()

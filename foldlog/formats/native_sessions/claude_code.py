@@ -56,11 +56,8 @@ class ClaudeCodeSession(NativeSession):
     def records(self, view: View, title: str, left_out: dict[str, int]) -> list[SessionRecord]:
         lines = list[SessionRecord]()
         if title:
-            lines.append(
-                SessionRecord(
-                    {"type": "custom-title", "customTitle": title, "sessionId": self.session}
-                )
-            )
+            named = {"type": "custom-title", "customTitle": title, "sessionId": self.session}
+            lines.append(SessionRecord(named, is_repeated=True))
         times = times_of(view.events, self.now)
         messages = view.rendered("anthropic")
         last_reply: JsonObject = {}

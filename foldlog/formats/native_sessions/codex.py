@@ -11,6 +11,7 @@ from typing import Any
 from uuid import UUID, uuid4
 
 from foldlog._base.json_types import JsonObject
+from foldlog.condensers.strategies.user_words import EXIT_CODE
 from foldlog.eventstore import Observation
 from foldlog.formats.codex.lines import FAILED_HEADER, has_failed
 from foldlog.formats.native_sessions.session import (
@@ -27,6 +28,9 @@ _ENCRYPTED = {"reasoning": "thinking", "compaction": "encrypted compaction"}
 """Items that only the server that made them can read."""
 _ROLLOUT = re.compile(r"rollout-.*\.jsonl")
 _TEXT = {"assistant": "output_text"}
+_EXIT_CODE = re.compile(r"\s*Exit code:? (-?[1-9]\d*)(?:\r?\n|\Z)")
+"""Matches the beginning of a failed command's output in Claude Code."""
+_ENDING_MAX = 300
 
 
 class CodexSession(NativeSession):
@@ -137,10 +141,22 @@ def _is_failed(view: View, positions: tuple[int, ...]) -> bool:
 
 def _marked(output: Any) -> Any:
     """Return the output of a failed call with a header that says so, because the format has no flag
-    for it.
+    for it. An exit code that the output already names is named once.
     """
     if has_failed(output):
         return output
     if isinstance(output, str):
-        return FAILED_HEADER + output
-    return [{"type": "input_text", "text": FAILED_HEADER}, *output]
+        return _with_header(output)
+    first, *others = output or [{"type": "input_text", "text": ""}]
+    if first.get("type") == "input_text":
+        return [{**first, "text": _with_header(first["text"])}, *others]
+    return [{"type": "input_text", "text": FAILED_HEADER}, first, *others]
+
+
+def _with_header(text: str) -> str:
+    begins_with_code = _EXIT_CODE.match(text)
+    if begins_with_code:
+        return f"Exit code: {begins_with_code[1]}\nOutput:\n{text[begins_with_code.end() :]}"
+    codes = EXIT_CODE.findall(text[-_ENDING_MAX:])
+    is_named = bool(codes) and int(codes[-1]) != 0
+    return text if is_named else FAILED_HEADER + text

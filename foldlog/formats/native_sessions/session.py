@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Iterator, Sequence
@@ -21,11 +22,18 @@ _LETTERS_OF_A_FILE = 1_600 * _TOKEN_LETTERS
 
 class SessionRecord(NamedTuple):
     """A record of a session file. ``positions`` are the indices of the View's events that the
-    record contains.
+    record contains. The line of a record that ``is_repeated`` is what the program itself writes, so
+    that a redaction of this line also blanks the program's equal lines.
     """
 
     record: JsonObject
     positions: tuple[int, ...] = ()
+    is_repeated: bool = False
+
+    def line(self) -> bytes:
+        if self.is_repeated:
+            return json.dumps(self.record, ensure_ascii=False, separators=(",", ":")).encode()
+        return json.dumps(self.record).encode()
 
 
 class NativeSession(ABC):

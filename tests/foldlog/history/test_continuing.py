@@ -3,6 +3,7 @@
 import json
 import os
 import stat
+import subprocess
 from datetime import UTC, datetime
 
 import pytest
@@ -10,6 +11,7 @@ import pytest
 from foldlog import (
     Action,
     CondensationAction,
+    CondensationSummary,
     KeyRing,
     Message,
     Observation,
@@ -18,6 +20,7 @@ from foldlog import (
 )
 from foldlog._imports.continuing import begin_continuation
 from foldlog._imports.importing import Failed, Import
+from foldlog._imports.projecting import make_events
 from foldlog.errors import InvalidArgument, NoCondensationAvailable, NoSuchVersion
 from foldlog.formats.native_sessions.claude_code import folder_of
 from foldlog.formats.native_sessions.going_over import HANDED_OVER, SUMMARY
@@ -54,7 +57,7 @@ def task(histories):
 
 
 def records_in(path):
-    return [json.loads(line) for line in path.read_text("ascii").splitlines()]
+    return [json.loads(line) for line in path.read_text("utf-8").splitlines()]
 
 
 def sent_by(history):
@@ -171,6 +174,7 @@ def test_fork_shows_what_the_program_was_given(histories, task, program):
         "format": program,
         "file": str(made.path),
         "records": made.records,
+        "programs": [""],
     }
     assert fork.attributes()["program"] == program
     assert task.version() == 7
@@ -649,3 +653,247 @@ def test_fork_of_the_session_does_not_bring_back_what_was_redacted(histories, ta
     (outcome,) = Import(histories.store, [copied])
     assert isinstance(outcome, Failed)
     assert "was redacted" in str(outcome.error)
+
+
+def titled(histories, tmp_path, kind):
+    """A history with a title: an import, or one of foldlog's own."""
+    if kind == "own":
+        histories["task"].append(TASK)
+        histories["task"].set_attributes(title="Zanzibar plan")
+        return histories["task"]
+    session = "00000000-0000-4000-8000-00000000aaaa"
+    path = tmp_path / f"{session}.jsonl"
+    message = {"role": "user", "content": "count the lighthouses"}
+    asked = {"type": "user", "uuid": "u1", "parentUuid": None, "message": message}
+    title = {"type": "custom-title", "customTitle": "Zanzibar plan", "sessionId": session}
+    lines = [{**asked, "sessionId": session, "cwd": str(tmp_path)}]
+    lines += [title] if kind == "import" else []
+    path.write_text("".join(json.dumps(line) + "\n" for line in lines))
+    return histories.import_(path)[0]
+
+
+@pytest.mark.parametrize("by", ["event", "matching", "matching everywhere"])
+@pytest.mark.parametrize("kind", ["own", "import"])
+def test_redaction_reaches_a_title_that_the_program_wrote_again(
+    tmp_path, histories, foldlog, kind, by
+):
+    original = titled(histories, tmp_path, kind)
+    made = original.continue_in("claude-code")
+    session = Program(made)
+    title = {"type": "custom-title", "customTitle": "Zanzibar plan", "sessionId": made.session}
+    # Claude Code writes no spaces between the members.
+    again = json.dumps(title, separators=(",", ":")) + "\n"
+    with made.path.open("a") as file:
+        file.write(again)
+    session.say("in the session", "yes")
+    histories.import_(made.path)
+    number = original.version() - 1
+    named = {
+        "event": f"{original.id} {number}",
+        "matching": f"{original.id} --matching zanzibar",
+        "matching everywhere": "--matching zanzibar",
+    }
+    store = f"--db {tmp_path / 'store.db'}"
+    done = foldlog(f"store redact {named[by]} --reason 'asked to' --yes --json {store}")
+    assert (done.status, done.document["stay"]) == (0, [])
+    with made.path.open("a") as file:
+        file.write(again)
+    session.say("after the redaction", "yes")
+    (grown,) = histories.import_(made.path)
+    assert grown.id == made.session
+    assert "after the redaction" in "".join(sent_by(grown))
+    assert b"zanzibar" not in b"".join(
+        file.read_bytes().lower() for file in tmp_path.glob("store.db*")
+    )
+
+
+def test_redaction_reaches_a_title_that_is_the_first_request(tmp_path, histories):
+    original = titled(histories, tmp_path, "import without a title")
+    made = original.continue_in("claude-code")
+    title = records_in(made.path)[0]
+    assert title["customTitle"] == "count the lighthouses"
+    session = Program(made)
+    session.write(title)
+    session.say("in the session", "yes")
+    histories.import_(made.path)
+    original.redact(0, reason="asked to")
+    histories.maintenance.vacuum()
+    assert b"lighthouses" not in (tmp_path / "store.db").read_bytes()
+
+
+def test_redaction_says_that_the_text_is_in_what_was_handed_over(tmp_path, task, foldlog):
+    made = task.continue_in("codex")
+    redact = f"store redact {made.session} --matching 'four towers' --reason 'asked to' --dry-run"
+    found = " ".join(foldlog(f"{redact} --db {tmp_path / 'store.db'}").out.split())
+    assert "the records that were handed over to it contain the text" in found
+    assert "in its title or between records" not in found
+
+
+def test_a_prompt_that_waited_is_handed_over_once(tmp_path, histories):
+    """Claude Code notes each prompt of ``claude -p`` in a queue, before it is sent."""
+    session = "00000000-0000-4000-8000-00000000bbbb"
+    path = tmp_path / f"{session}.jsonl"
+    lines = list[dict]()
+    for turn in range(12):
+        common = {"sessionId": session, "timestamp": f"2026-03-01T12:{turn:02}:00.000Z"}
+        wish = f"wish of pier number {turn}"
+        queued = {"type": "queue-operation", "operation": "enqueue", "content": wish, **common}
+        asked = {"type": "user", "uuid": f"u{turn}", "message": {"role": "user", "content": wish}}
+        content = [{"type": "text", "text": f"answer of pier {turn}"}]
+        message = {"role": "assistant", "id": f"m{turn}", "content": content}
+        answered = {"type": "assistant", "uuid": f"a{turn}", "message": message}
+        parent = f"a{turn - 1}" if turn else None
+        lines += [
+            queued,
+            {"parentUuid": parent, **asked, **common},
+            {"parentUuid": f"u{turn}", **answered, **common},
+        ]
+    path.write_text("".join(json.dumps(line) + "\n" for line in lines))
+    with open_histories(tmp_path / "store.db", condenser="digest") as condensing:
+        (long,) = condensing.import_(path)
+        made = long.continue_in("codex", cwd=tmp_path, condense=True)
+        view = condensing[made.session].view()
+        assert any(isinstance(event, CondensationSummary) for event in view)
+        texts = "\n".join(json.dumps(message) for message in view.to_messages("openai"))
+    wishes = [texts.count(f"wish of pier number {turn}") for turn in (0, 5, 11)]
+    assert wishes == [1, 1, 1]
+
+
+def test_figures_are_of_the_program_that_goes_on(tmp_path, histories, foldlog):
+    path = tmp_path / "rollout-2026-03-01T12-00-00-01998190-fba6-7f40-9309-dc4e48c5844a.jsonl"
+    usage = {"input_tokens": 90_000, "output_tokens": 7, "total_tokens": 90_007}
+    info = {
+        "total_token_usage": usage,
+        "last_token_usage": usage,
+        "model_context_window": 100_000,
+    }
+    meta = {"id": path.stem[-36:], "timestamp": NOON.isoformat(), "cwd": str(tmp_path)}
+    message = {"type": "message", "role": "user"}
+    message["content"] = [{"type": "input_text", "text": "hello"}]
+    items = [
+        ("session_meta", meta),
+        ("response_item", message),
+        ("event_msg", {"type": "token_count", "info": info}),
+    ]
+    lines = [{"timestamp": NOON.isoformat(), "type": kind, "payload": item} for kind, item in items]
+    path.write_text("".join(json.dumps(line) + "\n" for line in lines))
+    (original,) = histories.import_(path)
+    made = original.continue_in("claude-code")
+    Program(made).say("more", "yes")
+    (grown,) = histories.import_(made.path)
+    stats = [history.stats() for history in (original, grown)]
+    largest = [(each.peak_prompt_tokens, each.max_input_tokens) for each in stats]
+    assert largest == [(90_000, 100_000), (70, None)]
+    rows = foldlog(f"list --json --db {tmp_path / 'store.db'}").document["conversations"]
+    formats = {row["conversation"]: row["format"] for row in rows}
+    assert formats == {original.id: "codex", grown.id: "claude-code"}
+
+
+@pytest.mark.parametrize(
+    "content, written",
+    [
+        ("Exit code 2\nls: no", "Exit code: 2\nOutput:\nls: no"),
+        ("ls: no\n[The command completed with exit code 2.]", None),
+        ("fog bank", "Exit code: 1\nOutput:\nfog bank"),
+        ("done\nexit code 0", "Exit code: 1\nOutput:\ndone\nexit code 0"),
+    ],
+)
+def test_a_failed_result_names_its_exit_code_once(histories, content, written):
+    failed = Observation(content=content, tool="run", call_id="k", is_error=True)
+    call = Action(tool="run", arguments={}, call_id="k", response_id="r")
+    histories["failed"].append([Message(content="go", source="user"), call, failed])
+    made = histories["failed"].continue_in("codex")
+    outputs = [record["payload"].get("output") for record in records_in(made.path)]
+    assert [output for output in outputs if output] == [written or content]
+
+
+def test_a_failed_result_of_a_handed_over_session_is_read(tmp_path, histories, task):
+    made = task.continue_in("codex")
+    with open_histories(tmp_path / "other.db") as others:
+        (outcome,) = Import(others.store, [made.path])
+        findings = list[tuple[int, str]]()
+        make_events(others.store, outcome.conversation, findings)
+        assert findings == []
+        failed = [event for event in others[outcome.conversation].view() if is_failed(event)]
+        assert [event.content for event in failed] == ["fog bank"]
+
+
+def is_failed(event):
+    return isinstance(event, Observation) and event.is_error
+
+
+@pytest.mark.parametrize("program", PROGRAMS)
+def test_commands_of_the_program_are_left_out(histories, program):
+    said = [
+        ("user", "count the towers"),
+        ("agent", "four"),
+        ("environment", "<local-command-caveat>Caveat: The messages below</local-command-caveat>"),
+        ("user", "<command-name>/theme</command-name>\n<command-args></command-args>"),
+        ("user", "<local-command-stdout>Theme set to dark</local-command-stdout>"),
+        ("user", "<command-name>/review</command-name>\n<command-args>42</command-args>"),
+        ("agent", "No response requested."),
+        ("user", "<command-name>/exit</command-name>\n<command-args></command-args>"),
+        ("user", "<local-command-stdout>See ya!</local-command-stdout>"),
+    ]
+    histories["said"].append([Message(content=text, source=source) for source, text in said])
+    made = histories["said"].continue_in(program)
+    assert made.left_out == {"command of the program": 5, "context of the program": 1}
+    sent = "".join(sent_by(histories[made.session]))
+    words = ("count the towers", "/review", "/theme", "/exit", "See ya", "Caveat", "No response")
+    assert [sent.count(word) for word in words] == [1, 1, 0, 0, 0, 0, 0]
+
+
+def test_one_note_names_the_programs_before(histories, task):
+    history = task
+    for program in ("codex", "claude-code", "codex"):
+        made = history.continue_in(program)
+        Program(made).say(f"in {program}", "yes")
+        (history,) = histories.import_(made.path)
+        notes = [message for message in sent_by(history) if "[foldlog]" in message]
+        assert len(notes) == 1
+    (note,) = notes
+    assert "ran in another program, then in Codex, then in Claude Code. It goes on in Codex" in note
+    assert "foldlog" not in "".join(made.left_out)
+
+
+def test_redacted_content_is_counted_as_left_out(task):
+    task.redact(4, reason="secret")
+    made = task.continue_in("codex")
+    assert made.left_out == {"system prompt": 1, "redacted content": 1}
+
+
+@pytest.mark.parametrize("program", PROGRAMS)
+def test_a_file_that_cannot_be_written_is_named(tmp_path, histories, task, foldlog, program):
+    (tmp_path / "codex").write_text("a file in the place of the folder")
+    (tmp_path / "claude").write_text("a file in the place of the folder")
+    with pytest.raises(OSError, match=r"cannot be written: .*; nothing was handed over"):
+        task.continue_in(program)
+    refused = foldlog(f"continue task --in {program} --db {tmp_path / 'store.db'}")
+    assert refused.status == 2
+    assert "Errno" not in refused.err
+    assert "cannot be written" in refused.err
+    assert [*histories] == ["task"]
+
+
+def test_the_command_is_safe_for_shell_and_terminal(tmp_path, task):
+    for name in ("a\nb\x1b[31m'q\\ x", "tab\there", "right\u202eleft", "$HOME `id`"):
+        folder = tmp_path / name
+        folder.mkdir()
+        made = task.continue_in("codex", cwd=folder)
+        assert made.command.isprintable()
+        change, resume = made.command.split(" && ")
+        assert resume == f"codex resume {made.session}"
+        shell = subprocess.run(
+            ["bash", "-c", f"{change} && pwd"],
+            capture_output=True,
+            check=True,
+            env={**os.environ, "LC_ALL": "C.UTF-8"},
+        )
+        assert shell.stdout.decode() == f"{folder}\n"
+
+
+def test_a_folder_whose_name_is_not_text_is_refused(tmp_path, task):
+    folder = os.path.join(os.fsencode(tmp_path), b"l\xff")
+    os.mkdir(folder)
+    with pytest.raises(InvalidArgument, match="is not UTF-8"):
+        task.continue_in("codex", cwd=os.fsdecode(folder))

@@ -61,8 +61,10 @@ def run(
         history = Histories(store, condenser=condenser, agent_llm=model)[conversation]
         try:
             made = history.continue_in(program, at, cwd, condense=condenser is not None)
-        except (InvalidArgument, NoCondensationAvailable, OSError) as error:
+        except (InvalidArgument, NoCondensationAvailable) as error:
             raise Refused(str(error)) from error
+        except OSError as error:
+            raise Refused(error.strerror or str(error)) from error
     document = ContinuationDocument(
         conversation=conversation,
         version=made.version,

@@ -32,6 +32,10 @@ _IN_SOURCE = (
     "its source contains the text in its title or between records; the title and everything "
     "between records are erased"
 )
+_IN_SESSION = (
+    "the records that were handed over to it contain the text; these records, its title and "
+    "everything between records are erased"
+)
 
 
 def _result_words(redacting: Redacting, chosen: Chosen, redacted: RedactionResult) -> str:
@@ -60,9 +64,7 @@ def show_chosen(chosen: Chosen) -> None:
     for name, events in chosen.unredacted.items():
         ids = ", ".join(_named_event(name, event, chosen.quotes) for event in events)
         terminal.say(f"{terminal.typed_id(name)}: {count(len(events), 'event')}: {ids}")
-    for name in chosen.beside:
-        terminal.say_wrapped(f"{terminal.typed_id(name)}: {_IN_SOURCE}")
-    for line in _stream_lines(chosen):
+    for line in (*_beside_lines(chosen), *_stream_lines(chosen)):
         terminal.say_wrapped(line)
     total = sum(map(len, chosen.unredacted.values()))
     terminal.say_wrapped(
@@ -76,6 +78,13 @@ def _stream_lines(chosen: Chosen) -> list[str]:
         for name, names in stream_names(chosen).items()
         for stream_name in names
     ]
+
+
+def _beside_lines(chosen: Chosen) -> list[str]:
+    reasons = {
+        name: _IN_SESSION if name in chosen.sessions else _IN_SOURCE for name in chosen.beside
+    }
+    return [f"{terminal.typed_id(name)}: {reason}" for name, reason in reasons.items()]
 
 
 def _named_event(name: str, event: Event, quotes: Container[tuple[str, int]]) -> str:
@@ -94,8 +103,7 @@ def ask_to_redact(chosen: Chosen, *, listed: bool) -> None:
     if len(candidates) == 1 and not (chosen.beside or chosen.streams):
         ((name, event),) = candidates
         of = f"event {event.id} of {name!r}"
-    shown = [f"{terminal.typed_id(name)}: {_IN_SOURCE}" for name in chosen.beside]
-    shown += _stream_lines(chosen)
+    shown = [*_beside_lines(chosen), *_stream_lines(chosen)]
     for name, event in candidates[:_LISTED_MAX]:
         is_quote = (name, event.id) in chosen.quotes
         if is_quote:

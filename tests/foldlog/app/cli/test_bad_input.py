@@ -2,6 +2,8 @@
 nothing half-done.
 """
 
+import json
+
 import pytest
 
 from foldlog.eventstore import StoreUnavailable
@@ -132,3 +134,28 @@ def test_strict_import_of_joined_objects_loses_nothing(foldlog, tmp_path):
     (imported,) = ran.document["imported"]
     assert (ran.status, ran.err) == (0, "")
     assert (imported["records"], imported["findings_count"]) == (4, 0)
+
+
+def test_strict_import_of_a_line_without_its_parent_ends_with_1(foldlog, tmp_path):
+    lines = [
+        {
+            "type": kind,
+            "uuid": f"u{number}",
+            "parentUuid": f"u{number - 1}" if number else None,
+            "sessionId": "s1",
+            "message": {"role": kind, "content": f"text {number}"},
+        }
+        for number, kind in enumerate(("user", "assistant", "user", "assistant", "user"))
+    ]
+    lines[3]["parentUuid"] = "gone"
+    for name, kept in (("parent", lines), ("lost", [*lines[:1], *lines[2:3]])):
+        path = tmp_path / f"{name}.jsonl"
+        path.write_text("".join(json.dumps(line) + "\n" for line in kept))
+        ran = foldlog(f"import {name}.jsonl --json --strict --db {name}.db")
+        (imported,) = ran.document["imported"]
+        assert (ran.status, imported["findings_count"]) == (1, 1)
+        parent, line = ("gone", 4) if name == "parent" else ("u1", 2)
+        assert f"{name}.jsonl:{line}: a line names the parent {parent}, which no" in ran.err
+        assert foldlog(f"view s1 --db {name}.db").status == 0
+        again = foldlog(f"import {name}.jsonl --strict --db {name}.db")
+        assert again.status == 0
