@@ -3,6 +3,7 @@ the document.
 """
 
 import json
+import re
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -20,6 +21,9 @@ OPERATIONS = {
     for method, operation in methods.items()
 }
 
+_PYTHON = re.compile(r"\w\(\)|\b(history|histories|store|datetime)\.\w+|\w=(True|False|…|\{)")
+"""Calls and arguments in Python."""
+
 
 class Refusal(Exception):
     """A problem. The members of its document are attributes."""
@@ -27,6 +31,7 @@ class Refusal(Exception):
     def __init__(self, answer: Answer) -> None:
         self.document = answer.json()
         self.headers = answer.headers
+        assert not _PYTHON.search(self.document["detail"]), "clients need not know Python"
         super().__init__(self.document["detail"])
 
     def __getattr__(self, name: str) -> Any:

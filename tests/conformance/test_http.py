@@ -307,22 +307,31 @@ WRONG = [
             "headers": {"foldlog-lease": "1"},
         },
     ),
-    ("read_view", {"at": 9}),
-    ("why", {"event": 99}),
     ("append_events", {"headers": {"content-encoding": "gzip"}}),
-    ("read_records", {"format": "none"}),
     ("append_tool_result", {"body": RESULT, "headers": {"if-match": '"9"'}}),
     ("append_events", {"body": {"messages": MESSAGES, "more": 1}}),
     ("append_events", {"body": {"events": [{"kind": "message"}]}}),
     ("append_events", {"body": {"events": [{"kind": "redaction"}]}}),
-    ("append_events", {"body": {"events": [EVENT], "messages": MESSAGES}}),
     ("append_events", {"body": {"messages": MESSAGES}, "headers": {"if-match": "x"}}),
+    ("append_events", {"body": {"documents": {"": 1}}}),
+    ("change_attributes", {"body": {"attributes": {"title": 1.5}}}),
+    ("retract", {"body": {"version": 0.5}}),
 ]
+REFUSED = [
+    ("read_view", {"at": 9}, 404),
+    ("why", {"event": 99}, 404),
+    ("read_records", {"format": "none"}, 422),
+    ("append_events", {"body": {"events": [EVENT], "messages": MESSAGES}}, 422),
+    ("append_events", {"body": {}}, 422),
+    ("follow_store", {"after": "1.1"}, 409),
+]
+"""Requests that fit the document, and that a rule or the state refuses."""
 
 
 def test_wrong_requests_are_refused(replied):
     for operation, request in WRONG:
-        status = 404 if operation in ("read_view", "why") else 400
+        assert replied.refusal(operation, **request).status == 400, request
+    for operation, request, status in REFUSED:
         assert replied.refusal(operation, **request).status == status, request
     assert version(replied) == 1
 
@@ -561,7 +570,7 @@ def test_search_finds_words_by_pages(http):
     assert {hit["conversation"] for hit in within} == {"c1"}
     assert http("search_events", words="teal", kind="agent")["hits"] == []
     assert http.refusal("search_events", words="teal", within="unknown").status == 404
-    assert http.refusal("search_events", words="...").status == 400
+    assert http.refusal("search_events", words="...").status == 422
 
 
 def test_search_finds_only_what_a_token_may_see(http, clients):

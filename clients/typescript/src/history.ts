@@ -163,7 +163,7 @@ export class History {
   }
 
   /** Change attributes by name; null removes an attribute. */
-  setAttributes(attributes: Record<string, unknown>) {
+  setAttributes(attributes: Schemas["ChangeAttributesRequest"]["attributes"]) {
     return this.send("patch", "/attributes", { body: { attributes } });
   }
 

@@ -831,6 +831,278 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
+    "/v1/conversations/{conversation}/stats": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /**
+         * Return the figures of a conversation: events by kind and tool, errors, tokens and cost by
+         * @description Return the figures of a conversation: events by kind and tool, errors, tokens and cost by
+         *     model and day, condensations, and the sizes of its Views.
+         *
+         *     ``with_children`` adds the figures of its sub-agents, in ``task``.
+         *
+         *     Scope: read.
+         */
+        get: operations["read_stats"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/v1/stats": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /**
+         * Return the sums of the figures of all conversations that the token may see.
+         * @description Return the sums of the figures of all conversations that the token may see.
+         *
+         *     ``where`` are attributes as ``name=value``, as in a list of conversations.
+         *
+         *     Scope: read.
+         */
+        get: operations["read_store_stats"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/v1/tombstones": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /**
+         * List the conversations that were erased, and why. Needs a token without a filter, because
+         * @description List the conversations that were erased, and why. Needs a token without a filter, because
+         *     a tombstone has no attributes. ``after`` is ``next`` of the page before.
+         *
+         *     Scope: read.
+         */
+        get: operations["list_tombstones"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/v1/conversations/{conversation}/export": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /**
+         * Return the conversation as records of a format, with forgotten events and without retracted
+         * @description Return the conversation as records of a format, with forgotten events and without retracted
+         *     events.
+         *
+         *     ``format`` is a format of ``docs/FORMATS.md``, by default the format of the source. ``view``
+         *     asks for the messages of the next prompt, by default as openai-chat. A page ends at about 8 MB;
+         *     ``after`` is ``next`` of the page before.
+         *
+         *     Scope: read.
+         */
+        get: operations["export"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/v1/conversations/{conversation}/report": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /**
+         * Return the conversation as a page in one HTML file, which needs no network: what the model
+         * @description Return the conversation as a page in one HTML file, which needs no network: what the model
+         *     was shown at every version, what was forgotten, and why.
+         *
+         *     Scope: read.
+         */
+        get: operations["report"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/v1/conversations/{conversation}/secrets": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /**
+         * Return the events with keys and tokens of known shapes, and their kinds, never their
+         * @description Return the events with keys and tokens of known shapes, and their kinds, never their
+         *     values.
+         *
+         *     Scope: read.
+         */
+        get: operations["find_secrets"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/v1/conversations/{conversation}/replay": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /**
+         * Make the recorded requests to the agent's model again from the log, and say whether each has
+         * @description Make the recorded requests to the agent's model again from the log, and say whether each has
+         *     the same bytes. No model is called. ``after`` is the number of the last call that was checked.
+         *
+         *     Scope: read.
+         */
+        get: operations["replay"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/v1/conversations/{conversation}/fact": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /**
+         * Say whether the agent knows some words, now or at a version, and from which events. The words
+         * @description Say whether the agent knows some words, now or at a version, and from which events. The words
+         *     are searched as in ``/v1/search``.
+         *
+         *     Scope: read.
+         */
+        get: operations["read_fact"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/v1/conversations/{conversation}/hand-overs": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /**
+         * Say what the calls that began sub-agents gave, and what came back.
+         * @description Say what the calls that began sub-agents gave, and what came back.
+         *
+         *     With ``words``, the answer is about the words and all sub-agents, with ``call`` about the
+         *     sub-agents that this call began. Needs a token that may see all conversations.
+         *
+         *     Scope: read.
+         */
+        get: operations["read_hand_overs"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/v1/conversations/{conversation}/compared": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /**
+         * Compare a conversation with another one: the first difference, and the calls, tokens, cost
+         * @description Compare a conversation with another one: the first difference, and the calls, tokens, cost
+         *     and last answers of both.
+         *
+         *     Scope: read.
+         */
+        get: operations["compare_conversations"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/v1/conversations/{conversation}/recall": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /**
+         * Return the definition of the tool ``recall``, to offer it to a model.
+         * @description Return the definition of the tool ``recall``, to offer it to a model.
+         *
+         *     Scope: read.
+         */
+        get: operations["read_recall_tool"];
+        put?: never;
+        /**
+         * Run the tool ``recall`` for a model: read earlier events of the conversation that its View
+         * @description Run the tool ``recall`` for a model: read earlier events of the conversation that its View
+         *     does not show any more. Nothing is written.
+         *
+         *     ``arguments`` are the arguments of the model's call, as a text or an object: one of ``query``
+         *     (words), ``ids`` (of events) and ``path`` (of a file). If they cannot be used, the text tells
+         *     the model what is wrong.
+         *
+         *     Scope: read.
+         */
+        post: operations["recall"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
 }
 export type webhooks = Record<string, never>;
 export interface components {
@@ -885,8 +1157,6 @@ export interface components {
         SystemMessage: {
             /** @enum {unknown} */
             kind: "system";
-            /** @description By default -1. */
-            id?: number;
             timestamp?: string | null;
             cause?: number | null;
             origin?: components["schemas"]["Origin"] | null;
@@ -897,7 +1167,6 @@ export interface components {
             extra?: {
                 [key: string]: unknown;
             };
-            redacted?: components["schemas"]["Redacted"] | null;
             content: string | {
                 [key: string]: unknown;
             }[];
@@ -974,8 +1243,6 @@ export interface components {
         Message: {
             /** @enum {unknown} */
             kind: "message";
-            /** @description By default -1. */
-            id?: number;
             timestamp?: string | null;
             cause?: number | null;
             origin?: components["schemas"]["Origin"] | null;
@@ -986,7 +1253,6 @@ export interface components {
             extra?: {
                 [key: string]: unknown;
             };
-            redacted?: components["schemas"]["Redacted"] | null;
             content: string | {
                 [key: string]: unknown;
             }[];
@@ -1031,8 +1297,6 @@ export interface components {
         Action: {
             /** @enum {unknown} */
             kind: "action";
-            /** @description By default -1. */
-            id?: number;
             timestamp?: string | null;
             cause?: number | null;
             origin?: components["schemas"]["Origin"] | null;
@@ -1043,7 +1307,6 @@ export interface components {
             extra?: {
                 [key: string]: unknown;
             };
-            redacted?: components["schemas"]["Redacted"] | null;
             tool: string;
             arguments?: {
                 [key: string]: unknown;
@@ -1095,8 +1358,6 @@ export interface components {
         Observation: {
             /** @enum {unknown} */
             kind: "observation";
-            /** @description By default -1. */
-            id?: number;
             timestamp?: string | null;
             cause?: number | null;
             origin?: components["schemas"]["Origin"] | null;
@@ -1107,7 +1368,6 @@ export interface components {
             extra?: {
                 [key: string]: unknown;
             };
-            redacted?: components["schemas"]["Redacted"] | null;
             content: string | {
                 [key: string]: unknown;
             }[];
@@ -1154,8 +1414,6 @@ export interface components {
         Annotation: {
             /** @enum {unknown} */
             kind: "annotation";
-            /** @description By default -1. */
-            id?: number;
             timestamp?: string | null;
             cause?: number | null;
             origin?: components["schemas"]["Origin"] | null;
@@ -1166,7 +1424,6 @@ export interface components {
             extra?: {
                 [key: string]: unknown;
             };
-            redacted?: components["schemas"]["Redacted"] | null;
             name: string;
             data?: unknown;
             /**
@@ -1204,8 +1461,6 @@ export interface components {
         CondensationRequest: {
             /** @enum {unknown} */
             kind: "condensation_request";
-            /** @description By default -1. */
-            id?: number;
             timestamp?: string | null;
             cause?: number | null;
             origin?: components["schemas"]["Origin"] | null;
@@ -1216,7 +1471,6 @@ export interface components {
             extra?: {
                 [key: string]: unknown;
             };
-            redacted?: components["schemas"]["Redacted"] | null;
             reason?: string;
             /**
              * @description By default "agent".
@@ -1268,8 +1522,6 @@ export interface components {
         CondensationAction: {
             /** @enum {unknown} */
             kind: "condensation";
-            /** @description By default -1. */
-            id?: number;
             timestamp?: string | null;
             cause?: number | null;
             origin?: components["schemas"]["Origin"] | null;
@@ -1280,7 +1532,6 @@ export interface components {
             extra?: {
                 [key: string]: unknown;
             };
-            redacted?: components["schemas"]["Redacted"] | null;
             forgotten_event_ids?: number[] | null;
             forgotten_events_start_id?: number | null;
             forgotten_events_end_id?: number | null;
@@ -1435,7 +1686,7 @@ export interface components {
         CreateConversationRequest: {
             id?: string | null;
             attributes?: {
-                [key: string]: unknown;
+                [key: string]: string | number | boolean | string[];
             } | null;
         };
         /**
@@ -1492,7 +1743,7 @@ export interface components {
         /** ChangeAttributesRequest */
         ChangeAttributesRequest: {
             attributes: {
-                [key: string]: unknown;
+                [key: string]: string | number | boolean | string[] | null;
             };
         };
         /**
@@ -1774,8 +2025,507 @@ export interface components {
             ][];
         };
         /**
+         * StatsDocument
+         * @description The output of ``foldlog stats``, for a single ``conversation`` or for several conversations.
+         *         ``events`` maps each kind of event to the number of these events, and ``total`` to the number of
+         *         all events. Sums leave out unknown figures. ``unmarked`` is the number of conversations whose
+         *         sources do not mark errors. ``without_usage`` is the number of conversations without recorded
+         *         tokens. ``unpriced`` are the models whose prices are unknown, and ``without_cost`` is the number
+         *         of conversations that call such a model. For a single conversation, ``peak_prompt_tokens`` are
+         *         the tokens of the largest prompt, and ``peak_prompt_version`` is the version of the View in this
+         *         prompt. This version is null before the events of an import are made. ``max_input_tokens`` is
+         *         the limit that the source or a condensation recorded. If no limit is recorded,
+         *         ``max_input_tokens`` is the context window of the model ``window_of``. ``task`` is a single
+         *         conversation with its sub-agents. ``sub_agents`` is the number of conversations that another
+         *         conversation began, and ``spent_alone`` is what the others spent.
+         */
+        StatsDocument: {
+            conversation?: string;
+            conversations: number;
+            events: {
+                [key: string]: number;
+            };
+            errors: number | null;
+            unmarked: number;
+            without_usage: number;
+            without_cost: number;
+            unpriced: string[];
+            first_at: string | null;
+            last_at: string | null;
+            longest_wait_s: number | null;
+            tools: {
+                [key: string]: components["schemas"]["ToolDocument"];
+            };
+            models: components["schemas"]["ModelDocument"][];
+            spent: components["schemas"]["SpentDocument"];
+            condensations: {
+                [key: string]: components["schemas"]["CondensationsDocument"];
+            };
+            days: {
+                [key: string]: number;
+            };
+            view_tokens: number[];
+            peak_prompt_tokens: number | null;
+            peak_prompt_version: number | null;
+            max_input_tokens: number | null;
+            window_of: string | null;
+            findings: string[];
+            task?: components["schemas"]["TaskDocument"];
+            sub_agents?: number;
+            spent_alone?: components["schemas"]["SpentDocument"];
+        };
+        /**
+         * ToolDocument
+         * @description The number of calls of a tool, and the number of calls whose results are errors. ``errors``
+         *         is null if no source marks errors.
+         */
+        ToolDocument: {
+            calls?: number;
+            errors?: number | null;
+        };
+        /**
+         * ModelDocument
+         * @description The calls of a model on a ``day``, in UTC. ``day`` is empty for the calls of all days.
+         *         ``cached_tokens`` and ``cache_write_tokens`` are part of ``prompt_tokens``.
+         *         ``cache_write_1h_tokens`` is part of ``cache_write_tokens``, and ``reasoning_tokens`` is part of
+         *         ``completion_tokens``. ``cost_without_cache`` is the cost if no token were read from a cache or
+         *         written to a cache. It is null without cached tokens, and if the model has no price.
+         */
+        ModelDocument: {
+            calls?: number;
+            condenser_calls?: number;
+            prompt_tokens?: number | null;
+            completion_tokens?: number | null;
+            cost?: number | null;
+            costs_estimated?: number;
+            day: string;
+            model: string;
+            cost_without_cache?: number | null;
+            cached_tokens?: number | null;
+            cache_write_tokens?: number | null;
+            cache_write_1h_tokens?: number | null;
+            reasoning_tokens?: number | null;
+        };
+        /**
+         * SpentDocument
+         * @description The usage and cost of model calls. Unknown tokens and an unknown cost are null.
+         *         ``condenser_calls`` is the number of calls made by condensers. The agent made all other calls.
+         *         ``costs_estimated`` is the number of calls whose cost was not recorded, and is computed from a
+         *         table of prices.
+         */
+        SpentDocument: {
+            calls?: number;
+            condenser_calls?: number;
+            prompt_tokens?: number | null;
+            completion_tokens?: number | null;
+            cost?: number | null;
+            costs_estimated?: number;
+        };
+        /**
+         * CondensationsDocument
+         * @description The condensations by a strategy. Forgotten summaries are not counted as events. ``failed`` is
+         *         the number of steps that forgot nothing because a model failed. The numbers of forgotten events
+         *         and summaries are null if they are unknown, for example before the events of an import are made.
+         *
+         *         ``tokens_saved`` is the tokens of the Views before the condensations minus the tokens after
+         *         them. The tokens of a View are the sum of an estimate for each event. ``tokens_saved`` is null
+         *         if no condensation has known tokens. ``cost`` is null if no condensation recorded a cost.
+         */
+        CondensationsDocument: {
+            made?: number;
+            declined?: number;
+            failed?: number;
+            events_forgotten?: number | null;
+            summaries_forgotten?: number | null;
+            tokens_saved?: number | null;
+            cost?: number | null;
+        };
+        /**
+         * TaskDocument
+         * @description A conversation with the conversations of its sub-agents. The figures are sums over all of
+         *         them, and a reply that several recorded counts once. ``sub_agents`` is their number. The sums do
+         *         not include ``sub_agents_erased``, the number of erased sub-agents that a conversation recorded,
+         *         and ``sub_agents_unreached``, the number of sub-agents below these. From
+         *         ``first_event_at`` to ``last_event_at`` is the time that passed, and ``seconds`` is the sum of
+         *         the agents' times. ``first_error`` is the first error of any agent, and ``first_error_in`` is
+         *         the conversation of this agent. ``agents`` begins with the conversation itself; lists leave it
+         *         out. In the answer of ``/api/task``, ``erased`` has the erased sub-agents of the asked
+         *         conversation and of the agents above it. No sum includes them.
+         */
+        TaskDocument: {
+            sub_agents: number;
+            sub_agents_erased?: number;
+            sub_agents_unreached?: number;
+            errors: number | null;
+            first_error: string | null;
+            first_error_in: string | null;
+            first_event_at: string | null;
+            last_event_at: string | null;
+            seconds: number;
+            longest_wait_s: number | null;
+            spent: components["schemas"]["SpentDocument"];
+            agents?: components["schemas"]["AgentDocument"][];
+            erased?: components["schemas"]["ErasedAgentDocument"][];
+        };
+        /**
+         * AgentDocument
+         * @description An agent of a task. ``depth`` is the number of agents above it. ``parent`` and ``call`` name
+         *         the conversation and its call that began the agent; ``call`` is null if no record names it. The
+         *         answer of ``/api/task`` also has ``call_event``, the event of this call in the asked
+         *         conversation, ``redactions``, the number of redacted events, and for the first 20 agents with
+         *         redacted events, the ``receipts``. ``models`` are the models that the agent called.
+         *         ``ConversationDocument`` describes the other fields.
+         */
+        AgentDocument: {
+            conversation: string;
+            depth: number;
+            parent: string | null;
+            call: string | null;
+            call_event?: number;
+            redactions?: number;
+            receipts?: components["schemas"]["ReceiptDocument"][];
+            title: string | null;
+            state: string | null;
+            events: number | null;
+            errors: number | null;
+            first_error: string | null;
+            first_event_at: string | null;
+            last_event_at: string | null;
+            longest_wait_s: number | null;
+            models: string[];
+            spent: components["schemas"]["SpentDocument"] | null;
+        };
+        /**
+         * ReceiptDocument
+         * @description Who redacted which events, and why.
+         */
+        ReceiptDocument: {
+            event_ids: number[];
+            by: string;
+            reason: string;
+        };
+        /**
+         * ErasedAgentDocument
+         * @description A sub-agent that was erased. ``call_event`` is the event of the call that began it, in the
+         *         conversation ``parent``.
+         */
+        ErasedAgentDocument: {
+            conversation: string;
+            parent: string;
+            call_event: number;
+            at: string;
+            reason: string;
+        };
+        /**
+         * Tombstones
+         * @description The tombstones in the order of their ids. ``next`` is null at the end.
+         */
+        Tombstones: {
+            tombstones: components["schemas"]["Tombstone"][];
+            next: string | null;
+        };
+        /**
+         * Tombstone
+         * @description An erased conversation. ``events`` is the number of events that it had.
+         */
+        Tombstone: {
+            id: string;
+            events: number;
+            erased_at: string;
+            reason: string;
+        };
+        /**
+         * ExportedRecords
+         * @description Records in a ``format``. ``notes`` say what the format cannot express, and are complete in
+         *         the last page. ``next`` is null at the end.
+         */
+        ExportedRecords: {
+            conversation: string;
+            format: string;
+            records: unknown[];
+            notes: string[];
+            next: number | null;
+        };
+        /**
+         * SecretsDocument
+         * @description The output of ``foldlog secrets``. ``unread`` are the problems of conversations that could
+         *         not be read.
+         */
+        SecretsDocument: {
+            secrets: components["schemas"]["SecretDocument"][];
+            unread: string[];
+        };
+        /**
+         * SecretDocument
+         * @description An event that contains secrets, and the kinds of these secrets.
+         */
+        SecretDocument: {
+            conversation: string;
+            event: number;
+            kinds: string[];
+        };
+        /**
+         * CheckedRequests
+         * @description ``next`` is the number of the next call, or null at the end.
+         */
+        CheckedRequests: {
+            conversation: string;
+            requests: components["schemas"]["CheckedRequestDocument"][];
+            next: number | null;
+        };
+        /**
+         * CheckedRequestDocument
+         * @description A request to the agent's model that was made again from the log. ``event`` is the first event
+         *         of the reply. ``same`` says whether the request has the same bytes as then, and is null if that
+         *         was not recorded. ``changes`` say what has changed since.
+         */
+        CheckedRequestDocument: {
+            call: number;
+            event: number;
+            same: boolean | null;
+            changes: string[];
+        };
+        /**
+         * FactDocument
+         * @description Whether an agent knows some words, and from which events. See ``foldlog.Fact``.
+         */
+        FactDocument: {
+            words: string;
+            is_known: boolean;
+            known_by: number[];
+            events: number[];
+            others: number[];
+            unknown_from: number | null;
+            by: number | null;
+            reason: string;
+        };
+        /**
+         * HandOversDocument
+         * @description The output of ``foldlog why ID ABOUT --with-children`` and the answer of
+         *         ``/api/hand-overs``: the agents of a task, asked ``about`` words or about a call.
+         */
+        HandOversDocument: {
+            conversation: string;
+            about: string | number;
+            agents: components["schemas"]["HandOverDocument"][];
+        };
+        /**
+         * HandOverDocument
+         * @description An agent of a task: what the call that began the agent gave, and what came back.
+         *
+         *         ``parent``        the conversation whose call began the agent; null for the asked conversation
+         *         ``call``          the event of the call in ``parent``, or null if no record names it
+         *         ``result``        the event of the result in ``parent``, or null if there is none
+         *         ``reason``        the answer as a sentence for people
+         *
+         *         About words:
+         *
+         *         ``fact``          whether the agent knows the words; null if it has no event with the words
+         *         ``first``         the first event of the agent with the words
+         *         ``first_at``      the time of this event, or null if it has none
+         *         ``came_from``     the conversation from which the agent has the words: its parent, a sub-agent,
+         *                           or itself
+         *         ``is_given``      whether the call, or a message before the agent's first reply, has the words
+         *         ``is_returned``   whether the result has the words; null without a result
+         *
+         *         About a call:
+         *
+         *         ``not_given``     the terms that the parent was shown, and that the agent was not given;
+         *                           ``needed_in`` is the event in which the agent wrote the term
+         *         ``not_returned``  the terms of the agent that the parent was not shown with the result;
+         *                           ``needed_in`` is the event in which the parent wrote the term
+         */
+        HandOverDocument: {
+            conversation: string;
+            parent?: string | null;
+            call?: number | null;
+            result?: number | null;
+            reason?: string;
+            fact?: components["schemas"]["FactDocument"] | null;
+            first?: number | null;
+            first_at?: string | null;
+            came_from?: string | null;
+            is_given?: boolean | null;
+            is_returned?: boolean | null;
+            not_given?: components["schemas"]["DroppedTermDocument"][];
+            not_returned?: components["schemas"]["DroppedTermDocument"][];
+        };
+        /**
+         * ComparedConversations
+         * @description ``divergence`` if the conversations share events, as forks do, otherwise ``runs``.
+         */
+        ComparedConversations: {
+            divergence: components["schemas"]["DivergenceDocument"] | null;
+            runs: components["schemas"]["RunsDocument"] | null;
+        };
+        /**
+         * DivergenceDocument
+         * @description The output of ``foldlog diff ID OTHER``: where two conversations with shared events diverge.
+         *         ``runs`` include the shared events.
+         */
+        DivergenceDocument: {
+            conversation: string;
+            version: number;
+            other: string;
+            other_version: number;
+            common_past: number;
+            first_divergent_event: number | null;
+            event: {
+                [key: string]: unknown;
+            } | null;
+            other_event: {
+                [key: string]: unknown;
+            } | null;
+            runs: [
+                components["schemas"]["RunDocument"],
+                components["schemas"]["RunDocument"]
+            ];
+        };
+        /**
+         * RunDocument
+         * @description A run in a comparison of two runs. The numbers of a fork do not count the events that it
+         *         shares with its parent. ``replies`` is the number of the model's replies.
+         *         ``calls`` is the number of tool calls, and ``tools`` maps each tool to its number of calls.
+         *         ``answer`` is the answer to the last request, or null if it has no answer. ``task`` is the run
+         *         with its sub-agents, if it has any.
+         */
+        RunDocument: {
+            conversation: string;
+            version: number;
+            requests: number;
+            replies: number;
+            calls: number;
+            errors: number | null;
+            tools: {
+                [key: string]: number;
+            };
+            answer: components["schemas"]["LineDocument"] | null;
+            spent: components["schemas"]["SpentDocument"] | null;
+            task?: components["schemas"]["TaskDocument"];
+        };
+        /**
+         * LineDocument
+         * @description An event as a single line.
+         */
+        LineDocument: {
+            event: number;
+            kind: string;
+            gist: string;
+        };
+        /**
+         * RunsDocument
+         * @description The output of ``foldlog diff ID OTHER`` and the answer of ``/api/compare``: two conversations
+         *         without a common past. ``system_prompts`` is null if the first system prompts are equal. A step
+         *         is a request or a call. If a run has no calls, the messages of the agents are steps too.
+         *         ``same_first`` is the number of equal steps at the beginning, and ``same`` is the number of
+         *         equal steps in any order. ``redacted_first`` is the number of steps at the beginning that are
+         *         redacted, and so cannot be compared. ``knew`` describes what each agent was shown at the first
+         *         step that differs, or at the end if all steps are equal.
+         */
+        RunsDocument: {
+            runs: [
+                components["schemas"]["RunDocument"],
+                components["schemas"]["RunDocument"]
+            ];
+            same_first: number;
+            redacted_first: number;
+            same: number;
+            system_prompts: components["schemas"]["DifferingDocument"] | null;
+            first_difference: components["schemas"]["DifferingDocument"] | null;
+            knew: [
+                components["schemas"]["KnewDocument"],
+                components["schemas"]["KnewDocument"]
+            ];
+            steps: components["schemas"]["StepDocument"][];
+        };
+        /**
+         * DifferingDocument
+         * @description A pair of events, one from each run, with different texts. An event is null if its run has no
+         *         such event. ``passages`` are the first differences, and ``more`` is the number of further
+         *         differences. ``lines`` is the number of lines of each text, and ``lines_apart`` is the number of
+         *         lines of each text that the other text does not have.
+         */
+        DifferingDocument: {
+            events: [
+                components["schemas"]["LineDocument"] | null,
+                components["schemas"]["LineDocument"] | null
+            ];
+            passages?: components["schemas"]["PassageDocument"][];
+            more?: number;
+            /** @description By default [0, 0]. */
+            lines?: [
+                number,
+                number
+            ];
+            /** @description By default [0, 0]. */
+            lines_apart?: [
+                number,
+                number
+            ];
+        };
+        /**
+         * PassageDocument
+         * @description A passage in which two texts differ: the differing words of each text, and the equal words
+         *         before and after them.
+         */
+        PassageDocument: {
+            before: string;
+            words: string;
+            other_words: string;
+            after: string;
+        };
+        /**
+         * KnewDocument
+         * @description What the model of one run was shown at ``version``. ``events`` and ``summaries`` are numbers,
+         *         and ``tokens`` is an estimate. ``alone`` lists the events that the model of this run saw, and
+         *         the model of the other run did not.
+         */
+        KnewDocument: {
+            version: number;
+            events: number;
+            summaries: number;
+            tokens: number;
+            alone: components["schemas"]["LineDocument"][];
+        };
+        /**
+         * StepDocument
+         * @description A request or a call, and its events in two conversations. An event is null if the
+         *         conversation does not have the request or call.
+         */
+        StepDocument: {
+            event: number | null;
+            other_event: number | null;
+            kind: string;
+            gist: string;
+        };
+        /** RecallRequest */
+        RecallRequest: {
+            arguments: {
+                [key: string]: unknown;
+            } | string;
+            /** @description By default 2000. */
+            max_tokens?: number;
+        };
+        /**
+         * RecalledText
+         * @description What to answer to a model that called the tool ``recall``.
+         */
+        RecalledText: {
+            text: string;
+        };
+        /**
+         * ToolDefinition
+         * @description ``tool`` is for the tools of a request, and ``hint`` a line for the system prompt.
+         */
+        ToolDefinition: {
+            tool: {
+                [key: string]: unknown;
+            };
+            hint: string;
+        };
+        /**
          * Problem400
-         * @description The request is wrong.
+         * @description The request does not fit this document.
          */
         Problem400: {
             type: string;
@@ -1783,7 +2533,6 @@ export interface components {
             /** @enum {integer} */
             status: 400;
             detail: string;
-            /** @description The error, such as InvalidArgument, TypeError, ValueError. */
             error?: string;
         } & {
             [key: string]: unknown;
@@ -1928,7 +2677,7 @@ export interface components {
         };
         /**
          * Problem422
-         * @description An event breaks a rule.
+         * @description The request fits this document, and breaks a rule that 'detail' names.
          */
         Problem422: {
             type: string;
@@ -1936,7 +2685,7 @@ export interface components {
             /** @enum {integer} */
             status: 422;
             detail: string;
-            /** @description The error, such as CannotRedact, InvalidCondenser, InvalidEvent. */
+            /** @description The error, such as CannotRedact, InvalidArgument, InvalidCondenser, InvalidEvent, TypeError, ValueError. */
             error?: string;
         } & {
             [key: string]: unknown;
@@ -2014,7 +2763,7 @@ export interface components {
                 "application/problem+json": components["schemas"]["ProblemDetails"];
             };
         };
-        /** @description The request is wrong. */
+        /** @description The request does not fit this document. */
         Problem400: {
             headers: {
                 [name: string]: unknown;
@@ -2106,7 +2855,7 @@ export interface components {
                 "application/problem+json": components["schemas"]["Problem415"];
             };
         };
-        /** @description An event breaks a rule. */
+        /** @description The request fits this document, and breaks a rule that 'detail' names. */
         Problem422: {
             headers: {
                 [name: string]: unknown;
@@ -2194,6 +2943,7 @@ export interface operations {
             404: components["responses"]["Problem404"];
             409: components["responses"]["Problem409"];
             410: components["responses"]["Problem410"];
+            422: components["responses"]["Problem422"];
             429: components["responses"]["Problem429"];
             500: components["responses"]["Problem500"];
             503: components["responses"]["Problem503"];
@@ -2517,6 +3267,7 @@ export interface operations {
             404: components["responses"]["Problem404"];
             409: components["responses"]["Problem409"];
             410: components["responses"]["Problem410"];
+            422: components["responses"]["Problem422"];
             429: components["responses"]["Problem429"];
             500: components["responses"]["Problem500"];
             503: components["responses"]["Problem503"];
@@ -2601,6 +3352,7 @@ export interface operations {
             401: components["responses"]["Problem401"];
             403: components["responses"]["Problem403"];
             404: components["responses"]["Problem404"];
+            422: components["responses"]["Problem422"];
             429: components["responses"]["Problem429"];
             500: components["responses"]["Problem500"];
             503: components["responses"]["Problem503"];
@@ -2723,6 +3475,7 @@ export interface operations {
             404: components["responses"]["Problem404"];
             409: components["responses"]["Problem409"];
             410: components["responses"]["Problem410"];
+            422: components["responses"]["Problem422"];
             429: components["responses"]["Problem429"];
             500: components["responses"]["Problem500"];
             503: components["responses"]["Problem503"];
@@ -2804,6 +3557,7 @@ export interface operations {
             404: components["responses"]["Problem404"];
             409: components["responses"]["Problem409"];
             410: components["responses"]["Problem410"];
+            422: components["responses"]["Problem422"];
             429: components["responses"]["Problem429"];
             500: components["responses"]["Problem500"];
             503: components["responses"]["Problem503"];
@@ -2883,6 +3637,7 @@ export interface operations {
             404: components["responses"]["Problem404"];
             409: components["responses"]["Problem409"];
             410: components["responses"]["Problem410"];
+            422: components["responses"]["Problem422"];
             429: components["responses"]["Problem429"];
             500: components["responses"]["Problem500"];
             503: components["responses"]["Problem503"];
@@ -3019,6 +3774,7 @@ export interface operations {
             404: components["responses"]["Problem404"];
             409: components["responses"]["Problem409"];
             410: components["responses"]["Problem410"];
+            422: components["responses"]["Problem422"];
             429: components["responses"]["Problem429"];
             500: components["responses"]["Problem500"];
             503: components["responses"]["Problem503"];
@@ -3197,6 +3953,7 @@ export interface operations {
             404: components["responses"]["Problem404"];
             409: components["responses"]["Problem409"];
             410: components["responses"]["Problem410"];
+            422: components["responses"]["Problem422"];
             429: components["responses"]["Problem429"];
             500: components["responses"]["Problem500"];
             503: components["responses"]["Problem503"];
@@ -3232,6 +3989,7 @@ export interface operations {
             404: components["responses"]["Problem404"];
             409: components["responses"]["Problem409"];
             410: components["responses"]["Problem410"];
+            422: components["responses"]["Problem422"];
             429: components["responses"]["Problem429"];
             500: components["responses"]["Problem500"];
             503: components["responses"]["Problem503"];
@@ -3266,6 +4024,7 @@ export interface operations {
             404: components["responses"]["Problem404"];
             409: components["responses"]["Problem409"];
             410: components["responses"]["Problem410"];
+            422: components["responses"]["Problem422"];
             429: components["responses"]["Problem429"];
             500: components["responses"]["Problem500"];
             503: components["responses"]["Problem503"];
@@ -3298,6 +4057,7 @@ export interface operations {
             404: components["responses"]["Problem404"];
             409: components["responses"]["Problem409"];
             410: components["responses"]["Problem410"];
+            422: components["responses"]["Problem422"];
             429: components["responses"]["Problem429"];
             500: components["responses"]["Problem500"];
             503: components["responses"]["Problem503"];
@@ -3475,6 +4235,7 @@ export interface operations {
             404: components["responses"]["Problem404"];
             409: components["responses"]["Problem409"];
             410: components["responses"]["Problem410"];
+            422: components["responses"]["Problem422"];
             429: components["responses"]["Problem429"];
             500: components["responses"]["Problem500"];
             503: components["responses"]["Problem503"];
@@ -3787,6 +4548,7 @@ export interface operations {
             404: components["responses"]["Problem404"];
             409: components["responses"]["Problem409"];
             410: components["responses"]["Problem410"];
+            422: components["responses"]["Problem422"];
             429: components["responses"]["Problem429"];
             500: components["responses"]["Problem500"];
             503: components["responses"]["Problem503"];
@@ -3827,6 +4589,9 @@ export interface operations {
             401: components["responses"]["Problem401"];
             403: components["responses"]["Problem403"];
             404: components["responses"]["Problem404"];
+            409: components["responses"]["Problem409"];
+            410: components["responses"]["Problem410"];
+            422: components["responses"]["Problem422"];
             429: components["responses"]["Problem429"];
             500: components["responses"]["Problem500"];
             503: components["responses"]["Problem503"];
@@ -3838,7 +4603,7 @@ export interface operations {
             query: {
                 words: string;
                 within?: string | null;
-                kind?: string | null;
+                kind?: ("system" | "message" | "user" | "agent" | "environment" | "action" | "observation" | "error" | "refused" | "annotation" | "documents" | "request" | "condensation" | "retraction" | "redaction" | "summary" | "unknown") | null;
                 tool?: string | null;
                 limit?: number;
                 after?: number;
@@ -3862,6 +4627,431 @@ export interface operations {
             401: components["responses"]["Problem401"];
             403: components["responses"]["Problem403"];
             404: components["responses"]["Problem404"];
+            422: components["responses"]["Problem422"];
+            429: components["responses"]["Problem429"];
+            500: components["responses"]["Problem500"];
+            503: components["responses"]["Problem503"];
+            default: components["responses"]["Problem"];
+        };
+    };
+    read_stats: {
+        parameters: {
+            query?: {
+                with_children?: boolean;
+            };
+            header?: never;
+            path: {
+                conversation: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description Return the figures of a conversation: events by kind and tool, errors, tokens and cost by */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["StatsDocument"];
+                };
+            };
+            400: components["responses"]["Problem400"];
+            401: components["responses"]["Problem401"];
+            403: components["responses"]["Problem403"];
+            404: components["responses"]["Problem404"];
+            409: components["responses"]["Problem409"];
+            410: components["responses"]["Problem410"];
+            422: components["responses"]["Problem422"];
+            429: components["responses"]["Problem429"];
+            500: components["responses"]["Problem500"];
+            503: components["responses"]["Problem503"];
+            default: components["responses"]["Problem"];
+        };
+    };
+    read_store_stats: {
+        parameters: {
+            query?: {
+                where?: string;
+            };
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description Return the sums of the figures of all conversations that the token may see. */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["StatsDocument"];
+                };
+            };
+            400: components["responses"]["Problem400"];
+            401: components["responses"]["Problem401"];
+            403: components["responses"]["Problem403"];
+            404: components["responses"]["Problem404"];
+            422: components["responses"]["Problem422"];
+            429: components["responses"]["Problem429"];
+            500: components["responses"]["Problem500"];
+            503: components["responses"]["Problem503"];
+            default: components["responses"]["Problem"];
+        };
+    };
+    list_tombstones: {
+        parameters: {
+            query?: {
+                limit?: number;
+                after?: string;
+            };
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description List the conversations that were erased, and why. Needs a token without a filter, because */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Tombstones"];
+                };
+            };
+            400: components["responses"]["Problem400"];
+            401: components["responses"]["Problem401"];
+            403: components["responses"]["Problem403"];
+            404: components["responses"]["Problem404"];
+            422: components["responses"]["Problem422"];
+            429: components["responses"]["Problem429"];
+            500: components["responses"]["Problem500"];
+            503: components["responses"]["Problem503"];
+            default: components["responses"]["Problem"];
+        };
+    };
+    export: {
+        parameters: {
+            query?: {
+                format?: string | null;
+                view?: boolean;
+                after?: number;
+            };
+            header?: never;
+            path: {
+                conversation: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description Return the conversation as records of a format, with forgotten events and without retracted */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ExportedRecords"];
+                };
+            };
+            400: components["responses"]["Problem400"];
+            401: components["responses"]["Problem401"];
+            403: components["responses"]["Problem403"];
+            404: components["responses"]["Problem404"];
+            409: components["responses"]["Problem409"];
+            410: components["responses"]["Problem410"];
+            422: components["responses"]["Problem422"];
+            429: components["responses"]["Problem429"];
+            500: components["responses"]["Problem500"];
+            503: components["responses"]["Problem503"];
+            default: components["responses"]["Problem"];
+        };
+    };
+    report: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                conversation: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description Return the conversation as a page in one HTML file, which needs no network: what the model */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "text/html": string;
+                };
+            };
+            400: components["responses"]["Problem400"];
+            401: components["responses"]["Problem401"];
+            403: components["responses"]["Problem403"];
+            404: components["responses"]["Problem404"];
+            409: components["responses"]["Problem409"];
+            410: components["responses"]["Problem410"];
+            422: components["responses"]["Problem422"];
+            429: components["responses"]["Problem429"];
+            500: components["responses"]["Problem500"];
+            503: components["responses"]["Problem503"];
+            default: components["responses"]["Problem"];
+        };
+    };
+    find_secrets: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                conversation: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description Return the events with keys and tokens of known shapes, and their kinds, never their */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["SecretsDocument"];
+                };
+            };
+            400: components["responses"]["Problem400"];
+            401: components["responses"]["Problem401"];
+            403: components["responses"]["Problem403"];
+            404: components["responses"]["Problem404"];
+            409: components["responses"]["Problem409"];
+            410: components["responses"]["Problem410"];
+            422: components["responses"]["Problem422"];
+            429: components["responses"]["Problem429"];
+            500: components["responses"]["Problem500"];
+            503: components["responses"]["Problem503"];
+            default: components["responses"]["Problem"];
+        };
+    };
+    replay: {
+        parameters: {
+            query?: {
+                after?: number;
+                limit?: number;
+            };
+            header?: never;
+            path: {
+                conversation: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description Make the recorded requests to the agent's model again from the log, and say whether each has */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["CheckedRequests"];
+                };
+            };
+            400: components["responses"]["Problem400"];
+            401: components["responses"]["Problem401"];
+            403: components["responses"]["Problem403"];
+            404: components["responses"]["Problem404"];
+            409: components["responses"]["Problem409"];
+            410: components["responses"]["Problem410"];
+            422: components["responses"]["Problem422"];
+            429: components["responses"]["Problem429"];
+            500: components["responses"]["Problem500"];
+            503: components["responses"]["Problem503"];
+            default: components["responses"]["Problem"];
+        };
+    };
+    read_fact: {
+        parameters: {
+            query: {
+                words: string;
+                at?: number | null;
+            };
+            header?: never;
+            path: {
+                conversation: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description Say whether the agent knows some words, now or at a version, and from which events. The words */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["FactDocument"];
+                };
+            };
+            400: components["responses"]["Problem400"];
+            401: components["responses"]["Problem401"];
+            403: components["responses"]["Problem403"];
+            404: components["responses"]["Problem404"];
+            409: components["responses"]["Problem409"];
+            410: components["responses"]["Problem410"];
+            422: components["responses"]["Problem422"];
+            429: components["responses"]["Problem429"];
+            500: components["responses"]["Problem500"];
+            503: components["responses"]["Problem503"];
+            default: components["responses"]["Problem"];
+        };
+    };
+    read_hand_overs: {
+        parameters: {
+            query?: {
+                words?: string | null;
+                call?: number | null;
+            };
+            header?: never;
+            path: {
+                conversation: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description Say what the calls that began sub-agents gave, and what came back. */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["HandOversDocument"];
+                };
+            };
+            400: components["responses"]["Problem400"];
+            401: components["responses"]["Problem401"];
+            403: components["responses"]["Problem403"];
+            404: components["responses"]["Problem404"];
+            409: components["responses"]["Problem409"];
+            410: components["responses"]["Problem410"];
+            422: components["responses"]["Problem422"];
+            429: components["responses"]["Problem429"];
+            500: components["responses"]["Problem500"];
+            503: components["responses"]["Problem503"];
+            default: components["responses"]["Problem"];
+        };
+    };
+    compare_conversations: {
+        parameters: {
+            query: {
+                other: string;
+            };
+            header?: never;
+            path: {
+                conversation: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description Compare a conversation with another one: the first difference, and the calls, tokens, cost */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ComparedConversations"];
+                };
+            };
+            400: components["responses"]["Problem400"];
+            401: components["responses"]["Problem401"];
+            403: components["responses"]["Problem403"];
+            404: components["responses"]["Problem404"];
+            409: components["responses"]["Problem409"];
+            410: components["responses"]["Problem410"];
+            422: components["responses"]["Problem422"];
+            429: components["responses"]["Problem429"];
+            500: components["responses"]["Problem500"];
+            503: components["responses"]["Problem503"];
+            default: components["responses"]["Problem"];
+        };
+    };
+    read_recall_tool: {
+        parameters: {
+            query?: {
+                dialect?: "anthropic" | "anthropic-cached" | "litellm" | "openai" | "openai-reasoning" | "responses";
+            };
+            header?: never;
+            path: {
+                conversation: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description Return the definition of the tool ``recall``, to offer it to a model. */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ToolDefinition"];
+                };
+            };
+            400: components["responses"]["Problem400"];
+            401: components["responses"]["Problem401"];
+            403: components["responses"]["Problem403"];
+            404: components["responses"]["Problem404"];
+            409: components["responses"]["Problem409"];
+            410: components["responses"]["Problem410"];
+            422: components["responses"]["Problem422"];
+            429: components["responses"]["Problem429"];
+            500: components["responses"]["Problem500"];
+            503: components["responses"]["Problem503"];
+            default: components["responses"]["Problem"];
+        };
+    };
+    recall: {
+        parameters: {
+            query?: never;
+            header?: {
+                /** @description The token of the lease under which the request writes. */
+                "Foldlog-Lease"?: string;
+            };
+            path: {
+                conversation: string;
+            };
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                "application/json": components["schemas"]["RecallRequest"];
+            };
+        };
+        responses: {
+            /** @description Run the tool ``recall`` for a model: read earlier events of the conversation that its View */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["RecalledText"];
+                };
+            };
+            400: components["responses"]["Problem400"];
+            401: components["responses"]["Problem401"];
+            403: components["responses"]["Problem403"];
+            404: components["responses"]["Problem404"];
+            408: components["responses"]["Problem408"];
+            409: components["responses"]["Problem409"];
+            410: components["responses"]["Problem410"];
+            412: components["responses"]["Problem412"];
+            413: components["responses"]["Problem413"];
+            415: components["responses"]["Problem415"];
+            422: components["responses"]["Problem422"];
+            423: components["responses"]["Problem423"];
             429: components["responses"]["Problem429"];
             500: components["responses"]["Problem500"];
             503: components["responses"]["Problem503"];

@@ -19,6 +19,7 @@ from foldlog.eventstore import Store
 if TYPE_CHECKING:
     from foldlog._app.coding_agents.server import MountedTools
     from foldlog._app.server.service.service import Service
+    from foldlog._reports.figures.prices import Prices
 
 _EVERYWHERE = ("0.0.0.0", "::")
 _NO_SUCH_HOST = (errno.EADDRNOTAVAIL, socket.EAI_NONAME, socket.EAI_AGAIN)
@@ -57,6 +58,7 @@ def writing_service(
     condenser: Path | None,
     is_ending: Callable[[], bool],
     origins: Sequence[str] = (),
+    prices: Prices | None = None,
 ) -> Service:
     """Return the operations below ``/v1``. ``secret`` is the token of the page, which may do
     everything if there is no file of tokens.
@@ -72,6 +74,7 @@ def writing_service(
         check=standing(store),
         is_ending=is_ending,
         origins=origins,
+        prices=prices,
     )
 
 

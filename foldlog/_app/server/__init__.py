@@ -9,6 +9,7 @@ notes.py           the notes of readers
 service            the operations of ``--write``, below ``/v1``
 metrics.py         the figures for Prometheus
 problems.py        the status and the document of each error
+words.py           remedies of errors, in words for all languages
 parameters.py      the parameters and the body of a request, as typed values
 following.py       server-sent events, and the task that wakes their streams
 http_protocol.py   reads requests, and refuses those that httptools should not accept

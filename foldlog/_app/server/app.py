@@ -80,6 +80,7 @@ def application(
             yield
             tasks.cancel_scope.cancel()
         changes.threads.close()
+        changes.long_reads.close()
         documents.close()
 
     routes = _routes(store, documents, changes.threads)

@@ -15,7 +15,7 @@ import msgspec
 from anyio import Event, move_on_after, sleep
 from starlette.responses import StreamingResponse
 
-from foldlog._app.server.threads import Threads
+from foldlog._app.server.threads import LONG_READS_MAX, Threads
 from foldlog.eventstore import EventStoreError, Store
 from foldlog.eventstore.log.finding import find_existing
 from foldlog.eventstore.recorders.base import Reader
@@ -188,6 +188,7 @@ class StoreChanges:
         self._store = store
         self.is_ending = is_ending
         self.threads = Threads()
+        self.long_reads = Threads(LONG_READS_MAX)
         self.pages = SharedPages(self.threads)
         self._followers = set[Follower]()
         self._stream_followers = set[StreamFollower]()

@@ -12,6 +12,7 @@ from typing import Annotated, Any, Final, TypeVar, get_type_hints
 import msgspec
 
 from foldlog._app.server.problems import Refusal
+from foldlog._app.server.words import neutral
 from foldlog._base.json_types import JsonObject
 
 _SILENCE_MAX_S: Final = 30.0
@@ -23,6 +24,8 @@ T = TypeVar("T")
 Field = tuple[str, Any] | tuple[str, Any, Any]
 Count = Annotated[int, msgspec.Meta(ge=0, le=10**15)]
 Text = Annotated[str, msgspec.Meta(min_length=1)]
+Named = dict[Text, T]
+"""Values by name."""
 
 
 def signature_fields(function: Callable[..., Any]) -> list[Field]:
@@ -68,7 +71,7 @@ async def read_body(
     try:
         return decode(body)
     except (msgspec.MsgspecError, UnicodeError, RecursionError) as error:
-        raise Refusal(400, f"the body: {error}") from None
+        raise Refusal(400, f"the body: {neutral(str(error))}") from None
 
 
 async def read_bytes(

@@ -9,6 +9,7 @@ from datetime import datetime
 from http import HTTPStatus
 from typing import Any, Final
 
+from foldlog._app.server.words import neutral
 from foldlog._base.json_types import JsonObject
 from foldlog._history.effects import NotApproved
 from foldlog._history.lease import LeaseTaken
@@ -57,9 +58,9 @@ STATUS_BY_ERROR: Final[Mapping[type[Exception], int]] = {
     StoreUnavailable: 503,
     StoreRefused: 503,
     CorruptEvent: 500,
-    InvalidArgument: 400,
-    ValueError: 400,
-    TypeError: 400,
+    InvalidArgument: 422,
+    ValueError: 422,
+    TypeError: 422,
     EventStoreError: 500,
 }
 """The status of each error. A subclass comes before its base."""
@@ -114,8 +115,8 @@ def refusal_of(error: Exception, *, has_lease: bool = False) -> Refusal:
     if kind is None:
         return Refusal(500, f"the server failed: {type(error).__name__}")
     status = 412 if kind is LeaseTaken and has_lease else STATUS_BY_ERROR[kind]
+    detail = neutral(str(error))
     # The remedies in the messages of these errors are for programs in Python.
-    detail = str(error)
     if isinstance(error, ConversationErased | NotApproved):
         detail = error.problem
     if kind is NotApproved:

@@ -19,6 +19,10 @@ from msgspec import Struct
 T = TypeVar("T")
 _THREADS_MAX: Final = 40
 """The number of requests whose appends can wait for the disk together."""
+LONG_READS_MAX: Final = 2
+"""The number of reads that may take seconds at once. More would not end sooner, and each makes
+appends wait for the interpreter's lock.
+"""
 
 
 class HandlerCall(Struct):
@@ -28,9 +32,10 @@ class HandlerCall(Struct):
 
 
 class Threads:
-    """Runs functions in threads. Every method must be called in an event loop."""
+    """Runs functions in at most ``most`` threads. Every method must be called in an event loop."""
 
-    def __init__(self) -> None:
+    def __init__(self, most: int = _THREADS_MAX) -> None:
+        self._most = most
         self._threads: list[tuple[threading.Thread, SimpleQueue[HandlerCall | None]]] = []
         self._idle: list[SimpleQueue[HandlerCall | None]] = []
         """The queues of the threads that wait. Each thread has its own queue."""
@@ -43,7 +48,7 @@ class Threads:
         job = HandlerCall(function, future, loop)
         if self._idle:
             self._idle.pop().put(job)
-        elif len(self._threads) < _THREADS_MAX:
+        elif len(self._threads) < self._most:
             jobs: SimpleQueue[HandlerCall | None] = SimpleQueue()
             jobs.put(job)
             thread = threading.Thread(target=self._work, args=(jobs,), daemon=True)

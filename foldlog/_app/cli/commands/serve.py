@@ -116,7 +116,13 @@ def run(
         service = None
         if write:
             service = writing_service(
-                store, tokens, secret, config, lambda: server.should_exit, allow_origin
+                store,
+                tokens,
+                secret,
+                config,
+                lambda: server.should_exit,
+                allow_origin,
+                Prices(prices),
             )
         app = application(
             store,

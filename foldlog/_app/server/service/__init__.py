@@ -11,4 +11,5 @@ openapi.py      the OpenAPI document, made from the operations
 
 conversations.py, events.py, views.py, calls.py, leases.py, follow.py, search.py
                 the operations, each file about one thing
+reports.py      the operations that answer as the commands do: figures, exports, comparisons
 """

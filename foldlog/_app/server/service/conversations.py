@@ -4,18 +4,18 @@ from __future__ import annotations
 
 import time
 from collections.abc import Mapping
-from typing import Annotated
+from typing import Annotated, Any
 from urllib.parse import unquote
 
 import msgspec
 
-from foldlog._app.server.parameters import Count, Text, convert
+from foldlog._app.server.parameters import Count, Named, Text, convert
 from foldlog._app.server.problems import Refusal
 from foldlog._app.server.service.events import AppendedEvents
 from foldlog._app.server.service.operations import operation
 from foldlog._app.server.service.request import AdmittedRequest
 from foldlog._app.server.service.tokens import Scope
-from foldlog._base.json_types import JsonMap, JsonObject
+from foldlog._base.json_types import JsonMap
 from foldlog._history.lease import Lease
 from foldlog._reports.answers.document import Document
 from foldlog._reports.answers.events import AttributesDocument, DocumentsDocument
@@ -33,6 +33,8 @@ from foldlog.types import ExpectedVersion
 
 _Place = Annotated[int, msgspec.Meta(ge=0, le=2**63 - 1)]
 """A part of the place in a list: a time in microseconds, or the key of a conversation."""
+_Cursor = Annotated[str, msgspec.Meta(pattern=r"^[0-9]{1,19}\.[0-9]{1,19}$")]
+AttributeValue = str | int | bool | list[str]
 
 
 class ConversationState(Document, frozen=True):
@@ -97,7 +99,7 @@ def create_conversation(
     request: AdmittedRequest,
     *,
     id: Text | None = None,
-    attributes: JsonObject | None = None,
+    attributes: Named[AttributeValue] | None = None,
     idempotency_key: str | None,
 ) -> ConversationState:
     """Begin a conversation with attributes.
@@ -145,7 +147,7 @@ def list_conversations(
     where: str = "",
     below: str = "",
     limit: Count = 100,
-    after: str | None = None,
+    after: _Cursor | None = None,
 ) -> ConversationPage:
     """List the conversations that have some attributes, and that the token may see.
 
@@ -154,7 +156,7 @@ def list_conversations(
     beginning of the ids: then the page has all conversations below it, in no order. ``after`` is
     ``next`` of the page before.
     """
-    asked = _attributes(where)
+    asked = attributes_in(where)
     attributes = {**asked, **request.principal.where}
     if not asked.items() <= attributes.items():
         return ConversationPage(conversations=[], next=None)  # the token sees none of them
@@ -215,7 +217,9 @@ def read_attributes(request: AdmittedRequest) -> AttributesDocument:
 
 
 @operation("PATCH", "/conversations/{conversation}/attributes")
-def change_attributes(request: AdmittedRequest, *, attributes: JsonObject) -> AttributesDocument:
+def change_attributes(
+    request: AdmittedRequest, *, attributes: Named[AttributeValue | None]
+) -> AttributesDocument:
     """Change attributes by name. Null removes an attribute, and other attributes stay."""
     history = request.history
     request.check_attributes({**history.attributes(), **attributes})
@@ -236,7 +240,7 @@ def read_documents(request: AdmittedRequest) -> DocumentsDocument:
 def change_documents(
     request: AdmittedRequest,
     *,
-    body: JsonObject,
+    body: Named[Any],
     expected_version: ExpectedVersion,
     idempotency_key: str | None,
 ) -> AppendedEvents:
@@ -279,7 +283,8 @@ def _list_below(request: AdmittedRequest, start: str, where: JsonMap) -> Convers
     return ConversationPage(conversations=listed, next=None)
 
 
-def _attributes(where: str) -> Mapping[str, str]:
+def attributes_in(where: str) -> Mapping[str, str]:
+    """Return the attributes of a parameter ``where``. Raises a ``Refusal``."""
     pairs = [pair.partition("=") for pair in where.split(",") if pair]
     if any(not name or not separator for name, separator, _ in pairs):
         raise Refusal(400, f"where is {where!r}; write name=value, with commas between")

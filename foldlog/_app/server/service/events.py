@@ -8,7 +8,7 @@ from typing import Annotated, Any, Final, Literal
 
 import msgspec
 
-from foldlog._app.server.parameters import Count, Text
+from foldlog._app.server.parameters import Count, Named, Text
 from foldlog._app.server.problems import Refusal
 from foldlog._app.server.service.operations import operation
 from foldlog._app.server.service.request import LEASE, AdmittedRequest
@@ -139,7 +139,7 @@ def append_events(
     *,
     events: Sequence[AppendableEvent] = (),
     messages: Sequence[JsonObject] = (),
-    documents: JsonObject | None = None,
+    documents: Named[Any] | None = None,
     expected_version: ExpectedVersion,
     idempotency_key: str | None,
 ) -> AppendedEvents:
@@ -150,7 +150,7 @@ def append_events(
     together with the events; null removes a document.
     """
     if events and messages:
-        raise Refusal(400, "send either 'events' or 'messages', not both")
+        raise Refusal(422, "send either 'events' or 'messages', not both")
     _check_approvals(request, events)
     history = request.history
     recorded = history.append(
@@ -203,7 +203,7 @@ def append_reply(
     if stream is not None:
         recorded = _end_stream(history, stream, reply, options, cut=cut)
     elif reply is None:
-        raise Refusal(400, "send a 'reply', or the 'stream' that it was written to")
+        raise Refusal(422, "send a 'reply', or the 'stream' that it was written to")
     else:
         recorded = history.append_reply(reply, **options)
     return AppendedEvents.after(history, recorded)

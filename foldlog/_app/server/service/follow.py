@@ -18,11 +18,12 @@ from starlette.responses import Response
 from foldlog._app.server import following
 from foldlog._app.server.following import Followed, FramedPage
 from foldlog._app.server.parameters import Count, convert
-from foldlog._app.server.problems import refusal_of
+from foldlog._app.server.problems import Refusal, refusal_of
 from foldlog._app.server.service.events import RecordedEvent
 from foldlog._app.server.service.operations import operation
 from foldlog._app.server.service.request import AdmittedRequest, Deferred
 from foldlog._reports.answers.document import Document
+from foldlog.eventstore import InvalidArgument
 
 _PAGE: Final = 100
 _PAGE_BYTES: Final = 1_000_000
@@ -33,6 +34,11 @@ _POLL_MAX_S: Final = 30.0
 _LOOK_S: Final = 1.0
 """A poll looks after this time whether its client is still there."""
 Limit = Annotated[int, msgspec.Meta(ge=1)]
+EventNumber = Annotated[str, msgspec.Meta(pattern="^[0-9]{1,15}$")]
+StorePosition = Annotated[
+    str, msgspec.Meta(pattern=r"^([0-9]{1,15}|[0-9a-f]{1,16}(\.[0-9a-f]{1,16})+)$")
+]
+"""A position is a number, and in several joined stores a number in each of them."""
 _encode: Final = msgspec.json.Encoder().encode
 Read = Callable[[str, int], Iterator["tuple[str, RecordedEvent | None]"]]
 """Reads at most so many events behind a place."""
@@ -56,7 +62,7 @@ class FollowedEvents(Document, frozen=True):
 
 @operation("GET", "/conversations/{conversation}/follow")
 def follow_conversation(
-    request: AdmittedRequest, *, after: str = "0", wait_s: float = 0.0, limit: Limit = _PAGE
+    request: AdmittedRequest, *, after: EventNumber = "0", wait_s: float = 0.0, limit: Limit = _PAGE
 ) -> FollowedEvents | Deferred | Response:
     """Return the events of a conversation behind ``after``, a number of events. With ``Accept:
     text/event-stream``, the answer is a stream that goes on with each append.
@@ -89,13 +95,26 @@ def follow_conversation(
 
 @operation("GET", "/follow")
 def follow_store(
-    request: AdmittedRequest, *, after: str = "0", wait_s: float = 0.0, limit: Limit = _PAGE
+    request: AdmittedRequest,
+    *,
+    after: StorePosition = "0",
+    wait_s: float = 0.0,
+    limit: Limit = _PAGE,
 ) -> FollowedEvents | Deferred | Response:
     """Return the events of all conversations that the token may see, behind the position
     ``after``. With ``Accept: text/event-stream``, the answer is a stream.
     """
     histories = request.histories
     where = frozenset(request.principal.where.items())
+
+    def check(after: str) -> None:
+        convert("Last-Event-ID", after, StorePosition)
+        try:
+            histories.store.follow(after, limit=0)
+        except InvalidArgument:
+            raise Refusal(
+                409, f"{after!r} is no position of this store; begin at 0, or with its own 'after'"
+            ) from None
 
     def look() -> Hashable:
         return where, histories.store.database.data_version()
@@ -111,7 +130,7 @@ def follow_store(
         after,
         wait_s,
         limit,
-        _Source(partial(histories.store.follow, limit=0), look, read, None),
+        _Source(check, look, read, None),
     )
 
 

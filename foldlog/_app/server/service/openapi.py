@@ -6,16 +6,19 @@ import json
 from collections.abc import Mapping, Sequence
 from http import HTTPStatus
 from importlib.metadata import version
-from typing import Any, Final
+from typing import Any, Final, get_args
 
 import msgspec
 
 from foldlog._app.server.problems import MEDIA_TYPE, STATUS_BY_ERROR
+from foldlog._app.server.service.events import AppendableEvent
 from foldlog._app.server.service.operations import Operation
 from foldlog._app.server.service.request import LEASE
 from foldlog._base.json_types import JsonMap, JsonObject
 from foldlog._history.lease import LeaseTaken
 
+_MADE_BY_THE_STORE: Final = ("id", "redacted")
+"""Fields of events that a request does not send."""
 _NAMED_MEMBERS: Final = {"properties", "additionalProperties"}
 _REF: Final = "#/components/schemas/{name}"
 _LEASE: Final = {
@@ -29,7 +32,7 @@ _LAST_EVENT: Final = {
     "name": "Last-Event-ID",
     "in": "header",
     "description": "Follow behind this event: the 'id' of the last frame. It replaces 'after'.",
-    "schema": {"type": "string"},
+    "schema": {"type": "string", "pattern": r"^[0-9a-f]{1,16}(\.[0-9a-f]{1,16})*$"},
 }
 _STREAM: Final = (
     "Server-sent events, with 'Accept: text/event-stream'. Each frame has the lines 'id', 'event'"
@@ -45,7 +48,7 @@ _ETAG: Final = {
     }
 }
 _PROBLEMS: Final[Mapping[int, tuple[str, str | None, str]]] = {
-    400: ("The request is wrong.", None, ""),
+    400: ("The request does not fit this document.", None, ""),
     401: ("There is no token, or an unknown one.", "WWW-Authenticate", "Bearer"),
     403: ("The token does not allow this, or an approval is missing.", None, ""),
     404: ("There is no such conversation or event, or the token may not see it.", None, ""),
@@ -55,7 +58,7 @@ _PROBLEMS: Final[Mapping[int, tuple[str, str | None, str]]] = {
     412: ("The lease of the request has ended.", None, ""),
     413: ("The body is too large.", None, ""),
     415: ("The body is not application/json, or has an unknown encoding.", None, ""),
-    422: ("An event breaks a rule.", None, ""),
+    422: ("The request fits this document, and breaks a rule that 'detail' names.", None, ""),
     423: ("Another worker has the lease.", None, ""),
     429: ("The token sends too much. Nothing was done.", "Retry-After", "Seconds to wait."),
     500: ("The server failed, or an event is damaged.", None, ""),
@@ -97,6 +100,9 @@ def document(operations: Sequence[Operation]) -> bytes:
         item[each.method.lower()] = _describe(each, schema_of, components)
     for each in operations:
         components.pop(each.parameters.__name__)  # they stand in the operation
+    for each in get_args(AppendableEvent):
+        for name in _MADE_BY_THE_STORE:
+            del components[each.__name__]["properties"][name]
     for status in _PROBLEMS:
         components[f"Problem{status}"] = _problem_schema(status)
     _open_objects(components)
@@ -144,7 +150,7 @@ def _describe(
         parameters.append(_LEASE | {"required": operation.name in _UNDER_LEASE})
     answer: JsonObject = {"description": operation.summary.partition("\n")[0]}
     if operation.answer is not None:
-        answer["content"] = {"application/json": {"schema": schema_of[operation.answer]}}
+        answer["content"] = {operation.media_type: {"schema": schema_of[operation.answer]}}
         if "version" in getattr(operation.answer, "__struct_fields__", ()):
             answer["headers"] = _ETAG
     if operation.streams:
@@ -174,12 +180,12 @@ def _describe(
 def _statuses(operation: Operation) -> Sequence[int]:
     """Return the statuses of the problems of an operation."""
     writes = operation.method != "GET"
-    statuses = {400, 401, 403, 404, 429, 500, 503}
+    statuses = {400, 401, 403, 404, 422, 429, 500, 503}
     if "conversation" in operation.in_path:
         statuses |= {409, 410}
-        statuses |= {412, 422, 423} if writes else set()
-    if writes:
-        statuses |= {409, 410, 422}
+        statuses |= {412, 423} if writes else set()
+    if writes or operation.streams:
+        statuses |= {409, 410}
     if operation.body is not None:
         statuses |= {408, 413, 415}
     return sorted(statuses)

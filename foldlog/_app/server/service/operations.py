@@ -59,6 +59,7 @@ _MODULES: Final = (
     "leases",
     "follow",
     "search",
+    "reports",
 )
 _marked: Final[list[Operation]] = []
 
@@ -71,6 +72,8 @@ class Operation:
                     ``in_headers``, and of the query ``in_query``
     ``body``        the type of the JSON body, and ``decode`` reads it
     ``streams``     whether it can also answer with server-sent events
+    ``media_type``  of the answer
+    ``is_long``     whether it may read for seconds, so that it waits for other long reads
     """
 
     name: str
@@ -86,10 +89,24 @@ class Operation:
     body: Any
     answer: Any
     streams: bool
+    media_type: str
+    is_long: bool
 
     @cached_property
     def decode(self) -> Callable[[bytes | bytearray], Any]:
-        return msgspec.json.Decoder(self.body).decode
+        decode = msgspec.json.Decoder(self.body).decode
+        decode_whole_floats = msgspec.json.Decoder(self.body, strict=False).decode
+
+        def read(body: bytes | bytearray) -> Any:
+            try:
+                return decode(body)
+            except msgspec.ValidationError as error:
+                # In JSON, 1.0 is a whole number, and some languages write it so.
+                if "Expected `int`, got `float`" not in str(error):
+                    raise
+                return decode_whole_floats(body)
+
+        return read
 
     @property
     def summary(self) -> str:
@@ -104,7 +121,13 @@ class PathNode(msgspec.Struct):
 
 
 def operation(
-    method: Method, path: str, scope: Scope | None = None, *, status: int | None = None
+    method: Method,
+    path: str,
+    scope: Scope | None = None,
+    *,
+    status: int | None = None,
+    media_type: str = "application/json",
+    is_long: bool = False,
 ) -> Callable[[F], F]:
     """Mark a function as the handler of an operation. By default, a GET needs the scope ``READ``,
     all others ``APPEND``; a POST answers 201, all others 200.
@@ -147,13 +170,21 @@ def operation(
                 in_headers=[HEADERS[header][0] for header in in_headers],
                 in_query={field[0] for field in query},
                 body=body,
-                answer=None if answers == {type(None)} else answers.pop(),
+                answer=_answer_type(answers, media_type),
                 streams=Response in get_args(returned),
+                media_type=media_type,
+                is_long=is_long,
             )
         )
         return handle
 
     return mark
+
+
+def _answer_type(answers: set[Any], media_type: str) -> Any:
+    if media_type != "application/json":
+        return str
+    return None if answers == {type(None)} else answers.pop()
 
 
 @cache

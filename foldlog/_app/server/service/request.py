@@ -16,6 +16,7 @@ from foldlog._base.json_types import JsonMap, JsonObject
 from foldlog._history.histories import Histories
 from foldlog._history.history import History
 from foldlog._history.lease import LeaseBlock
+from foldlog._reports.figures.prices import Prices
 from foldlog.eventstore import ATTRIBUTES, DELETED, ConversationErased, ConversationNotFound
 
 LEASE: Final = "foldlog-lease"
@@ -31,6 +32,7 @@ class AdmittedRequest:
     headers: Mapping[str, str]
     changes: StoreChanges
     is_disconnected: Callable[[], Awaitable[bool]]
+    prices: Prices
 
     @cached_property
     def history(self) -> History:
@@ -67,6 +69,14 @@ class AdmittedRequest:
             return not self.principal.where or self.principal.sees(history.attributes())
         except (ConversationErased, ConversationNotFound):
             return False
+
+    def refuse_filter(self, what: str) -> None:
+        """Raise a ``Refusal`` if the token does not see all conversations."""
+        if self.principal.where or self.principal.conversation is not None:
+            raise Refusal(
+                403,
+                f"this token sees some conversations only; {what} need a token without a filter",
+            )
 
     def check_attributes(self, attributes: JsonMap) -> None:
         """Raise a ``Refusal`` if the token could not see a conversation with these attributes."""

@@ -12,9 +12,11 @@ from foldlog._app.server.service.request import AdmittedRequest
 from foldlog._reports.answers.document import Document
 from foldlog._search.searching import Hit, search
 from foldlog.adapters._shared import recent
+from foldlog.projections.conversations.labels import KINDS
 
 _SECONDS_MAX: Final = 10.0
 Limit = Annotated[int, msgspec.Meta(ge=1, le=100)]
+Kind = Annotated[str, msgspec.Meta(extra_json_schema={"enum": [*KINDS]})]
 
 
 class FoundEvent(Document, frozen=True):
@@ -55,13 +57,13 @@ class FoundEvents(Document, frozen=True):
     unread: list[str]
 
 
-@operation("GET", "/search")
+@operation("GET", "/search", is_long=True)
 def search_events(
     request: AdmittedRequest,
     *,
     words: Text,
     within: Text | None = None,
-    kind: Text | None = None,
+    kind: Kind | None = None,
     tool: Text | None = None,
     limit: Limit = 20,
     after: Count = 0,

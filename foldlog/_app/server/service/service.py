@@ -35,6 +35,7 @@ from foldlog._app.server.service.streams import PREFLIGHT, SAFE, StreamService
 from foldlog._app.server.service.tokens import OpenRequest, Tokens
 from foldlog._base.json_types import JsonObject
 from foldlog._history.histories import Histories
+from foldlog._reports.figures.prices import Prices
 from foldlog.eventstore import ANY_VERSION, EventStoreError
 
 PREFIX: Final = "/v1"
@@ -57,15 +58,17 @@ class Service:
         check: Callable[[], object],
         is_ending: Callable[[], bool] = lambda: False,
         origins: Collection[str] = (),
+        prices: Prices | None = None,
     ) -> None:
         """``origins`` are the sites whose pages may use the streams, with a token; ``*`` is any
-        site.
+        site. ``prices`` are for calls of models that recorded no cost.
         """
         self.changes = StoreChanges(histories.store, is_ending)
         self._histories = histories
         self._tokens = tokens
         self._check = check
         self._streams = StreamService(self.changes)
+        self._prices = prices or Prices()
         self._origins = frozenset(origins)
 
     @cached_property
@@ -122,6 +125,7 @@ class Service:
             headers,
             self.changes,
             request.is_disconnected,
+            self._prices,
         )
         self._check()
         name = names[0] if names else None
@@ -156,6 +160,7 @@ class Service:
             headers,
             self.changes,
             request.is_disconnected,
+            self._prices,
         )
         if operation.body is not None:
             body = await read_body(
@@ -174,12 +179,23 @@ class Service:
                 return answer
             return _answer_of(operation, answer, arguments, headers)
 
-        answer = await self.changes.threads.run(handle)
+        if operation.is_long:
+            answer = await self._read_long(admitted, handle)
+        else:
+            answer = await self.changes.threads.run(handle)
         if isinstance(answer, Deferred):
             answer = _answer_of(operation, await answer.wait(), arguments, headers)
         if isinstance(answer, LargeResponse):
             opened.take_answer(len(answer.body))
         return answer
+
+    async def _read_long(
+        self, admitted: AdmittedRequest, handle: Callable[[], Deferred | ASGIApp]
+    ) -> Deferred | ASGIApp:
+        async with admitted.principal.long_reads:
+            if await admitted.is_disconnected():
+                raise ClientDisconnect
+            return await self.changes.long_reads.run(handle)
 
 
 def _headers_of(scope: AsgiScope) -> dict[str, str]:

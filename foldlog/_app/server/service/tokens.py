@@ -14,6 +14,7 @@ A file of tokens is TOML. The file contains a hash of each token, or the token i
 
 from __future__ import annotations
 
+import asyncio
 import enum
 import hmac
 import os
@@ -80,6 +81,8 @@ class Principal:
         self._answer_bytes = 0
         self._allowance = max(1.0, self._rate)
         self._counted_at = time.monotonic()
+        self.long_reads = asyncio.Semaphore(1)
+        """A long read of the token waits for the one before, so others have theirs meanwhile."""
 
     def sees(self, attributes: JsonMap) -> bool:
         """Return whether a conversation with these attributes belongs to the token."""
@@ -194,6 +197,7 @@ class PageReader(Principal):
         self.where = maker.where
         self.body_bytes_max = maker.body_bytes_max
         self.conversation = conversation
+        self.long_reads = maker.long_reads
         self._maker = maker
 
     def enter(self) -> OpenRequest:

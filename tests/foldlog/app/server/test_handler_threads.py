@@ -6,11 +6,9 @@ import threading
 from foldlog._app.server import threads
 
 
-def test_more_calls_than_threads_wait(monkeypatch):
-    monkeypatch.setattr(threads, "_THREADS_MAX", 2)
-
+def test_more_calls_than_threads_wait():
     async def run():
-        pool = threads.Threads()
+        pool = threads.Threads(2)
         begun = threading.Semaphore(0)
         goes_on = threading.Event()
 

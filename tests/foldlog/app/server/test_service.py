@@ -264,10 +264,18 @@ def test_a_worker_does_not_approve_its_own_call(http, desk, asked):
     assert desk.refusal("append_events", conversation="c1", body=events).status == 403
 
 
-@pytest.mark.parametrize("end", ["2030-01-01T00:00:00", "9999-12-31T23:59:59-23:59"])
-def test_an_approval_ends_at_a_time_with_a_zone(desk, asked, end):
+@pytest.mark.parametrize(
+    "end, status", [("2030-01-01T00:00:00", 400), ("9999-12-31T23:59:59-23:59", 422)]
+)
+def test_an_approval_ends_at_a_time_with_a_zone(desk, asked, end, status):
     decision = {"approved": True, "until": end}
-    assert desk.refusal("decide", conversation="c1", event=1, body=decision).status == 400
+    assert desk.refusal("decide", conversation="c1", event=1, body=decision).status == status
+
+
+def test_a_whole_number_may_have_a_point(http):
+    """Some languages write each number so; in JSON it is the same number."""
+    retracted = http("retract", conversation="c1", body={"version": 0.0})
+    assert retracted["event"]["version"] == 0
 
 
 def test_a_body_that_does_not_go_on_is_refused(app, monkeypatch):

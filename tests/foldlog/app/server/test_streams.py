@@ -118,7 +118,7 @@ def test_the_server_makes_the_reply_of_the_deltas(client, histories):
     message, action = histories["c1"].events(1)
     assert (message.content, message.meta) == ("A toy", {"cut": True})
     assert (action.thought, action.arguments) == ("A toy", {"at": "sky"})
-    assert append_reply(client, {}).status == 400
+    assert append_reply(client, {}).status == 422
 
 
 def test_a_stream_of_another_producer_is_refused(client):

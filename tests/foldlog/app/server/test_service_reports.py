@@ -1,0 +1,198 @@
+"""What the commands read is read over HTTP too, as far as the token may see it."""
+
+import asyncio
+import json
+
+import pytest
+
+from foldlog import Histories
+from foldlog._app.server import threads
+from foldlog._app.server.service import reports
+from foldlog._app.server.service.service import Service
+from foldlog._app.server.service.tokens import TokenEntry, Tokens
+from foldlog.eventstore import open_store
+from tests.http_client import HttpClient
+from tests.web_client import Client, Gate, application
+
+ADMIN, ANN = "token-of-the-admin", "token-of-ann-only"
+CALL = {"id": "k1", "type": "function", "function": {"name": "pay", "arguments": '{"to": "Ann"}'}}
+KEY = "AKIA" + "Q3EGRZQXN7HD2WLK"  # in two parts, so that no scanner takes it for a secret
+
+
+@pytest.fixture
+def store():
+    with open_store("memory:") as store:
+        yield store
+
+
+@pytest.fixture
+def app(store):
+    tokens = Tokens(
+        [
+            ("admin", TokenEntry(scope="administer", token=ADMIN)),
+            ("ann", TokenEntry(scope="read", token=ANN, where={"user": "ann"})),
+        ]
+    )
+    service = Service(Histories(store), tokens, check=lambda: None)
+    return application(store, gate=Gate("page"), service=service)
+
+
+@pytest.fixture
+def admin(app):
+    return HttpClient(app, ADMIN)
+
+
+@pytest.fixture
+def ann(app):
+    return HttpClient(app, ANN)
+
+
+@pytest.fixture(autouse=True)
+def written(admin):
+    for user in ("ann", "bob"):
+        admin("create_conversation", body={"id": user, "attributes": {"user": user}})
+        message = {"role": "user", "content": f"Pay Ann with {KEY}, says {user}."}
+        admin("append_events", conversation=user, body={"messages": [message]})
+        prepared = admin("prepare", conversation=user, body={})
+        reply = {"role": "assistant", "content": None, "tool_calls": [CALL]}
+        body = {"reply": reply, "model_request": prepared["model_request"]}
+        admin("append_reply", conversation=user, body=body)
+
+
+OF_CONVERSATION = {
+    "read_stats": {},
+    "export": {},
+    "find_secrets": {},
+    "replay": {},
+    "read_fact": {"words": "Ann"},
+    "compare_conversations": {"other": "ann"},
+    "recall": {"body": {"arguments": {"query": "Pay"}}},
+    "read_recall_tool": {},
+}
+
+
+@pytest.mark.parametrize("name, request_", OF_CONVERSATION.items())
+def test_a_token_reads_only_what_it_may_see(ann, name, request_):
+    ann(name, conversation="ann", **request_)
+    assert ann.refusal(name, conversation="bob", **request_).status == 404
+
+
+def test_figures(admin, ann):
+    stats = admin("read_stats", conversation="ann")
+    assert (stats["events"]["action"], stats["tools"]["pay"]["calls"]) == (1, 1)
+    assert admin("read_store_stats")["conversations"] == 2
+    assert admin("read_store_stats", where="user=bob")["conversations"] == 1
+    assert ann("read_store_stats")["conversations"] == 1
+    assert ann("read_store_stats", where="user=bob")["conversations"] == 0
+
+
+def test_tombstones(admin, ann):
+    for user in ("bob", "ann"):
+        admin("erase", conversation=user, body={"reason": f"{user} asked"})
+    first = admin("list_tombstones", limit=1)
+    assert [each["id"] for each in first["tombstones"]] == ["ann"]
+    second = admin("list_tombstones", limit=1, after=first["next"])
+    assert ([each["reason"] for each in second["tombstones"]], second["next"]) == (
+        ["bob asked"],
+        None,
+    )
+    assert ann.refusal("list_tombstones").status == 403
+
+
+def test_an_export_has_pages(admin, monkeypatch):
+    whole = admin("export", conversation="ann", format="openai-chat")
+    assert [each["role"] for each in whole["records"]] == ["user", "assistant"]
+    assert whole["next"] is None
+    monkeypatch.setattr(reports, "_PAGE_BYTES", 0)
+    pages, after = [], 0
+    while after is not None:
+        page = admin("export", conversation="ann", format="openai-chat", after=after)
+        pages.append(page["records"])
+        after = page["next"]
+    assert pages == [[record] for record in whole["records"]]
+
+
+def test_secrets_are_named_without_their_values(admin):
+    pytest.importorskip("detect_secrets")
+    found = admin("find_secrets", conversation="ann")
+    assert [(each["event"], each["kinds"]) for each in found["secrets"]] == [
+        (1, ["AWS Access Key"])
+    ]
+    assert KEY not in json.dumps(found)
+
+
+def test_recorded_requests_are_made_again(admin):
+    replayed = admin("replay", conversation="ann")
+    assert [(each["event"], each["same"]) for each in replayed["requests"]] == [(2, True)]
+    assert replayed["next"] is None
+
+
+def test_what_an_agent_knows(admin, ann):
+    assert admin("read_fact", conversation="ann", words="says ann")["known_by"] == [1]
+    answers = admin("read_hand_overs", conversation="ann", words="says ann")["agents"]
+    assert [answer["fact"]["is_known"] for answer in answers] == [True]
+    assert ann.refusal("read_hand_overs", conversation="ann", words="x").status == 403
+    assert admin.refusal("read_hand_overs", conversation="ann").status == 422
+
+
+def test_two_conversations_are_compared(admin, ann):
+    runs = admin("compare_conversations", conversation="ann", other="bob")
+    assert (runs["divergence"], runs["runs"]["same"]) == (None, 1)
+    admin("fork", conversation="ann", body={"id": "ann-2", "at": 2})
+    forked = admin("compare_conversations", conversation="ann", other="ann-2")
+    assert (forked["divergence"]["common_past"], forked["runs"]) == (2, None)
+    refusal = ann.refusal("compare_conversations", conversation="ann", other="bob")
+    assert refusal.status == 404
+
+
+def test_a_read_token_compares_with_no_other(app, admin):
+    made = admin("create_read_token", conversation="ann", body={})
+    page = HttpClient(app, made["token"])
+    assert page("read_fact", conversation="ann", words="Pay")["is_known"]
+    assert page.refusal("compare_conversations", conversation="ann", other="bob").status == 403
+    assert page.refusal("read_store_stats").status == 403
+
+
+def test_a_report_is_a_page(app, monkeypatch):
+    client = Client(app, {"authorization": f"Bearer {ANN}"}, waits=True)
+    answer = client.get("/v1/conversations/ann/report")
+    assert answer.headers["content-type"] == "text/html; charset=utf-8"
+    assert answer.body.startswith(b"<!doctype html>")
+    monkeypatch.setattr(reports, "_REPORT_BYTES_MAX", 1)
+    refused = client.get("/v1/conversations/ann/report")
+    assert (refused.status, refused.headers["content-type"]) == (422, "application/problem+json")
+
+
+def test_the_recall_tool(admin):
+    tool = admin("read_recall_tool", conversation="ann", dialect="anthropic")["tool"]
+    assert (tool["name"], "input_schema" in tool) == ("recall", True)
+    body = {"arguments": '{"ids": [1]}'}
+    assert "says ann" in admin("recall", conversation="ann", body=body)["text"]
+    wrong = admin("recall", conversation="ann", body={"arguments": {"page": 3}})
+    assert "these are not valid arguments" in wrong["text"]
+
+
+def test_a_token_reads_one_long_answer_after_the_other(app, monkeypatch):
+    """Otherwise the searches of one token would take the threads of all."""
+    running = most = 0
+    run = threads.Threads.run
+
+    async def count(self, function):
+        nonlocal running, most
+        if self._most != threads.LONG_READS_MAX:
+            return await run(self, function)
+        running += 1
+        most = max(most, running)
+        try:
+            return await run(self, function)
+        finally:
+            running -= 1
+
+    monkeypatch.setattr(threads.Threads, "run", count)
+    client = Client(app, {"authorization": f"Bearer {ADMIN}"}, waits=True)
+
+    async def ask_together():
+        return await asyncio.gather(*(client.ask("GET", "/v1/search?words=pay") for _ in range(5)))
+
+    answers = asyncio.run(ask_together())
+    assert ({answer.status for answer in answers}, most) == ({200}, 1)
