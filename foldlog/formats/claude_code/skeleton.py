@@ -17,6 +17,7 @@ from foldlog.formats.claude_code.lines import (
     LINES_MAX,
     TITLES,
     WITHOUT_PARENT,
+    Kept,
     Titles,
     cost_in,
 )
@@ -66,6 +67,7 @@ class _Line(Struct, omit_defaults=True):
     gitBranch: str | None = None
     costUSD: Any = None
     foldlog: Any = None
+    compactMetadata: Any = None
     message: _Message | None = None
 
 
@@ -137,7 +139,12 @@ class ClaudeCodeSkeleton(Skeleton):
             newest = set(self._titles.lines)
             self._ids = newest if len(newest) < LINES_MAX else None
         self._missing = set[str]()
-        self._is_begun = self.state.records > 0
+        self._newest: str | None = None
+        """The id of the newest line, which most lines name as their parent."""
+        self._kept = Kept()
+        self._side: bool | None = None
+        if self.state.records:
+            self._side = self.state.parent is not None
 
     def encode(self) -> bytes:
         self.state.extra["lines"] = array("I", self._titles.lines).tobytes()
@@ -180,24 +187,30 @@ class ClaudeCodeSkeleton(Skeleton):
 
     def _find_parent(self, line: _Line) -> None:
         """Report a message whose parent is no earlier line. After a compaction, a message may name
-        a line that the compaction keeps, so later messages are not checked.
+        a line that the compaction keeps.
         """
         ids = self._ids
         if ids is None or line.uuid is None:
             return
-        if line.subtype == "compact_boundary" or len(ids) > _IDS_MAX:
+        if len(ids) > _IDS_MAX:
             self._ids = None
             return
-        ids.add(crc32(line.uuid.encode(errors="surrogatepass")))
-        is_own = (line.isSidechain is True) == (self.state.parent is not None)
-        if line.type not in SAID or not is_own:
-            return
+        if line.subtype == "compact_boundary":
+            self._kept = Kept.by({"compactMetadata": line.compactMetadata})
+        ids.add(self._titles.lines[-1])
+        before = self._newest
+        self._newest = line.uuid
         parent = line.parentUuid
-        is_first = not self._is_begun
-        self._is_begun = True
-        if is_first or not isinstance(parent, str) or parent in self._missing:
+        if line.type not in SAID:
             return
-        if crc32(parent.encode(errors="surrogatepass")) not in ids:
+        is_side = line.isSidechain is True
+        is_first = self._side is None
+        if self._side is None:
+            self._side = is_side  # the first message decides which chain the View shows
+        if is_first or is_side != self._side or not isinstance(parent, str) or parent == before:
+            return
+        is_known = parent in self._missing or self._kept.continues_from(parent)
+        if not is_known and crc32(parent.encode(errors="surrogatepass")) not in ids:
             self._missing.add(parent)
             self.on_finding(WITHOUT_PARENT.format(parent))
 
@@ -208,7 +221,7 @@ class ClaudeCodeSkeleton(Skeleton):
 
     def blank(self, skeleton: _Line) -> None:
         skeleton.summary = skeleton.aiTitle = skeleton.customTitle = None
-        skeleton.cwd = skeleton.gitBranch = None
+        skeleton.cwd = skeleton.gitBranch = skeleton.compactMetadata = None
         content = None if skeleton.message is None else skeleton.message.content
         if skeleton.message is not None and type(content) is str:
             skeleton.message.content = ""
