@@ -111,7 +111,7 @@ class StreamSource:
         self.database = admitted.histories.store.database
 
     def open(self, offset: str, *, refreshes: bool = True) -> Opened:
-        stream = self.history._store.query(self.history.id, self.find)
+        stream = self.history._store.query(self.history.id, partial(self._find_at, offset=offset))
         state = read_state(stream.state)
         if refreshes and state.ttl is not None and state.dies is not None:
             now = self.database.now()
@@ -127,6 +127,18 @@ class StreamSource:
         if stream is None:
             raise StreamNotFound(reading.conversation, repr(self.name))
         return stream
+
+    def _find_at(self, reading: ReadTransaction, offset: str) -> Stream:
+        """Return the stream of an offset. A reply stays for a while after its end, so that its
+        readers reach the end while the next reply has its name already.
+        """
+        newest = self.find(reading)
+        try:
+            number, _ = read_offset(offset)
+        except InvalidArgument:
+            return newest
+        stream = reading.stream(number)
+        return newest if stream is None or stream.name != self.name else stream
 
     def find_any(self, reading: ReadTransaction) -> Stream | None:
         stream = streams.newest(reading, self.name)

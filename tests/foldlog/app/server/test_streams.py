@@ -186,6 +186,21 @@ def test_a_later_stream_of_the_same_name_has_other_offsets(client):
     assert client.get(REPLY, {"offset": first}).status == 410
 
 
+def test_a_reader_reaches_the_end_of_a_reply_when_the_next_one_has_begun(client):
+    put(client)
+    post(client, b'["a"]')
+    place = client.get(REPLY).headers["stream-next-offset"]
+    post(client, b'["b"]')
+    assert post(client, b"", headers={"stream-closed": "true"}).status == 204
+    put(client)
+    rest = client.get(REPLY, {"offset": place})
+    assert (rest.json(), rest.headers["stream-closed"]) == (["b"], "true")
+    assert client.get(REPLY).json() == []
+    other = client.send("PUT", "/v1/stream/c1/other", headers=JSON)
+    assert other.status == 201
+    assert client.get("/v1/stream/c1/other", {"offset": place}).status == 410
+
+
 def test_a_large_body_is_read_page_by_page(client):
     text = "".join(f"{number:7}" for number in range(300_000))
     put(client, headers=TEXT, body=text.encode())
