@@ -2,10 +2,13 @@
  * A transport of `useChat` over a reply that foldlog stores while it is written: a page that is
  * loaded again, or a second one, gets the reply from its beginning and then live.
  *
- *     useChat({ id, messages, resume: true, transport: new FoldlogChatTransport({ send, history }) })
+ *     const { id, messages, reply } = await …;          // `loadChat(history)` of your server
+ *     const transport = new FoldlogChatTransport({ send, history, reply });
+ *     useChat({ id, messages, resume: true, transport });
  */
 
 import type { ChatTransport, UIMessage, UIMessageChunk } from "ai";
+import { NotAllowed } from "./errors.js";
 import type { History } from "./history.js";
 import { type Delta, NEWEST, type ReplyPart } from "./streams.js";
 
@@ -16,27 +19,58 @@ export interface ChatTransportOptions<M extends UIMessage> {
   send: (sent: Sent<M>) => Promise<unknown>;
   /** The conversation of a chat, opened with a read token (`history.readToken()`). */
   history: (chatId: string) => History | Promise<History>;
+  /** The `reply` of the `loadChat` that gave the messages: then no reply falls between the two. */
+  reply?: string | null;
 }
 
 export class FoldlogChatTransport<M extends UIMessage> implements ChatTransport<M> {
+  /** A resumed stream begins with the beginning of the reply. */
+  readonly resumeStreamIsReplay = true;
   readonly #options: ChatTransportOptions<M>;
+  #loaded: string | null | undefined;
 
   constructor(options: ChatTransportOptions<M>) {
     this.#options = options;
+    this.#loaded = options.reply;
   }
 
   async sendMessages(sent: Sent<M>): Promise<ReadableStream<UIMessageChunk>> {
     await this.#options.send(sent);
-    const history = await this.#options.history(sent.chatId);
     // The reply may have ended already.
-    const signal = sent.abortSignal ? { signal: sent.abortSignal } : {};
-    return uiMessageStream(history.followReply({ after: NEWEST, ...signal }));
+    return uiMessageStream(this.#follow(sent.chatId, NEWEST, sent.abortSignal));
   }
 
   /** The reply that is being written, or null if none is. */
-  async reconnectToStream({ chatId }: { chatId: string }): Promise<ReadableStream<UIMessageChunk> | null> {
-    const history = await this.#options.history(chatId);
-    return (await history.isReplying()) ? uiMessageStream(history.followReply({ after: NEWEST })) : null;
+  async reconnectToStream(options: {
+    chatId: string;
+    abortSignal?: AbortSignal;
+  }): Promise<ReadableStream<UIMessageChunk> | null> {
+    const { chatId, abortSignal } = options;
+    const reply = this.#loaded === undefined ? await this.#openReply(chatId, abortSignal) : this.#loaded;
+    this.#loaded = undefined; // the next time, ask
+    return reply === null ? null : uiMessageStream(this.#follow(chatId, reply, abortSignal));
+  }
+
+  async #openReply(chatId: string, signal: AbortSignal | undefined): Promise<string | null> {
+    return (await this.#options.history(chatId)).openReply(signal);
+  }
+
+  /** The parts of a reply, with a new token whenever a token has ended. */
+  async *#follow(chatId: string, start: string, signal: AbortSignal | undefined): AsyncGenerator<ReplyPart, void, undefined> {
+    let after = start;
+    for (;;) {
+      const history = await this.#options.history(chatId);
+      const before = after;
+      try {
+        for await (const part of history.followReply({ after, ...(signal && { signal }) })) {
+          after = part.offset;
+          yield part;
+        }
+        return;
+      } catch (error) {
+        if (!(error instanceof NotAllowed) || after === before) throw error;
+      }
+    }
   }
 }
 

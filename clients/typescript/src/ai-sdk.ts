@@ -42,11 +42,33 @@ export interface ApprovalOptions {
 }
 
 /**
- * The messages of a chat, as they were saved, with what others recorded since then: the decision
- * about a call that waits for it, and the result of a call. Messages that were replaced stay in the log.
+ * The messages of a chat, as they were saved, with what others recorded: messages and replies,
+ * decisions about calls that wait for one, and results of calls. Messages that were replaced stay in
+ * the log.
  */
 export async function loadMessages<M extends UIMessage = UIMessage>(history: History): Promise<M[]> {
   return messagesOf((await readChat(history)).continued) as unknown as M[];
+}
+
+/** A chat for a page: pass `id` and `messages` to `useChat`, and `reply` to its `FoldlogChatTransport`. */
+export interface LoadedChat<M extends UIMessage = UIMessage> {
+  id: string;
+  messages: M[];
+  /** Where the reply begins that is being written, or null. The messages do not have this reply yet. */
+  reply: string | null;
+}
+
+/**
+ * The messages of a chat, and the place of the reply that is being written. Each reply is in one of
+ * the two, also if it ends while the chat is loaded.
+ */
+export async function loadChat<M extends UIMessage = UIMessage>(history: History): Promise<LoadedChat<M>> {
+  for (;;) {
+    const chat = await readChat(history);
+    const reply = await history.openReply();
+    const { done } = await history.events(chat.version).next();
+    if (done) return { id: history.id, messages: messagesOf(chat.continued) as unknown as M[], reply };
+  }
 }
 
 /**
@@ -150,13 +172,9 @@ async function standingEvents(history: History): Promise<StoredEvent[]> {
 
 /** Returns false if something was taken back, so that the chat has to be read again. */
 async function save(history: History, stored: StoredChat, wanted: Chat, options: ApprovalOptions): Promise<boolean> {
-  const other = stored.slots.findIndex((slot, index) => {
-    const after = wanted.slots[index];
-    return after === undefined || !isContinued(slot, after);
-  });
-  if (other !== -1) {
-    const first = (stored.slots[other] as StoredSlot).event;
-    await history.retract(first, "the chat was changed", { expectedVersion: stored.version });
+  const changed = slotsBefore(stored, wanted).changed;
+  if (changed !== undefined) {
+    await history.retract(changed.event, "the chat was changed", { expectedVersion: stored.version });
     return false;
   }
   for (;;) {
@@ -173,15 +191,32 @@ async function save(history: History, stored: StoredChat, wanted: Chat, options:
 }
 
 /**
+ * The stored slot of each wanted slot, and the first stored slot that was changed or removed. What
+ * other programs recorded may be missing: a page that was loaded before does not have it.
+ */
+function slotsBefore(stored: StoredChat, wanted: Chat): { slots: StoredSlot[]; changed?: StoredSlot } {
+  const slots: StoredSlot[] = [];
+  for (const slot of stored.slots) {
+    const after = wanted.slots[slots.length];
+    if (after !== undefined && isContinued(slot, after)) slots.push(slot);
+    else if (slot.isOther !== true) return { slots, changed: slot };
+  }
+  return { slots };
+}
+
+/**
  * The events to append next, up to a call that a person decides about, and this call when it is in
  * the log: its question and its decision come before its result.
  */
 function nextEvents(stored: StoredChat, wanted: Chat): { events: AppendableEvent[]; asked?: StoredSlot & Slot } {
   const events: AppendableEvent[] = [];
-  let number = (stored.slots.at(-1)?.number ?? -1) + 1;
+  const { slots } = slotsBefore(stored, wanted);
+  let number = stored.nextNumber;
   for (const [index, { part, message, role }] of wanted.slots.entries()) {
-    const before = stored.slots[index];
-    const own = eventsOf(wanted, index, before?.number ?? number++, before, stored.version + events.length);
+    const before = slots[index];
+    const current = before === undefined ? undefined : stored.continuedPart(before);
+    const nextId = stored.version + events.length;
+    const own = eventsOf(wanted, index, before?.number ?? number++, before, current, nextId);
     const hasOutcome = own.at(-1)?.kind === "observation";
     if (approvalOf(part) !== undefined && before?.call === undefined) {
       if (own[0]?.kind === "action") return { events: [...events, own[0]] };

@@ -6,7 +6,15 @@ import { toJson } from "./json.js";
 import { holdLease, type Lease, type LeaseOptions } from "./lease.js";
 import type { MessagesByDialect } from "./messages.js";
 import type { components } from "./openapi.js";
-import { followReply, type FollowReplyOptions, isReplying, ReplyRequests, ReplyWriter } from "./streams.js";
+import {
+  followReply,
+  type FollowReplyOptions,
+  openDeltas,
+  openReply,
+  ReplyRequests,
+  ReplyWriter,
+  UnfinishedReply,
+} from "./streams.js";
 import {
   type Answer,
   anyOf,
@@ -103,7 +111,7 @@ export class History {
 
   /**
    * Begin a reply that is recorded while the model writes it: `await writer.feed(delta)`, then
-   * `writer.end(reply)`. A worker that finds a reply unfinished (`isReplying`) calls `cutReply`.
+   * `writer.end(reply)`. A worker looks for an `unfinishedReply` first.
    */
   streamReply(): Promise<ReplyWriter> {
     return this.replyWriter().begin();
@@ -114,9 +122,20 @@ export class History {
     return this.replyWriter().cut(options);
   }
 
+  /** The reply that a killed worker left, to `continue` or to `cut`. Ask under a lease. */
+  async unfinishedReply(): Promise<UnfinishedReply | undefined> {
+    const deltas = await openDeltas(new ReplyRequests(this.transport, this.id));
+    return deltas && new UnfinishedReply(deltas, this.replyWriter());
+  }
+
   /** Whether a reply is being written, or was left unfinished. */
-  isReplying(signal?: Signal): Promise<boolean> {
-    return isReplying(new ReplyRequests(this.transport, this.id), signal);
+  async isReplying(signal?: Signal): Promise<boolean> {
+    return (await this.openReply(signal)) !== null;
+  }
+
+  /** The offset at which the reply begins that is being written, or null: `followReply({ after: offset })`. */
+  openReply(signal?: Signal): Promise<string | null> {
+    return openReply(new ReplyRequests(this.transport, this.id), signal);
   }
 
   /** The parts of the reply that is being written, until its end, after a break too. */

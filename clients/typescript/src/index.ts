@@ -10,7 +10,7 @@ export type { FollowedEvent, FollowOptions } from "./follow.js";
 export * from "./history.js";
 export type * from "./messages.js";
 export type { LeaseOptions } from "./lease.js";
-export { type Delta, type FollowReplyOptions, NEWEST, type ReplyPart, ReplyWriter } from "./streams.js";
+export { type Delta, type FollowReplyOptions, NEWEST, type ReplyPart, ReplyWriter, UnfinishedReply } from "./streams.js";
 export type { FoldlogOptions } from "./transport.js";
 
 /** A foldlog service. */

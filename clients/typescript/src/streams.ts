@@ -3,7 +3,7 @@
  * in any process get the pieces in their order, after a break too.
  */
 
-import { ConversationNotFound, FoldlogError, Unavailable, unavailable } from "./errors.js";
+import { FoldlogError, Unavailable, unavailable } from "./errors.js";
 import { blocks } from "./follow.js";
 import type { Appended, ReplyOptions } from "./history.js";
 import { anyOf, pause, pauseMs, type Sending, type Transport } from "./transport.js";
@@ -56,6 +56,10 @@ export class ReplyRequests {
   /** Send a request again until it is answered, as each write has its number. */
   send(method: StreamMethod, sending: StreamSending): Promise<unknown> {
     return this.#transport.send(method, PATH, this.#with(sending));
+  }
+
+  exchange(method: StreamMethod, sending: StreamSending): Promise<{ value: unknown; headers: WebResponse["headers"] }> {
+    return this.#transport.exchange(method, PATH, this.#with(sending));
   }
 
   request(method: StreamMethod, sending: StreamSending): Promise<WebResponse> {
@@ -132,13 +136,65 @@ export class ReplyWriter {
   }
 }
 
-/** Whether a reply is being written. */
-export async function isReplying(requests: ReplyRequests, signal?: Signal): Promise<boolean> {
+/**
+ * A reply whose worker ended while the model wrote it. Call its methods under a lease, so that no
+ * other worker still writes the reply.
+ */
+export class UnfinishedReply {
+  readonly text: string;
+  readonly reasoning: string;
+  /** Whether the model began a tool call. No model continues one: call `cut` then. */
+  readonly hasCalls: boolean;
+  readonly #writer: ReplyWriter;
+
+  constructor(deltas: Delta[], writer: ReplyWriter) {
+    const textOf = (type: string): string =>
+      deltas.map((delta) => (delta.type === type && "text" in delta ? delta.text : "")).join("");
+    this.text = textOf("text");
+    this.reasoning = textOf("reasoning");
+    this.hasCalls = deltas.some(({ type }) => type === "call");
+    this.#writer = writer;
+  }
+
+  /** The reply so far. Send it to a model as the beginning of its reply, if its server takes one. */
+  get message(): { role: "assistant"; content: string } {
+    return { role: "assistant", content: this.text };
+  }
+
+  /** Write on in the same stream: its readers read on. End it with `end()`, which has the whole text. */
+  continue(): ReplyWriter {
+    return this.#writer;
+  }
+
+  /** Append what was written, marked as cut, without calls whose arguments are incomplete. */
+  cut(options?: ReplyOptions): Promise<Appended> {
+    return this.#writer.cut(options);
+  }
+}
+
+/** The deltas of the reply that is being written, or undefined if none is. */
+export async function openDeltas(requests: ReplyRequests): Promise<Delta[] | undefined> {
+  let offset = await openReply(requests);
+  if (offset === null) return undefined;
+  const deltas: Delta[] = [];
+  for (;;) {
+    const { value, headers } = await requests.exchange("get", { query: { offset } });
+    deltas.push(...(value as Delta[]));
+    if (headers.get("stream-closed") === "true") return undefined; // its writer was alive
+    if (headers.get("stream-up-to-date") === "true") return deltas;
+    offset = headers.get("stream-next-offset") as string;
+  }
+}
+
+/** The offset of the beginning of the reply that is being written, or null. */
+export async function openReply(requests: ReplyRequests, signal?: Signal): Promise<string | null> {
   try {
-    const answer = await requests.request("head", { signal });
-    return answer.headers.get("stream-closed") !== "true";
+    const { headers } = await requests.exchange("head", { signal });
+    if (headers.get("stream-closed") === "true") return null;
+    // An offset is STREAM_PLACE, and each reply is another stream.
+    return (headers.get("stream-next-offset") as string).replace(/[0-9]+$/, (place) => "0".repeat(place.length));
   } catch (error) {
-    if (error instanceof ConversationNotFound || (error instanceof FoldlogError && error.status === 404)) return false;
+    if (error instanceof FoldlogError && error.status === 404) return null;
     throw error;
   }
 }
@@ -148,8 +204,9 @@ export async function* followReply(
   requests: ReplyRequests,
   { after, signal }: FollowReplyOptions,
 ): AsyncGenerator<ReplyPart, void, undefined> {
-  if (after === undefined && !(await isReplying(requests, signal))) return;
-  let offset = after ?? NEWEST;
+  const start = after ?? (await openReply(requests, signal));
+  if (start === null) return;
+  let offset = start;
   for (let attempt = 0; !signal?.aborted; attempt += 1) {
     const broken = new AbortController();
     let reason: FoldlogError | undefined;

@@ -59,13 +59,22 @@ export class Transport {
     path: P,
     sending: Sending<M, P>,
   ): Promise<Answer<M, P>> {
+    return (await this.exchange(method, path, sending)).value;
+  }
+
+  /** The answer, with the headers of the response. */
+  async exchange<M extends string, P extends string>(
+    method: M,
+    path: P,
+    sending: Sending<M, P>,
+  ): Promise<{ value: Answer<M, P>; headers: WebResponse["headers"] }> {
     const { signal, waitMs = 0, repeatable = true } = sending;
     const giveUpAt = performance.now() + this.#options.waitMs;
     for (let attempt = 0; ; attempt += 1) {
       try {
         const ending = anyOf(signal, AbortSignal.timeout(Math.ceil(this.#options.timeoutMs + waitMs)));
         const response = await this.request(method, path, { ...sending, signal: ending });
-        return (await read(response)) as Answer<M, P>;
+        return { value: (await read(response)) as Answer<M, P>, headers: response.headers };
       } catch (error) {
         signal?.throwIfAborted();
         // 429 refuses a request before anything is done, so each request may follow it.

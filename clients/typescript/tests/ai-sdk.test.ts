@@ -4,7 +4,7 @@ import { convertToModelMessages, type ModelMessage, type UIMessage, validateUIMe
 import { generateText, tool } from "ai";
 import { MockLanguageModelV3 } from "ai/test";
 import { Foldlog, type History, NotAllowed } from "foldlog";
-import { appendMessages, loadMessages, prepareMessages, saveMessages } from "foldlog/ai-sdk";
+import { appendMessages, loadChat, loadMessages, prepareMessages, saveMessages } from "foldlog/ai-sdk";
 import { z } from "zod";
 import { type Service, startService, TOKEN } from "./service.js";
 import { growingChat } from "./ui-messages.js";
@@ -221,6 +221,76 @@ test("a token that only appends saves a decision through an approver", async () 
   await saveMessages(history, messages as never, { approver });
   assert.deepEqual(await loadMessages(history), messages);
   assert.deepEqual((await history.messages()).map(({ role }) => role), ["user", "assistant", "tool"]);
+});
+
+test("a chat has what other programs recorded, and a later save keeps it", async () => {
+  const history = newHistory();
+  await save(history, [user("1", "pay")]);
+  const made = { id: "k1", type: "function", function: { name: "pay", arguments: '{"to":"Ann"}' } };
+  const image = { type: "image_url", image_url: { url: "https://a.test/a.png" } };
+  await history.appendReply({ role: "assistant", content: "I ask.", reasoning_content: "hm", tool_calls: [made] });
+  const [call] = await history.openCalls();
+  await history.askApproval(call as never, { to: "ann", shown: { amount: 7 } });
+  const begun = [{ type: "reasoning", text: "hm" }, { type: "text", text: "I ask." }];
+  const approval = { id: `approval-${call?.id}` };
+  const part = { type: "tool-pay", toolCallId: "k1", input: { to: "Ann" } };
+  const asked = assistant("event-1", ...begun, { ...part, state: "approval-requested", approval });
+  assert.deepEqual(await loadMessages(history), [user("1", "pay"), asked]);
+  // the page streamed the reply under an id of its own, and a person has answered
+  const answered = { ...part, state: "approval-responded", approval: { ...approval, approved: true } };
+  const streamed = begun.map((each) => ({ ...each, state: "done" }));
+  await saveMessages(history, [user("1", "pay"), assistant("2", ...streamed, answered)] as never, { by: "ann" });
+  await history.lease({ worker: "w" }, (held) => held.run(call as never, () => "paid", { needsApproval: true }));
+  await history.appendReply({ role: "assistant", content: "Paid." });
+  await history.appendMessages([{ role: "user", content: [{ type: "text", text: "see" }, image] }]);
+  const paid = { ...part, state: "output-available", approval: { ...approval, approved: true }, output: "paid" };
+  const messages = [
+    user("1", "pay"),
+    assistant("2", ...streamed, paid, { type: "text", text: "Paid." }),
+    { id: "event-10", role: "user", parts: [{ type: "text", text: "see" }, { type: "file", mediaType: "image/*", url: "https://a.test/a.png" }] },
+  ];
+  assert.deepEqual(await loadMessages(history), messages);
+  const { version } = await history.state();
+  await save(history, await loadMessages(history));
+  assert.equal((await history.state()).version, version, "a save of what was loaded appends nothing");
+  await save(history, [...messages.slice(0, 2), user("3", "again")]); // a page that does not have the last message yet
+  assert.deepEqual(await loadMessages(history), [...messages, user("3", "again")]);
+  for await (const { kind } of history.events()) assert.notEqual(kind, "retraction");
+});
+
+test("a redacted result is gone from the chat after a save of it", async () => {
+  const history = newHistory();
+  await save(history, [user("1", "pay"), assistant("2", pay("input-available"))]);
+  await history.appendToolResult("c1", "the secret");
+  const [first, second] = await loadMessages(history);
+  await save(history, [first, assistant("2", { ...second?.parts[0], title: "Pay" })]);
+  await history.redact({ events: [2], reason: "asked" });
+  assert.ok(!JSON.stringify(await loadMessages(history)).includes("secret"));
+  for await (const event of history.events()) assert.ok(!JSON.stringify(event).includes("secret"));
+});
+
+test("a reply that ends while a chat is loaded is in its messages, or in its stream", async () => {
+  for (const endsBefore of ["openReply", "events"] as const) {
+    const history = newHistory();
+    await save(history, [user("1", "hello")]);
+    const writer = await history.streamReply();
+    await writer.feed({ type: "text", text: "Hi." });
+    const { [endsBefore]: method } = history;
+    let calls = 0;
+    const loaded = foldlog.histories.open(history.id);
+    const replaced = async (...values: never[]): Promise<unknown> => {
+      calls += 1;
+      if (calls === (endsBefore === "events" ? 2 : 1)) await writer.end();
+      return (method as (...values: never[]) => unknown).apply(history, values);
+    };
+    const generated = async function* (...values: never[]): AsyncGenerator<unknown> {
+      yield* (await replaced(...values)) as AsyncIterable<unknown>;
+    };
+    Object.assign(loaded, { [endsBefore]: endsBefore === "events" ? generated : replaced });
+    const chat = await loadChat(loaded);
+    assert.equal(chat.reply, null);
+    assert.deepEqual(chat.messages, [user("1", "hello"), assistant("event-1", { type: "text", text: "Hi." })]);
+  }
 });
 
 test("a redacted part is gone from the chat, and a later save does not bring it back", async () => {

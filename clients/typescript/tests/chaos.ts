@@ -10,12 +10,10 @@
 
 import { type ChildProcess, spawn } from "node:child_process";
 import { existsSync, mkdtempSync, readFileSync } from "node:fs";
-import { createServer } from "node:net";
-import type { AddressInfo } from "node:net";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { Foldlog } from "foldlog";
-import { type Fault, Proxy, type Service, startService, TOKEN } from "./service.js";
+import { type Fault, freePort, Proxy, type Service, startService, TOKEN } from "./service.js";
 
 const [store = "", seconds = "60", seed = "1", workerCount = "16", serverCount = "4"] = process.argv.slice(2);
 const CONVERSATIONS = 6;
@@ -30,14 +28,6 @@ function random(): number {
 }
 const pick = <T>(list: T[]): T => list[Math.floor(random() * list.length)] as T;
 const sleep = (ms: number): Promise<void> => new Promise((resolve) => setTimeout(resolve, ms));
-
-async function freePort(): Promise<number> {
-  const server = createServer();
-  await new Promise<void>((resolve) => server.listen(0, "127.0.0.1", resolve));
-  const { port } = server.address() as AddressInfo;
-  await new Promise((resolve) => server.close(resolve));
-  return port;
-}
 
 const servers: (Service | undefined)[] = [];
 const urls: string[] = [];

@@ -34,12 +34,12 @@ export interface Service {
 }
 
 /** Start `foldlog serve --write` on a free port. The variable FOLDLOG names another command. */
-export async function startService(store?: string, port = 0): Promise<Service> {
+export async function startService(store?: string, port = 0, ...options: string[]): Promise<Service> {
   const folder = await mkdtemp(join(tmpdir(), "foldlog-client-"));
   const tokens = join(folder, "tokens.toml");
   await writeFile(tokens, TOKENS, { mode: 0o600 });
   const db = store ?? join(folder, "store.db");
-  const serve = ["serve", "--write", "--tokens", tokens, "--db", db, "--port", String(port)];
+  const serve = ["serve", "--write", "--tokens", tokens, "--db", db, "--port", String(port), ...options];
   const process_ = spawn(process.env["FOLDLOG"] ?? "foldlog", serve, { stdio: ["ignore", "pipe", "pipe"] });
   const url = await printedAddress(process_);
   const stop = async (): Promise<void> => {
@@ -63,6 +63,14 @@ function printedAddress(server: ChildProcess): Promise<string> {
     server.once("error", reject);
     server.once("exit", (code) => reject(new Error(`foldlog serve ended with ${code}: ${printed}`)));
   });
+}
+
+export async function freePort(): Promise<number> {
+  const server = createServer();
+  await new Promise<void>((resolve) => server.listen(0, "127.0.0.1", resolve));
+  const { port } = server.address() as AddressInfo;
+  await new Promise((resolve) => server.close(resolve));
+  return port;
 }
 
 /** What the proxy does with a request. */

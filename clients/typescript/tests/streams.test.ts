@@ -1,7 +1,7 @@
 import assert from "node:assert/strict";
 import { after, before, test } from "node:test";
 import { AbstractChat, type ChatState, type ChatStatus, type UIMessage } from "ai";
-import { type Delta, Foldlog, FoldlogError, type History, type ReplyPart, type ReplyWriter } from "foldlog";
+import { type Delta, Foldlog, FoldlogError, type History, NEWEST, NotAllowed, type ReplyPart, type ReplyWriter } from "foldlog";
 import { FoldlogChatTransport } from "foldlog/ai-sdk";
 import { type Fault, Proxy, type Service, startService, TOKEN } from "./service.js";
 
@@ -80,6 +80,66 @@ test("a reader reads on after an offset", async () => {
   await writer.end();
   assert.equal(await textOf(history.followReply({ after: first.value.offset })), "toy");
   assert.equal(await textOf(history.followReply()), ""); // no reply is being written
+});
+
+test("another worker goes on with a reply, in the same stream", async () => {
+  const history = await newHistory();
+  assert.equal(await history.unfinishedReply(), undefined);
+  await (await history.streamReply()).feed({ type: "reasoning", text: "hm" }, ...WORDS.slice(0, 20).map(text));
+  const reading = textOf(history.followReply());
+  await history.lease({ worker: "w" }, async (held) => {
+    const unfinished = await held.unfinishedReply();
+    assert(unfinished);
+    assert.deepEqual([unfinished.reasoning, unfinished.hasCalls], ["hm", false]);
+    assert.deepEqual(unfinished.message, { role: "assistant", content: WORDS.slice(0, 20).join("") });
+    const writer = unfinished.continue();
+    for (const word of WORDS.slice(20)) await writer.feed(text(word));
+    await writer.end();
+    assert.equal(await held.unfinishedReply(), undefined);
+  });
+  assert.equal(await reading, WORDS.join(""));
+  assert.deepEqual(await contents(history), [WORDS.join("")]);
+});
+
+test("a page asks for a new token when its token has ended in the middle of a reply", async () => {
+  const history = await newHistory();
+  const writer = await history.streamReply();
+  await writer.feed(text("A "));
+  let opened = 0;
+  let answers: "cut" | "refused" | "whole" = "cut";
+  const send = async (...sent: Parameters<typeof fetch>): Promise<Response> => {
+    if (answers === "refused") return new Response("{}", { status: 401 });
+    const response = await fetch(...sent);
+    if (answers === "whole") return response;
+    answers = "refused"; // the connection ends after its first bytes, and so does the token
+    return new Response((await response.body?.getReader().read())?.value, response);
+  };
+  const open = (): History => {
+    opened += 1;
+    if (opened > 1) answers = "whole";
+    return new Foldlog({ url: service.url, token: TOKEN, fetch: send }).histories.open(history.id);
+  };
+  const transport = new FoldlogChatTransport({ send: async () => undefined, history: open, reply: await history.openReply() });
+  const stream = await transport.reconnectToStream({ chatId: history.id });
+  assert(stream);
+  const reader = stream.getReader();
+  const types: string[] = [];
+  let shown = "";
+  for (let step = await reader.read(); !step.done; step = await reader.read()) {
+    types.push(step.value.type);
+    if (step.value.type !== "text-delta") continue;
+    shown += step.value.delta;
+    if (shown === "A ") await writer.feed(text("toy"));
+    if (shown === "A ") await writer.end();
+  }
+  assert.equal(shown, "A toy");
+  assert.equal(opened, 2);
+  assert.equal(types.filter((type) => type === "start").length, 1);
+  const refusing = new Foldlog({ url: service.url, token: "of nobody" }).histories.open(history.id);
+  const refused = new FoldlogChatTransport({ send: async () => undefined, history: () => refusing, reply: NEWEST });
+  const failing = (await refused.reconnectToStream({ chatId: history.id }))?.getReader();
+  assert.equal((await failing?.read())?.value?.type, "start");
+  await assert.rejects(failing?.read() ?? Promise.resolve(), NotAllowed);
 });
 
 test("what a killed worker left is appended as cut, without half a call", async () => {

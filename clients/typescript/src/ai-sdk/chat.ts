@@ -8,6 +8,7 @@ import type { UIMessage } from "ai";
 import { type Approvals, noteApproval } from "../approvals.js";
 import type { AppendableEvent, StoredEvent } from "../history.js";
 import { filePart, jsonOf, referencePart, textOf, urlOf } from "./content.js";
+import { isPartOfChat, partsOf as partsOfEvent, roleOf } from "./recorded.js";
 import { areEqual, isObject, type Json, toJson, without } from "../json.js";
 
 export interface Slot {
@@ -17,13 +18,16 @@ export interface Slot {
 }
 
 export interface StoredSlot extends Slot {
-  number: number;
+  /** The number of a slot that was saved, or the name of one that others recorded. */
+  number: number | string;
   /** The event that began the slot. */
   event: number;
   /** The action of a tool part. */
   call?: number;
   /** The result that somebody else recorded for the call. */
   result?: Json;
+  /** Whether the event was not recorded by `saveMessages`: the ids of its message are of no one else. */
+  isOther?: boolean;
 }
 
 /** The slots of a chat, and the members of its messages beside `id`, `role` and `parts`. */
@@ -36,7 +40,7 @@ export interface Chat<S extends Slot = Slot> {
 type Held = "text" | "url" | "input" | "output" | "json" | "errorText";
 
 /** What `meta.ai_sdk` has. The members `same` of the part are those of the slot's state before. */
-type Kept = Slot & { slot?: number; members?: Json; held?: Held; same?: string[] };
+type Kept = Slot & { slot?: number | string; members?: Json; held?: Held; same?: string[] };
 
 /** A tool part waits for its whole input, is an open call, or has its outcome. */
 enum Stage {
@@ -83,31 +87,54 @@ export function messagesOf({ slots, members }: Chat): Json[] {
 /** The chat in a log whose events are added one by one, without events that were taken back. */
 export class StoredChat implements Chat<StoredSlot> {
   version = 0;
+  /** The number of the next slot. */
+  nextNumber = 0;
   readonly slots: StoredSlot[] = [];
   readonly members = new Map<string, Json>();
   readonly approvals = new Map<number, Approvals>();
-  readonly #slotOf = new Map<number, StoredSlot>();
+  readonly #slotOf = new Map<number | string, StoredSlot>();
   readonly #callOf = new Map<number, StoredSlot>();
 
   add(event: StoredEvent): void {
     this.version = event.id + 1;
     if (noteApproval(this.approvals, event)) return;
     const kept = (event["meta"] as { ai_sdk?: Kept } | undefined)?.ai_sdk;
-    if (kept?.message === undefined) return this.#noteResult(event);
+    if (kept?.message === undefined) return isPartOfChat(event) ? this.#addOther(event) : this.#noteResult(event);
     const { message, role, slot: number, members } = kept;
     if (members !== undefined) this.members.set(message, members);
     if (number === undefined) return;
     const before = this.#slotOf.get(number);
     if (before === undefined && (kept.same ?? []).length > 0 && event.kind === "annotation") return; // it was redacted
     const slot = before ?? { message, role, number, event: event.id };
-    if (kept.part !== undefined) slot.part = partOf(kept, event, before?.part);
-    if (event.kind === "action") {
-      slot.call = event.id;
-      this.#callOf.set(event.id, slot);
-    }
+    slot.message = message;
+    if (kept.part !== undefined) slot.part = partOf(kept, event, before && this.continuedPart(before));
+    if (event.kind === "action") this.#addCall(slot);
     if (before !== undefined) return;
-    this.#slotOf.set(number, slot);
+    this.#addSlot(slot);
+  }
+
+  /** The event of a program that does not use the AI SDK. A reply joins the message of the turn. */
+  #addOther(event: StoredEvent): void {
+    const role = roleOf(event);
+    const last = this.slots.at(-1);
+    const message = role === "assistant" && last?.role === role ? last.message : `event-${event.id}`;
+    for (const [index, part] of partsOfEvent(event).entries()) {
+      const number = `event ${event.id} ${index}`;
+      const slot: StoredSlot = { message, role, part, number, event: event.id, isOther: true };
+      if (toolOf(part) !== undefined) this.#addCall(slot);
+      this.#addSlot(slot);
+    }
+  }
+
+  #addSlot(slot: StoredSlot): void {
+    this.#slotOf.set(slot.number, slot);
     this.slots.push(slot);
+    if (typeof slot.number === "number") this.nextNumber = slot.number + 1;
+  }
+
+  #addCall(slot: StoredSlot): void {
+    slot.call = slot.event;
+    this.#callOf.set(slot.event, slot);
   }
 
   #noteResult(event: StoredEvent): void {
@@ -121,34 +148,40 @@ export class StoredChat implements Chat<StoredSlot> {
 
   /** The chat as others went on with it: with decisions about calls, and with results of calls. */
   get continued(): Chat {
-    return { members: this.members, slots: this.slots.map((slot) => ({ ...slot, part: this.#continuedPart(slot) })) } as Chat;
+    return { members: this.members, slots: this.slots.map((slot) => ({ ...slot, part: this.continuedPart(slot) })) } as Chat;
   }
 
-  #continuedPart({ part, call, result }: StoredSlot): Json | undefined {
+  /** The part, with the decision about its call, and with its result. */
+  continuedPart({ part, call, result }: StoredSlot): Json | undefined {
     if (part === undefined || call === undefined || stageOf(part) !== Stage.Open) return part;
     if (result !== undefined) {
       const { content, is_error: isError } = result;
       if (isError === true) return { ...part, state: "output-error", errorText: textOf(content) };
       return { ...part, state: "output-available", output: jsonOf(content)?.value ?? content };
     }
-    const decision = this.approvals.get(call)?.decision;
-    if (decision === undefined || part["state"] !== "approval-requested") return part;
+    const { shown = [], decision } = this.approvals.get(call) ?? {};
+    const asked = part["approval"] ?? (shown.length === 0 ? undefined : { id: `approval-${call}` });
+    if (asked === undefined || part["state"] === "approval-responded") return part;
+    if (decision === undefined) return { ...part, state: "approval-requested", approval: asked };
     const { approved, reason } = decision;
-    const approval = { ...(part["approval"] as Json), approved, ...(reason === "" ? {} : { reason }) };
+    const approval = { ...(asked as Json), approved, ...(reason === "" ? {} : { reason }) };
     return { ...part, state: "approval-responded", approval };
   }
 }
 
 /** Whether the log can go on from the part before to the part after, with nothing taken back. */
-export function isContinued(before: Slot, after: Slot): boolean {
+export function isContinued(before: StoredSlot, after: Slot): boolean {
   const { part: one } = before;
   const { part: other } = after;
-  if (before.message !== after.message || before.role !== after.role) return false;
+  const isSameMessage = before.isOther === true || before.message === after.message;
+  if (!isSameMessage || before.role !== after.role) return false;
   if (one === undefined || other === undefined) return one === other;
   if (areEqual(one, other)) return true;
   const isSame = (...names: string[]): boolean => names.every((name) => areEqual(one[name], other[name]));
-  if (!isSame("type") || THINKING.includes(String(one["type"]))) return false;
-  if (one["type"] === "text") return isSame("text");
+  if (!isSame("type")) return false;
+  const isOtherThought = before.isOther === true && one["type"] === "reasoning"; // the page may have its state too
+  if (one["type"] === "text" || isOtherThought) return isSame("text");
+  if (THINKING.includes(String(one["type"]))) return false;
   if (one["type"] === "file") return isSame("url", "mediaType", "filename", "providerReference");
   if (one["type"] === "steering-message") return false;
   if (toolOf(one) === undefined) return true;
@@ -158,19 +191,24 @@ export function isContinued(before: Slot, after: Slot): boolean {
   return isSame("input") && (stage === Stage.Open || isSame("state", "output", "errorText"));
 }
 
-/** The events that lead from the part before to the part of a slot. The first one gets the id `nextId`. */
+/**
+ * The events that lead from the part before to the part of a slot. `current` is the part before as
+ * others went on with it. The first event gets the id `nextId`.
+ */
 export function eventsOf(
   chat: Chat,
   index: number,
-  number: number,
+  number: number | string,
   before: StoredSlot | undefined,
+  current: Json | undefined,
   nextId: number,
 ): AppendableEvent[] {
   const slot = chat.slots[index] as Slot;
   const { part } = slot;
-  if (before !== undefined && areEqual(before.part, part)) return [];
+  const isSame = areEqual(before?.part, part) || areEqual(current, part);
+  if (isSame && before?.message === slot.message) return [];
   const tool = toolOf(part);
-  const newer = (): AppendableEvent => note(slot, number, before?.part);
+  const newer = (): AppendableEvent => note(slot, number, current);
   if (part === undefined || tool === undefined) return [before === undefined ? firstEvent(chat, index, number) : newer()];
   const stage = stageOf(part);
   if (stage === Stage.Streaming) return [newer()];
@@ -196,7 +234,7 @@ export function approvalOf(part: Json | undefined): { id: string; approved?: boo
 
 // -- parts as events
 
-function firstEvent(chat: Chat, index: number, number: number): AppendableEvent {
+function firstEvent(chat: Chat, index: number, number: number | string): AppendableEvent {
   const { message, role, part } = chat.slots[index] as Slot;
   const source = role === "user" ? "user" : "agent";
   const shared = role === "assistant" ? { thinking: thinkingBefore(chat, index) } : {};
@@ -227,7 +265,7 @@ function shownFile(part: Json): Json {
   return filePart(String(part["url"]), String(part["mediaType"]), part["filename"]);
 }
 
-function actionOf(chat: Chat, index: number, number: number, tool: string): AppendableEvent {
+function actionOf(chat: Chat, index: number, number: number | string, tool: string): AppendableEvent {
   const { message, role, part = {} } = chat.slots[index] as Slot;
   const { output, errorText, preliminary, resultProviderMetadata, ...rest } = part;
   const isEnded = stageOf(part) === Stage.Ended;
@@ -248,7 +286,7 @@ function actionOf(chat: Chat, index: number, number: number, tool: string): Appe
   };
 }
 
-function observationOf({ message, role, part = {} }: Slot, number: number, tool: string, cause: number): AppendableEvent {
+function observationOf({ message, role, part = {} }: Slot, number: number | string, tool: string, cause: number): AppendableEvent {
   const { output, errorText, state } = part;
   const same = isObject(part["input"]) ? ["input"] : [];
   const call_id = String(part["toolCallId"]);
@@ -267,7 +305,7 @@ function observationOf({ message, role, part = {} }: Slot, number: number, tool:
 }
 
 /** The newer state of a slot. A model is not shown it. */
-function note({ message, role, part = {} }: Slot, number: number, before: Json = {}): AppendableEvent {
+function note({ message, role, part = {} }: Slot, number: number | string, before: Json = {}): AppendableEvent {
   const same = CONTENTS.filter((name) => name in part && areEqual(part[name], before[name]));
   return annotation({ slot: number, message, role, part: without(part, ...same), same });
 }

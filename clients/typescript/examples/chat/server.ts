@@ -1,0 +1,84 @@
+/**
+ * A chat whose replies survive: load the page again in the middle of one, open a second page, kill
+ * this program or the service and start it again. The text goes on, without a gap or a repetition.
+ *
+ *     foldlog serve --write --tokens tokens.toml --db chat.db --allow-origin http://localhost:8000
+ *     FOLDLOG_TOKEN=… OPENAI_BASE_URL=… OPENAI_API_KEY=… node chat/server.js
+ */
+
+import { createServer, type IncomingMessage } from "node:http";
+import { json } from "node:stream/consumers";
+import { fileURLToPath } from "node:url";
+import type { UIMessage } from "ai";
+import { build } from "esbuild";
+import { Foldlog, type HeldHistory, type History, LeaseLost } from "foldlog";
+import { loadChat, loadMessages, saveMessages } from "foldlog/ai-sdk";
+import OpenAI from "openai";
+
+const { FOLDLOG_URL: url = "http://localhost:8765", FOLDLOG_TOKEN: token = "" } = process.env;
+const { MODEL: model = "gpt-5", PORT: port = "8000" } = process.env;
+const foldlog = new Foldlog({ url, token });
+const openai = new OpenAI();
+
+/** Write the reply to the last message, or the rest of a reply that a killed program left. */
+async function reply(held: HeldHistory, begun: () => void): Promise<void> {
+  const unfinished = await held.unfinishedReply();
+  const { messages } = await held.prepare("openai");
+  if (unfinished === undefined && messages.at(-1)?.role !== "user") return;
+  const writer = unfinished?.continue() ?? (await held.streamReply());
+  begun();
+  if (unfinished !== undefined) messages.push(unfinished.message); // the server of the model goes on behind it
+  const source = await openai.chat.completions.create({ model, stream: true, messages }, { signal: held.signal });
+  for await (const { choices } of source) {
+    const text = choices[0]?.delta.content;
+    if (text) await writer.feed({ type: "text", text });
+  }
+  await writer.end(); // appends the whole reply, and closes its stream
+}
+
+async function drive(history: History, begun: () => void = () => undefined): Promise<void> {
+  try {
+    await history.lease({ worker: `process ${process.pid}`, ttlS: 15, waitS: 60 }, (held) => reply(held, begun));
+  } catch (error) {
+    if (error instanceof LeaseLost) return drive(history, begun);
+    console.error(history.id, error);
+  } finally {
+    begun();
+  }
+}
+
+async function answer(request: IncomingMessage): Promise<unknown> {
+  const { pathname, searchParams } = new URL(request.url ?? "/", "http://localhost");
+  const history = foldlog.histories.open(`chat/${searchParams.get("id")}`); // yours asks whose chat it is
+  switch (`${request.method} ${pathname}`) {
+    case "GET /chat":
+      return loadChat(history);
+    case "GET /token":
+      return { url, ...(await history.readToken()) };
+    case "POST /chat":
+      await saveMessages(history, [...(await loadMessages(history)), (await json(request)) as UIMessage]);
+      return new Promise<void>((begun) => void drive(history, begun));
+    default:
+      return undefined;
+  }
+}
+
+const page = fileURLToPath(new URL("page.js", import.meta.url));
+const define = { "process.env.NODE_ENV": '"production"' };
+const { outputFiles } = await build({ entryPoints: [page], bundle: true, write: false, format: "esm", define });
+const html = '<!doctype html><meta charset="utf-8"><title>Chat</title><div id="chat"></div><script type="module" src="/page.js"></script>';
+
+createServer((request, response) => {
+  const send = (type: string, content: string | undefined): void => {
+    response.setHeader("content-type", type).end(content);
+  };
+  if (request.url === "/") return send("text/html", html);
+  if (request.url === "/page.js") return send("text/javascript", outputFiles[0]?.text);
+  answer(request).then(
+    (value) => send("application/json", JSON.stringify(value ?? null)),
+    (error: unknown) => response.writeHead(500).end(String(error)),
+  );
+}).listen(Number(port), "localhost", () => console.log(`http://localhost:${port}`));
+
+// What a killed program of before left.
+for await (const { id } of foldlog.histories.list({}, "chat/")) void drive(foldlog.histories.open(id));
