@@ -11,7 +11,7 @@ import {
   type FollowReplyOptions,
   openDeltas,
   openReply,
-  ReplyRequests,
+  StreamRequests,
   ReplyWriter,
   UnfinishedReply,
 } from "./streams.js";
@@ -124,7 +124,7 @@ export class History {
 
   /** The reply that a killed worker left, to `continue` or to `cut`. Ask under a lease. */
   async unfinishedReply(): Promise<UnfinishedReply | undefined> {
-    const deltas = await openDeltas(new ReplyRequests(this.transport, this.id));
+    const deltas = await openDeltas(new StreamRequests(this.transport, this.id));
     return deltas && new UnfinishedReply(deltas, this.replyWriter());
   }
 
@@ -135,12 +135,17 @@ export class History {
 
   /** The offset at which the reply begins that is being written, or null: `followReply({ after: offset })`. */
   openReply(signal?: Signal): Promise<string | null> {
-    return openReply(new ReplyRequests(this.transport, this.id), signal);
+    return openReply(new StreamRequests(this.transport, this.id), signal);
   }
 
   /** The parts of the reply that is being written, until its end, after a break too. */
   followReply(options: FollowReplyOptions = {}) {
-    return followReply(new ReplyRequests(this.transport, this.id), options);
+    return followReply(new StreamRequests(this.transport, this.id), options);
+  }
+
+  /** The requests of a stream of this conversation, for adapters: see `foldlog/tanstack-ai`. */
+  streamRequests(name: string): StreamRequests {
+    return new StreamRequests(this.transport, this.id, name);
   }
 
   /** A token for a page in a browser: it reads this conversation and its streams for some seconds. */
@@ -150,7 +155,7 @@ export class History {
 
   protected replyWriter(): ReplyWriter {
     return new ReplyWriter(
-      new ReplyRequests(this.transport, this.id),
+      new StreamRequests(this.transport, this.id),
       this.held?.token,
       (body, { viewVersion, request, tools, parameters, cost, meta, ...options } = {}) => {
         const sent = { view_version: viewVersion, model_request: request, tools, parameters, cost, meta };

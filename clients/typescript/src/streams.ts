@@ -35,22 +35,22 @@ export interface FollowReplyOptions {
 export const NEWEST = "-1";
 
 type StreamMethod = "get" | "head" | "put" | "post";
-type StreamPath = "/v1/stream/{conversation}/reply";
+type StreamPath = "/v1/stream/{conversation}/{stream}";
 interface StreamSending {
-  body?: Delta[];
+  body?: unknown[];
   query?: Record<string, string>;
   headers?: Record<string, string | undefined>;
   signal?: Signal | undefined;
 }
 
-/** Sends requests to the stream of a reply. */
-export class ReplyRequests {
+/** Sends requests to a stream of a conversation, by default to the stream of its reply. */
+export class StreamRequests {
   readonly #transport: Transport;
-  readonly #conversation: string;
+  readonly #values: { conversation: string; stream: string };
 
-  constructor(transport: Transport, conversation: string) {
+  constructor(transport: Transport, conversation: string, stream = "reply") {
     this.#transport = transport;
-    this.#conversation = conversation;
+    this.#values = { conversation, stream };
   }
 
   /** Send a request again until it is answered, as each write has its number. */
@@ -68,18 +68,18 @@ export class ReplyRequests {
 
   // The paths of streams are not in the OpenAPI document: another protocol describes them.
   #with(sending: StreamSending): Sending<StreamMethod, StreamPath> {
-    return { ...sending, values: { conversation: this.#conversation } } as unknown as Sending<StreamMethod, StreamPath>;
+    return { ...sending, values: this.#values } as unknown as Sending<StreamMethod, StreamPath>;
   }
 }
 
-const PATH: StreamPath = "/v1/stream/{conversation}/reply";
+const PATH: StreamPath = "/v1/stream/{conversation}/{stream}";
 
 /**
  * Writes a reply. Deltas that come while a request is on its way are sent together with the next
  * one. End it with `end` or `cut`, which append the reply and close its stream in one transaction.
  */
 export class ReplyWriter {
-  readonly #requests: ReplyRequests;
+  readonly #requests: StreamRequests;
   readonly #headers: Record<string, string | undefined>;
   readonly #append: (body: object, options?: ReplyOptions) => Promise<Appended>;
   readonly #producer = crypto.randomUUID();
@@ -88,7 +88,7 @@ export class ReplyWriter {
   #sending: Promise<void> = Promise.resolve();
 
   constructor(
-    requests: ReplyRequests,
+    requests: StreamRequests,
     lease: string | undefined,
     append: (body: object, options?: ReplyOptions) => Promise<Appended>,
   ) {
@@ -173,21 +173,27 @@ export class UnfinishedReply {
 }
 
 /** The deltas of the reply that is being written, or undefined if none is. */
-export async function openDeltas(requests: ReplyRequests): Promise<Delta[] | undefined> {
-  let offset = await openReply(requests);
-  if (offset === null) return undefined;
-  const deltas: Delta[] = [];
-  for (;;) {
+export async function openDeltas(requests: StreamRequests): Promise<Delta[] | undefined> {
+  const start = await openReply(requests);
+  if (start === null) return undefined;
+  const { values, isClosed } = await readStream(requests, start);
+  return isClosed ? undefined : (values as Delta[]); // if it is closed, its writer was alive
+}
+
+/** The values that a stream of JSON has now behind an offset, and the place behind them. */
+export async function readStream(requests: StreamRequests, start: string): Promise<{ values: unknown[]; offset: string; isClosed: boolean }> {
+  const values: unknown[] = [];
+  for (let offset = start; ; ) {
     const { value, headers } = await requests.exchange("get", { query: { offset } });
-    deltas.push(...(value as Delta[]));
-    if (headers.get("stream-closed") === "true") return undefined; // its writer was alive
-    if (headers.get("stream-up-to-date") === "true") return deltas;
+    values.push(...(value as unknown[]));
     offset = headers.get("stream-next-offset") as string;
+    if (headers.get("stream-up-to-date") !== "true") continue;
+    return { values, offset, isClosed: headers.get("stream-closed") === "true" };
   }
 }
 
 /** The offset of the beginning of the reply that is being written, or null. */
-export async function openReply(requests: ReplyRequests, signal?: Signal): Promise<string | null> {
+export async function openReply(requests: StreamRequests, signal?: Signal): Promise<string | null> {
   try {
     const { headers } = await requests.exchange("head", { signal });
     if (headers.get("stream-closed") === "true") return null;
@@ -201,11 +207,22 @@ export async function openReply(requests: ReplyRequests, signal?: Signal): Promi
 
 /** The parts of a reply, until its end, after breaks too. */
 export async function* followReply(
-  requests: ReplyRequests,
+  requests: StreamRequests,
   { after, signal }: FollowReplyOptions,
 ): AsyncGenerator<ReplyPart, void, undefined> {
   const start = after ?? (await openReply(requests, signal));
   if (start === null) return;
+  for await (const { values, offset } of followStream(requests, start, signal)) {
+    for (const delta of values as Delta[]) yield { delta, offset };
+  }
+}
+
+/** The values of a stream of JSON in batches, until its end, after breaks too. `offset` is the place behind a batch. */
+export async function* followStream(
+  requests: StreamRequests,
+  start: string,
+  signal?: Signal,
+): AsyncGenerator<{ values: unknown[]; offset: string }, void, undefined> {
   let offset = start;
   for (let attempt = 0; !signal?.aborted; attempt += 1) {
     const broken = new AbortController();
@@ -214,18 +231,18 @@ export async function* followReply(
       const query = { live: "sse", offset };
       const headers = { accept: "text/event-stream" };
       const { body } = await requests.request("get", { query, headers, signal: anyOf(signal, broken.signal) });
-      if (body === null) throw unavailable("the stream of the reply has no body", undefined);
-      let batch: Delta[] = [];
+      if (body === null) throw unavailable("the stream has no body", undefined);
+      let values: unknown[] = [];
       for await (const block of blocks(body, (work) => work)) {
         attempt = 0;
         const { event, data } = fieldsOf(block);
-        if (event === "data") batch = JSON.parse(data) as Delta[];
+        if (event === "data") values = JSON.parse(data) as unknown[];
         if (event !== "control") continue;
         // The place of a batch comes behind it, so a batch without its place is read again.
         const control = JSON.parse(data) as { streamNextOffset: string; streamClosed?: boolean };
         offset = control.streamNextOffset;
-        for (const delta of batch) yield { delta, offset };
-        batch = [];
+        if (values.length > 0) yield { values, offset };
+        values = [];
         if (control.streamClosed) return;
       }
     } catch (error) {

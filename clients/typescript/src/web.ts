@@ -7,5 +7,6 @@ type Instance<Name extends string> = typeof globalThis extends Record<Name, { pr
 
 export type Signal = Instance<"AbortSignal">;
 export type WebResponse = Instance<"Response">;
+export type WebRequest = Instance<"Request">;
 export type ByteStream = Instance<"ReadableStream">;
 export type Fetch = typeof globalThis extends { fetch: infer F } ? F : (...sent: any[]) => Promise<any>;
