@@ -25,7 +25,7 @@ def statements(dialect: str, instead: Mapping[str, str] = {}) -> Mapping[str, st
     # Every first open of a process reads this file: compiling patterns would take half of the time.
     blocks: dict[tuple[str, str], list[str]] = {}
     lines: list[str] = []
-    for line in _read_sql(dialect, "queries.sql").splitlines():
+    for line in read_sql(dialect, "queries.sql").splitlines():
         if line.startswith(("-- name: ", "-- part: ")):
             what, _, name = line.removeprefix("-- ").partition(": ")
             lines = blocks[what, name] = []
@@ -70,7 +70,7 @@ def migrations(dialect: str) -> Mapping[int, str]:
     n.
     """
     names = sorted(os.listdir(os.path.join(_SQL, dialect)))
-    return {int(name[:4]): _read_sql(dialect, name) for name in names if name[:4].isdigit()}
+    return {int(name[:4]): read_sql(dialect, name) for name in names if name[:4].isdigit()}
 
 
 def missing_parts(dialect: str, there: Collection[tuple[str, str]]) -> list[str]:
@@ -79,6 +79,21 @@ def missing_parts(dialect: str, there: Collection[tuple[str, str]]) -> list[str]
         (kind.lower(), name) for script in scripts for kind, name in re.findall(_CREATE, script)
     }
     return [_describe_missing(kind, name) for kind, name in sorted(parts.difference(there))]
+
+
+def changed_part(kind: str, name: str) -> str:
+    return (
+        f"the {kind} {name} was changed: it is not as foldlog makes it; copy the store, which"
+        " makes it again (see 'foldlog store copy --help')"
+    )
+
+
+def added_part(kind: str, name: str) -> str:
+    """Describe a part on a table of foldlog that changes what the table does or shows."""
+    return (
+        f"somebody added the {kind} {name}, which may change what is written or read; drop it, or"
+        " copy the store (see 'foldlog store copy --help')"
+    )
 
 
 def orphans(
@@ -115,6 +130,7 @@ def _describe_missing(kind: str, name: str) -> str:
     )
 
 
-def _read_sql(dialect: str, name: str) -> str:
+def read_sql(dialect: str, name: str) -> str:
+    """Return the text of a file of ``sql/<dialect>``."""
     with open(os.path.join(_SQL, dialect, name), encoding="utf-8") as file:
         return file.read()

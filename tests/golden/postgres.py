@@ -1,16 +1,27 @@
-"""Golden stores of PostgreSQL: the commands that made the tables, and the rows of each table."""
+"""Golden stores of PostgreSQL: the commands that made the tables, and the rows of each table.
+
+``python -m tests.golden.postgres`` writes ``parts.json``, with which ``foldlog store verify``
+compares the schema of a store.
+"""
 
 from __future__ import annotations
 
 import gzip
 import json
+import tempfile
 from pathlib import Path
 from typing import Any
 
 import psycopg
 from psycopg import sql
 
-from foldlog.eventstore.recorders.statements import commands, migrations
+from foldlog.eventstore import open_store
+from foldlog.eventstore.recorders.postgres.setup import in_schema
+from foldlog.eventstore.recorders.postgres.status import parts_of
+from foldlog.eventstore.recorders.statements import commands, migrations, statements
+from tests.postgres.servers import new_primary
+
+PARTS = Path(__file__).parents[2] / "eventstore/recorders/sql/postgresql/parts.json"
 
 _OPTIONS = {
     "{unique}": "UNIQUE",
@@ -59,6 +70,14 @@ def shape(url: str, schema: str) -> list[str]:
     return sorted(row.replace(schema, "SCHEMA") for (row,) in rows)
 
 
+def described_parts(url: str, schema: str) -> list[list[str]]:
+    """Return the parts of the schema of a store, as ``parts.json`` has them."""
+    named = {name: in_schema(schema, query) for name, query in statements("postgresql").items()}
+    with psycopg.connect(url, autocommit=True) as connection:
+        parts = parts_of(connection, named)
+    return [[*part, described] for part, described in sorted(parts.items())]
+
+
 def write(path: Path, golden: dict[str, Any]) -> None:
     path.write_bytes(gzip.compress(json.dumps(golden).encode(), mtime=0))
 
@@ -93,3 +112,20 @@ def _rendered(command: str, schema: str) -> bytes:
         command = command.replace(place, words)
     command = command.replace("{schema_name}", f"'{schema}'")
     return command.replace("{schema}", f'"{schema}"').encode()
+
+
+def main() -> None:
+    with tempfile.TemporaryDirectory() as name:
+        folder = Path(name)
+        folder.chmod(0o755)
+        server = new_primary(folder / "server")
+        try:
+            open_store(server.url(schema="made")).close()
+            parts = described_parts(server.url(), "made")
+        finally:
+            server.remove()
+    PARTS.write_text(json.dumps(parts, indent=1) + "\n")
+
+
+if __name__ == "__main__":
+    main()

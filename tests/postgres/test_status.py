@@ -2,6 +2,7 @@
 with the tables.
 """
 
+import json
 import re
 
 import psycopg
@@ -9,6 +10,7 @@ import pytest
 
 from foldlog.eventstore import InvalidOption, confirm, open_store
 from foldlog.eventstore.maintenance.status import follower_status
+from tests.golden.postgres import PARTS, described_parts
 from tests.said import say
 from tests.waiting import until
 from tests.web_client import asking_store
@@ -125,6 +127,63 @@ def test_what_is_missing_is_a_finding(statement, problem, schema, store, postgre
     postgres_server.sql(statement.format(schema))
     [finding] = store._recorder.check()
     assert finding.startswith(problem)
+
+
+CHANGED = {
+    "table idempotency_keys": "ALTER TABLE {0}.idempotency_keys ALTER key DROP NOT NULL",
+    "table conversations": "ALTER TABLE {0}.conversations ADD CHECK (created_at > 0)",
+    "table events": "ALTER TABLE {0}.events DROP CONSTRAINT events_pkey",
+    "table facts": "ALTER TABLE {0}.facts ENABLE ROW LEVEL SECURITY",
+    "table figures": "ALTER TABLE {0}.figures ALTER replies_compared SET DEFAULT 1",
+    "table made": "ALTER TABLE {0}.made SET UNLOGGED",
+    "table places": "ALTER TABLE {0}.places ADD COLUMN more bigint",
+    "index events_shown": (
+        "DROP INDEX {0}.events_shown; CREATE INDEX events_shown ON {0}.events (conversation, id)"
+        " WHERE shown AND id < 9"
+    ),
+    "index conversations_by_id": (
+        "DROP INDEX {0}.conversations_by_id; CREATE INDEX conversations_by_id"
+        " ON {0}.conversations (sha256(id)) WHERE visible"
+    ),
+    "function here": (
+        "CREATE OR REPLACE FUNCTION {0}.here() RETURNS bigint LANGUAGE sql STABLE"
+        " SET search_path = pg_catalog, pg_temp AS 'SELECT 1::bigint'"
+    ),
+}
+ADDED = {
+    "trigger t on events": (
+        "CREATE TRIGGER t BEFORE INSERT ON {0}.events FOR EACH ROW"
+        " EXECUTE FUNCTION suppress_redundant_updates_trigger()"
+    ),
+    "rule r on events": "CREATE RULE r AS ON DELETE TO {0}.events DO INSTEAD NOTHING",
+    "policy p on events": "CREATE POLICY p ON {0}.events USING (id < 1)",
+    "child table {0}.c of events": "CREATE TABLE {0}.c () INHERITS ({0}.events)",
+}
+
+
+@pytest.mark.parametrize("part", CHANGED)
+def test_changed_part_of_the_schema_is_a_finding(part, schema, store, postgres_server):
+    postgres_server.sql(CHANGED[part].format(schema))
+    found = f"the {part} was changed: it is not as foldlog makes it"
+    assert any(finding.startswith(found) for finding in store._recorder.check())
+
+
+@pytest.mark.parametrize("part", ADDED)
+def test_added_part_of_the_schema_is_a_finding(part, schema, store, postgres_server):
+    postgres_server.sql(ADDED[part].format(schema))
+    [finding] = store._recorder.check()
+    assert finding.startswith(f"somebody added the {part.format(schema)}, which may change")
+
+
+def test_foreign_table_or_index_is_no_harm(schema, store, postgres_server):
+    postgres_server.sql(f"CREATE INDEX by_kind ON {schema}.events (kind)")
+    postgres_server.sql(f"CREATE TABLE {schema}.notes (text text)")
+    assert list(store._recorder.check()) == []
+
+
+def test_known_parts_are_those_of_a_new_store(url, schema, store):
+    """``python -m tests.golden.postgres`` writes them again."""
+    assert json.loads(PARTS.read_text()) == described_parts(url.partition("?")[0], schema)
 
 
 def test_what_amcheck_finds_is_a_finding(schema, store, postgres_server):

@@ -7,9 +7,16 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
+import msgspec
 import psycopg
 
-from foldlog.eventstore.recorders.statements import missing_parts, orphans
+from foldlog.eventstore.recorders.statements import (
+    added_part,
+    changed_part,
+    missing_parts,
+    orphans,
+    read_sql,
+)
 
 
 class Holder(NamedTuple):
@@ -87,10 +94,43 @@ def holder(
     )
 
 
+Parts = dict[tuple[str, str], str]
+"""Maps the kind and the name of each part of a schema to its description."""
+
+
+def parts_of(connection: psycopg.Connection[Any], statements: Mapping[str, bytes]) -> Parts:
+    """Return the parts of the schema of a store. The description of a function has the name of the
+    schema, and is the same for every schema.
+    """
+    [(schema,)] = connection.execute(statements["quoted_schema"]).fetchall()
+    return {
+        (kind, name): described.replace(f"{schema}.", "")
+        for kind, name, described in connection.execute(statements["described_parts"])
+    }
+
+
+def made_parts() -> Parts:
+    """Return the parts of a new store."""
+    listed = msgspec.json.decode(read_sql("postgresql", "parts.json"), type=list[list[str]])
+    return {(kind, name): described for kind, name, described in listed}
+
+
+def _changed_parts(there: Parts) -> Iterator[str]:
+    made = made_parts()
+    for (kind, name), described in sorted(there.items()):
+        if kind in ("table", "index", "function"):
+            # Tables and indexes of others are no harm.
+            if made.get((kind, name), described) != described:
+                yield changed_part(kind, name)
+        else:
+            yield added_part(kind, name)
+
+
 def findings(connection: psycopg.Connection[Any], statements: Mapping[str, bytes]) -> Iterator[str]:
     yield from missing_parts(
         "postgresql", set(connection.execute(statements["parts_of_schema"]).fetchall())
     )
+    yield from _changed_parts(parts_of(connection, statements))
     rows = connection.execute(statements["rows_without_conversation"]).fetchall()
     [(lonely,)] = connection.execute(statements["attachments_without_conversation"]).fetchall()
     [streams] = connection.execute(statements["streams_without_conversation"]).fetchall()

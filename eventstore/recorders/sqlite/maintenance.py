@@ -20,7 +20,12 @@ from typing import Final
 from foldlog.eventstore.errors import count
 from foldlog.eventstore.recorders.sqlite.reader import SQL, a_position
 from foldlog.eventstore.recorders.sqlite.schema import Parts, made_parts, parts_of
-from foldlog.eventstore.recorders.statements import missing_parts, orphans
+from foldlog.eventstore.recorders.statements import (
+    added_part,
+    changed_part,
+    missing_parts,
+    orphans,
+)
 
 _PATIENCE_S: Final = 0.02
 _LEFT_OUT_MIN: Final = 2**32
@@ -114,12 +119,13 @@ def waiting_at_most(connection: sqlite3.Connection, seconds: float) -> Iterator[
 def _changed_parts(reader: sqlite3.Connection, there: Parts) -> Iterator[str]:
     # An index that leaves rows out passes SQLite's own check, and reads then fail or miss rows.
     schema = reader.execute("PRAGMA user_version").fetchone()[0]
-    for (kind, name), sql in made_parts(schema).items():
+    made = made_parts(schema)
+    for (kind, name), sql in made.items():
         if there.get((kind, name), sql) != sql:
-            yield (
-                f"the {kind} {name} was changed: it is not as foldlog makes it; copy the store,"
-                " which makes it again (see 'foldlog store copy --help')"
-            )
+            yield changed_part(kind, name)
+    for kind, name in there.keys() - made.keys():
+        if kind == "trigger":
+            yield added_part(kind, name)
 
 
 def findings(reader: sqlite3.Connection) -> Iterator[str]:
