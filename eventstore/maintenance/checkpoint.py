@@ -130,6 +130,14 @@ class Extent(msgspec.Struct, frozen=True, array_like=True):
         ).digest()
 
     @property
+    def has_right_lengths(self) -> bool:
+        return (
+            len(self.source_head) in (0, HEAD_BYTES)
+            and len(self.clear) in (0, HEAD_BYTES)
+            and all(len(body) in (0, 2 * HEAD_BYTES) for _, body in self.redacted)
+        )
+
+    @property
     def _is_plain(self) -> bool:
         # Most extents are, so their hash costs less.
         return not (
@@ -169,6 +177,12 @@ class Leaf(msgspec.Struct, frozen=True, array_like=True):
         numbers = _numbers(self.erased, self.generation, self.version)
         extent = b"" if self.extent is None else self.extent.hash
         return leaf_hash(sha256(self.name).digest() + numbers + self.head + self.ledger + extent)
+
+    @property
+    def has_right_lengths(self) -> bool:
+        if not len(self.head) == len(self.ledger) == HEAD_BYTES:
+            return False
+        return self.extent is None or self.extent.has_right_lengths
 
     @property
     def is_empty(self) -> bool:
@@ -510,6 +524,12 @@ class _Comparison:
             yield (
                 "its list of checkpoints was changed: its root is not the root of the checkpoint,"
                 " so conversations may be changed that are not named"
+            )
+        # Fields of other lengths can have the same hash as other fields of a leaf.
+        elif not all(leaf.has_right_lengths for leaf in self._leaves):
+            yield (
+                "its list of checkpoints was changed: the fields of a leaf do not have their"
+                " lengths, so conversations may be changed that are not named"
             )
         if not self._has_ledger(_OF_THE_STORE, self._of_place.get((b"", 0), ())):
             yield "the ledger of the store was changed since the checkpoint"

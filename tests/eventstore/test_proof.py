@@ -276,6 +276,33 @@ def test_changed_leaf_is_named(path, note):
     assert "its list of checkpoints was changed" in found[None][0]
 
 
+def joined_ledger(leaf):
+    """An older leaf with the same hash: its ledger is the ledger and the extent."""
+    return replace(leaf, ledger=leaf.ledger + leaf.extent.hash, extent=None)
+
+
+def longer_head(leaf):
+    return replace(leaf, head=leaf.head + leaf.ledger[:8], ledger=leaf.ledger[8:])
+
+
+@pytest.mark.parametrize("change", [joined_ledger, longer_head])
+def test_leaf_with_other_fields_and_the_same_hash_is_named(path, change):
+    with opened(path) as store:
+        note = make_checkpoint(store)
+
+        def put(transaction):
+            records = [*checkpoints._records(transaction, note.origin)]
+            for stored in records:
+                leaves = [change(leaf) if leaf.extent else leaf for leaf in stored.leaves]
+                assert [leaf.hash for leaf in leaves] == [leaf.hash for leaf in stored.leaves]
+                changed = replace(stored, leaves=tuple(leaves))
+                checkpoints._put_records(transaction, note.origin, [changed])
+
+        store.database.recorder.transact(put)
+    problem = "the fields of a leaf do not have their lengths"
+    assert any(problem in found for found in findings(path, note)[None])
+
+
 # -- proofs
 
 VERIFIER = Path(__file__).parents[2] / "clients" / "verify" / "verify.mjs"
