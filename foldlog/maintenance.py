@@ -233,7 +233,9 @@ class Maintenance:
         rows = [row for row in conversations_with(self._store, where, before) if not row.archived]
         # Lists show figures of the events, so the figures are made before the events leave the
         # store.
-        recent_conversations(self._store.database, {}, limit=1, after=None, age_max_s=0)
+        recent_conversations(
+            self._store.database, {}, limit=1, after=None, age_max_s=0, is_complete=True
+        )
         FiguresOfStore(self._store).refresh()
         outcomes = (archive.archive(self._store, row.id, to) for row in rows)
         return _all_results(outcomes, on_result)

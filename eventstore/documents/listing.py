@@ -11,13 +11,14 @@ See docs/internals/decisions/0035-lists.md.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+import random
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from datetime import datetime
 from functools import partial
 from itertools import islice
 from operator import attrgetter
-from typing import Final, NamedTuple
+from typing import Any, Final, NamedTuple
 
 from foldlog._base.json_types import JsonMap
 from foldlog.eventstore.arguments import NUMBER_MAX, check_whole
@@ -42,7 +43,12 @@ from foldlog.eventstore.recorders.types import Conversation, ListedConversation,
 
 _FACT: Final = "listed"
 """The store records the position and the time of the newest list under this name."""
-_AT_ONCE: Final = 200
+_AT_ONCE: Final = 100
+"""The number of conversations that a list brings up to date, unless it has to be complete. A list
+also reads the same number of conversations with the newest events if more have changed.
+"""
+_EVENTS_AT_ONCE: Final = 100
+_NEWEST_EVENTS: Final = 500
 
 # A list entry may have one of these values instead of a version:
 _NOT_LISTED: Final = -1
@@ -64,13 +70,19 @@ class RecentConversation(NamedTuple):
 
 class RecentConversations(NamedTuple):
     """A page of conversations, sorted by last activity from the newest to the oldest. ``as_of`` is
-    the time at which the list was made. The attributes may be newer than ``as_of``, but ``version``
-    and ``updated_at`` are not. Pass ``after`` to get the next page; it is None on the last page.
+    the time up to which the list has all changes. Newer changes may be in it too. Pass ``after`` to
+    get the next page; it is None on the last page.
+
+    If many conversations have changed since the last list, ``is_complete`` is false, and ``as_of``
+    is long ago. The list then has the newest changes and those before ``as_of``. In between, it may
+    lack a conversation, or have its earlier activity. The next lists catch up, as does ``foldlog
+    store keep-up``.
     """
 
     conversations: tuple[RecentConversation, ...]
     as_of: datetime
     after: tuple[int, int] | None
+    is_complete: bool = True
 
 
 def recent_conversations(
@@ -80,6 +92,7 @@ def recent_conversations(
     limit: int,
     after: tuple[int, int] | None,
     age_max_s: float,
+    is_complete: bool = False,
 ) -> RecentConversations:
     """Return the conversations that have all attributes, sorted by last activity from the newest to
     the oldest.
@@ -91,6 +104,7 @@ def recent_conversations(
         limit: The maximal number of conversations.
         after: The ``after`` of the last page, or None for the first page.
         age_max_s: The maximal age of the list in seconds. Attributes are always up to date.
+        is_complete: Whether to list all changes, however many there are.
 
     Returns:
         A page of conversations.
@@ -100,8 +114,8 @@ def recent_conversations(
         KeyUnavailable: A conversation that may have the attributes is encrypted under a missing
             key.
 
-    Cost: reading the rows of the page. If the list is older than ``age_max_s`` seconds, the
-    conversations with newer events are read too.
+    Cost: reading the rows of the page. If the list is older than ``age_max_s`` seconds, up to 200
+    conversations with newer events are read too, or all of them if ``is_complete`` is set.
     """
     check_whole("limit", limit, 0)
     former_end: object = after
@@ -114,17 +128,16 @@ def recent_conversations(
         raise TypeError(f"age_max_s must be a number of seconds, not {age_max_s!r}")
     pairs = pairs_of(attributes)
     keys = database.settings.keys
-    as_of, unwritten = _bring_up_to_date(database, age_max_s)
-
+    state = _bring_up_to_date(database, age_max_s, is_complete=is_complete)
+    unwritten = state.unwritten
     least = min(limit + len(unwritten), NUMBER_MAX)
 
     def read_page(reader: Reader) -> RecentConversations:
         # ``unwritten`` contains entries that the stored list lacks. Take these entries first, then
         # the entries of the stored list.
+        in_order = sorted(unwritten.values(), key=attrgetter("at", "key"), reverse=True)
         candidates = (
-            listing
-            for listing in unwritten.values()
-            if after is None or (listing.at, listing.key) < after
+            listing for listing in in_order if after is None or (listing.at, listing.key) < after
         )
         if pairs:
             candidates = (
@@ -142,8 +155,9 @@ def recent_conversations(
         is_full = limit > 0 and len(listings) == limit
         return RecentConversations(
             tuple([_recent(database, reader, listing) for listing in listings]),
-            from_microseconds(as_of),
+            from_microseconds(state.as_of),
             (listings[-1].at, listings[-1].key) if is_full else None,
+            state.is_complete,
         )
 
     page = database.recorder.query(read_page)
@@ -179,70 +193,189 @@ class _Newest(NamedTuple):
     are_listed: bool = False
 
 
-def _bring_up_to_date(
-    database: Database, age_max_s: float
-) -> tuple[int, Mapping[int, ListedConversation]]:
-    """Update the list of conversations if it is older than ``age_max_s`` seconds. Return the time
-    of the list, in microseconds since 1970. If the list cannot be written now, its missing
-    entries are returned too, as a map from the key of each conversation to its entry.
+class _Progress(NamedTuple):
+    """How much of the store the stored list contains.
+
+    ``after``  the list contains all events up to this position; 0 while the first list is made
+    ``as_of``  the time of these events, in microseconds since 1970; 0 if it is unknown. While the
+               first list is made, the time when its making began
+    ``key``    while the first list is made, it contains the conversations up to this key
+    ``until``  while the first list is made, the last position when its making began
+    """
+
+    after: Any = 0
+    as_of: int = 0
+    key: int = 0
+    until: Any = None
+
+    @classmethod
+    def read(cls, database: Database) -> _Progress:
+        recorder = database.recorder
+        try:
+            after, as_of, *first = (recorder.value(_FACT) or "0 0").split(" ")
+            if after != "0":
+                return cls(recorder.position(after), int(as_of))
+            if not first:
+                return cls(0, int(as_of))
+            key, until = first
+            return cls(0, int(as_of), int(key), recorder.position(until))
+        except (ValueError, InvalidArgument):  # the stored value is damaged, so list all again
+            return cls()
+
+    def __str__(self) -> str:
+        if self.until is None:
+            return f"{self.after} {self.as_of}"
+        return f"{self.after} {self.as_of} {self.key} {self.until}"
+
+
+class _Step(NamedTuple):
+    """The next conversations to list, and the progress once they are listed. ``is_last`` says
+    whether the list is then complete.
+    """
+
+    touched: Sequence[tuple[int, int]]
+    progress: _Progress
+    is_last: bool
+
+
+class _State(NamedTuple):
+    """The list after an update. ``unwritten`` maps the key of a conversation to its entry, if the
+    stored list lacks the entry.
+    """
+
+    as_of: int
+    is_complete: bool
+    unwritten: Mapping[int, ListedConversation]
+
+
+def _bring_up_to_date(database: Database, age_max_s: float, *, is_complete: bool) -> _State:
+    """Update the list of conversations if it is older than ``age_max_s`` seconds.
+
+    Unless ``is_complete`` is set, a call lists about ``_AT_ONCE`` conversations, the oldest changes
+    first. If more conversations have changed, the newest changes are read in addition, so that a
+    list contains what was just written.
     """
     now = database.now()
+    stored = _Progress.read(database)
+    age = now - stored.as_of  # the clock may have been set back
+    is_young = stored.until is None and 0 <= age < age_max_s * 1_000_000
     recorder = database.recorder
-    try:
-        followed, _, listed_at = (recorder.value(_FACT) or "0 0").partition(" ")
-        after = 0 if followed == "0" else recorder.position(followed)
-        as_of = int(listed_at)
-    except (ValueError, InvalidArgument):  # the stored value is damaged, so make the list again
-        after = as_of = 0
-    is_young = 0 <= now - as_of < age_max_s * 1_000_000  # the clock may have been set back
-    if is_young and not recorder.query(lambda reader: reader.to_list_again(_NOT_LISTED)):
-        return as_of, {}
-    data_version = database.data_version()
-    min_version = _NOT_LISTED if database.settings.keys is None else _NEEDS_KEY
-    late = database.late
-    # If no process has committed since the last update of the list, the list lacks only the entries
-    # that this update could not write.
-    is_current = late.data_version == data_version
-    if is_current:
-        until = late.until
-        unlisted = [*late.unlisted]
-    else:
-        until, touched = recorder.query(lambda reader: reader.touched(after, min_version))
-        unlisted = sorted(touched)
-    has_changes = bool(unlisted) or until != after or not as_of
-    while unlisted and recorder.offer(
-        partial(_list_some, database=database, touched=unlisted[:_AT_ONCE])
-    ):
-        unlisted = unlisted[_AT_ONCE:]
-    if not unlisted:
+    pending = recorder.query(lambda reader: reader.to_list_again(_min_version(database)))
+    if is_young and all(version < _NOT_LISTED for _, version in pending):
+        return _State(stored.as_of, True, {})
+    if not is_complete:
+        pending = random.sample(pending, min(len(pending), _AT_ONCE))
+    progress = stored
+    listings: Mapping[int, ListedConversation] = {}
+    can_write = _write_entries(database, pending)
+    if not can_write:
+        listings = _with_entries(database, listings, pending)
+    listed = 0
+    is_last = False
+    while not is_last and (is_complete or listed < _AT_ONCE):
+        step = _next_step(database, progress, now)
+        if can_write and not _write_step(database, progress, step):
+            can_write = False
+            if database.late.base == stored:
+                # An earlier call has read more than is written.
+                progress = database.late.progress
+                listings = {**database.late.listings, **listings}
+                step = _next_step(database, progress, now)
+        if not can_write:
+            listings = _with_entries(database, listings, step.touched)
+        listed += len(step.touched)
+        progress = step.progress
+        is_last = step.is_last
+    if can_write:
         database.late = NOTHING_LATE
-        if has_changes:
-            recorder.offer(lambda transaction: transaction.set_value(_FACT, f"{until} {now}"))
-        return now, {}
-    listings = late.listings
-    if not is_current:
-        listings = recorder.query(lambda reader: _read_listings(database, reader, unlisted))
-    database.late = Late(data_version, until, unlisted, listings)
-    return now, listings
+    else:
+        database.late = Late(stored, progress, listings)
+    if not is_last:
+        newest = recorder.query(lambda reader: reader.newest_touched(_NEWEST_EVENTS))
+        own = dict.fromkeys(reversed(database.written))
+        keys = [*dict.fromkeys([*own, *newest])][:_AT_ONCE]
+        listings = _with_entries(database, listings, [(key, 0) for key in keys])
+    as_of = progress.as_of if progress.until is None else 0
+    return _State(as_of, is_last, listings)
 
 
-def _read_listings(
-    database: Database, reader: Reader, unlisted: Iterable[tuple[int, int]]
+def _min_version(database: Database) -> int:
+    return _NOT_LISTED if database.settings.keys is None else _NEEDS_KEY
+
+
+def _next_step(database: Database, progress: _Progress, now: int) -> _Step:
+    recorder = database.recorder
+    if progress.after != 0:
+        until, at, touched = recorder.query(
+            lambda reader: reader.next_touched(progress.after, _EVENTS_AT_ONCE)
+        )
+        as_of = now if at is None else at or progress.as_of
+        return _Step(sorted(touched), _Progress(until, as_of), at is None)
+    begins = progress.until is None
+    if begins:
+        progress = _Progress(0, now, 0, database.last_position)
+    touched = recorder.query(lambda reader: reader.visible_behind(progress.key, _AT_ONCE))
+    if len(touched) == _AT_ONCE:
+        return _Step(touched, progress._replace(key=touched[-1][0]), is_last=False)
+    return _Step(touched, _Progress(progress.until, progress.as_of), is_last=begins)
+
+
+def _write_step(database: Database, before: _Progress, step: _Step) -> bool:
+    if not _write_entries(database, step.touched):
+        return False
+    if not step.touched and before.after == step.progress.after and before.as_of:
+        return True  # nothing has changed
+    return database.recorder.offer(
+        lambda transaction: transaction.set_value(_FACT, str(step.progress))
+    )
+
+
+def _write_entries(database: Database, touched: Sequence[tuple[int, int]]) -> bool:
+    return not touched or database.recorder.offer(
+        partial(_list_some, database=database, touched=touched)
+    )
+
+
+def _with_entries(
+    database: Database,
+    listings: Mapping[int, ListedConversation],
+    touched: Sequence[tuple[int, int]],
 ) -> Mapping[int, ListedConversation]:
-    states = [_newest(database, reader, key, 0) for key, _ in unlisted]
-    listings = [_as_listed(newest) for newest in states if newest is not None]
-    listings.sort(key=attrgetter("at", "key"), reverse=True)
-    return {listing.key: listing for listing in listings}
+    """Add the present entries of conversations, and leave out those that were erased."""
+    keys = [key for key, _ in touched]
+    if not keys:
+        return listings
+    present = database.recorder.query(lambda reader: _read_entries(database, reader, keys))
+    others = {key: listing for key, listing in listings.items() if key not in keys}
+    return others | {listing.key: listing for listing in present}
+
+
+def _read_entries(
+    database: Database, reader: Reader, keys: Sequence[int]
+) -> Sequence[ListedConversation]:
+    stored = {listing.key: listing for listing in reader.listed_among(keys)}
+    touched = [(key, stored[key].version if key in stored else _NOT_LISTED) for key in keys]
+    entries = list[ListedConversation]()
+    for newest in _newest_of(database, reader, touched):
+        if newest is None:
+            continue
+        conversation = newest.conversation
+        if newest.are_listed:
+            at = conversation.updated_at or conversation.created_at
+            entries.append(stored[conversation.key]._replace(at=at, version=newest.version))
+        else:
+            entries.append(_as_listed(newest))
+    return entries
 
 
 def _list_some(
-    transaction: Transaction, database: Database, touched: Iterable[tuple[int, int]]
+    transaction: Transaction, database: Database, touched: Sequence[tuple[int, int]]
 ) -> None:
     # ``touched`` pairs the key of a conversation with the version of its entry in the list.
-    for key, listed_at in touched:
-        newest = _newest(database, transaction, key, listed_at)
+    for newest in _newest_of(database, transaction, touched):
         if newest is None:
             continue
+        key = newest.conversation.key
         conversation = newest.conversation
         attributes = newest.attributes
         if conversation.archived or isinstance(attributes, Record):
@@ -258,6 +391,37 @@ def _list_some(
         else:
             list_again(writing, attributes)
             writing.end()
+
+
+def _newest_of(
+    database: Database, reader: Reader, touched: Sequence[tuple[int, int]]
+) -> Iterator[_Newest | None]:
+    """Yield what ``_newest`` returns for each conversation. Most conversations are read together,
+    because a query for each would take most of the time.
+    """
+    keys = [key for key, _ in touched]
+    states: Mapping[int, Conversation] = {}
+    changes: Mapping[int, int] = {}
+    with suppress(StoreDamaged):  # the sound conversations are then read one by one
+        states = {state.key: state for state in reader.conversations_among(keys)}
+        changes = reader.last_changes(keys)
+    for key, listed_at in touched:
+        state = states.get(key)
+        last_change = changes.get(key, -1)
+        is_plain = (
+            state is not None
+            and state.visible
+            and state.erasure is None
+            and state.sealed_key is None
+            and state.version > 0
+            and not state.lacks_events
+        )
+        if state is None or not is_plain or last_change >= max(listed_at, 0):
+            yield _newest(database, reader, key, listed_at)
+        elif listed_at > 0:
+            yield _Newest(state, state.version, None, are_listed=True)
+        else:
+            yield _Newest(state, state.version, {})
 
 
 def _newest(database: Database, reader: Reader, key: int, listed_at: int) -> _Newest | None:

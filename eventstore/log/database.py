@@ -11,9 +11,10 @@ docs/internals/decisions/0066-row-codec-in-transactions.md.
 from __future__ import annotations
 
 import json
+from collections import deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from datetime import datetime
-from typing import NamedTuple, TypeVar
+from typing import Any, Final, NamedTuple, TypeVar
 
 from msgspec import Struct
 
@@ -76,21 +77,20 @@ class LastConversation(NamedTuple):
 
 
 class Late(NamedTuple):
-    """Conversations whose list entries this process could not write.
+    """The list entries that this process has read and could not write.
 
-    ``data_version``  the database's ``data_version`` when the list was last updated
-    ``until``         the position up to which changes were read
-    ``unlisted``      pairs of a conversation's key and the version of its entry in the list
-    ``listings``      maps the key of a conversation to its missing entry
+    ``base``      the progress of the stored list when this process began to read
+    ``progress``  the progress of the stored list and ``listings`` together
+    ``listings``  maps the key of a conversation to its entry
     """
 
-    data_version: int | None
-    until: int
-    unlisted: Sequence[tuple[int, int]]
+    base: object
+    progress: Any
     listings: Mapping[int, ListedConversation]
 
 
-NOTHING_LATE = Late(None, 0, (), {})
+NOTHING_LATE = Late(None, None, {})
+_WRITTEN_MAX: Final = 200
 
 
 class Binding(Struct):
@@ -151,7 +151,8 @@ class Database:
         """
         self._opened_last: tuple[Conversation | None, RowCodec | None] = None, None
         self.late = NOTHING_LATE
-        """The conversations whose list entries could not be written."""
+        self.written = deque[int](maxlen=_WRITTEN_MAX)
+        """The keys of the conversations that this process wrote last, which lists show at once."""
 
     @property
     def uuid(self) -> str:

@@ -270,6 +270,7 @@ class WriteTransaction(ReadTransaction):
         if not self._changed:
             return
         state = self.state
+        self.database.written.append(state.key)
         codec = self._known_codec or self._codec()
         if codec.data_key is not None:
             mark = mark_of(codec.data_key, state, codec.mark)

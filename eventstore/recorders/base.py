@@ -15,7 +15,7 @@ from __future__ import annotations
 
 import json
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, suppress
 from functools import partial, wraps
 from itertools import islice
@@ -166,6 +166,16 @@ class Reader(ABC):
         else:
             columns = self.ask("forks", forks_of, start, limit)
         return list(map(self._as_conversation, columns))
+
+    def conversations_among(self, keys: Sequence[int]) -> Sequence[Conversation]:
+        """Return the conversations with these keys that are no forks."""
+        rows = self.ask_all("conversations_among", self._array(keys))
+        return list(map(self._as_conversation, rows))
+
+    def last_changes(self, keys: Sequence[int]) -> Mapping[int, int]:
+        """Return the ids of the last events that changed documents, by conversation."""
+        rows: Mapping[int, int] = dict(self.ask_all("last_changes", self._array(keys)))
+        return rows
 
     def living_forks(self, key: int) -> list[Conversation]:
         forks = _all(
@@ -352,6 +362,38 @@ class Reader(ABC):
             rows = self.ask_all("all_visible")
         return until, [(key, version) for key, version in rows]
 
+    def next_touched(
+        self, after_position: int, events: int
+    ) -> tuple[int, int | None, Sequence[tuple[int, int]]]:
+        """Do as ``touched``, but read at most about ``events`` events. The second value is the time
+        of the position that is returned, in microseconds since 1970, or None if it is the last
+        position.
+        """
+        until = last = int(self.value("last_position"))
+        at = None
+        for position, recorded_at in (
+            *self.ask("event_behind", after_position, last, events),
+            *self.ask("publication_behind", after_position, last, events),
+        ):
+            if position < until:
+                until, at = position, int.from_bytes(recorded_at)
+        rows = self.ask("touched", after_position, until, 0)
+        return until, at, [(key, version) for key, version in rows]
+
+    def visible_behind(self, key: int, limit: int) -> Sequence[tuple[int, int]]:
+        """Return the keys of the conversations behind a key, and the versions in their list
+        entries. Erased conversations are left out.
+        """
+        rows = self.ask_all("visible_behind", key, limit)
+        return sorted((row_key, version) for row_key, version in rows)[:limit]
+
+    def newest_touched(self, events: int) -> Sequence[int]:
+        """Return the keys of the conversations that have the newest ``events`` events, the newest
+        first.
+        """
+        rows = self.ask_all("newest_touched", events)
+        return [key for key, _ in sorted(rows, key=itemgetter(1), reverse=True)]
+
     def to_list_again(self, min_version: int) -> Sequence[tuple[int, int]]:
         return [(key, version) for key, version in self.ask("to_list_again", min_version)]
 
@@ -364,7 +406,15 @@ class Reader(ABC):
         ``before`` contains the time of the last activity, and the key, of the last conversation on
         the previous page.
         """
-        rows = self._ask_listed(digests, *(before or (_POSITION_MAX, _POSITION_MAX)), limit)
+        return self._as_listed(
+            self._ask_listed(digests, *(before or (_POSITION_MAX, _POSITION_MAX)), limit)
+        )
+
+    def listed_among(self, keys: Sequence[int]) -> Sequence[ListedConversation]:
+        """Return the list entries of some conversations."""
+        return self._as_listed(self.ask_all("listed_among", self._array(keys)))
+
+    def _as_listed(self, rows: Sequence[Columns]) -> Sequence[ListedConversation]:
         for columns in rows:
             check_types(
                 f"the listing of conversation number {columns[0]}",

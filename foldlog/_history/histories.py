@@ -177,11 +177,16 @@ class Histories:
         tags, pass the texts that the list must contain.
 
         The list may be up to ``age_max_s`` seconds old, and says when it was made. Attributes are
-        always up to date. To get the next page, pass ``after`` of the last page. Raises
-        ``InvalidArgument`` or ``StoreUnavailable``. Raises ``KeyUnavailable`` if a history that may
-        have the attributes is encrypted under a missing key. Cost: the method reads the rows of the
-        histories that it returns. If the list is older than ``age_max_s`` seconds, the method also
-        reads the histories with newer events. The first list of a store reads every history once.
+        always up to date. To get the next page, pass ``after`` of the last page.
+
+        If hundreds of histories have changed since the last list, the list is older, as its
+        ``as_of`` and ``is_complete`` say. It still has the newest histories, and those that this
+        program wrote last.
+
+        Raises ``InvalidArgument`` or ``StoreUnavailable``. Raises ``KeyUnavailable`` if a history
+        that may have the attributes is encrypted under a missing key. Cost: the method reads the
+        rows of the histories that it returns. If the list is older than ``age_max_s`` seconds, the
+        method also reads up to 200 histories with newer events.
         """
         return recent_conversations(
             self.store.database, attributes or {}, limit=limit, after=after, age_max_s=age_max_s

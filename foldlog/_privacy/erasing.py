@@ -131,7 +131,7 @@ def ids_with(store: Store, attributes: JsonMap) -> set[str]:
     after = None
     while True:
         page = recent_conversations(
-            store.database, attributes, limit=1_000, after=after, age_max_s=0
+            store.database, attributes, limit=1_000, after=after, age_max_s=0, is_complete=True
         )
         ids |= {row.id for row in page.conversations}
         if (after := page.after) is None:

@@ -18,7 +18,7 @@ from foldlog.eventstore import (
     VersionConflict,
     open_store,
 )
-from foldlog.eventstore.log.database import Database
+from foldlog.eventstore.documents import listing
 from foldlog.eventstore.log.seal import WriteSettings
 from foldlog.eventstore.maintenance.rekey import rekey
 from tests import stored_rows
@@ -143,6 +143,40 @@ def others_writing(histories):
         yield patch
 
 
+def test_a_list_lists_a_few_changes_and_has_the_newest_and_the_programs_own(histories, monkeypatch):
+    monkeypatch.setattr(listing, "_AT_ONCE", 3)
+    monkeypatch.setattr(listing, "_EVENTS_AT_ONCE", 2)
+    everything = [f"c{number}" for number in range(12)]
+    histories.create("c0", U1)
+    for name in everything[1:8]:
+        histories[name].append(said(name))
+    first = histories.list(age_max_s=0)
+    assert (names(first)[:3], first.is_complete) == (["c7", "c6", "c5"], False)
+    assert names(histories.list(U1, age_max_s=3600)) == ["c0"], "attributes are found at once"
+    histories.store.database.written.clear()
+    pages = [histories.list(age_max_s=0) for _ in range(6)]
+    assert pages[-1].is_complete
+    assert sorted(names(pages[-1])) == everything[:8]
+    assert first.as_of <= pages[0].as_of <= pages[-1].as_of
+    for name in [*everything[8:], *everything[8:], *everything[1:8]]:
+        histories[name].append(said(name))
+    histories.store.database.written.clear()
+    histories.store.database.written.append(key_of(histories, "c9"))
+    late = histories.list(age_max_s=0)
+    assert {"c9", "c7", "c6"} <= {*names(late)}, "its own, and the newest"
+    assert not late.is_complete
+    assert names(histories.list(limit=20, age_max_s=0)).count("c9") == 1
+    everything_of = listing.recent_conversations(
+        histories.store.database, {}, limit=20, after=None, age_max_s=0, is_complete=True
+    )
+    assert sorted(names(everything_of)) == sorted(everything)
+    assert everything_of.is_complete
+
+
+def key_of(histories, name):
+    return histories.store.database.recorder.query(lambda reader: reader.conversation(name)).key
+
+
 def test_a_list_waits_for_no_other_writer(histories):
     named = {"a": U1, "b": {"user": "u2"}, "c": {"user": "u1", "app": "x"}, "d": {}}
     for name in "abc":
@@ -150,7 +184,7 @@ def test_a_list_waits_for_no_other_writer(histories):
     histories.list(age_max_s=0)
     histories.store.ingest("d", [said("imported")])
     with others_writing(histories) as patch:
-        read = noted(patch, Database, "find_key")
+        read = noted(patch, listing, "_read_entries")
         for attributes in ({}, U1, {"app": "x"}, {"app": "y"}):
             matching = [name for name in "dcba" if attributes.items() <= named[name].items()]
             assert listed_now(histories, attributes) == matching

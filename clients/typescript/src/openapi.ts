@@ -1720,10 +1720,18 @@ export interface components {
         /**
          * ConversationPage
          * @description The conversation with the newest event comes first. ``next`` is null at the end.
+         *
+         *         The list has all changes up to ``as_of``. While many conversations have changed since,
+         *         ``is_complete`` is false: the list then has the newest changes, and may lack some after
+         *         ``as_of``. ``as_of`` is null if the list was never complete, and for a list by ``below``, which
+         *         is read from the log.
          */
         ConversationPage: {
             conversations: components["schemas"]["ConversationState"][];
             next: string | null;
+            as_of?: string | null;
+            /** @description By default true. */
+            is_complete?: boolean;
         };
         /** ForkRequest */
         ForkRequest: {

@@ -207,6 +207,28 @@ class StoresReader(PostgresReader):
         touched = {(key, version) for answer in answers for key, version in answer}
         return until, [*touched.union(to_list_again)]
 
+    def next_touched(
+        self, after_position: int, events: int
+    ) -> tuple[int, int | None, Sequence[tuple[int, int]]]:
+        after = until = self._stores.position(after_position)
+        times = list[int]()
+        touched = set[tuple[int, int]]()
+        for number in self._stores_with_news(after):
+            [(last,)] = self._query_one(number, "last_position")
+            end = last
+            for statement in ("event_behind", "publication_behind"):
+                for position, recorded_at in self._query_one(
+                    number, statement, after.parts[number], last, events
+                ):
+                    end = min(end, position)
+                    times += [int.from_bytes(recorded_at)] if position < last else []
+            until = until.moved(number, end)
+            touched.update(
+                (key, version)
+                for key, version in self._query_one(number, "touched", after.parts[number], end, 0)
+            )
+        return until, min(times, default=None), [*touched]
+
     def has_reached(self, reached: str, position: int) -> bool:
         return self._stores.track(reached).has_reached(position)
 
@@ -832,7 +854,15 @@ def number_named(
         return stores.home(first)
     if isinstance(first, int) and first:
         return stores.store_of(first)
-    if method in ("touched", "listed", "conversations", "placed_rows", "id_from", "recalled_among"):
+    if method in (
+        "touched",
+        "next_touched",
+        "listed",
+        "conversations",
+        "placed_rows",
+        "id_from",
+        "recalled_among",
+    ):
         raise StoreRefused(
             f"a write transaction cannot query all stores ({method})", kind="refused"
         )

@@ -165,6 +165,16 @@ FROM (
 {last_events}
 ORDER BY substring(c.id, 1, 256), c.id
 
+-- name: conversations_among
+SELECT {conversation_columns}
+FROM {schema}.conversations c
+{last_events}
+WHERE c.key = ANY ($1::bigint[]) AND c.parent IS NULL
+
+-- name: last_changes
+SELECT conversation, max(id) FROM {schema}.events
+WHERE conversation = ANY ($1::bigint[]) AND kind = 'document_changes'::bytea GROUP BY conversation
+
 -- name: id_from
 SELECT id FROM {schema}.conversations
 WHERE visible AND substring(id, 1, 256) >= substring($1::bytea, 1, 256) AND id >= $1::bytea
@@ -333,9 +343,33 @@ SELECT t.key, coalesce(l.version, -1) FROM (
     UNION SELECT conversation FROM {schema}.listing WHERE version < 0 AND version >= $3::bigint
 ) t LEFT JOIN {schema}.listing l ON l.conversation = t.key
 
+-- name: visible_behind
+SELECT c.key, coalesce(l.version, -1) FROM {schema}.conversations c LEFT JOIN {schema}.listing l ON l.conversation = c.key
+WHERE c.visible AND c.erased_at IS NULL AND c.key > $1::bigint ORDER BY c.key LIMIT $2::bigint
+
+-- The position of a later event, and its time.
+-- name: event_behind
+SELECT position, substring(meta FROM 17 FOR 8) FROM {schema}.events
+WHERE position > $1::bigint AND position <= $2::bigint ORDER BY position LIMIT 1 OFFSET $3::bigint
+
+-- name: publication_behind
+SELECT first_position, ''::bytea FROM {schema}.publications
+WHERE first_position > $1::bigint AND first_position <= $2::bigint ORDER BY first_position LIMIT 1 OFFSET $3::bigint
+
+-- name: newest_touched
+SELECT abs(conversation), max(position) FROM (
+    SELECT conversation, position FROM {schema}.events WHERE position > 0 ORDER BY position DESC LIMIT $1::bigint
+) e GROUP BY abs(conversation)
+
 -- part: listed_columns
 c.key, c.id, c.created_at, c.sealed_key IS NOT NULL, l.at, l.version,
        r.version IS NULL AND length(l.digests) > 16, r.version, r.code, r.body, r.encoding, r.checksum::bigint & 4294967295
+
+-- name: listed_among
+SELECT {listed_columns}
+FROM {schema}.listing l JOIN {schema}.conversations c ON c.key = l.conversation AND c.erased_at IS NULL
+LEFT JOIN {schema}.records r ON r.conversation = l.conversation AND r.projection = 'attributes'::bytea
+WHERE l.conversation = ANY ($1::bigint[])
 
 -- name: listed_one
 SELECT {listed_columns}

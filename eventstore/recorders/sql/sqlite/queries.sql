@@ -36,6 +36,15 @@ SELECT {conversation_columns}, (SELECT id FROM conversations WHERE key = c.paren
 WHERE c.visible AND c.id >= CAST(? AS TEXT)
 ORDER BY c.id LIMIT ?
 
+-- name: conversations_among
+SELECT {conversation_columns}, NULL FROM json_each(?) w CROSS JOIN conversations c ON c.key = w.value
+LEFT JOIN events e INDEXED BY events_by_id ON e.conversation = c.key {last_of_each}
+WHERE c.parent IS NULL
+
+-- name: last_changes
+SELECT conversation, max(e.id) FROM json_each(?) w CROSS JOIN events e ON conversation = w.value AND kind = 'document_changes'
+GROUP BY conversation
+
 -- name: id_from
 SELECT id FROM conversations WHERE visible AND id >= CAST(? AS TEXT) ORDER BY id LIMIT 1
 
@@ -381,9 +390,37 @@ SELECT t.key, coalesce(l.version, -1) FROM (
     UNION SELECT conversation FROM wanted JOIN listing ON version < 0 AND version >= least
 ) t LEFT JOIN listing l ON l.conversation = t.key
 
--- name: listed
-SELECT c.key, c.id, c.created_at, c.sealed_key IS NOT NULL, l.at, l.version,
+-- name: visible_behind
+SELECT c.key, coalesce(l.version, -1) FROM conversations c LEFT JOIN listing l ON l.conversation = c.key
+WHERE c.visible AND c.erased_at IS NULL AND c.key > ? ORDER BY c.key LIMIT ?
+
+-- The position of a later event, and its time.
+-- name: event_behind
+SELECT position, substr(meta, 17, 8) FROM events WHERE position > ? AND position <= ? ORDER BY position LIMIT 1 OFFSET ?
+
+-- name: publication_behind
+SELECT first_position, x'' FROM conversations WHERE first_position > ? AND first_position <= ?
+ORDER BY first_position LIMIT 1 OFFSET ?
+
+-- name: newest_touched
+SELECT abs(conversation), max(position) FROM (
+    SELECT conversation, position FROM events WHERE position > 0 ORDER BY position DESC LIMIT ?
+) GROUP BY abs(conversation)
+
+-- part: listed_columns
+c.key, c.id, c.created_at, c.sealed_key IS NOT NULL, l.at, l.version,
        r.version IS NULL AND length(l.digests) > 16, r.version, r.code, r.body, r.encoding, r.checksum
+
+-- name: listed_among
+SELECT {listed_columns}
+FROM json_each(?) w
+CROSS JOIN listing l ON l.conversation = w.value
+CROSS JOIN conversations c ON c.key = w.value
+LEFT JOIN records r ON r.conversation = w.value AND r.projection = 'attributes'
+WHERE c.erased_at IS NULL
+
+-- name: listed
+SELECT {listed_columns}
 FROM listed d
 CROSS JOIN listing l ON l.conversation = d.conversation
 CROSS JOIN conversations c ON c.key = d.conversation

@@ -67,10 +67,18 @@ class ConversationState(Document, frozen=True):
 
 
 class ConversationPage(Document, frozen=True):
-    """The conversation with the newest event comes first. ``next`` is null at the end."""
+    """The conversation with the newest event comes first. ``next`` is null at the end.
+
+    The list has all changes up to ``as_of``. While many conversations have changed since,
+    ``is_complete`` is false: the list then has the newest changes, and may lack some after
+    ``as_of``. ``as_of`` is null if the list was never complete, and for a list by ``below``, which
+    is read from the log.
+    """
 
     conversations: list[ConversationState]
     next: str | None
+    as_of: str | None = None
+    is_complete: bool = True
 
 
 ReadSeconds = Annotated[int, msgspec.Meta(ge=1, le=3_600)]
@@ -170,6 +178,8 @@ def list_conversations(
             ConversationState.of_row(row, row.attributes or {}) for row in listed.conversations
         ],
         next=None if listed.after is None else ".".join(map(str, listed.after)),
+        as_of=listed.as_of.isoformat() if listed.as_of.timestamp() else None,
+        is_complete=listed.is_complete,
     )
 
 
