@@ -14,12 +14,26 @@ export class FoldlogError extends Error {
   readonly problem: Problem;
 
   constructor(problem: Problem, options?: ErrorOptions) {
-    // The service says `wait_s` and `$.ttl_s` of the options `waitS` and `ttlS`.
-    super(problem.detail.replace(/(\$\.)?\b(ttl|wait)_s\b/g, "$2S"), options);
+    super(inWordsOfClient(problem.detail), options);
     Object.assign(this, problem);
     this.name = new.target.name;
     this.problem = problem;
   }
+}
+
+/** What the service says of its requests, in the words of this client. */
+const WORDS: [RegExp, string][] = [
+  [/(\$\.)?\b(ttl|wait)_s\b/g, "$2S"],
+  [/the path \/(effects|events)\b/g, "history.$1()"],
+  [/send it to history\.events\(\)/g, "append it with history.appendMessages"],
+  [/the path \/replies\b/g, "history.appendReply"],
+  [/\/records\b/g, "history.appendRecords"],
+  [/send with_forks or detach_forks/g, "pass with_forks or detach_forks to erase"],
+  [/send the token of the lease in the header Foldlog-Lease/g, "call history.lease, and use the history that it passes on"],
+];
+
+function inWordsOfClient(detail: string): string {
+  return WORDS.reduce((text, [words, ours]) => text.replace(words, ours), detail);
 }
 
 /** The conversation has another version than the request expected. Nothing was appended. */
@@ -52,6 +66,18 @@ export class InvalidRequest extends FoldlogError {}
 /** There is no token, or the token does not allow this. */
 export class NotAllowed extends FoldlogError {}
 
+/** No person approved the call, or its approval has ended or was refused: see `decide`. */
+export class NotApproved extends NotAllowed {}
+
+/** The conversation has forks that need its events: erase it with them, or detach them. */
+export class ConversationHasForks extends FoldlogError {}
+
+/** There is no reply to read or to end: its events are in the log. */
+export class StreamNotFound extends FoldlogError {}
+
+/** A worker writes a reply, or left one unfinished: take the lease, and call `unfinishedReply`. */
+export class ReplyUnfinished extends FoldlogError {}
+
 /**
  * The service did not answer, or could not answer, also after the repetitions. The request may have
  * been carried out: repeat an append with the same key.
@@ -77,7 +103,15 @@ const BY_STATUS: Readonly<Record<number, ErrorClass>> = {
   504: Unavailable,
 };
 
-const BY_NAME: Readonly<Record<string, ErrorClass>> = { VersionConflict, IdempotencyConflict };
+const BY_NAME: Readonly<Record<string, ErrorClass>> = {
+  VersionConflict,
+  IdempotencyConflict,
+  NotApproved,
+  ConversationHasForks,
+  StreamNotFound,
+  NoSuchVersion: InvalidRequest,
+  NoSuchEvent: InvalidRequest,
+};
 
 export function errorOf(problem: Problem): FoldlogError {
   const known = BY_NAME[problem.error ?? ""] ?? BY_STATUS[problem.status] ?? FoldlogError;
@@ -94,4 +128,11 @@ export function leaseLost(conversation: string): LeaseLost {
     `conversation ${JSON.stringify(conversation)}: the lease could not be renewed in time;` +
     " nothing more is written under it; take the lease again";
   return new LeaseLost({ type: "about:blank", title: "the lease has ended", status: 412, detail });
+}
+
+export function replyUnfinished(conversation: string, cause: FoldlogError): ReplyUnfinished {
+  const detail =
+    `conversation ${JSON.stringify(conversation)}: a worker writes a reply, or left one unfinished;` +
+    " call unfinishedReply() in history.lease, then cut() or continue() it";
+  return new ReplyUnfinished({ ...cause.problem, detail }, { cause });
 }

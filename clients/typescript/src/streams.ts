@@ -3,7 +3,7 @@
  * in any process get the pieces in their order, after a break too.
  */
 
-import { FoldlogError, Unavailable, unavailable } from "./errors.js";
+import { FoldlogError, replyUnfinished, Unavailable, unavailable } from "./errors.js";
 import { blocks } from "./follow.js";
 import type { Appended, ReplyOptions } from "./history.js";
 import { anyOf, pause, pauseMs, type Sending, type Transport } from "./transport.js";
@@ -53,6 +53,10 @@ export class StreamRequests {
     this.#values = { conversation, stream };
   }
 
+  get conversation(): string {
+    return this.#values.conversation;
+  }
+
   /** Send a request again until it is answered, as each write has its number. */
   send(method: StreamMethod, sending: StreamSending): Promise<unknown> {
     return this.#transport.send(method, PATH, this.#with(sending));
@@ -97,10 +101,15 @@ export class ReplyWriter {
     this.#append = append;
   }
 
-  /** Begin the stream. Raises `FoldlogError` with status 409 if a worker left a reply unfinished: `cut` it first. */
+  /** Begin the stream. Raises `ReplyUnfinished` if a worker writes a reply, or left one unfinished. */
   async begin(): Promise<this> {
-    // An empty array begins an empty stream. A stream that another producer began is refused.
-    await this.#requests.send("put", { body: [], headers: { ...this.#headers, "producer-id": this.#producer } });
+    try {
+      // An empty array begins an empty stream. A stream that another producer began is refused.
+      await this.#requests.send("put", { body: [], headers: { ...this.#headers, "producer-id": this.#producer } });
+    } catch (error) {
+      if (error instanceof FoldlogError && error.status === 409) throw replyUnfinished(this.#requests.conversation, error);
+      throw error;
+    }
     return this;
   }
 
