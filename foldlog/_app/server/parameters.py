@@ -14,6 +14,7 @@ import msgspec
 from foldlog._app.server.problems import Refusal
 from foldlog._app.server.words import neutral
 from foldlog._base.json_types import JsonObject
+from foldlog.eventstore import InvalidEvent
 
 _SILENCE_MAX_S: Final = 30.0
 """A body must go on after this time."""
@@ -71,7 +72,8 @@ async def read_body(
     try:
         return decode(body)
     except (msgspec.MsgspecError, UnicodeError, RecursionError) as error:
-        raise Refusal(400, f"the body: {neutral(str(error))}") from None
+        is_rule = isinstance(error.__cause__, InvalidEvent) or "RFC3339" in str(error)
+        raise Refusal(422 if is_rule else 400, f"the body: {neutral(str(error))}") from None
 
 
 async def read_bytes(

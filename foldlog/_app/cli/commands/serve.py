@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import secrets
+import sys
 from contextlib import suppress
 from pathlib import Path
 
@@ -21,6 +22,7 @@ from foldlog._app.cli.serving import (
 from foldlog._app.cli.stores import open_existing, open_or_create
 from foldlog.eventstore.errors import install_command
 
+_SWITCH_S = 0.0005
 _LOCAL = ("localhost", "127.0.0.1", "::1")
 
 
@@ -154,5 +156,8 @@ def run(
         # A second Ctrl-C cuts the server off, which is no error.
         logging.getLogger("uvicorn.error").addFilter(lambda record: not server.force_exit)
         return_large_blocks()
+        # An append takes the interpreter's lock some ten times. Beside threads that compute, as
+        # searches do, each time would else take 5 ms.
+        sys.setswitchinterval(_SWITCH_S)
         with suppress(KeyboardInterrupt):  # the usual end of a server
             server.run(sockets=[listener])

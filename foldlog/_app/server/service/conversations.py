@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import time
 from collections.abc import Mapping
 from typing import Annotated, Any
@@ -31,9 +32,18 @@ from foldlog.eventstore import (
 from foldlog.eventstore.documents.listing import RecentConversation
 from foldlog.types import ExpectedVersion
 
+_PAIRS = "^([^=,]+=[^,]*(,[^=,]+=[^,]*)*)?$"
+Where = Annotated[str, msgspec.Meta(extra_json_schema={"pattern": _PAIRS})]
+"""Attributes as ``name=value``, with commas between."""
 _Place = Annotated[int, msgspec.Meta(ge=0, le=2**63 - 1)]
 """A part of the place in a list: a time in microseconds, or the key of a conversation."""
 _Cursor = Annotated[str, msgspec.Meta(pattern=r"^[0-9]{1,19}\.[0-9]{1,19}$")]
+_LISTED_MAX = 1_000
+_LISTED_TOGETHER = 100
+_LISTED_BYTES = 1_000_000
+"""A page ends when the attributes in it pass this number of bytes."""
+_SAME_LIST_S = 60.0
+"""The parts of a page come from a list of this age, not from one that is made for each part."""
 AttributeValue = str | int | bool | list[str]
 
 
@@ -152,7 +162,7 @@ def create_read_token(request: AdmittedRequest, *, seconds: ReadSeconds = 300) -
 def list_conversations(
     request: AdmittedRequest,
     *,
-    where: str = "",
+    where: Where = "",
     below: str = "",
     limit: Count = 100,
     after: _Cursor | None = None,
@@ -171,15 +181,33 @@ def list_conversations(
     if below:
         return _list_below(request, below, attributes)
     place = None if after is None else convert("after", after.split("."), tuple[_Place, _Place])
-    # a list has what its reader has just written, through any process
-    listed = request.histories.list(attributes, limit=min(limit, 1_000), after=place, age_max_s=0)
+    conversations: list[ConversationState] = []
+    left = min(limit, _LISTED_MAX)
+    size = 0
+    # A list has what its reader has just written, through any process.
+    age_max_s = 0.0
+    as_of: str | None = None
+    is_complete = True
+    while True:
+        page = request.histories.list(
+            attributes, limit=min(left, _LISTED_TOGETHER), after=place, age_max_s=age_max_s
+        )
+        if as_of is None and page.as_of.timestamp():
+            as_of = page.as_of.isoformat()
+        is_complete = is_complete and page.is_complete
+        for row in page.conversations:
+            conversations.append(ConversationState.of_row(row, row.attributes or {}))
+            size += len(msgspec.json.encode(row.attributes))
+        place, age_max_s = page.after, _SAME_LIST_S
+        left -= len(page.conversations)
+        if place is None or left <= 0 or size > _LISTED_BYTES:
+            break
+    following = None if place is None else ".".join(map(str, place))
     return ConversationPage(
-        conversations=[
-            ConversationState.of_row(row, row.attributes or {}) for row in listed.conversations
-        ],
-        next=None if listed.after is None else ".".join(map(str, listed.after)),
-        as_of=listed.as_of.isoformat() if listed.as_of.timestamp() else None,
-        is_complete=listed.is_complete,
+        conversations=conversations,
+        next=following,
+        as_of=as_of,
+        is_complete=is_complete,
     )
 
 
@@ -295,7 +323,7 @@ def _list_below(request: AdmittedRequest, start: str, where: JsonMap) -> Convers
 
 def attributes_in(where: str) -> Mapping[str, str]:
     """Return the attributes of a parameter ``where``. Raises a ``Refusal``."""
-    pairs = [pair.partition("=") for pair in where.split(",") if pair]
-    if any(not name or not separator for name, separator, _ in pairs):
+    if not re.search(_PAIRS, where):
         raise Refusal(400, f"where is {where!r}; write name=value, with commas between")
+    pairs = [pair.partition("=") for pair in where.split(",") if pair]
     return {unquote(name): unquote(value) for name, _, value in pairs}

@@ -74,7 +74,7 @@ def follow_conversation(
     store = request.histories.store
 
     def place_of(after: str) -> int:
-        return convert("after", after, Count)
+        return convert("after", convert("after", after, EventNumber), Count)
 
     def look() -> Hashable:
         request.check_visible(history)
@@ -88,6 +88,7 @@ def follow_conversation(
         for logged in store.log(history.id, start, start + count):
             yield str(logged.event.id + 1), RecordedEvent.of_logged(history.id, logged)
 
+    place_of(request.headers.get("last-event-id", after))
     look()
     keys = following.keys_of(store, history.id)
     return _follow(request, after, wait_s, limit, _Source(place_of, look, read, keys))

@@ -32,7 +32,6 @@ _LAST_EVENT: Final = {
     "name": "Last-Event-ID",
     "in": "header",
     "description": "Follow behind this event: the 'id' of the last frame. It replaces 'after'.",
-    "schema": {"type": "string", "pattern": r"^[0-9a-f]{1,16}(\.[0-9a-f]{1,16})*$"},
 }
 _STREAM: Final = (
     "Server-sent events, with 'Accept: text/event-stream'. Each frame has the lines 'id', 'event'"
@@ -154,7 +153,8 @@ def _describe(
         if "version" in getattr(operation.answer, "__struct_fields__", ()):
             answer["headers"] = _ETAG
     if operation.streams:
-        parameters.append(_LAST_EVENT)
+        after = next(each["schema"] for each in parameters if each["name"] == "after")
+        parameters.append(_LAST_EVENT | {"schema": after})
         answer["content"]["text/event-stream"] = {"schema": {"type": "string"}}
         answer["description"] += f"\n\n{_STREAM}"
     described: JsonObject = {

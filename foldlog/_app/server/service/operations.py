@@ -61,6 +61,7 @@ _MODULES: Final = (
     "search",
     "reports",
 )
+_WHOLE_FLOAT: Final = re.compile("Expected `int( . null)?`, got `float`")
 _marked: Final[list[Operation]] = []
 
 
@@ -102,7 +103,7 @@ class Operation:
                 return decode(body)
             except msgspec.ValidationError as error:
                 # In JSON, 1.0 is a whole number, and some languages write it so.
-                if "Expected `int`, got `float`" not in str(error):
+                if not _WHOLE_FLOAT.search(str(error)):
                     raise
                 return decode_whole_floats(body)
 

@@ -14,7 +14,7 @@ from foldlog._app.page.report import write_report
 from foldlog._app.server.notes import Notes
 from foldlog._app.server.parameters import Count, Text
 from foldlog._app.server.problems import Refusal
-from foldlog._app.server.service.conversations import attributes_in
+from foldlog._app.server.service.conversations import Where, attributes_in
 from foldlog._app.server.service.operations import operation
 from foldlog._app.server.service.request import AdmittedRequest
 from foldlog._app.server.service.tokens import Scope
@@ -67,7 +67,7 @@ def read_stats(request: AdmittedRequest, *, with_children: bool = False) -> Stat
 
 
 @operation("GET", "/stats", is_long=True)
-def read_store_stats(request: AdmittedRequest, *, where: str = "") -> StatsDocument:
+def read_store_stats(request: AdmittedRequest, *, where: Where = "") -> StatsDocument:
     """Return the sums of the figures of all conversations that the token may see.
 
     ``where`` are attributes as ``name=value``, as in a list of conversations.

@@ -41,6 +41,10 @@ from foldlog.eventstore import ANY_VERSION, EventStoreError
 PREFIX: Final = "/v1"
 _STREAMS: Final = "/stream/"
 _GZIP_FROM_BYTES: Final = 1_000
+_LARGE_BODY_BYTES: Final = 256 * 1024
+_LARGE_ANSWER_BYTES: Final = 4 * 1024 * 1024
+_MANY_ATTRIBUTES: Final = 50
+"""An append of more holds the write lock so long that a token writes one at a time."""
 _log: Final = logging.getLogger("foldlog.serve")
 _encode: Final = msgspec.json.Encoder().encode
 
@@ -162,13 +166,16 @@ class Service:
             request.is_disconnected,
             self._prices,
         )
+        body_bytes = 0
         if operation.body is not None:
+
+            def take(size: int) -> None:
+                nonlocal body_bytes
+                opened.take_body(size)
+                body_bytes += size
+
             body = await read_body(
-                headers,
-                request.stream(),
-                principal.body_bytes_max,
-                operation.decode,
-                opened.take_body,
+                headers, request.stream(), principal.body_bytes_max, operation.decode, take
             )
             arguments |= fields_of(body) if isinstance(body, msgspec.Struct) else {"body": body}
 
@@ -179,23 +186,48 @@ class Service:
                 return answer
             return _answer_of(operation, answer, arguments, headers)
 
-        if operation.is_long:
-            answer = await self._read_long(admitted, handle)
-        else:
-            answer = await self.changes.threads.run(handle)
+        turns = _turns(operation, admitted, arguments, body_bytes)
+        answer = await self._run_in_turn(admitted, handle, turns, is_long=operation.is_long)
         if isinstance(answer, Deferred):
             answer = _answer_of(operation, await answer.wait(), arguments, headers)
         if isinstance(answer, LargeResponse):
             opened.take_answer(len(answer.body))
+            if len(answer.body) > _LARGE_ANSWER_BYTES:
+                principal.large[admitted.conversation] = None
         return answer
 
-    async def _read_long(
-        self, admitted: AdmittedRequest, handle: Callable[[], Deferred | ASGIApp]
+    async def _run_in_turn(
+        self,
+        admitted: AdmittedRequest,
+        handle: Callable[[], Deferred | ASGIApp],
+        turns: asyncio.Semaphore | None,
+        *,
+        is_long: bool,
     ) -> Deferred | ASGIApp:
-        async with admitted.principal.long_reads:
-            if await admitted.is_disconnected():
+        threads = self.changes.long_reads if is_long else self.changes.threads
+        if turns is None:
+            return await threads.run(handle)
+        has_waited = turns.locked()
+        async with turns:
+            if has_waited and await admitted.is_disconnected():
                 raise ClientDisconnect
-            return await self.changes.long_reads.run(handle)
+            return await threads.run(handle)
+
+
+def _turns(
+    operation: Operation, admitted: AdmittedRequest, arguments: JsonObject, body_bytes: int
+) -> asyncio.Semaphore | None:
+    """Return what a request of a token waits for, or None if it runs at once."""
+    principal = admitted.principal
+    if operation.is_long or (
+        operation.method == "GET" and admitted.conversation in principal.large
+    ):
+        return principal.long_reads
+    if operation.method == "GET":
+        return principal.reads
+    is_large = body_bytes > _LARGE_BODY_BYTES
+    is_large = is_large or len(arguments.get("attributes") or ()) > _MANY_ATTRIBUTES
+    return principal.large_writes if is_large else None
 
 
 def _headers_of(scope: AsgiScope) -> dict[str, str]:

@@ -9,6 +9,7 @@ A file of tokens is TOML. The file contains a hash of each token, or the token i
     where = { user = "ann" }    # only conversations with these attributes
     requests_per_s = 50
     connections = 20
+    reads_at_once = 4
     body_bytes_max = 1_000_000
 """
 
@@ -31,8 +32,10 @@ import msgspec
 from foldlog._app.server.problems import Refusal
 from foldlog._base.json_types import JsonMap
 from foldlog.eventstore import InvalidOption
+from foldlog.formats.calls import Recent
 
 _ANSWER_BYTES_MAX: Final = 64 * 1024 * 1024
+_LARGE_KEPT: Final = 1_000
 _READ: Final = "read."
 """The beginning of a token that reads one conversation for some minutes."""
 
@@ -57,6 +60,7 @@ class TokenEntry(msgspec.Struct, forbid_unknown_fields=True, frozen=True):
     where: dict[str, str | int | bool] = {}
     requests_per_s: Annotated[float, msgspec.Meta(gt=0)] = 200.0
     connections: Annotated[int, msgspec.Meta(ge=1)] = 100
+    reads_at_once: Annotated[int, msgspec.Meta(ge=1)] = 4
     body_bytes_max: Annotated[int, msgspec.Meta(ge=1)] = 32 * 1024 * 1024
 
 
@@ -81,8 +85,14 @@ class Principal:
         self._answer_bytes = 0
         self._allowance = max(1.0, self._rate)
         self._counted_at = time.monotonic()
+        self.reads = asyncio.Semaphore(entry.reads_at_once)
         self.long_reads = asyncio.Semaphore(1)
-        """A long read of the token waits for the one before, so others have theirs meanwhile."""
+        self.large_writes = asyncio.Semaphore(1)
+        """Requests of the token wait for each other, so that those of other tokens run meanwhile:
+        each thread that computes makes the others wait for the interpreter's lock.
+        """
+        self.large = Recent[str, None](_LARGE_KEPT)
+        """Conversations that had a large answer, so that the token reads one at a time."""
 
     def sees(self, attributes: JsonMap) -> bool:
         """Return whether a conversation with these attributes belongs to the token."""
@@ -197,7 +207,10 @@ class PageReader(Principal):
         self.where = maker.where
         self.body_bytes_max = maker.body_bytes_max
         self.conversation = conversation
+        self.reads = maker.reads
+        self.large = maker.large
         self.long_reads = maker.long_reads
+        self.large_writes = maker.large_writes
         self._maker = maker
 
     def enter(self) -> OpenRequest:

@@ -7,7 +7,7 @@ import pytest
 
 from foldlog import Histories
 from foldlog._app.server import threads
-from foldlog._app.server.service import reports
+from foldlog._app.server.service import conversations, reports, service
 from foldlog._app.server.service.service import Service
 from foldlog._app.server.service.tokens import TokenEntry, Tokens
 from foldlog.eventstore import open_store
@@ -33,8 +33,8 @@ def app(store):
             ("ann", TokenEntry(scope="read", token=ANN, where={"user": "ann"})),
         ]
     )
-    service = Service(Histories(store), tokens, check=lambda: None)
-    return application(store, gate=Gate("page"), service=service)
+    served = Service(Histories(store), tokens, check=lambda: None)
+    return application(store, gate=Gate("page"), service=served)
 
 
 @pytest.fixture
@@ -172,27 +172,63 @@ def test_the_recall_tool(admin):
     assert "these are not valid arguments" in wrong["text"]
 
 
-def test_a_token_reads_one_long_answer_after_the_other(app, monkeypatch):
-    """Otherwise the searches of one token would take the threads of all."""
-    running = most = 0
-    run = threads.Threads.run
+POST = {"method": "POST", "headers": {"content-type": "application/json"}}
+MANY = {f"a{number}": "x" for number in range(60)}
+LARGE = {"messages": [{"role": "user", "content": "x" * 300_000}]}
 
-    async def count(self, function):
-        nonlocal running, most
-        if self._most != threads.LONG_READS_MAX:
-            return await run(self, function)
-        running += 1
-        most = max(most, running)
-        try:
-            return await run(self, function)
-        finally:
-            running -= 1
 
-    monkeypatch.setattr(threads.Threads, "run", count)
+@pytest.mark.parametrize(
+    "request_, most",
+    [
+        ({"method": "GET", "path": "/v1/search?words=pay"}, 1),
+        ({"method": "GET", "path": "/v1/conversations/ann"}, 4),
+        ({**POST, "path": "/v1/conversations", "body": json.dumps({"attributes": MANY})}, 1),
+        ({**POST, "path": "/v1/conversations/ann/events", "body": json.dumps(LARGE)}, 1),
+        ({**POST, "path": "/v1/conversations", "body": "{}"}, 7),
+    ],
+)
+def test_a_token_leaves_the_others_their_turns(app, monkeypatch, request_, most):
+    """Otherwise the reads and the large writes of one token would take the threads of all."""
+    request_ = {**request_, "body": request_.get("body", "").encode()}
     client = Client(app, {"authorization": f"Bearer {ADMIN}"}, waits=True)
+    running = highest = 0
 
     async def ask_together():
-        return await asyncio.gather(*(client.ask("GET", "/v1/search?words=pay") for _ in range(5)))
+        all_may_begin = asyncio.Event()
+
+        async def run(self, function):
+            nonlocal running, highest
+            running += 1
+            highest = max(highest, running)
+            if running == most:
+                all_may_begin.set()
+            await all_may_begin.wait()
+            running -= 1
+            return function()
+
+        monkeypatch.setattr(threads.Threads, "run", run)
+        return await asyncio.gather(*(client.ask(**request_) for _ in range(7)))
 
     answers = asyncio.run(ask_together())
-    assert ({answer.status for answer in answers}, most) == ({200}, 1)
+    assert {answer.status for answer in answers} <= {200, 201}
+    assert highest == most
+
+
+def test_a_large_conversation_is_read_by_one_at_a_time(app, admin, monkeypatch):
+    monkeypatch.setattr(service, "_LARGE_ANSWER_BYTES", 300_000)
+    body = {"messages": [{"role": "user", "content": "x" * 400_000}]}
+    admin("append_events", conversation="ann", body=body)
+    (principal,) = (each for _, each in app._service._tokens._principals if not each.where)
+    admin("read_view", conversation="bob")
+    assert "bob" not in principal.large
+    admin("read_view", conversation="ann")
+    assert "ann" in principal.large
+
+
+def test_a_page_of_a_list_ends_with_its_bytes(admin, monkeypatch):
+    monkeypatch.setattr(conversations, "_LISTED_TOGETHER", 1)
+    monkeypatch.setattr(conversations, "_LISTED_BYTES", 1)
+    first = admin("list_conversations")
+    assert [each["id"] for each in first["conversations"]] == ["bob"]
+    second = admin("list_conversations", after=first["next"])
+    assert [each["id"] for each in second["conversations"]] == ["ann"]
