@@ -284,6 +284,8 @@ def _findings_in_tombstone(
     database: Database, conversation: Conversation
 ) -> Iterator[VerifyFinding]:
     yield from findings_in_ledger(database, conversation.key, conversation.id)
+    if conversation.lacks_events:
+        yield of_all("its tombstone was changed: it counts records or events that are not erased")
     if database.recorder.query(lambda reader: reader.unfinished(conversation.key)):
         yield of_all(
             "its erasure is not complete; run 'foldlog store vacuum' to complete it",

@@ -53,7 +53,7 @@ class Arena:
     def shown(self) -> Shown:
         try:
             with open_store(self.url, keys=KEYS) as store:
-                return shown(store)
+                return shown(store, self.url, self.folder / "keys.txt")
         except EventStoreError as error:
             return {("store", ""): f"refused: {error}"}
 

@@ -39,6 +39,9 @@ def arena(
     keys_of_the_owner: Path,
 ) -> Iterator[Arena]:
     folder = tmp_path_factory.mktemp("arena")
+    key_file = folder / "keys.txt"
+    key_file.write_text("55" * 32)
+    key_file.chmod(0o600)
     pem = (keys_of_the_owner / "key.pem").read_bytes()
     if request.param == "sqlite":
         url = f"sqlite:///{folder / 'store.db'}"

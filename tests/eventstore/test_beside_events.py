@@ -289,6 +289,11 @@ def test_changed_tombstone_is_named(path, note):
     assert "tombstone was changed" in findings(path, note)["gone"][0]
 
 
+def test_tombstone_that_counts_records_is_named(path, note):
+    run(path, "UPDATE conversations SET pending = 3 WHERE id = 'gone'")
+    assert "its tombstone was changed" in findings(path, note)["gone"][0]
+
+
 def test_time_when_a_conversation_began_is_covered(path, note):
     run(path, f"UPDATE conversations SET created_at = created_at - {HOUR} WHERE id = 'a'")
     assert findings(path, note)["a"] == ["the time when it began was changed since the checkpoint"]
