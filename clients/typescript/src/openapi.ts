@@ -2784,7 +2784,7 @@ export interface components {
         Problem401: {
             headers: {
                 /** @description Bearer */
-                "WWW-Authenticate"?: string;
+                "WWW-Authenticate": string;
                 [name: string]: unknown;
             };
             content: {
@@ -2885,7 +2885,7 @@ export interface components {
         Problem429: {
             headers: {
                 /** @description Seconds to wait. */
-                "Retry-After"?: string;
+                "Retry-After": string;
                 [name: string]: unknown;
             };
             content: {
@@ -2905,7 +2905,7 @@ export interface components {
         Problem503: {
             headers: {
                 /** @description Seconds to wait. */
-                "Retry-After"?: string;
+                "Retry-After": string;
                 [name: string]: unknown;
             };
             content: {
@@ -2937,8 +2937,8 @@ export interface operations {
             /** @description Return the events with the ids from ``start`` to before ``stop``, forgotten events too. */
             200: {
                 headers: {
-                    /** @description The version of the conversation, such as "12", for If-Match. */
-                    ETag?: string;
+                    /** @description The version of the conversation, such as "12", for If-Match. An answer about the version that a request names with 'at' has none. */
+                    ETag: string;
                     [name: string]: unknown;
                 };
                 content: {
@@ -2983,8 +2983,8 @@ export interface operations {
             /** @description Append events or chat messages, all or none. When the answer comes, the events are on disk. */
             201: {
                 headers: {
-                    /** @description The version of the conversation, such as "12", for If-Match. */
-                    ETag?: string;
+                    /** @description The version of the conversation, such as "12", for If-Match. An answer about the version that a request names with 'at' has none. */
+                    ETag: string;
                     [name: string]: unknown;
                 };
                 content: {
@@ -3034,8 +3034,8 @@ export interface operations {
             /** @description Append what a model answered: an action for each tool call, or the agent's message. */
             201: {
                 headers: {
-                    /** @description The version of the conversation, such as "12", for If-Match. */
-                    ETag?: string;
+                    /** @description The version of the conversation, such as "12", for If-Match. An answer about the version that a request names with 'at' has none. */
+                    ETag: string;
                     [name: string]: unknown;
                 };
                 content: {
@@ -3083,8 +3083,8 @@ export interface operations {
             /** @description Append the result of an open tool call. ``call`` is the id that the model gave the call. */
             201: {
                 headers: {
-                    /** @description The version of the conversation, such as "12", for If-Match. */
-                    ETag?: string;
+                    /** @description The version of the conversation, such as "12", for If-Match. An answer about the version that a request names with 'at' has none. */
+                    ETag: string;
                     [name: string]: unknown;
                 };
                 content: {
@@ -3261,8 +3261,8 @@ export interface operations {
             /** @description Return the records of a format. */
             200: {
                 headers: {
-                    /** @description The version of the conversation, such as "12", for If-Match. */
-                    ETag?: string;
+                    /** @description The version of the conversation, such as "12", for If-Match. An answer about the version that a request names with 'at' has none. */
+                    ETag: string;
                     [name: string]: unknown;
                 };
                 content: {
@@ -3307,8 +3307,8 @@ export interface operations {
             /** @description Append records of a format, all or none. A conversation has records of one format. */
             201: {
                 headers: {
-                    /** @description The version of the conversation, such as "12", for If-Match. */
-                    ETag?: string;
+                    /** @description The version of the conversation, such as "12", for If-Match. An answer about the version that a request names with 'at' has none. */
+                    ETag: string;
                     [name: string]: unknown;
                 };
                 content: {
@@ -3386,8 +3386,8 @@ export interface operations {
             /** @description Begin a conversation with attributes. */
             201: {
                 headers: {
-                    /** @description The version of the conversation, such as "12", for If-Match. */
-                    ETag?: string;
+                    /** @description The version of the conversation, such as "12", for If-Match. An answer about the version that a request names with 'at' has none. */
+                    ETag: string;
                     [name: string]: unknown;
                 };
                 content: {
@@ -3469,8 +3469,8 @@ export interface operations {
             /** @description Return the version, the attributes and the lease of a conversation. */
             200: {
                 headers: {
-                    /** @description The version of the conversation, such as "12", for If-Match. */
-                    ETag?: string;
+                    /** @description The version of the conversation, such as "12", for If-Match. An answer about the version that a request names with 'at' has none. */
+                    ETag: string;
                     [name: string]: unknown;
                 };
                 content: {
@@ -3513,8 +3513,8 @@ export interface operations {
             /** @description Begin a conversation that shares the events up to a version. */
             201: {
                 headers: {
-                    /** @description The version of the conversation, such as "12", for If-Match. */
-                    ETag?: string;
+                    /** @description The version of the conversation, such as "12", for If-Match. An answer about the version that a request names with 'at' has none. */
+                    ETag: string;
                     [name: string]: unknown;
                 };
                 content: {
@@ -3631,8 +3631,8 @@ export interface operations {
             /** @description Return all documents of the conversation by name. */
             200: {
                 headers: {
-                    /** @description The version of the conversation, such as "12", for If-Match. */
-                    ETag?: string;
+                    /** @description The version of the conversation, such as "12", for If-Match. An answer about the version that a request names with 'at' has none. */
+                    ETag: string;
                     [name: string]: unknown;
                 };
                 content: {
@@ -3679,8 +3679,8 @@ export interface operations {
             /** @description Set documents by name. Null removes a document. */
             200: {
                 headers: {
-                    /** @description The version of the conversation, such as "12", for If-Match. */
-                    ETag?: string;
+                    /** @description The version of the conversation, such as "12", for If-Match. An answer about the version that a request names with 'at' has none. */
+                    ETag: string;
                     [name: string]: unknown;
                 };
                 content: {
@@ -3768,7 +3768,7 @@ export interface operations {
             /** @description Return the View, now or at a version. */
             200: {
                 headers: {
-                    /** @description The version of the conversation, such as "12", for If-Match. */
+                    /** @description The version of the conversation, such as "12", for If-Match. An answer about the version that a request names with 'at' has none. */
                     ETag?: string;
                     [name: string]: unknown;
                 };
@@ -3810,8 +3810,8 @@ export interface operations {
             /** @description Return the View to send to the model, with its messages. If the View has become too large, */
             201: {
                 headers: {
-                    /** @description The version of the conversation, such as "12", for If-Match. */
-                    ETag?: string;
+                    /** @description The version of the conversation, such as "12", for If-Match. An answer about the version that a request names with 'at' has none. */
+                    ETag: string;
                     [name: string]: unknown;
                 };
                 content: {
@@ -3904,8 +3904,8 @@ export interface operations {
             /** @description Condense now, and return the View. */
             200: {
                 headers: {
-                    /** @description The version of the conversation, such as "12", for If-Match. */
-                    ETag?: string;
+                    /** @description The version of the conversation, such as "12", for If-Match. An answer about the version that a request names with 'at' has none. */
+                    ETag: string;
                     [name: string]: unknown;
                 };
                 content: {
@@ -3947,7 +3947,7 @@ export interface operations {
             /** @description Say why the View shows an event or not. */
             200: {
                 headers: {
-                    /** @description The version of the conversation, such as "12", for If-Match. */
+                    /** @description The version of the conversation, such as "12", for If-Match. An answer about the version that a request names with 'at' has none. */
                     ETag?: string;
                     [name: string]: unknown;
                 };
@@ -4093,8 +4093,8 @@ export interface operations {
             /** @description Close every open call with a result that says why it has none. */
             200: {
                 headers: {
-                    /** @description The version of the conversation, such as "12", for If-Match. */
-                    ETag?: string;
+                    /** @description The version of the conversation, such as "12", for If-Match. An answer about the version that a request names with 'at' has none. */
+                    ETag: string;
                     [name: string]: unknown;
                 };
                 content: {

@@ -37,7 +37,7 @@ Where = Annotated[str, msgspec.Meta(extra_json_schema={"pattern": _PAIRS})]
 """Attributes as ``name=value``, with commas between."""
 _Place = Annotated[int, msgspec.Meta(ge=0, le=2**63 - 1)]
 """A part of the place in a list: a time in microseconds, or the key of a conversation."""
-_Cursor = Annotated[str, msgspec.Meta(pattern=r"^[0-9]{1,19}\.[0-9]{1,19}$")]
+_Cursor = Annotated[str, msgspec.Meta(pattern=r"^(0|[1-9][0-9]{0,17})\.(0|[1-9][0-9]{0,17})$")]
 _LISTED_MAX = 1_000
 _LISTED_TOGETHER = 100
 _LISTED_BYTES = 1_000_000

@@ -34,7 +34,7 @@ _POLL_MAX_S: Final = 30.0
 _LOOK_S: Final = 1.0
 """A poll looks after this time whether its client is still there."""
 Limit = Annotated[int, msgspec.Meta(ge=1)]
-EventNumber = Annotated[str, msgspec.Meta(pattern="^[0-9]{1,15}$")]
+EventNumber = Annotated[str, msgspec.Meta(pattern="^(0|[1-9][0-9]{0,14})$")]
 StorePosition = Annotated[
     str, msgspec.Meta(pattern=r"^([0-9]{1,15}|[0-9a-f]{1,16}(\.[0-9a-f]{1,16})+)$")
 ]

@@ -41,10 +41,11 @@ _STREAM: Final = (
     " is 'retry: 1000'. The stream ends when the server stops: continue with Last-Event-ID."
 )
 _ETAG: Final = {
-    "ETag": {
-        "description": 'The version of the conversation, such as "12", for If-Match.',
-        "schema": {"type": "string"},
-    }
+    "description": (
+        'The version of the conversation, such as "12", for If-Match. An answer about the version'
+        " that a request names with 'at' has none."
+    ),
+    "schema": {"type": "string"},
 }
 _PROBLEMS: Final[Mapping[int, tuple[str, str | None, str]]] = {
     400: ("The request does not fit this document.", None, ""),
@@ -151,7 +152,8 @@ def _describe(
     if operation.answer is not None:
         answer["content"] = {operation.media_type: {"schema": schema_of[operation.answer]}}
         if "version" in getattr(operation.answer, "__struct_fields__", ()):
-            answer["headers"] = _ETAG
+            is_of_now = "at" not in operation.in_query
+            answer["headers"] = {"ETag": {**_ETAG, "required": is_of_now}}
     if operation.streams:
         after = next(each["schema"] for each in parameters if each["name"] == "after")
         parameters.append(_LAST_EVENT | {"schema": after})
@@ -195,7 +197,8 @@ def _problem(status: int) -> JsonObject:
     description, header, value = _PROBLEMS[status]
     problem = _problem_content(description, f"Problem{status}")
     if header is not None:
-        problem["headers"] = {header: {"description": value, "schema": {"type": "string"}}}
+        described = {"description": value, "required": True, "schema": {"type": "string"}}
+        problem["headers"] = {header: described}
     return problem
 
 

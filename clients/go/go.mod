@@ -1,0 +1,3 @@
+module foldlog.example/client
+
+go 1.19
