@@ -387,10 +387,12 @@ class RowCodec(NamedTuple):
     # -- chunks of streams
 
     def encoded_chunk(self, stream: int, chunk: Chunk) -> Chunk:
-        chunk = chunk._replace(encoding=PLAIN if self.data_key is None else ENCRYPTED)
         if self.data_key is not None:
+            chunk = chunk._replace(encoding=ENCRYPTED)
             body = self.data_key.encrypt(chunk.body, _place_of_chunk(stream, chunk))
             chunk = chunk._replace(body=body)
+        elif chunk.encoding != PLAIN:
+            chunk = chunk._replace(encoding=PLAIN)
         checksum = chunk_checksum(checksum_seed(self.conversation), stream, chunk)
         return chunk._replace(checksum=checksum)
 

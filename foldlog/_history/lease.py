@@ -143,8 +143,13 @@ def _decode_row(name: str, stored: Record) -> _Row | None:
 def _read_row(reader: Reader, name: str) -> _Row | None:
     # A damaged row counts as no lease: the appends of its worker are refused, and the next worker
     # takes the lease.
+    record = _read_record(reader, name)
+    return None if record is None else _decode_row(name, record)
+
+
+def _read_record(reader: Reader, name: str) -> Record | None:
     for record in reader.records(_OF_THE_STORE, name, 0, 1):
-        return _decode_row(name, record)
+        return record
     return None
 
 
@@ -338,6 +343,8 @@ class LeaseBlock:
         self._name = ""
         self._token = (int.from_bytes(os.urandom(8)) >> 2) + 1
         self._pid = os.getpid()
+        self._checked: Record | None = None
+        """The stored record in which the fence last found the token of this lease."""
         self._pause_s = _PAUSE_S
         self._seen: tuple[_Row | None, float] = None, 0.0
         self._former: _Row | None = None
@@ -546,8 +553,14 @@ class LeaseBlock:
             name = _find_record_name(self._database, reader, self._id)
         else:
             name = self._name
-        row = _read_row(reader, name)
-        if row is None or row.token != self._token or os.getpid() != self._pid:
+        record = _read_record(reader, name)
+        # A renewal changes the record. Between renewals, a streamed reply has many chunks.
+        if record is not None and record == self._checked and os.getpid() == self._pid:
+            return
+        row = None if record is None else _decode_row(name, record)
+        if row is not None and row.token == self._token and os.getpid() == self._pid:
+            self._checked = record
+        else:
             problem = f"the lease of {self.lease.worker!r} has ended"
             raise LeaseTaken(self._id, problem, row, remedy)
 

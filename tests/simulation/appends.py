@@ -237,6 +237,34 @@ class AppendSteps(Runner):
         )
         return name
 
+    def stream(self, rng, process, conversation):
+        """Write a reply piece by piece. A reply that a kill left unfinished is ended first."""
+        name = conversation.name
+        pieces = [f"{self.text(rng)} " for _ in range(rng.randrange(1, 4))]
+        ends_by = rng.choice(("append", "append_cut", "drop"))
+        self.trace(f"  {name} {pieces}")
+        expected = []
+
+        def call():
+            history = process.histories[name]
+            unfinished = history.unfinished_reply()
+            if unfinished is not None:
+                if unfinished.text and ends_by != "drop":
+                    expected.append(unfinished.text)
+                getattr(unfinished, ends_by)()
+            with history.stream_reply() as reply:
+                for piece in pieces:
+                    reply.feed(piece)
+                    stored = history.unfinished_reply().text
+                    check_equal("stored chunks", stored, "".join(pieces)[: len(stored)], name)
+            expected.append("".join(pieces))
+
+        _, error, appended = self._copy_appended(process, name, call)
+        if error is None:
+            contents = [event["content"] for event in appended]
+            check_equal("streamed", contents, expected, name)
+        return name
+
     def create(self, rng, process):
         site = process.site
         erased = [

@@ -12,6 +12,7 @@ from msgspec import Struct, structs
 from foldlog import Histories, History, View
 from foldlog._app.server.conversations import ServedConversations
 from foldlog._app.server.pages import Pages
+from foldlog._history.streamed import StreamedReply
 from foldlog.eventstore import Store
 from foldlog.maintenance import Maintenance
 from tests.simulation import checks, imports, stores
@@ -113,6 +114,7 @@ FAULTS = [
     Fault(History, "set_attributes", lambda right, *a, **k: {}, "attributes", "attributes"),
     Fault(History, "close_open_calls", nothing, "close_open_calls", "close_open_calls"),
     Fault(History, "retract", nothing, "retract", "change: error"),
+    Fault(StreamedReply, "feed", nothing, "stream", "streamed"),
     Fault(History, "redact", nothing, "redact", "redacted"),
     Fault(Histories, "create", nothing, "create", "create: error"),
     Fault(Histories, "erase", nothing, "erase", "erased"),
@@ -123,7 +125,7 @@ FAULTS = [
     Fault(Store, "iter_conversations", with_other_heads, "verify", "head"),
     Fault(Histories, "list", with_fields(conversations=()), "recent", "recent"),
     Fault(Histories, "search", nothing, "search", "search"),
-    Fault(Store, "follow", without_first, "follow", "follow: conversations"),
+    Fault(Store, "follow", without_first, "follow", "follow"),
     Fault(Maintenance, "verify", nothing, "verify", "conversations that were verified"),
     Fault(checks, "audit", with_fields(missing=1), "audit", "audit"),
     Fault(checks, "overview_of", with_fields(events=-1), "report", "overview"),
@@ -152,7 +154,7 @@ def find(fault, folder, monkeypatch):
     runner = Steps(world)
     try:
         with sped_up(), monkeypatch.context() as patching:
-            for step in draw_steps("faults", 80):
+            for step in draw_steps("faults 1", 80):
                 runner.run_step(step)
             right = getattr(fault.owner, fault.name)
             patching.setattr(fault.owner, fault.name, lambda *a, **k: fault.wrong(right, *a, **k))
