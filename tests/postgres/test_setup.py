@@ -8,12 +8,13 @@ from pathlib import Path
 
 import psycopg
 import pytest
+from psycopg.conninfo import conninfo_to_dict
 
 import foldlog
 from foldlog import EventStoreError
 from foldlog.eventstore import InvalidOption, KeyRing, StoreRefused, StoreUnavailable, open_store
 from foldlog.eventstore.recorders import statements as sql_files
-from foldlog.eventstore.recorders.postgres import setup
+from foldlog.eventstore.recorders.postgres import refusals, setup, wire
 from foldlog.eventstore.recorders.postgres.deleted_rows import Tables
 from foldlog.eventstore.recorders.urls import without_password
 from tests.at_once import at_once
@@ -527,3 +528,19 @@ def test_each_role_does_its_work_and_no_more(roles):
         expired = histories.maintenance.expire(timedelta(), {"user": "ann"}).conversations
         # the fork has the attributes, too, and goes first
         assert [row.id for row in expired] == ["f", "c1"]
+
+
+def test_a_refusal_in_another_language_is_known_by_its_code(url, monkeypatch):
+    monkeypatch.setattr(wire, "_REFUSALS", re.compile("no text of another language matches"))
+    scheme, rest = url.split("//", 1)
+    place = rest.partition("@")[2] or rest
+    with pytest.raises(StoreUnavailable, match=r"28000|28P01") as denied:
+        open_store(f"{scheme}//nobody_here@{place}")
+    assert denied.value.kind == "denied"
+    parameters = conninfo_to_dict(without_options(url))
+    assert refusals.states_of_refusals({**parameters, "dbname": "nothing_here"}) == ["3D000"]
+    assert refusals.states_of_refusals(parameters) == []
+
+
+def without_options(url):
+    return url.partition("?")[0]

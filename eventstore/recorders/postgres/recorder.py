@@ -27,6 +27,11 @@ from foldlog.eventstore.recorders.postgres import deleted_rows, setup, status
 from foldlog.eventstore.recorders.postgres.open_transaction import Call, OpenTransaction
 from foldlog.eventstore.recorders.postgres.positions import ONLY, Part
 from foldlog.eventstore.recorders.postgres.reading import PostgresReader, ReadSession
+from foldlog.eventstore.recorders.postgres.refusals import (
+    TOO_MANY,
+    are_permanent,
+    states_of_refusals,
+)
 from foldlog.eventstore.recorders.postgres.sharing import Sharing
 from foldlog.eventstore.recorders.postgres.wire import (
     PREFIX_END,
@@ -309,13 +314,30 @@ class PostgresRecorder(Recorder):
             yield connection
 
     def _new_connection(self) -> psycopg.Connection[Any]:
-        with self._translate_errors():
+        try:
             connection = psycopg.connect(
                 **self._parameters, autocommit=True, prepare_threshold=None
             )
+        except psycopg.Error as error:
+            raise self._refusal_of(error) from error
         connection.isolation_level = psycopg.IsolationLevel.READ_COMMITTED
         connection.read_only = not self.writable
         return connection
+
+    def _refusal_of(self, error: psycopg.Error) -> Exception:
+        failure = of_driver(error, self._server, error.sqlstate, is_on_citus=self._is_on_citus)
+        if not isinstance(failure, ConnectionLost):
+            return failure
+        # The text is in the language of the server, so only its code says whether waiting helps.
+        states = states_of_refusals(self._parameters)
+        if are_permanent(states):
+            denied = StoreUnavailable(f"{failure} ({', '.join(states)})", kind="denied")
+            denied.__cause__ = error
+            return denied
+        if TOO_MANY in states:
+            # The role may have so few connections that this one would be the first too many.
+            self._pool.forget_idle()
+        return failure
 
     def _beside(self, work: Callable[[psycopg.Connection[Any]], T]) -> T:
         """Run ``work`` with a new connection of psycopg, for rare tasks. A connection of the pool

@@ -68,8 +68,8 @@ _REFUSALS: Final = re.compile(
     r" number"
 )
 """When PostgreSQL refuses a new connection, it sends a message without a state code. A message that
-matches is a permanent error, and is raised immediately. A message in another language does not
-match, so foldlog treats the server as unreachable.
+matches is a permanent error, and is raised immediately. For a message in another language,
+``refusals.py`` asks for the code.
 """
 _NO_NUMBER: Final = "22P02"
 """The state code for a text that is not a number. Some statements of foldlog contain a check. If
@@ -115,7 +115,15 @@ def of_driver(
     if state == _NO_TABLE:
         text += "; a table of the store is missing: restore its schema from a backup"
     if "unsupported startup parameter" in text or "prepared statement" in text:
-        text += " (through a pooler, the URL needs pooler=prepared, or pooler=transaction)"
+        text += (
+            " (through a pooler, the URL needs pooler=prepared, or pooler=transaction if it is"
+            " older than PgBouncer 1.21 or has no max_prepared_statements)"
+        )
+    if "hot standby mode" in text:
+        text += (
+            "; this server is a standby: to read from it, add mode=ro to the URL, and to write,"
+            " name the primary"
+        )
     if state == _BROKEN and _is_refusal(text):
         fault = StoreUnavailable(text, kind="denied")
     elif "statement pooling mode" in text:
