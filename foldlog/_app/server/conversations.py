@@ -7,6 +7,7 @@ background.
 from __future__ import annotations
 
 import threading
+import time
 from collections.abc import Collection, Iterator, Mapping
 from contextlib import suppress
 from operator import itemgetter
@@ -56,6 +57,8 @@ from foldlog.projections.conversations.unreadable import sound
 LIMIT = 500
 """The number of conversations in an answer, unless the request has another ``limit``."""
 LIMIT_MAX = 10_000
+_ANSWER_S = 0.1
+"""How long the thread rests after a request, so that it does not slow down the answer."""
 _AT_ONCE = 20
 """The maximum number of conversations that a request counts before its answer. The background
 thread counts all further conversations.
@@ -77,6 +80,8 @@ class ServedConversations:
         """``prices`` are for calls that record no cost."""
         self._store, self._prices = store, prices or Prices()
         self.figures = FiguresOfStore(store, prices=self._prices)
+        self._sums = FiguresOfStore(store, prices=self._prices)
+        """The sums that the thread makes, apart from those that requests read."""
         self.complete = False
         """Whether every conversation was counted at least once. Until every conversation was
         counted, the sums over all conversations are too low.
@@ -89,6 +94,8 @@ class ServedConversations:
         """The state of the store when notes were last read, and the ids of the conversations with
         notes.
         """
+        self._asked = False
+        """Whether a request came since the thread last counted."""
         self._wanted = threading.Event()
         self._ended = False
         self._thread = threading.Thread(target=self._count, name="foldlog-figures", daemon=True)
@@ -103,6 +110,10 @@ class ServedConversations:
         """Count some conversations that have changed. Return the number of conversations that the
         thread still has to count.
         """
+        self._asked = True
+        return self._refresh()
+
+    def _refresh(self) -> int:
         rest_count = self.figures.refresh(_AT_ONCE)
         self.complete = self.complete or not rest_count
         if rest_count:
@@ -113,8 +124,12 @@ class ServedConversations:
         while not self._ended:
             self._wanted.wait()
             self._wanted.clear()
+            if self._asked:  # the answer comes first
+                self._asked = False
+                time.sleep(_ANSWER_S)
             with suppress(EventStoreError):  # the next answer names the problem
-                self.refresh()
+                if not self._refresh():
+                    self._sums.keep_up()
 
     def where(self, line: str) -> Where:
         """Return the filter that a search line describes. Raises ``InvalidArgument`` if the line

@@ -47,13 +47,15 @@ class Blocks:
     def __init__(self, database: Database) -> None:
         self._database = database
         self._read: tuple[int, Sequence[dict[str, Answers]]] = -1, ()
+        self.most: int | None = None
+        """How many blocks a total sums up; the other blocks have earlier sums, if any."""
 
     def rows(
         self, statement: str, *, companions: bool, sub_agents: bool
     ) -> Sequence[Columns] | None:
         """Return the rows of a statement for all blocks, without companions and conversations that
         name a parent if they are not wanted. Return None if the sums are outdated and the store
-        cannot write them. Cost: the method sums up the blocks that have changed.
+        cannot write them. Cost: the method sums up the blocks that have changed, at most ``most``.
         """
         blocks = self._up_to_date()
         if blocks is None:
@@ -78,16 +80,24 @@ class Blocks:
         recorder = self._database.recorder
         bodies, outdated = recorder.query(_read_blocks)
         if outdated:
+            if self.most is not None:
+                outdated = outdated[: self.most]
             for start in range(0, len(outdated), _TOGETHER):
                 numbers = outdated[start : start + _TOGETHER]
                 if not recorder.offer(partial(_sum_up, numbers=numbers)):
                     return None
             version = self._database.data_version()
             bodies, outdated = recorder.query(_read_blocks)
+        if outdated and self.most is not None:
+            return _decoded(bodies)  # the sums of the other blocks are older
         if outdated:  # other processes write figures
             return None
-        self._read = version, [decode(body, type=dict[str, dict[str, Any]]) for body in bodies]
+        self._read = version, _decoded(bodies)
         return self._read[1]
+
+
+def _decoded(bodies: Sequence[bytes]) -> Sequence[dict[str, Answers]]:
+    return [decode(body, type=dict[str, dict[str, Any]]) for body in bodies]
 
 
 def _kind(is_companion: int, is_sub_agent: int) -> str:

@@ -42,6 +42,8 @@ Row = tuple[ConversationRow, StoredFigures]
 
 PAGE = 1_000
 """The number of conversations that ``of`` reads together."""
+BLOCKS_AT_ONCE = 8
+"""The number of blocks of conversations that a total sums up, unless it has to be complete."""
 _FEW = 100
 """The maximum number of conversations that are read one by one. Above this number, all
 conversations from the first id to the last are read as one range.
@@ -110,9 +112,16 @@ class FiguresOfStore:
 
     def refresh(self, most: int | None = None) -> int:
         """Count up to ``most`` conversations that have changed. Return the number of conversations
-        whose figures are still outdated.
+        whose figures are known to be outdated. With ``most``, later totals of the store sum up only
+        a few changed blocks of conversations.
         """
+        self._tables.blocks.most = None if most is None else BLOCKS_AT_ONCE
         return self._counter.refresh(most)
+
+    def keep_up(self) -> None:
+        """Sum up all figures, so that no reader has to."""
+        self._tables.blocks.most = None
+        self.count()
 
     @property
     def missing(self) -> int:

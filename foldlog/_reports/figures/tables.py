@@ -159,7 +159,7 @@ class FigureTables:
         self.aside: dict[str, int] = {}
         self._memory: Any = None
         self._names: dict[str, str] = {}
-        self._blocks = Blocks(database)
+        self.blocks = Blocks(database)
         self._trees: tuple[tuple[int, int], Trees] | None = None
         """The state of the store when the trees were last read, and the trees."""
 
@@ -200,9 +200,7 @@ class FigureTables:
         orphans = frozenset[str]() if where.sub_agents else self.trees().orphans
         if len(orphans) > _ORPHANS_MAX:
             return None
-        rows = self._blocks.rows(
-            statement, companions=where.companions, sub_agents=where.sub_agents
-        )
+        rows = self.blocks.rows(statement, companions=where.companions, sub_agents=where.sub_agents)
         if rows is None:
             return None
         wanted = json.loads(parameters[0]) if parameters else ()

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import json
 import threading
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from functools import cached_property, partial
 from itertools import islice
@@ -33,7 +33,7 @@ from foldlog.eventstore import (
 )
 from foldlog.eventstore.derived.cached_values import cached_records, value_of
 from foldlog.eventstore.log.writing import WriteTransaction
-from foldlog.eventstore.recorders.base import Transaction
+from foldlog.eventstore.recorders.base import Reader, Transaction
 from foldlog.eventstore.recorders.types import Conversation, Record, utf8
 
 if TYPE_CHECKING:
@@ -43,6 +43,9 @@ if TYPE_CHECKING:
 
 _PROJECTION = "figures"
 _TOGETHER = 200
+_LOCK_WAIT_S = 0.05
+_LOOKS_FOR_EACH = 5
+_NEWEST_EVENTS = 200
 
 
 class FigureCounter:
@@ -67,6 +70,10 @@ class FigureCounter:
         self._repeated = RepeatedReplies(tables)
         self._lock = threading.RLock()
         self._seen: int | None = None
+        self._found: dict[str, bool] = {}
+        """The conversations that are not counted yet: see ``FigureTables.to_count``."""
+        self._found_at: int | None = None
+        """The state of the store when these conversations were found."""
         self.missing = 0
         self.aside: dict[str, tuple[ConversationRow, Figures]] = {}
 
@@ -77,24 +84,69 @@ class FigureCounter:
         return self._given_views or Views(self._store)
 
     def refresh(self, most: int | None = None) -> int:
-        """Count up to ``most`` conversations that have changed, and return the number of
-        conversations whose figures are still outdated. Until a conversation is counted again, sums
-        contain its outdated figures. ``missing`` is the number of conversations without figures.
+        """Count up to ``most`` conversations that have changed, the newest first, and return the
+        number of conversations that were found and not counted. Sums contain their outdated
+        figures. ``missing`` is the number of conversations without figures.
+
+        With ``most``, the method waits for no other thread that counts. It searches all
+        conversations only after it has counted those that it found before, and the newest events
+        each time.
         """
-        with self._lock:
-            version = self._store.database.data_version()
-            if version == self._seen:
-                return 0
-            self.write_aside()
-            to_count = self._tables.to_count()
-            uncounted = [row for row in self._rows(to_count) if not self.is_aside(row)]
-            rows = uncounted if most is None else uncounted[:most]
-            rest = uncounted[len(rows) :]
-            self._count(rows)
+        if not self._lock.acquire(timeout=-1 if most is None else _LOCK_WAIT_S):
+            return max(1, len(self._found))
+        try:
+            return self._refresh(most)
+        finally:
+            self._lock.release()
+
+    def _refresh(self, most: int | None) -> int:
+        version = self._store.database.data_version()
+        if version == self._seen:
+            return 0
+        self.write_aside()
+        if most is None or not self._found:
+            self._found = self._tables.to_count()
+            self._found_at = version
+        if most is not None and len(self._found) > most:
+            self._found = self._find_newest() | self._found
+        counted = list[ConversationRow]()
+        looked_at = list[str]()
+        for name in self._found:
+            if most is not None and (
+                len(counted) >= most or len(looked_at) >= most * _LOOKS_FOR_EACH
+            ):
+                break
+            looked_at.append(name)
+            counted += [row for row in self._rows([name]) if not self.is_aside(row)]
+        self._count(counted)
+        for name in looked_at:
+            del self._found[name]
+        self.missing = sum(self._found.values())  # see ``to_count``
+        if not self._found:
             self._store_replies()
-            self.missing = sum(to_count[row.id] for row in rest)  # see ``to_count``
-            self._seen = None if rest else version
-            return len(rest)
+            self._seen = self._found_at
+        return len(self._found)
+
+    def _find_newest(self) -> dict[str, bool]:
+        """Return conversations with new events whose figures are outdated, as ``to_count`` does.
+        Cost: a few queries, however many conversations are outdated.
+        """
+
+        def read(reader: Reader) -> Sequence[Conversation]:
+            keys = reader.newest_touched(_NEWEST_EVENTS)
+            return sorted(reader.conversations_among(keys), key=lambda state: keys.index(state.key))
+
+        states = [
+            state
+            for state in self._store.database.recorder.query(read)
+            if state.visible and state.erasure is None and not state.archived
+        ]
+        figures = self._tables.of_keys([state.key for state in states])
+        return {
+            state.id: state.key not in figures
+            for state in states
+            if state.key not in figures or figures[state.key].version != state.version
+        }
 
     def count_now(self, rows: Iterable[ConversationRow]) -> None:
         with self._lock:

@@ -3,6 +3,7 @@ and encrypted.
 """
 
 import json
+import threading
 from datetime import UTC, datetime, timedelta
 
 import pytest
@@ -13,9 +14,10 @@ from foldlog import Action, Message, Observation
 from foldlog._reports.figures import counting
 from foldlog._reports.figures.updating import FigureCounter
 from foldlog.errors import InvalidArgument, KeyUnavailable
-from foldlog.eventstore import KeyRing, open_store
+from foldlog.eventstore import KeyRing, Store, open_store
 from foldlog.projections import Views
 from tests.between import before_next_call
+from tests.conformance.conftest import noted
 from tests.figures import (
     SORTS,
     FiguresOfStore,
@@ -355,3 +357,43 @@ def test_equal_replies_at_the_same_moment_count_each(url_on):
         for name in ("one", "two"):
             histories[name].append([said("hello"), answer("yes"), answer("no")])
         assert calls_of(store, FiguresOfStore(store)) == 4
+
+
+def test_a_reader_counts_a_few_and_the_newest_at_once(monkeypatch):
+    with open_store("memory:") as store:
+        for number in range(30):
+            store.append(f"c{number}", [said(f"text {number}")], expected_version=0)
+        figures = FiguresOfStore(store)
+        looked_at = noted(monkeypatch, Store, "conversation")
+        assert figures.refresh(2) == 28
+        assert len(looked_at) == 2, "a reader opens only the conversations that it counts"
+        assert figures.missing == 28
+        assert {row.id for row, _ in figures.page().rows} == {"c29", "c28"}
+        store.append("new", [said("just written")], expected_version=0)
+        rest = figures.refresh(2)
+        assert "new" in {row.id for row, _ in figures.page().rows}
+        while rest:
+            rest = figures.refresh(2)
+        figures.refresh()
+        assert figures.count() == 31
+
+
+def test_a_reader_does_not_wait_for_another_thread_that_counts():
+    with open_store("memory:") as store:
+        store.append("c", [said("text")], expected_version=0)
+        figures = FiguresOfStore(store)
+        began, may_end = threading.Event(), threading.Event()
+
+        def count(_):
+            began.set()
+            assert may_end.wait(60)
+
+        counting = FiguresOfStore(store, on_events=count)
+        figures._counter = counting._counter
+        thread = threading.Thread(target=counting.refresh)
+        thread.start()
+        assert began.wait(60)
+        assert figures.refresh(1) == 1
+        may_end.set()
+        thread.join()
+        assert figures.refresh(1) == 0
