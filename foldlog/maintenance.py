@@ -206,6 +206,26 @@ class Maintenance:
         """
         return backup.vacuum(self._store, copied_objects=copied_objects)
 
+    def index(self, *, again: bool = False, with_encrypted: bool = False) -> int:
+        """Add new events to the search index of the store, and return the number of added events
+        and records. If the store has no index, or with ``again``, the index is made. Encrypted
+        conversations are in the index only if it was made ``with_encrypted``: hashes of their words
+        are then in the store unencrypted. Cost: about 80 µs of processor time for each new event of
+        500 bytes. See ``foldlog store index``.
+        """
+        from foldlog._search import index
+
+        state = self._store.database.recorder.query(index.state_of)
+        if again or not state.is_made or (with_encrypted and not state.with_encrypted):
+            index.make(self._store, with_encrypted=with_encrypted or state.with_encrypted)
+        return index.refresh(self._store)
+
+    def drop_index(self) -> None:
+        """Remove the search index."""
+        from foldlog._search import index
+
+        index.drop(self._store)
+
     def archive(
         self,
         older_than: timedelta | datetime,

@@ -99,6 +99,10 @@ MESSAGES: Final[Mapping[str, tuple[int, str]]] = {
             " position %(position)d"
         ),
     ),
+    "foldlog.search_index.behind": (
+        _WARNING,
+        "new events could not be added to the search index: %(problem)s; searches read them",
+    ),
     "foldlog.store.not_synced": (
         _WARNING,
         "the newest chunks of streams may not be on the disk: %(problem)s",

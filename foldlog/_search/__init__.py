@@ -1,4 +1,6 @@
 """Search the stored records and events.
 
-searching.py   search without an index
+searching.py   search records and events
+index.py       an index of words, which says what to search
+words.py       the words of a text, as hashes
 """

@@ -1,16 +1,19 @@
-"""Search without an index, by reading the stored records and events. So there is no index from
-which an erasure must remove text.
+"""Search the stored records and events. An index, if the store has one, names the events to read.
 
 A record or an event is first searched as bytes, and parsed only if the bytes contain all words.
 """
 
 from __future__ import annotations
 
+import json
 import re
 import time
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from datetime import datetime
-from typing import Any, Final, NamedTuple, TypeAlias
+from functools import partial
+from itertools import pairwise
+from operator import itemgetter
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeAlias
 
 from msgspec import UNSET
 
@@ -35,11 +38,14 @@ from foldlog.eventstore.arguments import check_text, check_time, check_whole
 from foldlog.eventstore.log.redacted import has_content
 from foldlog.eventstore.log.row import not_erased
 from foldlog.eventstore.recorders.base import Reader
-from foldlog.eventstore.recorders.types import Row
+from foldlog.eventstore.recorders.types import Row, as_text
 from foldlog.eventstore.sources.reading import own_blocks_with
 from foldlog.eventstore.sources.tables import Made, Source, Sources
 from foldlog.projections.conversations.labels import kind_words, label, labels_of
 from foldlog.projections.conversations.unreadable import sound
+
+if TYPE_CHECKING:
+    from foldlog._search.index import Candidates, Range
 
 _TERM = re.compile(r'"([^"]*)"(\*?)|(\S+)')
 _STRAIGHT_QUOTES = str.maketrans("“”", '""')
@@ -48,6 +54,12 @@ _ASCII = re.compile(rb"[\w.:-]+")
 _BEFORE = 60
 _SNIPPET = 200
 _PAGE: Final = 1_000
+_FIRST_PAGE: Final = 32
+_FIRST_PLACES: Final = 64
+_MORE_PLACES: Final = 16
+"""If a word is in most conversations, the first ``_FIRST_PLACES`` conversations usually have enough
+hits. Otherwise, ``_MORE_PLACES`` times as many conversations are searched.
+"""
 _ANSWERED_WITHIN: Final = 200
 MayBeIn: TypeAlias = Callable[[bytes], bool]
 """A function that returns whether stored bytes may contain the words. If so, they are parsed."""
@@ -119,15 +131,23 @@ def search(
     deadline = None if seconds is None else time.monotonic() + seconds
     hits = list[Hit]()
     unread = list[str]()
-    places = [
-        (row, stop)
-        for row, stop in _places(store, conversation, unread)
-        if among is None or row.id in among
-    ]
+    found = None if conversation is not None else _look_up(store, criteria.words.terms, unread)
+    places: Iterable[_Place]
+    if found is None:
+        places = [
+            _Place(row, stop)
+            for row, stop in _places(store, conversation, unread)
+            if among is None or row.id in among
+        ]
+        place_count = len(places)
+    else:
+        place_count = _count_places(store, unread) if among is None else len(among)
+        places = _found_places(store, found, among)
     is_of_program = None if program is None else written_by(store, program)
     read_count = 0
     failed_count = 0
-    for row, stop in places:
+    is_complete = False
+    for row, stop, ranges in places:
         if most is not None and len(hits) >= most:
             break
         if deadline is not None and time.monotonic() > deadline:
@@ -136,7 +156,9 @@ def search(
         hits_here = list[Hit]()
         try:
             if is_of_program is None or is_of_program(row):
-                hits_here += _Conversation(store, row, stop, unread).hits(criteria)
+                most_here = None if most is None else most - len(hits)
+                place = _Conversation(store, row, stop, unread)
+                hits_here += place.newest_hits(criteria, most_here, ranges)
         except ConversationErased:
             if row.id == conversation:
                 raise
@@ -159,10 +181,84 @@ def search(
         except (CorruptEvent, KeyUnavailable, StoreDamaged) as error:
             unread.append(f"{row.id}: {error}")
             failed_count += 1
-            if failed_count == len(places):  # No conversation could be read.
+            if failed_count == place_count:  # No conversation could be read.
                 raise
-        hits += sorted(hits_here, key=lambda hit: -hit.id)
-    return Searched(tuple(hits[:most]), read_count, len(places), tuple(unread))
+        hits += hits_here
+    else:
+        is_complete = True
+    if found is not None and is_complete:
+        read_count = place_count  # the index says that the others have no hit
+    return Searched(tuple(hits[:most]), read_count, place_count, tuple(unread))
+
+
+class _Place(NamedTuple):
+    """A conversation to search, up to the version ``stop``. If ``ranges`` is not None, no other
+    event of the conversation can match.
+    """
+
+    row: ConversationRow
+    stop: int | None = None
+    ranges: Sequence[Range] | None = None
+
+
+def _look_up(store: Store, terms: Sequence[str], unread: list[str]) -> Candidates | None:
+    """Return the candidates of the store's index, or None if every conversation must be read."""
+    # This import loads what ``foldlog search --help`` need not load.
+    from foldlog._search.index import candidates
+
+    try:
+        return store.database.recorder.query(partial(candidates, terms=terms))
+    except StoreDamaged as error:
+        unread.append(str(error))
+        return None
+
+
+def _count_places(store: Store, unread: list[str]) -> int:
+    rows = store.database.recorder.query(lambda reader: reader.ask_all("count_to_search"))
+    archived = sum(int(row[1]) for row in rows)
+    if archived:
+        unread.append(_not_searched(archived))
+    return sum(int(row[0]) for row in rows) - archived
+
+
+def _found_places(
+    store: Store, found: Candidates, among: Collection[str] | None
+) -> Iterator[_Place]:
+    for key, name in _in_order(store, found):
+        if among is not None and name not in among:
+            continue
+        row = store.conversation(name, as_stored=True)
+        if row.erased_at is None and not row.archived:
+            yield _Place(row, None, found.ranges.get(key))
+
+
+def _in_order(store: Store, found: Candidates) -> Iterator[tuple[int, str]]:
+    """Yield the keys and the ids of the candidates. The order is that of ``activity_of``."""
+    from foldlog._reports.figures.writing import CODE
+
+    def ask(statement: str, parameter: int | str) -> list[tuple[int, str]]:
+        rows = store.database.recorder.query(
+            lambda reader: reader.ask_all(statement, CODE, parameter)
+        )
+        # Several stores return their own orders. The sort is stable: equal times are sorted by id.
+        rows.sort(key=itemgetter(0))
+        rows.sort(key=itemgetter(1, 2), reverse=True)
+        return [(key, as_text(name)) for name, _, _, key in rows]
+
+    if found.keys is not None:
+        yield from ask("search_order_of", json.dumps([*found.keys]))
+        return
+    yielded = set[int]()
+    most = _FIRST_PLACES
+    while True:
+        page = ask("search_order", most)[:most]
+        for key, name in page:
+            if key not in yielded:
+                yielded.add(key)
+                yield key, name
+        if len(page) < most:
+            return
+        most *= _MORE_PLACES
 
 
 def events_with(
@@ -210,11 +306,7 @@ def _places(
     if conversation is None:
         rows = [row for row in _rows(store, unread) if row.erased_at is None]
         if archived := sum(row.archived > 0 for row in rows):
-            count_text = gist.count(archived, "archived conversation")
-            unread.append(
-                f"{count_text} not searched; a search in one conversation restores it from the"
-                " archive"
-            )
+            unread.append(_not_searched(archived))
             rows = [row for row in rows if not row.archived]
         return [(row, None) for row in _last_active_first(store, rows, unread)]
     row = store.conversation(conversation, as_stored=True)
@@ -224,6 +316,11 @@ def _places(
         row = store.conversation(row.parent, as_stored=True)
         places.append((row, stop))
     return places
+
+
+def _not_searched(archived: int) -> str:
+    count_text = gist.count(archived, "archived conversation")
+    return f"{count_text} not searched; a search in one conversation restores it from the archive"
 
 
 def _last_active_first(
@@ -277,6 +374,7 @@ class SearchTerms:
             )
         ]
         terms = [term for term in dict.fromkeys(terms) if any(map(str.isalnum, term))]
+        self.terms = terms
         if not terms and not may_be_none:
             raise InvalidArgument(
                 f"there is no word to search for in {words!r}; give a word with a letter or a digit"
@@ -390,11 +488,45 @@ class _Conversation:
         )
         self._version = version if stop is None else min(stop, version)
 
-    def hits(self, criteria: _Criteria) -> Iterator[Hit]:
-        for recorded_at, event in self.candidates(criteria.words.may_be_in):
+    def newest_hits(
+        self, criteria: _Criteria, most: int | None, ranges: Sequence[Range] | None
+    ) -> list[Hit]:
+        """Return the hits, the newest first: at least ``most`` of them, if there are so many. With
+        ``ranges``, other events are not searched.
+        """
+        may_be_in = criteria.words.may_be_in
+        if self._source is not None:
+            return self._hits(criteria, self.candidates(may_be_in))
+        hits = list[Hit]()
+        for start, stop in self._from_the_end(ranges or [(0, None)]):
+            hits += self._hits(criteria, self._in_events(start, stop, may_be_in))
+            if most is not None and len(hits) >= most:
+                break
+        return hits
+
+    def _hits(self, criteria: _Criteria, candidates: Iterable[tuple[datetime, Event]]) -> list[Hit]:
+        hits = []
+        for recorded_at, event in candidates:
             hit = criteria.hit(self._row.id, event, recorded_at)
             if hit is not None and criteria.tool in (None, self._tool_of(event)):
-                yield hit
+                hits.append(hit)
+        return sorted(hits, key=lambda hit: -hit.id)
+
+    def _from_the_end(self, ranges: Sequence[Range]) -> Iterator[tuple[int, int]]:
+        """Yield the own events of the conversation that are in the ranges, as pages of events. Most
+        searches end in the first page, so it is short.
+        """
+        size = _FIRST_PAGE
+        end = self._version
+        for first, stop in sorted(ranges, reverse=True):
+            begin = max(first, self._begins)
+            end = min(end, self._version if stop is None else stop)
+            while begin < end:
+                start = max(begin, end - size)
+                yield start, end
+                end = start
+                size = _PAGE
+            end = min(end, begin)
 
     def _tool_of(self, event: Event) -> str | None:
         if isinstance(event, Action) or (isinstance(event, Observation) and event.tool):
@@ -477,9 +609,16 @@ class _Conversation:
             except (CorruptEvent, StoreDamaged):
                 yield from self._events(start, end)  # This call reads the events around the damage.
             else:
-                for row in candidates:
-                    yield from self._events(row.id, row.id + 1)
+                for first, last in _runs([row.id for row in candidates]):
+                    yield from self._events(first, last + 1)
             start = end
+
+
+def _runs(ids: Sequence[int]) -> Iterator[tuple[int, int]]:
+    """Yield the first and the last id of each run of consecutive ids."""
+    starts = [place for place in range(len(ids)) if place == 0 or ids[place - 1] + 1 < ids[place]]
+    for start, end in pairwise([*starts, len(ids)]):
+        yield ids[start], ids[end - 1]
 
 
 def hits_document(store: Store, words: str, result: Searched, limit: int) -> HitsDocument:

@@ -7,12 +7,14 @@ import socket
 import threading
 from contextlib import suppress
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
 import foldlog
 from foldlog import Action, CondensationRequest, Message, Retraction, StoreUnavailable
 from foldlog._base import telemetry
+from foldlog._search.index import Keeper
 from foldlog.condensers.reply import Reply
 from foldlog.condensers.strategies.model_summaries import LLMSummarizingCondenser
 from foldlog.errors import StoreRefused
@@ -137,6 +139,14 @@ class NeverReads:
     catch_up = refresh
 
 
+def index_behind(*arguments):
+    with foldlog.open("memory:", search_index=True) as histories:
+        histories.store.close()
+        keeper = Keeper(histories.store)
+        keeper._is_ending = SimpleNamespace(is_set=iter([False, True]).__next__, wait=print)
+        keeper._keep()
+
+
 def behind(path):
     with foldlog.open(path / "s.db") as histories:
         histories["c1"].append(user_messages(1))
@@ -228,6 +238,7 @@ CAUSES = [
     (moved, "foldlog.store.moved"),
     (not_synced, "foldlog.store.not_synced"),
     (behind, "foldlog.follower.behind"),
+    (index_behind, "foldlog.search_index.behind"),
     (overtaken, "foldlog.lease.taken_over"),
     (not_given_back, "foldlog.lease.failed"),
     (cannot_resume, "foldlog.resume.finding"),

@@ -71,6 +71,7 @@ _LINES = {
     "store backup": "store backup backup.db",
     "store restore": "store restore earlier.db --yes",
     "store copy": "store copy foldlog.db copy.db",
+    "store index": "store index",
     "store vacuum": "store vacuum",
     "store verify": "store verify --views",
     "store checkpoint": "store checkpoint --help",

@@ -4,6 +4,7 @@ followers, and how far followers lag.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
@@ -16,6 +17,7 @@ from foldlog.eventstore.recorders.statements import (
     missing_parts,
     orphans,
     read_sql,
+    statements as sql_statements,
 )
 
 
@@ -115,14 +117,27 @@ def made_parts() -> Parts:
     return {(kind, name): described for kind, name, described in listed}
 
 
+def _parts_of_search_index() -> Parts:
+    """Return the function and the triggers of a search index, which a store may have."""
+    index = {
+        name: sql for name, sql in sql_statements("postgresql").items() if name.startswith("make_")
+    }
+    body = index["make_search_forgetting"].split("$search_forget$")[1].replace("{schema}.", "")
+    options = 'plpgsql v t {"search_path=pg_catalog, pg_temp"}'
+    triggers = (re.search(r"TRIGGER (\w+)\s.* ON {schema}\.(\w+)", sql) for sql in index.values())
+    return {("function", "search_forget"): f"{options} {body}"} | {
+        ("trigger", f"{found[1]} on {found[2]}"): "" for found in triggers if found is not None
+    }
+
+
 def _changed_parts(there: Parts) -> Iterator[str]:
-    made = made_parts()
+    made = made_parts() | _parts_of_search_index()
     for (kind, name), described in sorted(there.items()):
         if kind in ("table", "index", "function"):
             # Tables and indexes of others are no harm.
             if made.get((kind, name), described) != described:
                 yield changed_part(kind, name)
-        else:
+        elif (kind, name) not in made:
             yield added_part(kind, name)
 
 

@@ -32,6 +32,7 @@ COMMANDS: Mapping[str, Sequence[str]] = {
     "Coding agents": ("setup", "doctor", "mcp", "hook", "secrets"),
     "Administration": (
         "store info",
+        "store index",
         "store backup",
         "store restore",
         "store copy",

@@ -45,6 +45,15 @@ class VacuumDocument(Document):
     space_returned: bool
 
 
+class IndexDocument(Document):
+    """The output of ``foldlog store index``: the number of events and records that were added, and
+    whether the index was removed.
+    """
+
+    added: int
+    dropped: bool
+
+
 class StoreInfoDocument(StoreInfo, Document, kw_only=True):
     __doc__ = StoreInfo.__doc__  # The JSON Schema describes the same fields.
 

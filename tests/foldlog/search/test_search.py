@@ -2,13 +2,14 @@
 The session ``searching`` shows which events a search chooses, and in which order.
 """
 
+import threading
 from types import SimpleNamespace
 
 import pytest
 
 from foldlog import Action, Observation, open as foldlog_open
 from foldlog._reports.figures import context
-from foldlog._search import searching
+from foldlog._search import index, searching
 from foldlog.eventstore import ConversationErased
 from tests.between import before_next_call
 from tests.figures import FiguresOfStore
@@ -111,3 +112,25 @@ def test_fork_is_not_searched_beyond_its_fork(histories, tmp_path):
         if count == 1:
             histories["c"].fork(1, "fork")
     assert [hit.id for hit in histories.search("gauge", conversation="fork")] == [0]
+
+
+def test_command_makes_refreshes_and_drops_an_index(foldlog):
+    with foldlog_open("foldlog.db", search_index=True) as histories:
+        histories["c"].append([said("the gauge")])
+    assert foldlog("store index --json").document == {"added": 1, "dropped": False}
+    assert foldlog("store index").out == "0 events and records were added to the index\n"
+    assert len(foldlog("search gauge --json").document["hits"]) == 1
+    assert foldlog("store index --again --json").document["added"] == 1
+    assert foldlog("store index --drop --json").document == {"added": 0, "dropped": True}
+    assert len(foldlog("search gauge --json").document["hits"]) == 1
+    assert "leave out the other options" in foldlog("store index --drop --again").err
+
+
+def test_index_is_kept_while_a_server_runs(histories):
+    index.make(histories.store)
+    histories["c"].append([said("the gauge")])
+    refreshed = threading.Event()
+    with index.Keeper(histories.store, every_s=0.01):
+        while not histories.store.database.recorder.query(index.state_of).is_complete:
+            refreshed.wait(0.01)
+    assert index.refresh(histories.store) == 0

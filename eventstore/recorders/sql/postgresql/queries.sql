@@ -1372,3 +1372,212 @@ WHERE conversation = $1::bigint AND stream = $2::bigint AND begins = $3::bigint 
 -- name: stands_stream
 SELECT NULL::bigint FROM {schema}.streams
 WHERE conversation = $1::bigint AND stream = $2::bigint AND closed_at IS NOT DISTINCT FROM $3::bigint AND state = $4::bytea
+
+-- A search index, which a store may have (foldlog/_search/index.py). A doc is a few consecutive events of a conversation,
+-- or records of its source, with a number in its segment. If the segment of a doc is null, its words are in no index, so
+-- each search reads its events. No version of foldlog needs these tables: triggers remove the words of changed text.
+-- name: make_search_docs
+CREATE TABLE IF NOT EXISTS {schema}.search_docs (
+    segment      bigint,
+    doc          integer NOT NULL,
+    conversation bigint NOT NULL,
+    of_records   integer NOT NULL,
+    first        bigint NOT NULL,
+    stop         bigint NOT NULL
+)
+
+-- name: make_search_docs_by_segment
+CREATE UNIQUE INDEX IF NOT EXISTS search_docs_by_segment ON {schema}.search_docs (segment, doc)
+
+-- name: make_search_docs_by_conversation
+CREATE INDEX IF NOT EXISTS search_docs_by_conversation ON {schema}.search_docs (conversation, of_records, stop)
+
+-- The words of a segment whose hashes end with the same byte. A word is 4 bytes: 24 bits of its hash, and 7 of a doc.
+-- name: make_search_words
+CREATE TABLE IF NOT EXISTS {schema}.search_words (
+    bucket  integer NOT NULL,
+    segment bigint NOT NULL,
+    words   bytea NOT NULL,
+    PRIMARY KEY (bucket, segment)
+)
+
+-- name: make_search_words_by_segment
+CREATE INDEX IF NOT EXISTS search_words_by_segment ON {schema}.search_words (segment)
+
+-- Conversations that each search reads completely. If "stays" is 1, the index never has their words.
+-- name: make_search_unread
+CREATE TABLE IF NOT EXISTS {schema}.search_unread (conversation bigint PRIMARY KEY, stays bigint NOT NULL)
+
+-- The position up to which events are in the index, and the segment that takes further docs.
+-- name: make_search_state
+CREATE TABLE IF NOT EXISTS {schema}.search_state (store bigint PRIMARY KEY, until bigint, segment bigint NOT NULL)
+
+-- Erasures, redactions, keys, and forks that get their own copies. The other docs of a segment lose their words too. A
+-- writer of the index locks the state, so that it never adds words of text that was removed after it had read the text. The
+-- roles of agents may not own the tables, so this function runs with the rights of its owner.
+-- name: make_search_forgetting
+CREATE OR REPLACE FUNCTION {schema}.search_forget() RETURNS trigger
+LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp
+AS $search_forget$
+DECLARE
+    changed bigint;
+BEGIN
+    IF TG_TABLE_NAME = 'sources' THEN
+        changed := NEW.conversation;
+    ELSE
+        changed := NEW.key;
+    END IF;
+    IF TG_ARGV[0] = 'words' THEN
+        PERFORM FROM {schema}.search_state FOR UPDATE;
+        DELETE FROM {schema}.search_words
+        WHERE segment IN (SELECT segment FROM {schema}.search_docs WHERE conversation = changed);
+        UPDATE {schema}.search_docs SET segment = NULL
+        WHERE segment IN (SELECT segment FROM {schema}.search_docs WHERE conversation = changed);
+        DELETE FROM {schema}.search_docs WHERE conversation = changed;
+    END IF;
+    INSERT INTO {schema}.search_unread VALUES (changed, 0) ON CONFLICT (conversation) DO UPDATE SET stays = 0;
+    RETURN NULL;
+END
+$search_forget$
+
+-- name: make_search_removal
+CREATE OR REPLACE TRIGGER search_removal
+AFTER UPDATE OF erased_at, redactions, sealed_key, parent ON {schema}.conversations FOR EACH ROW
+WHEN ((OLD.erased_at, coalesce(OLD.redactions, 0), OLD.sealed_key, OLD.parent)
+    IS DISTINCT FROM (NEW.erased_at, coalesce(NEW.redactions, 0), NEW.sealed_key, NEW.parent))
+EXECUTE FUNCTION {schema}.search_forget('words')
+
+-- name: make_search_removal_of_records
+CREATE OR REPLACE TRIGGER search_removal_of_records
+AFTER UPDATE OF redacted ON {schema}.sources FOR EACH ROW WHEN (OLD.redacted <> NEW.redacted)
+EXECUTE FUNCTION {schema}.search_forget('words')
+
+-- name: make_search_new_source
+CREATE OR REPLACE TRIGGER search_new_source AFTER INSERT ON {schema}.sources FOR EACH ROW
+EXECUTE FUNCTION {schema}.search_forget('nothing')
+
+-- name: make_search_grown_source
+CREATE OR REPLACE TRIGGER search_grown_source AFTER UPDATE OF records ON {schema}.sources FOR EACH ROW
+WHEN (OLD.records <> NEW.records) EXECUTE FUNCTION {schema}.search_forget('nothing')
+
+-- "pending" changes when an archived conversation is restored.
+-- name: make_search_restored
+CREATE OR REPLACE TRIGGER search_restored AFTER UPDATE OF pending ON {schema}.conversations FOR EACH ROW
+WHEN (OLD.pending < 0 AND coalesce(NEW.pending, 0) >= 0) EXECUTE FUNCTION {schema}.search_forget('nothing')
+
+-- name: all_to_search
+INSERT INTO {schema}.search_unread SELECT key, 0 FROM {schema}.conversations WHERE visible AND erased_at IS NULL
+
+-- name: drop_search_forgetting
+DROP FUNCTION IF EXISTS {schema}.search_forget() CASCADE
+
+-- name: drop_search_tables
+DROP TABLE IF EXISTS {schema}.search_docs, {schema}.search_words, {schema}.search_unread, {schema}.search_state
+
+-- name: search_state
+SELECT store, until, segment FROM {schema}.search_state
+
+-- name: put_search_state
+INSERT INTO {schema}.search_state (store, until, segment) VALUES ($1::bigint, NULL, $2::bigint)
+
+-- name: put_search_segment
+UPDATE {schema}.search_state SET segment = $2::bigint WHERE store = $1::bigint
+
+-- name: move_search
+UPDATE {schema}.search_state SET until = $2::bigint
+WHERE store = $1::bigint AND (until IS NULL OR until < $2::bigint)
+
+-- name: search_turn
+SELECT segment FROM {schema}.search_state WHERE store = $1::bigint FOR UPDATE
+
+-- The events that the index lacks. If the stop is null, the events go on to the end. With an upper bound, the planner
+-- expects few events, and reads them through the index.
+-- name: search_unread
+SELECT conversation, of_records::bigint, first, stop FROM {schema}.search_docs WHERE segment IS NULL
+UNION ALL SELECT conversation, NULL::bigint, stays, NULL::bigint FROM {schema}.search_unread
+UNION ALL SELECT t.key, 0, coalesce(
+    (SELECT max(stop) FROM {schema}.search_docs WHERE conversation = t.key AND of_records = 0), 0
+), NULL FROM (
+    SELECT conversation AS key FROM {schema}.events
+    WHERE position > (SELECT coalesce(until, 0) FROM {schema}.search_state) AND position < 9223372036854775807 AND conversation > 0
+    UNION SELECT conversation FROM {schema}.publications
+    WHERE first_position > (SELECT coalesce(until, 0) FROM {schema}.search_state)
+) t
+
+-- What a writer of the index compares: while this is equal, the texts of a conversation were only added to.
+-- name: search_versions
+SELECT c.key, c.id, c.visible AND c.erased_at IS NULL AND coalesce(c.pending, 0) >= 0, c.sealed_key IS NOT NULL,
+    coalesce(c.redactions, 0), coalesce(c.parent, 0), coalesce(s.records, 0), coalesce(s.redacted, ''::bytea),
+    coalesce((SELECT max(stop) FROM {schema}.search_docs WHERE conversation = c.key AND of_records = 0), 0),
+    coalesce((SELECT max(stop) FROM {schema}.search_docs WHERE conversation = c.key AND of_records = 1), 0)
+FROM jsonb_array_elements_text(convert_from($2::bytea, 'UTF8')::jsonb) w
+JOIN {schema}.conversations c ON c.key = w::bigint AND $1::bigint >= 0
+LEFT JOIN {schema}.sources s ON s.conversation = c.key
+
+-- name: docs_of_segment
+SELECT count(*) FROM {schema}.search_docs WHERE segment = $1::bigint
+
+-- name: words_of_segment
+SELECT bucket::bigint, words FROM {schema}.search_words WHERE segment = $1::bigint
+
+-- name: put_search_words
+INSERT INTO {schema}.search_words (segment, bucket, words) VALUES ($1::bigint, $2::bigint, $3::bytea)
+ON CONFLICT (bucket, segment) DO UPDATE SET words = excluded.words
+
+-- name: put_search_doc
+INSERT INTO {schema}.search_docs (segment, doc, conversation, of_records, first, stop)
+VALUES ($1::bigint, $2::bigint, $3::bigint, $4::bigint, $5::bigint, $6::bigint)
+
+-- name: leave_search_doc
+DELETE FROM {schema}.search_docs
+WHERE conversation = $1::bigint AND of_records = $2::bigint AND first = $3::bigint AND segment IS NULL
+
+-- name: search_has_read
+DELETE FROM {schema}.search_unread WHERE conversation = $1::bigint
+
+-- name: search_reads
+INSERT INTO {schema}.search_unread (conversation, stays) VALUES ($1::bigint, 0) ON CONFLICT (conversation) DO NOTHING
+
+-- name: search_stays
+INSERT INTO {schema}.search_unread (conversation, stays) VALUES ($1::bigint, 1)
+ON CONFLICT (conversation) DO UPDATE SET stays = 1
+
+-- name: words_in_bucket
+SELECT segment, words FROM {schema}.search_words WHERE bucket = $1::bigint
+
+-- name: search_docs
+SELECT d.conversation, d.of_records::bigint, d.first, d.stop
+FROM jsonb_array_elements(convert_from($1::bytea, 'UTF8')::jsonb) w
+JOIN {schema}.search_docs d ON d.segment = (w ->> 0)::bigint AND d.doc = (w ->> 1)::bigint
+
+-- The conversations to search, in the order of lists: see foldlog/_reports/figures/activity.py.
+-- part: in_order_of_search
+SELECT id, is_timed, at, key FROM (
+    SELECT c.id, c.key, NOT coalesce(o.is_fresh, false) OR f.last_at IS NOT NULL AS is_timed,
+        CASE WHEN o.is_fresh AND f.last_at IS NOT NULL THEN f.last_at ELSE greatest(c.created_at,
+            ('x' || encode(substring(coalesce(e.meta, p.meta), 17, 8), 'hex'))::bit(64)::bigint) END AS at
+
+-- part: with_ends
+LEFT JOIN {schema}.figures f ON f.conversation = c.key
+    LEFT JOIN LATERAL (
+        SELECT id, meta FROM {schema}.events WHERE conversation = c.key ORDER BY id DESC LIMIT 1
+    ) e ON true
+    LEFT JOIN {schema}.events p ON e.id IS NULL AND p.conversation = c.parent AND p.id = c.parent_version - 1
+    CROSS JOIN LATERAL (
+        SELECT f.code = $1::bigint AND f.version = greatest(e.id + 1, c.parent_version, 0) AS is_fresh
+    ) o
+    WHERE c.visible AND c.erased_at IS NULL AND coalesce(c.pending, 0) >= 0
+) found
+ORDER BY is_timed DESC, at DESC, id
+
+-- name: search_order
+{in_order_of_search}
+    FROM {schema}.conversations c {with_ends} LIMIT $2::bigint
+
+-- name: search_order_of
+{in_order_of_search}
+    FROM jsonb_array_elements_text(convert_from($2::bytea, 'UTF8')::jsonb) w
+    JOIN {schema}.conversations c ON c.key = w::bigint {with_ends}
+
+-- name: count_to_search
+SELECT count(*), count(*) FILTER (WHERE pending < 0) FROM {schema}.conversations WHERE visible AND erased_at IS NULL

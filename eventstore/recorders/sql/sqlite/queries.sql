@@ -978,3 +978,222 @@ SELECT DISTINCT conversation FROM streams
 SELECT (SELECT count(*) FROM streams s WHERE NOT EXISTS (SELECT 1 FROM conversations c WHERE c.key = s.conversation)),
        (SELECT count(*) FROM stream_chunks c WHERE NOT EXISTS (
            SELECT 1 FROM streams s WHERE s.conversation = c.conversation AND s.stream = c.stream))
+
+-- A search index, which a store may have (foldlog/_search/index.py). A doc is a few consecutive events of a conversation,
+-- or records of its source, with a number in its segment. If the segment of a doc is null, its words are in no index, so
+-- each search reads its events. No version of foldlog needs these tables: triggers remove the words of changed text.
+-- name: make_search_docs
+CREATE TABLE IF NOT EXISTS search_docs (
+    segment      INTEGER,
+    doc          INTEGER NOT NULL,
+    conversation INTEGER NOT NULL,
+    of_records   INTEGER NOT NULL,
+    first        INTEGER NOT NULL,
+    stop         INTEGER NOT NULL
+) STRICT
+
+-- name: make_search_docs_by_segment
+CREATE UNIQUE INDEX IF NOT EXISTS search_docs_by_segment ON search_docs (segment, doc)
+
+-- name: make_search_docs_by_conversation
+CREATE INDEX IF NOT EXISTS search_docs_by_conversation ON search_docs (conversation, of_records, stop)
+
+-- The words of a segment whose hashes end with the same byte. A word is 4 bytes: 24 bits of its hash, and 7 of a doc.
+-- name: make_search_words
+CREATE TABLE IF NOT EXISTS search_words (
+    bucket  INTEGER NOT NULL,
+    segment INTEGER NOT NULL,
+    words   BLOB NOT NULL,
+    PRIMARY KEY (bucket, segment)
+) STRICT, WITHOUT ROWID
+
+-- name: make_search_words_by_segment
+CREATE INDEX IF NOT EXISTS search_words_by_segment ON search_words (segment)
+
+-- Conversations that each search reads completely. If "stays" is 1, the index never has their words.
+-- name: make_search_unread
+CREATE TABLE IF NOT EXISTS search_unread (conversation INTEGER PRIMARY KEY, stays INTEGER NOT NULL) STRICT
+
+-- The position up to which events are in the index, and the segment that takes further docs.
+-- name: make_search_state
+CREATE TABLE IF NOT EXISTS search_state (store INTEGER PRIMARY KEY, until INTEGER, segment INTEGER NOT NULL) STRICT
+
+-- Erasures, redactions, keys, and forks that get their own copies. The other docs of a segment lose their words too.
+-- name: make_search_removal
+CREATE TRIGGER search_removal
+AFTER UPDATE OF erased_at, redactions, sealed_key, parent ON conversations
+WHEN (OLD.erased_at, coalesce(OLD.redactions, 0), OLD.sealed_key, OLD.parent)
+    IS NOT (NEW.erased_at, coalesce(NEW.redactions, 0), NEW.sealed_key, NEW.parent)
+BEGIN
+    DELETE FROM search_words WHERE segment IN (SELECT segment FROM search_docs WHERE conversation = NEW.key);
+    UPDATE search_docs SET segment = NULL
+    WHERE segment IN (SELECT segment FROM search_docs WHERE conversation = NEW.key);
+    DELETE FROM search_docs WHERE conversation = NEW.key;
+    INSERT OR REPLACE INTO search_unread VALUES (NEW.key, 0);
+END
+
+-- name: make_search_removal_of_records
+CREATE TRIGGER search_removal_of_records
+AFTER UPDATE OF redacted ON sources WHEN OLD.redacted <> NEW.redacted
+BEGIN
+    DELETE FROM search_words WHERE segment IN (SELECT segment FROM search_docs WHERE conversation = NEW.conversation);
+    UPDATE search_docs SET segment = NULL
+    WHERE segment IN (SELECT segment FROM search_docs WHERE conversation = NEW.conversation);
+    DELETE FROM search_docs WHERE conversation = NEW.conversation;
+    INSERT OR REPLACE INTO search_unread VALUES (NEW.conversation, 0);
+END
+
+-- name: make_search_new_source
+CREATE TRIGGER search_new_source AFTER INSERT ON sources
+BEGIN
+    INSERT OR REPLACE INTO search_unread VALUES (NEW.conversation, 0);
+END
+
+-- name: make_search_grown_source
+CREATE TRIGGER search_grown_source AFTER UPDATE OF records ON sources WHEN OLD.records <> NEW.records
+BEGIN
+    INSERT OR REPLACE INTO search_unread VALUES (NEW.conversation, 0);
+END
+
+-- "pending" changes when an archived conversation is restored.
+-- name: make_search_restored
+CREATE TRIGGER search_restored AFTER UPDATE OF pending ON conversations
+WHEN OLD.pending < 0 AND coalesce(NEW.pending, 0) >= 0
+BEGIN
+    INSERT OR REPLACE INTO search_unread VALUES (NEW.key, 0);
+END
+
+-- name: all_to_search
+INSERT OR REPLACE INTO search_unread SELECT key, 0 FROM conversations WHERE visible AND erased_at IS NULL
+
+-- name: drop_search_removal
+DROP TRIGGER IF EXISTS search_removal
+
+-- name: drop_search_removal_of_records
+DROP TRIGGER IF EXISTS search_removal_of_records
+
+-- name: drop_search_new_source
+DROP TRIGGER IF EXISTS search_new_source
+
+-- name: drop_search_grown_source
+DROP TRIGGER IF EXISTS search_grown_source
+
+-- name: drop_search_restored
+DROP TRIGGER IF EXISTS search_restored
+
+-- name: drop_search_docs
+DROP TABLE IF EXISTS search_docs
+
+-- name: drop_search_words
+DROP TABLE IF EXISTS search_words
+
+-- name: drop_search_unread
+DROP TABLE IF EXISTS search_unread
+
+-- name: drop_search_state
+DROP TABLE IF EXISTS search_state
+
+-- name: search_state
+SELECT store, until, segment FROM search_state
+
+-- name: put_search_state
+INSERT OR REPLACE INTO search_state (store, until, segment) VALUES (?, NULL, ?)
+
+-- name: put_search_segment
+UPDATE search_state SET segment = v.column2 FROM (VALUES (?, ?)) v WHERE store = v.column1
+
+-- name: move_search
+UPDATE search_state SET until = v.column2 FROM (VALUES (?, ?)) v
+WHERE store = v.column1 AND (until IS NULL OR until < v.column2)
+
+-- name: search_turn
+SELECT segment FROM search_state WHERE store = ?
+
+-- The events that the index lacks. If the stop is null, the events go on to the end.
+-- name: search_unread
+SELECT conversation, of_records, first, stop FROM search_docs WHERE segment IS NULL
+UNION ALL SELECT conversation, NULL, stays, NULL FROM search_unread
+UNION ALL SELECT key, 0, coalesce(
+    (SELECT max(stop) FROM search_docs WHERE conversation = key AND of_records = 0), 0
+), NULL FROM (
+    SELECT DISTINCT conversation AS key
+    FROM search_state CROSS JOIN events NOT INDEXED ON position > coalesce(until, 0) WHERE conversation > 0
+    UNION SELECT key FROM search_state CROSS JOIN conversations ON first_position > coalesce(until, 0)
+)
+
+-- What a writer of the index compares: while this is equal, the texts of a conversation were only added to.
+-- name: search_versions
+SELECT c.key, c.id, c.visible AND c.erased_at IS NULL AND coalesce(c.pending, 0) >= 0, c.sealed_key IS NOT NULL,
+    coalesce(c.redactions, 0), coalesce(c.parent, 0), coalesce(s.records, 0), coalesce(s.redacted, x''),
+    coalesce((SELECT max(stop) FROM search_docs WHERE conversation = c.key AND of_records = 0), 0),
+    coalesce((SELECT max(stop) FROM search_docs WHERE conversation = c.key AND of_records = 1), 0)
+FROM (VALUES (?, ?)) wanted, json_each(wanted.column2) w CROSS JOIN conversations c ON c.key = w.value
+LEFT JOIN sources s ON s.conversation = c.key
+
+-- name: docs_of_segment
+SELECT count(*) FROM search_docs WHERE segment = ?
+
+-- name: words_of_segment
+SELECT bucket, words FROM search_words WHERE segment = ?
+
+-- name: put_search_words
+INSERT OR REPLACE INTO search_words (segment, bucket, words) VALUES (?, ?, ?)
+
+-- name: put_search_doc
+INSERT INTO search_docs (segment, doc, conversation, of_records, first, stop) VALUES (?, ?, ?, ?, ?, ?)
+
+-- name: leave_search_doc
+DELETE FROM search_docs WHERE conversation = ? AND of_records = ? AND first = ? AND segment IS NULL
+
+-- name: search_has_read
+DELETE FROM search_unread WHERE conversation = ?
+
+-- name: search_reads
+INSERT OR IGNORE INTO search_unread (conversation, stays) VALUES (?, 0)
+
+-- name: search_stays
+INSERT OR REPLACE INTO search_unread (conversation, stays) VALUES (?, 1)
+
+-- name: words_in_bucket
+SELECT segment, words FROM search_words WHERE bucket = ?
+
+-- name: search_docs
+SELECT d.conversation, d.of_records, d.first, d.stop
+FROM json_each(?) w CROSS JOIN search_docs d ON d.segment = w.value ->> 0 AND d.doc = w.value ->> 1
+
+-- The conversations to search, in the order of lists: see foldlog/_reports/figures/activity.py.
+-- part: is_fresh
+f.code = wanted.code AND f.version = max(coalesce(e.id + 1, 0), coalesce(c.parent_version, 0)) AS is_fresh
+
+-- part: with_ends
+LEFT JOIN figures f ON f.conversation = c.key
+LEFT JOIN events e NOT INDEXED
+    ON e.position = (SELECT position FROM events WHERE conversation = c.key ORDER BY id DESC LIMIT 1)
+LEFT JOIN events p ON e.id IS NULL AND p.conversation = c.parent AND p.id = c.parent_version - 1
+WHERE c.visible AND c.erased_at IS NULL AND coalesce(c.pending, 0) >= 0
+
+-- part: in_order_of_search
+SELECT id, NOT coalesce(is_fresh, 0) OR last_at IS NOT NULL AS is_timed,
+    iif(is_fresh AND last_at IS NOT NULL, printf('%016X', max(last_at, 0)),
+        max(printf('%016X', created_at), coalesce(hex(substr(meta, 17, 8)), ''))) AS at, key
+
+-- name: search_order
+WITH wanted (code, most) AS (VALUES (?, ?))
+{in_order_of_search}
+FROM (
+    SELECT c.key, c.id, f.last_at, c.created_at, coalesce(e.meta, p.meta) AS meta, {is_fresh}
+    FROM wanted CROSS JOIN conversations c {with_ends}
+)
+ORDER BY is_timed DESC, at DESC, id LIMIT (SELECT most FROM wanted)
+
+-- name: search_order_of
+WITH wanted (code, keys) AS (VALUES (?, ?))
+{in_order_of_search}
+FROM (
+    SELECT c.key, c.id, f.last_at, c.created_at, coalesce(e.meta, p.meta) AS meta, {is_fresh}
+    FROM wanted CROSS JOIN json_each(keys) w CROSS JOIN conversations c ON c.key = w.value {with_ends}
+)
+ORDER BY is_timed DESC, at DESC, id
+
+-- name: count_to_search
+SELECT count(*), coalesce(sum(pending < 0), 0) FROM conversations WHERE visible AND erased_at IS NULL

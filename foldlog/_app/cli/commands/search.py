@@ -61,8 +61,9 @@ def run(
     --kind error finds all errors, and --tool Bash finds all calls of a tool and their results. The
     exit status is 1 if no event is found.
 
-    The search has no index. The search reads stored records and events, about 400 MB a second,
-    until it has enough hits. Without --all, the search ends after five seconds.
+    The search reads stored records and events, about 400 MB a second, until it has enough hits.
+    Without --all, the search ends after five seconds. 'foldlog store index' makes an index, which
+    names the events to read.
 
     Example: foldlog search "No such file" --kind error --tool Bash
     """

@@ -107,6 +107,7 @@ def run(
     from foldlog._app.server.app import application
     from foldlog._app.server.documents import Shown
     from foldlog._reports.figures.prices import Prices
+    from foldlog._search.index import Keeper
 
     check_tokens(write, tokens, no_token)
 
@@ -160,5 +161,5 @@ def run(
         # searches do, each time would else take 5 ms. Without such threads, an append takes as
         # much CPU as with 5 ms.
         sys.setswitchinterval(_SWITCH_S)
-        with suppress(KeyboardInterrupt):  # the usual end of a server
+        with suppress(KeyboardInterrupt), Keeper(store):  # Ctrl-C is the usual end of a server
             server.run(sockets=[listener])

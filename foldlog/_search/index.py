@@ -1,0 +1,519 @@
+"""An index of words, which a store may have. It says which events may contain the words of a
+search, and the search then reads only these events.
+
+A *doc* is up to 16 consecutive events of a conversation, or records of its source without events. A
+*segment* has up to 128 docs, and for each hash of their words the docs that have the word. Segments
+are in the store (``make_search_docs`` in ``queries.sql``).
+
+Appends do not write the index, because it would take as long as the append: ``refresh`` adds the
+new events. A search reads the events that the index lacks. When the content of a conversation is
+redacted, erased or encrypted, a trigger of the database removes the words of its segments in the
+same transaction.
+
+See docs/internals/decisions/0101-search-index.md.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import threading
+import zlib
+from array import array
+from bisect import bisect_left
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from functools import partial
+from itertools import islice
+from typing import Any, Final, NamedTuple, Self, TypeVar
+
+from foldlog._base.telemetry import tell
+from foldlog._reports.words.texts import text_of
+from foldlog._search.words import hashes_of, hashes_to_find
+from foldlog.eventstore import (
+    CorruptEvent,
+    Event,
+    EventStoreError,
+    KeyUnavailable,
+    Store,
+    StoreDamaged,
+)
+from foldlog.eventstore.log.reading import ReadTransaction
+from foldlog.eventstore.log.redacted import has_content
+from foldlog.eventstore.log.row import dense_events
+from foldlog.eventstore.recorders.base import Reader, Transaction
+from foldlog.eventstore.recorders.statements import statements
+from foldlog.eventstore.recorders.types import as_text
+from foldlog.eventstore.sources.tables import Source, Sources
+
+T = TypeVar("T")
+
+FACT: Final = "search_index"
+"""The name of the store's fact. Its value is ``plain``, or ``all`` if the index also has the words
+of encrypted conversations, or an empty text if there is no index.
+"""
+_EVENTS_IN_DOC: Final = 16
+_DOCS: Final = 128
+"""The maximum number of docs in a segment."""
+_DOC_BITS: Final = 7
+_BUCKETS: Final = 256
+_BUCKET_BITS: Final = 8
+_PAGE: Final = 1_024
+"""The number of events that are read at once."""
+_AT_ONCE: Final = 512
+"""The number of conversations whose state is read at once."""
+_HASHES_MAX: Final = 3
+"""A search looks up at most this number of words. The events that it reads have to contain all."""
+_FEW_DOCS: Final = 2_000
+"""If more docs have the words, the search reads the conversations in their order, because the first
+conversations then have enough hits.
+"""
+_SAMPLE: Final = 4_000
+"""A word is frequent if a quarter of so many docs has it."""
+
+
+Range = tuple[int, int | None]
+"""The first event, and the event after the last one, or None for all later events."""
+
+
+class Candidates(NamedTuple):
+    """The conversations that may have hits.
+
+    ``keys``    the keys of these conversations, or None for all conversations
+    ``ranges``  the events to search, by the key of the conversation. A conversation that is not in
+                ``ranges`` is searched completely.
+    """
+
+    keys: frozenset[int] | None
+    ranges: dict[int, list[Range]]
+
+
+class IndexState(NamedTuple):
+    """The state of a store's index.
+
+    ``is_made``         whether the store has an index
+    ``with_encrypted``  whether encrypted conversations are in the index
+    ``until``           for each store, the position up to which events are in the index, or None
+                        until ``refresh`` has read all conversations once
+    """
+
+    is_made: bool
+    with_encrypted: bool = False
+    until: Mapping[int, int | None] = {}
+
+    @property
+    def is_complete(self) -> bool:
+        return self.is_made and None not in self.until.values()
+
+
+class _Doc(NamedTuple):
+    conversation: int
+    of_records: int
+    first: int
+    stop: int
+    hashes: set[int]
+
+
+class _Place(NamedTuple):
+    """Events of a conversation, or records of its source, from ``first`` to before ``stop``."""
+
+    of_records: int
+    first: int
+    stop: int
+
+
+class _Versions(NamedTuple):
+    """What the index compares before it writes. ``is_there`` is false for an erased or archived
+    conversation. ``events`` and ``records`` are the numbers of events and of records that are in
+    docs.
+    """
+
+    key: int
+    id: str
+    is_there: bool
+    is_encrypted: bool
+    redactions: int
+    parent: int
+    source_records: int
+    redacted_records: bytes
+    events: int
+    records: int
+
+
+def state_of(reader: Reader) -> IndexState:
+    value = reader.value(FACT)
+    if not value:
+        return IndexState(is_made=False)
+    until = {number: position for number, position, _ in reader.ask_all("search_state")}
+    return IndexState(True, value == "all", until)
+
+
+def make(store: Store, *, with_encrypted: bool = False) -> None:
+    """Make an empty index, or make the index again. ``refresh`` then fills it."""
+    count = store.database.recorder.store_count
+
+    def work(transaction: Transaction) -> None:
+        _run_all(store, transaction, "drop_search_")
+        _run_all(store, transaction, "make_search_")
+        transaction.write_all("all_to_search")
+        for number in range(count):
+            transaction.write("put_search_state", number, _new_segment(number, count))
+        transaction.set_value(FACT, "all" if with_encrypted else "plain")
+
+    store.database.recorder.transact(work)
+
+
+def make_if_missing(store: Store) -> None:
+    if not store.database.recorder.query(state_of).is_made:
+        make(store)
+
+
+def drop(store: Store) -> None:
+    """Remove the index. Its words are gone as the words of erased events are: see ``vacuum``."""
+
+    def work(transaction: Transaction) -> None:
+        _run_all(store, transaction, "drop_search_")
+        transaction.set_value(FACT, "")
+
+    store.database.recorder.transact(work)
+
+
+def _run_all(store: Store, transaction: Transaction, prefix: str) -> None:
+    dialect = "postgresql" if store.database.recorder.on_server else "sqlite"
+    for name in statements(dialect):
+        if name.startswith(prefix):
+            transaction.write_all(name)
+
+
+def _new_segment(number: int, count: int) -> int:
+    # The number of a segment names its store, as the key of a conversation does.
+    return int.from_bytes(os.urandom(6)) * count + number
+
+
+# -- looking words up
+
+
+def candidates(reader: Reader, terms: Sequence[str]) -> Candidates | None:
+    """Return the conversations that may have events with all terms. Return None if the store has no
+    complete index. All events that are not in the index are among the candidates.
+    """
+    if not state_of(reader).is_complete:
+        return None
+    docs = _docs_with_all(reader, hashes_to_find(terms)[:_HASHES_MAX])
+    if docs is None or len(docs) > _FEW_DOCS:
+        return Candidates(None, {})
+    rows = _of_docs(reader, docs)
+    whole = set[int]()
+    ranges = defaultdict[int, list[Range]](list)
+    unread = reader.ask_all("search_unread")
+    for key, of_records, first, stop in [*rows, *unread]:
+        if of_records == 0:
+            ranges[key].append((first, stop))
+        else:
+            whole.add(key)
+    keys = frozenset([*whole, *ranges])
+    return Candidates(keys, {key: ranges[key] for key in keys - whole})
+
+
+def _of_docs(reader: Reader, docs: Sequence[tuple[int, int]]) -> list[tuple[Any, ...]]:
+    return reader.ask_all("search_docs", json.dumps(docs)) if docs else []
+
+
+def _docs_with_all(reader: Reader, hashes: Sequence[int]) -> list[tuple[int, int]] | None:
+    """Return the segment and the number of each doc that has all hashes. Return None if no hash is
+    rare enough to be looked up.
+    """
+    found: dict[int, set[int]] | None = None
+    for word_hash in hashes:
+        docs = _docs_with(reader, word_hash)
+        if docs is None:
+            continue
+        if found is None:
+            found = docs
+        else:
+            found = {segment: docs[segment] & found[segment] for segment in docs.keys() & found}
+    if found is None:
+        return None
+    return [(segment, doc) for segment, docs in found.items() for doc in docs]
+
+
+def _docs_with(reader: Reader, word_hash: int) -> dict[int, set[int]] | None:
+    bucket = word_hash % _BUCKETS
+    first = word_hash >> _BUCKET_BITS << _DOC_BITS
+    found = {}
+    docs = 0
+    for number, (segment, data) in enumerate(reader.ask_all("words_in_bucket", bucket), 1):
+        entries = _unpacked(data)
+        begin = bisect_left(entries, first)
+        end = bisect_left(entries, first + _DOCS, begin)
+        if begin < end:
+            found[segment] = {entry - first for entry in entries[begin:end]}
+            docs += end - begin
+        if number * _DOCS > _SAMPLE and docs * 4 > number * _DOCS:
+            return None
+    return found
+
+
+def _unpacked(data: bytes) -> array[int]:
+    entries = array("I")
+    try:
+        entries.frombytes(zlib.decompress(data))
+    except (zlib.error, ValueError) as error:
+        raise StoreDamaged(
+            f"the search index is damaged ({error}); make it again with 'foldlog store index"
+            " --again'. The events are not affected"
+        ) from error
+    return entries
+
+
+def _packed(entries: Iterable[int]) -> bytes:
+    return zlib.compress(array("I", sorted(entries)).tobytes(), 1)
+
+
+# -- adding events
+
+
+def refresh(store: Store, on_events: Callable[[int], object] = lambda count: None) -> int:
+    """Add the new events to the index, and return the number of added events and records. Several
+    processes may call ``refresh`` at the same time. ``on_events`` is called with the number of
+    events that were added together. Cost: about 80 µs of processor time for each new event of 500
+    bytes.
+    """
+    return _Refresh(store, on_events).run()
+
+
+class Keeper:
+    """Refreshes the index of a store in a thread of its own, until the end of the ``with``
+    statement. If a refresh fails, a message is logged, and the next refresh tries again.
+    """
+
+    def __init__(self, store: Store, every_s: float = 1.0) -> None:
+        self._store = store
+        self._every_s = every_s
+        self._is_ending = threading.Event()
+        self._thread = threading.Thread(target=self._keep, name="foldlog-search-index", daemon=True)
+
+    def __enter__(self) -> Self:
+        self._thread.start()
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        self._is_ending.set()
+        self._thread.join()
+
+    def _keep(self) -> None:
+        seen: int | None = None
+        recorder = self._store.database.recorder
+        while recorder.writable and not self._is_ending.is_set():
+            try:
+                version = self._store.database.data_version()
+                if version != seen:
+                    refresh(self._store)
+                    seen = version
+            except EventStoreError as error:
+                tell("foldlog.search_index.behind", problem=str(error))
+            self._is_ending.wait(self._every_s)
+
+
+class _Refresh:
+    def __init__(self, store: Store, on_events: Callable[[int], object]) -> None:
+        self._store = store
+        self._database = store.database
+        self._recorder = store.database.recorder
+        self._on_events = on_events
+        self._with_encrypted = False
+        self._lost: dict[int, list[_Place]] = {}
+        """The docs without words, by the key of their conversation."""
+        self._versions: dict[int, _Versions] = {}
+        self.added = 0
+
+    def run(self) -> int:
+        state, keys, positions = self._recorder.query(self._read_state)
+        self._with_encrypted = state.with_encrypted
+        for number, position in enumerate(positions):
+            for page in _pages(keys[number], _AT_ONCE):
+                self._add(number, page)
+            if position != state.until[number]:
+                self._recorder.transact(partial(_move, number=number, position=position))
+        return self.added
+
+    def _read_state(self, reader: Reader) -> tuple[IndexState, dict[int, list[int]], list[int]]:
+        positions = [position for (position,) in reader.ask_all("last_position")]
+        state = state_of(reader)
+        keys = defaultdict[int, list[int]](list)
+        if not state.is_made:
+            return state, keys, []
+        lost = defaultdict[int, list[_Place]](list)
+        staying = set[int]()
+        for key, of_records, first, stop in reader.ask_all("search_unread"):
+            if of_records is None:
+                if first:  # the column ``stays``
+                    staying.add(key)
+            elif stop is not None:
+                lost[key].append(_Place(of_records, first, stop))
+            lost.setdefault(key, [])
+        self._lost = lost
+        for key in sorted(lost.keys() - staying):
+            keys[key % self._recorder.store_count].append(key)
+        return state, keys, positions
+
+    def _add(self, number: int, keys: Sequence[int]) -> None:
+        self._versions = self._recorder.query(partial(_read_versions, number=number, keys=keys))
+        docs = list[_Doc]()
+        read = dict[int, bool]()
+        for key, versions in self._versions.items():
+            stays = False
+            try:
+                for doc in self._docs(versions):
+                    docs.append(doc)
+                    if len(docs) == _DOCS:
+                        self._write(number, docs, read)
+                        docs = []
+                        read = {}
+            except (CorruptEvent, KeyUnavailable, StoreDamaged):
+                stays = True  # a search reads the conversation, and reports the problem
+            read[key] = stays
+        self._write(number, docs, read)
+
+    def _docs(self, versions: _Versions) -> Iterator[_Doc]:
+        if not versions.is_there:
+            return
+        if versions.is_encrypted and not self._with_encrypted:
+            raise KeyUnavailable(f"conversation {versions.id!r} is encrypted")
+        key = versions.key
+        source, begins, version = self._recorder.query(partial(self._read_source, key=key))
+        places = list(self._lost[key])
+        places.append(_Place(0, max(versions.events, begins), version))
+        if source is not None:
+            places.append(_Place(1, max(versions.records, source.made), source.records))
+        yield from self._docs_of_events(key, [place for place in places if not place.of_records])
+        of_records = [place for place in places if place.of_records and place.first < place.stop]
+        if source is not None and of_records:
+            yield from self._docs_of_records(source, version, of_records)
+
+    def _read_source(self, reader: Reader, key: int) -> tuple[Source | None, int, int]:
+        conversation = self._database.find_key(reader, key)
+        if conversation is None or conversation.erasure is not None:
+            return None, 0, 0
+        source = Sources(self._database, reader).find_by_key(key)
+        return source, conversation.begins, conversation.version
+
+    def _docs_of_events(self, key: int, places: Sequence[_Place]) -> Iterator[_Doc]:
+        for place in places:
+            for page in _pages(range(place.first, place.stop), _PAGE):
+                events = self._recorder.query(
+                    partial(self._read_events, key=key, start=page[0], stop=page[-1] + 1)
+                )
+                for some in _pages(events, _EVENTS_IN_DOC):
+                    first = some[0].id
+                    yield _Doc(key, 0, first, first + len(some), _hashes(some))
+
+    def _read_events(self, reader: Reader, key: int, start: int, stop: int) -> list[Event]:
+        conversation = self._database.find_key(reader, key)
+        if conversation is None or conversation.erasure is not None:
+            return []
+        rows = ReadTransaction(reader, conversation, self._database).rows(start, stop, _PAGE)
+        return [*dense_events(conversation.id, rows, start, stop)]
+
+    def _docs_of_records(
+        self, source: Source, version: int, places: Sequence[_Place]
+    ) -> Iterator[_Doc]:
+        # This import loads the formats, which a store without imports need not load.
+        from foldlog._imports.projecting import decode_records
+
+        made = self._recorder.query(lambda reader: Sources(self._database, reader).made(source))
+        records = decode_records(self._store, source, made, source.made, version, [])
+        for some in _pages(records, _EVENTS_IN_DOC):
+            first = some[0][0]
+            stop = some[-1][0] + 1
+            if any(place.first < stop and place.stop > first for place in places):
+                hashes = _hashes(event for _, events in some for event in events)
+                yield _Doc(source.conversation, 1, first, stop, hashes)
+
+    def _write(self, number: int, docs: Sequence[_Doc], read: Mapping[int, bool]) -> None:
+        """Write docs into segments of the store ``number``. ``read`` are the conversations whose
+        docs are now complete, and whether searches will read them nevertheless.
+        """
+        keys = [*{doc.conversation: None for doc in docs} | dict.fromkeys(read)]
+        if not keys:
+            return
+
+        def work(transaction: Transaction) -> list[_Doc]:
+            # Another process may add docs too, and a removal waits until this transaction ends.
+            [(segment,)] = transaction.ask("search_turn", number)
+            versions = _read_versions(transaction, number, keys)
+            current = {key for key in keys if versions.get(key) == self._versions[key]}
+            written = [doc for doc in docs if doc.conversation in current]
+            last = _put_docs(transaction, segment, written, self._recorder.store_count)
+            if last != segment:
+                transaction.write("put_search_segment", number, last)
+            for key in keys:
+                if key not in current:
+                    transaction.write("search_reads", key)
+                elif key in read:
+                    transaction.write("search_stays" if read[key] else "search_has_read", key)
+            return written
+
+        written = self._recorder.transact(work)
+        for doc in written:
+            versions = self._versions[doc.conversation]
+            name = "records" if doc.of_records else "events"
+            stop = max(getattr(versions, name), doc.stop)
+            self._versions[doc.conversation] = versions._replace(**{name: stop})
+        count = sum(doc.stop - doc.first for doc in written)
+        self.added += count
+        self._on_events(count)
+
+
+def _move(transaction: Transaction, number: int, position: int) -> None:
+    transaction.write("move_search", number, position)
+
+
+def _read_versions(reader: Reader, number: int, keys: Sequence[int]) -> dict[int, _Versions]:
+    rows = reader.ask("search_versions", number, json.dumps(keys))
+    versions = (_Versions(key, as_text(name), *columns) for key, name, *columns in rows)
+    return {found.key: found for found in versions}
+
+
+def _put_docs(transaction: Transaction, segment: int, docs: Sequence[_Doc], count: int) -> int:
+    """Write docs into a segment that may have docs, then into new segments. Return the last."""
+    [(first,)] = transaction.ask("docs_of_segment", segment)
+    rest = [*docs]
+    while rest:
+        if first == _DOCS:
+            segment = _new_segment(segment % count, count)
+            first = 0
+        some = rest[: _DOCS - first]
+        rest = rest[len(some) :]
+        _put_in_segment(transaction, segment, first, some)
+        first += len(some)
+    return segment
+
+
+def _put_in_segment(
+    transaction: Transaction, segment: int, first: int, docs: Sequence[_Doc]
+) -> None:
+    buckets = defaultdict[int, list[int]](list)
+    for number, doc in enumerate(docs, first):
+        for word_hash in doc.hashes:
+            entry = (word_hash >> _BUCKET_BITS << _DOC_BITS) | number
+            buckets[word_hash % _BUCKETS].append(entry)
+    if first:
+        for bucket, data in transaction.ask("words_of_segment", segment):
+            if bucket in buckets:
+                buckets[bucket].extend(_unpacked(data))
+    for bucket in sorted(buckets):
+        transaction.write("put_search_words", segment, bucket, _packed(buckets[bucket]))
+    for number, doc in enumerate(docs, first):
+        transaction.write("leave_search_doc", *doc[:3])
+        transaction.write("put_search_doc", segment, number, *doc[:4])
+
+
+def _hashes(events: Iterable[Event]) -> set[int]:
+    return hashes_of(text_of(event) for event in events if has_content(event))
+
+
+def _pages(items: Iterable[T], size: int) -> Iterator[list[T]]:
+    remaining = iter(items)
+    while page := [*islice(remaining, size)]:
+        yield page

@@ -1,0 +1,278 @@
+"""A search index finds what a search without it finds, and has no word of text that is gone."""
+
+import random
+
+import pytest
+
+from foldlog import Action, Histories, KeyRing
+from foldlog._imports import makes_events
+from foldlog._search import index, searching
+from foldlog._search.searching import search
+from foldlog._search.words import hashes_to_find
+from foldlog.eventstore import Store
+from foldlog.eventstore.log.seal import WriteSettings
+from foldlog.eventstore.maintenance.rekey import rekey
+from tests.between import before_next_call
+from tests.foldlog.records import write_lines
+from tests.said import said, say
+
+SECRET = "Zyzzyvaquartz"
+TEXTS = (
+    "the gauge of the pump at src/core/main_util.py, line 12",
+    'def read(path: str) -> str: return "a\\nb"',
+    "Donaudampfschifffahrt und Straße, naïve Übergabe",
+    "数据库索引 搜索，错误",
+    "https://example.com/a?b=c#d “quoted phrase” don't",
+    "no such file or directory",
+)
+
+
+@pytest.fixture
+def histories(store) -> Histories:
+    return Histories(store)
+
+
+def fill(histories: Histories, conversations: int = 12) -> None:
+    chosen = random.Random(5)
+    for number in range(conversations):
+        events = []
+        for call in range(chosen.choice([1, 5, 20, 40])):
+            text = " ".join(chosen.sample(TEXTS, 2)) + f" word{chosen.randrange(400)}"
+            if call % 4 == 3:
+                events.append(Action(tool="bash", call_id=str(call), arguments={"command": text}))
+            else:
+                events.append(said(text))
+        histories[f"c{number}"].append(events)
+
+
+def is_indexed(store: Store, word: str) -> bool:
+    """Return whether any segment has the hash of a word."""
+
+    def read(reader):
+        [word_hash, *_] = hashes_to_find([word])
+        docs = index._docs_with(reader, word_hash)
+        return docs is None or any(docs.values())
+
+    return store.database.recorder.query(read)
+
+
+def candidates(store: Store, word: str) -> index.Candidates:
+    found = store.database.recorder.query(lambda reader: index.candidates(reader, [word]))
+    assert found is not None
+    return found
+
+
+def scanned(monkeypatch, store, words, **options):
+    """Search without the index."""
+    with monkeypatch.context() as patch:
+        patch.setattr(searching, "_look_up", lambda *arguments: None)
+        return search(store, words, **options)
+
+
+def queries(store: Store, chosen: random.Random, count: int):
+    texts = [
+        searching.text_of(event)
+        for row in store.iter_conversations()
+        if row.erased_at is None
+        for event in store.events(row.id)
+    ]
+    for _ in range(count):
+        words = chosen.choice(texts).split()
+        place = chosen.randrange(len(words))
+        word = words[place]
+        yield chosen.choice([
+            word, word[:1], word[:2], word[: chosen.randrange(1, len(word) + 1)], word.upper(),
+            f'"{" ".join(words[place : place + 3])}"', f"{word} {chosen.choice(words)}",
+            word[len(word) // 2 :], f"{word}zz", f"{word.swapcase()}*",
+        ])  # fmt: skip
+
+
+def assert_equal_results(monkeypatch, store, count=40, seed=1):
+    chosen = random.Random(seed)
+    is_pruned = False
+    for words in queries(store, chosen, count):
+        limit = chosen.choice([None, 1, 5, 20])
+        try:
+            expected = scanned(monkeypatch, store, words, limit=limit)
+        except ValueError:  # a query without a letter or a digit
+            continue
+        result = search(store, words, limit=limit)
+        assert result.hits == expected.hits, words
+        assert result.conversations == expected.conversations
+        is_pruned |= candidates(store, words).keys is not None
+    assert is_pruned
+
+
+def test_results_are_equal_to_those_of_a_scan(histories, monkeypatch, tmp_path):
+    store = makes_events(histories.store)
+    fill(histories)
+    histories.import_(
+        write_lines(tmp_path / "a.jsonl", [{"role": "user", "content": text} for text in TEXTS]),
+        conversation="unmade", format="openai-chat",
+    )  # fmt: skip
+    store.fork("c1", 1, "fork")
+    say(store, "fork", "the fork's own gauge")
+    index.make(store)
+    assert index.refresh(store) > 100
+    assert_equal_results(monkeypatch, store)
+    say(store, "c2", "later text about the gauge")  # the index lacks these events
+    say(store, "new", "数据 later")
+    histories["unmade"].view()
+    assert_equal_results(monkeypatch, store, seed=2)
+    histories.erase("c1", reason="asked to", detach_forks=True)
+    histories["c3"].redact(0, reason="asked to")
+    assert_equal_results(monkeypatch, store, seed=3)
+    index.refresh(store)
+    assert_equal_results(monkeypatch, store, seed=4)
+
+
+def test_search_without_a_complete_index_reads_all(histories):
+    store = histories.store
+    histories["c"].append([said("the gauge")])
+    index.make(store)
+    assert store.database.recorder.query(lambda reader: index.candidates(reader, ["x"])) is None
+    assert len(histories.search("gauge")) == 1
+    histories["later"].append([said("another gauge")])
+    index.refresh(store)
+    assert len(histories.search("gauge")) == 2
+    assert candidates(store, "gaugeless").keys == frozenset()
+    assert [*store.database.recorder.check()] == []
+    index.drop(store)
+    assert len(histories.search("gauge")) == 2
+    assert not store.database.recorder.query(index.state_of).is_made
+    assert [*store.database.recorder.check()] == []
+
+
+def test_new_events_are_found_at_once_and_added_once(histories):
+    store = histories.store
+    fill(histories, 3)
+    index.make(store)
+    index.refresh(store)
+    say(store, "c0", SECRET)
+    [hit] = histories.search(SECRET)
+    version = store.version("c0")
+    assert [*candidates(store, SECRET).ranges.values()] == [[(version - 1, None)]]
+    assert not is_indexed(store, SECRET)
+    assert index.refresh(store) == 1
+    assert is_indexed(store, SECRET)
+    assert histories.search(SECRET) == (hit,)
+    assert index.refresh(store) == 0
+
+
+@pytest.mark.parametrize("removal", ["erase", "redact", "erase with forks"])
+def test_words_leave_the_index_in_the_transaction_that_removes_them(histories, removal):
+    store = histories.store
+    fill(histories, 3)
+    say(store, "secret", "the first event", SECRET)
+    store.fork("secret", 2, "fork")
+    index.make(store)
+    index.refresh(store)
+    assert is_indexed(store, SECRET)
+    if removal == "erase":
+        histories.erase("fork", reason="asked to")
+        assert is_indexed(store, SECRET)  # the parent still has the event
+        histories.erase("secret", reason="asked to")
+    elif removal == "erase with forks":
+        histories.erase("secret", reason="asked to", with_forks=True)
+    else:
+        histories["secret"].redact(1, reason="asked to")
+    assert not is_indexed(store, SECRET)
+    assert histories.search(SECRET) == ()
+    assert len(histories.search("gauge")) > 3  # other events of the segment
+    index.refresh(store)
+    assert not is_indexed(store, SECRET)
+
+
+def test_words_that_are_removed_while_they_are_read_are_not_added(histories, monkeypatch):
+    store = histories.store
+    fill(histories, 2)
+    say(store, "secret", SECRET)
+    index.make(store)
+    before_next_call(
+        monkeypatch, index._Refresh, "_write", lambda: histories.erase("secret", reason="asked to")
+    )
+    index.refresh(store)
+    assert not is_indexed(store, SECRET)
+    assert histories.search(SECRET) == ()
+    assert len(histories.search("gauge")) > 3
+
+
+def test_encrypted_conversations_are_in_the_index_only_on_request(open_recorder):
+    keys = KeyRing(["5c" * 32])
+    recorder = open_recorder()
+    plain = Histories(Store(recorder))
+    fill(plain, 2)
+    store = Store(recorder, settings=WriteSettings(keys=keys))
+    say(store, "sealed", SECRET)
+    index.make(store)
+    index.refresh(store)
+    assert not is_indexed(store, SECRET)
+    assert len(search(store, SECRET).hits) == 1
+    assert index.refresh(store) == 0  # the conversation is not tried again
+    index.make(store, with_encrypted=True)
+    index.refresh(store)
+    assert is_indexed(store, SECRET)
+    assert len(search(store, SECRET).hits) == 1
+
+
+def test_words_leave_the_index_when_their_conversation_is_encrypted(open_recorder):
+    recorder = open_recorder()
+    plain = Store(recorder)
+    say(plain, "secret", SECRET)
+    index.make(plain)
+    index.refresh(plain)
+    store = Store(recorder, settings=WriteSettings(keys=KeyRing(["5c" * 32])))
+    for _ in rekey(store):
+        pass
+    assert not is_indexed(store, SECRET)
+    index.refresh(store)
+    assert not is_indexed(store, SECRET)
+    assert len(search(store, SECRET).hits) == 1
+
+
+def test_imports_that_grow_are_found_before_and_after_a_refresh(histories, tmp_path):
+    store = makes_events(histories.store)
+    fill(histories, 2)
+    index.make(store)
+    index.refresh(store)
+    path = tmp_path / "a.jsonl"
+    lines = [{"role": "user", "content": f"{text} imported"} for text in TEXTS]
+    for count in (4, 6):
+        histories.import_(write_lines(path, lines[:count]), conversation="i", format="openai-chat")
+        assert len(histories.search("imported")) == count
+        assert index.refresh(store) == (4 if count == 4 else 2)
+        assert len(histories.search("imported")) == count
+    assert is_indexed(store, "imported")
+    histories.erase("i", reason="asked to")
+    assert not is_indexed(store, "imported")
+
+
+def test_damaged_index_is_reported_and_all_events_are_read(histories):
+    store = histories.store
+    fill(histories, 2)
+    index.make(store)
+    index.refresh(store)
+
+    def damage(transaction):
+        segments = transaction.ask_all("search_state")
+        for bucket in range(256):
+            transaction.write("put_search_words", segments[0][2], bucket, b"damaged")
+
+    store.database.recorder.transact(damage)
+    result = search(store, "gauge")
+    assert result.hits
+    assert ["foldlog store index --again" in text for text in result.unread] == [True]
+
+
+def test_two_segments_are_filled_one_after_the_other(histories):
+    store = histories.store
+    index.make(store)
+    for number in range(3):
+        histories[f"c{number}"].append([said(f"{text} w{number}") for text in TEXTS * 130])
+        index.refresh(store)
+    say(store, "c1", SECRET)
+    index.refresh(store)
+    assert len(candidates(store, SECRET).keys) == 1
+    histories.erase("c0", reason="asked to")
+    assert len(histories.search("w2", limit=None)) == len(TEXTS) * 130
+    assert len(histories.search(SECRET)) == 1
