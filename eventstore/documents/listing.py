@@ -75,8 +75,7 @@ class RecentConversations(NamedTuple):
 
     If many conversations have changed since the last list, ``is_complete`` is false, and ``as_of``
     is long ago. The list then has the newest changes and those before ``as_of``. In between, it may
-    lack a conversation, or have its earlier activity. The next lists catch up, as does ``foldlog
-    store keep-up``.
+    lack a conversation, or have its earlier activity. The next lists catch up.
     """
 
     conversations: tuple[RecentConversation, ...]
