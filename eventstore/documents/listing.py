@@ -11,7 +11,6 @@ See docs/internals/decisions/0035-lists.md.
 
 from __future__ import annotations
 
-import random
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from datetime import datetime
@@ -262,8 +261,10 @@ def _bring_up_to_date(database: Database, age_max_s: float, *, is_complete: bool
     pending = recorder.query(lambda reader: reader.to_list_again(_min_version(database)))
     if is_young and all(version < _NOT_LISTED for _, version in pending):
         return _State(stored.as_of, True, {})
-    if not is_complete:
-        pending = random.sample(pending, min(len(pending), _AT_ONCE))
+    if not is_complete and len(pending) > _AT_ONCE:
+        import random  # with its own imports, it takes milliseconds that few commands need
+
+        pending = random.sample(pending, _AT_ONCE)
     progress = stored
     listings: Mapping[int, ListedConversation] = {}
     can_write = _write_entries(database, pending)

@@ -5,7 +5,6 @@ under the id of the session.
 from __future__ import annotations
 
 import os
-import shlex
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -27,9 +26,9 @@ from foldlog.eventstore import (
 )
 from foldlog.eventstore.log.row import from_microseconds
 from foldlog.formats.detection import may_be_of
+from foldlog.formats.event_fields import HANDED_OVER
 from foldlog.formats.native_sessions import session_of
 from foldlog.formats.native_sessions.going_over import (
-    HANDED_OVER,
     choose,
     programs_of,
     with_marked_summaries,
@@ -274,6 +273,8 @@ def _named_file(path: Path) -> Iterator[None]:
 
 
 def _command(session: NativeSession) -> str:
+    import shlex  # compiles a pattern that other uses of a history do not need
+
     resume = shlex.join(session.resume)
     if os.path.realpath(session.cwd) == os.path.realpath(os.curdir):
         return resume

@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterable
 from typing import Any, Literal, TypeVar
 from uuid import NAMESPACE_OID, uuid5
 
+from foldlog._base.json_types import JsonObject
 from foldlog.eventstore import (
     Action,
     Annotation,
@@ -28,6 +29,8 @@ T = TypeVar("T")
 
 REDACTED = "[redacted]"
 """The text that replaces a redacted text, or a redacted value of a document."""
+HANDED_OVER = "handed_over"
+"""The key in ``Message.meta`` of the note, which says what was handed over."""
 OF_THE_STORE = (Retraction, Redaction, DocumentChanges)
 NOT_WRITTEN = (CondensationAction, CondensationRequest, *OF_THE_STORE)
 """Types of events for which no message format has a record."""
@@ -144,3 +147,9 @@ def arguments_of(call: Action) -> Fields:
     return (
         value_of(arguments_shown(call)) if isinstance(call.arguments, str) else call.arguments or {}
     )
+
+
+def note_of(event: Event) -> JsonObject | None:
+    """Return what was handed over, if the event is the note of an earlier hand-over."""
+    note = event.meta.get(HANDED_OVER)
+    return note if isinstance(event, Message) and isinstance(note, dict) else None

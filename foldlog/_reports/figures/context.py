@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 from foldlog._base.usage import OF_NO_MODEL, usage_of
 from foldlog.condensers.models.limits import window_of
 from foldlog.eventstore import Action, Annotation, CondensationAction, Event, Message
-from foldlog.formats.native_sessions.going_over import note_of
+from foldlog.formats.event_fields import note_of
 from foldlog.formats.record import within
 
 

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import json
 import re
-import shlex
 import sys
 from collections.abc import Sequence
 from typing import Any
@@ -57,7 +56,9 @@ def shell_word(text: str) -> str:
     has escapes for them, as in ``$'a\\nb'``.
     """
     if not re.search(_STEERS_OR_BREAKS, text):
-        return shlex.quote(text)
+        from shlex import quote  # compiles a pattern, and most texts are not for a shell
+
+        return quote(text)
     quoted = text.replace("\\", "\\\\").replace("'", "\\'")
     return f"$'{re.sub(_STEERS_OR_BREAKS, _escape, quoted)}'"
 

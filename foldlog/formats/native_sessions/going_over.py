@@ -8,7 +8,6 @@ from typing import Any, NamedTuple
 
 from msgspec.structs import replace
 
-from foldlog._base.json_types import JsonObject
 from foldlog.condensers.strategies.user_words import of_user
 from foldlog.eventstore import (
     Action,
@@ -21,14 +20,13 @@ from foldlog.eventstore import (
     SystemMessage,
 )
 from foldlog.formats.blocks import texts_of
+from foldlog.formats.event_fields import note_of
 from foldlog.projections import View
 
 SUMMARY = "[Summary of earlier events of this conversation, which are not shown.]"
 """The first line of a summary, because no format of a session marks a summary that stands among
 other messages.
 """
-HANDED_OVER = "handed_over"
-"""The key in ``Message.meta`` of the note, which says what was handed over."""
 _OUTCOME_UNKNOWN = (
     "The outcome of this call is unknown: it was under way when the conversation moved to another"
     " program. Check what it did before you rely on it or repeat it."
@@ -111,12 +109,6 @@ def _marked(event: Event) -> Event:
     if isinstance(summary, CondensationSummary):
         return replace(summary, content=f"{SUMMARY}\n{summary.content}")
     return event
-
-
-def note_of(event: Event) -> JsonObject | None:
-    """Return what was handed over, if the event is the note of an earlier hand-over."""
-    note = event.meta.get(HANDED_OVER)
-    return note if isinstance(event, Message) and isinstance(note, dict) else None
 
 
 def _is_note(event: Event) -> bool:

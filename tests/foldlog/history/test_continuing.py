@@ -22,8 +22,9 @@ from foldlog._imports.continuing import begin_continuation
 from foldlog._imports.importing import Failed, Import
 from foldlog._imports.projecting import make_events
 from foldlog.errors import InvalidArgument, NoCondensationAvailable, NoSuchVersion
+from foldlog.formats.event_fields import HANDED_OVER
 from foldlog.formats.native_sessions.claude_code import folder_of
-from foldlog.formats.native_sessions.going_over import HANDED_OVER, SUMMARY
+from foldlog.formats.native_sessions.going_over import SUMMARY
 from foldlog.projections.messages.growing import BEGINNING
 from tests.foldlog.records import GOLDEN, read_lines
 
