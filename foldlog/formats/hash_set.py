@@ -20,7 +20,7 @@ fragmented. With this size, a page is the largest object that Python's own alloc
 
 
 class HashSet:
-    """A set of hashes of at least seven bytes. The set stores only the bytes of a hash that the
+    """A set of hashes of at least two bytes. The set stores only the bytes of a hash that the
     slice ``part`` selects. An empty set takes 200 kB of memory. A hash takes a little more memory
     than its stored bytes.
     """
@@ -48,6 +48,11 @@ class HashSet:
         else:
             page += part
         return True
+
+    def __contains__(self, full_hash: bytes) -> bool:
+        part = full_hash[self._part]
+        pages = self._buckets.get(_bucket_of(full_hash), ())
+        return any(index_of(part, page) >= 0 for page in pages)
 
     def copy(self) -> HashSet:
         copied = HashSet(self._part)

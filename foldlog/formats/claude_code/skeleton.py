@@ -21,6 +21,7 @@ from foldlog.formats.claude_code.lines import (
     Titles,
     cost_in,
 )
+from foldlog.formats.hash_set import HashSet
 from foldlog.formats.record import Fields, text_or_none
 from foldlog.formats.skeleton import Skeleton
 from foldlog.formats.usage import UNNAMED
@@ -103,6 +104,8 @@ def _results_in(message: _Message) -> list[_Block]:
 
 _IDS_MAX: Final = 200_000
 """The ids of a source with more lines than this number are not kept in memory."""
+_CHECKSUM: Final = slice(1, 4)
+"""A ``HashSet`` keeps ten bits of a checksum by its bucket, and these bytes have the others."""
 _REPLIES: Final = frozenset(("text", "tool_use"))
 _RESULTS: Final = frozenset(("tool_result",))
 
@@ -131,13 +134,16 @@ class ClaudeCodeSkeleton(Skeleton):
         lines of a reply repeat the usage.
         """
         self._usage: dict[str, int] = {}
-        self._ids: set[int] | None = set()
+        self._ids: HashSet | None = HashSet(_CHECKSUM)
         """Checksums of the ids of all lines, to find a line without its parent. None if a line
         before has an id that is not here.
         """
-        if self.state.records:
-            newest = set(self._titles.lines)
-            self._ids = newest if len(newest) < LINES_MAX else None
+        self._lines = 0
+        if self.state.records and len(set(self._titles.lines)) >= LINES_MAX:
+            self._ids = None
+        elif self.state.records:
+            for checksum in self._titles.lines:
+                self._ids.add(checksum.to_bytes(4))
         self._missing = set[str]()
         self._newest: str | None = None
         """The id of the newest line, which most lines name as their parent."""
@@ -192,12 +198,13 @@ class ClaudeCodeSkeleton(Skeleton):
         ids = self._ids
         if ids is None or line.uuid is None:
             return
-        if len(ids) > _IDS_MAX:
+        self._lines += 1
+        if self._lines > _IDS_MAX:
             self._ids = None
             return
         if line.subtype == "compact_boundary":
             self._kept = Kept.by({"compactMetadata": line.compactMetadata})
-        ids.add(self._titles.lines[-1])
+        ids.add(self._titles.lines[-1].to_bytes(4))
         before = self._newest
         self._newest = line.uuid
         parent = line.parentUuid
@@ -210,7 +217,8 @@ class ClaudeCodeSkeleton(Skeleton):
         if is_first or is_side != self._side or not isinstance(parent, str) or parent == before:
             return
         is_known = parent in self._missing or self._kept.continues_from(parent)
-        if not is_known and crc32(parent.encode(errors="surrogatepass")) not in ids:
+        checksum = crc32(parent.encode(errors="surrogatepass")).to_bytes(4)
+        if not is_known and checksum not in ids:
             self._missing.add(parent)
             self.on_finding(WITHOUT_PARENT.format(parent))
 
