@@ -170,6 +170,8 @@ def streams_with(store: Store, conversation: str, holds: Holds) -> list[Stream]:
             if any(map(holds, _texts_of_stream(stream, reading.chunks(stream, 0, NUMBER_MAX))))
         ]
 
+    if store.conversation(conversation, as_stored=True).unmade:
+        return []  # a query would make the events; a conversation is in use before it has a stream
     return store.query(conversation, read)
 
 
