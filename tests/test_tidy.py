@@ -128,15 +128,22 @@ def test_every_sql_statement_is_used():
         for path in PYTHON
         if path.is_relative_to(ROOT / "eventstore")
         or path.is_relative_to(ROOT / "foldlog/_reports/figures")
+        or path.is_relative_to(ROOT / "foldlog/_search")
         for word in re.findall(r"\w+", _text_of(path))
     }
+    # Code runs all statements whose names begin with such a word.
+    prefixes = tuple(word for word in words if word.endswith("_search_"))
     unused = []
     for path in (path for path in FILES if path.suffix == ".sql"):
         # Migrations are numbered and found by listing their folder.
         if not re.match(r"\d", path.name) and path.stem not in words:
             unused.append(_named(path))
         names = re.findall(r"^-- name: *(\w+)", _text_of(path), re.MULTILINE)
-        unused.extend(f"{_named(path)} {name}" for name in names if name not in words)
+        unused.extend(
+            f"{_named(path)} {name}"
+            for name in names
+            if name not in words and not name.startswith(prefixes)
+        )
     assert unused == []
 
 

@@ -8,6 +8,7 @@ so that most appends take one or two round trips.
 ``reading``: the queries of one transaction, and a follower's wait for the standby.
 ``positions``: the position of an event in the whole store, without a lock that all writers share.
 ``wire``: a bounded number of connections, which send queued statements together in binary form.
+``refusals``: why a server refuses a connection, by codes, in any language.
 ``setup``: the schema, its migrations, the required settings of a server, and epochs.
 ``status``: the state of a store, for its operator.
 ``deleted_rows``: VACUUM, and the proof that it removed the rows of an erasure.

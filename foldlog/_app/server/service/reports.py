@@ -183,7 +183,7 @@ def report(request: AdmittedRequest) -> Response:
             raise Refusal(
                 422,
                 f"the report has {size:,} bytes, and the service sends at most"
-                f" {_REPORT_BYTES_MAX:,}; write it at the server with 'foldlog report'",
+                f" {_REPORT_BYTES_MAX:,}; write it at the server with 'foldlog report ID'",
             )
         return Response(path.read_bytes(), media_type="text/html")
 
