@@ -216,7 +216,7 @@ def setting(default: Any, description: str, **bounds: float) -> Any:
     """Return a dataclass field for a parameter of a condenser. The condenser's constructor and its
     configuration both accept the parameter.
 
-    ``bounds`` are the arguments ``ge``, ``gt`` and ``lt`` of ``pydantic.Field``. Both the
+    ``bounds`` are the arguments ``ge``, ``gt``, ``le`` and ``lt`` of ``pydantic.Field``. Both the
     configuration and the constructor check the bounds. A condenser with a method ``__post_init__``
     must call ``Condenser.__post_init__`` there, because this call checks the bounds. If
     configurations must check another minimum than the constructor, pass it as ``in_tables``, in
@@ -228,6 +228,7 @@ def setting(default: Any, description: str, **bounds: float) -> Any:
 _BOUNDS = {
     "ge": (operator.ge, "at least"),
     "gt": (operator.gt, "more than"),
+    "le": (operator.le, "at most"),
     "lt": (operator.lt, "less than"),
 }
 

@@ -303,14 +303,17 @@ def reasons_by_size(view: View, max_size: int | None) -> frozenset[Reason]:
     return frozenset(reason for reason, is_due in due.items() if is_due)
 
 
-def check_sizes(max_size: int, keep_first: int, *, beside: int = 0) -> None:
+def check_sizes(
+    max_size: int, keep_first: int, *, beside: int = 0, keep_ratio: float = 0.5
+) -> None:
     """Raise ``InvalidCondenser`` if ``keep_first`` is negative or too large. Together with
-    ``beside``, the room for a summary, ``keep_first`` must be less than half of ``max_size``.
+    ``beside``, the room for a summary, ``keep_first`` must be less than the part ``keep_ratio`` of
+    ``max_size``.
     """
-    half = max_size // 2
-    if keep_first + beside >= half:
+    if keep_first + beside >= int(max_size * keep_ratio):
+        part = "half" if keep_ratio == 0.5 else f"keep_ratio ({keep_ratio:g})"
         raise InvalidCondenser(
-            f"keep_first ({keep_first}) must be less than half of max_size ({max_size})"
+            f"keep_first ({keep_first}) must be less than {part} of max_size ({max_size})"
             + (f" minus {beside}, which is the room for the summary" if beside else "")
         )
     if keep_first < 0:

@@ -2,9 +2,9 @@
 
 A condensation is due if the View has more tokens than the agent's model accepts, if the View has
 more than ``max_size`` events, or after a request. The condenser forgets the events between the head
-and the tail, so that half of the exceeded limit is free. One summary takes the place of the
-forgotten events, and also summarizes the older summaries among them. The condenser never makes a
-condensation that forgets too few events, saves no tokens, or has no usable summary.
+and the tail, so that at most the part ``keep_ratio`` of the exceeded limit stays. One summary takes
+the place of the forgotten events, and also summarizes the older summaries among them. The condenser
+never makes a condensation that forgets too few events, saves no tokens, or has no usable summary.
 """
 
 from __future__ import annotations
@@ -63,8 +63,8 @@ class SummarizingCondenser(RollingCondenser):
 
     max_size: int | None = setting(
         None,
-        "a View with more events is condensed to half of this number; None means 100 (llm: 240),"
-        " or no limit if a token limit is known",
+        "a View with more events is condensed to the part `keep_ratio` of this number; None means"
+        " 100 (llm: 240), or no limit if a token limit is known",
         ge=2,
     )
     keep_first: int = setting(1, "how many events at the head stay, except in a hard reset", ge=0)
@@ -72,6 +72,13 @@ class SummarizingCondenser(RollingCondenser):
         None,
         "a limit for the agent's prompt, in addition to the model's limit; see Limits of tokens",
         ge=1,
+    )
+    keep_ratio: float = setting(
+        0.5,
+        "the part of the exceeded limit that a condensation leaves, without the summary: less makes"
+        " fewer condensations and shorter prompts, and shows fewer events in their own words",
+        gt=0,
+        le=0.5,
     )
     token_margin_ratio: float = setting(
         0.1, "the part of the input limit that stays free", ge=0, lt=1
@@ -84,7 +91,7 @@ class SummarizingCondenser(RollingCondenser):
     )
 
     def check_sizes(self) -> None:
-        check_sizes(self._size, self.keep_first, beside=1)
+        check_sizes(self._size, self.keep_first, beside=1, keep_ratio=self.keep_ratio)
 
     @abstractmethod
     def summary(self, view: View, span: slice) -> Summary:
@@ -209,16 +216,16 @@ class SummarizingCondenser(RollingCondenser):
 
     def _tail_by_tokens(self, view: View, head: int, over: Overrun) -> int:
         """Return how many of the newest events stay after the first ``head`` events, so that the
-        prompt has at most half of the limit.
+        prompt has at most the part ``keep_ratio`` of the limit.
 
         ``head`` may be more than ``keep_first``, because it ends with a whole unit. If the first
-        ``head`` events alone have more than half of the limit, no tail is short enough. Then only
+        ``head`` events alone have more than this part, no tail is short enough. Then only
         ``keep_first`` events count as the head, but the prompt keeps its room for a summary. If
         the first ``head`` events alone exceed the limit, a shorter tail would be of no use.
         """
-        if over.has_room(head, _HEAD_AND_TAIL):
-            return over.tail(head, _HEAD_AND_TAIL)
-        tail = over.tail(self._head(view), _HEAD_AND_TAIL)
+        if over.has_room(head, self.keep_ratio):
+            return over.tail(head, self.keep_ratio)
+        tail = over.tail(self._head(view), self.keep_ratio)
         if over.has_room(head, 1):
             return min(tail, over.tail(head, 1 - _SUMMARY))
         return tail
@@ -228,9 +235,11 @@ class SummarizingCondenser(RollingCondenser):
 
     def _tails(self, view: View, due: Set[Reason]) -> list[int]:
         head_and_summary = self.keep_first + 1
-        tails = [len(view) // 2 - head_and_summary] if Reason.REQUEST in due else []
+        tails = []
+        if Reason.REQUEST in due:
+            tails.append(int(len(view) * self.keep_ratio) - head_and_summary)
         if Reason.EVENTS in due or not due:
-            return [*tails, self._size // 2 - head_and_summary]
+            tails.append(int(self._size * self.keep_ratio) - head_and_summary)
         return tails
 
     def _condensation(
@@ -273,10 +282,10 @@ class SummarizingCondenser(RollingCondenser):
     ) -> tuple[str, int | None]:
         """Return the text of the summary, shortened if necessary, and the tokens of the prompt with
         this text. If the prompt exceeded a limit, the text is shortened until the prompt needs at
-        most the share ``_ROOM`` of the limit. If the text cannot be made that short, it may itself
-        use the share ``_SUMMARY`` of the limit. Without a limit, the text is shortened until the
-        prompt is smaller than before the condensation. Raises ``NoCondensationAvailable`` if a
-        model wrote a text that is too long for the limit.
+        most the part ``keep_ratio`` and a quarter of the limit. If the text cannot be made that
+        short, it may itself use the share ``_SUMMARY`` of the limit. Without a limit, the text is
+        shortened until the prompt is smaller than before the condensation. Raises
+        ``NoCondensationAvailable`` if a model wrote a text that is too long for the limit.
         """
 
         def tokens_with(*texts: str) -> int | None:
@@ -292,7 +301,8 @@ class SummarizingCondenser(RollingCondenser):
         sizes: list[float] = []
         if over is not None:
             reserved = (tokens_with() or 0) + over.limit * _SUMMARY
-            sizes = [max(over.limit * _ROOM, min(reserved, over.limit)), reserved]
+            room = over.limit * (self.keep_ratio + _SUMMARY_AT_MOST)
+            sizes = [max(room, min(reserved, over.limit)), reserved]
         elif tokens_before is not None:
             sizes = [tokens_before - 1]
         full_tokens = tokens_with(summary.text)
@@ -370,17 +380,11 @@ def counted(view: View, agent_llm: AgentModel | None) -> tuple[Sequence[int], Ag
     return sums, agent_llm
 
 
-_ROOM = 3 / 4
-"""The largest part of a token limit that a View should use after a condensation. Head and tail may
-use half of the limit, and the summary a quarter. The View can grow into the free quarter. A summary
-that needs more than its quarter is shortened, if possible.
+_SUMMARY_AT_MOST = 1 / 4
+_SUMMARY = 1 / 8
+"""A summary that needs more than the part ``_SUMMARY_AT_MOST`` of a token limit is shortened, if
+possible. It may always use the part ``_SUMMARY``, even if head and tail leave too little room.
 """
 
 _TAIL_BY_COST = 1 / 4
 """The part of the tokens after the head that stays if a condensation is made for its savings."""
-
-_HEAD_AND_TAIL = 1 / 2
-_SUMMARY = 1 / 8
-"""Head and tail may use the part ``_HEAD_AND_TAIL`` of a token limit. A summary may always use the
-part ``_SUMMARY``, even if head and tail leave too little room.
-"""

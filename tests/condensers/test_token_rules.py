@@ -5,6 +5,7 @@ import pytest
 from foldlog.condensers import (
     Condensation,
     DigestCondenser,
+    InvalidCondenser,
     LLMSummarizingCondenser,
     Reason,
     Requirement,
@@ -84,6 +85,36 @@ def test_head_and_tail_take_half_the_limit(limit):
     condenser = LLMSummarizingCondenser(Scripted("a short summary " * 9), keep_first=1)
     tokens = model.token_sums(view.then([plan(condenser.condense(view, model))]))[-1]
     assert limit * 0.9 / 3 < tokens <= limit * 0.9 / 2 + 1_000
+
+
+@pytest.mark.parametrize("ratio, stay", [(0.5, 50), (0.3, 30), (0.1, 10)])
+def test_a_condensation_leaves_the_part_of_the_limit_that_is_asked_for(ratio, stay):
+    view = many(200)
+    summary = "a short summary " * 9
+    by_events = LLMSummarizingCondenser(Scripted(summary), max_size=100, keep_ratio=ratio)
+    assert len(view.then([plan(by_events.condense(view))])) == stay
+    limit, model = 50_000, Characters()
+    by_tokens = LLMSummarizingCondenser(
+        Scripted(summary), max_tokens=limit, token_margin_ratio=0, keep_ratio=ratio
+    )
+    tokens = model.token_sums(view.then([plan(by_tokens.condense(view, model))]))[-1]
+    assert limit * ratio - 1_000 < tokens <= limit * ratio + 1_000
+
+
+@pytest.mark.parametrize(
+    "settings, problem",
+    [
+        ({"keep_ratio": 0.6}, "keep_ratio.*at most 0.5"),
+        ({"keep_ratio": 0}, r"keep_ratio \(0\) of max_size"),
+        (
+            {"keep_ratio": 0.1, "max_size": 100, "keep_first": 9},
+            r"keep_first \(9\) must be less than keep_ratio \(0.1\) of max_size \(100\) minus 1",
+        ),
+    ],
+)
+def test_a_part_that_cannot_stay_is_refused(settings, problem):
+    with pytest.raises(InvalidCondenser, match=problem):
+        LLMSummarizingCondenser(Scripted("a summary"), **settings)
 
 
 @pytest.mark.parametrize(
