@@ -304,7 +304,7 @@ def test_comparison_marks_the_words_that_differ(page, serve, stored):
 
 
 def test_wrong_filter_is_named_and_list_stays(listed):
-    listed.expected = ["400"]
+    listed.expected = ["422"]
     listed.search("state:none")
     listed.wait(
         "document.querySelector('.above .problem').innerText.includes('state:none is not known')"
