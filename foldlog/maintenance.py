@@ -210,7 +210,7 @@ class Maintenance:
         """Add new events to the search index of the store, and return the number of added events
         and records. If the store has no index, or with ``again``, the index is made. Encrypted
         conversations are in the index only if it was made ``with_encrypted``: hashes of their words
-        are then in the store unencrypted. Cost: about 110 µs of processor time for each new event of
+        are then in the store unencrypted. Cost: about 110 µs of CPU time for each new event of
         500 bytes. See ``foldlog store index``.
         """
         from foldlog._search import index
