@@ -11,7 +11,7 @@ See docs/internals/decisions/0035-lists.md.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from datetime import datetime
 from functools import partial
@@ -133,7 +133,13 @@ def recent_conversations(
     def read_page(reader: Reader) -> RecentConversations:
         # ``unwritten`` contains entries that the stored list lacks. Take these entries first, then
         # the entries of the stored list.
-        in_order = sorted(unwritten.values(), key=attrgetter("at", "key"), reverse=True)
+        in_order: Iterable[ListedConversation] = sorted(
+            unwritten.values(), key=attrgetter("at", "key"), reverse=True
+        )
+        if database.late is not NOTHING_LATE and not state.is_complete:
+            # This process read them in earlier calls, and the update may not have reached a later
+            # erasure. What was erased must not be shown.
+            in_order = _read_again(database, reader, in_order)
         candidates = (
             listing for listing in in_order if after is None or (listing.at, listing.key) < after
         )
@@ -348,6 +354,15 @@ def _with_entries(
     present = database.recorder.query(lambda reader: _read_entries(database, reader, keys))
     others = {key: listing for key, listing in listings.items() if key not in keys}
     return others | {listing.key: listing for listing in present}
+
+
+def _read_again(
+    database: Database, reader: Reader, listings: Iterable[ListedConversation]
+) -> Iterator[ListedConversation]:
+    remaining = iter(listings)
+    while keys := [listing.key for listing in islice(remaining, _AT_ONCE)]:
+        present = {listing.key: listing for listing in _read_entries(database, reader, keys)}
+        yield from (present[key] for key in keys if key in present)
 
 
 def _read_entries(

@@ -173,6 +173,24 @@ def test_a_list_lists_a_few_changes_and_has_the_newest_and_the_programs_own(hist
     assert everything_of.is_complete
 
 
+def test_a_list_that_cannot_be_written_shows_nothing_erased(histories, monkeypatch):
+    monkeypatch.setattr(listing, "_AT_ONCE", 3)
+    monkeypatch.setattr(listing, "_EVENTS_AT_ONCE", 2)
+    monkeypatch.setattr(listing, "_NEWEST_EVENTS", 2)
+    for number in range(12):
+        histories[f"c{number}"].append(said("hello"))
+    histories.store.database.written.clear()
+    with others_writing(histories):
+        first = histories.list(age_max_s=0)
+    assert ("c0" in names(first), first.is_complete) == (True, False)
+    histories.erase("c0", reason="asked to")
+    histories["c11"].append([said("a newer event"), said("and another")])
+    histories.store.database.written.clear()  # as if another process had written all this
+    with others_writing(histories):
+        late = histories.list(age_max_s=0)
+    assert ("c0" in names(late), late.is_complete) == (False, False)
+
+
 def key_of(histories, name):
     return histories.store.database.recorder.query(lambda reader: reader.conversation(name)).key
 
