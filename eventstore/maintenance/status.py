@@ -29,10 +29,12 @@ def follower_status(store: Store) -> Status:
     return recorder.status()
 
 
-def confirm(store: Store, read_model: str, position: int | None) -> None:
+def confirm(store: Store, read_model: str, position: int | str | None) -> None:
     """Record that a read model has removed all content that was erased or redacted up to a
     position. Later tombstones and receipts name the read model in ``unconfirmed`` until it confirms
-    their positions. Pass None as the position to forget the read model.
+    their positions. Pass None as the position to forget the read model. If several stores are
+    joined (``?stores=``), pass ``str(recorded.position)`` of the last event or entry that
+    ``follow`` yielded: the position that an append returns is a position in one of these stores.
 
     A position below the recorded position changes nothing. A ``TrackingView`` does not call
     ``confirm``, because its stored position is its confirmation. Raises ``StoreUnavailable`` if the
@@ -42,7 +44,8 @@ def confirm(store: Store, read_model: str, position: int | None) -> None:
     name = f"tracking {read_model}"
     value = ""
     if position is not None:
-        check_whole("position", position, 0)
+        if not isinstance(position, str):
+            check_whole("position", position, 0)
         value = str(store.database.recorder.position(position))
     try:
         store.database.recorder.transact(lambda transaction: transaction.set_value(name, value))

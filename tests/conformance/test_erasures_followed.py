@@ -61,15 +61,18 @@ def test_a_half_erased_import_is_not_followed(store):
 
 
 def test_a_tombstone_names_unconfirmed_read_models(store):
-    (first, *_) = say(store, "a", "1", "2")
+    say(store, "a", "1", "2")
+    (first, *_) = store.follow()
     confirm(store, "slow", first.position)
-    confirm(store, "other", first.position)
+    confirm(store, "other", str(first.position))
     assert erased(store, "a").unconfirmed == ("other", "slow")
     (entry,) = store.follow()
     confirm(store, "other", entry.position)
     assert store.conversation("a").unconfirmed == ("slow",)
     assert [row.unconfirmed for row in store.conversations()] == [("slow",)]
-    confirm(store, "slow", entry.position + 1)
+    say(store, "b", "later")
+    (*_, later) = store.follow()
+    confirm(store, "slow", str(later.position))
     assert erased(store, "a").unconfirmed == ()
     assert store.conversation("a").unconfirmed == ()
 

@@ -201,15 +201,15 @@ def test_a_projection_runner_processes_each_event_once(env):
         last = [say_long(n) for n in range(10)][-1]
         runner = ProjectionRunner(**hearing)
         with runner:
-            runner.wait(last)
+            runner.wait(last, timeout=60)
             last = say_long(10)
-            runner.wait(last)
+            runner.wait(last, timeout=60)
             assert runner.view.total() == sum(range(11))
         # the library closes the application's, and leaves the view's open
         runner.view.recorder.close()
     again = ProjectionRunner(**hearing)
     with again:
-        again.wait(last)
+        again.wait(last, timeout=60)
         assert again.view.total() == sum(range(11))
     again.view.recorder.close()
 
