@@ -1,6 +1,8 @@
 """What the server refuses before it knows who asks."""
 
 import asyncio
+import contextlib
+import socket
 from unittest.mock import Mock
 
 import pytest
@@ -9,9 +11,38 @@ from uvicorn.server import ServerState
 
 from foldlog._app.server import http_protocol
 from foldlog._app.server.http_protocol import GuardedProtocol
+from tests.waiting import until
 
 INNER = b"POST /v1/conversations/other/events HTTP/1.1\r\nHost: localhost\r\n\r\n"
 POST = b"POST /v1/conversations/c1/events HTTP/1.1\r\nHost: localhost\r\n"
+
+
+async def refuse(scope, receive, send):
+    """Answer before the body has come."""
+    content = b"The body is too large."
+    headers = [(b"content-length", b"%d" % len(content))]
+    await send({"type": "http.response.start", "status": 413, "headers": headers})
+    await send({"type": "http.response.body", "body": content})
+
+
+@contextlib.asynccontextmanager
+async def listening(app):
+    """The address of a server, and its protocols."""
+    config = uvicorn.Config(app, http=GuardedProtocol, ws="none", lifespan="off")
+    config.load()
+    protocols = []
+
+    def make():
+        protocols.append(GuardedProtocol(config, ServerState(), {}))
+        return protocols[-1]
+
+    server = await asyncio.get_running_loop().create_server(make, "127.0.0.1", 0)
+    async with server:
+        yield server.sockets[0].getsockname(), protocols
+
+
+def has_answered(protocols):
+    return bool(protocols) and protocols[0].cycle and protocols[0].cycle.response_complete
 
 
 def send(*parts):
@@ -87,3 +118,39 @@ def test_a_connection_with_whole_headers_stays(monkeypatch):
     monkeypatch.setattr(http_protocol, "_HEAD_MAX_S", 60.0)
     paths, sent, is_closed = send(POST + b"Content-Length: 1\r\n\r\n", b"{")
     assert (len(paths), sent[:12], is_closed) == (1, b"HTTP/1.1 200", False)
+
+
+def test_an_answer_before_the_end_of_the_body_is_read():
+    head = POST + b"Connection: close\r\nContent-Length: 5000000\r\n\r\n"
+
+    def ask(address, protocols):
+        with socket.create_connection(address) as client:
+            client.sendall(head + b"a" * 100_000)
+            until(lambda: has_answered(protocols))
+            client.sendall(b"a" * 4_900_000)
+            answer = b""
+            while part := client.recv(1_000):
+                answer += part
+        return answer
+
+    async def run():
+        async with listening(refuse) as (address, protocols):
+            return await asyncio.to_thread(ask, address, protocols)
+
+    assert asyncio.run(run()).endswith(b"The body is too large.")
+
+
+def test_a_client_that_never_ends_its_body_is_left(monkeypatch):
+    monkeypatch.setattr(http_protocol, "_LINGER_MAX_S", 0.0)
+
+    async def run():
+        async with listening(refuse) as (address, protocols):
+            reader, writer = await asyncio.open_connection(*address)
+            writer.write(POST + b"Connection: close\r\nContent-Length: 5000000\r\n\r\nabc")
+            answer = await reader.read()
+            while not protocols[0].transport.is_closing():
+                await asyncio.sleep(0)
+            writer.close()
+            return answer
+
+    assert asyncio.run(run()).endswith(b"The body is too large.")

@@ -344,24 +344,31 @@ def changes_of(app):
     return app._service.changes
 
 
-def test_a_chunk_wakes_no_reader_of_events(app, histories):
+def test_a_chunk_wakes_no_reader_of_events(app, histories, monkeypatch):
     changes = changes_of(app)
     reply = histories["c1"].stream_reply()
     reply.feed("A ")
     key = histories["c1"]._conversation_key()
+    rounds = asyncio.Queue()
+    wake = changes._wake
+    monkeypatch.setattr(
+        changes, "_wake", lambda changed: (wake(changed), rounds.put_nowait(changed))
+    )
 
     async def follow():
         async with running(app):
             with changes.following({key}) as events:
-                await events.wait(1)  # the first wait returns at once
+                await rounds.get()  # the first round wakes every reader
+                await events.wait(1)
                 stream = histories.store.query("c1", lambda reading: reading.streams()[0])
                 with changes.following_stream(key, stream.number, end_of(stream)) as chunks:
-                    await chunks.wait(1)
-                    await asyncio.sleep(0.1)
-                    await events.wait(0)
+                    await chunks.wait(1)  # the first wait returns at once
                     await asyncio.to_thread(reply.feed, "toy")
                     woken = await chunks.wait(60)
-                    return woken, await events.wait(0.1)
+                    while not rounds.empty():
+                        rounds.get_nowait()
+                    await rounds.get()  # a round that began after the chunk
+                    return woken, await events.wait(0)
 
     assert asyncio.run(follow()) == (True, False)
 
