@@ -892,6 +892,7 @@ class Recorder(ABC):
     """
     store_count = 1
     """The number of stores that this recorder joins."""
+
     on_missing: Callable[[EventsNotMade], Recorder | None] | None = None
     """``on_missing`` makes missing events of an import when a transaction needs them. The recorder
     calls ``on_missing`` after the end of the transaction, then runs the work again. If this
@@ -902,6 +903,11 @@ class Recorder(ABC):
     """The first write transaction on a copied file calls ``on_copy`` with the last position in the
     file.
     """
+
+    @property
+    def on_citus(self) -> bool:
+        """Whether the store is on Citus, whose tables cannot have triggers."""
+        return False
 
     def make(self, missing: EventsNotMade) -> Recorder | None:
         if self.on_missing is None:

@@ -37,6 +37,7 @@ from foldlog.eventstore import (
     KeyUnavailable,
     Store,
     StoreDamaged,
+    StoreRefused,
 )
 from foldlog.eventstore.log.reading import ReadTransaction
 from foldlog.eventstore.log.redacted import has_content
@@ -149,7 +150,15 @@ def state_of(reader: Reader) -> IndexState:
 
 
 def make(store: Store, *, with_encrypted: bool = False) -> None:
-    """Make an empty index, or make the index again. ``refresh`` then fills it."""
+    """Make an empty index, or make the index again. ``refresh`` then fills it. Raises
+    ``StoreRefused`` on Citus.
+    """
+    if store.database.recorder.on_citus:
+        raise StoreRefused(
+            "a search index needs triggers, which Citus does not support on the tables of a store;"
+            " without an index, search reads every event",
+            kind="refused",
+        )
     count = store.database.recorder.store_count
 
     def work(transaction: Transaction) -> None:

@@ -16,6 +16,7 @@ from typing import NamedTuple
 
 import foldlog
 from foldlog import Histories, SystemMessage
+from foldlog.eventstore import StoreRefused
 from tests.said import said
 
 TEXT = "grüße, 你好 ✓"
@@ -78,6 +79,16 @@ def operations(histories: Histories, folder: Path) -> Iterator[tuple[str, Callab
     def verify() -> None:
         assert not [verdict.findings for verdict in maintenance.verify() if verdict.findings]
 
+    def stream() -> None:
+        assert list(history.stream_reply(["one ", TEXT]))
+        assert history.unfinished_reply() is None
+
+    def index() -> None:
+        try:
+            assert maintenance.index()
+        except StoreRefused:
+            assert histories.store.database.recorder.on_citus
+
     def archive() -> None:
         maintenance.archive(timedelta(0), f"file://{folder}/objects")
         assert len(histories["f"].view())
@@ -98,6 +109,10 @@ def operations(histories: Histories, folder: Path) -> Iterator[tuple[str, Callab
     yield "lease and effect", run_effect
     yield "fork", lambda: history.fork(at=5, id="f").append(said("in the fork"))
     yield "search", lambda: found(histories.search("grüße"))
+    yield "search index", index
+    yield "search with the index", lambda: found(histories.search("grüße"))
+    yield "stream a reply", stream
+    yield "list with figures", lambda: found(histories.list(limit=9))
     yield "figures", history.stats
     yield "follow", lambda: found(histories.store.follow(0, limit=500))
     yield "redact", lambda: history.redact(1, reason=REASON)

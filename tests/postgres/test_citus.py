@@ -11,7 +11,8 @@ from concurrent.futures import ThreadPoolExecutor
 import psycopg
 import pytest
 
-from foldlog.eventstore import StoreUnavailable, open_store
+import foldlog
+from foldlog.eventstore import StoreRefused, StoreUnavailable, open_store
 from foldlog.eventstore.maintenance.backup import vacuum
 from foldlog.eventstore.recorders.postgres.recorder import ON_CITUS
 from foldlog.eventstore.recorders.postgres.setup import in_schema
@@ -131,6 +132,13 @@ def test_an_erasure_asks_its_own_worker(citus, schema):
             with pytest.raises(StoreUnavailable, match=r"session \d+ of 'report'"):
                 store._recorder.compact(0)
         assert not vacuum(store).bytes_pending
+
+
+@pytest.mark.parametrize("stores", ["1", "4"])
+def test_a_search_index_is_refused(citus, schema, stores):
+    options = {"stores": stores} if stores != "1" else {}
+    with pytest.raises(StoreRefused, match="needs triggers, which Citus does not support"):
+        foldlog.open(citus.url(schema=schema, **options), search_index=True)
 
 
 @pytest.mark.parametrize("rows", [1, 3])

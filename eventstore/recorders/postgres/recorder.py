@@ -160,6 +160,10 @@ class PostgresRecorder(Recorder):
     # -- the interface
     # ----------------------------------------------------------------------------------------------
 
+    @property
+    def on_citus(self) -> bool:
+        return self._is_on_citus
+
     @makes_pending
     def transact(
         self,

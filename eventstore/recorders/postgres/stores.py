@@ -690,6 +690,10 @@ class Stores(Recorder):
             self.close()
             raise
 
+    @property
+    def on_citus(self) -> bool:
+        return any(server.on_citus for server in self.servers)
+
     # -- the store of a conversation
 
     def home(self, conversation: str) -> int:
