@@ -1,6 +1,6 @@
 /** The approvals in a log: which person was asked about a call, and what was decided. */
 
-import type { History, StoredEvent } from "./history.js";
+import type { History, OpenCall, StoredEvent } from "./history.js";
 
 const APPROVAL = "foldlog.approval";
 
@@ -39,4 +39,28 @@ export async function readApprovals(history: History, start: number): Promise<Ma
   const approvals = new Map<number, Approvals>();
   for await (const event of history.events(start)) noteApproval(approvals, event);
   return approvals;
+}
+
+/** The decision that holds now: an approval may have ended. */
+export function decisionOf({ decision }: Approvals): RecordedDecision | undefined {
+  const hasEnded = decision?.approved === true && Date.parse(decision.until ?? "") <= Date.now();
+  return hasEnded ? undefined : decision;
+}
+
+/** What a model reads about a call that was refused. */
+export function refusalOf({ reason, by }: RecordedDecision): string {
+  return reason || `${by} refused the call`;
+}
+
+/** What a person is told to decide: the words of the SDK, beside the tool and its arguments. */
+export interface Question {
+  /** Who is asked, by default "user". */
+  to?: string | undefined;
+  shown?: Record<string, unknown>;
+}
+
+/** Record that a person was asked about a call, once, however often it is called. */
+export async function askOnce(history: History, call: OpenCall, { to = "user", shown = {} }: Question): Promise<void> {
+  const question = { tool: call.tool, arguments: call.arguments, ...shown };
+  await history.askApproval(call, { to, shown: question }, { idempotencyKey: `ask ${call.id}` });
 }

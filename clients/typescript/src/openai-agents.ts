@@ -5,12 +5,14 @@
  *     await run(agent, "hello", { session });
  *
  * The items are stored in the format `openai-responses`, which adapters for other languages read
- * too. If the SDK takes items back, they are retracted, and they stay in the log.
+ * too. If the SDK takes items back, they are retracted, and they stay in the log. Calls that need an
+ * approval are decided in the log: see `applyDecisions`.
  */
 
 import type { AgentInputItem, Session } from "@openai/agents-core";
+import { askOnce, decisionOf, type Question, readApprovals, refusalOf } from "./approvals.js";
 import { Unavailable, VersionConflict } from "./errors.js";
-import type { History } from "./history.js";
+import type { History, OpenCall } from "./history.js";
 import type { Foldlog } from "./index.js";
 
 const FORMAT = "openai-responses";
@@ -79,6 +81,68 @@ export class FoldlogSession implements Session {
       }
     }
   }
+}
+
+/** A call of a run that waits for an approval, as `result.interruptions` has it. */
+interface Interruption {
+  readonly rawItem: object;
+}
+
+/** The state of a run: `result.state`, or `RunState.fromString(agent, text)`. */
+interface InterruptedRun<I> {
+  getInterruptions(): I[];
+  approve(item: I): void;
+  reject(item: I, options?: { message?: string }): void;
+}
+
+/**
+ * Approve or reject the calls of an interrupted run as the log says, and return the calls that wait
+ * for a decision. Each of them is a question in the log then. A token with the scope `approve`
+ * decides, in any process, now or days later:
+ *
+ *     let result = await run(agent, "Pay Ann.", { session });
+ *     for (const call of await applyDecisions(session.history, result.state)) {
+ *       await approver.open(session.history.id).decide(call, { approved: true, by: "ann" });
+ *     }
+ *     await applyDecisions(session.history, result.state);
+ *     result = await run(agent, result.state, { session });
+ *
+ * Raises `TypeError` for a call that is not in the log, such as one of an agent that runs as a tool.
+ */
+export async function applyDecisions<I extends Interruption>(
+  history: History,
+  state: InterruptedRun<I>,
+  { to }: Pick<Question, "to"> = {},
+): Promise<OpenCall[]> {
+  const items = state.getInterruptions();
+  if (items.length === 0) return [];
+  const open = new Map((await history.openCalls()).map((call) => [call.call_id, call]));
+  const interrupted = items.map((item) => ({ item, call: callOf(item, open, history) }));
+  const approvals = await readApprovals(history, Math.min(...interrupted.map(({ call }) => call.id)));
+  const waiting: OpenCall[] = [];
+  for (const { item, call } of interrupted) {
+    const decision = decisionOf(approvals.get(call.id) ?? { shown: [] });
+    if (decision === undefined) {
+      await askOnce(history, call, { to });
+      waiting.push(call);
+    } else if (decision.approved) {
+      state.approve(item);
+    } else {
+      state.reject(item, { message: refusalOf(decision) });
+    }
+  }
+  return waiting;
+}
+
+function callOf({ rawItem }: Interruption, open: Map<unknown, OpenCall>, { id }: History): OpenCall {
+  const { callId, name } = rawItem as Item;
+  const call = open.get(callId);
+  if (call !== undefined) return call;
+  const named = `${JSON.stringify(name)} (${JSON.stringify(callId ?? null)})`;
+  throw new TypeError(
+    `the conversation ${JSON.stringify(id)} has no open call ${named}, so nobody can decide about it in the log;` +
+      " pass the run the session of this conversation, and approve calls of an agent that runs as a tool by `state.approve`",
+  );
 }
 
 /** The SDK names the members of calls in its own way: see `itemOf` for the way back. */

@@ -1,4 +1,7 @@
-/** Answers as the server of Claude's models: it says how many questions of the user it was shown. */
+/**
+ * Answers as the server of Claude's models: it says how many questions of the user it was shown. For
+ * `Question: run COMMAND`, it calls the tool Bash first, and then says what came back.
+ */
 
 import { createServer, type Server } from "node:http";
 import type { AddressInfo } from "node:net";
@@ -6,6 +9,7 @@ import type { AddressInfo } from "node:net";
 interface Content {
   type: string;
   text?: string;
+  content?: string;
 }
 interface Shown {
   role: string;
@@ -33,7 +37,8 @@ export class ClaudeModel {
         response.writeHead(404, { "content-type": "application/json" });
         return void response.end("{}");
       }
-      const { messages, model } = JSON.parse(Buffer.concat(parts).toString()) as { messages: Shown[]; model: string };
+      const body = JSON.parse(Buffer.concat(parts).toString()) as { messages: Shown[]; model: string; tools?: object[] };
+      const { messages, model, tools = [] } = body;
       const shown = questions(messages);
       await this.asked(shown.at(-1) ?? "");
       response.writeHead(200, { "content-type": "text/event-stream" });
@@ -42,11 +47,20 @@ export class ClaudeModel {
       const send = (type: string, members: object): void =>
         void response.write(`event: ${type}\ndata: ${JSON.stringify({ type, ...members })}\n\n`);
       send("message_start", { message });
-      send("content_block_start", { index: 0, content_block: { type: "text", text: "" } });
-      const text = `You have asked ${new Set(shown).size} questions.`;
-      send("content_block_delta", { index: 0, delta: { type: "text_delta", text } });
+      const [, command] = /^Question: run (.*)/.exec(shown.at(-1) ?? "") ?? [];
+      const results = messages.flatMap(({ content }) => (typeof content === "string" ? [] : content));
+      const result = results.filter(({ type }) => type === "tool_result").at(-1);
+      const isCall = command !== undefined && result === undefined && tools.length > 0;
+      const called = { type: "tool_use", id: `toolu_${crypto.randomUUID()}`, name: "Bash", input: {} };
+      const asked = `You have asked ${new Set(shown).size} questions.`;
+      const said = command === undefined ? asked : `The tool says: ${result?.content}`;
+      const delta = isCall
+        ? { type: "input_json_delta", partial_json: JSON.stringify({ command, description: "of the test" }) }
+        : { type: "text_delta", text: said };
+      send("content_block_start", { index: 0, content_block: isCall ? called : { type: "text", text: "" } });
+      send("content_block_delta", { index: 0, delta });
       send("content_block_stop", { index: 0 });
-      send("message_delta", { delta: { stop_reason: "end_turn" }, usage });
+      send("message_delta", { delta: { stop_reason: isCall ? "tool_use" : "end_turn" }, usage });
       send("message_stop", {});
       response.end();
     });
