@@ -25,18 +25,24 @@ export async function startProxy(prefix) {
       { agent, method: request.method, path: query === undefined ? inside : `${inside}?${query}`, headers },
       (answer) => {
         const found = { ...answer.headers };
+        delete found.connection; // is about the connection to the service
         if (found.location) found.location = found.location.replace(inside, path);
         response.writeHead(answer.statusCode, found);
         answer.pipe(response);
       },
     );
     sent.on("error", () => {
-      if (response.headersSent) request.resume(); // the service answered before it read the whole body
-      else response.destroy();
+      if (!response.headersSent) response.destroy();
     });
-    response.on("close", () => sent.destroy());
+    response.on("close", () => {
+      request.unpipe(sent);
+      sent.destroy();
+      request.resume(); // the service may have answered before it read the whole body
+    });
     request.pipe(sent);
   });
+  // A test of the suite compares for seconds before it sends its next request on an idle connection.
+  proxy.keepAliveTimeout = 600_000;
   await new Promise((listening) => proxy.listen(0, "127.0.0.1", listening));
   return proxy;
 }
