@@ -51,10 +51,9 @@ The files of this package, from the top floor down; an import goes downward:
     _history/                   the interface for agent runtimes
     maintenance.py              the tasks of an administrator
     _privacy/                   erasure, redaction, keys and tokens in texts
-    _search/                    search in records and events
     _imports/                   imported records, byte for byte
 
-    _reports/                   figures, comparisons and audits, computed from histories
+    _reports/                   figures, search, comparisons and audits, from histories
     formats/                    histories of other agents to events and back
     condensers projections eventstore
                                 links to the folders at the root: forgetting, Views, the log

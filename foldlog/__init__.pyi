@@ -8,14 +8,14 @@ from foldlog import formats as formats
 from foldlog import maintenance as maintenance
 from foldlog import projections as projections
 from foldlog import types as types
-from foldlog._history.facts import Fact as Fact
+from foldlog._reports.facts import Fact as Fact
 from foldlog._history.histories import Histories as Histories
 from foldlog._history.histories import open as open
 from foldlog._history.history import History as History
 from foldlog._history.lease import Lease as Lease
 from foldlog._history.lease import LeaseTaken as LeaseTaken
 from foldlog._history.recall import RecallTool as RecallTool
-from foldlog._history.replies import from_openai as from_openai
+from foldlog.formats.replies import from_openai as from_openai
 from foldlog._history.runtimes import effect as effect
 from foldlog.maintenance import Maintenance as Maintenance
 from foldlog._reports.dropped import Dropped as Dropped

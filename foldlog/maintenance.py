@@ -213,7 +213,7 @@ class Maintenance:
         are then in the store unencrypted. Cost: about 110 µs of CPU time for each new event of
         500 bytes. See ``foldlog store index``.
         """
-        from foldlog._search import index
+        from foldlog._reports.search import index
 
         state = self._store.database.recorder.query(index.state_of)
         if again or not state.is_made or (with_encrypted and not state.with_encrypted):
@@ -222,7 +222,7 @@ class Maintenance:
 
     def drop_index(self) -> None:
         """Remove the search index."""
-        from foldlog._search import index
+        from foldlog._reports.search import index
 
         index.drop(self._store)
 

@@ -30,14 +30,14 @@ from foldlog._history.runtimes import (
     note_left_behind as note_left_behind,
 )
 from foldlog._imports.recording import HistoryRecorder as HistoryRecorder
-from foldlog._imports.stored import (
-    HistoryRecords as HistoryRecords,
-    Records as Records,
-    RecordSpan as RecordSpan,
-)
 from foldlog._privacy.erasing import (
     Erasure as Erasure,
     erase_conversations as erase_conversations,
+)
+from foldlog._reports.records.stored import (
+    HistoryRecords as HistoryRecords,
+    Records as Records,
+    RecordSpan as RecordSpan,
 )
 from foldlog.eventstore.derived.cached_values import CachedValues as CachedValues
 from foldlog.formats.calls import Recent as Recent

@@ -11,7 +11,7 @@ from foldlog._history.streamed import (
 )
 from foldlog._reports.answers.views import HandOverDocument as HandOverDocument
 from foldlog._reports.figures.stats import Stats as Stats
-from foldlog._search.searching import Hit as Hit
+from foldlog._reports.search.searching import Hit as Hit
 from foldlog.condensers import AgentModel as AgentModel
 from foldlog.eventstore import (
     Content as Content,

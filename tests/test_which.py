@@ -1,4 +1,4 @@
-"""``scripts/test foldlog/_history/replies.py`` and ``scripts/test list`` run the tests of a module
+"""``scripts/test foldlog/formats/replies.py`` and ``scripts/test list`` run the tests of a module
 and of a command.
 """
 

@@ -7,18 +7,14 @@ history.py     one history, with its past: explain, export, redact, fork
 streamed.py    the reply of a model while the model writes it
 requests.py    name the request that a reply answers
 sent_requests.py  the request that a reply answered, made again
-replies.py     the reply of a model as events
 lease.py       at most one worker drives a history
 effects.py     run the tool of a call at most once; the state of each call
 once.py        do a piece of work once, and record its result
 runtimes.py    run the tools of another agent runtime at most once
-hand_overs.py  what sub-agents were given, and what they returned
 children.py    begin sub-agents for calls, and close their calls
-sub_agents.py  the calls that began sub-agents, and their results
 started_calls.py  the calls that a worker began, and those that other workers left behind
 continuing.py  go on with a history in another program
 threads.py     threads that run blocking calls for asyncio
 recording.py   append records, in the format of another program
-facts.py       whether the agent knows some words
 recall.py      the tool with which an agent reads forgotten events
 """

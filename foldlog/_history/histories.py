@@ -36,7 +36,7 @@ from foldlog.projections import Views
 # The functions import what most programs need not load when they start.
 if TYPE_CHECKING:
     from foldlog._history.recording import Recording
-    from foldlog._search.searching import Hit
+    from foldlog._reports.search.searching import Hit
     from foldlog.condensers import AgentModel, CondenseHandler, Condenser
     from foldlog.maintenance import Maintenance
 
@@ -101,7 +101,7 @@ def open(
         event_bytes_max=event_bytes_max,
     )
     if search_index:
-        from foldlog._search.index import make_if_missing
+        from foldlog._reports.search.index import make_if_missing
 
         try:
             make_if_missing(store)
@@ -267,7 +267,7 @@ class Histories:
         Cost: without an index, the search reads about 400 MB a second, up to the last hit. With an
         index, it reads some of the events that have the words, and the events that the index lacks.
         """
-        from foldlog._search.searching import search
+        from foldlog._reports.search.searching import search
 
         if conversation is not None:
             self.store.conversation(check_text("conversation", conversation), as_stored=True)

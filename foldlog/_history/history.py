@@ -35,10 +35,10 @@ from foldlog.projections import (
 # The functions import what most programs need not load when they start.
 if TYPE_CHECKING:
     from foldlog._history.continuing import Continuation
-    from foldlog._history.facts import Fact
     from foldlog._history.requests import SentRequest
     from foldlog._reports.answers.views import HandOverDocument
     from foldlog._reports.dropped import Dropped
+    from foldlog._reports.facts import Fact
     from foldlog._reports.figures.stats import Stats
     from foldlog.eventstore import ReadTransaction
     from foldlog.eventstore.maintenance.redact import RedactionReceipt
@@ -110,7 +110,7 @@ class History(HistoryRun):
         this history cannot be written in the format. Cost: the method reads the events of the
         history, or with ``view`` the events of its View.
         """
-        from foldlog._imports.stored import session_records
+        from foldlog._reports.records.stored import session_records
         from foldlog.formats.conversion import (
             ANY_HISTORY,
             check_callable,
@@ -238,7 +238,7 @@ class History(HistoryRun):
         history has no events, and the errors of ``at``. Cost: the method reads the View, and all
         stored bytes of the history.
         """
-        from foldlog._history.facts import fact
+        from foldlog._reports.facts import fact
 
         return fact(
             self._store, self._views, self.id, words, at if at is None else check_whole("at", at, 0)
@@ -274,8 +274,8 @@ class History(HistoryRun):
         counts all histories of the store that have changed. It reads the stored bytes of all
         agents, or the events of this history and of the sub-agents that the call began.
         """
-        from foldlog._history.hand_overs import hand_overs
         from foldlog._reports.figures.shown import trees_of
+        from foldlog._reports.hand_overs import hand_overs
 
         return hand_overs(self._store, self._views, trees_of(self._store), self.id, about).agents
 

@@ -54,7 +54,7 @@ from foldlog.projections.messages.requests import REQUEST
 if TYPE_CHECKING:
     from foldlog._history.lease import LeaseBlock
     from foldlog._imports.recording import HistoryRecorder
-    from foldlog._imports.stored import HistoryRecords, Query, Records
+    from foldlog._reports.records.stored import HistoryRecords, Query, Records
     from foldlog.condensers import Condensation
     from foldlog.condensers.handler import CondenseHandler
     from foldlog.eventstore import Store
@@ -204,12 +204,12 @@ class HistoryLog:
         )
 
     def _all_records(self, start: int = 0) -> HistoryRecords:
-        from foldlog._imports.stored import HistoryRecords
+        from foldlog._reports.records.stored import HistoryRecords
 
         return HistoryRecords(self._store, self.id, start)
 
     def _stored_records(self, query: Query | None = None) -> Records:
-        from foldlog._imports.stored import Records
+        from foldlog._reports.records.stored import Records
 
         return Records(self._store, self.id, query)
 
@@ -475,7 +475,7 @@ class HistoryLog:
     ) -> tuple[Event, ...]:
         # A reply gets a response id of its own if its server repeats response ids: see
         # ``set_apart``.
-        from foldlog._history.replies import behind_compaction, compacts, set_apart
+        from foldlog.formats.replies import behind_compaction, compacts, set_apart
 
         is_compacted = any(map(compacts, reply))
         if not is_compacted and not any(isinstance(event, Action | Observation) for event in reply):
@@ -503,7 +503,7 @@ class HistoryLog:
         newest_first: Iterator[Event],
     ) -> tuple[Event, ...]:
         # The call of a result may be in the reply, in an earlier event, or forgotten.
-        from foldlog._history.replies import add_missing_results, result_of
+        from foldlog.formats.replies import add_missing_results, result_of
 
         reply = add_missing_results(view, before, reply)
         results = {event.call_id for event in reply if isinstance(event, Observation)}
@@ -696,7 +696,7 @@ class HistoryLog:
         """Append a reply as ``append_reply`` does. ``also`` writes further data in its transaction,
         unless the idempotency key was used before.
         """
-        from foldlog._history.replies import events_of_reply
+        from foldlog.formats.replies import events_of_reply
 
         if request is not None:
             if request.conversation not in ("", self.id):
@@ -783,7 +783,7 @@ def _not_appended(value: object) -> TypeError:
 
 
 def _chat_events(message: Mapping[str, Any]) -> tuple[Event, ...]:
-    from foldlog._history.replies import from_openai
+    from foldlog.formats.replies import from_openai
 
     if not (events := from_openai(message)):
         raise InvalidEvent("a message has neither a text nor a tool call; nothing was appended")

@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 
 from foldlog._base.json_types import JsonMap, JsonObject
 from foldlog._base.values import parse, texts_in
-from foldlog._search.searching import SearchTerms, events_with
+from foldlog._reports.search.searching import SearchTerms, events_with
 from foldlog.eventstore import (
     Action,
     ConversationNotFound,

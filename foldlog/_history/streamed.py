@@ -16,7 +16,6 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeVar
 
 import msgspec
 
-from foldlog._history.replies import plain_data
 from foldlog.eventstore import (
     ConversationNotFound,
     EventStoreError,
@@ -37,6 +36,7 @@ from foldlog.formats.deltas import (
     decode_deltas,
     encode_deltas,
 )
+from foldlog.formats.replies import plain_data
 from foldlog.formats.reply_streams import ReplyReader, reader_for
 
 if TYPE_CHECKING:

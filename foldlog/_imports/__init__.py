@@ -12,7 +12,6 @@ refreshing.py  import the new records of a file
 continuing.py  store a session in which another program goes on
 compacting.py  note a compaction that the program has not written to its file yet
 redacting.py   redact records of a source
-stored.py      read the stored records of a conversation
 
 ``foldlog._reports.figures.of_sources`` counts the figures of a source.
 ``foldlog.eventstore.sources`` stores sources.

@@ -8,7 +8,7 @@ it. The ids of a record's events are stored with the events, so the ids never ch
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from typing import Any, Final
+from typing import Final
 
 import msgspec
 
@@ -17,6 +17,7 @@ from foldlog._base.telemetry import tell
 from foldlog._base.usage import IMPORTED
 from foldlog._base.version import VERSION
 from foldlog._reports.figures.overview import PARENT
+from foldlog._reports.records.decoding import decode_records
 from foldlog.eventstore import (
     ATTRIBUTES,
     ConversationNotFound,
@@ -33,12 +34,11 @@ from foldlog.eventstore.log.writing import WriteTransaction
 from foldlog.eventstore.recorders.base import Reader
 from foldlog.eventstore.recorders.errors import FAILURES, NOTHING_WRITTEN
 from foldlog.eventstore.recorders.types import Conversation, Record
-from foldlog.eventstore.sources.reading import IMPORTED_AT, about, blocks_of, continued
+from foldlog.eventstore.sources.reading import IMPORTED_AT, about, continued
 from foldlog.eventstore.sources.tables import (
     REDACTED,
     TITLE,
     WHERE,
-    Continued,
     Source,
     Sources,
     SourcesToWrite,
@@ -47,13 +47,10 @@ from foldlog.eventstore.sources.tables import (
 from foldlog.formats.decoded import (
     READER,
     decoder_of,
-    events_of,
     parent_named_in,
-    values_of,
 )
 from foldlog.formats.forking import incomplete
-from foldlog.formats.format import RecordDecoder
-from foldlog.formats.record import INCOMPLETE, UNREAD, NotAnEvent
+from foldlog.formats.record import INCOMPLETE, UNREAD
 from foldlog.formats.record_events import FollowingDecoder
 from foldlog.formats.registry import format_named
 from foldlog.formats.resuming import DecoderState, NeedsAll
@@ -114,55 +111,6 @@ def make_events(
             before = making.made
             if tries == _TRIES:
                 raise
-
-
-def decode_records(
-    store: Store,
-    source: Source,
-    events_of_records: Mapping[int, tuple[int, int]],
-    start: int,
-    version: int,
-    findings: list[str],
-    decoder: RecordDecoder | None = None,
-    window: int | None = None,
-) -> Iterator[tuple[int, list[Event]]]:
-    """Yield each record's number and events. ``events_of_records`` maps the number of a record to
-    the id of its first event and the count of its events. The events of record ``start`` and of
-    later records have the ids from ``version`` on. A record that was handed over to the program has
-    no events of its own. If ``window`` is not None, ``decoder`` continues from a state, and begins
-    so many records before ``start``.
-    """
-    format = format_named(source.format)
-    if decoder is None:
-        decoder = decoder_of(format, str(about(source).get("prefix", "")), findings)
-    handed_over = continued(source)
-    number = 0 if window is None else start - window
-    for block in blocks_of(store.database, source, number):
-        for value in values_of(block.since(max(number, block.first)).records()):
-            if handed_over is not None and number < len(handed_over.event_ids):
-                _adopt(decoder, value, number, handed_over)
-                yield number, []
-                number += 1
-                continue
-            if number in events_of_records:
-                decoder.skip_to(events_of_records[number][0])
-            elif number == start:
-                decoder.skip_to(version)
-            try:
-                events = events_of(decoder, format, value)
-            except NotAnEvent as error:
-                events = []
-                if format.skeleton is None:  # otherwise the import has reported this problem
-                    findings.append(str(error))
-            yield number, events
-            number += 1
-
-
-def _adopt(decoder: RecordDecoder, record: Any, number: int, handed_over: Continued) -> None:
-    assert isinstance(decoder, FollowingDecoder)
-    decoder.adopt(record, handed_over.event_ids[number])
-    if number + 1 == len(handed_over.event_ids):
-        decoder.end_adoption(handed_over.version)
 
 
 def change_of_documents(

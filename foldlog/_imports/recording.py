@@ -13,7 +13,7 @@ from collections.abc import Iterable, Sequence
 from itertools import takewhile
 from typing import Any, Final, NamedTuple
 
-from foldlog._imports.projecting import decode_records
+from foldlog._reports.records.decoding import decode_records
 from foldlog.eventstore import (
     Event,
     InvalidArgument,

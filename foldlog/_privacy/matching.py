@@ -22,7 +22,7 @@ from msgspec.structs import asdict
 
 from foldlog._base.json_types import JsonObject
 from foldlog._base.values import named_in, values_in
-from foldlog._imports.stored import Records, beside_records
+from foldlog._reports.records.stored import Records, beside_records
 from foldlog.condensers.prompts.rendering import unescape
 from foldlog.eventstore import (
     Annotation,

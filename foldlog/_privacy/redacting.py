@@ -32,7 +32,6 @@ from foldlog._imports.redacting import (
     redact_records,
     source_files,
 )
-from foldlog._imports.stored import was_handed_over
 from foldlog._privacy.matching import (
     Holds,
     copies_of,
@@ -43,6 +42,7 @@ from foldlog._privacy.matching import (
     texts_of,
     titles_in,
 )
+from foldlog._reports.records.stored import was_handed_over
 from foldlog.eventstore import (
     NOT_RECORDED,
     CannotRedact,

@@ -15,7 +15,7 @@ from typing import Any
 
 from foldlog._base.json_types import JsonObject
 from foldlog._base.values import texts_in
-from foldlog._search.searching import candidates_in
+from foldlog._reports.search.searching import candidates_in
 from foldlog.eventstore import ConversationErased, Event, EventStoreError, InvalidOption, Store
 from foldlog.eventstore.errors import install_command
 

@@ -1,4 +1,5 @@
-"""What is computed from histories: figures, comparisons and audits, with their words and JSON.
+"""What is computed from histories: figures, search, comparisons and audits, with their words and
+JSON.
 
 audit_database.py   a SQLite database of events, Views and condensations, for SQL and Datasette
 audit_file.py       makes, opens and checks the file of the audit database
@@ -14,7 +15,12 @@ sent.py             which events were sent to a model
 own_ids.py          translates the ids in a condensation of OpenHands V0
 runs.py             shows two conversations that share no events side by side
 passages.py         finds the words that differ between two texts
+facts.py            whether the agent knows some words
+sub_agents.py       the calls that began sub-agents, and their results
+hand_overs.py       what sub-agents were given, and what they returned
+records/            the stored records of imports: by their events, and decoded
 figures/            the figures of conversations, with lists and totals
+search/             finds words in events and stored records; an index of words
 answers/            the JSON of the command, of the page and of MCP
 words/              descriptions of events, in words
 """

@@ -17,11 +17,11 @@ from typing import Any
 
 from foldlog._base.json_types import JsonMap, JsonObject
 from foldlog._base.values import parse, replace_texts, texts_in, values_in
-from foldlog._history.replies import from_openai
 from foldlog._reports.words.texts import text_of
 from foldlog._testing.calls import join_replies
 from foldlog.condensers.strategies.digest.fold import TITLE
 from foldlog.eventstore import Action, Event, Observation
+from foldlog.formats.replies import from_openai
 from foldlog.projections import Dialect, View, as_json
 
 Messages = list[dict[str, Any]]

@@ -14,7 +14,6 @@ from typing import Any, Literal, Self, TypeAlias, get_args
 from foldlog._base.json_types import JsonMap, JsonObject
 from foldlog._history.histories import open as open_histories
 from foldlog._history.history import History
-from foldlog._history.replies import events_of_reply
 from foldlog._history.sent_requests import beside_of
 from foldlog._reports.as_sent import sent
 from foldlog._reports.replays import Replay, replay as replay_events
@@ -51,6 +50,7 @@ from foldlog._testing.run_file import Run, read_run
 from foldlog._testing.server import ModelServer
 from foldlog.condensers import Condenser
 from foldlog.eventstore import Action, InvalidArgument
+from foldlog.formats.replies import events_of_reply
 from foldlog.projections import Dialect, View, as_json
 
 Ignored: TypeAlias = Literal["ids", "times", "system", "tools", "parameters"]

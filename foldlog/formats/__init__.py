@@ -20,6 +20,7 @@ record_events.py    collects the events of one record
 record.py           reads fields, ids and times of records
 calls.py            finds the call that a result answers
 messages.py         turns messages of providers into events, also for live replies
+replies.py          turns the reply of a model, as SDKs give it, into events
 deltas.py           the pieces of a reply that is being written, in no provider's form
 reply_streams.py    makes deltas of what the SDKs of models give while a model writes
 blocks.py           converts contents between Anthropic's blocks and events

@@ -6,9 +6,9 @@ import pytest
 
 from foldlog import Action, Histories, KeyRing
 from foldlog._imports import makes_events
-from foldlog._search import index, searching
-from foldlog._search.searching import search
-from foldlog._search.words import hashes_to_find
+from foldlog._reports.search import index, searching
+from foldlog._reports.search.searching import search
+from foldlog._reports.search.words import hashes_to_find
 from foldlog.eventstore import Store
 from foldlog.eventstore.log.seal import WriteSettings
 from foldlog.eventstore.maintenance.rekey import rekey

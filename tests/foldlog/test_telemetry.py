@@ -14,7 +14,7 @@ import pytest
 import foldlog
 from foldlog import Action, CondensationRequest, Message, Retraction, StoreUnavailable
 from foldlog._base import telemetry
-from foldlog._search.index import Keeper
+from foldlog._reports.search.index import Keeper
 from foldlog.condensers.reply import Reply
 from foldlog.condensers.strategies.model_summaries import LLMSummarizingCondenser
 from foldlog.errors import StoreRefused

@@ -15,8 +15,8 @@ from foldlog._app.cli import terminal
 from foldlog._app.cli.options import check_output
 from foldlog._app.cli.outcome import Refused
 from foldlog._history.histories import Histories
-from foldlog._imports.stored import SourceBytes, source_bytes
 from foldlog._reports.answers.files import ExportedDocument
+from foldlog._reports.records.stored import SourceBytes, source_bytes
 from foldlog._reports.words.gist import count
 from foldlog._reports.words.safe_text import json_text
 from foldlog.eventstore import EventStoreError, Store

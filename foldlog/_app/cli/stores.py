@@ -198,7 +198,7 @@ class ShortIds:
 
 def _mark_of(store: Store, conversation: str) -> Any:
     """Return which records a conversation lacks, or None if it is complete. Make no events."""
-    from foldlog._imports.stored import unread_in
+    from foldlog._reports.records.stored import unread_in
     from foldlog.formats.forking import lacking
     from foldlog.formats.record import INCOMPLETE
 

@@ -16,19 +16,19 @@ from heapq import nlargest
 from typing import Any
 
 from foldlog._app.coding_agents.asking import Asked, Asking, Unclear
-from foldlog._history.facts import fact
-from foldlog._history.hand_overs import hand_overs
 from foldlog._history.recall import RecallTool
 from foldlog._reports.answers.views import DroppedTermDocument
 from foldlog._reports.as_sent import sent, why_sent
 from foldlog._reports.dropped import Dropped, condensations, dropped_by
+from foldlog._reports.facts import fact
 from foldlog._reports.figures.places import in_folder, places
 from foldlog._reports.figures.shown import tasks_of
 from foldlog._reports.figures.stored import FiguresOfStore
+from foldlog._reports.hand_overs import hand_overs
+from foldlog._reports.search.searching import Hit, Searched, search
 from foldlog._reports.words.gist import count, count_shown, gist, task_words
 from foldlog._reports.words.safe_text import printable
 from foldlog._reports.words.times import moment_of
-from foldlog._search.searching import Hit, Searched, search
 from foldlog.condensers import is_masked
 from foldlog.condensers.models.estimate import estimate
 from foldlog.condensers.prompts.rendering import clip_line

@@ -18,7 +18,6 @@ from msgspec.structs import replace
 from foldlog._app.server.metrics import size_of
 from foldlog._app.server.notes import conversations_with_notes
 from foldlog._app.server.parameters import Text
-from foldlog._history.sub_agents import BeginningCall, calls_of_children
 from foldlog._reports.answers.conversations import (
     ChosenDocument,
     ConversationDocument,
@@ -43,7 +42,8 @@ from foldlog._reports.figures.stats import FACETS
 from foldlog._reports.figures.stored import FiguresOfStore
 from foldlog._reports.figures.tables import Where
 from foldlog._reports.figures.tasks import Agent, Task
-from foldlog._search.searching import search
+from foldlog._reports.search.searching import search
+from foldlog._reports.sub_agents import BeginningCall, calls_of_children
 from foldlog.eventstore import (
     ConversationNotFound,
     ConversationRow,

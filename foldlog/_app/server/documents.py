@@ -27,7 +27,6 @@ from foldlog._app.server.notes import Notes
 from foldlog._app.server.pages import Pages
 from foldlog._app.server.parameters import Count, Text
 from foldlog._app.server.problems import refusal_of
-from foldlog._history.hand_overs import hand_overs
 from foldlog._reports.answers.conversations import OverviewDocument, ServedPageDocument
 from foldlog._reports.answers.document import Document
 from foldlog._reports.answers.events import HitsDocument
@@ -36,9 +35,10 @@ from foldlog._reports.answers.runs import RunsDocument
 from foldlog._reports.answers.views import HandOversDocument
 from foldlog._reports.figures.prices import Prices
 from foldlog._reports.figures.sizes import CountsTokens
+from foldlog._reports.hand_overs import hand_overs
 from foldlog._reports.runs import compared_runs
+from foldlog._reports.search.searching import hits_document, search
 from foldlog._reports.words.safe_text import json_text
-from foldlog._search.searching import hits_document, search
 from foldlog.eventstore import EventStoreError, ReadTransaction, Store
 from foldlog.eventstore.store import bind
 from foldlog.projections import Views

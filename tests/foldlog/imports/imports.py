@@ -10,7 +10,7 @@ import pytest
 from foldlog import Histories
 from foldlog._imports import makes_events
 from foldlog._imports.importing import Failed, Import, Imported
-from foldlog._imports.stored import raw
+from foldlog._reports.records.stored import raw
 from foldlog.eventstore import Event, KeyRing, Store, open_store
 from foldlog.eventstore.maintenance.copy import copy_store
 from foldlog.eventstore.maintenance.redact import RedactionReceipt

@@ -8,6 +8,7 @@ import pytest
 
 from foldlog import Histories
 from foldlog._imports import projecting
+from foldlog._reports.records import decoding
 from foldlog._imports.compacting import compacting, note_compaction
 from foldlog.eventstore.maintenance.rekey import rekey
 from tests.foldlog.formats.test_resuming import NAMES, rounds
@@ -61,7 +62,7 @@ def decoded(monkeypatch):
     call.
     """
     number = 0
-    original = projecting.events_of
+    original = decoding.events_of
 
     def counted(*arguments):
         nonlocal number
@@ -74,7 +75,7 @@ def decoded(monkeypatch):
         number = 0
         return before
 
-    monkeypatch.setattr(projecting, "events_of", counted)
+    monkeypatch.setattr(decoding, "events_of", counted)
     return since
 
 

@@ -1373,7 +1373,7 @@ WHERE conversation = $1::bigint AND stream = $2::bigint AND begins = $3::bigint 
 SELECT NULL::bigint FROM {schema}.streams
 WHERE conversation = $1::bigint AND stream = $2::bigint AND closed_at IS NOT DISTINCT FROM $3::bigint AND state = $4::bytea
 
--- A search index, which a store may have (foldlog/_search/index.py). A doc is a few consecutive events of a conversation,
+-- A search index, which a store may have (foldlog/_reports/search/index.py). A doc is a few consecutive events of a conversation,
 -- or records of its source, with a number in its segment. If the segment of a doc is null, its words are in no index, so
 -- each search reads its events. No version of foldlog needs these tables: triggers remove the words of changed text.
 -- name: make_search_docs

@@ -979,7 +979,7 @@ SELECT (SELECT count(*) FROM streams s WHERE NOT EXISTS (SELECT 1 FROM conversat
        (SELECT count(*) FROM stream_chunks c WHERE NOT EXISTS (
            SELECT 1 FROM streams s WHERE s.conversation = c.conversation AND s.stream = c.stream))
 
--- A search index, which a store may have (foldlog/_search/index.py). A doc is a few consecutive events of a conversation,
+-- A search index, which a store may have (foldlog/_reports/search/index.py). A doc is a few consecutive events of a conversation,
 -- or records of its source, with a number in its segment. If the segment of a doc is null, its words are in no index, so
 -- each search reads its events. No version of foldlog needs these tables: triggers remove the words of changed text.
 -- name: make_search_docs

@@ -17,9 +17,9 @@ from foldlog._app.cli.selection import (
     until_option,
 )
 from foldlog._app.cli.stores import ShortIds, open_existing, resolve
+from foldlog._reports.search.searching import Hit, Searched, hits_document, search
 from foldlog._reports.words.gist import count, id_words
 from foldlog._reports.words.times import time_words
-from foldlog._search.searching import Hit, Searched, hits_document, search
 
 _SECONDS = 5.0
 """The number of seconds after which a search without ``--all`` ends."""

@@ -107,7 +107,7 @@ def run(
     from foldlog._app.server.app import application
     from foldlog._app.server.documents import Shown
     from foldlog._reports.figures.prices import Prices
-    from foldlog._search.index import Keeper
+    from foldlog._reports.search.index import Keeper
 
     check_tokens(write, tokens, no_token)
 

@@ -20,12 +20,12 @@ from foldlog._app.cli.options import (
 from foldlog._app.cli.outcome import Refused
 from foldlog._app.cli.printing.explanation import answer_about_task, show_why, why_document
 from foldlog._app.cli.stores import open_existing, resolve
-from foldlog._history.facts import Fact, fact
 from foldlog._imports.compacting import compacting
 from foldlog._imports.refreshing import import_again
 from foldlog._reports.answers.views import DroppedTermDocument
 from foldlog._reports.as_sent import why_sent
 from foldlog._reports.dropped import dropped_by
+from foldlog._reports.facts import Fact, fact
 from foldlog._reports.own_ids import in_own_ids
 from foldlog._reports.recall_score import event_terms
 from foldlog._reports.words.gist import id_words

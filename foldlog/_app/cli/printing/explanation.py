@@ -8,8 +8,6 @@ from collections.abc import Iterator, Sequence
 from foldlog._app.cli import terminal
 from foldlog._app.cli.events import event_spans
 from foldlog._app.cli.hints import command, complete_commands
-from foldlog._history.facts import Fact
-from foldlog._history.hand_overs import NOT_THERE, fact_document, hand_overs
 from foldlog._reports.answers.views import (
     DroppedTermDocument,
     HandOverDocument,
@@ -18,7 +16,9 @@ from foldlog._reports.answers.views import (
     SummaryLineDocument,
     WhyDocument,
 )
+from foldlog._reports.facts import Fact
 from foldlog._reports.figures.shown import trees_of
+from foldlog._reports.hand_overs import NOT_THERE, fact_document, hand_overs
 from foldlog._reports.words.dropped import needed_words
 from foldlog._reports.words.gist import count, gist, id_words
 from foldlog._reports.words.texts import text_of

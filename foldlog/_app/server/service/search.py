@@ -10,7 +10,7 @@ from foldlog._app.server.parameters import Count, Text
 from foldlog._app.server.service.operations import operation
 from foldlog._app.server.service.request import AdmittedRequest
 from foldlog._reports.answers.document import Document
-from foldlog._search.searching import Hit, search
+from foldlog._reports.search.searching import Hit, search
 from foldlog.adapters._shared import recent
 from foldlog.projections.conversations.labels import KINDS
 

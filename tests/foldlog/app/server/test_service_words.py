@@ -17,7 +17,7 @@ def source():
     """The texts of the library, with the parts of a message joined."""
     files = [
         file
-        for room in ("eventstore", "foldlog/_history", "foldlog/_reports")
+        for room in ("eventstore", "foldlog/_history", "foldlog/_reports", "foldlog/formats")
         for file in (ROOT / room).rglob("*.py")
     ]
     lines = "\n".join(file.read_text() for file in files).splitlines()

@@ -36,7 +36,7 @@ def run(drop: bool, again: bool, encrypted: bool, every: int | None, db: str) ->
 
     Example: foldlog store index
     """
-    from foldlog._search import index
+    from foldlog._reports.search import index
 
     if drop and (again or encrypted or every):
         raise Refused("--drop removes the index, so leave out the other options")

@@ -6,8 +6,8 @@ from collections import defaultdict
 
 import pytest
 
-from foldlog._search.searching import SearchTerms
-from foldlog._search.words import hashes_of, hashes_to_find
+from foldlog._reports.search.searching import SearchTerms
+from foldlog._reports.search.words import hashes_of, hashes_to_find
 
 TEXT = (
     "Die Donaudampfschifffahrt auf der STRASSE; src/core/main_util.py, don't __init__ v1.2.3"

@@ -8,9 +8,9 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from foldlog._reports.as_sent import Sent, sent
+from foldlog._reports.search.searching import SearchTerms, events_with
 from foldlog._reports.words.gist import count
 from foldlog._reports.words.texts import text_of
-from foldlog._search.searching import SearchTerms, events_with
 from foldlog.eventstore import CondensationAction, Event, Retraction, Store, summary_of
 from foldlog.eventstore.events import is_structural
 from foldlog.projections import Views, contains, intervals_kept, summary_event

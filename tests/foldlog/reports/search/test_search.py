@@ -9,7 +9,7 @@ import pytest
 
 from foldlog import Action, Observation, open as foldlog_open
 from foldlog._reports.figures import context
-from foldlog._search import index, searching
+from foldlog._reports.search import index, searching
 from foldlog.eventstore import ConversationErased
 from tests.between import before_next_call
 from tests.figures import FiguresOfStore

@@ -6,9 +6,9 @@ import re
 from collections.abc import Collection
 from typing import NamedTuple
 
-from foldlog._imports.stored import Records
 from foldlog._reports.figures.overview import PARENT_CALL, SUB_AGENT
 from foldlog._reports.figures.places import place_of
+from foldlog._reports.records.stored import Records
 from foldlog.eventstore import Action, Annotation, Observation, Store
 from foldlog.formats.json_text import parse
 from foldlog.projections.conversations.unreadable import sound

@@ -8,8 +8,6 @@ from math import inf
 
 from msgspec.structs import replace
 
-from foldlog._history.facts import Fact, fact
-from foldlog._history.sub_agents import BeginningCall, calls_of_children
 from foldlog._reports.answers.views import (
     DroppedTermDocument,
     FactDocument,
@@ -17,10 +15,12 @@ from foldlog._reports.answers.views import (
     HandOversDocument,
 )
 from foldlog._reports.dropped import terms_not_passed_on
+from foldlog._reports.facts import Fact, fact
 from foldlog._reports.figures.trees import Trees
+from foldlog._reports.search.searching import SearchTerms, events_with
+from foldlog._reports.sub_agents import BeginningCall, calls_of_children
 from foldlog._reports.words.gist import id_words
 from foldlog._reports.words.texts import text_of
-from foldlog._search.searching import SearchTerms, events_with
 from foldlog.eventstore import CondensationAction, InvalidArgument, Store
 from foldlog.projections import Views, begins_reply
 

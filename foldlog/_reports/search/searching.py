@@ -45,7 +45,7 @@ from foldlog.projections.conversations.labels import kind_words, label, labels_o
 from foldlog.projections.conversations.unreadable import sound
 
 if TYPE_CHECKING:
-    from foldlog._search.index import Candidates, Range
+    from foldlog._reports.search.index import Candidates, Range
 
 _TERM = re.compile(r'"([^"]*)"(\*?)|(\S+)')
 _STRAIGHT_QUOTES = str.maketrans("“”", '""')
@@ -204,7 +204,7 @@ class _Place(NamedTuple):
 def _look_up(store: Store, terms: Sequence[str], unread: list[str]) -> Candidates | None:
     """Return the candidates of the store's index, or None if every conversation must be read."""
     # This import loads what ``foldlog search --help`` need not load.
-    from foldlog._search.index import candidates
+    from foldlog._reports.search.index import candidates
 
     try:
         return store.database.recorder.query(partial(candidates, terms=terms))
@@ -581,7 +581,7 @@ class _Conversation:
         self, source: Source, numbers: frozenset[int]
     ) -> Iterator[tuple[datetime, Event]]:
         # These events are decoded in memory, with the ids that they will have in the store.
-        from foldlog._imports.projecting import decode_records
+        from foldlog._reports.records.decoding import decode_records
 
         version = self._store.conversation(self._row.id, as_stored=True).version
         for number, events in decode_records(

@@ -28,8 +28,8 @@ from itertools import islice
 from typing import Any, Final, NamedTuple, Self, TypeVar
 
 from foldlog._base.telemetry import tell
+from foldlog._reports.search.words import hashes_of, hashes_to_find
 from foldlog._reports.words.texts import text_of
-from foldlog._search.words import hashes_of, hashes_to_find
 from foldlog.eventstore import (
     CorruptEvent,
     Event,
@@ -428,7 +428,7 @@ class _Refresh:
         self, source: Source, version: int, places: Sequence[_Place]
     ) -> Iterator[_Doc]:
         # This import loads the formats, which a store without imports need not load.
-        from foldlog._imports.projecting import decode_records
+        from foldlog._reports.records.decoding import decode_records
 
         made = self._recorder.query(lambda reader: Sources(self._database, reader).made(source))
         records = decode_records(self._store, source, made, source.made, version, [])
