@@ -8,8 +8,8 @@ import pytest
 
 from foldlog import Histories
 from foldlog._imports import projecting
-from foldlog._reports.records import decoding
 from foldlog._imports.compacting import compacting, note_compaction
+from foldlog._reports.records import decoding
 from foldlog.eventstore.maintenance.rekey import rekey
 from tests.foldlog.formats.test_resuming import NAMES, rounds
 from tests.foldlog.imports.imports import (
