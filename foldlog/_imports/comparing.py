@@ -13,6 +13,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from functools import partial
 from itertools import chain, count
 from typing import Any, Final, NamedTuple
 
@@ -33,7 +34,6 @@ from foldlog.eventstore.sources.reading import about, blocks_of, continued, end_
 from foldlog.eventstore.sources.tables import Continued, Place, Source, Sources, SourcesToWrite
 from foldlog.formats.decoded import values_of
 from foldlog.formats.files.found_sources import FoundHistory, NotAHistory, SourceRefused
-from foldlog.formats.files.readers import JsonLines
 from foldlog.formats.skeleton import Skeleton
 
 _APART: Final = (
@@ -139,23 +139,34 @@ class SourceImport(SourceWriter):
     # ----------------------------------------------------------------------------------------------
 
     def _append_grown(self, place: Place, source: Source) -> Imported | None:
-        """Append the new lines of a log. Return None if earlier lines of the log have changed, or
-        if events were appended to its conversation in foldlog.
+        """Append the new records of a source. Return None if earlier records have changed or must
+        be compared, or if events were appended to its conversation in foldlog.
         """
-        reading = self.reading
-        if type(self.found_history.reader) is not JsonLines or self.found_history.reader.is_packed:
-            return None
-        assert isinstance(reading, LineReading)
-        if place.records != source.records:
-            return None
-        # The format may have been found by these bytes, so they may be read already.
-        is_read = (reading.taken, reading.digest) == (place.taken, place.digest)
-        if not is_read and not reading.begins_with(place.taken, place.digest, place.records):
+        if place.records != source.records or not self._continues(place, source):
             return None
         if source.made and self._is_continued_here(source):
             return None
-        reading.unread += about(source).get("unread", [])
+        if self.reading.is_done:
+            self.note(source)
+            return self.outcome(0)
+        self.reading.unread += about(source).get("unread", [])
         return self._append_rest(source)
+
+    def _continues(self, place: Place, source: Source) -> bool:
+        reading = self.reading
+        if isinstance(reading, WholeReading):
+            return reading.continues(
+                place.digest, place.records, partial(self._hashes_since, source)
+            )
+        if reading.is_packed:
+            return False
+        # The format may have been found by these bytes, so they may be read already.
+        is_read = (reading.taken, reading.digest) == (place.taken, place.digest)
+        return is_read or reading.begins_with(place.taken, place.digest, place.records)
+
+    def _hashes_since(self, source: Source, first: int) -> bytes:
+        blocks = blocks_of(self.database, source, first)
+        return b"".join(block.since(max(first, block.first)).hashes for block in blocks)
 
     def _append_rest(self, source: Source, skip: int = 0) -> Imported:
         records_before = source.records

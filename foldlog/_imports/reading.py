@@ -8,7 +8,7 @@ import os
 from array import array
 from bisect import bisect_left
 from codecs import BOM_UTF8
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from hashlib import sha256
 from pathlib import Path
 from typing import BinaryIO, Final
@@ -28,7 +28,13 @@ from foldlog.formats.json_text import (
     check_limits,
     joined_objects,
 )
-from foldlog.formats.record import FINDINGS_MAX, ImportFinding, Located, RecordReader
+from foldlog.formats.record import (
+    FINDINGS_MAX,
+    ImportFinding,
+    Located,
+    MarkedReader,
+    RecordReader,
+)
 
 _PADDING: Final = b" \t\r\0"
 """A line may have NUL bytes around it if the machine crashed while the file grew."""
@@ -86,7 +92,7 @@ class LineReading(_Findings):
 
     def __init__(self, path: Path, *, is_packed: bool = False) -> None:
         super().__init__(path)
-        self._is_packed = is_packed
+        self.is_packed = is_packed
         self._line = 1
         self._lines = array("I")
         """The line of each record that was read."""
@@ -148,7 +154,7 @@ class LineReading(_Findings):
         return block
 
     def _open(self) -> BinaryIO:
-        if self._is_packed:
+        if self.is_packed:
             return open_unpacked(self.path, _BUFFER)
         return self.path.open("rb")
 
@@ -277,22 +283,67 @@ class WholeReading(_Findings):
     def __init__(self, path: Path, reader: RecordReader) -> None:
         super().__init__(path)
         self._reader = reader
+        self._newest: Sequence[Located] | None = None
+        """The records that ``blocks`` reads, if the earlier records were skipped."""
+        self._mark = b""
         self.place = str(path)
+
+    @property
+    def digest(self) -> bytes:
+        """The mark of the reader, which may be empty, and the hash of the records that were read.
+        The mark alone does not cover the newest records.
+        """
+        mark = self._mark if self.is_done and not self.unread else b""
+        return mark + super().digest
+
+    def continues(self, digest: bytes, records: int, hashes: Callable[[int], bytes]) -> bool:
+        """Return whether the source begins with the records of an earlier import, and skip them.
+        ``hashes`` returns the hashes of the stored records from a record on.
+        """
+        mark = digest[: -self._hash.digest_size]
+        if not mark or not isinstance(self._reader, MarkedReader):
+            return False
+        marked = self._reader.read_newest(mark)
+        if marked is None:
+            return False
+        newest = [*marked.records]
+        skipped = newest[: records - marked.older]
+        if any(located.problem is not None for located in skipped):
+            return False
+        hashes_read = b"".join(hash_of(bytes_of(located.value)) for located in skipped)
+        if hashes_read != hashes(marked.older):
+            return False
+        self._newest = newest[len(skipped) :]
+        self._mark = marked.mark
+        self.records = records
+        self.taken = records
+        self.is_done = not self._newest
+        return True
 
     def find_in(self, number: int, problem: str) -> None:
         """Note a problem in a record of the source."""
         self.find(f"{self.path}, record {number}", problem, is_unread=False)
 
     def blocks(self, add: Add) -> Iterator[Block]:
-        if isinstance(self._reader, DocumentRecords):
-            document = self._reader
+        reader = self._reader
+        if self._newest is not None:
+            yield from self._blocks(self._newest, add)
+        elif isinstance(reader, MarkedReader):
+            with reader.read_all() as marked:
+                self._mark = marked.mark
+                yield from self._blocks(marked.records, add)
         else:
-            document = None
+            document = reader if isinstance(reader, DocumentRecords) else None
+            yield from self._blocks(reader, add, document)
+
+    def _blocks(
+        self, located_records: Iterable[Located], add: Add, document: DocumentRecords | None = None
+    ) -> Iterator[Block]:
         places = dict[int, tuple[int, int]]()
         records = list[bytes]()
         size = 0
         first = self.records
-        for located in self._reader:
+        for located in located_records:
             self.place = located.place
             record = self._accept(located, add)
             if record is None:

@@ -56,6 +56,7 @@ folder. foldlog/adapters/_records/ holds the formats of agent SDKs, next to thei
 
 trees.py            reads the chats that web sites export
 opencode_files.py   finds the sessions of OpenCode
+opencode_rows.py    recognizes older rows of a session of OpenCode that have not changed
 """
 
 from foldlog._base import lazy

@@ -22,11 +22,14 @@ from __future__ import annotations
 import re
 import sqlite3
 from base64 import b64decode
-from collections.abc import Callable, Iterator
-from contextlib import suppress
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager, suppress
 from functools import partial, reduce
+from itertools import islice
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
+
+import msgspec
 
 from foldlog.eventstore.files.open_files import SQLITE
 from foldlog.formats.event_fields import text_part
@@ -43,9 +46,11 @@ from foldlog.formats.files.readers import (
 )
 from foldlog.formats.format import Contained, FileReader
 from foldlog.formats.json_text import parse_text as parsed_text
+from foldlog.formats.opencode_rows import NEWEST_MAX, NEWEST_OF_MARK, Mark, SessionRows
 from foldlog.formats.record import (
     Fields,
     Located,
+    MarkedRecords,
     dict_or_empty,
     dicts_in,
     omit,
@@ -55,6 +60,18 @@ from foldlog.formats.record import (
 )
 
 Read = Callable[[str, str], Iterator[Located]]
+
+
+class _Rows(NamedTuple):
+    """Functions that read the rows of OpenCode's tables, or the files of a storage folder.
+
+    ``read``        yields the rows of a table that belong to a session
+    ``read_parts``  yields the parts of some messages, each with the id of its message
+    """
+
+    read: Read
+    read_parts: Callable[[Sequence[str]], Iterator[tuple[str, Located]]]
+
 
 _SESSIONS = (
     "SELECT id, time_created, (SELECT data FROM part WHERE session_id = session.id) FROM session",
@@ -68,15 +85,18 @@ fail in the database of another program that also has a table ``session``.
 _SELECT = {
     "session": "SELECT * FROM session WHERE id = ?",
     "message": (
-        "SELECT id, session_id, data FROM message WHERE session_id = ? ORDER BY time_created, id"
+        "SELECT id, session_id, data FROM message WHERE session_id = ? /*newer*/"
+        " ORDER BY time_created, id"
     ),
-    "part": "SELECT id, session_id, message_id, data FROM part WHERE message_id = ? ORDER BY id",
     "session_v2": "SELECT * FROM session_v2 WHERE id = ?",
     "session_message": (
         """SELECT id, session_id, type, data FROM session_message
 WHERE session_id = ? AND session_id IN (SELECT id FROM session_v2) ORDER BY seq"""
     ),
 }
+_PARTS = "SELECT id, session_id, message_id, data FROM part WHERE message_id IN"
+_TOGETHER = 64
+"""The number of messages whose parts are read by one query."""
 _JSON = frozenset(("revert", "permission", "model", "metadata", "summary_diffs", "fork_boundary"))
 _EXPORT = re.compile(rb'\s*\{\s*"info"\s*:\s*\{')
 _ID = 16
@@ -142,7 +162,8 @@ def _in_storage(storage: Path) -> Iterator[Contained]:
     moved = {name for (name,) in rows_in(database, _sessions_in(database))}
     for session in sorted((storage / "session").glob("*/*.json")):
         if (name := session.stem) not in moved:
-            records = Placed(partial(_records, partial(_files, storage, session), name))
+            rows = _Rows(partial(_files, storage, session), partial(_part_files, storage))
+            records = Placed(partial(_records, rows, name))
             yield Contained(name, records, title=_title_of(record_in(session).value))
 
 
@@ -153,36 +174,102 @@ def _files(storage: Path, session: Path, table: str, of: str) -> Iterator[Locate
     )
 
 
+def _part_files(storage: Path, messages: Sequence[str]) -> Iterator[tuple[str, Located]]:
+    for name in messages:
+        for path in sorted((storage / "part" / name).glob("*.json")):
+            yield name, record_in(path)
+
+
 def _in_database(path: Path) -> Iterator[Contained]:
     with open_read_only(path) as database:
-        read = _reading(path, database)
+        read = _rows_in(path, database).read
         for (session,) in database.execute(_sessions_in(path)).fetchall():
-            records = Placed(partial(_in_tables, path, session))
+            records = _InTables(path, session)
             about = _session(read, session)
             yield Contained(session, records, title=_title_of(about and about.value))
 
 
-def _in_tables(path: Path, session: str) -> Iterator[Located]:
-    with open_read_only(path) as database:
-        yield from _records(_reading(path, database), session)
+class _InTables:
+    """Reads the records of a session in a database."""
+
+    def __init__(self, path: Path, session: str) -> None:
+        self._path = path
+        self._session = session
+
+    def __iter__(self) -> Iterator[Located]:
+        with self._opened() as (rows, _):
+            yield from _records(rows, self._session)
+
+    @contextmanager
+    def read_all(self) -> Iterator[MarkedRecords]:
+        with self._opened() as (rows, session_rows):
+            mark = None if session_rows is None else session_rows.new_mark()
+            encoded = b"" if mark is None else mark.encode()
+            yield MarkedRecords(0, _records(rows, self._session), encoded)
+
+    def read_newest(self, mark: bytes) -> MarkedRecords | None:
+        try:
+            before = msgspec.msgpack.decode(mark, type=Mark)
+        except msgspec.DecodeError:  # another version of foldlog made this mark
+            return None
+        with self._opened(f"AND rowid > {before.message}") as (rows, session_rows):
+            if session_rows is None or not session_rows.holds(before):
+                return None
+            _, *newest = islice(_records(rows, self._session), NEWEST_MAX + 1)
+            if len(newest) == NEWEST_MAX:
+                return None
+            if len(newest) > NEWEST_OF_MARK:
+                new = session_rows.new_mark()
+                mark = b"" if new is None else new.encode()
+        return MarkedRecords(before.records, newest, mark)
+
+    @contextmanager
+    def _opened(self, newer: str = "") -> Iterator[tuple[_Rows, SessionRows | None]]:
+        """Open the database in one transaction, so that the records and their mark are of one
+        moment. The second value is None if the session cannot have a mark.
+        """
+        with open_read_only(self._path) as database:
+            database.execute("BEGIN")
+            rows = _rows_in(self._path, database, newer)
+            about = _session(rows.read, self._session)
+            # The record of a reverted message comes after all messages, so nothing can follow it.
+            if about is None or about.problem or revert_record(about.value) is not None:
+                yield rows, None
+            else:
+                record = session_record(about.value)
+                yield rows, SessionRows(database, self._session, record)
 
 
-def _reading(path: Path, database: sqlite3.Connection) -> Read:
+def _rows_in(path: Path, database: sqlite3.Connection, newer: str = "") -> _Rows:
+    """Return functions that read rows. ``newer`` is a further condition for messages."""
     tables = {
         name for (name,) in database.execute("SELECT name FROM sqlite_schema WHERE type = 'table'")
     }
     database.row_factory = sqlite3.Row
-    select = {table: query for table, query in _SELECT.items() if table in tables}
+    select = {
+        table: query.replace("/*newer*/", newer)
+        for table, query in _SELECT.items()
+        if table in tables
+    }
     if "session_v2" not in tables:
         select.pop("session_message", None)
-    return partial(_rows, path, database, select)
+
+    def read(table: str, of: str) -> Iterator[Located]:
+        if table in select:
+            yield from _rows(path, table, database.execute(select[table], (of,)))
+
+    def read_parts(messages: Sequence[str]) -> Iterator[tuple[str, Located]]:
+        if "part" in tables:
+            query = f"{_PARTS} ({', '.join('?' * len(messages))}) ORDER BY id"
+            for part in _rows(path, "part", database.execute(query, messages)):
+                yield text_or_empty(part.value, "messageID"), part
+
+    return _Rows(read, read_parts)
 
 
-def _rows(
-    path: Path, database: sqlite3.Connection, select: Fields, table: str, of: str
-) -> Iterator[Located]:
+def _rows(path: Path, table: str, rows: Iterable[sqlite3.Row]) -> Iterator[Located]:
     """Yield rows in the format of an export."""
-    for row in map(dict, database.execute(select[table], (of,)) if table in select else ()):
+    for row in map(dict, rows):
         fields: Fields = {}
         text = text_in_cell(row.pop("data", "{}"))
         data = parse_line(text.encode(), 0, 0, f"{path}, {table} {row['id']}")
@@ -203,15 +290,14 @@ def _session(read: Read, session: str) -> Located | None:
     return next((row for table in ("session_v2", "session") for row in read(table, session)), None)
 
 
-def _records(read: Read, session: str) -> Iterator[Located]:
+def _records(rows: _Rows, session: str) -> Iterator[Located]:
+    read = rows.read
     about = _session(read, session)
     if about is not None:
         yield about if about.problem else about._replace(value=session_record(about.value))
     message_ids = set[str]()
-    for message in read("message", session):
-        name = text_or_empty(message.value, "id")
-        message_ids.add(name[:_ID])
-        parts = [] if message.problem else [*read("part", name)]
+    for message, parts in _with_parts(rows, read("message", session)):
+        message_ids.add(text_or_empty(message.value, "id")[:_ID])
         whole = {
             "info": _without_summary(message.value),
             "parts": [part.value for part in parts if not part.problem],
@@ -223,6 +309,19 @@ def _records(read: Read, session: str) -> Iterator[Located]:
             yield message._replace(value=None if message.problem else _message(message.value))
     if about is not None and (reverted := revert_record(about.value)) is not None:
         yield about._replace(value=reverted)
+
+
+def _with_parts(
+    rows: _Rows, messages: Iterator[Located]
+) -> Iterator[tuple[Located, list[Located]]]:
+    """Yield each message with its parts. A damaged message has no parts."""
+    while page := [*islice(messages, _TOGETHER)]:
+        names = [text_or_empty(message.value, "id") for message in page]
+        parts = dict[str, list[Located]]()
+        for name, part in rows.read_parts(names):
+            parts.setdefault(name, []).append(part)
+        for message, name in zip(page, names, strict=True):
+            yield message, [] if message.problem else parts.get(name, [])
 
 
 _STABLE = ("id", "projectID", "parentID")

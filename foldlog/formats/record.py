@@ -4,10 +4,11 @@ and errors.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager
 from datetime import UTC, datetime
 from math import nan
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Protocol, runtime_checkable
 
 import msgspec
 
@@ -82,6 +83,30 @@ RecordReader = Iterable[Located]
 """The records of one history. A reader can be iterated any number of times, so it is not an
 iterator.
 """
+
+
+class MarkedRecords(NamedTuple):
+    """The records of a source after its first ``older`` records. A later import passes ``mark`` to
+    ``read_newest``. The mark is empty if that import must read all records.
+    """
+
+    older: int
+    records: Iterable[Located]
+    mark: bytes
+
+
+@runtime_checkable
+class MarkedReader(Protocol):
+    """A reader that can leave out older records which have not changed."""
+
+    def __iter__(self) -> Iterator[Located]: ...
+
+    def read_all(self) -> AbstractContextManager[MarkedRecords]: ...
+
+    def read_newest(self, mark: bytes) -> MarkedRecords | None:
+        """Return the newest records. Return None if an older record may have changed since ``mark``
+        was made, or if there are many new records.
+        """
 
 
 _JSON_NAMES = {

@@ -23,7 +23,10 @@ from foldlog.eventstore import Action, Event
 from foldlog.formats.calls import OpenCalls
 from foldlog.formats.members import Members
 
-_WINDOW_MAX: Final = 40
+WINDOW_MAX: Final = 16
+"""The largest window. With larger windows, a growth decodes more records again, and more windows
+have a record that changes earlier records, so that everything is decoded.
+"""
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 
 Facts = Mapping[str, Any]
@@ -96,7 +99,7 @@ class Past:
         return self._window[0][1] if self._window else inf
 
     def next_record(self, version: int) -> None:
-        if len(self._window) == _WINDOW_MAX:
+        if len(self._window) == WINDOW_MAX:
             self._leave()
         self._window.append((len(self._ids), version, 0))
 

@@ -68,6 +68,8 @@ _COMPRESSED = frozenset((".gz", ".zst", ".bz2", ".xz"))
 _MAGIC = (b"\x1f\x8b", b"BZh", b"\xfd7zXZ", b"PK\x03\x04")
 _BEGIN = 4096
 _LOOK_AT_BYTES = 2**20
+_LOOK_INSIDE = 8
+"""So many records of a file with several histories show its format, beside its tables or names."""
 _LEAST = 2
 """The first rows of a file, up to this index, are always read, however long they are."""
 _DOCUMENT = re.compile(rb"\s*(\[|\{\s*\n)")
@@ -134,11 +136,10 @@ def _histories_inside(
     contained = format.files.histories(path)
     passed = list[Contained]()
     first = list[Any]()
-    while len(first) < LOOK_AT and (history := next(contained, None)) is not None:
+    while len(first) < _LOOK_INSIDE and (history := next(contained, None)) is not None:
         passed.append(history)
-        first += islice(
-            (it.value for it in history.records if it.problem is None), LOOK_AT - len(first)
-        )
+        readable = (it.value for it in history.records if it.problem is None)
+        first += islice(readable, _LOOK_INSIDE - len(first))
     is_one = 2 * sum(map(format.accepts, first)) >= len(first)
     if any(map(format.refuses, first)):
         raise NotAHistory(path, recognize.nothing(first), foreign=True)

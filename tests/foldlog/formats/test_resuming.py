@@ -194,10 +194,10 @@ def test_real_logs_grow_at_each_record(name, path):
         growth.grown_at(number)
 
 
-@pytest.mark.parametrize("window", [3, 40])
+@pytest.mark.parametrize("window", [3, 16])
 @pytest.mark.parametrize("name", NAMES)
 def test_logs_grow_at_each_record(name, window, monkeypatch):
-    monkeypatch.setattr(resuming, "_WINDOW_MAX", window)
+    monkeypatch.setattr(resuming, "WINDOW_MAX", window)
     outcomes = Counter[str]()
     for records in long_logs(name):
         growth = Growth(name, records)
@@ -212,7 +212,7 @@ def test_damaged_logs_grow(name, monkeypatch):
     logs = [*long_logs(name)]
     outcomes = Counter[str]()
     while outcomes.total() < (3_000 if WHOLE in os.environ else 150):
-        monkeypatch.setattr(resuming, "_WINDOW_MAX", chance.choice((2, 7, 40)))
+        monkeypatch.setattr(resuming, "WINDOW_MAX", chance.choice((2, 7, 16)))
         records = damaged(chance.choice(logs), chance)
         if len(records) > 1:
             growth = Growth(name, records)

@@ -11,6 +11,7 @@ from foldlog._imports import projecting
 from foldlog._imports.compacting import compacting, note_compaction
 from foldlog._reports.records import decoding
 from foldlog.eventstore.maintenance.rekey import rekey
+from foldlog.formats.resuming import WINDOW_MAX
 from tests.foldlog.formats.test_resuming import NAMES, rounds
 from tests.foldlog.imports.imports import (
     KEYS,
@@ -144,8 +145,8 @@ def test_growth_decodes_the_window(name, tmp_path, store, decoded):
         conversation = imported(store, write_lines(path, records[:stop]), name).conversation
         events_of(store, conversation)
         numbers.append(decoded())
-    assert min(numbers[1:]) <= 41
-    assert sorted(numbers)[len(numbers) // 2] <= 41
+    assert min(numbers[1:]) <= WINDOW_MAX + 1
+    assert sorted(numbers)[len(numbers) // 2] <= WINDOW_MAX + 1
 
 
 def test_growth_makes_the_events_at_once(tmp_path, store, decoded):
@@ -155,7 +156,7 @@ def test_growth_makes_the_events_at_once(tmp_path, store, decoded):
     events_of(store, "s1")
     assert decoded() == 100
     imported(store, write_lines(path, turns(103)))
-    assert decoded() == 43
+    assert decoded() == WINDOW_MAX + 3
     assert store.conversation("s1", as_stored=True).version == 103
     figures_of(store, "s1")
     events_of(store, "s1")
@@ -192,7 +193,7 @@ def test_redaction_deletes_the_state(tmp_path, store, decoded):
     imported(store, write_lines(path, turns(81)))
     assert decoded() == 81
     imported(store, write_lines(path, turns(82)))
-    assert decoded() <= 42
+    assert decoded() <= WINDOW_MAX + 2
     texts = str(events_of(store, "s1"))
     assert "plank00081" in texts
     assert "plank00030" not in texts
@@ -224,7 +225,7 @@ def test_state_of_another_version_is_not_used(tmp_path, store, decoded, monkeypa
     imported(store, write_lines(path, turns(81)))
     assert decoded() == 81
     imported(store, write_lines(path, turns(82)))
-    assert decoded() == 41
+    assert decoded() == WINDOW_MAX + 1
 
 
 def test_rewind_decodes_all_once(tmp_path, store, target, decoded):
@@ -236,7 +237,7 @@ def test_rewind_decodes_all_once(tmp_path, store, target, decoded):
         imported(store, write_lines(path, lines[:stop]))
         events_of(store, "s1")
         numbers.append(decoded())
-    assert [number > 42 for number in numbers].count(True) <= 3
+    assert [number > WINDOW_MAX + 2 for number in numbers].count(True) <= 3
     imported(target, path)
     imported(target, write_lines(path, lines))
     imported(store, path)

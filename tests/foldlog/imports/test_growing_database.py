@@ -1,0 +1,415 @@
+"""A session in OpenCode's database grows, and any of its rows may change. An import that reads only
+the newest rows does what an import of all rows does.
+"""
+
+import json
+import os
+import random
+import sqlite3
+from contextlib import closing, contextmanager
+from itertools import count
+
+import pytest
+from msgspec.structs import replace
+
+from foldlog import Histories
+from foldlog._imports import projecting
+from foldlog._imports.importing import Failed, Import, Imported
+from foldlog.eventstore.sources.tables import Sources
+from foldlog.formats.opencode_files import _InTables
+from tests.foldlog.imports.imports import (
+    bytes_of,
+    events_of,
+    figures_of,
+    new_store as new_store,
+    redact_event,
+    source_of,
+)
+from tests.how_many import WHOLE
+from tests.sound import assert_sound
+
+DIGEST_BYTES = 32
+START = 1_767_225_600_000
+SCHEMA = """
+CREATE TABLE session(id TEXT PRIMARY KEY, project_id TEXT, title TEXT, revert TEXT,
+    time_created INTEGER, time_updated INTEGER);
+CREATE TABLE message(id TEXT PRIMARY KEY, session_id TEXT, time_created INTEGER,
+    time_updated INTEGER, data TEXT);
+CREATE TABLE part(id TEXT PRIMARY KEY, message_id TEXT, session_id TEXT, time_created INTEGER,
+    time_updated INTEGER, data TEXT);
+CREATE INDEX part_message ON part(message_id);
+CREATE INDEX part_session ON part(session_id);
+CREATE INDEX message_session ON message(session_id);
+"""
+
+
+@contextmanager
+def database_at(path):
+    with closing(sqlite3.connect(path)) as database, database:
+        yield database
+
+
+def add_messages(path, numbers, session="s"):
+    """Add messages to a session: questions, and answers of which every second has a call."""
+    is_new = not path.exists()
+    with database_at(path) as database:
+        if is_new:
+            database.executescript(SCHEMA)
+        begun = "INSERT OR IGNORE INTO session VALUES(?, 'p', 'a title', NULL, 1, 1)"
+        database.execute(begun, (session,))
+        for number in numbers:
+            add_message(database, number, session)
+    return path
+
+
+def add_message(database, number, session):
+    at = START + 1000 * number
+    text = {"type": "text", "text": f"plank{number:05}"}
+    parts = [text]
+    if number % 2:
+        info = {"role": "user", "time": {"created": at}}
+    else:
+        tokens = {"input": 10, "output": 5, "cache": {"read": number, "write": 0}}
+        info = {"role": "assistant", "time": {"created": at}, "modelID": "m", "tokens": tokens}
+    if number % 4 == 0:
+        state = {"status": "completed", "input": {"command": "ls"}, "output": f"board{number}"}
+        call = {"type": "tool", "callID": f"c{number}", "tool": "bash", "state": state}
+        parts = [call, text]
+    name = f"msg_{session}{number:06}"
+    row = (name, session, at, at, json.dumps(info))
+    database.execute("INSERT INTO message VALUES(?, ?, ?, ?, ?)", row)
+    for place, part in enumerate(parts):
+        row = (f"prt_{session}{number:06}{place}", name, session, at, at, json.dumps(part))
+        database.execute("INSERT INTO part VALUES(?, ?, ?, ?, ?, ?)", row)
+
+
+def message_ids(database):
+    rows = database.execute("SELECT id FROM message WHERE session_id = 's' ORDER BY rowid")
+    return [name for (name,) in rows]
+
+
+def change_text(database, name, chance):
+    query = "UPDATE part SET data = json_set(data, '$.text', ?) WHERE message_id = ?"
+    database.execute(query, (f"new {chance.random()}", name))
+
+
+def clear_result(database, name, chance):
+    query = "UPDATE part SET data = json_set(data, '$.state.time.compacted', 1) WHERE id = ?"
+    database.execute(query, (f"prt_{name.removeprefix('msg_')}0",))
+
+
+def delete_parts(database, name, chance):
+    database.execute("DELETE FROM part WHERE message_id = ?", (name,))
+
+
+def add_part(database, name, chance):
+    part = json.dumps({"type": "text", "text": "late"})
+    row = (f"prt_z{chance.random()}", name, "s", 1, 1, part)
+    database.execute("INSERT INTO part VALUES(?, ?, ?, ?, ?, ?)", row)
+
+
+def delete_message(database, name, chance):
+    database.execute("DELETE FROM message WHERE id = ?", (name,))
+
+
+def add_message_between(database, name, chance):
+    (time,) = database.execute("SELECT time_created FROM message WHERE id = ?", (name,)).fetchone()
+    row = (f"msg_y{chance.random()}", "s", time, 1, json.dumps({"role": "user"}))
+    database.execute("INSERT INTO message VALUES(?, ?, ?, ?, ?)", row)
+
+
+def add_summary(database, name, chance):
+    query = "UPDATE message SET data = json_set(data, '$.summary', json('{}')) WHERE id = ?"
+    database.execute(query, (name,))
+
+
+def change_title(database, name, chance):
+    database.execute("UPDATE session SET title = ? WHERE id = 's'", (f"title {chance.random()}",))
+
+
+def change_time(database, name, chance):
+    query = "UPDATE message SET time_created = time_created + ? WHERE id = ?"
+    database.execute(query, (chance.choice((-9_000, 9_000, 900_000)), name))
+
+
+def damage_part(database, name, chance):
+    database.execute("UPDATE part SET data = '{broken' WHERE message_id = ?", (name,))
+
+
+def move_part(database, name, chance):
+    database.execute("UPDATE part SET session_id = 'other' WHERE message_id = ?", (name,))
+
+
+def remove_text(database, name, chance):
+    database.execute("UPDATE part SET data = NULL WHERE message_id = ?", (name,))
+
+
+def revert(database, name, chance):
+    value = json.dumps({"messageID": name})
+    database.execute("UPDATE session SET revert = ? WHERE id = 's'", (value,))
+
+
+def end_revert(database, name, chance):
+    database.execute("UPDATE session SET revert = NULL WHERE id = 's'")
+
+
+CHANGES = (
+    change_text,
+    clear_result,
+    delete_parts,
+    add_part,
+    delete_message,
+    add_message_between,
+    add_summary,
+    change_title,
+    change_time,
+    damage_part,
+    move_part,
+    remove_text,
+    revert,
+    end_revert,
+)
+
+
+class Both:
+    """One database, imported into a store that reads only the newest rows, and into a store that
+    reads all rows.
+    """
+
+    def __init__(self, patch, path, store, target):
+        self._patch = patch
+        self.path = path
+        self.store = store
+        self.target = target
+        self.numbers = count(1)
+        self.by_mark = 0
+        read_newest = _InTables.read_newest
+
+        def counted(reader, mark):
+            marked = read_newest(reader, mark)
+            self.by_mark += marked is not None
+            return marked
+
+        self._readings = (counted, lambda reader, mark: None)
+
+    def add(self, messages):
+        add_messages(self.path, [next(self.numbers) for _ in range(messages)])
+
+    def change(self, act, name, chance=None):
+        with database_at(self.path) as database:
+            act(database, name, chance or random.Random(1))
+
+    def grow(self):
+        """Import into both stores, and compare what the imports said and what the stores have."""
+        shown = []
+        for store, reading in zip((self.store, self.target), self._readings, strict=True):
+            self._patch.setattr(_InTables, "read_newest", reading)
+            outcomes = [*Import(store, [self.path])]
+            shown.append(([*map(said, outcomes)], contents(store)))
+        assert shown[0] == shown[1]
+        return shown[0][0]
+
+
+def said(outcome):
+    if isinstance(outcome, Failed):
+        return str(outcome.error)
+    assert isinstance(outcome, Imported)
+    return (
+        outcome.conversation,
+        outcome.added,
+        outcome.records,
+        outcome.forked_at,
+        outcome.is_older,
+        [str(finding) for finding in outcome.findings],
+    )
+
+
+def contents(store):
+    histories = Histories(store)
+    return {
+        name: {
+            "events": [without_time(event) for event in events_of(store, name) if event.origin],
+            "view": [*map(without_time, histories[name].view().events)],
+            "attributes": histories[name].attributes(),
+            "bytes": bytes_of(store, name),
+            "figures": figures_of(store, name),
+            "head": source_of(store, name).head,
+        }
+        for name in sorted(histories)
+    }
+
+
+def without_time(event):
+    """An event whose redaction has no time, because the stores redact it one after the other."""
+    return event if event.redacted is None else replace(event, redacted=None)
+
+
+def mark_in(store, name):
+    key = source_of(store, name).conversation
+    places = store.database.recorder.query(
+        lambda reader: Sources(store.database, reader).places_of(key)
+    )
+    (digest,) = {place.digest for _, place in places if place.digest}
+    return digest[:-DIGEST_BYTES]
+
+
+@pytest.fixture
+def both(tmp_path, store, target, monkeypatch):
+    return Both(monkeypatch, tmp_path / "opencode.db", store, target)
+
+
+def test_any_row_may_change(both):
+    """With ``--all``, 400 steps."""
+    chance = random.Random()
+    steps = 400 if WHOLE in os.environ else 24
+    for _ in range(steps):
+        both.add(chance.choice((0, 1, 1, 2, 50)))
+        if chance.random() < 0.6:
+            with database_at(both.path) as database:
+                names = message_ids(database)
+                names += names[-3:] * 5
+                chance.choice(CHANGES)(database, chance.choice(names or ["none"]), chance)
+        if both.path.exists():
+            both.grow()
+        if chance.random() < 0.05:
+            with closing(sqlite3.connect(both.path)) as database:
+                database.execute("VACUUM")
+    assert_sound(both.store)
+
+
+def test_growth_reads_the_newest_rows(both):
+    both.add(300)
+    both.grow()
+    for _ in range(4):
+        both.add(1)
+        ((_, added, records, *_),) = both.grow()
+        assert added == 1
+    assert records == 305
+    assert both.by_mark == 4
+
+
+def test_mark_follows_the_growth(both):
+    both.add(10)
+    both.grow()
+    marks = set()
+    for _ in range(5):
+        both.add(20)
+        both.grow()
+        marks.add(mark_in(both.store, "s"))
+    assert both.by_mark == 5
+    assert len(marks) >= 2
+
+
+def test_many_new_messages_are_compared_with_all(both):
+    both.add(2)
+    both.grow()
+    both.add(1_001)
+    ((_, added, *_),) = both.grow()
+    assert (added, both.by_mark) == (1_001, 0)
+
+
+@pytest.mark.parametrize("act", [change_text, delete_parts, add_part, damage_part, clear_result])
+def test_only_the_newest_message_changes(act, both):
+    both.add(100)
+    both.grow()
+    both.change(act, "msg_s000100")
+    both.grow()
+    both.add(1)
+    both.grow()
+
+
+def test_older_message_changes_and_begins_a_fork(both):
+    both.add(100)
+    both.grow()
+    both.change(change_text, "msg_s000030")
+    ((name, _, _, forked_at, *_),) = both.grow()
+    assert both.by_mark == 0
+    assert (name, forked_at) == ("s@30", 30)
+    both.add(1)
+    ((name, added, *_),) = both.grow()
+    assert (name, added, both.by_mark) == ("s@30", 1, 1)
+
+
+def test_rewind_and_its_end(both):
+    both.add(80)
+    both.grow()
+    both.change(revert, "msg_s000060")
+    both.grow()
+    both.change(end_revert, "")
+    both.grow()
+    both.add(2)
+    both.grow()
+
+
+def test_another_session_grows_beside(both):
+    both.add(80)
+    both.grow()
+    add_messages(both.path, range(1, 60), session="other")
+    both.add(1)
+    assert [(name, added) for name, added, *_ in both.grow()] == [("other", 60), ("s", 1)]
+    add_messages(both.path, range(60, 62), session="other")
+    assert [(name, added) for name, added, *_ in both.grow()] == [("other", 2), ("s", 0)]
+    assert both.by_mark == 3
+
+
+def test_redacted_record_stays_redacted(both):
+    both.add(80)
+    both.grow()
+    word = "plank00030"
+    (event_id,) = [event.id for event in events_of(both.store, "s") if word in str(event)]
+    for store in (both.store, both.target):
+        redact_event(store, "s", event_id)
+    both.add(1)
+    both.grow()
+    assert both.by_mark == 1
+    text = str(contents(both.store))
+    assert "plank00081" in text
+    assert word not in text
+    both.change(change_text, "msg_s000020")
+    (refusal,) = both.grow()
+    assert "was redacted" in refusal
+
+
+def test_erased_session_is_refused(both):
+    both.add(80)
+    both.grow()
+    for store in (both.store, both.target):
+        Histories(store).erase("s", reason="asked for")
+    both.add(1)
+    (refusal,) = both.grow()
+    assert "was erased" in refusal
+    assert both.by_mark == 0
+
+
+def test_another_version_in_between(both, monkeypatch):
+    both.add(80)
+    both.grow()
+    monkeypatch.setattr(projecting, "VERSION", "another")
+    both.add(1)
+    both.grow()
+    monkeypatch.undo()
+    both.add(1)
+    both.grow()
+    assert both.by_mark == 2
+
+
+def test_mark_of_another_version_is_not_read(both, monkeypatch):
+    both.add(80)
+    with monkeypatch.context() as patch:
+        patch.setattr("foldlog.formats.opencode_rows.Mark.encode", lambda mark: b"other")
+        both.grow()
+    both.add(1)
+    both.grow()
+    assert both.by_mark == 0
+    both.add(1)
+    both.grow()
+    assert both.by_mark == 1
+
+
+def test_mark_has_no_text(both):
+    both.add(120)
+    both.grow()
+    mark = mark_in(both.store, "s")
+    for text in (b"plank", b"board", b"msg_", b"prt_", b"title", b"assistant"):
+        assert text not in mark
+    assert 32 < len(mark) < 80
