@@ -88,26 +88,16 @@ def fact(store: Store, views: Views, conversation: str, words: str, at: int | No
         shown_ids={event.id for event in view},
         structural=[event for event in structural if contains(kept_intervals, event.id)],
     )
-    sent_events = [prompt.sent[position] for position in prompt.sent.fit_positions]
-    span_ids = {span.event.id for span in spans}
-    known_by = [
-        event.id for event in sent_events if event.id in span_ids and terms.stand_in(text_of(event))
-    ]
+    known_by = _known_by(prompt, spans, terms)
     gap = _last_gap(spans)
     by = None if gap is None else gap.by
     if shown and not candidates:
         by = next((event for event in reversed(structural) if isinstance(event, Retraction)), None)
-    quoted = repr(words[:_WORDS_MAX])
-    reason = _reason(quoted, known_by, spans, gap, prompt)
-    if not spans and isinstance(by, Retraction):
-        reason = (
-            f"{quoted} is not known: only retracted events contain it; the last "
-            f"retraction is {by.id}"
-        )
+    reason = _reason(repr(words[:_WORDS_MAX]), known_by, spans, by, prompt)
     if unread_problems:
-        reason += (
-            f"; {count(len(unread_problems), 'event')} could not be read: {unread_problems[0]}"
-        )
+        unread = count(len(unread_problems), "event")
+        reason += f"; {unread} could not be read: {unread_problems[0]}"
+    span_ids = {span.event.id for span in spans}
     return Fact(
         words,
         view.version,
@@ -122,6 +112,15 @@ def fact(store: Store, views: Views, conversation: str, words: str, at: int | No
         by,
         reason,
     )
+
+
+def _known_by(prompt: Sent, spans: Sequence[_Span], terms: SearchTerms) -> list[int]:
+    """Return the ids of the events that the model is sent, and that contain the words."""
+    span_ids = {span.event.id for span in spans}
+    sent_events = (prompt.sent[position] for position in prompt.sent.fit_positions)
+    return [
+        event.id for event in sent_events if event.id in span_ids and terms.stand_in(text_of(event))
+    ]
 
 
 def _as_shown(event: Event) -> Event | None:
@@ -165,11 +164,16 @@ def _last_gap(spans: Sequence[_Span]) -> _Span | None:
 
 
 def _reason(
-    quoted: str, known_by: Sequence[int], spans: Sequence[_Span], gap: _Span | None, prompt: Sent
+    quoted: str, known_by: Sequence[int], spans: Sequence[_Span], by: Event | None, prompt: Sent
 ) -> str:
     if not spans:
+        if isinstance(by, Retraction):
+            return (
+                f"{quoted} is not known: only retracted events contain it; the last retraction is"
+                f" {by.id}"
+            )
         return f"no event that was ever shown contains {quoted}"
-    forgetting_text = "" if gap is None else _describe_forgetting(gap)
+    forgetting_text = "" if by is None else _describe_forgetting(by)
     if known_by:
         reason = f"{quoted} is known, by {_name_event(known_by[0])}"
         if len(known_by) > 1:
@@ -191,15 +195,14 @@ def _reason(
     return f"{quoted} is not known: it {forgetting_text}; {last_holder} contained it last"
 
 
-def _describe_forgetting(gap: _Span) -> str:
-    assert gap.by is not None
-    if not isinstance(gap.by, CondensationAction):
-        return f"was known until version {gap.by.id}, request {gap.by.id} forgot it"
-    if gap.by.summary is None:
+def _describe_forgetting(by: Event) -> str:
+    if not isinstance(by, CondensationAction):
+        return f"was known until version {by.id}, request {by.id} forgot it"
+    if by.summary is None:
         instead = "no summary replaces it"
     else:
         instead = "its summary does not contain it"
-    return f"was known until version {gap.by.id}, condensation {gap.by.id} forgot it; {instead}"
+    return f"was known until version {by.id}, condensation {by.id} forgot it; {instead}"
 
 
 def _name_event(event_id: int) -> str:

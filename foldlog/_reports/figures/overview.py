@@ -162,42 +162,57 @@ def _ends_in(reading: ReadTransaction, place: Mapping[str, str], log: _Log) -> O
     count = version - sum(map(copies_before, changes))
     if any(map(is_replacing, changes)):
         count = sum(map(counts_event, reading.events(0, version)))
-    begun_by: JsonObject = {}
-    title: str | None = None
-    format: str | None = None
-    is_state = False
-    request = ""
-    first_words = ""
     logged = _ends(version, log, counts_event)
     set_attributes: JsonObject = {}
     # The events of a short conversation are all here, so they show whether it has documents.
     if version > _WITHIN or any(isinstance(event, DocumentChanges) for _, event in logged):
         set_attributes = newest_value(reading, ATTRIBUTES, version, default={})
-    for _, event in logged:
-        title = _title_in(event.meta) or title
-        if not begun_by and PARENT in event.meta:
-            begun_by = {name: event.meta[name] for name in LINK if name in event.meta}
-        if not request and isinstance(event, Message) and event.source == "user" and event.shown:
-            request, words = _request_in(event)
-            first_words = first_words or words
-        # A runtime may change documents before its first record, and this record decides the
-        # format.
-        if (format is None or is_state) and counts_event(event):
-            format = NATIVE if event.origin is None else event.origin.format
-            is_state = isinstance(event, DocumentChanges)
     times = (
         time_text(event, recorded_at)
         for recorded_at, event in reversed(logged)
         if is_activity(event) and counts_event(event)
     )
-    best_title = _title_in(set_attributes) or title or request or first_words or None
+    events = [event for _, event in logged]
+    titles = (title for event in reversed(events) if (title := _title_in(event.meta)))
+    title = _title_in(set_attributes) or next(titles, None) or _title_from_requests(events)
     return Overview(
-        {**begun_by, **place, **set_attributes},
-        None if best_title is None else best_title[:TITLE_MAX],
-        format,
+        {**_begun_by(events), **place, **set_attributes},
+        title[:TITLE_MAX] if title else None,
+        _format_of(filter(counts_event, events)),
         count,
         last_event_at=next(filter(None, times), None),
     )
+
+
+def _begun_by(events: Iterable[Event]) -> JsonObject:
+    """Return the link to the parent, from the first event that names it."""
+    linked = (event.meta for event in events if PARENT in event.meta)
+    meta = next(linked, {})
+    return {name: meta[name] for name in LINK if name in meta}
+
+
+def _title_from_requests(events: Iterable[Event]) -> str:
+    """Return the first request of the user, or else the first words of the user."""
+    first_words = ""
+    for event in events:
+        if isinstance(event, Message) and event.source == "user" and event.shown:
+            request, words = _request_in(event)
+            if request:
+                return request
+            first_words = first_words or words
+    return first_words
+
+
+def _format_of(counted: Iterable[Event]) -> str | None:
+    """Return the format of the first record. A runtime may change documents before its first
+    record, and then this record decides the format.
+    """
+    format: str | None = None
+    for event in counted:
+        format = NATIVE if event.origin is None else event.origin.format
+        if not isinstance(event, DocumentChanges):
+            break
+    return format
 
 
 def parent_in(attributes: JsonMap) -> str:
