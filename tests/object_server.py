@@ -10,7 +10,7 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from email.utils import formatdate
 from hashlib import md5
@@ -144,6 +144,8 @@ class ObjectServer:
         self.backend = backend
         self.requests: list[tuple[str, str]] = []
         self._fault: tuple[Fault, frozenset[str], int] | None = None
+        self.choose_fault: Callable[[str], Fault | None] | None = None
+        """If it is not None, it chooses the fault of each request by its method."""
         self.pause_s = 1.0
         self._silence = threading.Event()
         server = ThreadingHTTPServer(("127.0.0.1", 0), _handler(self))
@@ -184,6 +186,8 @@ class ObjectServer:
     # -- one request
 
     def next_fault(self, method: str) -> Fault | None:
+        if self.choose_fault is not None:
+            return self.choose_fault(method)
         if self._fault is None:
             return None
         fault, methods, times = self._fault

@@ -37,8 +37,8 @@ class Pooler:
         ).stdout
         numbers = re.search(r"(\d+)\.(\d+)", version)
         assert numbers is not None, version
-        self._mode = "prepared" if (int(numbers[1]), int(numbers[2])) >= (1, 21) else "transaction"
-        if self._mode == "prepared":
+        self.mode = "prepared" if (int(numbers[1]), int(numbers[2])) >= (1, 21) else "transaction"
+        if self.mode == "prepared":
             settings["max_prepared_statements"] = 1_000
         lines = [f"{name} = {value}" for name, value in settings.items()]
         target = f"* = host=127.0.0.1 port={server.port} user=postgres"
@@ -52,7 +52,7 @@ class Pooler:
 
     def url(self, **options: str) -> str:
         address = Address(f"postgresql://postgres@127.0.0.1:{self.port}/postgres")
-        return address.url(**options, pooler=self._mode)
+        return address.url(**options, pooler=self.mode)
 
     def stop(self) -> None:
         self._process.kill()  # from 1.23 on it would wait for its clients

@@ -11,11 +11,16 @@ import time
 from concurrent.futures import ThreadPoolExecutor
 from unittest import mock
 
+import psycopg
 import pytest
 
 from foldlog import Histories
-from foldlog.eventstore import StoreUnavailable, VersionConflict, open_store
+from foldlog.eventstore import StoreRefused, StoreUnavailable, VersionConflict, open_store
+from foldlog.eventstore.maintenance.backup import vacuum
+from foldlog.eventstore.recorders.postgres import recorder as recorder_module
 from foldlog.eventstore.recorders.postgres.open_transaction import OpenTransaction
+from foldlog.eventstore.recorders.postgres.recorder import PostgresRecorder
+from foldlog.eventstore.recorders.postgres.wire import IsStandby, of_driver
 from foldlog.eventstore.recorders.types import Conversation, Erasure
 from tests.reading import reading
 from tests.said import said, say, texts
@@ -43,6 +48,45 @@ def test_waiting_for_a_server_is_reported_once(caplog):
     ]
     assert "Connection refused" in notice
     assert notice.endswith("; trying again for up to 1 s (patience_s in the URL)")
+
+
+@pytest.mark.parametrize(
+    "hosts, words", [("", "a standby$"), ("&host=127.0.0.1,localhost", "tried for 1 s")]
+)
+def test_only_a_failover_is_waited_for(url, monkeypatch, hosts, words):
+    """A standby that is the only server of the URL is a mistake in the URL."""
+
+    def refuse(recorder):
+        raise IsStandby("a standby")
+
+    monkeypatch.setattr(recorder_module, "_STANDBY_S", 0.1)
+    monkeypatch.setattr(PostgresRecorder, "_new_connection", refuse)
+    with pytest.raises(StoreUnavailable, match=words):
+        open_store(url.replace("patience_s=10", "patience_s=1") + hosts)
+
+
+@pytest.mark.parametrize(
+    "state, text, remedy",
+    [
+        (None, "unsupported startup parameter: options", "the URL needs pooler=prepared"),
+        ("42P05", "die vorbereitete Anweisung existiert bereits", "pooler=transaction if it is"),
+        ("26000", "l'instruction n'existe pas", "pooler=transaction if it is"),
+        ("57014", "запрос отменён", "ALTER ROLE ... SET statement_timeout = 0"),
+    ],
+)
+def test_an_error_behind_a_pooler_has_its_remedy(state, text, remedy):
+    error = of_driver(psycopg.OperationalError(text), "a server", state)
+    assert remedy in str(error)
+    assert isinstance(error, StoreRefused) == (state != "57014")
+
+
+def test_a_reader_cannot_vacuum(url):
+    open_store(url).close()
+    with (
+        open_store(f"{url}&mode=ro") as store,
+        pytest.raises(StoreRefused, match="to write, leave mode=ro out"),
+    ):
+        vacuum(store)
 
 
 @pytest.mark.parametrize("cut", CUTS)

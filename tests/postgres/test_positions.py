@@ -299,7 +299,7 @@ def test_a_standby_takes_no_writers(pair):
     standby.follow(primary, "standby")
     standby.start()
     with pytest.raises(
-        StoreUnavailable, match="this server is a standby; connect to the primary to write"
+        StoreUnavailable, match="this server is a standby; to read from it, add mode=ro"
     ):
         open_store(standby.url(target_session_attrs="any", patience_s="4"))
 

@@ -245,3 +245,17 @@ def test_pgbouncer_needs_the_option_pooler(pooled):
         url = url.replace(f"&pooler={mode}", "")
     with pytest.raises((StoreUnavailable, StoreRefused), match="the URL needs pooler=prepared"):
         open_store(url)
+
+
+@pytest.mark.long
+def test_pgbouncer_keeps_statements_or_is_refused(pooled):
+    """Otherwise a client could run a statement that another client has prepared for another store."""
+    url = pooled("transaction")
+    prepared = url.replace("pooler=transaction", "pooler=prepared")
+    for _ in range(2):
+        if url == prepared:
+            with open_store(prepared) as store:
+                say(store, "c1", TEXT)
+        else:
+            with pytest.raises(StoreRefused, match=r"set pooler=transaction|pooler=transaction if"):
+                open_store(prepared)

@@ -27,7 +27,7 @@ from foldlog.eventstore.errors import StoreUnavailable
 
 T = TypeVar("T")
 
-_WAITED_TOO_LONG: Final = (psycopg.errors.QueryCanceled, psycopg.errors.LockNotAvailable)
+_WAITED_TOO_LONG: Final = (TimeoutError, psycopg.errors.LockNotAvailable)
 _SHARD_NUMBER: Final = re.compile(r"_\d+$")
 
 
@@ -115,12 +115,22 @@ class Tables:
 
     def freeze(self, tables: Iterable[str], patience_s: float) -> None:
         """Vacuum without skipping a page. Wait for pages that other sessions use, for at most
-        ``patience_s`` seconds, then raise ``psycopg.errors.QueryCanceled``.
+        ``patience_s`` seconds, then raise ``TimeoutError``.
         """
-        timer = threading.Timer(patience_s, self._connection.cancel_safe)
+        is_over = threading.Event()
+
+        def end() -> None:
+            is_over.set()
+            self._connection.cancel_safe()
+
+        timer = threading.Timer(patience_s, end)
         timer.start()
         try:
             self._connection.execute(f"VACUUM (FREEZE) {', '.join(tables)}".encode())
+        except psycopg.errors.QueryCanceled as error:
+            if is_over.is_set():
+                raise TimeoutError from error
+            raise  # the role has a statement_timeout, or somebody canceled the statement
         finally:
             timer.cancel()
 

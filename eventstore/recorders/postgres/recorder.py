@@ -36,6 +36,7 @@ from foldlog.eventstore.recorders.postgres.sharing import Sharing
 from foldlog.eventstore.recorders.postgres.wire import (
     PREFIX_END,
     ConnectionLost,
+    IsStandby,
     Pool,
     TryAgain,
     Wire,
@@ -56,6 +57,10 @@ most ``_REPLY_SHARE``.
 """
 _PAUSE_FIRST_S: Final = 0.02
 _PAUSE_MAX_S: Final = 1.0
+_STANDBY_S: Final = 3.0
+"""The time for which ``open`` waits for the promotion of a standby, if the URL names no other
+server.
+"""
 _CONNECTION_DEFAULTS: Final = {
     "application_name": "foldlog",
     "connect_timeout": "5",
@@ -173,11 +178,7 @@ class PostgresRecorder(Recorder):
         at_once: bool = False,
         durable: bool = True,
     ) -> T:
-        if not self.writable:
-            raise StoreRefused(
-                f"{self._server} is open for reading only; to write, leave mode=ro out of its URL",
-                kind="read_only",
-            )
+        self.check_writable()
         writer = self._writer()
         may_share = any_thread and get_ident() != main_thread().ident
         conversation: str | None = None
@@ -195,6 +196,14 @@ class PostgresRecorder(Recorder):
         except BaseException as error:
             call.note_on(error)
             raise
+
+    def check_writable(self) -> None:
+        """Raise ``StoreRefused`` if the URL has ``mode=ro``."""
+        if not self.writable:
+            raise StoreRefused(
+                f"{self._server} is open for reading only; to write, leave mode=ro out of its URL",
+                kind="read_only",
+            )
 
     def _run(self, work: Callable[[Transaction], T]) -> T:
         call = Call(work)
@@ -265,6 +274,7 @@ class PostgresRecorder(Recorder):
         log until it is recycled, and in archives and backups until the archives and backups are
         deleted. Encrypted copies cannot be read after their key is erased.
         """
+        self.check_writable()
 
         def remove(connection: psycopg.Connection[Any]) -> str | None:
             tables = deleted_rows.Tables(
@@ -424,6 +434,7 @@ class PostgresRecorder(Recorder):
     def _prepare(self, *, create: bool) -> None:
         waiting = pauses(self._patience_s)
         is_reported = False
+        gives_up_at = time.monotonic() + min(_STANDBY_S, self._patience_s)
         while True:
             try:
                 connection = self._new_connection()
@@ -441,6 +452,13 @@ class PostgresRecorder(Recorder):
                 self._pool.add(self._greet(connection))
                 return
             except (ConnectionLost, TryAgain) as error:
+                # A standby that is the only server of the URL is probably a mistake in the URL, and
+                # not a failover.
+                is_mistake = isinstance(error, IsStandby) and not _has_several_hosts(
+                    self._parameters
+                )
+                if is_mistake and time.monotonic() > gives_up_at:
+                    raise StoreUnavailable(str(error), kind=error.kind) from error
                 # A user who mistyped the address should see the problem immediately.
                 if not is_reported:
                     tell("foldlog.store.away", problem=str(error), seconds=self._patience_s)
@@ -521,14 +539,17 @@ def _parameters(dsn: str, *, writable: bool) -> JsonObject:
     if writable:
         # Of several servers, a failover may mark the former primary by making it read-only. If
         # there is only one server, its transactions are read-only by default for another reason.
-        hosts = str(parameters.get("host") or parameters.get("hostaddr") or "")
-        target = "read-write" if "," in hosts else "primary"
+        target = "read-write" if _has_several_hosts(parameters) else "primary"
     return (
         _CONNECTION_DEFAULTS
         | {"target_session_attrs": target}
         | parameters
         | {"client_encoding": "UTF8"}
     )
+
+
+def _has_several_hosts(parameters: Mapping[str, Any]) -> bool:
+    return "," in str(parameters.get("host") or parameters.get("hostaddr") or "")
 
 
 def _name(parameters: JsonObject, schema: str) -> str:

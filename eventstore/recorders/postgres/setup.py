@@ -11,7 +11,7 @@ from psycopg import sql
 
 from foldlog.eventstore.errors import StoreDamaged, StoreRefused, StoreUnavailable
 from foldlog.eventstore.recorders.postgres.positions import ONLY, Part
-from foldlog.eventstore.recorders.postgres.wire import ConnectionLost, Wire
+from foldlog.eventstore.recorders.postgres.wire import ConnectionLost, IsStandby, Wire
 from foldlog.eventstore.recorders.statements import commands, migrations, statements
 from foldlog.eventstore.recorders.types import as_text, new_store_uuid
 from foldlog.eventstore.recorders.versions import (
@@ -180,13 +180,28 @@ def greet(
 
     Raises ``StoreUnavailable`` if the server's settings could lose acknowledged events. Raises
     ``ConnectionLost`` if the connection is for writing, but the server is a standby. Raises
-    ``StoreRefused`` if the database role may not begin a new epoch.
+    ``StoreRefused`` if the database role may not begin a new epoch, or if prepared statements are
+    used through a pooler that does not keep them.
     """
     for store in stores:
         store.bind(wire)
         wire.queue("greet")
+    if wire.must_keep_names:
+        name = wire.name_of("greet").encode()
+        wire.queue("passes_names_through", name, info.backend_pid)
+        *answers, answer_of_pooler = wire.ask()
+        [(passes_names_through,)] = wire.rows(answer_of_pooler)
+        if passes_names_through:
+            raise StoreRefused(
+                "the pooler does not keep the prepared statements of its clients, so statements of"
+                " another client could run here: it is older than PgBouncer 1.21, or its"
+                " max_prepared_statements is 0; set pooler=transaction in the URL",
+                kind="refused",
+            )
+    else:
+        answers = [*wire.ask()]
     is_on_citus = False
-    for store, answer in zip(stores, wire.ask(), strict=True):
+    for store, answer in zip(stores, answers, strict=True):
         store.bind(wire)
         is_on_citus = _check_server(
             wire, info, store.schema, wire.rows(answer), writable=writable, durable=durable
@@ -245,7 +260,10 @@ def _check_settings(settings: ServerSettings, *, writable: bool, durable: bool) 
             kind="away",
         )
     if writable and settings.is_standby:
-        raise ConnectionLost("this server is a standby; connect to the primary to write")
+        raise IsStandby(
+            "this server is a standby; to read from it, add mode=ro to the URL, and to write, name"
+            " the primary"
+        )
     if writable and durable and (settings.commit_is_off or settings.fsync_is_off):
         setting = "synchronous_commit" if settings.commit_is_off else "fsync"
         raise StoreUnavailable(

@@ -778,6 +778,7 @@ class Stores(Recorder):
         return self.servers[0]._retry(attempt)
 
     def compact(self, patience_s: float) -> bool:
+        self.servers[0].check_writable()
         until = time.monotonic() + patience_s
         outcomes = []
         still_read: StoreUnavailable | None = None

@@ -48,6 +48,10 @@ class ConnectionLost(StoreUnavailable):
         super().__init__(message, kind="away")
 
 
+class IsStandby(ConnectionLost):
+    """The server is a standby, and the connection is for writing."""
+
+
 class TryAgain(StoreUnavailable):
     """The transaction was rolled back for an outside reason, such as a deadlock. After
     ``TryAgain``, run the transaction again.
@@ -76,8 +80,18 @@ _NO_NUMBER: Final = "22P02"
 the check fails, the statement converts a text that is not a number, so that PostgreSQL reports this
 code.
 """
+NEEDS_POOLER: Final = (
+    "through a pooler, the URL needs pooler=prepared, or pooler=transaction if it is older than"
+    " PgBouncer 1.21 or has no max_prepared_statements"
+)
+_UNKNOWN_NAME: Final = ("42P05", "26000")
+"""The state codes of a prepared statement that exists already, or does not exist: the pooler gave
+this connection another server connection.
+"""
 _NO_RIGHT: Final = "42501"
 _NO_TABLE: Final = "42P01"
+_CANCELED: Final = "57014"
+"""The state code of a statement that ran into statement_timeout, or that somebody canceled."""
 _LOST: Final = ("08", "57P01", "57P02", "57P03", "57P05", "25P03", "25P04", "25006")
 """The state codes of broken connections, of servers that shut down, start or became standbys, and
 of sessions that the server ended.
@@ -112,19 +126,27 @@ def of_driver(
             " docs/POSTGRESQL.md"
         )
     fault: Failure
+    if state == _CANCELED:
+        text += (
+            "; if this role or database has a statement_timeout, which a pooler leaves in force,"
+            " turn it off: ALTER ROLE ... SET statement_timeout = 0"
+        )
     if state == _NO_TABLE:
         text += "; a table of the store is missing: restore its schema from a backup"
-    if "unsupported startup parameter" in text or "prepared statement" in text:
-        text += (
-            " (through a pooler, the URL needs pooler=prepared, or pooler=transaction if it is"
-            " older than PgBouncer 1.21 or has no max_prepared_statements)"
-        )
-    if "hot standby mode" in text:
+    is_refused_by_pooler = state in _UNKNOWN_NAME or "unsupported startup parameter" in text
+    if is_refused_by_pooler:
+        text += f" ({NEEDS_POOLER})"
+    is_standby = "hot standby mode" in text
+    if is_standby:
         text += (
             "; this server is a standby: to read from it, add mode=ro to the URL, and to write,"
             " name the primary"
         )
-    if state == _BROKEN and _is_refusal(text):
+    if is_refused_by_pooler:
+        fault = StoreRefused(text, kind="refused")
+    elif is_standby and state == _BROKEN:
+        fault = IsStandby(text)
+    elif state == _BROKEN and _is_refusal(text):
         fault = StoreUnavailable(text, kind="denied")
     elif "statement pooling mode" in text:
         text += "; an append needs a transaction: set pool_mode of PgBouncer to transaction"
@@ -203,6 +225,14 @@ class Wire:
     def bind(self, statements: Mapping[str, bytes], prefix: str) -> None:
         self._statements = statements
         self._prefix = prefix
+
+    @property
+    def must_keep_names(self) -> bool:
+        """Whether a pooler has to keep the prepared statements of this connection."""
+        return self._prepared is not None and not self.keeps_its_server and not self._is_on_citus
+
+    def name_of(self, statement: str) -> str:
+        return self._prefix + statement
 
     @property
     def has_queued(self) -> bool:

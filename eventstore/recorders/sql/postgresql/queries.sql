@@ -20,6 +20,12 @@ SELECT {settings},
        e.timeline IS DISTINCT FROM coalesce({schema}.timeline(), e.timeline)
 FROM {schema}.epoch e
 
+-- A pooler that keeps the prepared statements of each client gives them other names on the server. A client without a
+-- pooler knows the number of its session.
+-- name: passes_names_through
+SELECT pg_backend_pid() <> $2::bigint
+    AND EXISTS (SELECT FROM pg_prepared_statements WHERE name = convert_from($1::bytea, 'UTF8'))
+
 -- name: owner
 SELECT convert_to(tableowner::text, 'UTF8') FROM pg_tables WHERE schemaname = {schema_name} LIMIT 1
 
