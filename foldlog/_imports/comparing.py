@@ -170,8 +170,6 @@ class SourceImport(SourceWriter):
 
     def _append_rest(self, source: Source, skip: int = 0) -> Imported:
         records_before = source.records
-        if source.made and self._is_continued_here(source):
-            return self._fork(source, records_before)
         self.continue_counting(source)
         self.append(source, skip)
         return self.outcome(self.reading.records - records_before)
@@ -369,6 +367,8 @@ class SourceImport(SourceWriter):
             return self._import_new()
         if shared_count == source.records:
             self._read_again()
+            if source.made and self._is_continued_here(source):
+                return self._fork(source, shared_count)
             return self._append_rest(source, shared_count)
         # A file at a new path that has no more records than the stored source may be a different
         # continuation of the conversation, so it becomes a fork.

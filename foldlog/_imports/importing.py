@@ -210,8 +210,7 @@ class Import:
     def _look(self, root: Path, path: Path) -> FoundHistory | Unchanged | None:
         """Return ``Unchanged`` for a file that has not changed, and None for a file that must be
         examined. Cost: the method reads the status of the file. For a log, the method also reads
-        the first lines. If these lines do not show the format, the method reads all lines that were
-        imported before.
+        all lines that were imported before, or the first lines of a new or rewritten log.
         """
         place = self._place(path)
         places = self._places(place)
@@ -222,7 +221,7 @@ class Import:
             return Unchanged(path)
         if self._place_options[0] != AUTO:
             return None
-        format = of_lines(path) or self._recorded_format(path, places)
+        format = self._recorded_format(path, places) or of_lines(path)
         if format is None:
             return None
         name, _ = Names(root, path).of({})

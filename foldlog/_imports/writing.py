@@ -147,6 +147,8 @@ class SourceWriter:
         """The hashes of secret records."""
         self.rewritten: Rewritten | None = None
         """The hand-over whose records this source repeats, if it does."""
+        self._names = dict[int, str]()
+        """The names of conversations that were looked up. A conversation keeps its name."""
         self._redacted_numbers = list[int]()
         self._problems = set[str]()
         """The problems that ``skeleton`` found."""
@@ -669,7 +671,9 @@ class SourceWriter:
         return self.query(Sources.hashes, source)
 
     def name_of(self, key: int) -> str:
-        return self.query(Sources.name_of, key)
+        if key not in self._names:
+            self._names[key] = self.query(Sources.name_of, key)
+        return self._names[key]
 
     def outcome(self, added: int, conversation: str = "") -> Imported:
         reading = self.reading

@@ -96,7 +96,8 @@ WHERE session_id = ? AND session_id IN (SELECT id FROM session_v2) ORDER BY seq"
 }
 _PARTS = "SELECT id, session_id, message_id, data FROM part WHERE message_id IN"
 _TOGETHER = 64
-"""The number of messages whose parts are read by one query."""
+_TOGETHER_FIRST = 8
+"""The number of messages whose parts are read by one query, and by the first query."""
 _JSON = frozenset(("revert", "permission", "model", "metadata", "summary_diffs", "fork_boundary"))
 _EXPORT = re.compile(rb'\s*\{\s*"info"\s*:\s*\{')
 _ID = 16
@@ -148,10 +149,24 @@ def _sessions_in(path: Path) -> str:
     """Return the query for all sessions in a database. The query fails if the database has no table
     of sessions.
     """
-    queries = [query for query in _SESSIONS if rows_in(path, f"EXPLAIN {query}")]
+    try:
+        with open_read_only(path) as database:
+            return _query_for_sessions(database)
+    except OSError:
+        return _query_for_sessions(None)
+
+
+def _query_for_sessions(database: sqlite3.Connection | None) -> str:
+    queries = [query for query in _SESSIONS if database is not None and _runs(database, query)]
     tables = " UNION ALL ".join(queries or _SESSIONS)
     return f"""SELECT CAST(id AS TEXT) FROM ({tables})
 GROUP BY id ORDER BY min(time_created), id"""
+
+
+def _runs(database: sqlite3.Connection, query: str) -> bool:
+    with suppress(sqlite3.Error):
+        return database.execute(f"EXPLAIN {query}").fetchone() is not None
+    return False
 
 
 def _in_storage(storage: Path) -> Iterator[Contained]:
@@ -183,7 +198,7 @@ def _part_files(storage: Path, messages: Sequence[str]) -> Iterator[tuple[str, L
 def _in_database(path: Path) -> Iterator[Contained]:
     with open_read_only(path) as database:
         read = _rows_in(path, database).read
-        for (session,) in database.execute(_sessions_in(path)).fetchall():
+        for (session,) in database.execute(_query_for_sessions(database)).fetchall():
             records = _InTables(path, session)
             about = _session(read, session)
             yield Contained(session, records, title=_title_of(about and about.value))
@@ -315,7 +330,9 @@ def _with_parts(
     rows: _Rows, messages: Iterator[Located]
 ) -> Iterator[tuple[Located, list[Located]]]:
     """Yield each message with its parts. A damaged message has no parts."""
-    while page := [*islice(messages, _TOGETHER)]:
+    together = _TOGETHER_FIRST  # many readers look only at the first records
+    while page := [*islice(messages, together)]:
+        together = _TOGETHER
         names = [text_or_empty(message.value, "id") for message in page]
         parts = dict[str, list[Located]]()
         for name, part in rows.read_parts(names):

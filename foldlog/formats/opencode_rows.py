@@ -20,9 +20,9 @@ import msgspec
 
 from foldlog.formats.json_text import bytes_of
 
-_NEWEST: Final = 40
+_NEWEST: Final = 32
 """The number of messages that a new mark leaves out."""
-NEWEST_OF_MARK: Final = 64
+NEWEST_OF_MARK: Final = 48
 """After so many messages behind a mark, an import makes another mark."""
 NEWEST_MAX: Final = 1_000
 """An import that finds so many records behind a mark reads all records, so that it need not hold

@@ -235,6 +235,8 @@ class FollowingDecoder(RecordDecoder):
             self.past.add_new(f"record {source_id}", may_return=self.ids_return)
 
     def _report_unread(self, record: Any, read: RecordEvents) -> None:
+        if self.past.is_in_window:  # the decoder that read the window first has reported its fields
+            return
         for field in unread_fields(record, read.events, self.repeated_fields(record)):
             if (number := checksum(field)) not in self._reported_fields:
                 self._reported_fields.add(number)

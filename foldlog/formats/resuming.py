@@ -94,6 +94,11 @@ class Past:
         return self._mode is _Mode.ALL
 
     @property
+    def is_in_window(self) -> bool:
+        """Whether the records of the window are read again."""
+        return self._mode is _Mode.WINDOW
+
+    @property
     def start(self) -> float:
         """The version before the window."""
         return self._window[0][1] if self._window else inf
