@@ -13,6 +13,9 @@ from collections.abc import Iterable, Sequence
 from itertools import takewhile
 from typing import Any, Final, NamedTuple
 
+from msgspec.json import encode
+
+from foldlog._reports.figures.overview import PARENT
 from foldlog._reports.records.decoding import decode_records
 from foldlog.eventstore import (
     Event,
@@ -33,8 +36,8 @@ from foldlog.eventstore.sources.blocks import (
     of_records,
 )
 from foldlog.eventstore.sources.reading import blocks_of
-from foldlog.eventstore.sources.tables import Made, Source, Sources, SourcesToWrite
-from foldlog.formats.decoded import READER, decoder_of
+from foldlog.eventstore.sources.tables import WHERE, Made, Source, Sources, SourcesToWrite
+from foldlog.formats.decoded import READER, decoder_of, parent_named_in
 from foldlog.formats.format import Format, UnusableFormat
 from foldlog.formats.json_text import json_of
 from foldlog.formats.places import number
@@ -56,6 +59,8 @@ class HistoryRecorder:
         self.findings = list[str]()
         self._decoder = decoder_of(format, findings=self.findings)
         self._records = 0
+        self._parent: str | None = None
+        """The conversation that began this one, if the first record names it."""
         self._head = GENESIS
         self._small = list[_Stored]()
         self._stored_as: int | None = None
@@ -145,6 +150,8 @@ class HistoryRecorder:
                 f" {self._next}; a decoder numbers its events from next_id on"
             )
         number(events, self.format)
+        if not self._records and not self._bodies:
+            self._parent = parent_named_in(events)
         self._made[self._records + len(self._bodies)] = events[0].id, len(events)
         self._bodies.append(body)
         self._next += len(events)
@@ -239,6 +246,7 @@ class HistoryRecorder:
                 reader=READER,
                 head=GENESIS,
                 fingerprint=self._fingerprint(),
+                about=encode({WHERE: {PARENT: self._parent}}) if self._parent else b"",
             )
         source = stored.as_row(source)
         sources.put(source)

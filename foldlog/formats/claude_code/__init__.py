@@ -63,13 +63,13 @@ def _matches(record: Any) -> bool:
 
 def _session(record: Any) -> str | None:
     """Return the name of the session of a line. For a line of a sub-agent, the name ends with the
-    id of the sub-agent. If the line does not name its sub-agent, return an empty text.
+    id of the sub-agent. Return None if the line does not name its sub-agent.
     """
     session = text_or_none(record, "sessionId") or None
     if session is None or record.get("isSidechain") is not True:
         return session
     agent = text_or_none(record, "agentId")
-    return f"{session}/agent-{agent}" if agent else ""
+    return f"{session}/agent-{agent}" if agent else None
 
 
 FORMAT = Format(

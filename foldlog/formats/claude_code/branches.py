@@ -35,6 +35,13 @@ def is_side(record: Fields) -> bool:
     return record.get("isSidechain") is True
 
 
+def begins_main_chain(record: Fields) -> bool:
+    """Return whether a line after side chains is the first line of the session itself. Each line in
+    the file of a sub-agent names the sub-agent.
+    """
+    return record["type"] in SAID and not is_side(record) and "agentId" not in record
+
+
 PREVIOUS = object()
 """Stands for the previous line of the file, the parent of a line without ``parentUuid``."""
 
@@ -117,6 +124,16 @@ class Switches:
         """The parent of the last line, if no line of the log has this id."""
         self._others = set[str]()
         """The ids of the lines that are not of this chain, such as lines of side chains."""
+
+    def begin_main_chain(self) -> None:
+        """Leave the side chains that the log began with."""
+        self.is_of_side = self.names_parents = False
+        self._others.update(self._groups)
+        self._groups.clear()
+        self._responses.clear()
+        self._calls.clear()
+        self._newest = self._boundary = None
+        self._kept = Kept()
 
     def _is_ours(self, record: Fields) -> bool:
         return is_side(record) == self.is_of_side and type(record.get("uuid")) is str

@@ -17,7 +17,7 @@ from foldlog.formats.blocks import (
     texts_of,
 )
 from foldlog.formats.calls import Recent
-from foldlog.formats.claude_code.branches import SAID, Switches, is_side
+from foldlog.formats.claude_code.branches import SAID, Switches, begins_main_chain, is_side
 from foldlog.formats.claude_code.lines import (
     ENVELOPE,
     TITLES,
@@ -57,7 +57,8 @@ _CLEARED = (
 
 class ClaudeCodeDecoder(FollowingDecoder):
     """The View shows one chain: the chain of the session, or the chain of a sub-agent. The first
-    line with a message decides which chain is shown.
+    line with a message decides which chain is shown. Claude Code 2.0 began some sessions with the
+    side chain of a sub-agent, so the View shows a side chain until the chain of the session begins.
     """
 
     repeated = ("toolUseResult",)
@@ -65,6 +66,8 @@ class ClaudeCodeDecoder(FollowingDecoder):
 
     def set_up(self) -> None:
         self._is_begun = False
+        self._begins = False
+        """Whether the present line is the first line with a message."""
         self._side = False
         self._titles = Titles()
         self._thinking: Recent[str, tuple[Fields, ...]] = Recent(_RESPONSES_MAX)
@@ -115,7 +118,8 @@ class ClaudeCodeDecoder(FollowingDecoder):
         self._switches.grow(self.adopted)
 
     def begin_record(self, record: Fields, time_and_id: TimeAndId) -> RecordEvents:
-        if not self._is_begun and record["type"] in SAID:
+        self._begins = not self._is_begun and record["type"] in SAID
+        if self._begins:
             self._is_begun = True
             self._side, self._session = is_side(record), record.get("sessionId")
             self._switches.is_of_side = self._side
@@ -124,7 +128,14 @@ class ClaudeCodeDecoder(FollowingDecoder):
     def read(self, read: RecordEvents, record: Fields) -> None:
         kind = record["type"]
         message = record.get("message")
+        begins_main = self._side and begins_main_chain(record)
+        if begins_main:
+            self.past.needs_all()
+            self._side = False
+            self._switches.begin_main_chain()
         version = self._switches.follow(record)
+        if begins_main:
+            version = 0
         if version is not None:
             self.return_to(read, version)
             self._boundary = {}
@@ -184,7 +195,7 @@ class ClaudeCodeDecoder(FollowingDecoder):
         """Read the message of a line. A text before a call is the thought of the call."""
         is_agent = record["type"] == "assistant"
         # the agent wrote the messages to its sub-agents
-        is_for_sub_agent = is_side(record) and not self._side
+        is_for_sub_agent = is_side(record) and not (self._side and record.get("agentId"))
         user: Source = "environment" if record.get("isMeta") is True or is_for_sub_agent else "user"
         # the message of an API error is from Claude Code, not from the model
         if record.get("isApiErrorMessage") is True:
@@ -242,7 +253,8 @@ class ClaudeCodeDecoder(FollowingDecoder):
         )
         if title is not None:
             read.meta["title"] = title
-        if self._side and read.version == 0 and (session := text_or_none(record, "sessionId")):
+        session = text_or_none(record, "sessionId")
+        if self._begins and self._side and session and record.get("agentId"):
             read.meta["parent"] = f"{self.options.prefix}{session}"
 
     def _usage_in(self, message: Any, request: Any, cost: float | None) -> Fields:

@@ -211,9 +211,9 @@ class ClaudeCodeSkeleton(Skeleton):
         if line.type not in SAID:
             return
         is_side = line.isSidechain is True
-        is_first = self._side is None
-        if self._side is None:
-            self._side = is_side  # the first message decides which chain the View shows
+        is_first = self._side is None or (self._side and not is_side and line.agentId is None)
+        if is_first:
+            self._side = is_side  # this message decides which chain the View shows
         if is_first or is_side != self._side or not isinstance(parent, str) or parent == before:
             return
         is_known = parent in self._missing or self._kept.continues_from(parent)
@@ -248,14 +248,11 @@ class ClaudeCodeSkeleton(Skeleton):
 
     def _store_session(self, line: _Line) -> None:
         session = line.sessionId
-        if line.isSidechain:
-            if line.agentId:
-                self.state.conversation = f"{session}/agent-{line.agentId}"
-            else:
-                self.state.conversation = ""
-            self.state.parent = session if line.agentId else None
-        else:
+        if not line.isSidechain:
             self.state.conversation = session
+        elif line.agentId:
+            self.state.conversation = f"{session}/agent-{line.agentId}"
+            self.state.parent = session
 
     def _count_user(self, line: _Line, message: _Message) -> None:
         content = message.content
@@ -267,7 +264,9 @@ class ClaudeCodeSkeleton(Skeleton):
             self.answered(block.tool_use_id, failed=failed, refused=refused)
         if len(results) == len(blocks) and results:
             return
-        is_users = line.isMeta is not True
+        # the agent wrote the messages to its sub-agents
+        is_for_sub_agent = line.isSidechain and line.agentId is None
+        is_users = line.isMeta is not True and not is_for_sub_agent
         self.part("user" if is_users else "environment")
         if is_users and self.state.asked is None:
             texts = [block.text for block in blocks if block.text]

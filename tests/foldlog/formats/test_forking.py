@@ -252,3 +252,47 @@ def test_a_branch_without_its_parent_is_a_finding(lines, missing):
     assert [
         str(finding).partition("the parent ")[2].partition(",")[0] for finding in findings
     ] == missing
+
+
+# -- a session that begins with the side chain of a sub-agent
+
+WARMING_UP = [
+    {**user_line("w", None, "Warmup"), "isSidechain": True},
+    {**replied("v", "w", text("Ready."), response="m0"), "isSidechain": True},
+]
+SESSION = [user_line("q", None, "sort the mail"), replied("a", "q", text("done"))]
+
+
+@pytest.mark.parametrize("before", [1, 2])
+def test_the_chain_of_the_session_takes_the_place_of_a_side_chain_before_it(before):
+    with open_histories("memory:") as histories:
+        history = imported(histories, "c", WARMING_UP[:before])
+        assert shown(history) == ["w", "v"][:before]
+        imported(histories, "c", SESSION)
+        assert shown(history) == ["q", "a"]
+        assert "parent" not in history.attributes()
+        imported(histories, "c", [{**WARMING_UP[1], "uuid": "x"}, user_line("r", "a")])
+        assert shown(history) == ["q", "a", "r"]
+
+
+def test_a_session_after_a_side_chain_has_its_own_name_and_title(tmp_path, foldlog):
+    lines = [*WARMING_UP, *SESSION]
+    (tmp_path / "log.jsonl").write_text("".join(f"{json.dumps(row)}\n" for row in lines))
+    foldlog("import log.jsonl")
+    listed = foldlog("list --json").out
+    foldlog("view s")
+    for output in (listed, foldlog("list --json").out):
+        (row,) = json.loads(output)["conversations"]
+        assert (row["conversation"], row["title"]) == ("s", "sort the mail")
+        assert row["parent"] is None
+
+
+def test_the_log_of_a_sub_agent_shows_its_side_chain_and_names_its_parent(tmp_path, foldlog):
+    lines = [side_line("w", None), side_line("v", "w")]
+    with open_histories(tmp_path / "foldlog.db") as histories:
+        histories.create("s/agent-helper", {"team": "mail"})
+        history = imported(histories, "s/agent-helper", lines)
+        assert shown(history) == ["w", "v"]
+        assert history.attributes()["parent"] == "s"
+    (row,) = json.loads(foldlog("list parent=s --json").out)["conversations"]
+    assert row["conversation"] == "s/agent-helper"
