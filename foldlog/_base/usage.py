@@ -145,7 +145,8 @@ def usage_of(source: Any) -> dict[str, int]:
         return {}
     counts = _counts_in(source)
     for name, value in source.items():
-        if str(name).endswith(_PARTS) and isinstance(value, Mapping):
+        # most values are numbers, so their type is looked at before the name
+        if type(value) is not int and isinstance(value, Mapping) and str(name).endswith(_PARTS):
             counts = {**_counts_in(value), **counts}
     usage = {name: counts[source_name] for source_name, name in _OUR_NAMES if source_name in counts}
     written_by_age = sum([counts.get(name, 0) for name in _BY_AGE])

@@ -201,8 +201,10 @@ class LineReading(_Findings):
                         self.find(self.place, _problem(error))
                         self._is_in_long_line = is_last
                 else:
-                    self._find_padding(line, record)
-                    self._find_bytes(record)
+                    if len(record) != len(line):
+                        self._find_padding(line, record)
+                    if not record.isascii():
+                        self._find_bytes(record)
                     # Most lines have no padding, so search for the record in its line only if there
                     # is padding.
                     if len(record) == len(line):
@@ -256,11 +258,10 @@ class LineReading(_Findings):
         """Note a finding for bytes that are not UTF-8. The record is stored as it is, and reads
         replace these bytes.
         """
-        if not record.isascii():
-            try:
-                record.decode()
-            except UnicodeDecodeError:
-                self.find(self.place, _NOT_UTF_8, is_unread=False)
+        try:
+            record.decode()
+        except UnicodeDecodeError:
+            self.find(self.place, _NOT_UTF_8, is_unread=False)
 
 
 def _joined_in(record: bytes) -> list[bytes]:
