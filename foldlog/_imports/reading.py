@@ -201,8 +201,7 @@ class LineReading(_Findings):
                         self.find(self.place, _problem(error))
                         self._is_in_long_line = is_last
                 else:
-                    if len(record) != len(line):
-                        self._find_padding(line, record)
+                    self._find_padding(line, record)
                     if not record.isascii():
                         self._find_bytes(record)
                     # Most lines have no padding, so search for the record in its line only if there
