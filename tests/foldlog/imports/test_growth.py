@@ -4,6 +4,7 @@ import json
 import random
 from itertools import count
 
+import msgspec
 import pytest
 
 from foldlog import Histories
@@ -20,6 +21,7 @@ from tests.foldlog.imports.imports import (
     figures_of,
     imported,
     new_store as new_store,
+    refused,
     source_of,
 )
 from tests.foldlog.imports.kinds import KINDS, Line
@@ -298,3 +300,98 @@ def test_compaction_is_noted_after_growths(tmp_path, store):
     assert compacting(store, "s1") is not None
     imported(store, write_lines(path, turns(72)))
     assert compacting(store, "s1") is None
+
+
+def texts_in(value):
+    if type(value) is str:
+        yield value
+    elif type(value) in (list, dict):
+        for member in value.values() if type(value) is dict else value:
+            yield from texts_in(member)
+
+
+@pytest.mark.parametrize("name", LOGS)
+def test_state_of_no_format_has_a_text(name, tmp_path, store):
+    records = [*rounds(name, records_of(name))]
+    path = tmp_path / "log.jsonl"
+    found = 0
+    for stop in range(len(records) - 6, len(records)):
+        conversation = imported(store, write_lines(path, records[:stop]), name).conversation
+        events_of(store, conversation)
+        state = state_of(store, conversation)
+        if state is None:  # the last record changed earlier records
+            continue
+        found += 1
+        facts = msgspec.msgpack.decode(state)["state"][-1]
+        assert not [*texts_in(facts)]
+        for text in {*texts_in(records), conversation} - facts.keys():
+            assert len(text) < 5 or text.encode() not in state
+    assert found > 1
+
+
+def grown(store, path, lines, name, *stops):
+    """Import the log at each of these lengths, with a use of the conversation after each."""
+    for stop in (*stops, len(lines)):
+        path.write_bytes(b"".join(line + b"\n" for line in lines[:stop]))
+        conversation = imported(store, path, name).conversation
+        Histories(store)[conversation].view()
+    return conversation
+
+
+def lines_of(name):
+    return [json.dumps(record).encode() for record in rounds(name, records_of(name))]
+
+
+def shown(store, conversation):
+    """What a store shows of a conversation, without the ids of events."""
+    history = Histories(store)[conversation]
+    return {
+        "messages": history.view().to_messages(),
+        "origins": [event.origin for event in events_of(store, conversation) if event.origin],
+        "bytes": bytes_of(store, conversation),
+        "head": source_of(store, conversation).head,
+        "attributes": history.attributes(),
+        "calls": figures_of(store, conversation)["calls"],
+    }
+
+
+@pytest.mark.parametrize("name", LOGS)
+def test_damaged_line_in_a_growth(name, tmp_path, store, target):
+    lines = lines_of(name)
+    place = len(lines) - 8
+    lines[place:place] = [b'{"damaged": ', b"\0\0\0\0"]
+    path = tmp_path / "log.jsonl"
+    conversation = grown(store, path, lines, name, *range(place - 3, len(lines)))
+    assert grown(target, path, lines, name) == conversation
+    assert shown(store, conversation) == shown(target, conversation)
+    assert_sound(store)
+
+
+@pytest.mark.parametrize("name", LOGS)
+def test_file_is_rewritten_in_a_growth(name, tmp_path, store, target):
+    lines = lines_of(name)
+    middle = len(lines) - 20
+    rewritten = [*lines[:middle], *lines[middle + 2 :]]
+    path = tmp_path / "log.jsonl"
+    for each, stops in ((store, range(middle - 2, middle + 8)), (target, ())):
+        first = grown(each, path, lines[: middle + 8], name, *stops)
+        stops = range(middle + 10, len(rewritten)) if stops else ()
+        fork = grown(each, path, rewritten, name, *stops)
+        assert fork == f"{first}@{middle}"
+    for conversation in (first, fork):
+        assert shown(store, conversation) == shown(target, conversation)
+    assert_sound(store)
+
+
+@pytest.mark.parametrize("name", LOGS)
+def test_erasure_in_a_growth(name, tmp_path, store, target):
+    lines = lines_of(name)
+    path = tmp_path / "log.jsonl"
+    conversation = grown(store, path, lines[:60], name, 50, 55)
+    Histories(store).erase(conversation, reason="asked for")
+    path.write_bytes(b"".join(line + b"\n" for line in lines[:61]))
+    assert "was erased" in str(refused(store, path, name))
+    imported(store, path, name, again=True)
+    assert grown(store, path, lines[:70], name, 62, 64) == conversation
+    assert grown(target, path, lines[:70], name) == conversation
+    assert comparable(store, conversation) == comparable(target, conversation)
