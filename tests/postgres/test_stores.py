@@ -225,6 +225,19 @@ def test_lists_cover_all_stores(many):
         assert names == [f"listed {n}" for n in range(11, 0, -2)]
 
 
+def test_a_list_takes_the_changes_of_all_stores(many):
+    with foldlog.open(many) as histories:
+        for n in range(6):
+            histories.create(f"changed {n}", {"user": "eve"}).append(said("x"))
+        for n in (4, 1):
+            histories.list({"user": "eve"}, age_max_s=0)
+            histories[f"changed {n}"].append(said("y"))
+        with foldlog.open(many) as other:  # what this process wrote is in its lists anyway
+            page = other.list({"user": "eve"}, age_max_s=0)
+        names = [row.id for row in page.conversations]
+        assert names == [f"changed {n}" for n in (1, 4, 5, 3, 2, 0)]
+
+
 def test_round_trips_of_an_open_and_an_append(many, postgres_server, proxy):
     with open_store(many.replace(f":{postgres_server.port}/", f":{proxy.port}/")) as store:
         assert proxy.turns <= 4

@@ -211,9 +211,15 @@ class StoresReader(PostgresReader):
         self, after_position: int, events: int
     ) -> tuple[int, int | None, Sequence[tuple[int, int]]]:
         after = until = self._stores.position(after_position)
+        question = ("next_touched", after)
+        if self._stores.nothing_since(question, snapshots := self._query_each_server("snapshot")):
+            return after, None, []
+        numbers = self._stores_with_news(after)
+        if not numbers:
+            self._stores.note_nothing(question, snapshots)
         times = list[int]()
         touched = set[tuple[int, int]]()
-        for number in self._stores_with_news(after):
+        for number in numbers:
             [(last,)] = self._query_one(number, "last_position")
             end = last
             for statement in ("event_behind", "publication_behind"):
