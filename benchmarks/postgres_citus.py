@@ -1,4 +1,11 @@
-"""Test a store on Citus: ``python -m benchmarks.postgres_citus moves``, or ``… cpu``.
+"""Test a store on Citus: ``python -m benchmarks.postgres_citus minutes``, ``… moves``, or ``… cpu``.
+
+``minutes`` starts a coordinator and two workers with Citus, and a store in eight schemas. For ten
+minutes, 16 writers append through all nodes, four followers read (through the coordinator, through
+each worker, and one that opens the store again and again), and a thread erases. Meanwhile, schemas
+are moved between the workers, a worker is killed during each third move, and every node is killed
+in turn. It prints how many acknowledged events were lost, doubled, missed or read out of order by a
+follower, the outcomes of the erasures, what ``verify`` finds, and the longest append.
 
 ``moves`` starts a coordinator and two workers with Citus, and a store in four schemas
 (``?stores=4``). Writers append without a pause through the coordinator, and a follower reads, while
@@ -22,14 +29,18 @@ import random
 import shutil
 import statistics
 import tempfile
+import threading
 import time
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 import click
+import psycopg
 
 from benchmarks.postgres_clusters import Fault
 from benchmarks.postgres_faults import run
+from benchmarks.postgres_load import Follower, Load, check
 from foldlog.eventstore import ANY_VERSION, open_store
 from tests.postgres.servers import Server, new_primary
 from tests.said import say
@@ -112,6 +123,53 @@ def moving(folder: Path) -> Iterator[tuple[str, Fault]]:
         citus.stop()
 
 
+class Disturbances:
+    """Moves schemas, and kills nodes, in turn."""
+
+    def __init__(self, citus: Citus, stores: int) -> None:
+        self._citus = citus
+        self._schemas = itertools.cycle([f"foldlog_{number:02d}" for number in range(stores)])
+        nodes = {
+            "worker 0": citus.workers[0],
+            "worker 1": citus.workers[1],
+            "coordinator": citus.coordinator,
+        }
+        self._nodes = itertools.cycle(nodes.items())
+        self._turn = itertools.count(1)
+        self.counts: Counter[str] = Counter()
+
+    def disturb(self) -> None:
+        turn = next(self._turn)
+        if turn % 2:
+            self._move(is_disturbed=turn % 3 == 0)
+        else:
+            name, node = next(self._nodes)
+            self._kill(node, name)
+
+    def _move(self, *, is_disturbed: bool) -> None:
+        moving = threading.Thread(target=self._move_one, args=(next(self._schemas),))
+        moving.start()
+        if is_disturbed:
+            time.sleep(random.uniform(0, 0.5))
+            number = random.randrange(2)
+            self._kill(self._citus.workers[number], f"worker {number}, during a move")
+        moving.join()
+
+    def _move_one(self, schema: str) -> None:
+        try:
+            self._citus.move(schema)
+            self.counts["moves"] += 1
+        except psycopg.Error as error:
+            self.counts["moves that failed"] += 1
+            print(f"move of {schema}: {' '.join(str(error).split())[:120]}", flush=True)
+
+    def _kill(self, node: Server, name: str) -> None:
+        node.kill()
+        self.counts[f"kills of {name}"] += 1
+        time.sleep(random.uniform(0, 2))
+        node.start()
+
+
 @click.group()
 def app() -> None:
     """Test a store on Citus."""
@@ -124,6 +182,57 @@ def moves(events: int, every_s: float) -> None:
     """Move each schema twice, and kill a worker four times."""
     if not run("moves", moving, events, MOVES, every_s, encrypted=False):
         raise SystemExit(1)
+
+
+@app.command()
+@click.option("--seconds", default=600.0, help="Run for this time.")
+@click.option("--stores", default=8, help="The number of schemas.")
+@click.option("--every-s", default=5.0, help="Seconds of undisturbed work between two faults.")
+@click.option("--patience-s", default=120, help="The patience of the writers and followers.")
+def minutes(seconds: float, stores: int, every_s: float, patience_s: int) -> None:
+    """Move schemas and kill every node for ten minutes, and count the lost events."""
+    folder = Path(tempfile.mkdtemp(prefix="foldlog-servers-"))
+    folder.chmod(0o755)
+    citus = Citus(folder)
+    try:
+        options = {"stores": str(stores), "patience_s": str(patience_s)}
+        url = citus.coordinator.url(**options)
+        open_store(url).close()
+        workers = [worker.url(**options) for worker in citus.workers]
+        load = Load(
+            url,
+            encrypted=False,
+            erases=True,
+            writers_urls=[url, url, *workers],
+            followers=[*map(Follower, [url, *workers]), Follower(url, reopens=True)],
+        )
+        disturbances = Disturbances(citus, stores)
+        ends = time.monotonic() + seconds
+        try:
+            while time.monotonic() < ends and not load.errors:
+                time.sleep(every_s)
+                disturbances.disturb()
+                counts = ", ".join(f"{n} {name}" for name, n in disturbances.counts.items())
+                print(f"{len(load.acknowledged):,} events acknowledged; {counts}", flush=True)
+        finally:
+            load.finish()
+        outcome = check(url, load)
+        prepared = sum(
+            int(node.sql("SELECT count(*) FROM pg_prepared_xacts"))
+            for node in (citus.coordinator, *citus.workers)
+        )
+        for error in load.errors:
+            print(error)
+        print(
+            f"{len(load.acknowledged):,} events acknowledged in {len(load.times):,} appends,"
+            f" longest append {load.longest_s:.1f} s; {outcome}; erasures: {dict(load.receipts)};"
+            f" {prepared} prepared transactions left; {len(load.errors)} errors"
+        )
+        if not outcome.is_clean or load.errors:
+            raise SystemExit(1)
+    finally:
+        citus.stop()
+        shutil.rmtree(folder, ignore_errors=True)
 
 
 @app.command()

@@ -1,5 +1,5 @@
 """Load a store during a fault run, and check the acknowledged events. The load consists of writers
-and a follower. With keys, further threads encrypt, rotate the key and erase.
+and followers. Further threads may erase. With keys, further threads also encrypt and rotate the key.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ import secrets
 import threading
 import time
 from collections import Counter, defaultdict, deque
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from typing import NamedTuple
 
 from pydantic import SecretStr
@@ -30,7 +30,7 @@ from foldlog.eventstore.maintenance.erase import erase
 from foldlog.eventstore.maintenance.rekey import rekey
 from foldlog.eventstore.maintenance.verify import verify
 
-__all__ = ["WRITERS", "Load", "Outcome", "check"]
+__all__ = ["WRITERS", "Follower", "Load", "Outcome", "check"]
 
 WRITERS = 16
 CONVERSATIONS_EACH = 20
@@ -54,12 +54,12 @@ def with_options(url: str, options: str) -> str:
 
 
 class Stores:
-    """Two open stores of one database, like the stores of two processes. New keys replace both
+    """Open stores of one database, like the stores of several processes. New keys replace the
     stores. The old stores are closed as soon as no thread uses them.
     """
 
-    def __init__(self, url: str, keys: KeyRing | None) -> None:
-        self._url = with_options(url, f"connections_max={WRITERS}")
+    def __init__(self, urls: Sequence[str], keys: KeyRing | None) -> None:
+        self._urls = [with_options(url, f"connections_max={WRITERS}") for url in urls]
         self._changed = threading.Condition()
         self._users: Counter[Store] = Counter()
         self._open = self._opened(keys)
@@ -90,7 +90,7 @@ class Stores:
             store.close()
 
     def _opened(self, keys: KeyRing | None) -> list[Store]:
-        return [open_store(self._url, keys=keys) for _ in range(2)]
+        return [open_store(url, keys=keys) for url in self._urls]
 
 
 class Acknowledged(NamedTuple):
@@ -99,30 +99,91 @@ class Acknowledged(NamedTuple):
     text: str
 
 
+class Follower:
+    """Follows a store from its beginning, and notes what it has read. With ``reopens``, it opens
+    the store for each look, and resumes at the text of its last position.
+    """
+
+    def __init__(self, url: str, *, reopens: bool = False) -> None:
+        self._url = with_options(url, "mode=ro&target_session_attrs=primary")
+        self._reopens = reopens
+        self._place: int = 0
+        self.followed: set[tuple[str, int]] = set()
+        self.again = 0
+        """The number of events that the follower has read twice."""
+        self.out_of_order = 0
+        """The number of events that the follower has read after a later event of their
+        conversation.
+        """
+        self._newest: dict[str, int] = {}
+
+    def run(self, stop: threading.Event) -> None:
+        while not stop.is_set():
+            with open_store(self._url) as store:
+                self._place = store._recorder.position(str(self._place))
+                while True:
+                    self._follow_on(store)
+                    time.sleep(0.05)
+                    if stop.is_set() or self._reopens:
+                        break
+
+    def catch_up(self, events: set[tuple[str, int]]) -> None:
+        """Follow until all events are read, or until the patience ends."""
+        with open_store(self._url) as store:
+            until = time.monotonic() + _CATCH_UP_S
+            self._follow_on(store)
+            while not events <= self.followed and time.monotonic() < until:
+                time.sleep(1)
+                self._follow_on(store)
+
+    def _follow_on(self, store: Store) -> None:
+        for place, conversation, event_id in _positions(store, self._place):
+            self._place = place
+            if (conversation, event_id) in self.followed:
+                self.again += 1
+            elif event_id < self._newest.get(conversation, 0):
+                self.out_of_order += 1
+            else:
+                self._newest[conversation] = event_id
+            self.followed.add((conversation, event_id))
+
+
 class Load:
     """Threads that append as fast as they can, note the acknowledged events, and follow the store.
     Each event has a different text.
 
     With ``encrypted``, the writers have keys. Other threads begin conversations without keys,
-    rotate the key again and again as docs/PRIVACY.md describes, and erase.
+    rotate the key again and again as docs/PRIVACY.md describes, and erase. With ``erases``, other
+    threads only begin conversations and erase them. The default is one follower, and two stores for
+    the writers.
     """
 
-    def __init__(self, url: str, *, encrypted: bool) -> None:
+    def __init__(
+        self,
+        url: str,
+        *,
+        encrypted: bool,
+        erases: bool = False,
+        writers_urls: Sequence[str] = (),
+        followers: Sequence[Follower] = (),
+    ) -> None:
         self._url = url
         self._secrets = [SecretStr(secrets.token_hex(32))] if encrypted else []
-        self.stores = Stores(url, self.keys)
+        self.stores = Stores(writers_urls or [url, url], self.keys)
         self._stop = threading.Event()
         self.acknowledged: list[Acknowledged] = []
         self.times: list[float] = []
+        self.longest_s = 0.0
+        """The duration of the longest append."""
         self.errors: list[str] = []
-        self.followed: dict[tuple[str, int], int] = {}
-        self.followed_again = 0
-        self.out_of_order = 0
-        """The number of events that the follower read after a later event of their conversation."""
-        self._newest_followed: dict[str, int] = {}
+        self.followers = followers or [Follower(url)]
         self.erased: dict[str, bool] = {}
         """The conversations whose erasure began. The value says whether the erasure was
         acknowledged.
+        """
+        self.receipts: Counter[str] = Counter()
+        """The number of erasures by their outcome: a receipt, a receipt whose bytes are pending, or
+        the kind of an error, after which the erasure is repeated.
         """
         self.driven = 0
         """The number of events that were appended under a lease."""
@@ -130,9 +191,11 @@ class Load:
         self.planted = 0
         self._plants: deque[str] = deque(maxlen=_PLANTED_MAX)
         tasks: list[Callable[[], None]] = [lambda n=n: self._write(n) for n in range(WRITERS)]  # type: ignore[misc]
-        tasks.append(self._follow)
+        tasks += [lambda follower=follower: follower.run(self._stop) for follower in self.followers]  # type: ignore[misc]
+        if encrypted or erases:
+            tasks += [self._plant, self._erase]
         if encrypted:
-            tasks += [self._plant, self._rotate, self._erase]
+            tasks.append(self._rotate)
         self._threads = [threading.Thread(target=self._watched, args=(task,)) for task in tasks]
         for thread in self._threads:
             thread.start()
@@ -154,7 +217,13 @@ class Load:
             thread.join()
         if self._secrets and not self.errors:
             self._rotated()
-        self._watched(self._catch_up)
+        events = {
+            (append.conversation, append.id)
+            for append in self.acknowledged
+            if append.conversation not in self.erased
+        }
+        for follower in self.followers:
+            self._watched(lambda follower=follower: follower.catch_up(events))  # type: ignore[misc]
         self.stores.close()
 
     # -- the threads
@@ -190,6 +259,7 @@ class Load:
                 self._drive(texts)
                 continue
             events = [Message(source="user", content=text) for text in texts]
+            began = time.monotonic()
             try:
                 with self.stores.use() as store:
                     recorded = store.append(
@@ -200,6 +270,7 @@ class Load:
                     raise
                 continue
             self.times.append(time.monotonic())
+            self.longest_s = max(self.longest_s, self.times[-1] - began)
             self._acknowledge(conversation, texts, [r.id for r in recorded])
             if own:
                 versions[conversation] = recorded[-1].id + 1
@@ -223,38 +294,6 @@ class Load:
             Acknowledged(conversation, i, t) for i, t in zip(ids, texts, strict=True)
         )
 
-    def _follow(self) -> None:
-        """Follow the current primary, and store the position from which to continue."""
-        with open_store(with_options(self._url, "mode=ro&target_session_attrs=primary")) as store:
-            self._place = 0
-            while not self._stop.is_set():
-                self._follow_on(store)
-                time.sleep(0.05)
-
-    def _follow_on(self, store: Store) -> None:
-        for recorded in _positions(store, self._place):
-            self._place, conversation, event_id = recorded
-            if (conversation, event_id) in self.followed:
-                self.followed_again += 1
-            elif event_id < self._newest_followed.get(conversation, 0):
-                self.out_of_order += 1
-            else:
-                self._newest_followed[conversation] = event_id
-            self.followed[conversation, event_id] = self._place
-
-    def _catch_up(self) -> None:
-        with open_store(with_options(self._url, "mode=ro&target_session_attrs=primary")) as store:
-            until = time.monotonic() + _CATCH_UP_S
-            while True:
-                self._follow_on(store)
-                if time.monotonic() > until or all(
-                    (append.conversation, append.id) in self.followed
-                    for append in self.acknowledged
-                    if append.conversation not in self.erased
-                ):
-                    return
-                time.sleep(1)
-
     def _plant(self) -> None:
         """Begin unencrypted conversations, so that several writers try to be the first to encrypt
         such a conversation.
@@ -270,7 +309,7 @@ class Load:
                 )
                 self._acknowledge(conversation, [f"{conversation}/0"], [recorded.id])
                 self._plants.append(conversation)
-                time.sleep(0.005)
+                time.sleep(0.005 if self._secrets else _ERASE_EVERY_S / 2)
 
     def _rotate(self) -> None:
         while not self._stop.wait(_ROTATE_EVERY_S):
@@ -312,10 +351,18 @@ class Load:
                     continue
                 conversation = random.choice(list(self._plants))
                 self.erased.setdefault(conversation, False)
-                _again_until_done(lambda name=conversation: erase(store, name, reason="asked to"))  # type: ignore[misc]
+                _again_until_done(lambda name=conversation: self._erase_one(store, name))  # type: ignore[misc]
                 self.erased[conversation] = True
                 with contextlib.suppress(ValueError):
                     self._plants.remove(conversation)
+
+    def _erase_one(self, store: Store, conversation: str) -> None:
+        try:
+            tombstone = erase(store, conversation, reason="asked to")
+        except StoreUnavailable as error:
+            self.receipts[error.kind] += 1
+            raise
+        self.receipts["receipt, bytes pending" if tombstone.bytes_pending else "receipt"] += 1
 
 
 def _again_until_done(command: Callable[[], object]) -> None:
@@ -378,19 +425,23 @@ def check(url: str, load: Load) -> Outcome:
             except EventStoreError as error:
                 print(f"{conversation}: {type(error).__name__}: {error}", flush=True)
                 unreadable += 1
-        unreadable += sum(len(verdict.findings) for verdict in verify(store))
+        for verdict in verify(store):
+            for finding in verdict.findings:
+                print(f"verify: {verdict.conversation}: {finding}", flush=True)
+                unreadable += 1
     not_erased = [append for append in load.acknowledged if append.conversation not in load.erased]
     lost = sum(stored.get((append.conversation, append.id)) != append.text for append in not_erased)
-    missed = (
-        sum((append.conversation, append.id) not in load.followed for append in not_erased)
-        + load.followed_again
+    missed = sum(
+        sum((append.conversation, append.id) not in follower.followed for append in not_erased)
+        + follower.again
+        for follower in load.followers
     )
     return Outcome(
         lost,
         sum(count - 1 for count in texts.values()),
         unreadable,
         missed,
-        load.out_of_order,
+        sum(follower.out_of_order for follower in load.followers),
         erased_texts,
     )
 
