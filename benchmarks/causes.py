@@ -384,9 +384,7 @@ def citus(report: Report, folder: Path) -> None:
         for stores in (1, 4):
             for number, worker in enumerate(cluster.workers):
                 options = {"stores": str(stores)} if stores > 1 else {}
-                url = cluster.coordinator.url(
-                    schema=f"s{stores}_{number}", patience_s=str(_CITUS_PATIENCE_S), **options
-                )
+                url = cluster.coordinator.url(schema=f"s{stores}_{number}", **options)
                 _without_worker(
                     report, url, worker, f"Citus, stores={stores}, worker {number} away"
                 )
@@ -396,21 +394,26 @@ def citus(report: Report, folder: Path) -> None:
 
 def _without_worker(report: Report, url: str, worker: Server, fault: str) -> None:
     """Run each operation while a worker is killed. If the operation failed, run it again with the
-    worker, and it must return.
+    worker and the default patience, and it must return.
     """
+    condenser = {"type": "recent", "max_events": 6}
+    hasty_url = f"{url}&patience_s={_CITUS_PATIENCE_S}"
     with (
         tempfile.TemporaryDirectory() as place,
-        foldlog.open(url, condenser={"type": "recent", "max_events": 6}) as histories,
+        foldlog.open(url, condenser=condenser) as patient,
+        foldlog.open(hasty_url, condenser=condenser) as hasty,
     ):
         write_source(Path(place))
-        for name, act in operations(histories, Path(place)):
+        pairs = zip(operations(hasty, Path(place)), operations(patient, Path(place)), strict=True)
+        for (name, act), (_, act_again) in pairs:
             worker.kill()
-            limit_s = 3 * _CITUS_PATIENCE_S
+            # an operation may wait for the worker more than once
+            limit_s = 5 * _CITUS_PATIENCE_S
             cause = r"127\.0\.0\.1|worker"
             error = report.attempt(fault, name, act, cause, limit_s=limit_s, may_return=True)
             worker.start()
             if error is not None:
-                report.attempt(fault, f"{name}: again", act, limit_s=60)
+                report.attempt(fault, f"{name}: again", act_again, limit_s=60)
 
 
 FAULTS: dict[str, Callable[[Report, Path], None]] = {
