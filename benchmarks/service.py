@@ -7,6 +7,7 @@ Each question has a server of its own at a free port of this machine:
 cpu      the CPU time of an append by turns: of the server, of the library in this process, and of
          uvicorn alone, which answers the same requests without doing anything
 together the CPU time of the server for an append of several writers at the same time
+search   the time of a page of a search in 10,000 conversations, without an index and with one
 follow   the time from the request of an append to the event at a follower, at 500 appends a second
 slow     the memory of the server with many connections that send nothing more
 """
@@ -15,6 +16,7 @@ from __future__ import annotations
 
 import http.client
 import json
+import random
 import socket
 import subprocess
 import sys
@@ -27,7 +29,7 @@ from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from statistics import quantiles
 from typing import Any
-from urllib.parse import urlsplit
+from urllib.parse import urlencode, urlsplit
 
 import click
 
@@ -40,6 +42,10 @@ WARM_UP = 200
 APPENDS_PER_S = 500
 FOLLOW_S = 20
 CONNECTIONS = 10_000
+CONVERSATIONS = 10_000
+EVENTS = 4
+PAGES = 60
+PAGES_WITHOUT_INDEX = 2
 WRITERS = 20
 _TEXT = "The build of the module failed, because the file has a wrong name. " * 4
 
@@ -86,7 +92,7 @@ class Client:
 
 
 @contextmanager
-def served(folder: Path) -> Iterator[Server]:
+def served(folder: Path, *more: str) -> Iterator[Server]:
     tokens = folder / "tokens.toml"
     tokens.touch(0o600)
     limits = "requests_per_s = 1e9\nconnections = 100000"
@@ -94,7 +100,7 @@ def served(folder: Path) -> Iterator[Server]:
     command = [sys.executable, "-m", "foldlog", "serve", "--write", "--port", "0"]
     options = ["--tokens", str(tokens), "--db", f"sqlite:///{folder / 'served.db'}"]
     with subprocess.Popen(
-        [*command, *options], stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True
+        [*command, *options, *more], stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True
     ) as process:
         assert process.stdout is not None
         try:
@@ -258,9 +264,54 @@ def measure_slow(folder: Path) -> None:
     )
 
 
+def measure_search(folder: Path) -> None:
+    """All of 40,000 events have ``tea``, 4,000 have ``lemon``, and 40 have ``zebra``."""
+    chance = random.Random(1)
+    words = [f"{chance.choice('bcdfg')}{number:x}" for number in range(5_000)]
+    with foldlog.open(f"sqlite:///{folder / 'served.db'}", durability="relaxed") as histories:
+        for number in range(CONVERSATIONS):
+            texts = [" ".join(["tea", *chance.choices(words, k=60)]) for _ in range(EVENTS)]
+            if number % 10 == 0:
+                texts = [f"{text} lemon" for text in texts]
+            if number % 1_000 == 0:
+                texts = [f"{text} zebra" for text in texts]
+            histories[f"c{number}"].append([Message(source="user", content=it) for it in texts])
+    for title in ("without an index", "with an index"):
+        if title == "with an index":
+            command = [sys.executable, "-m", "foldlog", "store", "index"]
+            subprocess.run([*command, "--db", f"{folder / 'served.db'}"], check=True)
+        with served(folder) as server:
+            for query, limit in (("zebra", 20), ("lemon", 100), ("tea", 100), ("unicorn", 20)):
+                most = PAGES if title == "with an index" else PAGES_WITHOUT_INDEX
+                took_s, hits = walk_hits(server.client(), query, limit, most)
+                ordered = sorted(took_s)
+                print(
+                    f"search {title}: {query}: {hits} hits in {len(took_s)} pages; first page"
+                    f" {1e3 * took_s[0]:.0f} ms, median {1e3 * ordered[len(ordered) // 2]:.0f} ms,"
+                    f" slowest {1e3 * ordered[-1]:.0f} ms"
+                )
+
+
+def walk_hits(client: Client, words: str, limit: int, most: int) -> tuple[list[float], int]:
+    """Return the time of each page of a search, up to ``most`` pages, and the number of hits."""
+    took_s = list[float]()
+    seen = set[tuple[str, int]]()
+    parameters = {"words": words, "limit": str(limit)}
+    while len(took_s) < most:
+        began_s = time.monotonic()
+        page = json.loads(client.send("GET", f"/v1/search?{urlencode(parameters)}"))
+        took_s.append(time.monotonic() - began_s)
+        seen |= {(hit["conversation"], hit["event"]) for hit in page["hits"]}
+        if page["next"] is None:
+            break
+        parameters["after"] = page["next"]
+    return took_s, len(seen)
+
+
 MEASURED = {
     "cpu": measure_cpu,
     "together": measure_together,
+    "search": measure_search,
     "follow": measure_follow,
     "slow": measure_slow,
 }

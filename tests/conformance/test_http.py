@@ -6,6 +6,7 @@ from collections import Counter
 import pytest
 
 from foldlog import Histories
+from foldlog._app.server.service import search
 from foldlog._app.server.service.service import Service
 from foldlog._app.server.service.tokens import TokenEntry, Tokens
 from foldlog.eventstore import Store
@@ -571,6 +572,30 @@ def test_search_finds_words_by_pages(http):
     assert http("search_events", words="teal", kind="agent")["hits"] == []
     assert http.refusal("search_events", words="teal", within="unknown").status == 404
     assert http.refusal("search_events", words="...").status == 422
+
+
+def test_a_search_that_has_no_time_goes_on_in_its_next_page(http, monkeypatch):
+    for number in range(3):
+        say(http, "the falcon is teal", f"c{number}")
+    monkeypatch.setattr(search, "_SECONDS_MAX", 0.0)
+    pages = [http("search_events", words="teal")]
+    for _ in range(2):
+        pages.append(http("search_events", words="teal", after=pages[-1]["next"]))
+    assert [page["complete"] for page in pages] == [False, False, True]
+    assert [[hit["conversation"] for hit in page["hits"]] for page in pages] == [
+        ["c2"], ["c1"], ["c0"]
+    ]  # fmt: skip
+
+
+def test_a_place_of_a_search_says_nothing_about_other_conversations(http, clients):
+    ann = clients("ann")
+    own = ann("create_conversation", body={})["id"]
+    for name in (own, "c1"):
+        say(http, "a secret word", name)
+    for name in ("c1", "unknown"):
+        place = f"1.{2**62}.9.{name}"
+        hits = ann("search_events", words="secret", after=place)["hits"]
+        assert [hit["conversation"] for hit in hits] == [own]
 
 
 def test_search_finds_only_what_a_token_may_see(http, clients):

@@ -2,6 +2,7 @@
 
 import os
 import random
+from functools import partial
 
 import pytest
 
@@ -93,6 +94,20 @@ def queries(store: Store, chosen: random.Random, count: int):
             f'"{" ".join(words[place : place + 3])}"', f"{word} {chosen.choice(words)}",
             word[len(word) // 2 :], f"{word}zz", f"{word.swapcase()}*",
         ])  # fmt: skip
+
+
+def walk(find, words: str, limit: int, between=lambda: None) -> list[tuple[str, int]]:
+    """Read the hits page by page, as the service does."""
+    hits = []
+    behind = None
+    while True:
+        found = find(words, limit=limit + 1, behind=behind)
+        hits += [(hit.conversation, hit.id) for hit in found.hits[:limit]]
+        if len(found.hits) <= limit:
+            assert found.read == found.conversations
+            return hits
+        behind = found.places[limit - 1]
+        between()
 
 
 def assert_equal_results(monkeypatch, store, count=40, seed=1):
@@ -284,3 +299,40 @@ def test_two_segments_are_filled_one_after_the_other(histories):
     histories.erase("c0", reason="asked to")
     assert len(histories.search("w2", limit=None)) == len(TEXTS) * 130
     assert len(histories.search(SECRET)) == 1
+
+
+@pytest.mark.parametrize("words", ["pump", "word1", "the no"])
+@pytest.mark.parametrize("limit", [1, 7])
+def test_pages_have_each_hit_once_in_the_order_of_the_search(
+    monkeypatch, store, histories, words, limit
+):
+    fill(histories, 20)
+    store.fork("c3", 1, "f")
+    histories["f"].append(said("the gauge of the pump, word12, no"))
+
+    def scan(words, **options):
+        return scanned(monkeypatch, store, words, **options)
+
+    whole = [(hit.conversation, hit.id) for hit in scan(words, limit=None).hits]
+    assert len(whole) > 2 * limit
+    assert walk(scan, words, limit) == whole
+    index.make(store)
+    index.refresh(store)
+    assert walk(partial(search, store), words, limit) == whole
+
+
+@pytest.mark.parametrize("has_index", [False, True])
+def test_a_conversation_that_becomes_active_is_not_found_again(store, histories, has_index):
+    for number in range(6):
+        histories[f"c{number}"].append([said(f"quartz {number} {part}") for part in range(3)])
+    if has_index:
+        index.make(store)
+        index.refresh(store)
+    active = ["c5", "c4"]  # the first page has all of c5, and one hit of c4
+
+    def become_active():
+        while active:
+            histories[active.pop()].append(said("quartz again"))
+
+    found = walk(partial(search, store), "quartz", 4, become_active)
+    assert found == [(f"c{number}", part) for number in (5, 4, 3, 2, 1, 0) for part in (2, 1, 0)]

@@ -73,7 +73,7 @@ export class Histories {
       const page = await this.#transport.send("get", "/v1/search", { query });
       yield* page.hits;
       if (page.next === null) return;
-      query.after = Number(page.next);
+      query.after = page.next;
     }
   }
 

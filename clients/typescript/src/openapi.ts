@@ -818,7 +818,8 @@ export interface paths {
          *     A word matches the beginning of words; words in double quotes follow each other. ``within`` is
          *     the id of one conversation. ``kind`` is user, agent, system, action, observation or another
          *     kind, and ``tool`` the tool of a call and its result. ``after`` is ``next`` of the page before.
-         *     The search has no index: it reads about 400 MB a second, at most 10 seconds.
+         *     A conversation that becomes active meanwhile is not found again in later pages. Without an
+         *     index (``foldlog store index``), the search reads about 400 MB a second, at most 10 seconds.
          *
          *     Scope: read.
          */
@@ -2006,8 +2007,9 @@ export interface components {
         /**
          * FoundEvents
          * @description The conversation that was active last comes first, and within it the last event. ``next`` is
-         *         null at the end. If ``complete`` is false, the search ran out of time, and older conversations
-         *         may have more. ``unread`` are the problems of conversations that could not be read.
+         *         null at the end. If ``complete`` is false, the search ran out of time, so the page may have few
+         *         hits or none, and ``next`` goes on. ``unread`` are the problems of conversations that could not
+         *         be read.
          */
         FoundEvents: {
             hits: components["schemas"]["FoundEvent"][];
@@ -4614,7 +4616,7 @@ export interface operations {
                 kind?: ("system" | "message" | "user" | "agent" | "environment" | "action" | "observation" | "error" | "refused" | "annotation" | "documents" | "request" | "condensation" | "retraction" | "redaction" | "summary" | "unknown") | null;
                 tool?: string | null;
                 limit?: number;
-                after?: number;
+                after?: string;
             };
             header?: never;
             path?: never;

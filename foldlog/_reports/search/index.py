@@ -69,6 +69,8 @@ _FEW_DOCS: Final = 2_000
 """If more docs have the words, the search reads the conversations in their order, because the first
 conversations then have enough hits.
 """
+_MANY: Final = 20_000
+"""A search reads so many events in about a second."""
 _SAMPLE: Final = 4_000
 """A word is frequent if a quarter of so many docs has it."""
 
@@ -175,6 +177,17 @@ def make(store: Store, *, with_encrypted: bool = False) -> None:
 def make_if_missing(store: Store) -> None:
     if not store.database.recorder.query(state_of).is_made:
         make(store)
+
+
+def is_missed(store: Store) -> bool:
+    """Return whether searches would be much faster with an index, and the store has none."""
+
+    def work(reader: Reader) -> bool:
+        if state_of(reader).is_made:
+            return False
+        return sum(position or 0 for (position,) in reader.ask_all("last_position")) >= _MANY
+
+    return store.database.recorder.query(work)
 
 
 def drop(store: Store) -> None:

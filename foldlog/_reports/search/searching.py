@@ -24,6 +24,7 @@ from foldlog._reports.words.times import happened_at, time_of_event
 from foldlog.eventstore import (
     Action,
     ConversationErased,
+    ConversationNotFound,
     ConversationRow,
     CorruptEvent,
     Event,
@@ -38,9 +39,10 @@ from foldlog.eventstore.arguments import check_text, check_time, check_whole
 from foldlog.eventstore.log.redacted import has_content
 from foldlog.eventstore.log.row import not_erased
 from foldlog.eventstore.recorders.base import Reader
-from foldlog.eventstore.recorders.types import Row, as_text
+from foldlog.eventstore.recorders.types import Row, as_text, utf8
 from foldlog.eventstore.sources.reading import own_blocks_with
 from foldlog.eventstore.sources.tables import Made, Source, Sources
+from foldlog.eventstore.times import EventTime, event_microseconds
 from foldlog.projections.conversations.labels import kind_words, label, labels_of
 from foldlog.projections.conversations.unreadable import sound
 
@@ -61,6 +63,10 @@ _MORE_PLACES: Final = 16
 hits. Otherwise, ``_MORE_PLACES`` times as many conversations are searched.
 """
 _ANSWERED_WITHIN: Final = 200
+_STEP: Final = 64 * 1024
+"""The number of characters that are searched at once. ``re`` holds the interpreter's lock
+meanwhile (0.2 s for 14 MB), and an append of another thread takes the lock some ten times.
+"""
 MayBeIn: TypeAlias = Callable[[bytes], bool]
 """A function that returns whether stored bytes may contain the words. If so, they are parsed."""
 
@@ -84,6 +90,19 @@ class Hit(NamedTuple):
     highlights: tuple[tuple[int, int], ...]
 
 
+class SearchPlace(NamedTuple):
+    """A place in the order of a search: behind an event of a conversation.
+
+    ``is_timed``, ``at``  the last activity of the conversation when it was searched, in
+                          microseconds: see ``activity_of``
+    """
+
+    is_timed: bool
+    at: int
+    conversation: str
+    event: int
+
+
 class Searched(NamedTuple):
     """The result of a search.
 
@@ -91,12 +110,16 @@ class Searched(NamedTuple):
     ``conversations``  the number of conversations to search
     ``read``           the number of conversations that were searched
     ``unread``         the problems of conversations and events that could not be read
+    ``places``         the place behind each hit
+    ``searched_to``    where a search goes on that had not enough time, or None
     """
 
     hits: tuple[Hit, ...]
     read: int
     conversations: int
     unread: tuple[str, ...] = ()
+    places: tuple[SearchPlace, ...] = ()
+    searched_to: SearchPlace | None = None
 
 
 def search(
@@ -112,6 +135,7 @@ def search(
     until: datetime | None = None,
     limit: int | None = 20,
     seconds: float | None = None,
+    behind: SearchPlace | None = None,
 ) -> Searched:
     """Return ``limit`` events that contain all the words. The conversation that was active last
     comes first (see ``activity_of``), and within it the last event comes first.
@@ -121,6 +145,8 @@ def search(
     ``tool``     only calls and results of this tool
     ``program``  only conversations that this program wrote: see ``written_by``
     ``seconds``  the search ends after this time; then ``read`` is less than ``conversations``
+    ``behind``   only hits behind this place. A conversation that was active since the place was
+                 returned is in front of it, except the conversation of the place
     """
     # This import loads condensers, which ``foldlog search --help`` need not load.
     from foldlog._reports.figures.activity import written_by
@@ -130,29 +156,25 @@ def search(
     most = None if limit is None else check_whole("limit", limit, 0)
     deadline = None if seconds is None else time.monotonic() + seconds
     hits = list[Hit]()
+    hit_places = list[SearchPlace]()
+    last: SearchPlace | None = None
+    searched_to: SearchPlace | None = None
     unread = list[str]()
-    found = None if conversation is not None else _look_up(store, criteria.words.terms, unread)
-    places: Iterable[_Place]
-    if found is None:
-        places = [
-            _Place(row, stop)
-            for row, stop in _places(store, conversation, unread)
-            if among is None or row.id in among
-        ]
-        place_count = len(places)
-    else:
-        place_count = _count_places(store, unread) if among is None else len(among)
-        places = _found_places(store, found, among)
+    by_index, place_count, places = _places_to_search(
+        store, criteria.words.terms, conversation, among, behind, unread
+    )
     is_of_program = None if program is None else written_by(store, program)
     read_count = 0
     failed_count = 0
     is_complete = False
-    for row, stop, ranges in places:
+    for row, stop, ranges, (is_timed, at) in places:
         if most is not None and len(hits) >= most:
             break
-        if deadline is not None and time.monotonic() > deadline:
+        if deadline is not None and time.monotonic() > deadline and last is not None:
+            searched_to = last
             break
         read_count += 1
+        last = SearchPlace(is_timed, at, row.id, 0)
         hits_here = list[Hit]()
         try:
             if is_of_program is None or is_of_program(row):
@@ -177,6 +199,7 @@ def search(
                 until=until,
                 limit=limit,
                 seconds=seconds,
+                behind=behind,
             )
         except (CorruptEvent, KeyUnavailable, StoreDamaged) as error:
             unread.append(f"{row.id}: {error}")
@@ -184,21 +207,81 @@ def search(
             if failed_count == place_count:  # No conversation could be read.
                 raise
         hits += hits_here
+        hit_places += [SearchPlace(is_timed, at, row.id, hit.id) for hit in hits_here]
     else:
         is_complete = True
-    if found is not None and is_complete:
-        read_count = place_count  # the index says that the others have no hit
-    return Searched(tuple(hits[:most]), read_count, place_count, tuple(unread))
+    if is_complete and (by_index or behind is not None):
+        # The index says that the others have no hit, or they are in front of ``behind``.
+        read_count = place_count
+    return Searched(
+        tuple(hits[:most]),
+        read_count,
+        place_count,
+        tuple(unread),
+        tuple(hit_places[:most]),
+        searched_to,
+    )
+
+
+def _places_to_search(
+    store: Store,
+    terms: Sequence[str],
+    conversation: str | None,
+    among: Collection[str] | None,
+    behind: SearchPlace | None,
+    unread: list[str],
+) -> tuple[bool, int, Iterable[_Place]]:
+    """Return whether the index names the conversations, the number of conversations that a search
+    without it reads, and the conversations to search.
+    """
+    found = None if conversation is not None else _look_up(store, terms, unread)
+    if found is not None:
+        count = _count_places(store, unread) if among is None else len(among)
+        return True, count, _found_places(store, found, among, behind)
+    places = [
+        place
+        for place in _places(store, conversation, unread)
+        if among is None or place.row.id in among
+    ]
+    if behind is None:
+        return False, len(places), places
+    in_chain = conversation is not None
+    return False, len(places), _places_behind(places, behind, in_chain=in_chain)
 
 
 class _Place(NamedTuple):
     """A conversation to search, up to the version ``stop``. If ``ranges`` is not None, no other
-    event of the conversation can match.
+    event of the conversation can match. ``at`` is its last activity: see ``SearchPlace``.
     """
 
     row: ConversationRow
     stop: int | None = None
     ranges: Sequence[Range] | None = None
+    at: tuple[bool, int] = (True, 0)
+
+
+def _places_behind(
+    places: Iterable[_Place], behind: SearchPlace, *, in_chain: bool
+) -> Iterator[_Place]:
+    """Yield the places that are not before ``behind``. ``in_chain`` are a conversation and those
+    whose events it shares, otherwise the places are in the order of their activity.
+    """
+    others = list[_Place]()
+    has_passed = False
+    for place in places:
+        if place.row.id == behind.conversation:
+            stop = behind.event if place.stop is None else min(place.stop, behind.event)
+            if stop > 0:
+                yield place._replace(stop=stop, at=(behind.is_timed, behind.at))
+            has_passed = True
+        elif has_passed if in_chain else _is_behind(place.at, place.row.id, behind):
+            others.append(place)
+    yield from others
+
+
+def _is_behind(at: tuple[bool, int], name: str, behind: SearchPlace) -> bool:
+    last = (behind.is_timed, behind.at)
+    return at < last or (at == last and utf8(name) > utf8(behind.conversation))
 
 
 def _look_up(store: Store, terms: Sequence[str], unread: list[str]) -> Candidates | None:
@@ -222,43 +305,86 @@ def _count_places(store: Store, unread: list[str]) -> int:
 
 
 def _found_places(
-    store: Store, found: Candidates, among: Collection[str] | None
+    store: Store,
+    found: Candidates,
+    among: Collection[str] | None,
+    behind: SearchPlace | None,
 ) -> Iterator[_Place]:
-    for key, name in _in_order(store, found):
-        if among is not None and name not in among:
+    for candidate in _in_order(store, found, behind):
+        if candidate.stop == 0 or (among is not None and candidate.name not in among):
             continue
-        row = store.conversation(name, as_stored=True)
+        try:
+            row = store.conversation(candidate.name, as_stored=True)
+        except ConversationNotFound:
+            continue  # ``behind`` may name any text
         if row.erased_at is None and not row.archived:
-            yield _Place(row, None, found.ranges.get(key))
+            ranges = found.ranges.get(candidate.key)
+            yield _Place(row, candidate.stop, ranges, candidate.at)
 
 
-def _in_order(store: Store, found: Candidates) -> Iterator[tuple[int, str]]:
-    """Yield the keys and the ids of the candidates. The order is that of ``activity_of``."""
+class _Candidate(NamedTuple):
+    key: int
+    name: str
+    at: tuple[bool, int]
+    stop: int | None = None
+
+
+_FIRST: Final = SearchPlace(True, 2**62, "", 0)
+"""A place before all conversations."""
+
+
+def _in_order(store: Store, found: Candidates, behind: SearchPlace | None) -> Iterator[_Candidate]:
+    """Yield the candidates in the order of ``activity_of``. That of ``behind`` comes first."""
     from foldlog._reports.figures.writing import CODE
 
-    def ask(statement: str, parameter: int | str) -> list[tuple[int, str]]:
+    def ask(statement: str, *parameters: int | str | bytes) -> list[_Candidate]:
         rows = store.database.recorder.query(
-            lambda reader: reader.ask_all(statement, CODE, parameter)
+            lambda reader: reader.ask_all(statement, CODE, *parameters)
         )
         # Several stores return their own orders. The sort is stable: equal times are sorted by id.
         rows.sort(key=itemgetter(0))
         rows.sort(key=itemgetter(1, 2), reverse=True)
-        return [(key, as_text(name)) for name, _, _, key in rows]
+        return [
+            _Candidate(key, as_text(name), (bool(is_timed), _as_microseconds(at)))
+            for name, is_timed, at, key in rows
+        ]
 
     if found.keys is not None:
-        yield from ask("search_order_of", json.dumps([*found.keys]))
+        candidates = ask("search_order_of", json.dumps([*found.keys]))
+        if behind is not None:
+            yield from (_cut(it, behind) for it in candidates if it.name == behind.conversation)
+        for candidate in candidates:
+            if behind is None or (
+                candidate.name != behind.conversation
+                and _is_behind(candidate.at, candidate.name, behind)
+            ):
+                yield candidate
         return
     yielded = set[int]()
+    if behind is not None:
+        yield _cut(_Candidate(-1, behind.conversation, (True, 0)), behind)
+    last = behind or _FIRST
     most = _FIRST_PLACES
     while True:
-        page = ask("search_order", most)[:most]
-        for key, name in page:
-            if key not in yielded:
-                yielded.add(key)
-                yield key, name
+        place = (int(last.is_timed), last.at, utf8(last.conversation))
+        page = ask("search_order", most, *place)[:most]
+        for candidate in page:
+            is_first = behind is not None and candidate.name == behind.conversation
+            if candidate.key not in yielded and not is_first:
+                yielded.add(candidate.key)
+                yield candidate
         if len(page) < most:
             return
+        last = SearchPlace(*page[-1].at, page[-1].name, 0)
         most *= _MORE_PLACES
+
+
+def _cut(candidate: _Candidate, behind: SearchPlace) -> _Candidate:
+    return candidate._replace(at=(behind.is_timed, behind.at), stop=behind.event)
+
+
+def _as_microseconds(at: object) -> int:
+    return int(as_text(at), 16) if isinstance(at, bytes) else int(at)  # type: ignore[call-overload]
 
 
 def events_with(
@@ -271,9 +397,7 @@ def events_with(
     # The problems of events that cannot be read are added to ``unread``. Cost: the function reads
     # the stored bytes of the conversation.
     candidates = candidates_in(store, conversation, words.may_be_in, unread)
-    matching = {
-        event.id: event for event in candidates if words.stand_in(" ".join(text(event).split()))
-    }
+    matching = {event.id: event for event in candidates if words.stand_in(on_one_line(text(event)))}
     return [matching[event_id] for event_id in sorted(matching)]
 
 
@@ -284,7 +408,7 @@ def candidates_in(
     and an event may be yielded twice. ``may_be_in`` gets the bytes in lower case. Redacted events
     are left out. Cost: the function reads the stored bytes of the conversation.
     """
-    for row, stop in _places(store, conversation, unread):
+    for row, stop, _, _ in _places(store, conversation, unread):
         try:
             for _, event in _Conversation(store, row, stop, unread).candidates(may_be_in):
                 if has_content(event):
@@ -297,24 +421,22 @@ def candidates_in(
             return
 
 
-def _places(
-    store: Store, conversation: str | None, unread: list[str]
-) -> list[tuple[ConversationRow, int | None]]:
-    """Return the conversations to search, each with the version at which the search stops, or None
-    to search all events. For a fork, the conversations whose events it shares are returned too.
+def _places(store: Store, conversation: str | None, unread: list[str]) -> list[_Place]:
+    """Return the conversations to search. For a fork, the conversations whose events it shares are
+    returned too.
     """
     if conversation is None:
         rows = [row for row in _rows(store, unread) if row.erased_at is None]
         if archived := sum(row.archived > 0 for row in rows):
             unread.append(_not_searched(archived))
             rows = [row for row in rows if not row.archived]
-        return [(row, None) for row in _last_active_first(store, rows, unread)]
+        return _last_active_first(store, rows, unread)
     row = store.conversation(conversation, as_stored=True)
-    places: list[tuple[ConversationRow, int | None]] = [(row, None)]
+    places = [_Place(row)]
     while row.parent is not None:
-        stop = min(row.parent_version or 0, places[-1][1] or row.parent_version or 0)
+        stop = min(row.parent_version or 0, places[-1].stop or row.parent_version or 0)
         row = store.conversation(row.parent, as_stored=True)
-        places.append((row, stop))
+        places.append(_Place(row, stop))
     return places
 
 
@@ -325,15 +447,23 @@ def _not_searched(archived: int) -> str:
 
 def _last_active_first(
     store: Store, rows: list[ConversationRow], unread: list[str]
-) -> list[ConversationRow]:
+) -> list[_Place]:
     # This import loads condensers, which ``foldlog search --help`` need not load.
     from foldlog._reports.figures.activity import activity_of
 
     try:
-        return sorted(rows, key=activity_of(store), reverse=True)
+        activity = activity_of(store)
     except StoreDamaged as error:
         unread.append(f"the times of conversations: {error}")
-        return sorted(rows, key=lambda row: row.updated_at, reverse=True)
+
+        def activity(row: ConversationRow) -> tuple[bool, float]:
+            return True, event_microseconds(EventTime(row.updated_at)) or 0
+
+    def place_of(row: ConversationRow) -> _Place:
+        is_timed, at = activity(row)
+        return _Place(row, at=(is_timed, max(0, int(at))))
+
+    return sorted(map(place_of, rows), key=lambda place: place.at, reverse=True)
 
 
 def _rows(store: Store, unread: list[str]) -> list[ConversationRow]:
@@ -379,24 +509,63 @@ class SearchTerms:
             raise InvalidArgument(
                 f"there is no word to search for in {words!r}; give a word with a letter or a digit"
             )
-        expressions = [
-            r"\W+".join(map(re.escape, term.replace('"', " ").split())) for term in terms
-        ]
+        phrases = [term.replace('"', " ").split() for term in terms]
         self._every = all if every else any
-        self.patterns = [
-            re.compile(rf"(?<!\w){expression}", re.IGNORECASE) for expression in expressions
-        ]
+        self.patterns = [_TermPattern(phrase) for phrase in phrases]
         self._needles = [[*_needles(term)] for term in terms]
 
     def may_be_in(self, data: bytes) -> bool:
         return self._every(all(needle in data for needle in needles) for needles in self._needles)
 
     def places_in(self, text: str) -> list[int]:
-        matches = (pattern.search(text) for pattern in self.patterns)
-        return [match.start() for match in matches if match is not None]
+        places = (pattern.find(text) for pattern in self.patterns)
+        return [place for place in places if place is not None]
 
     def stand_in(self, text: str) -> bool:
-        return self._every(pattern.search(text) for pattern in self.patterns)
+        return self._every(pattern.find(text) is not None for pattern in self.patterns)
+
+
+class _TermPattern:
+    """The words of a term, which follow one another."""
+
+    def __init__(self, words: Sequence[str]) -> None:
+        first, *others = map(re.escape, words)
+        self._first = re.compile(rf"(?<!\w){first}", re.IGNORECASE)
+        self._first_length = len(words[0])
+        self._has_others = bool(others)
+        expression = r"\W+".join([first, *others])
+        self._whole = re.compile(rf"(?<!\w){expression}", re.IGNORECASE)
+
+    def find(self, text: str) -> int | None:
+        """Return the first place of the words."""
+        if len(text) <= _STEP:
+            match = self._whole.search(text)
+            return None if match is None else match.start()
+        for begin in range(0, len(text), _STEP):
+            end = begin + _STEP + self._first_length
+            while (match := self._first.search(text, begin, end)) is not None:
+                begin = match.start()
+                if not self._has_others or self._whole.match(text, begin):
+                    return begin
+                begin += 1
+        return None
+
+    def spans_in(self, text: str) -> Iterator[tuple[int, int]]:
+        return (match.span() for match in self._whole.finditer(text))
+
+
+def on_one_line(text: str) -> str:
+    """Return the words of a text with a space between them."""
+    words = list[str]()
+    begin = 0
+    while len(text) - begin > _STEP:
+        end = text.find(" ", begin + _STEP)
+        if end < 0:
+            break
+        words.append(" ".join(text[begin:end].split()))
+        begin = end
+    words.append(" ".join(text[begin:].split()))
+    return " ".join(filter(None, words))
 
 
 class _Criteria:
@@ -427,7 +596,7 @@ class _Criteria:
             return None
         if self._until is not None and (at is None or at >= self._until):
             return None
-        text = " ".join(text_of(event).split())
+        text = on_one_line(text_of(event))
         if not self.words.stand_in(text):
             return None
         snippet, highlights = self._snippet(text)
@@ -441,9 +610,7 @@ class _Criteria:
         start = text.rfind(" ", 0, start) + 1 if start else 0
         part = text[start : start + _SNIPPET]
         lead = "…" if start else ""
-        spans = (
-            matched.span() for pattern in self.words.patterns for matched in pattern.finditer(part)
-        )
+        spans = (span for pattern in self.words.patterns for span in pattern.spans_in(part))
         shifted = sorted((begin + len(lead), end + len(lead)) for begin, end in spans)
         return f"{lead}{part}{'…' if start + _SNIPPET < len(text) else ''}", tuple(
             _without_overlaps(shifted)

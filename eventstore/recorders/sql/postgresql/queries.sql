@@ -1574,16 +1574,19 @@ LEFT JOIN {schema}.figures f ON f.conversation = c.key
     ) o
     WHERE c.visible AND c.erased_at IS NULL AND coalesce(c.pending, 0) >= 0
 ) found
-ORDER BY is_timed DESC, at DESC, id
 
+-- Behind a place in the order.
 -- name: search_order
 {in_order_of_search}
-    FROM {schema}.conversations c {with_ends} LIMIT $2::bigint
+    FROM {schema}.conversations c {with_ends}
+WHERE (is_timed::int, at) < ($3::bigint, $4::bigint) OR (is_timed::int, at) = ($3::bigint, $4::bigint) AND id > $5::bytea
+ORDER BY is_timed DESC, at DESC, id LIMIT $2::bigint
 
 -- name: search_order_of
 {in_order_of_search}
     FROM jsonb_array_elements_text(convert_from($2::bytea, 'UTF8')::jsonb) w
     JOIN {schema}.conversations c ON c.key = w::bigint {with_ends}
+ORDER BY is_timed DESC, at DESC, id
 
 -- name: count_to_search
 SELECT count(*), count(*) FILTER (WHERE pending < 0) FROM {schema}.conversations WHERE visible AND erased_at IS NULL

@@ -1177,13 +1177,19 @@ SELECT id, NOT coalesce(is_fresh, 0) OR last_at IS NOT NULL AS is_timed,
     iif(is_fresh AND last_at IS NOT NULL, printf('%016X', max(last_at, 0)),
         max(printf('%016X', created_at), coalesce(hex(substr(meta, 17, 8)), ''))) AS at, key
 
+-- Behind a place in the order.
 -- name: search_order
-WITH wanted (code, most) AS (VALUES (?, ?))
-{in_order_of_search}
-FROM (
-    SELECT c.key, c.id, f.last_at, c.created_at, coalesce(e.meta, p.meta) AS meta, {is_fresh}
-    FROM wanted CROSS JOIN conversations c {with_ends}
+WITH wanted (code, most, timed, at, id) AS (VALUES (?, ?, ?, printf('%016X', ?), ?)),
+found AS MATERIALIZED (
+    {in_order_of_search}
+    FROM (
+        SELECT c.key, c.id, f.last_at, c.created_at, coalesce(e.meta, p.meta) AS meta, {is_fresh}
+        FROM wanted CROSS JOIN conversations c {with_ends}
+    )
 )
+SELECT id, is_timed, at, key FROM found
+WHERE (is_timed, at) < (SELECT timed, at FROM wanted)
+    OR (is_timed, at) = (SELECT timed, at FROM wanted) AND id > (SELECT id FROM wanted)
 ORDER BY is_timed DESC, at DESC, id LIMIT (SELECT most FROM wanted)
 
 -- name: search_order_of

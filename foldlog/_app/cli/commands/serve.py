@@ -20,6 +20,7 @@ from foldlog._app.cli.serving import (
     writing_service,
 )
 from foldlog._app.cli.stores import open_existing, open_or_create
+from foldlog._app.cli.terminal import note
 from foldlog.eventstore.errors import install_command
 
 _SWITCH_S = 0.0005
@@ -61,6 +62,7 @@ _LOCAL = ("localhost", "127.0.0.1", "::1")
     "A site whose pages may use the streams of /v1 with a token, such as https://example.com.",
     multiple=True,
 )
+@flag("--search-index", "Make a search index if the store has none; see 'foldlog store index'.")
 @option("--config", "FILE", "A TOML file with the [condenser] of /v1.")
 @agent_model_option
 @prices_option
@@ -74,6 +76,7 @@ def run(
     write: bool,
     tokens: Path | None,
     allow_origin: tuple[str, ...],
+    search_index: bool,
     config: Path | None,
     agent: str | None,
     prices: Path | None,
@@ -107,7 +110,7 @@ def run(
     from foldlog._app.server.app import application
     from foldlog._app.server.documents import Shown
     from foldlog._reports.figures.prices import Prices
-    from foldlog._reports.search.index import Keeper
+    from foldlog._reports.search.index import Keeper, is_missed, make_if_missing
 
     check_tokens(write, tokens, no_token)
 
@@ -115,6 +118,8 @@ def run(
     model = named_model(agent)
     opened = open_or_create(db, may_be_empty=True) if write else open_existing(db)
     with opened as store, listening(host, port) as listener:
+        if search_index:
+            make_if_missing(store)
         port = listener.getsockname()[1]
         service = None
         if write:
@@ -141,6 +146,11 @@ def run(
             service=service,
         )
         say_address(host, port, allow_host, secret)
+        if is_missed(store):
+            note(
+                "the store has no search index, so a search may read all events; start the server"
+                " with --search-index to make one"
+            )
         settings = uvicorn.Config(
             app,
             log_level="warning",

@@ -6,15 +6,17 @@ from typing import Annotated, Final
 
 import msgspec
 
-from foldlog._app.server.parameters import Count, Text
+from foldlog._app.server.parameters import Text
 from foldlog._app.server.service.operations import operation
 from foldlog._app.server.service.request import AdmittedRequest
 from foldlog._reports.answers.document import Document
-from foldlog._reports.search.searching import Hit, search
+from foldlog._reports.search.searching import Hit, SearchPlace, search
 from foldlog.adapters._shared import recent
 from foldlog.projections.conversations.labels import KINDS
 
 _SECONDS_MAX: Final = 10.0
+_Cursor = Annotated[str, msgspec.Meta(pattern=r"^([01]\.[0-9]{1,19}\.[0-9]{1,15}\.[\s\S]+)?$")]
+"""The last activity of a conversation, an event, and the conversation: a ``SearchPlace``."""
 Limit = Annotated[int, msgspec.Meta(ge=1, le=100)]
 Kind = Annotated[str, msgspec.Meta(extra_json_schema={"enum": [*KINDS]})]
 
@@ -47,8 +49,9 @@ class FoundEvent(Document, frozen=True):
 
 class FoundEvents(Document, frozen=True):
     """The conversation that was active last comes first, and within it the last event. ``next`` is
-    null at the end. If ``complete`` is false, the search ran out of time, and older conversations
-    may have more. ``unread`` are the problems of conversations that could not be read.
+    null at the end. If ``complete`` is false, the search ran out of time, so the page may have few
+    hits or none, and ``next`` goes on. ``unread`` are the problems of conversations that could not
+    be read.
     """
 
     hits: list[FoundEvent]
@@ -66,21 +69,21 @@ def search_events(
     kind: Kind | None = None,
     tool: Text | None = None,
     limit: Limit = 20,
-    after: Count = 0,
+    after: _Cursor = "",
 ) -> FoundEvents:
     """Find the events that contain all the words, in the conversations that the token may see.
 
     A word matches the beginning of words; words in double quotes follow each other. ``within`` is
     the id of one conversation. ``kind`` is user, agent, system, action, observation or another
     kind, and ``tool`` the tool of a call and its result. ``after`` is ``next`` of the page before.
-    The search has no index: it reads about 400 MB a second, at most 10 seconds.
+    A conversation that becomes active meanwhile is not found again in later pages. Without an
+    index (``foldlog store index``), the search reads about 400 MB a second, at most 10 seconds.
     """
     histories, where = request.histories, request.principal.where
     if within is not None:
         request.check_visible(histories[within])
         histories.store.conversation(within, as_stored=True)
     among = {row.id for row in recent(histories, where)} if where else None
-    most = after + limit
     found = search(
         histories.store,
         words,
@@ -88,15 +91,29 @@ def search_events(
         among=among,
         kinds=() if kind is None else (kind,),
         tool=tool,
-        limit=most + 1,
+        limit=limit + 1,
         seconds=_SECONDS_MAX,
+        behind=_place_of(after),
     )
     unread = [
         problem for problem in found.unread if among is None or problem.partition(": ")[0] in among
     ]
+    has_more = len(found.hits) > limit
+    following = found.places[limit - 1] if has_more else found.searched_to
     return FoundEvents(
-        hits=[FoundEvent.of_hit(hit) for hit in found.hits[after:most]],
-        next=str(most) if len(found.hits) > most else None,
-        complete=found.read == found.conversations or len(found.hits) > most,
+        hits=[FoundEvent.of_hit(hit) for hit in found.hits[:limit]],
+        next=None if following is None else _cursor_of(following),
+        complete=has_more or following is None,
         unread=unread,
     )
+
+
+def _cursor_of(place: SearchPlace) -> str:
+    return f"{place.is_timed:d}.{place.at}.{place.event}.{place.conversation}"
+
+
+def _place_of(cursor: str) -> SearchPlace | None:
+    if not cursor:
+        return None
+    is_timed, at, event, conversation = cursor.split(".", 3)
+    return SearchPlace(is_timed == "1", min(int(at), 2**62), conversation, int(event))

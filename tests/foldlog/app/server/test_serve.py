@@ -19,6 +19,7 @@ from prometheus_client.parser import text_string_to_metric_families
 import foldlog
 from foldlog import Histories
 from foldlog._app.cli.serving import listening
+from foldlog._reports.search import index
 from foldlog._reports.words.safe_text import printable
 from foldlog.eventstore import (
     ANY_VERSION,
@@ -342,6 +343,17 @@ def test_server_follows_and_leaves_the_store(tmp_path):
             "foldlog: note: open this address in a browser; Ctrl-C ends the server"
         ]
         assert histories["c"].version() == 3
+
+
+def test_the_server_makes_a_search_index_that_is_asked_for(tmp_path, monkeypatch):
+    monkeypatch.setattr(index, "_MANY", 3)
+    with foldlog.open(tmp_path / "h.db") as histories:
+        histories["small"].append([said("hello")])
+        assert not index.is_missed(histories.store)
+        histories["large"].append([said("hello")] * 2)
+        assert index.is_missed(histories.store)
+        with serving(tmp_path / "h.db", "--search-index"):
+            assert not index.is_missed(histories.store)
 
 
 INTERRUPTED_TWICE = """

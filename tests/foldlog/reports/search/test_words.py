@@ -1,12 +1,14 @@
 """The words of an index: each text that a search matches has the hashes that are looked up."""
 
+import random
 import re
 import sys
 from collections import defaultdict
 
 import pytest
 
-from foldlog._reports.search.searching import SearchTerms
+from foldlog._reports.search import searching
+from foldlog._reports.search.searching import SearchTerms, on_one_line
 from foldlog._reports.search.words import hashes_of, hashes_to_find
 
 TEXT = (
@@ -77,3 +79,19 @@ def test_rarest_beginning_comes_first_and_single_letters_have_no_hash():
     ]
     assert hashes_to_find(["a"]) == []
     assert len(hashes_to_find(["数"])) == 1
+
+
+def test_a_long_text_is_searched_in_steps_with_the_same_places(monkeypatch):
+    chosen = random.Random(3)
+    queries = ["a", "ab", "ba*", '"a b"', '"ab a"', "..a..", '"..a.. b"', "-a", '"b ä"', "Ä"]
+    has_found = False
+    for _ in range(300):
+        text = "".join(chosen.choices(["a", "b", "Ä", " ", "  ", ".", "-", "\n", "\u2028"], k=60))
+        line = " ".join(text.split())
+        expected = [SearchTerms(query).places_in(line) for query in queries]
+        with monkeypatch.context() as patch:
+            patch.setattr(searching, "_STEP", chosen.choice([1, 2, 7, 13]))
+            assert on_one_line(text) == line
+            assert [SearchTerms(query).places_in(line) for query in queries] == expected
+        has_found |= any(expected)
+    assert has_found
