@@ -272,13 +272,13 @@ def _append(
     """Return the CPU time and the time of an append, in seconds."""
     with open_store(url) as store:
         say(store, conversation, "0", expected_version=ANY_VERSION)
-        began, cpu_before = time.perf_counter(), _cpu_s(servers)
+        began, cpu_before = time.perf_counter(), cpu_s(servers)
         for number in range(appends):
             say(store, conversation, f"{number} {'x' * 500}", expected_version=ANY_VERSION)
-        return (_cpu_s(servers) - cpu_before) / appends, (time.perf_counter() - began) / appends
+        return (cpu_s(servers) - cpu_before) / appends, (time.perf_counter() - began) / appends
 
 
-def _cpu_s(servers: Sequence[Server]) -> float:
+def cpu_s(servers: Sequence[Server]) -> float:
     """Return the CPU time of this process and of all processes of servers since their start."""
     ticks = 0
     for server in servers:
