@@ -72,6 +72,17 @@ Appended: TypeAlias = (
 )
 
 
+class EndingReply(Protocol):
+    """What a history knows of a reply that is being written: see ``streamed.StreamedReply``."""
+
+    def end_with(
+        self,
+        append: Callable[..., tuple[Recorded, ...]],
+        also: Callable[[WriteTransaction], object] | None,
+    ) -> tuple[Recorded, ...]:
+        """Append events that the reply became, and close its stream in the same transaction."""
+
+
 class Recorders(Protocol):
     """What a history knows of ``foldlog._history.recording``: appends of records."""
 
@@ -135,6 +146,8 @@ class HistoryLog:
         """The version of the View from the last ``step``, or None if an event was appended after
         the step.
         """
+        self._streamed: EndingReply | None = None
+        """The reply whose stream the next append of a reply closes. An adapter sets it."""
 
     @cached_property
     def _views(self) -> Views:
@@ -356,7 +369,8 @@ class HistoryLog:
             append = self._store.append
         else:
             append = partial(Documents(self._store).append, changed=documents)
-        return append(
+        append = partial(
+            append,
             self.id,
             events,
             expected_version=version,
@@ -365,8 +379,12 @@ class HistoryLog:
             guard=guard,
             fence=self._fence,
             together=together,
-            also=also,
         )
+        if self._streamed is not None:
+            appended = (events,) if isinstance(events, Event) else events
+            if any(map(begins_reply, appended)):
+                return self._streamed.end_with(append, also)
+        return append(also=also)
 
     def _append(
         self,

@@ -12,7 +12,7 @@ import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from datetime import datetime
 from functools import partial
-from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeVar
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeAlias, TypeVar
 
 import msgspec
 
@@ -47,6 +47,8 @@ if TYPE_CHECKING:
     from foldlog.eventstore.recorders.types import Stream
 
 T = TypeVar("T")
+Also: TypeAlias = "Callable[[WriteTransaction], object]"
+"""Writes further data in the transaction of an append."""
 
 CUT: Final = "cut"
 """The field in ``meta`` of a reply whose end is missing."""
@@ -194,6 +196,16 @@ class StreamedReply:
             self._append_cut()
         return self.recorded
 
+    @property
+    def text(self) -> str:
+        """The text so far."""
+        return self._draft.text
+
+    def drop(self) -> None:
+        """Close the stream, and append nothing. A second call changes nothing."""
+        if not self._is_closed:
+            self._close()
+
     def end_after(self, error: BaseException) -> None:
         """Append what was read before an error, as ``cancel`` does. If this fails too, for example
         because the lease is lost, the reply stays unfinished, and a note of ``error`` says why.
@@ -219,24 +231,40 @@ class StreamedReply:
         return self._append(self._draft.reply(), options)
 
     def _append(self, reply: Any, options: Mapping[str, Any]) -> tuple[Recorded, ...]:
+        append = partial(self._history._append_reply, reply, **options)
+        try:
+            return self.end_with(append)
+        except _REFUSED:
+            self._close()
+            raise
+
+    def end_with(
+        self, append: Callable[..., tuple[Recorded, ...]], also: Also | None = None
+    ) -> tuple[Recorded, ...]:
+        """Append events that the reply became, and close its stream in the same transaction.
+        ``append`` gets the argument ``also``, which writes further data in its transaction. If it
+        raises an error, the stream stays open.
+        """
         number = self.begin()
         closed = False
 
         def close(writing: WriteTransaction) -> None:
             nonlocal closed
+            if also is not None:
+                also(writing)
             streams.close(writing, number, end=self._end)
             closed = True
 
-        try:
-            self.recorded = self._history._append_reply(reply, **options, also=close)
-        except _REFUSED:
-            self._close()
-            raise
+        self.recorded = append(also=close)
         if not closed:
             # The idempotency key was used before, so the events were in the log already.
             self._close()
         self._is_closed = True
         return self.recorded
+
+    @property
+    def is_closed(self) -> bool:
+        return self._is_closed
 
     def _close(self) -> None:
         self._transact(partial(streams.close, number=self.begin(), end=self._end))

@@ -116,6 +116,26 @@ def test_two_writers_never_mix_their_texts(store):
     assert store.version("c") == 2
 
 
+def test_a_chunk_that_was_rolled_back_is_not_remembered(store):
+    stream = append(store, begin(store, "I "), "am")
+
+    def fail(writing):
+        streams.append(writing, stream.number, stream.end, 1, b"!")
+        raise KeyError("after the chunk")
+
+    with pytest.raises(KeyError):
+        write(store, fail, durable=False)
+    append(store, stream, " here")
+    assert text_of(store, stream) == "I am here"
+
+
+def test_a_deleted_stream_is_not_remembered(store):
+    stream = append(store, begin(store, "I "), "am")
+    write(store, lambda writing: writing.drop_stream(stream.number))
+    with pytest.raises(StreamNotFound):
+        append(store, stream, " here")
+
+
 def test_a_name_has_one_open_stream(store):
     stream = begin(store, "a")
     with pytest.raises(StreamConflict, match="is open already"):

@@ -145,6 +145,7 @@ def run_typescript(program, conversation, rng):
 def follow(program, conversation):
     """Read the replies of a conversation, each to its end, over all breaks."""
     offset, deltas, ended = "-1", [], None
+    batch = []  # a page may have no data
     while not program.is_over.is_set():
         connection = http.client.HTTPConnection("127.0.0.1", program.service.port, timeout=5)
         with (

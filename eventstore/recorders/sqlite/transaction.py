@@ -1,8 +1,8 @@
 """The writes of a transaction, under SQLite's one write lock.
 
 One object serves all transactions of the writing connection. The object remembers the state of the
-conversation after the last append, and the next position. The next append to the same conversation
-reads neither the state nor the position.
+conversation after the last append, the next position, the stream of the last chunk, and the
+record of the lease. The next append to the same conversation or stream reads none of them.
 """
 
 from __future__ import annotations
@@ -16,15 +16,20 @@ from foldlog.eventstore.codec_json import Body
 from foldlog.eventstore.recorders.base import Transaction
 from foldlog.eventstore.recorders.sqlite.reader import SQL, SQLiteReader
 from foldlog.eventstore.recorders.types import (
+    Chunk,
     Conversation,
     Place,
+    Record,
     Row,
+    Stream,
     encoding_of,
     in_columns,
     no_position,
 )
 
 _TOGETHER = 20
+_OF_THE_STORE: Final = 0
+"""The key of records that belong to no conversation."""
 _STAGED_FIRST: Final = -(1 << 63)
 _STAGED_KEYS: Final = 1 << 31
 """Up to ``_STAGED_KEYS`` staged conversations get positions that do not overlap. A file holds fewer
@@ -45,10 +50,66 @@ class SQLiteTransaction(SQLiteReader, Transaction):
         """
         self._execute_many = connection.executemany
         self._next_position: int | None = None
+        self._last_stream: tuple[int, Stream] | None = None
+        """The conversation and the stream of the last chunk. The next chunk of the same stream
+        needs no query.
+        """
+        self._last_record: tuple[tuple[Any, ...], Sequence[Record]] | None = None
+        """The question for a record of the store, and its answer. The fence of a lease asks it at
+        each append.
+        """
 
     def forget(self) -> None:
         super().forget()
         self._next_position = None
+        self._last_stream = None
+        self._last_record = None
+
+    def records(
+        self, key: int, projection: str | None, version: int, limit: int, *, backwards: bool = False
+    ) -> Sequence[Record]:
+        asked = key, projection, version, limit, backwards
+        last = self._last_record
+        if last is not None and last[0] == asked:
+            return last[1]
+        records = super().records(key, projection, version, limit, backwards=backwards)
+        if key == _OF_THE_STORE:
+            self._last_record = asked, records
+        return records
+
+    def put_records(
+        self, key: int, projection: str, records: Iterable[Record], *, replace_all: bool = False
+    ) -> None:
+        if key == _OF_THE_STORE:
+            self._last_record = None
+        super().put_records(key, projection, records, replace_all=replace_all)
+
+    def stream(self, key: int, number: int) -> Stream | None:
+        last = self._last_stream
+        if last is not None and last[0] == key and last[1].number == number:
+            return last[1]
+        stream = super().stream(key, number)
+        self._last_stream = None if stream is None else (key, stream)
+        return stream
+
+    def put_stream(self, key: int, stream: Stream) -> None:
+        self._last_stream = None
+        super().put_stream(key, stream)
+
+    def put_chunk(self, key: int, number: int, chunk: Chunk) -> None:
+        last = self._last_stream
+        self._last_stream = None
+        super().put_chunk(key, number, chunk)
+        if last is not None and last[0] == key and last[1].number == number:
+            self._last_stream = key, last[1]._replace(end=chunk.ends)
+
+    def delete_stream(self, key: int, number: int) -> None:
+        self._last_stream = None
+        super().delete_stream(key, number)
+
+    def _delete_all(self, key: int, limit: int) -> bool:
+        self._last_stream = None
+        return super()._delete_all(key, limit)
 
     def _begin_row(self, new: Conversation, *columns: Any) -> int:
         if new.replaces is not None:

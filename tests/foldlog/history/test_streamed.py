@@ -452,6 +452,17 @@ def test_a_call_is_not_continued(history):
         history.unfinished_reply().continue_with([])
 
 
+def test_a_chunk_after_one_of_another_process_is_refused(history):
+    reply = history.stream_reply()
+    reply.feed("A ")
+    reply.feed("toy")
+    with foldlog.open(history._store.path) as others:
+        others["c"].unfinished_reply().continue_with().feed(" that")
+    with pytest.raises(StreamConflict, match="another writer"):
+        reply.feed(" flies")
+    assert history.unfinished_reply().text == "A toy that"
+
+
 def test_the_lease_fences_chunks(history):
     other = foldlog.open(history._store.path)["c"]
     with history.lease(ttl_s=0.5) as lease:
