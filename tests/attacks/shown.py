@@ -188,8 +188,10 @@ def _output(words: list[str], url: str, key_file: Path) -> str:
 
 
 def _timeless(text: str) -> str:
-    """Leave out the size of the files, which differs between two readings of one store."""
-    return re.sub(r'"bytes":\d+', "", text)
+    """Leave out the size of the files, and until when a list is complete, which differ between two
+    readings of one store.
+    """
+    return re.sub(r'"bytes":\d+|"as_of":"[^"]*"', "", text)
 
 
 def _text(read: Callable[[], object]) -> str:
