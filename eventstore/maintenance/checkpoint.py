@@ -8,20 +8,20 @@ what is new. ``docs/internals/STORED_BYTES.md`` defines the bytes of a leaf.
 The rows of ``records`` with conversation 0 and the projection ``checkpoints foldlog/UUID`` list the
 leaves of the store with this UUID; ``version`` is the number of leaves after the row. The body is
 JSON: ``size``; ``position``, up to which the checkpoint read the store; ``edge``, the roots of the
-largest complete subtrees; ``leaves``, each ``[id, generation, erased, version, head, ledger]``.
-Bytes are in base64. A copy of a store has the lists of its source too.
+largest complete subtrees; ``form``, the form of the extents; ``leaves``, each an array with the
+fields of ``Leaf``. Bytes are in base64. A copy of a store has the lists of its source too.
 """
 
 from __future__ import annotations
 
 import struct
-from collections.abc import Collection, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from contextlib import suppress
-from functools import partial
+from functools import cached_property, partial
 from hashlib import sha256
 from itertools import accumulate, chain
 from operator import attrgetter
-from typing import Final
+from typing import Any, Final, TypeVar
 
 import msgspec
 
@@ -30,7 +30,7 @@ from foldlog.eventstore.events import Redaction
 from foldlog.eventstore.log.database import Database, iter_pages, start_after
 from foldlog.eventstore.log.finding import tombstones_before
 from foldlog.eventstore.log.ledger import entries
-from foldlog.eventstore.log.row import is_redacted, stored_event_of
+from foldlog.eventstore.log.row import first_head, is_redacted, stored_event_of
 from foldlog.eventstore.log.seal import DAMAGED, RowCodec
 from foldlog.eventstore.maintenance.archive import check_archived
 from foldlog.eventstore.maintenance.archived import address_of_object, read_archived
@@ -55,10 +55,12 @@ from foldlog.eventstore.recorders.types import (
     unpacked,
     utf8,
 )
-from foldlog.eventstore.sources.blocks import GENESIS, chain_head
+from foldlog.eventstore.sources.blocks import GENESIS, TextsBetween, chain_head
 from foldlog.eventstore.sources.reading import blocks_of
 from foldlog.eventstore.sources.tables import Source, Sources, query_sources
 from foldlog.eventstore.store import Store
+
+T = TypeVar("T")
 
 _OF_THE_STORE: Final = 0
 _LIST: Final = "checkpoints "
@@ -77,13 +79,18 @@ _NOTHING: Final = bytes(HEAD_BYTES)
 _numbers: Final = struct.Struct(">BIQ").pack
 _time: Final = struct.Struct(">q").pack
 _number: Final = struct.Struct(">Q").pack
-_NOTHING_BESIDE: Final = _number(0) + _NOTHING + 3 * sha256().digest()
-"""What an extent hashes after the time if there is neither a source nor a redacted event."""
+_FORM: Final = 1
+"""The form of new extents, the first byte of what their hash covers."""
+_begins: Final = struct.Struct(">BQQ").pack
+_NO_TEXT: Final = sha256().digest()
+_NOTHING_OF_FORM_0: Final = _number(0) + _NOTHING + 3 * _NO_TEXT
+_NOTHING_BESIDE: Final = _NOTHING_OF_FORM_0 + 2 * (_number(0) + _NOTHING) + _number(0) + _NO_TEXT
+"""What an extent hashes after its times if a conversation has events and nothing else."""
 
 
 class Extent(msgspec.Struct, frozen=True, array_like=True):
-    """What a leaf covers beside the events: the source of an import, and what is left of redacted
-    events. Leaves of checkpoints of earlier versions have no extent.
+    """What a leaf covers beside the events: the source of an import, what is left of redacted
+    events, and from where a fork comes. Leaves of checkpoints of earlier versions have no extent.
 
     ``recorded_at``       the time of the last event, in microseconds since 1970
     ``records``           the number of records of the source, 0 without a source
@@ -96,46 +103,77 @@ class Extent(msgspec.Struct, frozen=True, array_like=True):
                           heads of the events from ``clear_from`` on. Each leaf has the events that
                           were new. Empty for a conversation that was not encrypted
     ``created_at``        when the conversation began, in microseconds since 1970
+    ``form``              0 in checkpoints of earlier versions, which lack the next fields
+    ``between_from``, ``between``  a hash over the texts between the records of the source, from the
+                          record ``between_from`` on. Each leaf has the records that were new. Empty
+                          if there is only white space and commas
+    ``parent``, ``parent_version``  the id of a fork's parent, and the first event of the fork
     """
 
     recorded_at: int
-    records: int
-    source_head: bytes
-    format: str
-    redacted_records: tuple[int, ...]
-    redacted: tuple[tuple[int, str], ...]
+    records: int = 0
+    source_head: bytes = b""
+    format: str = ""
+    redacted_records: tuple[int, ...] = ()
+    redacted: tuple[tuple[int, str], ...] = ()
     clear_from: int = 0
     clear: bytes = b""
     created_at: int = 0
+    form: int = 0
+    between_from: int = 0
+    between: bytes = b""
+    parent: str = ""
+    parent_version: int = 0
 
     @property
     def hash(self) -> bytes:
+        if self.form:
+            beside = _NOTHING_BESIDE if self._is_plain else self._beside
+            return sha256(_begins(self.form, self.recorded_at, self.created_at) + beside).digest()
         created_at = _number(self.created_at) if self.created_at else b""
-        if self._is_plain:
-            return sha256(_number(self.recorded_at) + _NOTHING_BESIDE + created_at).digest()
+        clear = _number(self.clear_from) + self.clear if self.clear else b""
+        return sha256(
+            _number(self.recorded_at) + self._source_and_redacted + clear + created_at
+        ).digest()
+
+    @property
+    def _beside(self) -> bytes:
+        return b"".join(
+            (
+                self._source_and_redacted,
+                _number(self.clear_from) + (self.clear or _NOTHING),
+                _number(self.between_from) + (self.between or _NOTHING),
+                _number(self.parent_version) + sha256(utf8(self.parent)).digest(),
+            )
+        )
+
+    @property
+    def _source_and_redacted(self) -> bytes:
         records = b"".join(map(_number, self.redacted_records))
         redacted = b"".join(
             _number(event_id) + (bytes.fromhex(body) or _NOTHING)
             for event_id, body in self.redacted
         )
-        return sha256(
-            _number(self.recorded_at)
-            + _number(self.records)
-            + (self.source_head or _NOTHING)
-            + sha256(utf8(self.format)).digest()
-            + sha256(records).digest()
-            + sha256(redacted).digest()
-            + (_number(self.clear_from) + self.clear if self.clear else b"")
-            + created_at
-        ).digest()
+        return b"".join(
+            (
+                _number(self.records) + (self.source_head or _NOTHING),
+                sha256(utf8(self.format)).digest(),
+                sha256(records).digest(),
+                sha256(redacted).digest(),
+            )
+        )
 
     @property
     def has_right_lengths(self) -> bool:
         return (
-            len(self.source_head) in (0, HEAD_BYTES)
-            and len(self.clear) in (0, HEAD_BYTES)
+            all(len(digest) in (0, HEAD_BYTES) for digest in (self.source_head, self.clear))
+            and len(self.between) in (0, HEAD_BYTES)
             and all(len(body) in (0, 2 * HEAD_BYTES) for _, body in self.redacted)
         )
+
+    @property
+    def without_texts_between(self) -> Extent:
+        return msgspec.structs.replace(self, between_from=0, between=b"")
 
     @property
     def _is_plain(self) -> bool:
@@ -148,6 +186,10 @@ class Extent(msgspec.Struct, frozen=True, array_like=True):
             or self.redacted_records
             or self.clear
             or self.clear_from
+            or self.between
+            or self.between_from
+            or self.parent
+            or self.parent_version
         )
 
 
@@ -158,10 +200,12 @@ class Leaf(msgspec.Struct, frozen=True, array_like=True):
     ``generation``  how many erased conversations had this id before
     ``erased``      whether the conversation is a tombstone
     ``version``     the number of events
-    ``head``        the last head; for a tombstone, a hash of the tombstone
+    ``head``        the last head; for a tombstone, a hash of the tombstone; for an import without
+                    events, the head before its first event
     ``ledger``      a hash over the entries of the conversation's ledger
     ``extent``      what the leaf covers beside the events; None in older checkpoints, and for
-                    tombstones and the store itself
+                    the store itself. The extent of a tombstone has only ``created_at`` and the
+                    parent
     """
 
     name: bytes
@@ -190,22 +234,32 @@ class Leaf(msgspec.Struct, frozen=True, array_like=True):
         return not (self.version or records) and self.ledger == _NOTHING
 
 
-class _Stored(msgspec.Struct, frozen=True):
-    """A record of at most 10,000 new leaves. ``size`` and ``edge`` belong to the tree after these
-    leaves. ``position`` is the position up to which the store was read.
+class _Tree(msgspec.Struct, frozen=True):
+    """The state of the list after a record of leaves, without the leaves. ``size`` and ``edge``
+    belong to the tree after these leaves. ``position`` is the position up to which the store was
+    read, and ``form`` the form of the extents of the leaves.
     """
 
     size: int
     position: str
     edge: tuple[bytes, ...]
-    leaves: tuple[Leaf, ...]
+    form: int = 0
 
     def grown(self, position: str, leaves: Sequence[Leaf]) -> _Stored:
         edge = grown_edge(self.edge, self.size, (leaf.hash for leaf in leaves))
-        return _Stored(self.size + len(leaves), position, tuple(edge), tuple(leaves))
+        size = self.size + len(leaves)
+        return _Stored(size, position, tuple(edge), _FORM, leaves=tuple(leaves))
+
+
+class _Stored(_Tree, frozen=True):
+    """A record of at most 10,000 new leaves."""
+
+    leaves: tuple[Leaf, ...] = ()
 
 
 _read: Final = msgspec.json.Decoder(_Stored).decode
+_read_tree: Final = msgspec.json.Decoder(_Tree).decode
+"""Skips the leaves, which may be 10,000, so a checkpoint costs no more for the leaves before it."""
 
 
 # -- making a checkpoint
@@ -218,34 +272,36 @@ def origin_of(database: Database) -> str:
 def make_checkpoint(store: Store) -> StoreCheckpoint:
     """Make and store a checkpoint of the present state. If nothing is new, it is the last one.
 
-    Cost: reading one row of each conversation that changed since the last checkpoint.
+    Cost: reading one row of each conversation that changed since the last checkpoint. If an import
+    changed, also its new records and all leaves.
     """
     recorder = store.database.recorder
     origin = origin_of(store.database)
     while True:
         newest = recorder.query(partial(_newest, origin=origin))
-        # Leaves of earlier versions cover less, so make a new leaf for every conversation once.
-        is_old = any(
-            leaf.version and not leaf.erased and leaf.extent is None for leaf in newest.leaves
+        # Leaves of earlier forms cover less, so make a new leaf for every conversation once.
+        is_continued = bool(newest.position) and newest.form == _FORM
+        after = recorder.position(newest.position) if is_continued else 0
+        position, leaves = recorder.query(
+            lambda reader: _NewLeaves(reader, store.database, origin, after).read()  # noqa: B023
         )
-        after = recorder.position(newest.position) if newest.position and not is_old else 0
-        read = partial(_new_leaves, database=store.database, origin=origin, after_position=after)
-        position, leaves = recorder.query(read)
         if recorder.store_count > 1:  # joined stores have no common ledger
             leaves = [leaf for leaf in leaves if leaf.name]
-        records = [newest]
+        tree = newest
+        records = list[_Stored]()
         for start in range(0, len(leaves), _LEAVES):
-            records.append(records[-1].grown(position, leaves[start : start + _LEAVES]))
-        if recorder.transact(partial(_put, origin=origin, records=records)):
-            return StoreCheckpoint(origin, records[-1].size, root_of_edge(records[-1].edge))
+            record = tree.grown(position, leaves[start : start + _LEAVES])
+            records.append(record)
+            tree = record
+        if recorder.transact(partial(_put, origin=origin, former=newest, records=records)):
+            return StoreCheckpoint(origin, tree.size, root_of_edge(tree.edge))
 
 
-def _put(transaction: Transaction, origin: str, records: Sequence[_Stored]) -> bool:
+def _put(transaction: Transaction, origin: str, former: _Tree, records: Sequence[_Stored]) -> bool:
     transaction.lock_all([_LIST])
-    former, *new = records
     if _newest(transaction, origin) != former:
         return False  # another process has made a checkpoint
-    _put_records(transaction, origin, new)
+    _put_records(transaction, origin, records)
     return True
 
 
@@ -256,35 +312,140 @@ def _put_records(transaction: Transaction, origin: str, records: Iterable[_Store
     transaction.put_records(_OF_THE_STORE, name, with_checksums)
 
 
-def _new_leaves(
-    reader: Reader, database: Database, origin: str, after_position: int
-) -> tuple[str, list[Leaf]]:
-    until, touched = reader.touched(after_position, 0)
-    if after_position:
-        found = (reader.conversation(key) for key, _ in sorted(touched) if key)
-        states = [state for state in found if state and (state.visible or state.erasure)]
-    else:
-        states = [*_all_states(reader)]
-    has_sources = bool(reader.ask_all("any_source"))
-    # Each of several joined stores has positions of its own.
-    since = after_position if database.recorder.store_count == 1 else 0
-    leaves = [_leaf(reader, database, state, has_sources, since) for state in states]
-    if after_position and has_sources:
-        leaves += _grown_sources(reader, database, {key for key, _ in touched})
-    if not after_position or (_OF_THE_STORE, -1) in touched:
-        leaves.append(Leaf(b"", 0, False, 0, _NOTHING, _ledger(reader, _OF_THE_STORE)))
-    # An import of records without events has no position, so only its leaf shows whether it is new.
-    if any(leaf.extent is not None and leaf.extent.records for leaf in leaves):
-        known = {leaf.hash for stored in _records(reader, origin) for leaf in stored.leaves}
-        leaves = [leaf for leaf in leaves if leaf.hash not in known]
-    return str(until), [leaf for leaf in leaves if not leaf.is_empty]
+class _NewLeaves:
+    """Reads the leaves of what changed after a position, which is 0 for the first checkpoint."""
+
+    def __init__(self, reader: Reader, database: Database, origin: str, after: int) -> None:
+        self._reader = reader
+        self._database = database
+        self._origin = origin
+        self._after = after
+        # Each of several joined stores has positions of its own.
+        self._since = after if database.recorder.store_count == 1 else 0
+
+    def read(self) -> tuple[str, list[Leaf]]:
+        """Return the position up to which the leaves were read, and the leaves."""
+        # The first statement of the transaction asks for the position.
+        until, touched = self._reader.touched(self._after, 0)
+        if self._after:
+            found = (self._reader.conversation(key) for key, _ in sorted(touched) if key)
+            states = [state for state in found if state and (state.visible or state.erasure)]
+        else:
+            states = [*_all_states(self._reader)]
+        leaves = [self._leaf(state) for state in states]
+        if self._after and self._has_sources:
+            leaves += self._grown_sources({key for key, _ in touched})
+        if not self._after or (_OF_THE_STORE, -1) in touched:
+            ledger = _ledger(self._reader, _OF_THE_STORE)
+            leaves.append(Leaf(b"", 0, False, 0, _NOTHING, ledger))
+        return str(until), [leaf for leaf in leaves if self._is_new(leaf)]
+
+    def _is_new(self, leaf: Leaf) -> bool:
+        # An import of records without events has no position, so only its leaf shows whether it is
+        # new.
+        if leaf.extent is None or not leaf.extent.records:
+            return not leaf.is_empty
+        former = self._former.get((leaf.name, leaf.generation))
+        return former is None or _without_texts_between(former) != _without_texts_between(leaf)
+
+    @cached_property
+    def _has_sources(self) -> bool:
+        return bool(self._reader.ask_all("any_source"))
+
+    @cached_property
+    def _former(self) -> dict[tuple[bytes, int], Leaf]:
+        """The newest leaf of each conversation."""
+        stored = _records(self._reader, self._origin)
+        leaves = chain.from_iterable(record.leaves for record in stored)
+        return {(leaf.name, leaf.generation): leaf for leaf in leaves}
+
+    def _grown_sources(self, touched: Collection[int]) -> list[Leaf]:
+        """Return leaves of the conversations whose sources have records without events."""
+        keys = [key for (key,) in self._reader.ask_all("all_with_unmade") if key not in touched]
+        states = [state for state in map(self._reader.conversation, keys) if state is not None]
+        return [self._leaf(state) for state in states]
+
+    def _leaf(self, state: Conversation) -> Leaf:
+        version, head = state.end
+        generation = len(tombstones_before(self._reader, state))
+        if state.erasure is not None:
+            head = _receipt(state.erasure)
+            extent = Extent(0, created_at=state.created_at, form=_FORM, **_origin_of_fork(state))
+        else:
+            extent = self._extent(state, generation)
+        if not version and state.erasure is None and state.sealed_key is None:
+            head = first_head(state, state.salt)
+        return Leaf(
+            utf8(state.id),
+            generation,
+            state.erasure is not None,
+            version,
+            head or _NOTHING,
+            _ledger(self._reader, state.key),
+            extent,
+        )
+
+    def _extent(self, state: Conversation, generation: int) -> Extent:
+        redacted = tuple(_redacted(self._reader, self._database, state))
+        clear = (0, b"")
+        if state.sealed_key is not None:
+            clear = _clear_since(self._reader, state, self._since)
+        source = None
+        if self._has_sources:
+            source = Sources(self._database, self._reader).find_by_key(state.key, texts=())
+        of_source: tuple[int, bytes, str, tuple[int, ...]] = (0, b"", "", ())
+        between = (0, b"")
+        if source is not None:
+            numbers = tuple(sorted(source.redacted))
+            of_source = source.records, source.head, source.format, numbers
+            between = self._between(source, utf8(state.id), generation)
+        return Extent(
+            state.updated_at or 0,
+            *of_source,
+            redacted,
+            *clear,
+            state.created_at,
+            _FORM,
+            *between,
+            **_origin_of_fork(state),
+        )
+
+    def _between(self, source: Source, name: bytes, generation: int) -> tuple[int, bytes]:
+        """Return the first record since the last leaf, and the hash of the texts from there on.
+        Cost: reading the records since then.
+        """
+        former = self._former.get((name, generation))
+        start = 0
+        if former is not None and former.extent is not None and former.extent.form:
+            start = min(former.extent.records, source.records)
+        if start == source.records:
+            return start, b""
+        texts = TextsBetween()
+        try:
+            for block in Sources(self._database, self._reader).blocks(source, max(start - 1, 0)):
+                texts.take(block)
+        except (KeyUnavailable, CorruptEvent):
+            return source.records, b""  # the next checkpoint with the key covers nothing of them
+        return start, _hash_of_texts(texts.found, start, source.records)
 
 
-def _grown_sources(reader: Reader, database: Database, touched: Collection[int]) -> list[Leaf]:
-    """Return leaves of the conversations whose sources have records without events."""
-    keys = [key for (key,) in reader.ask_all("all_with_unmade") if key not in touched]
-    states = [state for state in map(reader.conversation, keys) if state is not None]
-    return [_leaf(reader, database, state, True, 0) for state in states]
+def _origin_of_fork(state: Conversation) -> dict[str, Any]:
+    if state.parent is None and state.version:
+        return {}  # a fork that has copied its past keeps ``parent_version``
+    return {"parent": state.parent_id or "", "parent_version": state.parent_version or 0}
+
+
+def _without_texts_between(leaf: Leaf) -> Leaf:
+    extent = None if leaf.extent is None else leaf.extent.without_texts_between
+    return msgspec.structs.replace(leaf, extent=extent)
+
+
+def _hash_of_texts(texts: Iterable[tuple[int, bytes]], start: int, stop: int) -> bytes:
+    """Return a hash over the texts before the records ``start`` to ``stop`` - 1, or nothing if
+    there are none.
+    """
+    covered = [_number(number) + digest for number, digest in texts if start <= number < stop]
+    return sha256(b"".join(covered)).digest() if covered else b""
 
 
 def _all_states(reader: Reader) -> Iterator[Conversation]:
@@ -294,50 +455,6 @@ def _all_states(reader: Reader) -> Iterator[Conversation]:
     for state in iter_pages(page, attrgetter("id"), _PAGE):
         yield from tombstones_before(reader, state)
         yield state
-
-
-def _leaf(
-    reader: Reader, database: Database, state: Conversation, has_sources: bool, since: int
-) -> Leaf:
-    version, head = state.end
-    extent = None
-    if state.erasure is not None:
-        head = _receipt(state.erasure)
-    else:
-        source = None
-        if has_sources:
-            source = Sources(database, reader).find_by_key(state.key, texts=())
-        extent = _extent(reader, database, state, source, since)
-    return Leaf(
-        utf8(state.id),
-        len(tombstones_before(reader, state)),
-        state.erasure is not None,
-        version,
-        head or _NOTHING,
-        _ledger(reader, state.key),
-        extent,
-    )
-
-
-def _extent(
-    reader: Reader, database: Database, state: Conversation, source: Source | None, since: int
-) -> Extent:
-    redacted = tuple(_redacted(reader, database, state))
-    clear = (0, b"") if state.sealed_key is None else _clear_since(reader, state, since)
-    if source is None:
-        return Extent(
-            state.updated_at or 0, 0, b"", "", (), redacted, *clear, created_at=state.created_at
-        )
-    return Extent(
-        state.updated_at or 0,
-        source.records,
-        source.head,
-        source.format,
-        tuple(sorted(source.redacted)),
-        redacted,
-        *clear,
-        created_at=state.created_at,
-    )
 
 
 def _clear_since(reader: Reader, state: Conversation, position: int) -> tuple[int, bytes]:
@@ -420,17 +537,17 @@ def _ledgers(reader: Reader, key: int) -> Iterator[bytes]:
 # -- the lists of checkpoints
 
 
-def _newest(reader: Reader, origin: str) -> _Stored:
+def _newest(reader: Reader, origin: str) -> _Tree:
     for record in reader.records(_OF_THE_STORE, _LIST + origin, _ALL, 1, backwards=True):
-        return _decoded(record, origin)
-    return _Stored(0, "", (), ())
+        return _decoded(record, origin, _read_tree)
+    return _Tree(0, "", (), _FORM)
 
 
-def _decoded(record: Record, origin: str) -> _Stored:
+def _decoded(record: Record, origin: str, read: Callable[[bytes], T]) -> T:
     decoded = _CODEC.decoded_record(_LIST + origin, record)
     if decoded is not None:
         with suppress(msgspec.DecodeError):
-            return _read(decoded.body)
+            return read(decoded.body)
     raise StoreDamaged(
         f"the list of checkpoints is damaged at leaf {record.version}; restore the store from a"
         " backup"
@@ -440,7 +557,7 @@ def _decoded(record: Record, origin: str) -> _Stored:
 def _records(reader: Reader, origin: str) -> Iterator[_Stored]:
     size = 0
     while page := reader.records(_OF_THE_STORE, _LIST + origin, size, 1):
-        yield _decoded(page[0], origin)
+        yield _decoded(page[0], origin, _read)
         size = page[0].version
 
 
@@ -572,6 +689,8 @@ class _Comparison:
                 return self.compare(verdict, attempts - 1)
         findings += map(of_all, changes)
         if state.erasure is None:
+            if any(finding.needs_key for finding in findings):
+                verdict = self._with_unread_redactions(state, leaves[-1], verdict)
             findings += self._changes_beside(state, leaves, verdict)
         if state.erasure is not None or any(not finding.unproved for finding in findings):
             return verdict._replace(findings=tuple(findings))
@@ -632,11 +751,15 @@ class _Comparison:
             if self._source_of(state) is not None:
                 yield of_all(f"{_BEFORE} the source of an import", unproved=True)
             return
-        if leaf.extent.created_at not in (0, state.created_at):
-            yield of_all("the time when it began was changed since the checkpoint")
         is_read = not any(finding.needs_key for finding in verdict.findings)
         if not is_read:
             yield from self._changes_in_clear(state, leaves)
+            # A copy of a redacted event has its receipt in the ledger.
+            copied = bool(self._recorder.query(partial(_copied, state=state)))
+            if not (verdict.receipts_unread or copied):
+                for event_id in verdict.redacted_unread:
+                    problem = "its content was erased since the checkpoint, and no receipt followed"
+                    yield VerifyFinding(event_id, event_id, problem)
         else:
             now_redacted = {event.id for event in verdict.redacted}
             for event_id, _ in leaf.extent.redacted:
@@ -644,10 +767,34 @@ class _Comparison:
                     problem = "it was redacted at the checkpoint, and has content again"
                     yield VerifyFinding(event_id, event_id, problem)
         try:
-            yield from map(of_all, self._changes_of_source(state, leaf.extent, verdict))
+            yield from map(of_all, self._changes_of_source(state, leaves, verdict))
         except KeyUnavailable as error:
             problem = f"the records of its source could not be checked: {error}"
             yield of_all(problem, needs_key=True)
+
+    def _with_unread_redactions(self, state: Conversation, leaf: Leaf, verdict: Verdict) -> Verdict:
+        """Without the key of a conversation, its rows still show which events are redacted, and
+        which events are receipts, but not of whom.
+        """
+        if leaf.extent is None:
+            return verdict
+        former = {event_id for event_id, _ in leaf.extent.redacted}
+
+        def read(reader: Reader) -> tuple[list[int], list[int]]:
+            pages = _redacted_pages(reader, state)
+            columns = reader.columns(state.key, leaf.version, state.version, state.version)
+            redacted = [row.id for page in pages for row in page]
+            return redacted, [event_id for event_id, kind, *_ in columns if kind == b"redaction"]
+
+        redacted, receipts = self._recorder.query(read)
+        return verdict._replace(
+            redacted_unread=tuple(
+                event_id
+                for event_id in redacted
+                if event_id < leaf.version and event_id not in former
+            ),
+            receipts_unread=tuple(receipts),
+        )
 
     def _changes_in_clear(
         self, state: Conversation, leaves: Sequence[Leaf]
@@ -703,9 +850,10 @@ class _Comparison:
                 )
 
     def _changes_of_source(
-        self, state: Conversation, extent: Extent, verdict: Verdict
+        self, state: Conversation, leaves: Sequence[Leaf], verdict: Verdict
     ) -> Iterator[str]:
-        if not extent.records:
+        extent = leaves[-1].extent
+        if extent is None or not extent.records:
             return
         source = self._source_of(state)
         had = count(extent.records, "record")
@@ -719,6 +867,13 @@ class _Comparison:
             yield "the records of its source were changed since the checkpoint"
         else:
             yield from self._redacted_records(state, source, extent, verdict)
+            # A redaction removes all texts between records.
+            if verdict.between and not all(
+                _hash_of_texts(verdict.between, past.between_from, past.records) == past.between
+                for past in (past_leaf.extent for past_leaf in leaves)
+                if past is not None and past.form and past.records <= extent.records
+            ):
+                yield "the texts between records of its source were changed since the checkpoint"
 
     def _source_of(self, state: Conversation) -> Source | None:
         if state.key not in self._with_source:
@@ -750,9 +905,13 @@ class _Comparison:
             return  # the receipts cannot be read
         redacted_ids = {event.id for event in verdict.redacted}
         made = query_sources(self._database, Sources.made, source)
+        family = query_sources(self._database, Sources.family, source.root)
         for number in sorted({*source.redacted} - before):
             own = self._own_events(state, made.get(number))
-            if number < extent.records and own and own.isdisjoint(redacted_ids):
+            # A redaction makes the events of an import, but not the events of its relatives, which
+            # have the same records.
+            has_no_receipt = own.isdisjoint(redacted_ids) if own else number >= source.made
+            if number < extent.records and has_no_receipt and (own or len(family) == 1):
                 yield f"record {number} of its source was erased without a receipt"
 
     def _changes(
@@ -762,11 +921,14 @@ class _Comparison:
         the heads belong to the events, unless the key of the conversation is missing.
         """
         version, _ = state.end
+        yield from self._changes_of_origin(state, leaves)
         newest_at = max((leaf.extent.recorded_at for leaf in leaves if leaf.extent), default=0)
         if state.erasure is not None and state.erasure.erased_at < newest_at:
             yield "its erasure is dated before its last event"
         for leaf in leaves:
             if leaf.erased or not leaf.version:
+                if state.version == 0 and not self._has_first_head(state, leaf):
+                    yield "the salt or the seed in its row was changed since the checkpoint"
                 continue
             if leaf.version > version:
                 had = count(leaf.version, "event")
@@ -777,9 +939,34 @@ class _Comparison:
                     " was rewritten"
                 )
 
+    def _changes_of_origin(self, state: Conversation, leaves: Sequence[Leaf]) -> Iterator[str]:
+        """Compare when a conversation began, and from where a fork comes."""
+        covered = [leaf.extent for leaf in leaves if leaf.extent is not None]
+        if any(extent.created_at not in (0, state.created_at) for extent in covered):
+            yield "the time when it began was changed since the checkpoint"
+        # A fork may have copied its past, and a copy of a tombstone has no parent.
+        extent = covered[-1] if covered else Extent(0)
+        if state.erasure is None:
+            is_comparable = state.parent is not None or state.version == 0
+        else:
+            is_comparable = leaves[-1].erased and not self._is_copy
+        if not (extent.form and is_comparable):
+            return
+        now = Extent(0, **_origin_of_fork(state))
+        if (now.parent, now.parent_version) != (extent.parent, extent.parent_version):
+            yield f"it shared {count(extent.parent_version, 'event')} with {extent.parent!r}"
+
     def _has_ledger(self, key: int, leaves: Sequence[Leaf]) -> bool:
         ledgers = self._recorder.query(lambda reader: {*_ledgers(reader, key)})
         return self._is_copy or ledgers.issuperset(leaf.ledger for leaf in leaves)
+
+    def _has_first_head(self, state: Conversation, leaf: Leaf) -> bool:
+        """Return whether the first event of an import without events will continue the chain that
+        the leaf began.
+        """
+        if leaf.erased or leaf.head == _NOTHING or state.sealed_key is not None:
+            return True
+        return state.erasure is not None or first_head(state, state.salt) == leaf.head
 
     def _has_head(self, state: Conversation, leaf: Leaf) -> bool:
         if state.erasure is not None:  # the rows of earlier versions are gone
@@ -806,6 +993,10 @@ class _Comparison:
         rows = self._database.codec_of(state).decode_rows(self._recorder.query(read))
         events = (stored_event_of(state.id, row) for row in rows)
         return tuple(event for event in events if isinstance(event, Redaction))
+
+
+def _copied(reader: Reader, state: Conversation) -> list[Row]:
+    return [row for row in entries(reader, state.key) if row.kind == "redaction_copied"]
 
 
 def _state_of(reader: Reader, verdict: Verdict) -> Conversation | None:

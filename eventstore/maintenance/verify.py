@@ -51,6 +51,7 @@ from foldlog.eventstore.recorders.types import (
     kind_name,
     unpacked,
 )
+from foldlog.eventstore.sources.blocks import TextsBetween
 from foldlog.eventstore.sources.moving import problems_of
 from foldlog.eventstore.store import Store
 
@@ -102,8 +103,11 @@ class Verdict(NamedTuple):
     ``archived`` is the number of archived events, which ``check_archived`` checks. ``redactions``
     are the redactions since a checkpoint, if the store was compared with one, and
     ``redacted_records`` the source records without events that were redacted since then. ``later``
-    is set in the verdict about the database. ``redacted`` are all redacted events that are stored
-    under the key of the conversation.
+    is set in the verdict about the database. ``redacted_unread`` are the events of an encrypted
+    conversation that were redacted since then, and ``receipts_unread`` the receipts since then, if
+    its key is missing. ``redacted`` are all redacted events that are stored
+    under the key of the conversation, and ``between`` the texts between the records of its source,
+    as in ``TextsBetween.found``.
     """
 
     conversation: str | None
@@ -118,6 +122,9 @@ class Verdict(NamedTuple):
     redacted: tuple[RedactedEvent, ...] = ()
     redacted_records: tuple[int, ...] = ()
     later: Later | None = None
+    between: tuple[tuple[int, bytes], ...] = ()
+    redacted_unread: tuple[int, ...] = ()
+    receipts_unread: tuple[int, ...] = ()
 
     @property
     def events(self) -> int:
@@ -201,11 +208,12 @@ def _verdict(
     database: Database, conversation: Conversation, *, past: bool, attempts: int = _ATTEMPTS
 ) -> Verdict:
     redacted: list[RedactedEvent] = []
+    between = TextsBetween()
     try:
         if conversation.erasure:
             checked = _findings_in_tombstone(database, conversation)
         else:
-            checked = _findings(database, conversation, past, redacted)
+            checked = _findings(database, conversation, past, redacted, between)
         findings = list(checked)
     except KeyUnavailable as error:
         not_checked = of_all(f"it could not be checked: {error}", needs_key=True)
@@ -224,6 +232,7 @@ def _verdict(
         unmade=conversation.unmade,
         archived=conversation.archived,
         redacted=tuple(redacted),
+        between=tuple(between.found),
     )
 
 
@@ -294,14 +303,20 @@ def _findings_in_tombstone(
 
 
 def _findings(
-    database: Database, conversation: Conversation, past: bool, redacted: list[RedactedEvent]
+    database: Database,
+    conversation: Conversation,
+    past: bool,
+    redacted: list[RedactedEvent],
+    between: TextsBetween,
 ) -> Iterator[VerifyFinding]:
     if conversation.version == 0 and not conversation.lacks_events:
         yield of_all("all of its events are missing")
         return
+    if not conversation.visible:
+        yield of_all("its row does not say whether its import is complete")
     if conversation.sealed_key is None and conversation.key_id is not None:
         yield of_all(f"its row names the key {conversation.key_id}, but it is not encrypted")
-    yield from map(of_all, problems_of(database, conversation))
+    yield from map(of_all, problems_of(database, conversation, between))
     if conversation.version == 0:
         return
     own = Check(database, conversation, conversation.version)
@@ -309,6 +324,8 @@ def _findings(
         in_rows = [*own.run()]
         yield from in_rows
         redacted += own.redacted()
+        if not in_rows:
+            yield from _findings_in_number(conversation, own.redacted_rows)
         if not in_rows and not own.rises:  # rows that were moved or doubled have named themselves
             yield of_all(_EXCHANGED, sound=True)
     if conversation.parent is not None and (past or not conversation.head):
@@ -316,6 +333,16 @@ def _findings(
             yield from [part] if isinstance(part, VerifyFinding) else part.run()
     yield from findings_beside(database, conversation, own.codec)
     yield from findings_in_ledger(database, conversation.key, conversation.id)
+
+
+def _findings_in_number(conversation: Conversation, redacted: int) -> Iterator[VerifyFinding]:
+    """Compare the number of redactions in the row of a conversation with its redacted events."""
+    # A fork counts a redaction of a shared event only if the fork is older.
+    if conversation.parent_version is None and redacted != conversation.redactions:
+        yield of_all(
+            f"its row counts {count(conversation.redactions, 'redacted event')}, not {redacted}",
+            sound=True,
+        )
 
 
 # -- the rows of one conversation
@@ -448,6 +475,10 @@ class Check:
     def rises(self) -> bool:
         """Whether each event has a higher position than the event before it."""
         return self._places.rises
+
+    @property
+    def redacted_rows(self) -> int:
+        return len(self._redacted)
 
     def run(self) -> list[VerifyFinding]:
         for page in self._pages():

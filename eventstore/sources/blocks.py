@@ -38,6 +38,9 @@ GENESIS: Final = bytes(32)
 _LEVEL: Final = 2
 
 
+_SEPARATORS: Final = b" \t\r\n,"
+
+
 class DamagedBlock(ValueError):
     pass
 
@@ -102,6 +105,28 @@ class Block(NamedTuple):
 
     def packed(self) -> tuple[bytes, bytes]:
         return pack(_steps_to(self.places).tobytes()) + self.hashes, pack(self.raw)
+
+
+class TextsBetween:
+    """Collects the texts between the records of consecutive blocks, such as damaged lines, without
+    white space and commas.
+
+    ``found``  pairs of the number of the record after a text, and SHA-256 of the text
+    """
+
+    def __init__(self) -> None:
+        self.found: list[tuple[int, bytes]] = []
+        self._after = b""
+
+    def take(self, block: Block) -> None:
+        first, *parts = block.between()
+        before = [self._after + first, *parts]
+        self._after = before.pop()
+        # Few blocks have such texts, and looking at all parts at once costs less.
+        if b"".join(before).translate(None, _SEPARATORS):
+            for number, text in enumerate(before, block.first):
+                if text.translate(None, _SEPARATORS):
+                    self.found.append((number, sha256(text).digest()))
 
 
 class AppendedIndex(NamedTuple):

@@ -26,6 +26,7 @@ from foldlog.eventstore.sources.blocks import (
     HASH_BYTES,
     Block,
     ChainedRecord,
+    TextsBetween,
     chain_head,
     chained,
     changed_records,
@@ -638,16 +639,21 @@ def seal_again(
     target.put(source)
 
 
-def problems_of(database: Database, conversation: Conversation) -> Iterator[str]:
+def problems_of(
+    database: Database, conversation: Conversation, between: TextsBetween
+) -> Iterator[str]:
+    """Yield the problems of the source of a conversation. Collect the texts between its records."""
     try:
-        yield from _problems_of(database, conversation)
+        yield from _problems_of(database, conversation, between)
     except CorruptEvent as error:
         yield error.problem
     except ConversationErased:  # an erased conversation cannot be verified
         return
 
 
-def _problems_of(database: Database, conversation: Conversation) -> Iterator[str]:
+def _problems_of(
+    database: Database, conversation: Conversation, between: TextsBetween
+) -> Iterator[str]:
     source = query_sources(database, Sources.find_by_key, conversation.key)
     if source is None:
         if conversation.unmade:
@@ -660,6 +666,7 @@ def _problems_of(database: Database, conversation: Conversation) -> Iterator[str
     for block in blocks_of(database, source):
         if block.first != number:
             yield f"records {number} to {block.first - 1} of its source are missing"
+        between.take(block)
         head = chain_head(head, block.hashes)
         number = block.stop
         changed = changed_records(block)

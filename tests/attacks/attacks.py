@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import json
 import zlib
+from array import array
 from collections.abc import Callable, Iterator
 from functools import partial
 from hashlib import sha256
@@ -42,7 +43,7 @@ class Attack(NamedTuple):
 
 
 def attacks(op: Operator) -> list[Attack]:
-    kinds = (of_columns, of_rows, of_events, of_redactions, of_order, of_sources)
+    kinds = (of_columns, of_rows, of_events, of_redactions, of_order, of_sources, of_two_places)
     return [attack for kind in kinds for attack in kind(op)]
 
 
@@ -73,7 +74,7 @@ def _chosen(op: Operator, table: str, rows: list[Stored]) -> list[Stored]:
     """Return rows of a table that stand for the others."""
     if table == "conversations":
         names = {"chat", "fork", "gone", "sealed", "detached", "unopened", "archived", "again"}
-        return [row for row in rows if op.text(row["id"]) in names]
+        return [row for row in rows if op.text(row["id"]) in {*names, "empty fork"}]
     if table == "events":
         firsts = {
             row["conversation"]: row for row in rows if row["id"] == 1 or row["conversation"] < 0
@@ -288,6 +289,7 @@ def _erase_content(op: Operator, key: int, event_id: int, way: str) -> None:
         form = event
     body = encode(form, ours=True).body
     op.put(key, [with_fields(row, body=body, proof=row.head + commitment)])
+    op.count_redaction(key)
     if way == "as the past of a detached fork":
         op.execute("UPDATE conversations SET parent_version = 9 WHERE key = ?", key)
     elif way == "by an entry of the ledger":
@@ -383,6 +385,129 @@ def of_sources(op: Operator) -> Iterator[Attack]:
                 "source",
                 partial(_forge_source, key=key, old=old, new=new),
             )
+        for text in (b',{"role": "user", "content": "burn it"}', b"{damaged"):
+            yield Attack(
+                f"{name}: {text!r} between its records",
+                "between records",
+                partial(_put_between, key=key, text=text),
+            )
+        for record in range(3):
+            yield Attack(
+                f"{name}: record {record} of its source is erased",
+                "record erased",
+                partial(_erase_record, key=key, record=record),
+            )
+    key = op.conversation("opened")["key"]
+    for number, what in enumerate(("record", "event", "number of events")):
+        yield Attack(
+            f"made: the {what} of the last entry plus one",
+            "made",
+            partial(_change_made, key=key, number=number),
+        )
+
+
+def _put_between(op: Operator, key: int, text: bytes) -> None:
+    """Put a text before the second record of a source, which no hash of a record covers."""
+    for block in op.rows("blocks"):
+        if block["conversation"] == key and block["records"] > 1:
+            index = zlib.decompressobj()
+            numbers = array("I", index.decompress(bytes(block["places"])))
+            start = numbers[0] + numbers[1]
+            raw = zlib.decompress(bytes(block["body"]))
+            numbers[2] += len(text)
+            places = zlib.compress(numbers.tobytes()) + index.unused_data
+            body = zlib.compress(raw[:start] + text + raw[start:])
+            op.update("blocks", block, places=places, body=body)
+
+
+def _erase_record(op: Operator, key: int, record: int) -> None:
+    """Blank the first text of a record, and mark the record as redacted."""
+    for block in op.rows("blocks"):
+        if block["conversation"] == key:
+            index = zlib.decompressobj()
+            numbers = array("I", index.decompress(bytes(block["places"])))
+            raw = zlib.decompress(bytes(block["body"]))
+            start = sum(numbers[: 2 * record + 1])
+            blank = b"{}".ljust(numbers[2 * record + 1])
+            op.update(
+                "blocks",
+                block,
+                body=zlib.compress(raw[:start] + blank + raw[start + len(blank) :]),
+            )
+    for source in op.rows("sources"):
+        if source["conversation"] == key:
+            op.update("sources", source, redacted=array("I", [record]).tobytes())
+
+
+def _change_made(op: Operator, key: int, number: int) -> None:
+    """Say that another record or another event belongs to the last event."""
+    for row in op.rows("made"):
+        if row["conversation"] == key:
+            numbers = array("I", zlib.decompress(bytes(row["places"])))
+            numbers[number - 3] += 1
+            op.update("made", row, places=zlib.compress(numbers.tobytes()))
+
+
+# -- two conversations, and older states
+
+
+def of_two_places(op: Operator) -> Iterator[Attack]:
+    for one, other in (("paid", "refused"), ("opened", "unopened"), ("chat", "fork")):
+        yield Attack(
+            f"{one} and {other}: names exchanged",
+            "conversations exchanged",
+            partial(_exchange_names, one=op.conversation(one), other=op.conversation(other)),
+        )
+        for table in ("events", "sources", "made", "blocks", "idempotency_keys", "records"):
+            yield Attack(
+                f"{one} and {other}: {table} exchanged",
+                f"{table} exchanged",
+                partial(
+                    _exchange_rows,
+                    table=table,
+                    one=op.conversation(one)["key"],
+                    other=op.conversation(other)["key"],
+                ),
+            )
+    for name in ("chat", "paid", "documents", "sealed", "streamed"):
+        key = op.conversation(name)["key"]
+        yield Attack(
+            f"{name}: as in a backup without its last event",
+            "partly restored",
+            partial(_restore_partly, key=key, last=len(op.events(key)) - 1),
+        )
+    for name in ("fork", "empty fork", "detached"):
+        for parent in ("paid", "fork", "boss"):
+            yield Attack(
+                f"{name}: its parent is {parent}",
+                "parent of a fork",
+                partial(_change_parent, name=name, parent=op.conversation(parent)["key"]),
+            )
+
+
+def _exchange_names(op: Operator, one: Stored, other: Stored) -> None:
+    update = "UPDATE conversations SET id = ? WHERE key = ?"
+    free = b"free" if isinstance(one["id"], bytes) else "free"
+    for name, key in ((free, one), (one["id"], other), (other["id"], one)):
+        op.execute(update, name, key["key"])
+
+
+def _exchange_rows(op: Operator, table: str, one: int, other: int) -> None:
+    free = 2**40
+    for key, new in ((one, free), (other, one), (free, other)):
+        op.execute(f"UPDATE {table} SET conversation = ? WHERE conversation = ?", new, key)
+
+
+def _restore_partly(op: Operator, key: int, last: int) -> None:
+    _cut(op, key, last)
+    op.execute("DELETE FROM records WHERE conversation = ? AND version > ?", key, last)
+    for table in ("figures", "figure_calls", "figure_counts", "listing", "listed"):
+        op.execute(f"DELETE FROM {table} WHERE conversation = ?", key)
+
+
+def _change_parent(op: Operator, name: str, parent: int) -> None:
+    key = op.conversation(name)["key"]
+    op.execute("UPDATE conversations SET parent = ? WHERE key = ?", parent, key)
 
 
 def _forge_source(op: Operator, key: int, old: bytes, new: bytes) -> None:

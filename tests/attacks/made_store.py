@@ -87,6 +87,9 @@ def _talk(all_: foldlog.Histories) -> None:
     all_["retracted"].append([user("a"), user("b"), user("c")])
     all_["retracted"].retract(1, reason="wrong")
     all_["once"].append(user("once"), idempotency_key="mail-1")
+    all_["streamed"].append(user("tell me"))
+    for _ in all_["streamed"].stream_reply(["it is ", "wheat"]):
+        pass
     all_["sealed"].append([user("the code is 7"), *_message("noted"), user("and 8")])
 
 

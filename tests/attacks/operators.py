@@ -100,6 +100,10 @@ class Operator:
             for event_id, meta, body in stored
         ]
 
+    def count_redaction(self, key: int) -> None:
+        count = "UPDATE conversations SET redactions = coalesce(redactions, 0) + 1 WHERE key = ?"
+        self.execute(count, key)
+
     def put(self, key: int, rows: Sequence[Row]) -> None:
         """Replace the rows with the same ids, with right checksums and columns."""
         for row in with_checksums(checksum_seed(self.name_of(key)), rows):
@@ -206,7 +210,7 @@ class PostgresOperator(Operator):
         self._connection.execute(f"SET search_path = {schema}")
 
     def execute(self, statement: str, *values: Any) -> list[Any]:
-        cursor = self._connection.execute(statement.replace("?", "%s"), values)
+        cursor = self._connection.execute(statement.replace("?", "%s"), values or None)
         return cursor.fetchall() if cursor.description else []
 
     def tables(self) -> list[str]:
@@ -233,9 +237,14 @@ class PostgresOperator(Operator):
             self.execute(f"CREATE TABLE {self.schema}_saved.{table} AS TABLE {self.schema}.{table}")
 
     def restore(self) -> None:
-        for table in self.tables():
-            self.execute(f"DELETE FROM {table}")
-            self.execute(f"INSERT INTO {table} SELECT * FROM {self.schema}_saved.{table}")
+        # One statement text is one transaction, and one round trip.
+        self.execute(
+            ";".join(
+                f"DELETE FROM {table};"
+                f" INSERT INTO {table} SELECT * FROM {self.schema}_saved.{table}"
+                for table in self.tables()
+            )
+        )
 
 
 __all__ = ["Operator", "PostgresOperator", "SQLiteOperator", "commitment_of", "first_head"]

@@ -28,20 +28,15 @@ from tests.how_many import some
 
 ROOT = Path(__file__).parents[2]
 VERIFIER = ROOT / "clients" / "verify" / "verify.mjs"
-PARTS = 8
+PARTS = 16
 
 DERIVED = "Stored Views, figures and lists"
 PLACES = "The position of an event among the events of other conversations"
 NO_EFFECT = "Stored values that change nothing that foldlog shows"
 OF_CONVERSATIONS = {
     r"positions of \w+ 0 and once 0|conversations\.(first_position|published) of detached": PLACES,
-    r"conversations\.redactions": "the number of redactions in a list",
-    r"conversations\.(created_at|parent|parent_version) of gone": (
-        "the time when an erased conversation began, and its parent"
-    ),
-    r"conversations\.(visible|parent|parent_version|salt|seed) of unopened": (
-        "before it has events, the columns `visible`, `parent`, `parent_version`, `salt` and `seed`"
-        " of its row"
+    r"conversations\.redactions of (fork|empty fork|detached|archived)": (
+        "the number of redactions that a list shows of a fork or of an archived conversation"
     ),
 }
 LIMITS = OF_CONVERSATIONS | {
@@ -122,9 +117,10 @@ def complaints(arena: Arena, honest: Honest, keys: Path, attack: Attack) -> list
     if attack.name.startswith("sealed") and set(arena.judge()) <= set(honest.without_key):
         wrong.append(f"{attack.name}: not found without the key")
     if not found:
-        seen = differences(honest.seen, arena.shown())
         limits = [words for what, words in LIMITS.items() if re.match(what, attack.name)]
-        if seen and not limits:
+        # Looking at everything costs ten times as much as the check.
+        seen = [] if limits else differences(honest.seen, arena.shown())
+        if seen:
             wrong.append(f"{attack.name}: silent, and {', '.join(seen)} show it")
         elif not all(words in not_proven() for words in limits or [NO_EFFECT]):
             wrong.append(f"{attack.name}: docs/PROOF.md does not say that nobody finds it")

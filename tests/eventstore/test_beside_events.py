@@ -6,6 +6,7 @@ import json
 import shutil
 import sqlite3
 import zlib
+from array import array
 from contextlib import closing
 from datetime import UTC, datetime
 from functools import partial
@@ -21,7 +22,13 @@ from foldlog.eventstore.events import Redacted, RedactionCopied
 from foldlog.eventstore.log.ledger import enter
 from foldlog.eventstore.log.redacted import without_content
 from foldlog.eventstore.log.row import commitment_of, link_of, present, stored_event_of
-from foldlog.eventstore.maintenance.checkpoint import leaves_of, make_checkpoint, verify_against
+from foldlog.eventstore.maintenance import checkpoint
+from foldlog.eventstore.maintenance.checkpoint import (
+    Extent,
+    leaves_of,
+    make_checkpoint,
+    verify_against,
+)
 from foldlog.eventstore.maintenance.proofs import prove_event
 from foldlog.eventstore.maintenance.rekey import rekey
 from foldlog.eventstore.sources.blocks import GENESIS, chain_head
@@ -104,6 +111,9 @@ def put_redacted_form(path, name, event_id, **fields):
     form = replace(without_content(event, mark), **fields)
     body = encode(form, ours=True).body
     stored_rows.replace(path, name, with_fields(row, body=body, proof=row.head + commitment))
+    if event.redacted is None:
+        count = "UPDATE conversations SET redactions = coalesce(redactions, 0) + 1 WHERE id = ?"
+        run(path, count, name)
     return sha256(body).hexdigest()
 
 
@@ -259,6 +269,84 @@ def test_record_without_events_that_was_redacted_is_listed(path, note, tmp_path,
     assert "opened: record 0 of its source redacted since the checkpoint" in capsys.readouterr().out
 
 
+def test_erased_record_of_an_import_without_events_is_named(path, note):
+    key = key_of(path, "unopened")
+    run(path, f"UPDATE sources SET redacted = x'01000000' WHERE conversation = {key}")
+    assert findings(path, note) == {
+        "unopened": ["record 1 of its source was erased without a receipt"]
+    }
+
+
+def put_between(path, name, text):
+    """Put a text before the second record of a source, which no hash of a record covers."""
+    key = key_of(path, name)
+    with closing(sqlite3.connect(path)) as connection:
+        [(places, body)] = connection.execute(
+            "SELECT places, body FROM blocks WHERE conversation = ? AND first = 0", (key,)
+        ).fetchall()
+        index = zlib.decompressobj()
+        numbers = [*memoryview(index.decompress(places)).cast("I")]
+        start = numbers[0] + numbers[1]
+        raw = zlib.decompress(body)
+        numbers[2] += len(text)
+        connection.execute(
+            "UPDATE blocks SET places = ?, body = ? WHERE conversation = ? AND first = 0",
+            (
+                zlib.compress(array("I", numbers).tobytes()) + index.unused_data,
+                zlib.compress(raw[:start] + text + raw[start:]),
+                key,
+            ),
+        )
+        connection.commit()
+
+
+@pytest.mark.parametrize("name", ["opened", "unopened"])
+def test_text_between_the_records_of_a_source_is_named(path, note, name):
+    put_between(path, name, b', {"role": "user", "content": "pay 999"}')
+    assert findings(path, note) == {
+        name: ["the texts between records of its source were changed since the checkpoint"]
+    }
+    put_between(path, "opened" if name == "unopened" else "unopened", b" \n, ")
+    assert [*findings(path, note)] == [name]
+
+
+def test_text_between_records_is_covered_by_the_leaf_that_has_the_records(tmp_path):
+    path = tmp_path / "store.db"
+    source = tmp_path / "log.jsonl"
+    lines = [json.dumps(message) for message in MESSAGES]
+    source.write_text("\n".join([lines[0], "{damaged", lines[1], ""]))
+    into = ("import", str(source), "--conversation", "log")
+    run_foldlog(*into, "--db", str(path))
+    with opened(path) as store:
+        first = make_checkpoint(store)
+        assert make_checkpoint(store) == first
+    source.write_text(source.read_text() + "\n".join(["{damaged too", lines[0], ""]))
+    run_foldlog(*into, "--db", str(path))
+    with opened(path) as store:
+        second = make_checkpoint(store)
+        extents = [
+            leaf.extent
+            for leaf in store.database.recorder.query(partial(leaves_of, checkpoint=second))
+            if leaf.name == b"log"
+        ]
+        assert [(extent.between_from, extent.records) for extent in extents] == [(0, 2), (2, 3)]
+        assert all(extent.between for extent in extents)
+    assert findings(path, first) == findings(path, second) == {}
+    put_between(path, "log", b"{more\n")
+    assert [*findings(path, first)] == [*findings(path, second)] == ["log"]
+
+
+@pytest.mark.parametrize("change", ["salt = x'00'", "seed = x'00'", "parent = 1", "visible = 2"])
+def test_changed_row_of_an_import_without_events_is_named(path, note, change):
+    run(path, f"UPDATE conversations SET {change} WHERE id = 'unopened'")
+    assert len(findings(path, note)["unopened"]) == 1
+
+
+def test_number_of_redactions_is_checked(path, note):
+    run(path, "UPDATE conversations SET redactions = 0 WHERE id = 'b'")
+    assert findings(path, note) == {"b": ["its row counts 0 redacted events, not 1"]}
+
+
 def test_what_came_after_the_checkpoint_is_counted(path, note, tmp_path, capsys):
     source = tmp_path / "later.json"
     source.write_text(json.dumps({"messages": MESSAGES}))
@@ -287,6 +375,28 @@ def test_what_came_after_the_checkpoint_is_counted(path, note, tmp_path, capsys)
 def test_changed_tombstone_is_named(path, note):
     run(path, "UPDATE conversations SET erased_events = 99 WHERE id = 'gone'")
     assert "tombstone was changed" in findings(path, note)["gone"][0]
+
+
+def test_time_when_an_erased_conversation_began_is_covered(path, note):
+    run(path, "UPDATE conversations SET created_at = created_at - 1 WHERE id = 'gone'")
+    assert findings(path, note)["gone"] == [
+        "the time when it began was changed since the checkpoint"
+    ]
+
+
+@pytest.mark.parametrize("change", ["parent = OTHER", "parent_version = 1"])
+def test_parent_of_a_fork_is_covered(path, change):
+    with opened(path) as store:
+        store.fork("a", 2, "fork of a")
+        store.fork("fork of a", 2, "fork of the fork")
+        store.fork("a", 3, "fork that is gone")
+        erased(store, "fork that is gone")
+        later = make_checkpoint(store)
+    others = {"fork of a": "b", "fork of the fork": "fork of a", "fork that is gone": "b"}
+    for name, other in others.items():
+        now = change.replace("OTHER", str(key_of(path, other)))
+        run(path, f"UPDATE conversations SET {now} WHERE id = '{name}'")
+        assert name in findings(path, later)
 
 
 def test_tombstone_that_counts_records_is_named(path, note):
@@ -437,6 +547,64 @@ def test_key_of_a_plain_conversation_is_named(path, note):
 
 
 # -- proofs of one event
+
+
+def test_leaves_of_an_earlier_form_are_made_again_once(path, note, monkeypatch):
+    monkeypatch.setattr(checkpoint, "_FORM", 0)
+    with opened(path) as store:
+        say(store, "a", "five")
+        earlier = make_checkpoint(store)
+    monkeypatch.undo()
+    with opened(path) as store:
+        now = make_checkpoint(store)
+        leaves = store.database.recorder.query(partial(leaves_of, checkpoint=now))
+        assert changes(store, earlier) == {}
+        assert make_checkpoint(store) == now
+    forms = {leaf.extent.form for leaf in leaves[earlier.size :] if leaf.extent is not None}
+    names = {leaf.name for leaf in leaves[earlier.size :]}
+    assert (forms, names) == ({1}, {leaf.name for leaf in leaves})
+
+
+def test_hash_of_an_extent_begins_with_its_form():
+    assert Extent(7, created_at=5).hash.hex() == (
+        sha256(
+            (7).to_bytes(8, "big") + bytes(40) + 3 * sha256().digest() + (5).to_bytes(8, "big")
+        ).hexdigest()
+    )
+    assert Extent(7, created_at=5, form=1).hash.hex() == (
+        sha256(
+            b"\1"
+            + (7).to_bytes(8, "big")
+            + (5).to_bytes(8, "big")
+            + bytes(40)
+            + 3 * sha256().digest()
+            + bytes(88)
+            + sha256().digest()
+        ).hexdigest()
+    )
+    fields = {
+        "records": 1,
+        "source_head": b"h" * 32,
+        "format": "atif",
+        "redacted_records": (0,),
+        "redacted": ((1, "ab" * 32),),
+        "clear_from": 1,
+        "clear": b"c" * 32,
+        "between_from": 1,
+        "between": b"b" * 32,
+        "parent": "a",
+        "parent_version": 1,
+    }
+    hashes = {
+        Extent(7, created_at=5, form=1, **{field: value}).hash for field, value in fields.items()
+    }
+    assert len(hashes) == len(fields)
+    assert len(
+        {
+            Extent(7, form=1, **{**fields, field: type(value)()}).hash
+            for field, value in fields.items()
+        }
+    ) == len(fields)
 
 
 def root_by_rfc_9162(leaf, index, size, path):

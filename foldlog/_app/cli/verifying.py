@@ -117,6 +117,7 @@ class Checks:
 def verdict_document(verdict: Verdict, views: ViewsDocument | msgspec.UnsetType) -> VerdictDocument:
     erasure = verdict.erasure
     redacted = [event for receipt in verdict.redactions for event in receipt.event_ids]
+    redacted += verdict.redacted_unread
     erased_at: str | msgspec.UnsetType = msgspec.UNSET
     if erasure is not None:
         erased_at = from_microseconds(erasure.erased_at).isoformat()

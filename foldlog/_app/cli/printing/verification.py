@@ -58,6 +58,13 @@ def show_redacted(verdict: Verdict) -> None:
             f"{name}: event {events} redacted since the checkpoint by {receipt.by}"
             f" ({receipt.reason}); {_receipt_of(receipt)} is the receipt"
         )
+    if verdict.redacted_unread:
+        events = ", ".join(map(str, verdict.redacted_unread))
+        receipts = ", ".join(map(str, verdict.receipts_unread))
+        terminal.say_wrapped(
+            f"{name}: event {events} redacted since the checkpoint; receipts since then: event"
+            f" {receipts}; only the key shows by whom"
+        )
 
 
 def show_redacted_records(verdict: Verdict) -> None:

@@ -1,0 +1,3 @@
+-- An extent of a leaf begins with its form, and covers the texts between the records of a source, the origin of a fork and
+-- the beginning of a tombstone. The tables stay as they are, and earlier leaves too: the number keeps a program away that
+-- does not know the form, and would call the list of checkpoints changed.
