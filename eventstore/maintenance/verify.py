@@ -318,6 +318,7 @@ def _findings(
         yield of_all(f"its row names the key {conversation.key_id}, but it is not encrypted")
     yield from map(of_all, problems_of(database, conversation, between))
     if conversation.version == 0:
+        yield from _findings_in_number(conversation, 0)
         return
     own = Check(database, conversation, conversation.version)
     if not conversation.archived:
