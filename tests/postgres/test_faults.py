@@ -16,12 +16,15 @@ import pytest
 
 from foldlog import Histories
 from foldlog.eventstore import StoreRefused, StoreUnavailable, VersionConflict, open_store
+from foldlog.eventstore.maintenance import erase as erasing
 from foldlog.eventstore.maintenance.backup import vacuum
+from foldlog.eventstore.maintenance.verify import verify
 from foldlog.eventstore.recorders.postgres import recorder as recorder_module
 from foldlog.eventstore.recorders.postgres.open_transaction import OpenTransaction
 from foldlog.eventstore.recorders.postgres.recorder import PostgresRecorder
 from foldlog.eventstore.recorders.postgres.wire import IsStandby, of_driver
 from foldlog.eventstore.recorders.types import Conversation, Erasure
+from tests.between import before_next_call
 from tests.reading import reading
 from tests.said import said, say, texts
 
@@ -253,6 +256,30 @@ def test_a_server_that_stays_away(via, proxy):
             say(store, "c1", "1", expected_version=1)
         with pytest.raises(StoreUnavailable, match="tried for 1 s, nothing was read"):
             store.version("c1")
+
+
+def test_an_erasure_whose_server_goes_away_is_a_finding_until_the_vacuum(
+    via, proxy, url, monkeypatch
+):
+    """The conversation is erased for every reader, but a failover came before its rows were
+    deleted.
+    """
+
+    def findings(store):
+        return [str(finding) for verdict in verify(store) for finding in verdict.findings]
+
+    with open_store(url) as store:
+        say(store, "c1", "0")
+    with open_store(via.replace("patience_s=10", "patience_s=1")) as store:
+        before_next_call(monkeypatch, erasing, "_delete_rows", proxy.close)
+        with pytest.raises(StoreUnavailable, match=r"is erased for every reader, but not all"):
+            erasing.erase(store, "c1", reason="asked to")
+    with open_store(url) as store:
+        assert findings(store) == [
+            "its erasure is not complete; run 'foldlog store vacuum' to complete it"
+        ]
+        vacuum(store)
+        assert findings(store) == []
 
 
 @contextlib.contextmanager
