@@ -234,7 +234,9 @@ def beside(ann: Ann, way: Callable[[Ann], object]) -> Iterator[None]:
         time.sleep(2)  # the server ends what it had begun
 
 
-def append_for(client: Client, conversation: str, seconds: float) -> list[float]:
+def append_for(port: int, conversation: str, seconds: float) -> list[float]:
+    """Append as Bob. The connection is new, because the server closes one that was idle."""
+    client = Client(port, "bob")
     took_s = []
     end = time.monotonic() + seconds
     while time.monotonic() < end:
@@ -254,13 +256,12 @@ def main(names: Sequence[str]) -> None:
         tempfile.TemporaryDirectory(prefix="foldlog-tenants-") as folder,
         served(Path(folder)) as server,
     ):
-        bob = Client(server.port, "bob")
-        conversation = bob.create()
+        conversation = Client(server.port, "bob").create()
         ann = Ann(server.port)
-        append_for(bob, conversation, 2)
+        append_for(server.port, conversation, 2)
         for name in names or WAYS:
             with beside(ann, WAYS[name]):
-                took_s = append_for(bob, conversation, SECONDS)
+                took_s = append_for(server.port, conversation, SECONDS)
                 memory_mb = server.memory_mb()
             print(
                 f"{name}: {len(took_s)} appends, median {1e3 * took_s[len(took_s) // 2]:.0f} ms,"
