@@ -120,6 +120,12 @@ def run_case(case, output):
         ("touch one.txt \\\n  two.txt", ["one.txt", "two.txt"]),
         ("touch my\\ file.txt", ["my file.txt"]),
         ("find . -name x -exec cat {} \\; > found.txt", ["found.txt"]),
+        ("rm -rf old.txt 2>/dev/null; rm 2", ["old.txt", "2"]),
+        ("rm old.txt 2> log.txt", ["log.txt", "old.txt"]),
+        ("rm old.txt >/dev/null 2>&1 && rm b.txt 1>&2 c.txt", ["old.txt", "b.txt", "c.txt"]),
+        ("touch 7 >new.txt", ["new.txt", "7"]),
+        ("tee copy.txt < list.txt", ["copy.txt"]),
+        ("tee copy.txt <<'END'\none two three\nEND", ["copy.txt"]),
     ],
 )
 def test_changed_files_are_the_files_that_a_shell_changes(command, paths):

@@ -217,7 +217,7 @@ def _parse(text: str) -> Sequence[_Simple]:
     if _EDIT.match(text):
         text = ""
     without_documents = _DOCUMENT.sub(
-        lambda found: found[0].partition("\n")[0].replace("<<", " ") + "\n", text
+        lambda found: found[0].partition("\n")[0].replace("<<", "<") + "\n", text
     )
     in_one_line = _CONTINUED.sub(" ", without_documents[:_READ_MAX])
     return _parsed_words(_ARITHMETIC.sub("$", in_one_line))
@@ -226,15 +226,22 @@ def _parse(text: str) -> Sequence[_Simple]:
 @lru_cache(_COMMANDS_MAX)  # the documents in a command may be large, so they are not kept
 def _parsed_words(text: str) -> Sequence[_Simple]:
     commands = [_Simple([], [])]
-    is_target = False
+    is_target = is_source = False
     depth = 0
+    before = ""
+    end_before = 0
     for match in _TOKEN.finditer(text):
         token = match[0]
         words = commands[-1].words
+        is_descriptor = before.isdecimal() and match.start() == end_before  # as in 2>/dev/null
+        before, end_before = token, match.end()
         if "[[" in words and "]]" not in words and token != "]]":
             continue
         word = _QUOTED.sub(_unquote, token)
         if token[0] in _OPERATORS:
+            if token[0] in "<>" and is_descriptor and words:
+                words.pop()
+            is_source = token.startswith((">&", "<")) and "(" not in token
             depth = max(0, depth + token.count("(") - token.count(")"))
             is_target = (
                 ">" in token
@@ -249,6 +256,8 @@ def _parsed_words(text: str) -> Sequence[_Simple]:
         elif is_target:
             commands[-1].targets.append(word)
             is_target = False
+        elif is_source:
+            is_source = False
         elif words or not (_ASSIGNED.match(word) or word in ("sudo", "time", "env")):
             words.append(word)
     return commands
