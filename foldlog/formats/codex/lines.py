@@ -129,10 +129,15 @@ call.
 _STOPPED_BY_USER = r"(?:Wall time: \S+ seconds\n)?aborted by user(?: after [\d.]+s)?\Z"
 """Codex records this text as the output of a command that the user stopped."""
 _NO_EXIT_CODE = re.compile(
-    rf"(?:failed in sandbox\b.{{0,300}}?\bexit code: |execution error\b|{_STOPPED_BY_USER})",
-    re.DOTALL,
+    r"failed in sandbox\b|execution error\b|failed to parse function arguments: "
+    r"|unsupported (?:custom tool )?call: |(?:exec_command|write_stdin|apply_patch)"
+    r" (?:verification )?failed\b|error: invalid (?:patch|hunk)\b"
+    r"|error: Failed to (?:find expected lines|read file to update)\b"
+    rf"|{_STOPPED_BY_USER}"
 )
-"""Matches the beginning of a failed output whose header has no exit code."""
+"""Matches the beginning of a failed output whose header has no exit code. Codex writes these texts
+itself, in place of the output of a call that it could not run, or of a patch that does not fit.
+"""
 
 
 def has_failed(output: Any) -> bool:

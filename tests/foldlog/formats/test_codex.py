@@ -382,3 +382,26 @@ def test_skeleton_counts_condensations_and_retractions(steps):
     kinds = [type(event) for event in decode(records, CODEX)]
     assert skeleton.state.compactions == kinds.count(CondensationAction)
     assert skeleton.state.kinds.get("retraction", 0) == kinds.count(Retraction)
+
+
+@pytest.mark.parametrize(
+    "output, is_error",
+    [
+        ("failed in sandbox None with execution error: command timed out", True),
+        ("failed in sandbox MacosSeatbelt with execution error: exec error, exit code: 2", True),
+        ("apply_patch verification failed: Failed to find expected lines in /w/a.py:", True),
+        ("error: invalid hunk at line 4, the line begins with no sign", True),
+        ('error: Failed to find expected lines ["import os"] in a.py', True),
+        ("failed to parse function arguments: missing field `command` at line 1", True),
+        ("error: Failed to read file to update /w/a.py: No such file", True),
+        ("unsupported call: assistant", True),
+        ("Plan updated", False),
+        ("error: of the tide is 3 cm", False),
+        ("notes on unsupported calls", False),
+    ],
+)
+def test_what_codex_writes_in_place_of_an_output_is_an_error(output, is_error):
+    call = item("function_call", name="shell", arguments="{}", call_id="c")
+    answer = item("function_call_output", call_id="c", output=output)
+    _, event = decode([call, answer], format=CODEX)
+    assert event.is_error == is_error
