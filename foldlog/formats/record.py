@@ -274,7 +274,9 @@ def usage_meta(
     ``counts`` are the tokens: see ``usage_of``. ``named`` maps foldlog's name of a count to one or
     several names in the source. The counts of several names are added up.
     """
-    usage = usage_of(counts if named is None else _counts_by_our_names(counts, named))
+    if named is not None and type(counts) is dict:
+        counts = _counts_by_our_names(counts, named)
+    usage = usage_of(counts)
     cost_usd = cost_of(cost)
     if not usage and cost_usd is None:
         return {}
@@ -290,7 +292,7 @@ def usage_meta(
 
 
 def _counts_by_our_names(
-    counts: Any, named: Mapping[str, str | Sequence[str]]
+    counts: Fields, named: Mapping[str, str | Sequence[str]]
 ) -> dict[str, float | None]:
     """Return a dict from foldlog's name of a count to its value. If a name has several counts in
     the source, they are added up. But if the source also has a total, and the total shows that the

@@ -208,7 +208,9 @@ def changes_titles(sums: bytes, new: Skeleton) -> bool:
     after = new.state
     is_asked = after.asked is not None and before.asked is None
     is_said = after.said is not None and before.said is None
-    return after.title is not None or is_asked or is_said
+    # The session whose title the record is may be known by an earlier record.
+    is_awaited = bool(after.extra.get("awaiting"))
+    return after.title is not None or is_asked or is_said or is_awaited
 
 
 class Skeleton(ABC):

@@ -23,6 +23,7 @@ from collections import Counter
 from pathlib import Path
 
 from foldlog import Histories
+from foldlog.eventstore import DocumentChanges
 from foldlog.formats import resuming
 from tests.foldlog.formats.test_resuming import (
     NAMES,
@@ -33,8 +34,8 @@ from tests.foldlog.formats.test_resuming import (
     long_logs,
     rounds,
 )
-from tests.foldlog.imports.imports import imported, new_store
-from tests.foldlog.imports.test_growth import LOGS, comparable
+from tests.foldlog.imports.imports import events_of, imported, new_store
+from tests.foldlog.imports.test_growth import LOGS, comparable, shown
 from tests.foldlog.records import records_of
 
 _WINDOWS = (2, 7, 16, 40)
@@ -95,6 +96,17 @@ def real_places(name, windows):
     return outcomes
 
 
+def compared_stores(store, conversation, target, once):
+    """Compare a conversation that grew with the conversation of one import. A title, or a line that
+    cannot be read, becomes an event at the growth that has it, so later events have other ids.
+    """
+    if comparable(store, conversation) == comparable(target, once):
+        return "equal"
+    has_changes = any(isinstance(e, DocumentChanges) for e in events_of(store, conversation))
+    is_shown = shown(store, conversation) == shown(target, once)
+    return "equal but for ids" if has_changes and is_shown else "wrong"
+
+
 def one_log(name, lines, chance):
     """Import a log after each record, and compare the store with others after some records."""
     outcomes = Counter()
@@ -113,10 +125,10 @@ def one_log(name, lines, chance):
             outcomes["imported"] += 1
             if number in compared:
                 with new_store() as target:
-                    imported(target, path, name)
-                    is_equal = comparable(store, conversation) == comparable(target, conversation)
-                outcomes["equal" if is_equal else "wrong"] += 1
-                if not is_equal:
+                    once = imported(target, path, name).conversation
+                    outcome = compared_stores(store, conversation, target, once)
+                outcomes[outcome] += 1
+                if outcome == "wrong":
                     print(f"wrong: {name}, {number} records of {len(lines)}", file=sys.stderr)
     return outcomes
 

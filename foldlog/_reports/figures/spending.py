@@ -73,6 +73,9 @@ class Spending(Struct):
         from foldlog.formats.imported_calls import calls_of_imported, counts_on
 
         sums = list[ModelCall]()
+        # The figures may have been counted between two lines of a reply, so the first call may
+        # belong to the newest reply.
+        newest = next(reversed(self.replies), None)
         # The loop reads all events, through the generator that counts native calls. A history that
         # went on in another program has events of several formats.
         all_events = self._count_native(logged, start, recorded_in)
@@ -86,7 +89,9 @@ class Spending(Struct):
                 self.is_each = True
                 self.has_cost = self.has_cost or call.cost is not None
                 if call.event_id >= start:
-                    self._take_call(call)
+                    goes_on = newest is not None and call.reply == newest
+                    newest = None
+                    self._take_call(call, goes_on=goes_on)
         self.tools.assign(self.replies)
         self.calls = add_up(self.calls)
         self.runs = []
@@ -122,10 +127,12 @@ class Spending(Struct):
                 event = replace(event, timestamp=happened_at(event, recorded_at))
             yield event
 
-    def _take_call(self, call: ModelCall) -> None:
+    def _take_call(self, call: ModelCall, *, goes_on: bool = False) -> None:
+        """Count a call. ``goes_on`` says whether its reply began before the present events."""
         calls = calls_in(call)
         prompt = calls.usage.get("prompt_tokens", 0)
-        if call.calls == 1 and prompt and not call.by_condenser:
+        is_counted = goes_on and prompt == self.last
+        if call.calls == 1 and prompt and not call.by_condenser and not is_counted:
             self.last = prompt
             self.context.add(prompt)
         if call.reply is None:

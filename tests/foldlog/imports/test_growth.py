@@ -290,6 +290,32 @@ def test_title_of_a_used_source_follows(tmp_path, store):
     assert figures_of(store, "s1")["title"] == "Planks"
 
 
+def test_summary_of_a_used_source_becomes_its_title(tmp_path, store):
+    path = write_lines(tmp_path / "log.jsonl", [{**line, "cwd": "/w"} for line in turns(60)])
+    imported(store, path)
+    history = Histories(store)["s1"]
+    history.view()
+    summary = {"type": "summary", "summary": "Planks and boards", "leafUuid": "u59"}
+    with path.open("a") as file:
+        file.write(f"{json.dumps(summary)}\n")
+    imported(store, path)
+    assert history.attributes()["title"] == "Planks and boards"
+
+
+def test_reply_of_two_lines_is_one_prompt(tmp_path, store):
+    lines = [*turns(30)]
+    usage = {"input_tokens": 7, "output_tokens": 2}
+    for line in lines[-2:]:
+        message = {**line["message"], "role": "assistant", "id": "m", "usage": usage, "model": "x"}
+        line |= {"type": "assistant", "requestId": "r", "message": message}
+    path = write_lines(tmp_path / "log.jsonl", lines[:-1])
+    imported(store, path)
+    Histories(store)["s1"].view()
+    assert figures_of(store, "s1")["context"] == [7]
+    imported(store, write_lines(path, lines))
+    assert figures_of(store, "s1")["context"] == [7]
+
+
 def test_compaction_is_noted_after_growths(tmp_path, store):
     path = write_lines(tmp_path / "log.jsonl", turns(60))
     imported(store, path)
