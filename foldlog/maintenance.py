@@ -220,6 +220,21 @@ class Maintenance:
             index.make(self._store, with_encrypted=with_encrypted or state.with_encrypted)
         return index.refresh(self._store)
 
+    def keep_up(self) -> None:
+        """Bring everything that is derived from events up to date: the figures of conversations and
+        their sums, the list of conversations, and the search index if the store has one. Readers
+        then find them ready; without this call, they count a few changes themselves, and say what
+        they lack. Several processes may call this method at the same time. Cost: about 70 µs of
+        processor time for each new event, and 110 µs with a search index.
+        """
+        from foldlog._reports.search import index
+
+        recent_conversations(
+            self._store.database, {}, limit=1, after=None, age_max_s=0, is_complete=True
+        )
+        FiguresOfStore(self._store).keep_up()
+        index.refresh_if_made(self._store)
+
     def drop_index(self) -> None:
         """Remove the search index."""
         from foldlog._reports.search import index

@@ -99,9 +99,9 @@ MESSAGES: Final[Mapping[str, tuple[int, str]]] = {
             " position %(position)d"
         ),
     ),
-    "foldlog.search_index.behind": (
+    "foldlog.keeper.behind": (
         _WARNING,
-        "new events could not be added to the search index: %(problem)s; searches read them",
+        "figures, lists or the search index are not up to date: %(problem)s",
     ),
     "foldlog.store.not_synced": (
         _WARNING,

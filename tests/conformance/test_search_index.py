@@ -2,12 +2,16 @@
 
 import os
 import random
+from contextlib import suppress
+from datetime import UTC, datetime
 from functools import partial
 
 import pytest
 
-from foldlog import Action, Histories, KeyRing
+import foldlog
+from foldlog import Action, Histories, KeyRing, Message
 from foldlog._imports import makes_events
+from foldlog._reports.figures.stored import FiguresOfStore
 from foldlog._reports.search import index, searching
 from foldlog._reports.search.searching import search
 from foldlog._reports.search.words import hashes_to_find
@@ -60,7 +64,7 @@ def is_indexed(store: Store, word: str) -> bool:
     def read(reader):
         [word_hash, *_] = hashes_to_find([word])
         docs = index._docs_with(reader, word_hash)
-        return docs is None or any(docs.values())
+        return docs is None or any(docs.found.values())
 
     return store.database.recorder.query(read)
 
@@ -336,3 +340,140 @@ def test_a_conversation_that_becomes_active_is_not_found_again(store, histories,
 
     found = walk(partial(search, store), "quartz", 4, become_active)
     assert found == [(f"c{number}", part) for number in (5, 4, 3, 2, 1, 0) for part in (2, 1, 0)]
+
+
+def order_of_all(store: Store) -> list[str]:
+    pages = searching._in_order(store, index.Candidates(None, {}), None)
+    return [candidate.name for page in pages for candidate in page]
+
+
+def test_order_of_conversations_follows_events_and_figures(histories, monkeypatch):
+    store = histories.store
+
+    def assert_order():
+        expected = [place.row.id for place in searching._places(store, None, [])]
+        assert order_of_all(store) == expected
+
+    for number in range(6):
+        happened_at = datetime(2020, 1, 30 - number, tzinfo=UTC)
+        event = Message(source="user", content="text", timestamp=happened_at)
+        store.append(f"c{number}", [event], expected_version=0)
+    index.make(store)
+    assert_order()
+    index.refresh(store)
+    monkeypatch.setattr(searching, "_FIRST_PLACES", 2)
+    assert_order()
+    FiguresOfStore(store).refresh()  # the order is now that of the events' times
+    assert order_of_all(store) == [f"c{number}" for number in range(6)]
+    assert_order()
+    index.refresh(store)
+    assert not store.database.recorder.query(index.unplaced)
+    assert_order()
+    say(store, "c4", "later")  # its figures are outdated
+    say(store, "new", "text")
+    assert order_of_all(store)[:2] == ["new", "c4"]
+    assert_order()
+    index.refresh(store)
+    assert_order()
+    histories["c1"].redact(0, reason="asked to")
+    histories.erase("c2", reason="asked to")
+    assert_order()
+    FiguresOfStore(store).refresh()
+    index.refresh(store)
+    assert_order()
+    monkeypatch.setattr(index, "_FEW_UNPLACED", -1)
+    assert_order()
+
+
+def test_frequent_words_are_searched_in_their_docs(histories, monkeypatch):
+    store = histories.store
+    fill(histories)
+    say(store, "c2", f"a {SECRET}")
+    index.make(store)
+    index.refresh(store)
+    monkeypatch.setattr(index, "_FEW_DOCS", -1)
+    say(store, "c3", "later text about the gauge")
+    say(store, "new", "the gauge")
+    chosen = random.Random(7)
+    for words in queries(store, chosen, 40):
+        limit = chosen.choice([None, 1, 5])
+        with suppress(ValueError):  # a query without a letter or a digit
+            expected = scanned(monkeypatch, store, words, limit=limit)
+            assert search(store, words, limit=limit).hits == expected.hits, words
+    found = candidates(store, SECRET)
+    assert found.keys is None
+    keys = [row.key for row in found_rows(store)]
+    ranges = store.database.recorder.query(lambda reader: index.ranges_of(reader, keys, found.docs))
+    [[doc]] = found.docs.found.values()
+    assert doc >= 0
+    # the range of this doc, and the events that the index lacks
+    assert sum(map(len, ranges.values())) == 3
+
+
+def found_rows(store: Store):
+    def read(reader):
+        return [
+            store.database.find(reader, row.id, as_stored=True)
+            for row in store.iter_conversations()
+        ]
+
+    return store.database.recorder.query(read)
+
+
+def test_events_are_found_that_the_index_gets_during_a_search(histories, monkeypatch):
+    store = histories.store
+    fill(histories)
+    index.make(store)
+    index.refresh(store)
+    monkeypatch.setattr(index, "_FEW_DOCS", -1)
+    say(store, "c3", f"later {SECRET} 1")
+
+    def add():
+        index.refresh(store)
+        say(store, "c4", f"later {SECRET} 2")
+        index.refresh(store)
+
+    before_next_call(monkeypatch, searching, "_ranges_of_page", add)
+    hits = search(store, SECRET).hits
+    assert {hit.conversation for hit in hits} >= {"c3"}
+    assert len(search(store, SECRET).hits) == 2
+
+
+def test_store_info_says_how_far_the_index_is(histories):
+    store = histories.store
+    fill(histories, 2)
+    assert index.info(store) is None
+    index.make(store)
+    assert index.info(store).is_complete is False
+    index.refresh(store)
+    before = index.info(store)
+    say(store, "c0", "later", "and later")
+    histories["c1"].redact(0, reason="asked to")
+    after = index.info(store)
+    assert (before.is_complete, before.events_left, before.unread) == (True, 0, 0)
+    assert (after.is_complete, after.events_left, after.unread) == (True, 3, 1)
+    assert before.bytes > 1_000
+
+
+def test_copies_backups_and_archives(histories, tmp_path):
+    """A copy has no index until somebody makes one, and a backup of a file has the index."""
+    store = histories.store
+    fill(histories, 3)
+    index.make(store)
+    index.refresh(store)
+    with foldlog.open(tmp_path / "copy.db") as copy:
+        for row in store.iter_conversations():
+            copy.maintenance.copy_from(store, row.id)
+        assert index.info(copy.store) is None
+        assert copy.maintenance.index() > 0
+        assert search(copy.store, "word1").hits == search(store, "word1").hits
+    if store.path is None:
+        return
+    histories.maintenance.back_up(tmp_path / "backup.db")
+    with foldlog.open(tmp_path / "backup.db") as backup:
+        assert index.info(backup.store).is_complete
+        assert search(backup.store, "word1").hits == search(store, "word1").hits
+        backup.erase("c0", reason="asked to")
+        say(backup.store, "c1", SECRET)
+        assert [hit.conversation for hit in search(backup.store, SECRET).hits] == ["c1"]
+        assert [*backup.store.database.recorder.check()] == []

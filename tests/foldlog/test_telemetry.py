@@ -13,8 +13,8 @@ import pytest
 
 import foldlog
 from foldlog import Action, CondensationRequest, Message, Retraction, StoreUnavailable
+from foldlog._app.keeper import Keeper
 from foldlog._base import telemetry
-from foldlog._reports.search.index import Keeper
 from foldlog.condensers.reply import Reply
 from foldlog.condensers.strategies.model_summaries import LLMSummarizingCondenser
 from foldlog.errors import StoreRefused
@@ -139,12 +139,12 @@ class NeverReads:
     catch_up = refresh
 
 
-def index_behind(*arguments):
+def keeper_behind(*arguments):
     with foldlog.open("memory:", search_index=True) as histories:
         histories.store.close()
         keeper = Keeper(histories.store)
         keeper._is_ending = SimpleNamespace(is_set=iter([False, True]).__next__, wait=print)
-        keeper._keep()
+        keeper.run()
 
 
 def behind(path):
@@ -238,7 +238,7 @@ CAUSES = [
     (moved, "foldlog.store.moved"),
     (not_synced, "foldlog.store.not_synced"),
     (behind, "foldlog.follower.behind"),
-    (index_behind, "foldlog.search_index.behind"),
+    (keeper_behind, "foldlog.keeper.behind"),
     (overtaken, "foldlog.lease.taken_over"),
     (not_given_back, "foldlog.lease.failed"),
     (cannot_resume, "foldlog.resume.finding"),

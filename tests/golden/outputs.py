@@ -72,6 +72,7 @@ _LINES = {
     "store restore": "store restore earlier.db --yes",
     "store copy": "store copy foldlog.db copy.db",
     "store index": "store index",
+    "store keep-up": "store keep-up --once",
     "store vacuum": "store vacuum",
     "store verify": "store verify --views",
     "store checkpoint": "store checkpoint --help",

@@ -2047,7 +2047,8 @@ export interface components {
          *         the limit that the source or a condensation recorded. If no limit is recorded,
          *         ``max_input_tokens`` is the context window of the model ``window_of``. ``task`` is a single
          *         conversation with its sub-agents. ``sub_agents`` is the number of conversations that another
-         *         conversation began, and ``spent_alone`` is what the others spent.
+         *         conversation began, and ``spent_alone`` is what the others spent. ``behind`` says what the
+         *         figures lack, and is left out if they lack nothing.
          */
         StatsDocument: {
             conversation?: string;
@@ -2083,6 +2084,7 @@ export interface components {
             task?: components["schemas"]["TaskDocument"];
             sub_agents?: number;
             spent_alone?: components["schemas"]["SpentDocument"];
+            behind?: components["schemas"]["BehindDocument"];
         };
         /**
          * ToolDocument
@@ -2225,6 +2227,16 @@ export interface components {
             call_event: number;
             at: string;
             reason: string;
+        };
+        /**
+         * BehindDocument
+         * @description What figures lack, because nobody waits until all changes are counted. ``conversations`` is
+         *         how many conversations have changes that are not in the figures, at most. All changes before
+         *         ``as_of`` are in the figures; ``as_of`` is null if this time is unknown.
+         */
+        BehindDocument: {
+            conversations: number;
+            as_of: string | null;
         };
         /**
          * Tombstones

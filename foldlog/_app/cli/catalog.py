@@ -33,6 +33,7 @@ COMMANDS: Mapping[str, Sequence[str]] = {
     "Administration": (
         "store info",
         "store index",
+        "store keep-up",
         "store backup",
         "store restore",
         "store copy",
@@ -57,7 +58,7 @@ def module_of(name: str) -> str:
     """Return the full name of a command's module. If the command's name is a Python keyword, the
     module's name ends with an underscore.
     """
-    path = name.replace(" ", ".")
+    path = name.replace(" ", ".").replace("-", "_")
     if keyword.iskeyword(name):
         return f"foldlog._app.cli.commands.{path}_"
     return f"foldlog._app.cli.commands.{path}"

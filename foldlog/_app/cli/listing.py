@@ -21,6 +21,7 @@ from foldlog._reports.figures.overview import NATIVE
 from foldlog._reports.figures.prices import Prices
 from foldlog._reports.figures.shown import document_of
 from foldlog._reports.figures.spending import models_without_price
+from foldlog._reports.figures.stats import Behind
 from foldlog._reports.figures.stored import PAGE, FiguresOfStore
 from foldlog._reports.figures.tables import Where
 from foldlog._reports.words.gist import count
@@ -54,6 +55,7 @@ class Filters(NamedTuple):
     after: datetime | None = None
     to_be_resumed: bool = False
     every: bool = False
+    is_complete: bool = False
 
     @property
     def attributes(self) -> list[str]:
@@ -69,6 +71,7 @@ class ListOptions(NamedTuple):
     reverse: bool
     limit: int | None
     long: bool | None
+    is_complete: bool = False
 
     @property
     def is_sorted(self) -> bool:
@@ -92,6 +95,7 @@ class Aside:
     ``own``       the number of conversations that runtimes use internally
     ``left``      the number of conversations beyond the limit, if SQL selected the first rows
     ``unsorted``  the number of conversations without the figure that sorts the list
+    ``behind``    what the figures lack by which the filters chose conversations
     """
 
     def __init__(self) -> None:
@@ -100,6 +104,7 @@ class Aside:
         self.own = 0
         self.left = 0
         self.unsorted = 0
+        self.behind = Behind(0, None)
 
     def without_own(self, rows: Iterator[ConversationRow]) -> Iterator[ConversationRow]:
         """Yield the rows of conversations. Conversations that runtimes use internally are left out,
@@ -146,7 +151,7 @@ def select_rows(store: Store, filters: Filters, aside: Aside) -> Iterator[Conver
     rows: Iterator[ConversationRow] = iter_rows(store)
     if not filters.every:
         rows = aside.without_own(rows)
-    groups = [*_chosen_ids(store, filters)]
+    groups = [*_chosen_ids(store, filters, aside)]
     rows = (row for row in rows if all(row.id in ids for ids in groups))
     if filters.match is not None:
         rows = _matching(store, rows, filters.match.lower(), aside)
@@ -161,7 +166,7 @@ def select_rows(store: Store, filters: Filters, aside: Aside) -> Iterator[Conver
     return rows
 
 
-def _chosen_ids(store: Store, filters: Filters) -> Iterator[set[str]]:
+def _chosen_ids(store: Store, filters: Filters, aside: Aside) -> Iterator[set[str]]:
     """Yield the ids of the conversations that match the attributes, the facts such as
     ``has:error``, and the folder.
     """
@@ -182,9 +187,10 @@ def _chosen_ids(store: Store, filters: Filters) -> Iterator[set[str]]:
         )
         if where.conditions():
             check_no_key_is_missing(store.database, "more conversations may match")
-        figures = FiguresOfStore(store)
+        figures = FiguresOfStore(store, is_quick=not filters.is_complete)
         with terminal.working("reading conversations"):
             figures.refresh()
+        aside.behind = figures.behind()
         yield figures.ids(where._replace(companions=True))
     if filters.here:
         from foldlog._reports.figures.places import in_folder, places
@@ -229,21 +235,28 @@ class ListResult(NamedTuple):
     ``documents``  the first conversations, up to the limit of the list
     ``rows``       the conversations beyond the limit
     ``is_long``    whether a line shows more figures (``--long``)
+    ``figures``    say what the figures of the list lack, once the documents were read
     """
 
     documents: Iterator[ConversationDocument]
     rows: Iterator[ConversationRow]
     is_long: bool
+    figures: FiguresOfStore
+
+    def behind(self, aside: Aside) -> Behind:
+        """Return what the figures lack that chose, sorted or described the conversations."""
+        return max(self.figures.behind(), aside.behind, key=lambda behind: behind.conversations)
 
 
 def read_list(
     store: Store, filters: Filters, options: ListOptions, table: Prices, aside: Aside
 ) -> ListResult:
-    figures = FiguresOfStore(store, prices=table)
+    figures = FiguresOfStore(store, prices=table, is_quick=not options.is_complete)
     rows, is_long = _choose_rows(store, figures, filters, options, aside)
     sizes = is_long or options.is_sorted
     first = islice(rows, options.most)
-    return ListResult(_describe_rows(aside, figures, table, first, sizes=sizes), rows, is_long)
+    documents = _describe_rows(aside, figures, table, first, sizes=sizes)
+    return ListResult(documents, rows, is_long, figures)
 
 
 def _choose_rows(

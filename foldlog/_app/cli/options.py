@@ -109,6 +109,7 @@ prices_option = option(
     "this file replace prices of an installed table.",
     show_default="the table of litellm, or of genai-prices",
 )
+wait_option = flag("--wait", "Count all new events first, however long it takes.")
 detach_option = flag("--detach", "Keep the forks: first copy the shared events into each fork.")
 with_children_option = flag(
     "--with-children", "Also the sub-agents of the conversations, and their sub-agents."

@@ -59,7 +59,7 @@ def _overview(db: str, store: Store) -> HomeDocument:
     from foldlog._reports.figures.stored import FiguresOfStore
     from foldlog._reports.figures.tables import Where
 
-    figures = FiguresOfStore(store)
+    figures = FiguresOfStore(store, is_quick=True)
     prices = Prices()
     uncounted = figures.refresh(_NEW)
     totals = figures.counts(whats=("kind",))
@@ -74,6 +74,7 @@ def _overview(db: str, store: Store) -> HomeDocument:
         errors=totals.errors,
         recent=tuple(document_of(row, counted, prices) for row, counted in recent),
         attention=(*_store_problems(store, states, figures.needs_key()), *_program_problems(store)),
+        behind=figures.behind().document(),
     )
 
 

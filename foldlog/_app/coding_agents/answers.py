@@ -239,7 +239,7 @@ class Answers:
             yield f"{name}, event {hit.id}, {hit.kind}: {_quote(hit.snippet, _LONG)}"
 
     def _figures(self) -> FiguresOfStore:
-        figures = FiguresOfStore(self._store)
+        figures = FiguresOfStore(self._store, is_quick=True)
         figures.refresh(_HITS)
         return figures
 

@@ -79,7 +79,7 @@ class ServedConversations:
     def __init__(self, store: Store, prices: Prices | None = None) -> None:
         """``prices`` are for calls that record no cost."""
         self._store, self._prices = store, prices or Prices()
-        self.figures = FiguresOfStore(store, prices=self._prices)
+        self.figures = FiguresOfStore(store, prices=self._prices, is_quick=True)
         self._sums = FiguresOfStore(store, prices=self._prices)
         """The sums that the thread makes, apart from those that requests read."""
         self.complete = False
@@ -128,8 +128,8 @@ class ServedConversations:
                 self._asked = False
                 time.sleep(_ANSWER_S)
             with suppress(EventStoreError):  # the next answer names the problem
-                if not self._refresh():
-                    self._sums.keep_up()
+                if not self._refresh() and self._sums.sum_up():
+                    self.figures.note_complete()
 
     def where(self, line: str) -> Where:
         """Return the filter that a search line describes. Raises ``InvalidArgument`` if the line
@@ -211,6 +211,7 @@ class ServedConversations:
                 for day in self.figures.days(where._replace(since=None, until=None))
             ),
             import_command=import_command,
+            behind=self.figures.behind().document(),
         )
 
     def fleet(self, import_command: str) -> FleetDocument:
@@ -241,6 +242,7 @@ class ServedConversations:
             without_usage=stats.without_usage,
             without_cost=stats.without_cost,
             import_command=import_command,
+            behind=self.figures.behind().document(),
         )
 
     def task(self, conversation: Text) -> TaskDocument:
@@ -327,5 +329,8 @@ class ServedConversations:
         )
         total = page.total + self.figures.missing
         return ServedPageDocument(
-            conversations=shown, total=total, counted=max(0, total - rest_count)
+            conversations=shown,
+            total=total,
+            counted=max(0, total - rest_count),
+            behind=self.figures.behind().document(),
         )

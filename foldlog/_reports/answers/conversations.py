@@ -8,7 +8,12 @@ from msgspec import UNSET, UnsetType
 
 from foldlog._base.json_types import JsonObject
 from foldlog._reports.answers.document import Document, OfVersion
-from foldlog._reports.answers.figures import ModelDocument, SpentDocument, TaskDocument
+from foldlog._reports.answers.figures import (
+    BehindDocument,
+    ModelDocument,
+    SpentDocument,
+    TaskDocument,
+)
 
 if TYPE_CHECKING:
     from foldlog.eventstore import ConversationRow
@@ -104,10 +109,13 @@ class ConversationDocument(OfVersion):
 
 
 class ListDocument(Document):
-    """The output of ``foldlog list``."""
+    """The output of ``foldlog list``. ``behind`` says what the figures of the list lack, and is
+    left out if they lack nothing.
+    """
 
     db: str
     conversations: tuple[ConversationDocument, ...]
+    behind: BehindDocument | UnsetType = UNSET
 
 
 class AttentionDocument(Document):
@@ -120,7 +128,8 @@ class AttentionDocument(Document):
 class HomeDocument(Document):
     """The output of ``foldlog`` without a command. ``db`` is null if this folder has no store.
     ``recent`` are the conversations that were active last. ``uncounted`` is the number of
-    conversations that are not in the sums yet.
+    conversations that are not in the sums yet. ``behind`` says what the sums lack, and is left out
+    if they lack nothing.
     """
 
     db: str | None
@@ -130,17 +139,20 @@ class HomeDocument(Document):
     errors: int | None = None
     recent: tuple[ConversationDocument, ...] = ()
     attention: tuple[AttentionDocument, ...] = ()
+    behind: BehindDocument | UnsetType = UNSET
 
 
 class ServedPageDocument(Document):
     """The answer of ``/api/conversations``: a page of the list. The conversation with the newest
     event comes first. ``total`` is the number of conversations, and ``counted`` is the number of
-    conversations with figures.
+    conversations with figures. ``behind`` says what the figures lack, and is left out if they lack
+    nothing.
     """
 
     conversations: tuple[ConversationDocument, ...]
     total: int
     counted: int
+    behind: BehindDocument | UnsetType = UNSET
 
 
 class FacetDocument(Document):
@@ -186,7 +198,8 @@ class ChosenDocument(Document):
 class OverviewDocument(Document):
     """The answer of ``/api/overview``: the conversations that the search line ``q`` chooses among
     all ``conversations``. ``counted`` is the number of chosen conversations with figures. ``spent``
-    is the usage and cost of all model calls in all conversations.
+    is the usage and cost of all model calls in all conversations. ``behind`` says what the figures
+    lack, and is left out if they lack nothing.
     """
 
     conversations: int
@@ -196,6 +209,7 @@ class OverviewDocument(Document):
     facets: tuple[FacetDocument, ...]
     days: tuple[DayDocument, ...]
     import_command: str
+    behind: BehindDocument | UnsetType = UNSET
 
 
 class ContinuationDocument(OfVersion):

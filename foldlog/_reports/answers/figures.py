@@ -29,11 +29,21 @@ class ReasonDocument(SavingsDocument, kw_only=True):
     reason: str
 
 
+class BehindDocument(Document):
+    """What figures lack, because nobody waits until all changes are counted. ``conversations`` is
+    how many conversations have changes that are not in the figures, at most. All changes before
+    ``as_of`` are in the figures; ``as_of`` is null if this time is unknown.
+    """
+
+    conversations: int
+    as_of: str | None
+
+
 class FleetDocument(SavingsDocument, kw_only=True):
     """The answer of ``/api/fleet``: the figures of all conversations. ``counted`` is the number of
     conversations with up-to-date figures. ``needs_key`` is the number of conversations without
     figures, because their keys are missing. ``StatsDocument`` describes ``sub_agents``,
-    ``spent_alone``, ``without_usage`` and ``without_cost``.
+    ``spent_alone``, ``without_usage``, ``without_cost`` and ``behind``.
     """
 
     conversations: int
@@ -49,6 +59,7 @@ class FleetDocument(SavingsDocument, kw_only=True):
     without_usage: int
     without_cost: int
     import_command: str
+    behind: BehindDocument | UnsetType = UNSET
 
 
 class ModelsDocument(OfConversation):
@@ -138,7 +149,8 @@ class StatsDocument(Document, kw_only=True):
     the limit that the source or a condensation recorded. If no limit is recorded,
     ``max_input_tokens`` is the context window of the model ``window_of``. ``task`` is a single
     conversation with its sub-agents. ``sub_agents`` is the number of conversations that another
-    conversation began, and ``spent_alone`` is what the others spent.
+    conversation began, and ``spent_alone`` is what the others spent. ``behind`` says what the
+    figures lack, and is left out if they lack nothing.
     """
 
     conversation: str | UnsetType = UNSET
@@ -166,6 +178,7 @@ class StatsDocument(Document, kw_only=True):
     task: TaskDocument | UnsetType = UNSET
     sub_agents: int | UnsetType = UNSET
     spent_alone: SpentDocument | UnsetType = UNSET
+    behind: BehindDocument | UnsetType = UNSET
 
 
 class ReceiptDocument(Document):
@@ -253,3 +266,4 @@ class GroupedDocument(Document):
     models: tuple[ModelDocument, ...] = ()
     tools: dict[str, ToolDocument] = msgspec.field(default_factory=dict)
     agents: tuple[AgentDocument, ...] = ()
+    behind: BehindDocument | UnsetType = UNSET

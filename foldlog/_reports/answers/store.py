@@ -54,10 +54,30 @@ class IndexDocument(Document):
     dropped: bool
 
 
+class KeptUpDocument(Document):
+    """The output of ``foldlog store keep-up``, once everything is up to date."""
+
+    db: str
+
+
+class SearchIndexDocument(Document):
+    """The search index of a store. A search uses it if it ``is_complete``, and reads the
+    ``events_left`` after its events, and ``unread`` other conversations. ``bytes`` is its size on
+    disk, which is an estimate in SQLite.
+    """
+
+    is_complete: bool
+    with_encrypted: bool
+    events_left: int
+    unread: int
+    bytes: int
+
+
 class StoreInfoDocument(StoreInfo, Document, kw_only=True):
     __doc__ = StoreInfo.__doc__  # The JSON Schema describes the same fields.
 
     db: str
+    search_index: SearchIndexDocument | None = None
 
 
 class RestoredDocument(Document):

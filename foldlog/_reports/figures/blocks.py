@@ -13,7 +13,7 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from functools import partial
 from itertools import groupby
 from operator import itemgetter
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 from msgspec.json import decode, encode
 
@@ -42,13 +42,23 @@ _TOGETHER: Final = 32
 
 
 class Blocks:
-    """The sums of the blocks of a store. The last sums that were read stay in memory."""
+    """The sums of the blocks of a store. The last sums that were read stay in memory.
 
-    def __init__(self, database: Database) -> None:
+    With ``most``, at most this number of blocks is summed up after each ``begin``, and all totals
+    until the next ``begin`` are of the same sums. The other blocks have earlier sums, if any.
+    ``changes_left`` is how often figures were written that the last total left out.
+    """
+
+    def __init__(self, database: Database, most: int | None = None) -> None:
         self._database = database
         self._read: tuple[int, Sequence[dict[str, Answers]]] = -1, ()
-        self.most: int | None = None
-        """How many blocks a total sums up; the other blocks have earlier sums, if any."""
+        self._most = most
+        self._held: Sequence[dict[str, Answers]] | None = None
+        self.changes_left = 0
+
+    def begin(self) -> None:
+        """Let the next total read the sums again."""
+        self._held = None
 
     def rows(
         self, statement: str, *, companions: bool, sub_agents: bool
@@ -74,26 +84,41 @@ class Blocks:
         ]
 
     def _up_to_date(self) -> Sequence[dict[str, Answers]] | None:
+        if self._held is not None:
+            return self._held
         version = self._database.data_version()
         if self._read[0] == version:
             return self._read[1]
         recorder = self._database.recorder
-        bodies, outdated = recorder.query(_read_blocks)
-        if outdated:
-            if self.most is not None:
-                outdated = outdated[: self.most]
-            for start in range(0, len(outdated), _TOGETHER):
-                numbers = outdated[start : start + _TOGETHER]
-                if not recorder.offer(partial(_sum_up, numbers=numbers)):
+        read = recorder.query(_read_blocks)
+        outdated = [block for block, _ in read.outdated][: self._most]
+        for start in range(0, len(outdated), _TOGETHER):
+            numbers = outdated[start : start + _TOGETHER]
+            if not recorder.offer(partial(_sum_up, numbers=numbers)):
+                if self._most is None:
                     return None
+                break  # another process writes, and no reader waits for it
+        if outdated:
             version = self._database.data_version()
-            bodies, outdated = recorder.query(_read_blocks)
-        if outdated and self.most is not None:
-            return _decoded(bodies)  # the sums of the other blocks are older
-        if outdated:  # other processes write figures
-            return None
-        self._read = version, _decoded(bodies)
-        return self._read[1]
+            read = recorder.query(_read_blocks)
+        if read.outdated and self._most is None:
+            return None  # other processes write figures
+        self.changes_left = sum(changes for _, changes in read.outdated)
+        sums = _decoded(read.bodies)
+        if not read.outdated:
+            self._read = version, sums
+        if self._most is not None:
+            self._held = sums
+        return sums
+
+
+class _ReadBlocks(NamedTuple):
+    """``bodies`` are the sums of the blocks. ``outdated`` are the blocks without sums or with
+    marks, each with the number of its marks.
+    """
+
+    bodies: Sequence[bytes]
+    outdated: Sequence[tuple[int, int]]
 
 
 def _decoded(bodies: Sequence[bytes]) -> Sequence[dict[str, Answers]]:
@@ -104,13 +129,18 @@ def _kind(is_companion: int, is_sub_agent: int) -> str:
     return f"{is_companion}{is_sub_agent}"
 
 
-def _read_blocks(reader: Reader) -> tuple[list[bytes], list[int]]:
-    """Return the sums of the blocks, and the numbers of the blocks without sums or with marks."""
+def _read_blocks(reader: Reader) -> _ReadBlocks:
     numbers = [block for (block,) in reader.ask_all("blocks_with_figures")]
-    marked = {block for (block,) in reader.ask_all("marked_blocks")}
+    marks: dict[int, int] = dict(reader.ask_all("marked_blocks"))
     bodies = {block: body for block, code, body in reader.ask_all("figure_blocks") if code == _CODE}
-    outdated = [block for block in numbers if block in marked or block not in bodies]
-    return [bodies[block] for block in numbers if block in bodies], outdated
+    return _ReadBlocks(
+        [bodies[block] for block in numbers if block in bodies],
+        [
+            (block, marks.get(block, 1))
+            for block in numbers
+            if block in marks or block not in bodies
+        ],
+    )
 
 
 def _sum_up(transaction: Transaction, numbers: Collection[int]) -> None:

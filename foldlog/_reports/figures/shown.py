@@ -87,13 +87,22 @@ def collect_stats(
     views: Views,
     prices: Prices | None = None,
     has_task: bool = False,
+    is_complete: bool = False,
 ) -> Stats:
     """Return the totals of ``conversations``, or of all conversations if the argument is None.
+    ``Stats.behind`` says what the totals of all conversations lack. With ``is_complete``, they lack
+    nothing, but the function counts all conversations that have changed.
 
     For a single conversation, the function also computes the sizes of its Views, so it reads every
     event twice. With ``has_task``, it also adds up the conversation and its sub-agents.
     """
-    figures = FiguresOfStore(store, views, prices, on_events=on_events)
+    figures = FiguresOfStore(
+        store,
+        views,
+        prices,
+        on_events=on_events,
+        is_quick=conversations is None and not is_complete,
+    )
     rows = None
     if conversations is not None:
         rows = [_existing(store, conversation) for conversation in conversations]
@@ -105,8 +114,11 @@ def collect_stats(
         ((_, of_one),) = figures.of(rows)
         _add_sizes(stats, store, views, rows[0], of_one)
         if has_task:
-            figures.refresh()
-            stats.task = figures.tasks([of_one], has_agents=True).get(of_one.id)
+            # A conversation names its parent, so sub-agents that are not counted are not found.
+            of_task = FiguresOfStore(store, views, prices, is_quick=not is_complete)
+            of_task.refresh()
+            stats.task = of_task.tasks([of_one], has_agents=True).get(of_one.id)
+            stats.behind = of_task.behind()
         return stats
     figures.add_sub_agents(stats, where)
     return stats

@@ -5,12 +5,14 @@ condensations.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
+from datetime import datetime
+from typing import Any, NamedTuple
 
 from msgspec import UNSET, UnsetType, field
 from msgspec.structs import replace
 
 from foldlog._reports.answers.figures import (
+    BehindDocument,
     CondensationsDocument,
     ModelDocument,
     SpentDocument,
@@ -36,6 +38,23 @@ TOTALS = (
 FACETS = ("state", "program", "tool", "tool errors", "model", "attribute")
 
 
+class Behind(NamedTuple):
+    """What figures lack.
+
+    ``conversations``  how many conversations have changes that are not counted, at most
+    ``as_of``          all changes before this time are counted; None if that is not known
+    """
+
+    conversations: int
+    as_of: datetime | None
+
+    def document(self) -> BehindDocument | UnsetType:
+        if not self.conversations:
+            return UNSET
+        at = None if self.as_of is None else self.as_of.isoformat()
+        return BehindDocument(conversations=self.conversations, as_of=at)
+
+
 class Stats(Counts):
     """The figures of some conversations.
 
@@ -47,6 +66,7 @@ class Stats(Counts):
     ``sub_agents``     the number of conversations that another conversation began
     ``repeated_errors``  how often ``events`` counts an error that another conversation has too
     ``spent_alone``    the usage and cost of the other conversations, if there are sub-agents
+    ``behind``         what the figures lack, or None if they lack nothing
 
     The following figures exist only for a single conversation, and are empty or None for several
     conversations:
@@ -73,6 +93,7 @@ class Stats(Counts):
     sub_agents: int = 0
     repeated_errors: int = 0
     spent_alone: SpentDocument | None = None
+    behind: Behind | None = None
     task: TaskDocument | None = None
 
     @property
@@ -171,6 +192,7 @@ class Stats(Counts):
             task=self.task or UNSET,
             sub_agents=self.sub_agents or UNSET,
             spent_alone=self.spent_alone or UNSET,
+            behind=UNSET if self.behind is None else self.behind.document(),
         )
 
 

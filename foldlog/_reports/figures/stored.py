@@ -17,7 +17,7 @@ from foldlog._reports.figures.blocks import REASONS
 from foldlog._reports.figures.overview import Overview, near_the_ends, read_ends
 from foldlog._reports.figures.prices import Prices
 from foldlog._reports.figures.spending import price_calls, spent
-from foldlog._reports.figures.stats import FACETS, TOTALS, Stats
+from foldlog._reports.figures.stats import FACETS, TOTALS, Behind, Stats
 from foldlog._reports.figures.tables import FigureTables, StoredFigures, Where, check_sort, text_of
 from foldlog._reports.figures.trees import Trees
 from foldlog._reports.figures.updating import FigureCounter
@@ -42,8 +42,14 @@ Row = tuple[ConversationRow, StoredFigures]
 
 PAGE = 1_000
 """The number of conversations that ``of`` reads together."""
-BLOCKS_AT_ONCE = 8
-"""The number of blocks of conversations that a total sums up, unless it has to be complete."""
+_BLOCKS_AT_ONCE = 8
+_COUNTED_AT_ONCE = 200
+_EVENTS_AT_ONCE = 4_000
+"""What a reader counts and sums up at most, if it does not wait for complete figures: so many
+blocks of conversations, conversations, and events. It takes a few tenths of a second.
+"""
+_EVENTS_OF_CONVERSATION = 20
+"""A conversation costs as much as this number of events, beside its events."""
 _FEW = 100
 """The maximum number of conversations that are read one by one. Above this number, all
 conversations from the first id to the last are read as one range.
@@ -89,9 +95,12 @@ class FiguresOfStore:
     ``FiguresOfStore``.
 
     Call ``refresh`` or ``bring_up_to_date`` first, because all other methods read only counted
-    figures. Cost: if the store has changed, ``refresh`` and ``bring_up_to_date`` read the versions
-    of all conversations, and call ``figures_of`` for changed conversations. All other methods read
-    the rows of the chosen conversations by SQL.
+    figures. With ``is_quick``, these methods count, and totals sum up, only what takes a few tenths
+    of a second, and ``behind`` says what the figures lack.
+
+    Cost: if the store has changed, ``refresh`` and ``bring_up_to_date`` read the versions of all
+    conversations, and call ``figures_of`` for changed conversations. All other methods read the
+    rows of the chosen conversations by SQL.
     """
 
     def __init__(
@@ -101,27 +110,55 @@ class FiguresOfStore:
         prices: Prices | None = None,
         *,
         on_events: Callable[[int], object] = lambda count: None,
+        is_quick: bool = False,
     ) -> None:
         self._store = store
         self._on_events = on_events
         self._prices = prices or Prices()
-        self._tables = FigureTables(store.database)
+        self._is_quick = is_quick
+        self._uncounted = 0
+        """The number of conversations that ``of`` has yielded with an overview only."""
+        self._tables = FigureTables(store.database, _BLOCKS_AT_ONCE if is_quick else None)
         self._counter = FigureCounter(store, self._tables, views, on_events)
 
     # -- brought up to date -----------------------------------------------------------------------
 
     def refresh(self, most: int | None = None) -> int:
         """Count up to ``most`` conversations that have changed. Return the number of conversations
-        whose figures are known to be outdated. With ``most``, later totals of the store sum up only
-        a few changed blocks of conversations.
+        that are known to have changed and are not counted.
         """
-        self._tables.blocks.most = None if most is None else BLOCKS_AT_ONCE
-        return self._counter.refresh(most)
+        self._tables.blocks.begin()
+        if not self._is_quick:
+            return self._counter.refresh(most)
+        return self._counter.refresh(_COUNTED_AT_ONCE if most is None else most, _EVENTS_AT_ONCE)
 
     def keep_up(self) -> None:
-        """Sum up all figures, so that no reader has to."""
-        self._tables.blocks.most = None
+        """Count all conversations that have changed, and sum up their figures, so that no reader
+        has to. Readers that do not wait show the time of the last call.
+        """
+        self.refresh()
+        if self.sum_up():
+            self.note_complete()
+
+    def sum_up(self) -> bool:
+        """Sum up the figures, and return whether all were summed up."""
         self.count()
+        return not self._tables.blocks.changes_left
+
+    def note_complete(self) -> None:
+        """Store the time of the last ``refresh``, if it has counted all changes, for readers that
+        do not wait.
+        """
+        if self._counter.has_counted or self._counter.stored_as_of() is None:
+            self._counter.note_complete()
+
+    def behind(self) -> Behind:
+        """Return what the figures and sums that were read last lack."""
+        behind = self._counter.behind()
+        changes = max(behind.conversations, self._uncounted) + self._tables.blocks.changes_left
+        if not changes:
+            return behind
+        return Behind(changes, self._counter.stored_as_of())
 
     @property
     def missing(self) -> int:
@@ -147,24 +184,32 @@ class FiguresOfStore:
         on_stored: Callable[[int], object] = lambda count: None,
     ) -> Iterator[Row]:
         """Yield each row with its figures. Conversations without present figures are counted first.
-        If ``whole`` is false, they are not counted, and only have an overview. A conversation that
-        was erased after it was listed is yielded as erased. The rows are read in pages of 1,000.
+        If ``whole`` is false, they are not counted, and only have an overview. The same holds with
+        ``is_quick`` after some have been counted; ``behind`` then says how many were not. A
+        conversation that was erased after it was listed is yielded as erased. The rows are read in
+        pages of 1,000.
         For each page, before anything is counted, ``on_stored`` is called with the total number of
         events in the conversations whose figures are stored.
         """
         remaining = iter(rows)
         self._counter.write_aside()
+        events_left = _EVENTS_AT_ONCE if self._is_quick else None
         while page := list(islice(remaining, PAGE)):
             present = self._present_figures(page)
             missing = [row for row in page if row.erased_at is None and row.id not in present]
             on_stored(sum(row.version for row in page if row.id in present))
             if whole and missing:
-                self._counter.count_now(missing)
-                present |= self._present_figures(missing)
+                counted = missing if events_left is None else _first_of(missing, events_left)
+                if events_left is not None:
+                    events_left -= sum(map(_cost, counted))
+                self._counter.count_now(counted)
+                present |= self._present_figures(counted)
+                missing = missing[len(counted) :]
+                self._uncounted += len(missing)
             calls: Mapping[int, Sequence[Calls]] = {}
             if whole:
                 calls = self._tables.calls_of([figures.key for figures in present.values()])
-            ends = {} if whole else self._ends_of_page(missing)
+            ends = {} if whole and not self._is_quick else self._ends_of_page(missing)
             for row in page:
                 figures = present.get(row.id)
                 if figures is not None:
@@ -361,6 +406,7 @@ class FiguresOfStore:
         stats.unpriced = {call.model for call in calls if self._has_no_price(call)}
         stats.without_cost = self._without_cost(where, stats.unpriced)
         stats.findings = self._findings(where)
+        stats.behind = self.behind()
         return stats
 
     def add_sub_agents(self, stats: Stats, where: Where) -> None:
@@ -479,3 +525,21 @@ class FiguresOfStore:
             Day((epoch + timedelta(days=day)).date().isoformat(), *sums_by_day[day])
             for day in sorted(sums_by_day)
         ]
+
+
+def _cost(row: ConversationRow) -> int:
+    return _EVENTS_OF_CONVERSATION + row.version
+
+
+def _first_of(rows: Sequence[ConversationRow], events: int) -> Sequence[ConversationRow]:
+    """Return the first rows, with up to this number of events in total. The first of all is among
+    them, however many events it has, so that each reader counts one.
+    """
+    most = _EVENTS_AT_ONCE
+    end = 0
+    for row in rows:
+        events -= _cost(row)
+        if events < 0 and (end or events + _cost(row) < most):
+            break
+        end += 1
+    return rows[:end]

@@ -154,12 +154,13 @@ class FigureTables:
     in memory, ``aside`` maps their ids to their keys.
     """
 
-    def __init__(self, database: Database) -> None:
+    def __init__(self, database: Database, blocks_at_once: int | None = None) -> None:
+        """With ``blocks_at_once``, a total of the store sums up only so many changed blocks."""
         self.database = database
         self.aside: dict[str, int] = {}
         self._memory: Any = None
         self._names: dict[str, str] = {}
-        self.blocks = Blocks(database)
+        self.blocks = Blocks(database, blocks_at_once)
         self._trees: tuple[tuple[int, int], Trees] | None = None
         """The state of the store when the trees were last read, and the trees."""
 

@@ -12,14 +12,16 @@ import json
 import threading
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
+from datetime import datetime
 from functools import cached_property, partial
 from itertools import islice
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from msgspec import to_builtins
 
 from foldlog._reports.figures.overview import Overview
 from foldlog._reports.figures.repeated import RepeatedReplies
+from foldlog._reports.figures.stats import Behind
 from foldlog._reports.figures.tables import FigureTables
 from foldlog._reports.figures.writing import CODE, NO_REPLY, put_figures, put_replies
 from foldlog.eventstore import (
@@ -32,6 +34,7 @@ from foldlog.eventstore import (
     Store,
 )
 from foldlog.eventstore.derived.cached_values import cached_records, value_of
+from foldlog.eventstore.log.row import from_microseconds
 from foldlog.eventstore.log.writing import WriteTransaction
 from foldlog.eventstore.recorders.base import Reader, Transaction
 from foldlog.eventstore.recorders.types import Conversation, Record, utf8
@@ -46,6 +49,10 @@ _TOGETHER = 200
 _LOCK_WAIT_S = 0.05
 _LOOKS_FOR_EACH = 5
 _NEWEST_EVENTS = 200
+_AS_OF: Final = "figures_as_of"
+"""The name of the store's fact with the time up to which all changes are in the figures."""
+_EVENTS_TOGETHER = 1_000
+"""A reader looks at its bound after conversations with so many events."""
 
 
 class FigureCounter:
@@ -53,6 +60,7 @@ class FigureCounter:
     ``FigureCounter``.
 
     ``missing``  the number of conversations without figures
+    ``has_counted``  whether conversations were counted since the last ``note_complete``
     ``aside``    maps the id of a conversation to its figures that could not be written yet
     """
 
@@ -74,7 +82,11 @@ class FigureCounter:
         """The conversations that are not counted yet: see ``FigureTables.to_count``."""
         self._found_at: int | None = None
         """The state of the store when these conversations were found."""
+        self._found_time = 0
+        """The time, in microseconds since 1970, when they were found."""
+        self._events_read = 0
         self.missing = 0
+        self.has_counted = False
         self.aside: dict[str, tuple[ConversationRow, Figures]] = {}
 
     @cached_property
@@ -83,10 +95,11 @@ class FigureCounter:
 
         return self._given_views or Views(self._store)
 
-    def refresh(self, most: int | None = None) -> int:
+    def refresh(self, most: int | None = None, events: int | None = None) -> int:
         """Count up to ``most`` conversations that have changed, the newest first, and return the
         number of conversations that were found and not counted. Sums contain their outdated
-        figures. ``missing`` is the number of conversations without figures.
+        figures. ``missing`` is the number of conversations without figures. With ``events``, the
+        method counts no further conversation after it has read this number of events.
 
         With ``most``, the method waits for no other thread that counts. It searches all
         conversations only after it has counted those that it found before, and the newest events
@@ -95,30 +108,47 @@ class FigureCounter:
         if not self._lock.acquire(timeout=-1 if most is None else _LOCK_WAIT_S):
             return max(1, len(self._found))
         try:
-            return self._refresh(most)
+            return self._refresh(most, events)
         finally:
             self._lock.release()
 
-    def _refresh(self, most: int | None) -> int:
+    def behind(self) -> Behind:
+        """Return what the figures lack since the last ``refresh``."""
+        rest = len(self._found)
+        if rest or self._seen is None:
+            return Behind(rest, self.stored_as_of())
+        return Behind(0, from_microseconds(self._found_time))
+
+    def stored_as_of(self) -> datetime | None:
+        """Return the time that the last ``note_complete`` of any process stored."""
+        stored = self._store.database.recorder.value(_AS_OF)
+        return from_microseconds(int(stored)) if stored else None
+
+    def note_complete(self) -> None:
+        """Store the time up to which all changes are counted. Other processes show this time while
+        they have not counted later changes.
+        """
+        if not self._found and self._seen is not None:
+            self.has_counted = False
+            time = str(self._found_time)
+            self._store.database.recorder.offer(
+                lambda transaction: transaction.set_value(_AS_OF, time)
+            )
+
+    def _refresh(self, most: int | None, events: int | None) -> int:
         version = self._store.database.data_version()
+        now = self._store.database.now()
         if version == self._seen:
+            self._found_time = now
             return 0
         self.write_aside()
         if most is None or not self._found:
             self._found = self._tables.to_count()
             self._found_at = version
+            self._found_time = now
         if most is not None and len(self._found) > most:
             self._found = self._find_newest() | self._found
-        counted = list[ConversationRow]()
-        looked_at = list[str]()
-        for name in self._found:
-            if most is not None and (
-                len(counted) >= most or len(looked_at) >= most * _LOOKS_FOR_EACH
-            ):
-                break
-            looked_at.append(name)
-            counted += [row for row in self._rows([name]) if not self.is_aside(row)]
-        self._count(counted)
+        looked_at = self._count_found(most, events)
         for name in looked_at:
             del self._found[name]
         self.missing = sum(self._found.values())  # see ``to_count``
@@ -126,6 +156,28 @@ class FigureCounter:
             self._store_replies()
             self._seen = self._found_at
         return len(self._found)
+
+    def _count_found(self, most: int | None, events: int | None) -> Sequence[str]:
+        """Count the conversations that were found, and return those that were looked at."""
+        looked_at = list[str]()
+        waiting = list[ConversationRow]()
+        counted = 0
+        self._events_read = 0
+        for name in self._found:
+            if most is not None and (counted >= most or len(looked_at) >= most * _LOOKS_FOR_EACH):
+                break
+            if events is not None and self._events_read >= events:
+                break
+            looked_at.append(name)
+            for row in self._rows([name]):
+                if not self.is_aside(row):
+                    waiting.append(row)
+                    counted += 1
+            if events is not None and sum(row.version for row in waiting) >= _EVENTS_TOGETHER:
+                self._count(waiting)
+                waiting = []
+        self._count(waiting)
+        return looked_at
 
     def _find_newest(self) -> dict[str, bool]:
         """Return conversations with new events whose figures are outdated, as ``to_count`` does.
@@ -177,6 +229,7 @@ class FigureCounter:
                 for row in page
                 if (figures := self._count_one(row)) is not None
             }
+            self.has_counted = True
             written = self._write(counted)
             for name, (row, figures) in counted.items():
                 if name not in written:
@@ -267,7 +320,7 @@ class FigureCounter:
                 figures.version = row.version
                 return figures
             earlier = self._stored_figures(row)
-            return figures_of(self._store, self._views, row, earlier, on_events=self._on_events)
+            return figures_of(self._store, self._views, row, earlier, on_events=self._note_events)
         except ConversationErased as error:
             if error.conversation == row.id:
                 return None
@@ -283,6 +336,10 @@ class FigureCounter:
         except Exception as error:  # noqa: BLE001 - lists must still show all other conversations
             problem = f"its figures cannot be counted: {type(error).__name__}: {error}"
             return Figures(row.version, overview=Overview(problem=problem))
+
+    def _note_events(self, count: int) -> None:
+        self._events_read += count
+        self._on_events(count)
 
     def _write(self, counted: Mapping[str, tuple[ConversationRow, Figures]]) -> set[str]:
         """Return the ids of the conversations whose figures were written. Nothing is written if

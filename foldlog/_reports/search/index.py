@@ -17,23 +17,20 @@ from __future__ import annotations
 
 import json
 import os
-import threading
 import zlib
 from array import array
 from bisect import bisect_left
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from functools import partial
 from itertools import islice
-from typing import Any, Final, NamedTuple, Self, TypeVar
+from typing import Any, Final, NamedTuple, TypeVar
 
-from foldlog._base.telemetry import tell
 from foldlog._reports.search.words import hashes_of, hashes_to_find
 from foldlog._reports.words.texts import text_of
 from foldlog.eventstore import (
     CorruptEvent,
     Event,
-    EventStoreError,
     KeyUnavailable,
     Store,
     StoreDamaged,
@@ -50,9 +47,12 @@ from foldlog.eventstore.sources.tables import Source, Sources
 T = TypeVar("T")
 
 FACT: Final = "search_index"
-"""The name of the store's fact. Its value is ``plain``, or ``all`` if the index also has the words
-of encrypted conversations, or an empty text if there is no index.
+"""The name of the store's fact. Its value is ``_PLAIN``, or ``_ALL`` if the index also has the
+words of encrypted conversations, or an empty text if there is no index. An index of another form
+counts as none.
 """
+_PLAIN: Final = "plain 2"
+_ALL: Final = "all 2"
 _EVENTS_IN_DOC: Final = 16
 _DOCS: Final = 128
 """The maximum number of docs in a segment."""
@@ -66,11 +66,13 @@ _AT_ONCE: Final = 512
 _HASHES_MAX: Final = 3
 """A search looks up at most this number of words. The events that it reads have to contain all."""
 _FEW_DOCS: Final = 2_000
-"""If more docs have the words, the search reads the conversations in their order, because the first
+"""If more docs have the words, the search takes the conversations in their order, because the first
 conversations then have enough hits.
 """
 _MANY: Final = 20_000
 """A search reads so many events in about a second."""
+_FEW_UNPLACED: Final = 1_000
+"""If the order of more conversations is not in the index, a search finds the order of all."""
 _SAMPLE: Final = 4_000
 """A word is frequent if a quarter of so many docs has it."""
 
@@ -79,16 +81,40 @@ Range = tuple[int, int | None]
 """The first event, and the event after the last one, or None for all later events."""
 
 
+class Docs(NamedTuple):
+    """The docs that have the words of a search.
+
+    ``found``     their numbers, by their segments
+    ``segments``  the segments in which words were looked up
+    ``counts``    the number of docs of each segment that takes further docs
+    """
+
+    found: Mapping[int, set[int]]
+    segments: Collection[int] = ()
+    counts: Mapping[int, int] = {}
+
+    def may_have(self, segment: int, doc: int) -> bool:
+        """Return whether a doc has the words. A doc that was added after the search has begun may
+        have any words.
+        """
+        if segment not in self.segments or doc >= self.counts.get(segment, _DOCS):
+            return True
+        return doc in self.found.get(segment, ())
+
+
 class Candidates(NamedTuple):
     """The conversations that may have hits.
 
     ``keys``    the keys of these conversations, or None for all conversations
     ``ranges``  the events to search, by the key of the conversation. A conversation that is not in
                 ``ranges`` is searched completely.
+    ``docs``    the docs that have the words, if ``keys`` is None: see ``ranges_of``. None if the
+                words are in most docs.
     """
 
     keys: frozenset[int] | None
     ranges: dict[int, list[Range]]
+    docs: Docs | None = None
 
 
 class IndexState(NamedTuple):
@@ -143,12 +169,44 @@ class _Versions(NamedTuple):
     records: int
 
 
+class IndexInfo(NamedTuple):
+    """What an administrator wants to know about an index.
+
+    ``is_complete``     whether searches use the index
+    ``with_encrypted``  whether encrypted conversations are in the index
+    ``events_left``     the number of events after those in the index, which each search reads
+    ``unread``          the number of other conversations that each search reads, because they are
+                        encrypted or have changed
+    ``bytes``           the size on disk; an estimate in SQLite
+    """
+
+    is_complete: bool
+    with_encrypted: bool
+    events_left: int
+    unread: int
+    bytes: int
+
+
+def info(store: Store) -> IndexInfo | None:
+    """Return the state of the store's index, or None if there is none. Cost: the index is read."""
+    return store.database.recorder.query(_read_info)
+
+
+def _read_info(reader: Reader) -> IndexInfo | None:
+    state = state_of(reader)
+    if not state.is_made:
+        return None
+    events_left, unread = map(sum, zip(*reader.ask_all("search_lag"), strict=True))
+    size = sum(size for (size,) in reader.ask_all("search_bytes"))
+    return IndexInfo(state.is_complete, state.with_encrypted, events_left, unread, size)
+
+
 def state_of(reader: Reader) -> IndexState:
     value = reader.value(FACT)
-    if not value:
+    if value not in (_PLAIN, _ALL):
         return IndexState(is_made=False)
     until = {number: position for number, position, _ in reader.ask_all("search_state")}
-    return IndexState(True, value == "all", until)
+    return IndexState(True, value == _ALL, until)
 
 
 def make(store: Store, *, with_encrypted: bool = False) -> None:
@@ -169,7 +227,7 @@ def make(store: Store, *, with_encrypted: bool = False) -> None:
         transaction.write_all("all_to_search")
         for number in range(count):
             transaction.write("put_search_state", number, _new_segment(number, count))
-        transaction.set_value(FACT, "all" if with_encrypted else "plain")
+        transaction.set_value(FACT, _ALL if with_encrypted else _PLAIN)
 
     store.database.recorder.transact(work)
 
@@ -222,49 +280,87 @@ def candidates(reader: Reader, terms: Sequence[str]) -> Candidates | None:
     if not state_of(reader).is_complete:
         return None
     docs = _docs_with_all(reader, hashes_to_find(terms)[:_HASHES_MAX])
-    if docs is None or len(docs) > _FEW_DOCS:
+    if docs is None:
         return Candidates(None, {})
-    rows = _of_docs(reader, docs)
+    if sum(map(len, docs.found.values())) > _FEW_DOCS:
+        counts = {
+            segment: count
+            for _, _, segment in reader.ask_all("search_state")
+            for (count,) in reader.ask("docs_of_segment", segment)
+        }
+        return Candidates(None, {}, docs._replace(counts=counts))
+    pairs = [(segment, doc) for segment, numbers in docs.found.items() for doc in numbers]
+    rows = reader.ask_all("search_docs", json.dumps(pairs)) if pairs else []
+    whole, ranges = _as_ranges([*rows, *reader.ask_all("search_unread")])
+    return Candidates(frozenset([*whole, *ranges]), ranges)
+
+
+def ranges_of(reader: Reader, keys: Sequence[int], docs: Docs) -> dict[int, list[Range] | None]:
+    """Return the events to search in some conversations, or None to search a conversation
+    completely. A conversation that cannot have hits is left out.
+    """
+    rows = [
+        place
+        for segment, doc, *place in reader.ask_all("search_docs_of", json.dumps(keys))
+        if segment is not None and docs.may_have(segment, doc)
+    ]
+    wanted = frozenset(keys)
+    unread = [row for row in reader.ask_all("search_unread") if row[0] in wanted]
+    whole, ranges = _as_ranges([*rows, *unread])
+    return {**ranges, **dict.fromkeys(whole)}
+
+
+def _as_ranges(places: Iterable[Sequence[Any]]) -> tuple[set[int], dict[int, list[Range]]]:
+    """Return the keys of the conversations to search completely, and the events to search in the
+    others.
+    """
     whole = set[int]()
     ranges = defaultdict[int, list[Range]](list)
-    unread = reader.ask_all("search_unread")
-    for key, of_records, first, stop in [*rows, *unread]:
+    for key, of_records, first, stop in places:
         if of_records == 0:
             ranges[key].append((first, stop))
         else:
             whole.add(key)
-    keys = frozenset([*whole, *ranges])
-    return Candidates(keys, {key: ranges[key] for key in keys - whole})
+    return whole, {key: ranges[key] for key in ranges.keys() - whole}
 
 
-def _of_docs(reader: Reader, docs: Sequence[tuple[int, int]]) -> list[tuple[Any, ...]]:
-    return reader.ask_all("search_docs", json.dumps(docs)) if docs else []
-
-
-def _docs_with_all(reader: Reader, hashes: Sequence[int]) -> list[tuple[int, int]] | None:
-    """Return the segment and the number of each doc that has all hashes. Return None if no hash is
-    rare enough to be looked up.
+def unplaced(reader: Reader) -> Collection[int] | None:
+    """Return the keys of the conversations whose place in the order of a search is not in the
+    index. Return None if there are too many to sort them for each search.
     """
-    found: dict[int, set[int]] | None = None
+    keys = frozenset(key for (key,) in reader.ask_all("search_unplaced"))
+    return keys if len(keys) <= _FEW_UNPLACED else None
+
+
+def _docs_with_all(reader: Reader, hashes: Sequence[int]) -> Docs | None:
+    """Return the docs that have all hashes, or None if no hash is rare enough to be looked up."""
+    found: Docs | None = None
     for word_hash in hashes:
         docs = _docs_with(reader, word_hash)
         if docs is None:
             continue
-        if found is None:
-            found = docs
-        else:
-            found = {segment: docs[segment] & found[segment] for segment in docs.keys() & found}
-    if found is None:
-        return None
-    return [(segment, doc) for segment, docs in found.items() for doc in docs]
+        if found is not None:
+            docs = _in_both(docs, found)
+        found = docs
+    return found
 
 
-def _docs_with(reader: Reader, word_hash: int) -> dict[int, set[int]] | None:
+def _in_both(docs: Docs, others: Docs) -> Docs:
+    segments = docs.found.keys() & others.found.keys()
+    return Docs(
+        {segment: docs.found[segment] & others.found[segment] for segment in segments},
+        frozenset(docs.segments).intersection(others.segments),
+    )
+
+
+def _docs_with(reader: Reader, word_hash: int) -> Docs | None:
     bucket = word_hash % _BUCKETS
     first = word_hash >> _BUCKET_BITS << _DOC_BITS
     found = {}
+    segments = set[int]()
     docs = 0
     for number, (segment, data) in enumerate(reader.ask_all("words_in_bucket", bucket), 1):
+        segments.add(segment)
         entries = _unpacked(data)
         begin = bisect_left(entries, first)
         end = bisect_left(entries, first + _DOCS, begin)
@@ -273,7 +369,7 @@ def _docs_with(reader: Reader, word_hash: int) -> dict[int, set[int]] | None:
             docs += end - begin
         if number * _DOCS > _SAMPLE and docs * 4 > number * _DOCS:
             return None
-    return found
+    return Docs(found, segments)
 
 
 def _unpacked(data: bytes) -> array[int]:
@@ -304,37 +400,9 @@ def refresh(store: Store, on_events: Callable[[int], object] = lambda count: Non
     return _Refresh(store, on_events).run()
 
 
-class Keeper:
-    """Refreshes the index of a store in a thread of its own, until the end of the ``with``
-    statement. If a refresh fails, a message is logged, and the next refresh tries again.
-    """
-
-    def __init__(self, store: Store, every_s: float = 1.0) -> None:
-        self._store = store
-        self._every_s = every_s
-        self._is_ending = threading.Event()
-        self._thread = threading.Thread(target=self._keep, name="foldlog-search-index", daemon=True)
-
-    def __enter__(self) -> Self:
-        self._thread.start()
-        return self
-
-    def __exit__(self, *error: object) -> None:
-        self._is_ending.set()
-        self._thread.join()
-
-    def _keep(self) -> None:
-        seen: int | None = None
-        recorder = self._store.database.recorder
-        while recorder.writable and not self._is_ending.is_set():
-            try:
-                version = self._store.database.data_version()
-                if version != seen:
-                    refresh(self._store)
-                    seen = version
-            except EventStoreError as error:
-                tell("foldlog.search_index.behind", problem=str(error))
-            self._is_ending.wait(self._every_s)
+def refresh_if_made(store: Store) -> int:
+    """Do as ``refresh``, if the store has an index."""
+    return refresh(store) if store.database.recorder.query(state_of).is_made else 0
 
 
 class _Refresh:
@@ -347,6 +415,8 @@ class _Refresh:
         self._lost: dict[int, list[_Place]] = {}
         """The docs without words, by the key of their conversation."""
         self._versions: dict[int, _Versions] = {}
+        self._unplaced = defaultdict[int, list[int]](list)
+        """The conversations whose place in the order is not stored, by their store."""
         self.added = 0
 
     def run(self) -> int:
@@ -355,6 +425,8 @@ class _Refresh:
         for number, position in enumerate(positions):
             for page in _pages(keys[number], _AT_ONCE):
                 self._add(number, page)
+            for page in _pages(self._unplaced[number], _AT_ONCE):
+                self._recorder.transact(partial(_place, number=number, keys=page))
             if position != state.until[number]:
                 self._recorder.transact(partial(_move, number=number, position=position))
         return self.added
@@ -375,6 +447,8 @@ class _Refresh:
                 lost[key].append(_Place(of_records, first, stop))
             lost.setdefault(key, [])
         self._lost = lost
+        for (key,) in reader.ask_all("search_unplaced"):
+            self._unplaced[key % self._recorder.store_count].append(key)
         for key in sorted(lost.keys() - staying):
             keys[key % self._recorder.store_count].append(key)
         return state, keys, positions
@@ -485,6 +559,15 @@ class _Refresh:
         count = sum(doc.stop - doc.first for doc in written)
         self.added += count
         self._on_events(count)
+
+
+def _place(transaction: Transaction, number: int, keys: Sequence[int]) -> None:
+    # This import loads prices and usage, which a search need not load.
+    from foldlog._reports.figures.writing import CODE
+
+    transaction.ask("search_turn", number)
+    transaction.write("search_is_placed", number, json.dumps(keys))
+    transaction.write("put_search_ends", number, CODE, json.dumps(keys))
 
 
 def _move(transaction: Transaction, number: int, position: int) -> None:

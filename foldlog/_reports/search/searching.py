@@ -8,11 +8,10 @@ from __future__ import annotations
 import json
 import re
 import time
-from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from datetime import datetime
 from functools import partial
 from itertools import pairwise
-from operator import itemgetter
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeAlias
 
 from msgspec import UNSET
@@ -53,6 +52,13 @@ _TERM = re.compile(r'"([^"]*)"(\*?)|(\S+)')
 _STRAIGHT_QUOTES = str.maketrans("“”", '""')
 _ASCII = re.compile(rb"[\w.:-]+")
 """Characters that no usual JSON encoder escapes. Some encoders escape slashes and HTML."""
+_WORDS: Final = re.compile(r"\w+")
+_BETWEEN_WORDS: Final = rb'(?:[^\w"\\]|\\(?:u[0-9a-f]{4}|[/bfnrt])?)+'
+"""What may be between two words of a stored event: other characters, and escapes of JSON, also in a
+JSON text that is a value of the event.
+"""
+_OTHER_FORMS: Final = tuple(letter.encode() for letter in "İıſK")
+_ESCAPED_FORMS: Final = (b"u0130", b"u0131", b"u017f", b"u212a")
 _BEFORE = 60
 _SNIPPET = 200
 _PAGE: Final = 1_000
@@ -310,16 +316,19 @@ def _found_places(
     among: Collection[str] | None,
     behind: SearchPlace | None,
 ) -> Iterator[_Place]:
-    for candidate in _in_order(store, found, behind):
-        if candidate.stop == 0 or (among is not None and candidate.name not in among):
-            continue
-        try:
-            row = store.conversation(candidate.name, as_stored=True)
-        except ConversationNotFound:
-            continue  # ``behind`` may name any text
-        if row.erased_at is None and not row.archived:
-            ranges = found.ranges.get(candidate.key)
-            yield _Place(row, candidate.stop, ranges, candidate.at)
+    for page in _in_order(store, found, behind):
+        ranges = _ranges_of_page(store, found, page)
+        for candidate in page:
+            if candidate.stop == 0 or (among is not None and candidate.name not in among):
+                continue
+            if candidate.key not in ranges:
+                continue
+            try:
+                row = store.conversation(candidate.name, as_stored=True)
+            except ConversationNotFound:
+                continue  # ``behind`` may name any text
+            if row.erased_at is None and not row.archived:
+                yield _Place(row, candidate.stop, ranges[candidate.key], candidate.at)
 
 
 class _Candidate(NamedTuple):
@@ -331,52 +340,97 @@ class _Candidate(NamedTuple):
 
 _FIRST: Final = SearchPlace(True, 2**62, "", 0)
 """A place before all conversations."""
+_BEHIND: Final = -1
+"""Stands for the key of the conversation of a ``SearchPlace``."""
 
 
-def _in_order(store: Store, found: Candidates, behind: SearchPlace | None) -> Iterator[_Candidate]:
-    """Yield the candidates in the order of ``activity_of``. That of ``behind`` comes first."""
+def _ranges_of_page(
+    store: Store, found: Candidates, page: Sequence[_Candidate]
+) -> Mapping[int, Sequence[Range] | None]:
+    """Return the events to search, or None for all, by the keys of the conversations that may have
+    hits.
+    """
+    from foldlog._reports.search.index import ranges_of
+
+    keys = [candidate.key for candidate in page]
+    if found.docs is None or keys == [_BEHIND]:
+        return {key: found.ranges.get(key) for key in keys}
+    return store.database.recorder.query(partial(ranges_of, keys=keys, docs=found.docs))
+
+
+def _in_order(
+    store: Store, found: Candidates, behind: SearchPlace | None
+) -> Iterator[list[_Candidate]]:
+    """Yield pages of the candidates in the order of ``activity_of``. That of ``behind`` comes
+    first.
+    """
     from foldlog._reports.figures.writing import CODE
 
-    def ask(statement: str, *parameters: int | str | bytes) -> list[_Candidate]:
-        rows = store.database.recorder.query(
-            lambda reader: reader.ask_all(statement, CODE, *parameters)
-        )
-        # Several stores return their own orders. The sort is stable: equal times are sorted by id.
-        rows.sort(key=itemgetter(0))
-        rows.sort(key=itemgetter(1, 2), reverse=True)
-        return [
-            _Candidate(key, as_text(name), (bool(is_timed), _as_microseconds(at)))
-            for name, is_timed, at, key in rows
-        ]
-
-    if found.keys is not None:
-        candidates = ask("search_order_of", json.dumps([*found.keys]))
-        if behind is not None:
-            yield from (_cut(it, behind) for it in candidates if it.name == behind.conversation)
-        for candidate in candidates:
-            if behind is None or (
-                candidate.name != behind.conversation
-                and _is_behind(candidate.at, candidate.name, behind)
-            ):
-                yield candidate
+    if found.keys is None:
+        yield from _all_in_order(store, behind)
         return
+    candidates = _ask_order(store, "search_order_of", CODE, json.dumps([*found.keys]))
+    if behind is None:
+        yield candidates
+        return
+    yield [_cut(each, behind) for each in candidates if each.name == behind.conversation]
+    yield [each for each in candidates if _is_other_behind(each, behind)]
+
+
+def _all_in_order(store: Store, behind: SearchPlace | None) -> Iterator[list[_Candidate]]:
+    from foldlog._reports.figures.writing import CODE
+    from foldlog._reports.search.index import unplaced
+
     yielded = set[int]()
     if behind is not None:
-        yield _cut(_Candidate(-1, behind.conversation, (True, 0)), behind)
+        yield [_cut(_Candidate(_BEHIND, behind.conversation, (True, 0)), behind)]
     last = behind or _FIRST
     most = _FIRST_PLACES
+    # The place of these conversations is not in the index.
+    others = store.database.recorder.query(unplaced)
+    of_others = list[_Candidate]()
+    if others:
+        of_others = _ask_order(store, "search_order_of", CODE, json.dumps([*others]))
     while True:
         place = (int(last.is_timed), last.at, utf8(last.conversation))
-        page = ask("search_order", most, *place)[:most]
-        for candidate in page:
-            is_first = behind is not None and candidate.name == behind.conversation
-            if candidate.key not in yielded and not is_first:
-                yielded.add(candidate.key)
-                yield candidate
+        if others is None:
+            page = _ask_order(store, "search_order", CODE, most, *place)[:most]
+        else:
+            placed = _ask_order(store, "search_places", most + len(others), *place)
+            later = [each for each in of_others if _is_behind(each.at, each.name, last)]
+            page = _sorted([*later, *(each for each in placed if each.key not in others)])[:most]
+        yield [
+            each
+            for each in page
+            if each.key not in yielded and (behind is None or each.name != behind.conversation)
+        ]
+        yielded.update(each.key for each in page)
         if len(page) < most:
             return
         last = SearchPlace(*page[-1].at, page[-1].name, 0)
         most *= _MORE_PLACES
+
+
+def _is_other_behind(candidate: _Candidate, behind: SearchPlace) -> bool:
+    is_other = candidate.name != behind.conversation
+    return is_other and _is_behind(candidate.at, candidate.name, behind)
+
+
+def _ask_order(store: Store, statement: str, *parameters: int | str | bytes) -> list[_Candidate]:
+    rows = store.database.recorder.query(lambda reader: reader.ask_all(statement, *parameters))
+    return _sorted(
+        [
+            _Candidate(key, as_text(name), (bool(is_timed), _as_microseconds(at)))
+            for name, is_timed, at, key in rows
+        ]
+    )
+
+
+def _sorted(candidates: list[_Candidate]) -> list[_Candidate]:
+    # Several stores return their own orders. The sort is stable: equal times are sorted by id.
+    candidates.sort(key=lambda candidate: utf8(candidate.name))
+    candidates.sort(key=lambda candidate: candidate.at, reverse=True)
+    return candidates
 
 
 def _cut(candidate: _Candidate, behind: SearchPlace) -> _Candidate:
@@ -510,19 +564,43 @@ class SearchTerms:
                 f"there is no word to search for in {words!r}; give a word with a letter or a digit"
             )
         phrases = [term.replace('"', " ").split() for term in terms]
-        self._every = all if every else any
+        self._is_every = every
         self.patterns = [_TermPattern(phrase) for phrase in phrases]
-        self._needles = [[*_needles(term)] for term in terms]
+        # The longest part is the rarest. A search calls ``may_be_in`` for each event.
+        self._needles = [sorted(_needles(term), key=len, reverse=True) for term in terms]
+        self._sequences = [_sequence(term) for term in terms]
 
     def may_be_in(self, data: bytes) -> bool:
-        return self._every(all(needle in data for needle in needles) for needles in self._needles)
+        is_every = self._is_every
+        for needles in self._needles:
+            if _has_all(data, needles) != is_every:
+                return not is_every
+        return is_every
+
+    def may_be_in_event(self, data: bytes) -> bool:
+        """Return whether an event may match. ``data`` is the event as the store encodes it, in
+        lower case. This also compares the words of a phrase with their neighbours, because most
+        events that have frequent words do not have them one after the other.
+        """
+        is_every = self._is_every
+        for needles, sequence in zip(self._needles, self._sequences, strict=True):
+            may_be = _has_all(data, needles) and (
+                sequence is None
+                or len(data) > _STEP
+                or sequence.search(data) is not None
+                or _has_other_forms(data)
+            )
+            if may_be != is_every:
+                return not is_every
+        return is_every
 
     def places_in(self, text: str) -> list[int]:
         places = (pattern.find(text) for pattern in self.patterns)
         return [place for place in places if place is not None]
 
     def stand_in(self, text: str) -> bool:
-        return self._every(pattern.find(text) is not None for pattern in self.patterns)
+        found = (pattern.find(text) is not None for pattern in self.patterns)
+        return all(found) if self._is_every else any(found)
 
 
 class _TermPattern:
@@ -624,6 +702,38 @@ def _needles(term: str) -> Iterator[bytes]:
             yield max(parts, key=len)
 
 
+def _has_all(data: bytes, needles: Iterable[bytes]) -> bool:
+    for needle in needles:  # noqa: SIM110 - ``all`` takes twice as long
+        if needle not in data:
+            return False
+    return True
+
+
+def _sequence(term: str) -> re.Pattern[bytes] | None:
+    """Return an expression for the first words of a term with several words, or None. A quotation
+    mark may end a field of the event, and the next field of the text may be anywhere.
+    """
+    words = _WORDS.findall(term)
+    count = next((place for place, word in enumerate(words) if not word.isascii()), len(words))
+    if count < 2:
+        return None
+    first, *later = [word.lower().encode() for word in words[:count]]
+    expression = b""
+    for word in reversed(later):
+        next_word = _BETWEEN_WORDS + rb'(?:"|\Z|' + word + expression + b")"
+        expression = rb'(?:"|\Z|' + next_word + b")"
+    return re.compile(first + expression)
+
+
+def _has_other_forms(data: bytes) -> bool:
+    """Return whether the text may have letters outside ASCII that ``re.IGNORECASE`` compares with
+    i, k and s.
+    """
+    if data.isascii():
+        return b"\\u" in data and any(form in data for form in _ESCAPED_FORMS)
+    return any(form in data for form in (*_OTHER_FORMS, *_ESCAPED_FORMS))
+
+
 def _without_overlaps(spans: Sequence[tuple[int, int]]) -> Iterator[tuple[int, int]]:
     end = 0
     for start, stop in spans:
@@ -661,12 +771,12 @@ class _Conversation:
         """Return the hits, the newest first: at least ``most`` of them, if there are so many. With
         ``ranges``, other events are not searched.
         """
-        may_be_in = criteria.words.may_be_in
         if self._source is not None:
-            return self._hits(criteria, self.candidates(may_be_in))
+            return self._hits(criteria, self.candidates(criteria.words.may_be_in))
         hits = list[Hit]()
         for start, stop in self._from_the_end(ranges or [(0, None)]):
-            hits += self._hits(criteria, self._in_events(start, stop, may_be_in))
+            candidates = self._in_events(start, stop, criteria.words.may_be_in_event)
+            hits += self._hits(criteria, candidates)
             if most is not None and len(hits) >= most:
                 break
         return hits

@@ -1232,7 +1232,7 @@ ORDER BY reply, conversation
 SELECT block, code, body FROM {schema}.figure_blocks
 
 -- name: marked_blocks
-SELECT DISTINCT block FROM {schema}.figure_marks
+SELECT block, count(*) FROM {schema}.figure_marks GROUP BY block
 
 -- name: blocks_with_figures
 WITH RECURSIVE b (block) AS (
@@ -1418,6 +1418,21 @@ CREATE TABLE IF NOT EXISTS {schema}.search_unread (conversation bigint PRIMARY K
 -- name: make_search_state
 CREATE TABLE IF NOT EXISTS {schema}.search_state (store bigint PRIMARY KEY, until bigint, segment bigint NOT NULL)
 
+-- When conversations were last active, in the order of a search (see in_order_of_search). The conversations in
+-- "search_unplaced", and those with events after the position of the index, may have another place by now.
+-- name: make_search_ends
+CREATE TABLE IF NOT EXISTS {schema}.search_ends (
+    conversation bigint PRIMARY KEY,
+    is_timed     boolean NOT NULL,
+    at           bigint NOT NULL
+)
+
+-- name: make_search_ends_in_order
+CREATE INDEX IF NOT EXISTS search_ends_in_order ON {schema}.search_ends (is_timed, at)
+
+-- name: make_search_unplaced
+CREATE TABLE IF NOT EXISTS {schema}.search_unplaced (conversation bigint PRIMARY KEY)
+
 -- Erasures, redactions, keys, and forks that get their own copies. The other docs of a segment lose their words too. A
 -- writer of the index locks the state, so that it never adds words of text that was removed after it had read the text. The
 -- roles of agents may not own the tables, so this function runs with the rights of its owner.
@@ -1428,7 +1443,11 @@ AS $search_forget$
 DECLARE
     changed bigint;
 BEGIN
-    IF TG_TABLE_NAME = 'sources' THEN
+    IF TG_TABLE_NAME = 'figures' THEN
+        changed := coalesce(NEW.conversation, OLD.conversation);
+        INSERT INTO {schema}.search_unplaced SELECT changed ON CONFLICT DO NOTHING;
+        RETURN NULL;
+    ELSIF TG_TABLE_NAME = 'sources' THEN
         changed := NEW.conversation;
     ELSE
         changed := NEW.key;
@@ -1440,6 +1459,7 @@ BEGIN
         UPDATE {schema}.search_docs SET segment = NULL
         WHERE segment IN (SELECT segment FROM {schema}.search_docs WHERE conversation = changed);
         DELETE FROM {schema}.search_docs WHERE conversation = changed;
+        DELETE FROM {schema}.search_ends WHERE conversation = changed;
     END IF;
     INSERT INTO {schema}.search_unread VALUES (changed, 0) ON CONFLICT (conversation) DO UPDATE SET stays = 0;
     RETURN NULL;
@@ -1471,6 +1491,10 @@ WHEN (OLD.records <> NEW.records) EXECUTE FUNCTION {schema}.search_forget('nothi
 CREATE OR REPLACE TRIGGER search_restored AFTER UPDATE OF pending ON {schema}.conversations FOR EACH ROW
 WHEN (OLD.pending < 0 AND coalesce(NEW.pending, 0) >= 0) EXECUTE FUNCTION {schema}.search_forget('nothing')
 
+-- name: make_search_figures
+CREATE OR REPLACE TRIGGER search_figures AFTER INSERT OR DELETE OR UPDATE OF code, version, last_at ON {schema}.figures
+FOR EACH ROW EXECUTE FUNCTION {schema}.search_forget('nothing')
+
 -- name: all_to_search
 INSERT INTO {schema}.search_unread SELECT key, 0 FROM {schema}.conversations WHERE visible AND erased_at IS NULL
 
@@ -1478,7 +1502,8 @@ INSERT INTO {schema}.search_unread SELECT key, 0 FROM {schema}.conversations WHE
 DROP FUNCTION IF EXISTS {schema}.search_forget() CASCADE
 
 -- name: drop_search_tables
-DROP TABLE IF EXISTS {schema}.search_docs, {schema}.search_words, {schema}.search_unread, {schema}.search_state
+DROP TABLE IF EXISTS {schema}.search_docs, {schema}.search_words, {schema}.search_unread, {schema}.search_state,
+    {schema}.search_ends, {schema}.search_unplaced
 
 -- name: search_state
 SELECT store, until, segment FROM {schema}.search_state
@@ -1496,6 +1521,12 @@ WHERE store = $1::bigint AND (until IS NULL OR until < $2::bigint)
 -- name: search_turn
 SELECT segment FROM {schema}.search_state WHERE store = $1::bigint FOR UPDATE
 
+-- part: search_touched
+SELECT conversation AS key FROM {schema}.events
+WHERE position > (SELECT coalesce(until, 0) FROM {schema}.search_state) AND position < 9223372036854775807 AND conversation > 0
+UNION SELECT conversation FROM {schema}.publications
+WHERE first_position > (SELECT coalesce(until, 0) FROM {schema}.search_state)
+
 -- The events that the index lacks. If the stop is null, the events go on to the end. With an upper bound, the planner
 -- expects few events, and reads them through the index.
 -- name: search_unread
@@ -1503,12 +1534,7 @@ SELECT conversation, of_records::bigint, first, stop FROM {schema}.search_docs W
 UNION ALL SELECT conversation, NULL::bigint, stays, NULL::bigint FROM {schema}.search_unread
 UNION ALL SELECT t.key, 0, coalesce(
     (SELECT max(stop) FROM {schema}.search_docs WHERE conversation = t.key AND of_records = 0), 0
-), NULL FROM (
-    SELECT conversation AS key FROM {schema}.events
-    WHERE position > (SELECT coalesce(until, 0) FROM {schema}.search_state) AND position < 9223372036854775807 AND conversation > 0
-    UNION SELECT conversation FROM {schema}.publications
-    WHERE first_position > (SELECT coalesce(until, 0) FROM {schema}.search_state)
-) t
+), NULL FROM ({search_touched}) t
 
 -- What a writer of the index compares: while this is equal, the texts of a conversation were only added to.
 -- name: search_versions
@@ -1570,7 +1596,7 @@ LEFT JOIN {schema}.figures f ON f.conversation = c.key
     ) e ON true
     LEFT JOIN {schema}.events p ON e.id IS NULL AND p.conversation = c.parent AND p.id = c.parent_version - 1
     CROSS JOIN LATERAL (
-        SELECT f.code = $1::bigint AND f.version = greatest(e.id + 1, c.parent_version, 0) AS is_fresh
+        SELECT f.code = wanted.code AND f.version = greatest(e.id + 1, c.parent_version, 0) AS is_fresh
     ) o
     WHERE c.visible AND c.erased_at IS NULL AND coalesce(c.pending, 0) >= 0
 ) found
@@ -1578,15 +1604,61 @@ LEFT JOIN {schema}.figures f ON f.conversation = c.key
 -- Behind a place in the order.
 -- name: search_order
 {in_order_of_search}
-    FROM {schema}.conversations c {with_ends}
+    FROM (SELECT $1::bigint AS code) wanted CROSS JOIN {schema}.conversations c {with_ends}
 WHERE (is_timed::int, at) < ($3::bigint, $4::bigint) OR (is_timed::int, at) = ($3::bigint, $4::bigint) AND id > $5::bytea
 ORDER BY is_timed DESC, at DESC, id LIMIT $2::bigint
 
 -- name: search_order_of
 {in_order_of_search}
-    FROM jsonb_array_elements_text(convert_from($2::bytea, 'UTF8')::jsonb) w
+    FROM (SELECT $1::bigint AS code) wanted
+    CROSS JOIN jsonb_array_elements_text(convert_from($2::bytea, 'UTF8')::jsonb) w
     JOIN {schema}.conversations c ON c.key = w::bigint {with_ends}
 ORDER BY is_timed DESC, at DESC, id
+
+-- name: search_places
+SELECT c.id, e.is_timed, e.at, c.key FROM {schema}.search_ends e JOIN {schema}.conversations c ON c.key = e.conversation
+WHERE c.visible AND c.erased_at IS NULL AND coalesce(c.pending, 0) >= 0
+    AND (e.is_timed, e.at) <= ($2::bigint = 1, $3::bigint)
+    AND ((e.is_timed, e.at) < ($2::bigint = 1, $3::bigint) OR c.id > $4::bytea)
+ORDER BY e.is_timed DESC, e.at DESC, c.id LIMIT $1::bigint
+
+-- name: search_unplaced
+SELECT conversation FROM {schema}.search_unplaced
+UNION SELECT conversation FROM {schema}.search_unread u
+WHERE NOT EXISTS (SELECT FROM {schema}.search_ends e WHERE e.conversation = u.conversation)
+UNION {search_touched}
+
+-- name: put_search_ends
+INSERT INTO {schema}.search_ends (conversation, is_timed, at)
+SELECT key, is_timed, at FROM (
+    {in_order_of_search}
+    FROM (SELECT $2::bigint AS code WHERE $1::bigint >= 0) wanted
+    CROSS JOIN jsonb_array_elements_text(convert_from($3::bytea, 'UTF8')::jsonb) w
+    JOIN {schema}.conversations c ON c.key = w::bigint {with_ends}
+) placed
+ON CONFLICT (conversation) DO UPDATE SET is_timed = excluded.is_timed, at = excluded.at
+
+-- name: search_is_placed
+DELETE FROM {schema}.search_unplaced
+WHERE $1::bigint >= 0 AND conversation IN (
+    SELECT w::bigint FROM jsonb_array_elements_text(convert_from($2::bytea, 'UTF8')::jsonb) w
+)
+
+-- The docs of some conversations. If the segment is null, their words are in no index.
+-- name: search_docs_of
+SELECT d.segment, d.doc::bigint, d.conversation, d.of_records::bigint, d.first, d.stop
+FROM jsonb_array_elements_text(convert_from($1::bytea, 'UTF8')::jsonb) w
+JOIN {schema}.search_docs d ON d.conversation = w::bigint
+
+-- The events that the index lacks, and the conversations that each search reads.
+-- name: search_lag
+SELECT (SELECT count(*) FROM {schema}.events
+        WHERE position > (SELECT coalesce(until, 0) FROM {schema}.search_state) AND position < 9223372036854775807 AND conversation > 0),
+    (SELECT count(*) FROM {schema}.search_unread)
+
+-- name: search_bytes
+SELECT coalesce(sum({size_of_table}), 0)::bigint FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace
+WHERE n.nspname = {schema_name} AND c.relkind = 'r' AND c.relname LIKE 'search\_%'
 
 -- name: count_to_search
 SELECT count(*), count(*) FILTER (WHERE pending < 0) FROM {schema}.conversations WHERE visible AND erased_at IS NULL

@@ -850,7 +850,7 @@ ORDER BY reply, conversation
 SELECT block, code, body FROM figure_blocks
 
 -- name: marked_blocks
-SELECT DISTINCT block FROM figure_marks
+SELECT block, count(*) FROM figure_marks GROUP BY block
 
 -- name: blocks_with_figures
 WITH RECURSIVE b (block) AS (
@@ -1019,6 +1019,35 @@ CREATE TABLE IF NOT EXISTS search_unread (conversation INTEGER PRIMARY KEY, stay
 CREATE TABLE IF NOT EXISTS search_state (store INTEGER PRIMARY KEY, until INTEGER, segment INTEGER NOT NULL) STRICT
 
 -- Erasures, redactions, keys, and forks that get their own copies. The other docs of a segment lose their words too.
+-- When conversations were last active, in the order of a search (see in_order_of_search). The conversations in
+-- "search_unplaced", and those with events after the position of the index, may have another place by now.
+-- name: make_search_ends
+CREATE TABLE IF NOT EXISTS search_ends (conversation INTEGER PRIMARY KEY, is_timed INTEGER NOT NULL, at TEXT NOT NULL) STRICT
+
+-- name: make_search_ends_in_order
+CREATE INDEX IF NOT EXISTS search_ends_in_order ON search_ends (is_timed, at)
+
+-- name: make_search_unplaced
+CREATE TABLE IF NOT EXISTS search_unplaced (conversation INTEGER PRIMARY KEY) STRICT
+
+-- name: make_search_figures_new
+CREATE TRIGGER search_figures_new AFTER INSERT ON figures
+BEGIN
+    INSERT OR IGNORE INTO search_unplaced VALUES (NEW.conversation);
+END
+
+-- name: make_search_figures_changed
+CREATE TRIGGER search_figures_changed AFTER UPDATE OF code, version, last_at ON figures
+BEGIN
+    INSERT OR IGNORE INTO search_unplaced VALUES (NEW.conversation);
+END
+
+-- name: make_search_figures_gone
+CREATE TRIGGER search_figures_gone AFTER DELETE ON figures
+BEGIN
+    INSERT OR IGNORE INTO search_unplaced VALUES (OLD.conversation);
+END
+
 -- name: make_search_removal
 CREATE TRIGGER search_removal
 AFTER UPDATE OF erased_at, redactions, sealed_key, parent ON conversations
@@ -1029,6 +1058,7 @@ BEGIN
     UPDATE search_docs SET segment = NULL
     WHERE segment IN (SELECT segment FROM search_docs WHERE conversation = NEW.key);
     DELETE FROM search_docs WHERE conversation = NEW.key;
+    DELETE FROM search_ends WHERE conversation = NEW.key;
     INSERT OR REPLACE INTO search_unread VALUES (NEW.key, 0);
 END
 
@@ -1081,6 +1111,21 @@ DROP TRIGGER IF EXISTS search_grown_source
 -- name: drop_search_restored
 DROP TRIGGER IF EXISTS search_restored
 
+-- name: drop_search_figures_new
+DROP TRIGGER IF EXISTS search_figures_new
+
+-- name: drop_search_figures_changed
+DROP TRIGGER IF EXISTS search_figures_changed
+
+-- name: drop_search_figures_gone
+DROP TRIGGER IF EXISTS search_figures_gone
+
+-- name: drop_search_ends
+DROP TABLE IF EXISTS search_ends
+
+-- name: drop_search_unplaced
+DROP TABLE IF EXISTS search_unplaced
+
 -- name: drop_search_docs
 DROP TABLE IF EXISTS search_docs
 
@@ -1109,17 +1154,18 @@ WHERE store = v.column1 AND (until IS NULL OR until < v.column2)
 -- name: search_turn
 SELECT segment FROM search_state WHERE store = ?
 
+-- part: search_touched
+SELECT DISTINCT conversation AS key
+FROM search_state CROSS JOIN events NOT INDEXED ON position > coalesce(until, 0) WHERE conversation > 0
+UNION SELECT key FROM search_state CROSS JOIN conversations ON first_position > coalesce(until, 0)
+
 -- The events that the index lacks. If the stop is null, the events go on to the end.
 -- name: search_unread
 SELECT conversation, of_records, first, stop FROM search_docs WHERE segment IS NULL
 UNION ALL SELECT conversation, NULL, stays, NULL FROM search_unread
 UNION ALL SELECT key, 0, coalesce(
     (SELECT max(stop) FROM search_docs WHERE conversation = key AND of_records = 0), 0
-), NULL FROM (
-    SELECT DISTINCT conversation AS key
-    FROM search_state CROSS JOIN events NOT INDEXED ON position > coalesce(until, 0) WHERE conversation > 0
-    UNION SELECT key FROM search_state CROSS JOIN conversations ON first_position > coalesce(until, 0)
-)
+), NULL FROM ({search_touched})
 
 -- What a writer of the index compares: while this is equal, the texts of a conversation were only added to.
 -- name: search_versions
@@ -1200,6 +1246,49 @@ FROM (
     FROM wanted CROSS JOIN json_each(keys) w CROSS JOIN conversations c ON c.key = w.value {with_ends}
 )
 ORDER BY is_timed DESC, at DESC, id
+
+-- name: search_places
+WITH wanted (most, timed, at, id) AS (VALUES (?, ?, printf('%016X', ?), ?))
+SELECT c.id, e.is_timed, e.at, c.key FROM search_ends e CROSS JOIN conversations c ON c.key = e.conversation
+WHERE c.visible AND c.erased_at IS NULL AND coalesce(c.pending, 0) >= 0
+    AND (e.is_timed, e.at) <= (SELECT timed, at FROM wanted)
+    AND ((e.is_timed, e.at) < (SELECT timed, at FROM wanted) OR c.id > (SELECT id FROM wanted))
+ORDER BY e.is_timed DESC, e.at DESC, c.id LIMIT (SELECT most FROM wanted)
+
+-- name: search_unplaced
+SELECT conversation FROM search_unplaced
+UNION SELECT conversation FROM search_unread u
+WHERE NOT EXISTS (SELECT 1 FROM search_ends e WHERE e.conversation = u.conversation)
+UNION {search_touched}
+
+-- name: put_search_ends
+INSERT OR REPLACE INTO search_ends (conversation, is_timed, at)
+WITH wanted (store, code, keys) AS (VALUES (?, ?, ?))
+SELECT key, is_timed, at FROM (
+    {in_order_of_search}
+    FROM (
+        SELECT c.key, c.id, f.last_at, c.created_at, coalesce(e.meta, p.meta) AS meta, {is_fresh}
+        FROM wanted CROSS JOIN json_each(keys) w CROSS JOIN conversations c ON c.key = w.value {with_ends}
+    )
+)
+
+-- name: search_is_placed
+WITH wanted (store, keys) AS (VALUES (?, ?))
+DELETE FROM search_unplaced WHERE conversation IN (SELECT value FROM wanted, json_each(keys))
+
+-- The docs of some conversations. If the segment is null, their words are in no index.
+-- name: search_docs_of
+SELECT d.segment, d.doc, d.conversation, d.of_records, d.first, d.stop
+FROM json_each(?) w CROSS JOIN search_docs d ON d.conversation = w.value
+
+-- The events that the index lacks, and the conversations that each search reads.
+-- name: search_lag
+SELECT (SELECT count(*) FROM search_state CROSS JOIN events NOT INDEXED ON position > coalesce(until, 0) WHERE conversation > 0),
+    (SELECT count(*) FROM search_unread)
+
+-- A row of search_words takes some 12 bytes beside its words, and a row of search_docs with its indexes some 45.
+-- name: search_bytes
+SELECT (SELECT coalesce(sum(length(words) + 12), 0) FROM search_words) + (SELECT count(*) * 45 FROM search_docs)
 
 -- name: count_to_search
 SELECT count(*), coalesce(sum(pending < 0), 0) FROM conversations WHERE visible AND erased_at IS NULL

@@ -14,7 +14,9 @@ from foldlog._app.cli.options import (
     option,
     prices_option,
     store_options,
+    wait_option,
 )
+from foldlog._app.cli.printing.behind import say_behind
 from foldlog._app.cli.printing.conversations import print_conversations, show_none
 from foldlog._app.cli.printing.followers import list_followers
 from foldlog._app.cli.selection import moment_of_option
@@ -56,7 +58,7 @@ from foldlog._reports.figures.orders import SORTS
 )
 @flag(
     "--long/--short -l/-s",
-    "Show errors, tokens, condensations and cost. This counts all new events.",
+    "Show errors, tokens, condensations and cost.",
     default=None,
     show_default="--long on a terminal, for few conversations with few events",
 )
@@ -66,6 +68,7 @@ from foldlog._reports.figures.orders import SORTS
     "or with an expired lease.",
 )
 @flag("--all -a every", "Also conversations that runtimes use internally, such as shared states.")
+@wait_option
 @flag("--followers", "For a PostgreSQL store: how far its followers are behind, and why.")
 @prices_option
 @store_options
@@ -80,6 +83,7 @@ def run(
     long: bool | None,
     to_be_resumed: bool,
     every: bool,
+    wait: bool,
     followers: bool,
     prices: Path | None,
     db: str,
@@ -94,6 +98,8 @@ def run(
     count only its own events. A terminal shows forks below their parents. A pipe gets all
     conversations, with tabs between the cells: conversation, events, last activity, title, and last
     the figure that --sort names. With --long, all figures of this option come before the title.
+    If many events are not counted yet, a list does not wait for their figures: a note says what it
+    lacks. 'foldlog store keep-up' counts new events.
 
     Example: foldlog list --long --sort activity --reverse --limit 20
     """
@@ -110,19 +116,24 @@ def run(
         moment_of_option("--since", since),
         to_be_resumed=to_be_resumed,
         every=every,
+        is_complete=wait,
     )
     if long is None and prices is not None:
         long = True
-    options = ListOptions(sort, reverse, limit, long)
+    options = ListOptions(sort, reverse, limit, long, is_complete=wait)
     aside = Aside()
     with open_existing(db) as store:
         listing = read_list(store, filters, options, Prices(prices), aside)
         if terminal.prints_json():
             documents = stream(listing.documents)
-            terminal.emit_list(ListDocument(db=db, conversations=documents))
+            terminal.emit_list(
+                ListDocument(db=db, conversations=documents),
+                lambda: {"behind": listing.behind(aside).document()},
+            )
             return
         if not print_conversations(store, listing.documents, options, in_full=listing.is_long):
             show_none(db, store, filters, limit)
         if options.is_cut:
             aside.say_cut(listing.rows)
+        say_behind(listing.behind(aside))
     aside.say(sort, with_costs=listing.is_long or sort == "cost")

@@ -106,11 +106,12 @@ def run(
         raise Refused(
             f"the server needs {error.name}, which is not installed: {install_command('web')}"
         ) from error
+    from foldlog._app.keeper import Keeper
     from foldlog._app.server.access import Gate
     from foldlog._app.server.app import application
     from foldlog._app.server.documents import Shown
     from foldlog._reports.figures.prices import Prices
-    from foldlog._reports.search.index import Keeper, is_missed, make_if_missing
+    from foldlog._reports.search.index import is_missed, make_if_missing
 
     check_tokens(write, tokens, no_token)
 

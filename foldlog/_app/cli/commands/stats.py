@@ -16,9 +16,11 @@ from foldlog._app.cli.options import (
     option,
     prices_option,
     store_options,
+    wait_option,
     with_children_option,
 )
 from foldlog._app.cli.outcome import Refused
+from foldlog._app.cli.printing.behind import say_behind
 from foldlog._app.cli.printing.statistics import By, show_grouped, show_stats
 from foldlog._app.cli.selection import moment_of_option
 from foldlog._app.cli.stores import chosen, events_total, open_existing
@@ -43,6 +45,7 @@ from foldlog.projections import Views
     "TIME",
     "With --by day or model: only calls since this day, such as 2026-03-01 or 7d.",
 )
+@wait_option
 @prices_option
 @store_options
 def run(
@@ -50,6 +53,7 @@ def run(
     by: str | None,
     with_children: bool,
     since: str | None,
+    wait: bool,
     prices: Path | None,
     db: str,
 ) -> None:
@@ -61,7 +65,8 @@ def run(
     several conversations contain the same reply of a model, the reply counts once. A fork's figures
     count only the fork's own events. In an imported conversation that was never used, records count
     as events, and the savings of condensations are unknown. If a model call reported no cost,
-    foldlog shows the price of its tokens, marked with ≈.
+    foldlog shows the price of its tokens, marked with ≈. If many events are not counted yet, the
+    sums of all conversations lack them, and a note says so.
 
     Example: foldlog stats --by model --since 7d
     """
@@ -84,6 +89,7 @@ def run(
             views=Views(store),
             prices=Prices(prices),
             has_task=True,
+            is_complete=wait,
         )
         try:
             stats = collect(names)
@@ -104,6 +110,7 @@ def run(
             title = count(stats.conversations, "conversation")
         document = stats.document(names[0] if names and len(names) == 1 else UNSET)
         terminal.answer(document, lambda: show_stats(stats, title))
+    say_behind(stats.behind)
     terminal.warn(*stats.findings)
 
 
@@ -130,4 +137,5 @@ def _group(stats: Stats, by: str, first_day: str) -> GroupedDocument:
         models=stats.calls_by(by, first_day) if by in (By.DAY, By.MODEL) else (),
         tools=stats.tools if by == By.TOOL else {},
         agents=agents if by == By.AGENT else (),
+        behind=UNSET if stats.behind is None else stats.behind.document(),
     )

@@ -1,7 +1,7 @@
 // All runs of a store: which runs failed, and what they cost. The server filters and sorts the runs, and computes the
 // sums.
 
-import { DAY, ask, costWords, count, dated, duration, el, grouped, idOf, isTyped, keep, kept, Live, phone, printable, refill, said, short, table, withMarks } from "./dom.js";
+import { DAY, ask, costWords, count, dated, duration, el, grouped, idOf, isTyped, keep, kept, Live, moment, phone, printable, refill, said, short, table, withMarks } from "./dom.js";
 import { distinguished } from "./titles.js";
 
 const PAGE = 100; // The number of runs in one request.
@@ -67,7 +67,7 @@ export class Runs {
     this.showSums();
     this.counted = fleet.counted;
     clearTimeout(this.again);
-    if (fleet.counted < fleet.conversations) this.again = setTimeout(() => this.follow(), 700);
+    if (fleet.counted < fleet.conversations || fleet.behind) this.again = setTimeout(() => this.follow(), 700);
   }
 
   async follow() {
@@ -237,7 +237,7 @@ export class Runs {
 
   // "12 of 137 runs that mark errors ended with one · most errors in Bash (30) · $7.80 of $44.35".
   showSentence() {
-    const { chosen, conversations, counted } = this.fleet;
+    const { chosen, conversations, counted, behind } = this.fleet;
     const tools = this.fleet.facets.filter((facet) => facet.what === "tool errors");
     const tool = tools.sort((one, other) => other.number - one.number)[0];
     const all = chosen.conversations < conversations && this.fleet.spent.cost !== null ? ` of ${costWords(this.fleet.spent)}` : "";
@@ -249,6 +249,7 @@ export class Runs {
       tool ? el("span", {}, " · most errors in ", el("button", { class: "link bad", onclick: () => this.choose(`has:error ${wordOf("tool", tool.name)}`) }, printable(tool.name)), ` (${grouped(tool.number)})`) : "",
       hasCost ? el("span", {}, " · ", button) : "", unknown.length && hasCost ? el("span", { class: "soft" }, ` (${unknown.join(", ")})`) : "",
       counted < conversations ? el("span", { class: "soft" }, ` · still counting: ${grouped(counted)} of ${grouped(conversations)}`) : "",
+      behind?.as_of ? el("span", { class: "soft" }, ` · as of ${moment(Date.parse(behind.as_of), "")}`) : "",
     );
     if (!hasCost) this.costs.hidden = true;
     this.showCosts();

@@ -8,6 +8,7 @@ from types import SimpleNamespace
 import pytest
 
 from foldlog import Action, Observation, open as foldlog_open
+from foldlog._app.keeper import Keeper
 from foldlog._reports.figures import context
 from foldlog._reports.search import index, searching
 from foldlog.eventstore import ConversationErased
@@ -130,7 +131,7 @@ def test_index_is_kept_while_a_server_runs(histories):
     index.make(histories.store)
     histories["c"].append([said("the gauge")])
     refreshed = threading.Event()
-    with index.Keeper(histories.store, every_s=0.01):
+    with Keeper(histories.store, every_s=0.01):
         while not histories.store.database.recorder.query(index.state_of).is_complete:
             refreshed.wait(0.01)
     assert index.refresh(histories.store) == 0

@@ -9,7 +9,7 @@ from foldlog._app.cli.hints import command, store_name
 from foldlog._app.cli.options import store_options
 from foldlog._app.cli.stores import open_existing
 from foldlog._app.cli.tables import Column, print_rows
-from foldlog._reports.answers.store import StoreInfoDocument
+from foldlog._reports.answers.store import SearchIndexDocument, StoreInfoDocument
 from foldlog._reports.words.gist import count
 from foldlog.eventstore.maintenance.info import store_info
 
@@ -27,9 +27,14 @@ def run(db: str) -> None:
 
     Example: foldlog store info
     """
+    # This import loads what ``foldlog store info --help`` need not load.
+    from foldlog._reports.search import index
+
     with open_existing(db) as store:
         info = store_info(store)
-    document = StoreInfoDocument.of(info, db=db)
+        index_info = index.info(store)
+    search_index = None if index_info is None else SearchIndexDocument.of(index_info)
+    document = StoreInfoDocument.of(info, db=db, search_index=search_index)
     terminal.answer(document, lambda: _show(document))
 
 
@@ -40,6 +45,8 @@ def _show(info: StoreInfoDocument) -> None:
         f" {info.made_by}{size}"
     )
     print_rows(_COLUMNS, [(name, f"{number:,}", parts) for name, number, parts in _rows(info)])
+    if info.search_index is not None:
+        terminal.say_wrapped(f"search index: {_index_words(info.search_index)}")
     for line in _pending(info):
         terminal.say_wrapped(f"pending: {line}")
 
@@ -57,6 +64,15 @@ def _rows(info: StoreInfoDocument) -> Iterator[tuple[str, int, str]]:
     yield "imported histories", info.sources, records
     yield "attachments", info.attachments, ""
     yield "refused records and sources", info.refused, ""
+
+
+def _index_words(index: SearchIndexDocument) -> str:
+    if not index.is_complete:
+        return f"{index.bytes:,} bytes, not complete: '{command('store index')}' completes it"
+    left = count(index.events_left, "newer event")
+    unread = count(index.unread, "other conversation")
+    kinds = ", with encrypted conversations" if index.with_encrypted else ""
+    return f"{index.bytes:,} bytes{kinds}; a search also reads {left} and {unread}"
 
 
 def _pending(info: StoreInfoDocument) -> Iterator[str]:

@@ -1,0 +1,52 @@
+"""Keep what is derived from the events of a store up to date, so that no reader has to wait:
+figures, the list of conversations, and the search index if the store has one.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+from typing import Final, Self
+
+from foldlog._base.telemetry import tell
+from foldlog._history.histories import Histories
+from foldlog.eventstore import EventStoreError, Store
+
+EVERY_S: Final = 1.0
+
+
+class Keeper:
+    """Keeps a store up to date in a thread of its own, until the end of the ``with`` statement. If
+    it fails, a message is logged, and it tries again. Several processes may each have a ``Keeper``.
+    """
+
+    def __init__(self, store: Store, every_s: float = EVERY_S) -> None:
+        self._store = store
+        self._every_s = every_s
+        self._is_ending = threading.Event()
+        self._thread = threading.Thread(target=self.run, name="foldlog-keeper", daemon=True)
+
+    def __enter__(self) -> Self:
+        self._thread.start()
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        self._is_ending.set()
+        self._thread.join()
+
+    def run(self, on_kept: Callable[[], object] = lambda: None) -> None:
+        """Keep up until the ``Keeper`` ends. ``on_kept`` is called each time when all is done."""
+        seen: int | None = None
+        recorder = self._store.database.recorder
+        maintenance = Histories(self._store).maintenance
+        while recorder.writable and not self._is_ending.is_set():
+            try:
+                version = self._store.database.data_version()
+                if version != seen:
+                    maintenance.keep_up()
+                    # What was written meanwhile by this call needs no other call.
+                    seen = version
+                    on_kept()
+            except EventStoreError as error:
+                tell("foldlog.keeper.behind", problem=str(error))
+            self._is_ending.wait(self._every_s)

@@ -1,0 +1,177 @@
+"""Readers of figures do not wait for others' work, and say what their answers lack."""
+
+from datetime import UTC, datetime
+
+import pytest
+
+import foldlog as api
+from foldlog._app.keeper import Keeper
+from foldlog._app.server.conversations import ServedConversations
+from foldlog._reports.figures import stored
+from foldlog.eventstore import open_store
+from foldlog.eventstore.maintenance.info import store_info
+from tests.figures import FiguresOfStore, Where
+from tests.said import said, say
+
+
+@pytest.fixture
+def store():
+    with open_store("memory:") as opened:
+        yield opened
+
+
+@pytest.fixture
+def few_at_once(monkeypatch):
+    """A reader counts two conversations."""
+    monkeypatch.setattr(stored, "_COUNTED_AT_ONCE", 2)
+
+
+@pytest.fixture
+def nothing_at_once(monkeypatch):
+    """A reader counts no conversation, and sums up no block."""
+    monkeypatch.setattr(stored, "_COUNTED_AT_ONCE", 0)
+    monkeypatch.setattr(stored, "_EVENTS_AT_ONCE", 0)
+    monkeypatch.setattr(stored, "_BLOCKS_AT_ONCE", 0)
+
+
+def begin(store, count):
+    for number in range(count):
+        say(store, f"c{number}", f"text {number}")
+
+
+def read(store):
+    """Return the number of conversations in the total, and what the total lacks."""
+    figures = FiguresOfStore(store, is_quick=True)
+    figures.refresh()
+    stats = figures.totals()
+    return stats.conversations, stats.behind
+
+
+@pytest.mark.usefixtures("few_at_once")
+def test_total_says_what_it_lacks(store):
+    begin(store, 5)
+    assert read(store) == (2, (3, None))
+    before = datetime.now(UTC)
+    FiguresOfStore(store).keep_up()
+    for number in range(5):
+        say(store, f"c{number}", "later")
+    conversations, behind = read(store)
+    assert (conversations, behind.conversations) == (5, 3)
+    assert before <= behind.as_of <= datetime.now(UTC)
+    assert read(store)[1].conversations == 1
+    complete = read(store)[1]
+    assert complete.conversations == 0
+    assert complete.as_of > behind.as_of
+
+
+@pytest.mark.usefixtures("nothing_at_once")
+def test_sums_that_are_older_are_named(store):
+    begin(store, 3)
+    FiguresOfStore(store).refresh()  # counts, and sums up nothing
+    assert read(store) == (0, (3, None))
+
+
+@pytest.mark.usefixtures("nothing_at_once")
+def test_a_reader_that_does_not_wait_leaves_later_totals_complete(store):
+    begin(store, 3)
+    quick = FiguresOfStore(store, is_quick=True)
+    complete = FiguresOfStore(store)
+    quick.refresh()
+    assert quick.count() == 0
+    complete.refresh()
+    assert complete.count() == 3
+    assert complete.totals().behind.conversations == 0
+
+
+def test_a_reader_counts_no_further_conversation_after_many_events(store, monkeypatch):
+    monkeypatch.setattr(stored, "_EVENTS_AT_ONCE", 1_500)
+    for number in range(3):
+        store.append(f"c{number}", [said("text")] * 1_000, expected_version=0)
+    assert read(store)[1].conversations == 1
+    assert read(store)[1].conversations == 0
+
+
+def test_a_list_describes_what_it_does_not_count_by_its_ends(store, monkeypatch):
+    monkeypatch.setattr(stored, "_EVENTS_AT_ONCE", 50)
+    begin(store, 5)
+    figures = FiguresOfStore(store, is_quick=True)
+    rows = [*figures.of(store.iter_conversations())]
+    assert [row.overview.title for _, row in rows] == [f"text {number}" for number in range(5)]
+    assert [row.columns.events is not None and row.key > 0 for _, row in rows].count(True) == 2
+    assert figures.behind().conversations == 3
+
+
+def test_nothing_is_written_while_nothing_changes(store):
+    begin(store, 2)
+    maintenance = api.Histories(store).maintenance
+    maintenance.keep_up()
+    maintenance.keep_up()
+    version = store.database.data_version()
+    maintenance.keep_up()
+    assert store.database.data_version() == version
+
+
+def test_keeper_counts_lists_and_indexes(store):
+    histories = api.Histories(store)
+    histories.maintenance.index()
+    begin(store, 3)
+    with Keeper(store, every_s=0.01) as keeper:
+        while histories.store.database.recorder.value("figures_as_of") == "":
+            keeper._is_ending.wait(0.01)
+    with_figures = FiguresOfStore(store)
+    assert with_figures.refresh(0) == 0
+    assert with_figures.count(Where()) == 3
+
+
+@pytest.mark.usefixtures("few_at_once")
+def test_commands_say_what_they_lack(foldlog, stored):
+    begin(stored.store, 5)
+    result = foldlog("stats")
+    assert result.out.startswith("2 conversations")
+    note = "changes of up to 3 conversations are not counted: 'foldlog store keep-up --once'"
+    assert note in " ".join(result.err.split())
+    begin(stored.store, 5)
+    assert foldlog("stats --json").document["behind"]["conversations"] == 3
+    assert foldlog("list --sort errors --json").document["behind"] == {
+        "conversations": 1,
+        "as_of": None,
+    }
+    begin(stored.store, 5)
+    listed = foldlog("stats --wait --json").document
+    assert (listed["conversations"], listed.get("behind")) == (5, None)
+
+
+@pytest.mark.usefixtures("few_at_once")
+def test_keep_up_counts_for_later_readers(foldlog, stored):
+    begin(stored.store, 5)
+    assert foldlog("store keep-up --once").out == (
+        "figures, lists and the search index are up to date\n"
+    )
+    assert "behind" not in foldlog("stats --json").document
+    begin(stored.store, 5)
+    result = foldlog("list --long --sort events")
+    assert "changes since 2" in result.err
+
+
+@pytest.mark.usefixtures("nothing_at_once")
+def test_page_says_what_it_lacks(store, monkeypatch):
+    begin(store, 3)
+    monkeypatch.setattr(ServedConversations, "_count", lambda self: None)
+    served = ServedConversations(store)
+    monkeypatch.setattr("foldlog._app.server.conversations._AT_ONCE", 1)
+    for document in (served.list(), served.overview("", ""), served.fleet("")):
+        assert document.behind.conversations > 0
+    served.close()
+
+
+def test_store_info_names_the_search_index(foldlog, stored):
+    begin(stored.store, 3)
+    assert store_info(stored.store).conversations == 3
+    assert foldlog("store info --json").document["search_index"] is None
+    foldlog("store index")
+    begin(stored.store, 1)
+    index = foldlog("store info --json").document["search_index"]
+    assert (index["is_complete"], index["events_left"], index["unread"]) == (True, 1, 0)
+    assert "a search also reads 1 newer event and 0 other conversations" in " ".join(
+        foldlog("store info").out.split()
+    )
