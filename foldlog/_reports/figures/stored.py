@@ -43,12 +43,12 @@ Row = tuple[ConversationRow, StoredFigures]
 PAGE = 1_000
 """The number of conversations that ``of`` reads together."""
 _BLOCKS_AT_ONCE = 8
-_COUNTED_AT_ONCE = 200
+_COUNTED_AT_ONCE = 64
 _EVENTS_AT_ONCE = 4_000
 """What a reader counts and sums up at most, if it does not wait for complete figures: so many
 blocks of conversations, conversations, and events. It takes a few tenths of a second.
 """
-_EVENTS_OF_CONVERSATION = 20
+_EVENTS_OF_CONVERSATION = 60
 """A conversation costs as much as this number of events, beside its events."""
 _FEW = 100
 """The maximum number of conversations that are read one by one. Above this number, all

@@ -92,7 +92,7 @@ def test_a_reader_counts_no_further_conversation_after_many_events(store, monkey
 
 
 def test_a_list_describes_what_it_does_not_count_by_its_ends(store, monkeypatch):
-    monkeypatch.setattr(stored, "_EVENTS_AT_ONCE", 50)
+    monkeypatch.setattr(stored, "_EVENTS_AT_ONCE", 130)
     begin(store, 5)
     figures = FiguresOfStore(store, is_quick=True)
     rows = [*figures.of(store.iter_conversations())]
