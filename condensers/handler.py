@@ -61,8 +61,8 @@ from foldlog.eventstore.log.finding import Fence
 from foldlog.projections import View, Views
 from foldlog.projections.effects import begun_among
 
-_WAIT = 10
-_WAIT_MAX = 160
+_WAIT = 20
+_WAIT_MAX = 240
 """After a failure of its model, a soft condensation waits for ``_WAIT`` events. Each further
 failure doubles the wait, up to ``_WAIT_MAX``.
 """

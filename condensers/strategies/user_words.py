@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import json
 import re
+from collections.abc import Iterator
 from itertools import groupby
 from typing import Any
 
@@ -186,7 +187,7 @@ def answers_in(text: str) -> str:
 
 
 def error_line(text: str) -> str:
-    lines = lines_that_count(text)
+    lines = [*lines_that_count(text)]
     for line in reversed(lines[-_LOOKED_AT:]):
         if ERROR.search(line):
             return line
@@ -194,17 +195,19 @@ def error_line(text: str) -> str:
 
 
 def last_line(text: str, is_check: bool = False) -> str:
-    lines = lines_that_count(text[-_LAST_READ:])
+    lines = [*lines_that_count(text[-_LAST_READ:])]
     ends = (line for line in reversed(lines) if is_check and _ENDS.search(line))
     return next(ends, "") or next(
         (line for line in reversed(lines) if any(map(str.isalnum, line))), ""
     )
 
 
-def lines_that_count(text: str) -> list[str]:
+def lines_that_count(text: str) -> Iterator[str]:
     lines = (" ".join(line.split()) for line in _TAGS.sub("", text).splitlines())
-    return [line for line in lines if line and not is_frame(line)]
+    return (line for line in lines if line and not is_frame(line))
 
 
 def is_frame(line: str) -> bool:
-    return bool(EXIT_CODE.search(line) or _PLACE.fullmatch(line) or _PROMPT.fullmatch(line))
+    # The search through a whole line costs most, so it must name an exit.
+    has_code = "exit" in line.lower() and EXIT_CODE.search(line)
+    return bool(has_code or _PLACE.fullmatch(line) or _PROMPT.fullmatch(line))

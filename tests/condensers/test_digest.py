@@ -56,7 +56,7 @@ CASES = [case for cases in cases_in("digests").values() for case in cases]
 LENGTH = 6_000
 ASKED, SAID, RAN = "Asked by the user", "Said by the agent", "Commands run"
 CHANGED, ERRORS = "Files changed", "Errors without a later success"
-EARLIER, NAMES = "Earlier summary", "Lines with names"
+EARLIER, NAMES, RARE = "Earlier summary", "Lines with names", "Lines with rare words"
 
 
 def digest(*events, length=LENGTH):
@@ -99,6 +99,39 @@ def files_known(text):
 
 def run_case(case, output):
     return text_of(Digest.of(case.events()), int(output.split()[1]))
+
+
+# --- facts in plain words ---
+
+FILLER = "the queue returns a stale value when the parser of the worker restarts"
+
+
+def looks(count, content=lambda number: FILLER):
+    for number in range(count):
+        yield from ran(number, f"look {number}", "\n".join([FILLER] * 9 + [content(number)]))
+
+
+def test_a_fact_in_plain_words_outlives_common_lines():
+    facts = {7: "the harbour falcon turned teal", 30: "the tower heron listens on port 8123"}
+    text = digest(*looks(80, lambda number: facts.get(number, FILLER)), length=1_500)
+    assert section(text, RARE) == [*facts.values()]
+    assert "look 7`" not in text
+
+
+def test_a_long_line_is_rare_by_its_sentences():
+    fact = "We decided against Redis because of its licence."
+    text = digest(*looks(40, lambda number: f"{FILLER}. " * 9 + fact * (number == 5)), length=900)
+    assert section(text, RARE) == [fact]
+
+
+def test_an_older_request_is_cut_to_its_rarest_sentences():
+    def request(number):
+        return f"{FILLER}. Never touch the ledger of shop {number}. {FILLER}. {FILLER}."
+
+    talk = [message(request(number)) for number in range(40)]
+    lines = section(digest(*looks(9), *talk, length=4_000), ASKED)
+    assert f"… Never touch the ledger of shop {len(talk) - 2}. …" in lines
+    assert lines[-1] == request(len(talk) - 1), "the newest request is not cut"
 
 
 # --- files that a command changes ---
@@ -371,7 +404,8 @@ def test_a_condensation_folds_only_new_events(monkeypatch):
 
 def test_only_lines_that_may_fit_are_cut(monkeypatch):
     cut = []
-    monkeypatch.setattr(layout, "clip_line", lambda line, most: cut.append(line) or line[:most])
+    cut_one = layout._cut
+    monkeypatch.setattr(layout, "_cut", lambda line, most: cut.append(line) or cut_one(line, most))
     counts = []
     for count in (200, 400):
         cut.clear()

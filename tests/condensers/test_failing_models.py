@@ -377,7 +377,7 @@ def test_required_condensations_also_spare_a_failed_model():
         append_step(history, number)
     assert len(history.view().condensations) > len(versions)
     waits = [later - earlier for earlier, later in pairwise(versions)]
-    assert all(wait >= least for wait, least in zip(waits, (10, 20, 40), strict=False))
+    assert all(wait >= least for wait, least in zip(waits, (20, 40, 80), strict=False))
     history.request_condensation()
     history.prepare()
     assert len(model.calls) == len(versions) + 1, "a request does not wait"

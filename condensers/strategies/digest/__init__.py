@@ -17,7 +17,8 @@ again.
 
 ``fold.py`` contains the fold. ``facts.py`` finds out what calls do and how they end.
 ``order.py`` gives results of parallel calls the order of their calls. ``commands.py`` parses shell
-commands, ``names.py`` finds names, and ``layout.py`` writes the text.
+commands, ``names.py`` finds names, ``rare.py`` finds facts in plain words, and ``layout.py`` writes
+the text.
 """
 
 from __future__ import annotations

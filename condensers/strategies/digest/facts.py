@@ -11,6 +11,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Iterator
 from enum import StrEnum
+from itertools import islice
 from typing import NamedTuple
 
 from foldlog._base.json_types import JsonMap
@@ -53,6 +54,7 @@ class Section(StrEnum):
     SAID = "Said by the agent"
     READ = "Read, searched and printed"
     EARLIER = "Earlier summary"
+    RARE = "Lines with rare words"
     NAMES = "Lines with names"
 
 
@@ -246,7 +248,7 @@ def outcome_of(observation: Observation, command: str = "") -> CallOutcome:
         or exit_code not in (None, 0)
         or refusal is not None
     )
-    cause = error_line(text[refusal.start() :] if refusal else text)
+    cause = error_line(text[refusal.start() :] if refusal else text) if failed else ""
     is_vain = exit_code == 1 and not cause and searches(command)
     failed = failed and not is_vain
     error = one_line(cause) if failed else ""
@@ -266,7 +268,7 @@ def outcome_of(observation: Observation, command: str = "") -> CallOutcome:
 
 
 def listing_of(text: str) -> str:
-    lines = lines_that_count(text)
+    lines = [*islice(lines_that_count(text), _LISTED_LINES + 1)]
     is_short = 0 < len(lines) <= _LISTED_LINES and max(map(len, lines)) <= _LINE_MAX
     return " | ".join(lines) if is_short else ""
 

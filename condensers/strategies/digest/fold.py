@@ -35,7 +35,9 @@ from foldlog.condensers.strategies.digest.facts import (
 )
 from foldlog.condensers.strategies.digest.names import is_file, names_in
 from foldlog.condensers.strategies.digest.order import in_order_of_calls
+from foldlog.condensers.strategies.digest.rare import WordCounts
 from foldlog.condensers.strategies.user_words import (
+    SENTENCE_END,
     answers_in,
     command_in,
     is_frame,
@@ -85,12 +87,14 @@ number of names.
 
 class DigestLine(NamedTuple):
     """A line of a digest, and the id of its event. ``is_of_work`` is true if a later change of a
-    file may make the line untrue.
+    file may make the line untrue. ``rarest`` has the places of the sentences of a text that the
+    user or the agent wrote, the rarest first.
     """
 
     text: str
     event_id: int
     is_of_work: bool = False
+    rarest: tuple[int, ...] = ()
 
 
 class ChangedFile(NamedTuple):
@@ -138,6 +142,7 @@ class Digest:
     checks: dict[str, DigestLine] = field(default_factory=dict)
     errors: dict[str, OpenError] = field(default_factory=dict)
     names: dict[str, NamePlace] = field(default_factory=dict)
+    words: WordCounts = field(default_factory=WordCounts)
     opening: str = ""
     """The beginning of the environment's first message, or empty if a call came first. An example
     task begins like the user's request: see ``_OPENING``.
@@ -165,6 +170,7 @@ class Digest:
             checks=self.checks.copy(),
             errors=self.errors.copy(),
             names=self.names.copy(),
+            words=self.words.copy(),
             log_ids=self.log_ids.copy(),
             # A call and its result are always forgotten together, so no call is pending.
             _pending={},
@@ -294,7 +300,8 @@ class Digest:
             request = (
                 f"{request} (the agent had asked: {one_line(question)} [{self.said.event_id}])"
             )
-        self._put(Section.ASKED, request, DigestLine(before + request, event_id))
+        line = DigestLine(before + request, event_id)
+        self._put(Section.ASKED, request, self._with_rarest(line))
 
     def _say(self, text: str, event_id: int) -> None:
         if text.strip():
@@ -304,8 +311,13 @@ class Digest:
     def _keep_last_text(self, section: Section) -> None:
         if self.said and (words := one_line(self.said.text, _SAID_MAX)):
             line = DigestLine(words, self.said.event_id, section is Section.REPORTED)
-            self._put(section, words, line)
+            self._put(section, words, self._with_rarest(line))
         self.said = None
+
+    def _with_rarest(self, line: DigestLine) -> DigestLine:
+        rarities = [*self.words.rarities(SENTENCE_END.split(line.text))]
+        places = sorted(range(len(rarities)), key=rarities.__getitem__, reverse=True)
+        return line._replace(rarest=tuple(places))
 
     def _add_line(self, section: Section, text: str, event_id: int, length_max: int = 300) -> None:
         if line := one_line(text, length_max):
@@ -471,8 +483,10 @@ class Digest:
                 self._remember(names_in(of_user(words_of(event.content))), event.id)
             case Observation():
                 self._remember_names_in_result(event)
-        for name in list(islice(self.names, max(0, len(self.names) - _NAMES_MAX))):
-            del self.names[name]
+        remembered: dict[str, NamePlace] | dict[str, DigestLine]
+        for remembered in (self.names, self.lines[Section.RARE]):
+            for subject in list(islice(remembered, max(0, len(remembered) - _NAMES_MAX))):
+                del remembered[subject]
 
     def _remember_names_in_result(self, event: Observation) -> None:
         deed = self._deed_of(event)
@@ -488,6 +502,8 @@ class Digest:
 
         names = ((name, listing or line) for name, line in names_in(text, is_wanted))
         self._remember(names, event.id, is_used=False)
+        for passage in self.words.rare_passages(text):
+            self._add_line(Section.RARE, passage, event.id)
 
     def _remember(
         self, names: Iterable[tuple[str, str]], event_id: int, *, is_used: bool = True

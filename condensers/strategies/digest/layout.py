@@ -7,7 +7,7 @@ from __future__ import annotations
 import re
 from bisect import bisect_right
 from collections.abc import Mapping, Sequence
-from itertools import accumulate, islice
+from itertools import accumulate, groupby, islice
 from posixpath import basename
 
 from foldlog.condensers.prompts.rendering import clip_line, truncate
@@ -20,6 +20,7 @@ from foldlog.condensers.strategies.digest.fold import (
     NamePlace,
 )
 from foldlog.condensers.strategies.digest.names import CUT
+from foldlog.condensers.strategies.user_words import SENTENCE_END
 
 LENGTH_LEAST = 300
 """The section of requests may always have ``LENGTH_LEAST`` characters."""
@@ -33,6 +34,7 @@ SHARES: Mapping[Section, float] = {
     Section.TASKS: 0.06,
     Section.ERRORS: 0.06,
     Section.SAID: 0.1,
+    Section.RARE: 0.03,
     Section.RAN: 0.09,
     Section.EARLIER: 0.2,
     Section.CALLED: 0.03,
@@ -52,6 +54,8 @@ _LINE_MAX = 1_000
 _BULLET = "\n- "
 _BETWEEN = " | "
 _CUT_TWICE = f"{CUT}{_BETWEEN}{CUT}"
+_CUT_BETWEEN = 3
+"""How many characters a cut between two sentences takes at most."""
 _OMITTED = " earlier left out)"
 _ID_LENGTH = 14
 _WORD = re.compile(r"(?:[^\W_]|[_~/.\\-]|::|:(?=[\\/]))+")
@@ -63,7 +67,7 @@ that no other section needs.
 """
 
 _LENGTHS: Mapping[Section, Sequence[int]] = {
-    Section.ASKED: (2_000, 1_000, 500, 320, 240, 160),
+    Section.ASKED: (2_000, 1_000, 500, 320, 240, 160, 80),
     Section.BUILT: (500, 300, 160),
     Section.REPORTED: (2_000, 1_000, 500, 300, 160),
     Section.SAID: (2_000, 1_000, 500, 300),
@@ -124,6 +128,12 @@ def _lines(digest: Digest) -> dict[Section, list[DigestLine]]:
         )
     lines[Section.CHANGED] = [_describe_file(path, file) for path, file in digest.files.items()]
     lines[Section.ERRORS] = [error.line for error in digest.errors.values()]
+    by_event: dict[int, list[str]] = {}
+    for line in lines[Section.RARE]:
+        by_event.setdefault(line.event_id, []).append(line.text)
+    lines[Section.RARE] = [
+        DigestLine(_BETWEEN.join(texts), event_id) for event_id, texts in by_event.items()
+    ]
     if digest.said:
         lines[Section.SAID].append(digest.said._replace(text=" ".join(digest.said.text.split())))
     return {section: _with_log_ids(listed, digest) for section, listed in lines.items()}
@@ -152,7 +162,24 @@ def _describe_file(path: str, file: ChangedFile) -> DigestLine:
 
 
 def _cut(line: DigestLine, length_max: int) -> DigestLine:
-    return line._replace(text=clip_line(line.text, length_max))
+    """Cut a line to its rarest sentences, in their order, or to its beginning if none has room."""
+    if len(line.text) <= length_max:
+        return line
+    sentences = SENTENCE_END.split(line.text)
+    chosen = set[int]()
+    room = length_max
+    for place in line.rarest:
+        room -= len(sentences[place]) + _CUT_BETWEEN
+        if room < 0:
+            break
+        chosen.add(place)
+    if not chosen:
+        return line._replace(text=clip_line(line.text, length_max))
+    parts = groupby(range(len(sentences)), key=chosen.__contains__)
+    texts = (
+        " ".join(sentences[place] for place in places) if stay else CUT for stay, places in parts
+    )
+    return line._replace(text=" ".join(texts))
 
 
 def _section(section: Section, lines: Sequence[DigestLine], room: int) -> str:
