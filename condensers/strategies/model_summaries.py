@@ -47,7 +47,7 @@ from foldlog.condensers.prompts.rendering import (
 from foldlog.condensers.reply import Reply, ToolCall
 from foldlog.condensers.reports import Usage, without_failure
 from foldlog.condensers.rolling import ModelUse, model_use
-from foldlog.condensers.strategies.digest import summary_of
+from foldlog.condensers.strategies.digest import LENGTH_MIN, summary_of
 from foldlog.condensers.strategies.digest.fold import TITLE
 from foldlog.condensers.strategies.next_prompt import Request, next_prompt
 from foldlog.condensers.strategies.parts import next_part, size_of
@@ -122,6 +122,11 @@ class ModelSummaryCondenser(AskingCondenser, SummarizingCondenser):
         super().check_sizes()
         if self.prompt not in ("events", "continue"):
             raise InvalidCondenser(f"prompt ({self.prompt!r}) must be 'events' or 'continue'")
+        if 0 < self.digest_length < LENGTH_MIN:
+            raise InvalidCondenser(
+                f"digest_length ({self.digest_length}) must be 0, for no digest, or at least"
+                f" {LENGTH_MIN} characters"
+            )
 
     def for_agent(self, agent_llm: AgentModel | None) -> Condenser:
         asked = None if self.llm is None else self.llm.model

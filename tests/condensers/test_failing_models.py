@@ -16,6 +16,7 @@ import foldlog
 from foldlog import LLM, LLMConfig, Message, SystemMessage, otel
 from foldlog.condensers import (
     AmortizedForgettingCondenser,
+    InvalidCondenser,
     LLMAttentionCondenser,
     LLMSummarizingCondenser,
     NoCondensationAvailable,
@@ -205,6 +206,12 @@ def test_the_status_of_an_error_names_the_failure(status, failure):
     history, _ = stepped(LLMSummarizingCondenser(model, max_size=20), *messages(30), REQUEST)
     (made,) = history.view().condensations
     assert [report["failure"] for report in reports_of(made)] == [failure]
+
+
+def test_a_digest_below_a_summary_has_room():
+    with pytest.raises(InvalidCondenser, match=r"digest_length .499. must be 0.* at least 500"):
+        LLMSummarizingCondenser(Scripted("a summary"), digest_length=499)
+    assert LLMSummarizingCondenser(Scripted("a summary"), digest_length=500).digest_length == 500
 
 
 def test_without_a_fallback_the_step_fails():

@@ -37,7 +37,7 @@ from foldlog.condensers.strategies.user_words import of_user
 from foldlog.eventstore import Event, Message, Retraction
 from foldlog.projections import PastLog, View, begins_reply, contains, intervals_kept, words_of
 
-_LENGTH_MIN = 500
+LENGTH_MIN = 500
 _LENGTH_MAX = 20_000
 
 _LETTERS_A_TOKEN = 2
@@ -69,7 +69,7 @@ class DigestCondenser(SummarizingCondenser):
         ge=2,
     )
     max_length: int = setting(
-        _LENGTH_MAX, "how many characters a digest has at most", ge=_LENGTH_MIN
+        _LENGTH_MAX, "how many characters a digest has at most", ge=LENGTH_MIN
     )
 
     def summary(self, view: View, span: slice) -> Summary:
@@ -137,7 +137,7 @@ def summary_of(view: View, span: slice, length_max: int = _LENGTH_MAX) -> Summar
         most = max(LENGTH_LEAST, len(text) * 7 // 8)
         return text_of(digest, most) if len(text) > LENGTH_LEAST else None
 
-    return Summary(text_of(digest, max(_LENGTH_MIN, min(replaced, length_max))), shorter=shorter)
+    return Summary(text_of(digest, max(LENGTH_MIN, min(replaced, length_max))), shorter=shorter)
 
 
 def default_condenser(
