@@ -10,7 +10,7 @@ condensing during a run needs the filter ``input_filter``, and recording usage n
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from copy import deepcopy
 from dataclasses import fields, replace
@@ -20,7 +20,10 @@ from typing import Any, Literal, NamedTuple, TypeGuard
 from agents import (
     Agent,
     FunctionTool,
+    Model,
+    ModelProvider,
     ModelResponse,
+    MultiProvider,
     RunConfig,
     RunHooks,
     RunResult,
@@ -52,6 +55,7 @@ from foldlog.adapters._shared import (
     shown_records,
     to_its_end,
 )
+from foldlog.adapters._streams import ReplyStreams
 from foldlog.eventstore import (
     Action,
     Annotation,
@@ -92,6 +96,9 @@ class FoldlogSession(OpenHistories):
         session_settings  settings of the SDK, such as ``{"limit": 50}``
         attributes        attributes of a new conversation, such as ``{"user": "u7", "title":
                           "Refunds"}``
+        stream            whether the replies of ``with_streams`` are stored while the model writes
+                          them. ``get_items`` then appends what a killed worker left of a reply:
+                          only a worker should pass ``stream=True``
 
     If ``histories`` is a URL, ``close`` or ``async with`` closes the store. Many tasks, processes
     and session objects may use the same conversation.
@@ -107,6 +114,7 @@ class FoldlogSession(OpenHistories):
         session_settings: SessionSettings | Mapping[str, Any] | None = None,
         prefix: str = "openai-agents",
         attributes: Attributes = None,
+        stream: bool = False,
     ) -> None:
         self.session_id = session_id
         self.session_settings: SessionSettings = _settings(session_settings)
@@ -114,6 +122,8 @@ class FoldlogSession(OpenHistories):
         self.history = self.histories[f"{prefix}/{quote_id(session_id)}"]
         self._condense = condense
         self._clear = clear
+        self._stream = stream
+        self._streams = ReplyStreams(self._sync)
         self._first_seen: Seen | None = None
         """What this object first read of the session. The SDK may compact items that it has held
         since then, so a compaction is not stored if an item was redacted in the meantime.
@@ -139,6 +149,8 @@ class FoldlogSession(OpenHistories):
             limit = None
         if limit == 0:
             return []
+        if self._stream:
+            self._take_up()
         history = self.history
         for _ in range(2):
             with suppress(ConversationErased):
@@ -149,6 +161,15 @@ class FoldlogSession(OpenHistories):
                 return items[-(limit or 0) :]
             history = self.histories[history.id]  # another session with this id may have begun
         return []
+
+    def _take_up(self) -> None:
+        """Append what a killed worker left of a reply."""
+        with suppress(ConversationErased):
+            text = self._streams.take_up(self.history.id)
+            if text:
+                item = {"role": "assistant", "content": text}
+                with self._streams.ending(self.history.sync):
+                    _append_items(self.history.sync, [item], None, False)
 
     def _keep_first(self, seen: Seen) -> None:
         # Another conversation may have the id now.
@@ -256,6 +277,18 @@ class FoldlogSession(OpenHistories):
             self._around(tool) if isinstance(tool, FunctionTool) else tool for tool in agent.tools
         ]
         return agent.clone(tools=tools)
+
+    def with_streams(
+        self, agent: Agent[Any], model_provider: ModelProvider | None = None
+    ) -> Agent[Any]:
+        """Return a copy of an agent for streamed runs with this session, which has ``stream``. Each
+        piece of a reply is stored before the program gets it. ``model_provider`` finds a model by
+        its name, by default as the SDK does. A model in the ``RunConfig`` is used as it is.
+        """
+        model = agent.model
+        if not isinstance(model, Model):
+            model = (model_provider or MultiProvider()).get_model(model)
+        return agent.clone(model=_StreamedModel(model, self))
 
     def _around(self, tool: FunctionTool) -> FunctionTool:
         async def invoke(context: Any, arguments: str) -> Any:
@@ -434,9 +467,47 @@ class FoldlogSession(OpenHistories):
                 else:
                     history._asked_at = asked_at
 
-        history, _ = self._append_or_begin(self.history.sync, append_to_run)
+        with self._streams.ending(self.history.sync):
+            history, _ = self._append_or_begin(self.history.sync, append_to_run)
         if history is not self.history.sync:
             self.history = self.histories[self.history.id]
+
+
+class _StreamedModel(Model):  # type: ignore[misc]
+    """Stores each piece of a reply before it passes the piece on."""
+
+    def __init__(self, model: Model, session: FoldlogSession) -> None:
+        self._model = model
+        self._session = session
+
+    async def get_response(self, *arguments: Any, **options: Any) -> ModelResponse:
+        return await self._model.get_response(*arguments, **options)
+
+    async def stream_response(self, *arguments: Any, **options: Any) -> AsyncIterator[Any]:
+        session = self._session
+        streams = session._streams
+        conversation = session.history.id
+        run = session.histories.pool.run
+        await run(partial(streams.drop, conversation), finish=True)  # one that the SDK discarded
+        try:
+            async for event in self._model.stream_response(*arguments, **options):
+                if session._stream and _is_piece(event):
+                    await run(partial(streams.feed, conversation, [event]), finish=True)
+                yield event
+        except BaseException:
+            streams.leave(conversation)
+            raise
+
+    def get_retry_advice(self, request: Any) -> Any:
+        return self._model.get_retry_advice(request)
+
+    async def close(self) -> None:
+        await self._model.close()
+
+
+def _is_piece(event: Any) -> bool:
+    kind = str(getattr(event, "type", ""))
+    return kind.startswith("response.") and kind.endswith((".delta", ".added", ".done"))
 
 
 class _Cleared(NamedTuple):

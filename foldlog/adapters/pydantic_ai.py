@@ -15,7 +15,14 @@ retraction: the View returns to an earlier version, and all events stay in the l
 from __future__ import annotations
 
 import operator
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import (
+    AsyncGenerator,
+    AsyncIterable,
+    AsyncIterator,
+    Callable,
+    Iterable,
+    Sequence,
+)
 from contextlib import suppress
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
@@ -39,7 +46,20 @@ from pydantic_ai.conversation_store import (
     ConversationRecord,
     ConversationStore,
 )
-from pydantic_ai.messages import ModelMessage, ModelMessagesTypeAdapter, UserPromptPart
+from pydantic_ai.messages import (
+    ModelMessage,
+    ModelMessagesTypeAdapter,
+    PartDeltaEvent,
+    PartEndEvent,
+    PartStartEvent,
+    TextPart,
+    TextPartDelta,
+    ThinkingPart,
+    ThinkingPartDelta,
+    ToolCallPart,
+    ToolCallPartDelta,
+    UserPromptPart,
+)
 
 from foldlog import History
 from foldlog.adapters._linked import Entry, LinkedEntries, Moves
@@ -68,6 +88,7 @@ from foldlog.adapters._shared import (
     unquote_id,
     with_begun,
 )
+from foldlog.adapters._streams import ReplyStreams
 from foldlog.eventstore import (
     ATTRIBUTES,
     ConversationErased,
@@ -79,7 +100,8 @@ from foldlog.eventstore import (
 from foldlog.formats import decode
 from foldlog.projections import well_formed
 from foldlog.projections.messages.requests import SentBeside
-from foldlog.runtimes import REDACTED, Fields, Recent, is_of, parse, within
+from foldlog.runtimes import REDACTED, Fields, Recent, is_of, json_text, parse, within
+from foldlog.types import CallDelta, Delta, ReasoningDelta, TextDelta
 
 _T = TypeVar("_T")
 
@@ -98,6 +120,9 @@ class FoldlogConversationStore(OpenHistories, ConversationStore):  # type: ignor
         histories   the URL of a store, or open histories, sync or async
         attributes  attributes of each saved conversation besides ``runtime`` and ``scope``, such as
                     ``{"user": "u7"}``
+        stream      whether ``FoldlogSteps`` stores replies while the model writes them, for
+                    ``History.follow_reply``. ``load`` then appends what a killed worker left of a
+                    reply, as an interrupted response: only a worker should pass ``stream=True``
 
     If ``histories`` is a URL, ``close`` or ``async with`` closes the store. In foldlog, the id of a
     conversation is ``PREFIX/ID``, where ``ID`` is the SDK's id, quoted as in a URL. Many tasks,
@@ -112,10 +137,13 @@ class FoldlogConversationStore(OpenHistories, ConversationStore):  # type: ignor
         *,
         prefix: str = "pydantic-ai",
         attributes: Attributes = None,
+        stream: bool = False,
     ) -> None:
         super().__init__(histories, attributes)
         self._prefix = prefix
+        self.stream = stream
         self._entries = LinkedEntries(self._sync, _FORMAT)
+        self._streams = ReplyStreams(self._sync)
         self._written = Recent[str, tuple[History, Any, int]](_RECORDS_IN_MEMORY)
         """Maps a conversation to its history, the record that this object last wrote, and the
         version after this write.
@@ -126,6 +154,25 @@ class FoldlogConversationStore(OpenHistories, ConversationStore):  # type: ignor
         history.
         """
         return f"{self._prefix}/{quote_id(conversation_id)}"
+
+    async def load(self, conversation_id: str, **options: Any) -> Conversation | None:
+        """Return a conversation, or None if it does not exist. With ``stream``, first append what a
+        killed worker left of a reply. ``options`` are those of the SDK, such as ``limit``.
+        """
+        conversation = await super().load(conversation_id, **options)
+        if not self.stream or conversation is None:
+            return conversation
+        take_up = partial(self._streams.take_up, self.conversation(conversation_id))
+        text = await self._run(take_up)
+        if text:
+            await self._save_cut(conversation, text)
+        return conversation
+
+    async def _save_cut(self, conversation: Conversation, text: str) -> None:
+        """Append the text of a reply that was cut off. The same transaction closes its stream."""
+        response = ModelResponse(parts=[TextPart(text)], state="interrupted")
+        conversation.messages = [*conversation.messages, response]
+        await self.save(conversation)
 
     @in_thread
     def read_record(self, conversation_id: str) -> ConversationRecord | None:
@@ -342,14 +389,15 @@ class FoldlogConversationStore(OpenHistories, ConversationStore):  # type: ignor
         moves.go_to(record.head_id)
         history._asked_at = self._asked.get(history.id)
         history._sent_beside = self._sent_beside.get(history.id)
-        recorded = history._append_recorded(
-            moves.events,
-            recorder,
-            version,
-            documents=documents,
-            dedupe="origin",
-            guard=guard,
-        )
+        with self._streams.ending(history):
+            recorded = history._append_recorded(
+                moves.events,
+                recorder,
+                version,
+                documents=documents,
+                dedupe="origin",
+                guard=guard,
+            )
         if recorded:
             self._written[history.id] = history, documents[_RECORD], recorded[-1].id + 1
         if history._asked_at is None:  # the prompt was answered
@@ -537,6 +585,8 @@ class FoldlogSteps(AbstractCapability[Any]):  # type: ignore[misc]
         is impossible.
         """
         await self._save(ctx, ctx.messages)
+        if self.store.stream:
+            await self._end_stream(ctx)  # the model is asked once more
         self._results.clear()
         run = ctx.messages
         messages = request_context.messages
@@ -559,6 +609,28 @@ class FoldlogSteps(AbstractCapability[Any]):  # type: ignore[misc]
         records = prompt.records(well_formed(prompt.view), _FORMAT)
         return _messages(record for _, record_list in records for record in record_list)
 
+    @property
+    def has_wrap_run_event_stream(self) -> bool:
+        """Whether the SDK asks the model for a stream even if the program does not."""
+        return self.store.stream
+
+    async def wrap_run_event_stream(
+        self, ctx: RunContext[Any], *, stream: AsyncIterable[Any]
+    ) -> AsyncIterator[Any]:
+        """Yield the events of a run. If the store has ``stream``, each piece of a reply is stored
+        first.
+        """
+        conversation = self.store.conversation(str(ctx.conversation_id))
+        try:
+            async for event in stream:
+                if self.store.stream and (delta := _delta_of(event)) is not None:
+                    feed = partial(self.store._streams.feed, conversation, [delta])
+                    await self.store.histories.pool.run(feed, finish=True)
+                yield event
+        finally:
+            if isinstance(stream, AsyncGenerator):
+                await stream.aclose()
+
     async def after_node_run(self, ctx: RunContext[Any], *, node: Any, result: Any) -> Any:
         """Save a model's response before its tools are called."""
         await self._save(ctx, ctx.messages)
@@ -579,6 +651,8 @@ class FoldlogSteps(AbstractCapability[Any]):  # type: ignore[misc]
                     if now[-1].state == "incomplete" and now[-1].tool_calls:
                         now[-1] = replace(now[-1], state="interrupted")
                     await self._save(self._now, now)
+            if self.store.stream:
+                await self._end_stream(ctx)
             raise
 
     async def after_run(
@@ -651,6 +725,15 @@ class FoldlogSteps(AbstractCapability[Any]):  # type: ignore[misc]
             return [ModelRequest(parts, timestamp=parts[0].timestamp, **about)]
         return []
 
+    async def _end_stream(self, ctx: RunContext[Any]) -> None:
+        """End a reply that the SDK did not append, because its model failed."""
+        assert self._saved is not None
+        conversation = self.store.conversation(str(ctx.conversation_id))
+        text = self.store._streams.text(conversation)
+        if text:
+            await self.store._save_cut(self._saved, text)
+        await self.store._run(partial(self.store._streams.drop, conversation))
+
     async def _save(
         self, ctx: RunContext[Any], messages: Sequence[Any], deferred: Any = None
     ) -> None:
@@ -720,6 +803,32 @@ class FoldlogSteps(AbstractCapability[Any]):  # type: ignore[misc]
         stored = await self.store.load(conversation_id)
         before = [] if stored is None else stored.messages[:-1]
         return [*map(_plain, self._given[: len(before)])] == [*map(_plain, before)]
+
+
+def _delta_of(event: Any) -> Delta | None:
+    """Return the piece of a reply in an event of a run, or None if the event has no such piece."""
+    match event:
+        case PartStartEvent(index=at, part=TextPart(content=text)) if text:
+            return TextDelta(text, at)
+        case PartDeltaEvent(index=at, delta=TextPartDelta(content_delta=text)) if text:
+            return TextDelta(text, at)
+        case PartStartEvent(index=at, part=ThinkingPart(content=text)) if text:
+            return ReasoningDelta(text, at)
+        case PartDeltaEvent(index=at, delta=ThinkingPartDelta(content_delta=text)) if text:
+            return ReasoningDelta(text, at)
+        case PartStartEvent(index=at, part=ToolCallPart() as call):
+            return CallDelta(at, call.tool_call_id, call.tool_name, _json_in(call.args))
+        case PartDeltaEvent(index=at, delta=ToolCallPartDelta() as delta):
+            return CallDelta(at, arguments=_json_in(delta.args_delta))
+        case PartEndEvent(index=at, part=ToolCallPart()):
+            return CallDelta(at, ends=True)
+    return None
+
+
+def _json_in(arguments: str | dict[str, Any] | None) -> str:
+    if isinstance(arguments, str):
+        return arguments
+    return json_text(to_plain(arguments)) if arguments else ""
 
 
 def _approvals_in(messages: Sequence[Any], deferred: Any) -> list[Approval]:

@@ -20,7 +20,12 @@ from weakref import WeakValueDictionary
 
 from strands.agent.conversation_manager import SlidingWindowConversationManager
 from strands.agent.conversation_manager.compression.pin_message import is_pinned
-from strands.hooks import BeforeModelCallEvent, BeforeToolCallEvent, HookRegistry
+from strands.hooks import (
+    AfterModelCallEvent,
+    BeforeModelCallEvent,
+    BeforeToolCallEvent,
+    HookRegistry,
+)
 from strands.session.session_repository import SessionRepository
 from strands.types.exceptions import SessionException
 from strands.types.session import Session, SessionAgent, SessionMessage, SessionType
@@ -41,6 +46,7 @@ from foldlog.adapters._shared import (
     stood_for,
     to_plain,
 )
+from foldlog.adapters._streams import ReplyStreams
 from foldlog.eventstore import (
     NOTHING_SEEN,
     ConversationErased,
@@ -57,6 +63,7 @@ from foldlog.runtimes import (
     companion_of,
     note_left_behind,
 )
+from foldlog.types import CallDelta, Delta, ReasoningDelta, TextDelta
 
 if TYPE_CHECKING:
     from strands.multiagent import MultiAgentBase
@@ -105,11 +112,44 @@ class _Held:
         return messages
 
 
+class _Pieces:
+    """Gives each content block of a reply a place of its own. Strands names no places."""
+
+    def __init__(self) -> None:
+        self._at = -1
+        self._block: str | None = None
+
+    def read(self, reported: Fields) -> list[Delta]:
+        """Return the piece that Strands reports, or nothing if it is of another kind."""
+        if "data" in reported:
+            return [TextDelta(reported["data"], self._place("text"))]
+        if reported.get("reasoningText"):
+            return [ReasoningDelta(reported["reasoningText"], self._place("reasoning"))]
+        call = reported.get("current_tool_use")
+        if not call:
+            return []
+        is_new = self._block != call["toolUseId"]
+        at = self._place(call["toolUseId"])
+        arguments = reported["delta"].get("toolUse", {}).get("input", "")
+        if is_new:
+            return [CallDelta(at, call["toolUseId"], call["name"], arguments)]
+        return [CallDelta(at, arguments=arguments)]
+
+    def _place(self, block: str) -> int:
+        if self._block != block:
+            self._block = block
+            self._at += 1
+        return self._at
+
+
 class FoldlogSessionRepository(WithHistories, SessionRepository):  # type: ignore[misc]
     """Stores sessions: ``RepositorySessionManager("7", repository)``.
 
         histories   the URL of a store, or open histories, sync or async
         attributes  attributes of each new conversation, such as ``{"user": "u7"}``
+        stream      whether replies are stored while the model writes them, for
+                    ``History.follow_reply``: use ``callback_handler`` and the hooks. ``read_agent``
+                    then appends what a killed worker left of a reply
 
     If ``histories`` is a URL, ``close`` or ``with`` closes the store. Many threads, processes and
     repositories may use the same store. When a method returns, its changes are on disk. A session
@@ -118,11 +158,19 @@ class FoldlogSessionRepository(WithHistories, SessionRepository):  # type: ignor
     """
 
     def __init__(
-        self, histories: StoreOrUrl, *, prefix: str = _FORMAT, attributes: Attributes = None
+        self,
+        histories: StoreOrUrl,
+        *,
+        prefix: str = _FORMAT,
+        attributes: Attributes = None,
+        stream: bool = False,
     ) -> None:
         super().__init__(histories, attributes)
         self._prefix = prefix
         self._held: dict[str, _Held] = {}
+        self._stream = stream
+        self._streams = ReplyStreams(self._sync)
+        self._pieces: dict[str, _Pieces] = {}
 
     def conversation(self, session_id: str, *agent_id: str) -> str:
         """Return the id of an agent's conversation. Without ``agent_id``, return the id of the
@@ -138,6 +186,26 @@ class FoldlogSessionRepository(WithHistories, SessionRepository):  # type: ignor
         """
         registry.add_callback(BeforeModelCallEvent, self._before_model)
         registry.add_callback(BeforeToolCallEvent, self._before_tool)
+        if self._stream:
+            registry.add_callback(AfterModelCallEvent, self._after_model)
+
+    def callback_handler(self, **kwargs: Any) -> None:
+        """Store a piece of a reply before the program gets it: see ``stream``. Pass the method as
+        ``Agent(callback_handler=repository.callback_handler, hooks=[repository])``, or call it
+        first in your own handler. It ignores all else that Strands reports.
+        """
+        if not self._stream or "delta" not in kwargs:
+            return
+        agent = kwargs["agent"]
+        conversation = self.conversation(agent._session_manager.session_id, agent.agent_id)
+        pieces = self._pieces.setdefault(conversation, _Pieces())
+        self._streams.feed(conversation, pieces.read(kwargs))
+
+    def _after_model(self, event: AfterModelCallEvent) -> None:
+        agent = event.agent
+        if event.exception is not None:
+            conversation = self.conversation(agent._session_manager.session_id, agent.agent_id)
+            self._streams.drop(conversation)  # the SDK has no reply either
 
     def _before_model(self, event: BeforeModelCallEvent) -> None:
         agent = event.agent
@@ -146,6 +214,9 @@ class FoldlogSessionRepository(WithHistories, SessionRepository):  # type: ignor
             for tool in agent.tool_registry.get_all_tool_specs()
         ]
         conversation = self.conversation(agent._session_manager.session_id, agent.agent_id)
+        if self._stream:
+            self._streams.drop(conversation)  # of a reply that the SDK discarded
+            self._pieces.pop(conversation, None)
         history = self._holding(conversation).history
         self._note_request(history, chat_request(tools, agent.system_prompt))
 
@@ -197,10 +268,24 @@ class FoldlogSessionRepository(WithHistories, SessionRepository):  # type: ignor
         conversation = self.conversation(session_id, agent_id)
         # The SDK itself reports open calls as interrupted.
         note_left_behind(self._sync, conversation)
+        if self._stream:
+            self._take_up(session_id, agent_id)
         state = _agent_state(self._holding(conversation, begins=True).history, agent_id)
         if state is None:
             return None
         return SessionAgent.from_dict(from_plain(state))
+
+    def _take_up(self, session_id: str, agent_id: str) -> None:
+        """Append what a killed worker left of a reply, as a message of the agent."""
+        conversation = self.conversation(session_id, agent_id)
+        if conversation not in self._sync:
+            return
+        text = self._streams.take_up(conversation)
+        if text:
+            stored = self.list_messages(session_id, agent_id)
+            message_id = stored[-1].message_id + 1 if stored else 0
+            content: Any = {"role": "assistant", "content": [{"text": text}]}
+            self.create_message(session_id, agent_id, SessionMessage(content, message_id))
 
     def update_agent(self, session_id: str, session_agent: SessionAgent, **kwargs: Any) -> None:
         """Write the state of an agent, and forget the messages that its conversation manager has
@@ -248,7 +333,8 @@ class FoldlogSessionRepository(WithHistories, SessionRepository):  # type: ignor
         records = [to_plain(session_message.to_dict())]
         held = self._holding(self.conversation(session_id, agent_id))
         append = partial(History.append_records, records=records, format=_FORMAT)
-        held.history, events = self._append_or_begin(held.history, append)
+        with self._streams.ending(held.history):
+            held.history, events = self._append_or_begin(held.history, append)
         held.messages[events[0].id] = session_message
         if held.state_at == events[0].id:
             held.state_at = events[-1].id + 1
