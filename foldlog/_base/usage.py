@@ -38,13 +38,11 @@ is counted neither as a call nor as a request.
 _NAMES: Mapping[str, tuple[str, ...]] = {
     "prompt_tokens": ("prompt_tokens", "input_tokens"),
     "cached_tokens": (
-        *(
-            "cached_tokens",
-            "cached_input_tokens",
-            "cache_read_tokens",
-            "cache_read_input_tokens",
-            "cache_read",
-        ),
+        "cached_tokens",
+        "cached_input_tokens",
+        "cache_read_tokens",
+        "cache_read_input_tokens",
+        "cache_read",
         "prompt_cache_hit_tokens",
     ),
     "cache_write_tokens": (
@@ -56,15 +54,15 @@ _NAMES: Mapping[str, tuple[str, ...]] = {
     "cache_write_1h_tokens": ("cache_write_1h_tokens", "ephemeral_1h_input_tokens"),
     "completion_tokens": ("completion_tokens", "output_tokens"),
     "reasoning_tokens": (
-        *(
-            "reasoning_tokens",
-            "reasoning_output_tokens",
-            "output_reasoning_tokens",
-            "thoughts_tokens",
-            "reasoning",
-        ),
+        "reasoning_tokens",
+        "reasoning_output_tokens",
+        "output_reasoning_tokens",
+        "thoughts_tokens",
+        "reasoning",
     ),
 }
+"""The names that sources use for each count. If a source has several of them, the first one counts.
+"""
 _PARTS = ("details", "cache_creation")
 """If a key ends with one of these words, such as ``prompt_tokens_details``, its value is a map that
 also contains counts.
@@ -72,8 +70,8 @@ also contains counts.
 _OUR_NAMES = [
     (source_name, name) for name, names in _NAMES.items() for source_name in reversed(names)
 ]
-"""Pairs of the name that a source uses for a count, and foldlog's name. If a source has several
-names for the same count, the last pair wins.
+"""Pairs of the name that a source uses for a count, and foldlog's name. A later pair replaces an
+earlier one.
 """
 _BESIDE_THE_INPUT = ("cache_read_input_tokens", "cache_creation_input_tokens")
 """Anthropic's names of cached tokens. Anthropic's ``input_tokens`` do not include cached tokens."""

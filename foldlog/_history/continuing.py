@@ -249,13 +249,24 @@ def _new_file(path: Path, lines: Sequence[bytes], is_begun: Callable[[], bool]) 
         yield unnamed
     except BaseException:
         if is_begun():  # the program may go on with what is in the store
-            os.link(unnamed, path)
+            _give_name(unnamed, path)
         raise
     else:
-        os.link(unnamed, path)
+        _give_name(unnamed, path)
     finally:
         with suppress(OSError):
             unnamed.unlink()
+
+
+def _give_name(unnamed: Path, path: Path) -> None:
+    """Rename a file. Raises ``FileExistsError`` if the name is taken."""
+    try:
+        os.link(unnamed, path)
+    except FileExistsError:
+        raise
+    except OSError:  # a file system without hard links, such as exFAT
+        path.open("xb").close()
+        unnamed.replace(path)
 
 
 @contextmanager

@@ -177,8 +177,8 @@ def value_of(text: str) -> Any:
 
 
 def bytes_of(value: Any) -> bytes:
-    """Return a value as JSON. Equal values make equal bytes. A value that strict JSON cannot
-    represent (a lone surrogate, a long number) is written in ASCII.
+    """Return a value as JSON, with the keys in their order. A value that strict JSON cannot
+    represent (a lone surrogate, a long number) is written in ASCII, and NaN becomes null.
     """
     try:
         return _encode(value)

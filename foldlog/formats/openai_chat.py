@@ -26,6 +26,7 @@ handle the further fields.
 
 from __future__ import annotations
 
+import json
 from collections.abc import Sequence
 from typing import Any
 
@@ -44,7 +45,6 @@ from foldlog.eventstore import (
 from foldlog.formats.blocks import kind_of
 from foldlog.formats.event_fields import call_id_of, role_of
 from foldlog.formats.format import Beside, Format
-from foldlog.formats.json_text import bytes_of
 from foldlog.formats.messages import (
     READER,
     ROLES,
@@ -193,9 +193,13 @@ def alike(one: Any, other: Any) -> bool:
     for key in one.keys() | other.keys():
         values = one.get(key) or None, other.get(key) or None
         may_differ = key not in _COMPARED and None in values
-        if not may_differ and bytes_of(values[0]) != bytes_of(values[1]):
+        if not may_differ and _sorted_json(values[0]) != _sorted_json(values[1]):
             return False
     return True
+
+
+def _sorted_json(value: Any) -> str:
+    return json.dumps(value, sort_keys=True)
 
 
 # -- messages to events

@@ -185,17 +185,23 @@ class FollowingDecoder(RecordDecoder):
         self.options.findings.clear()
 
     def follow(self, event: Event) -> None:
-        """Update the open calls and the current response."""
+        """Update the open calls, the current response, and what ``past`` knows."""
         if type(event) is Action:
             self.calls.open(event)
-            if event.call_id is not None:
-                self.past.add_new(f"call {event.call_id}", may_return=self.ids_return)
-        elif type(event) is Retraction:
-            if not self.ids_return or event.version <= self.past.start:
-                self.past.break_off()
+        self._response = _response_after(event, self._response)
+        self._remember_in_past(event)
+
+    def _remember_in_past(self, event: Event) -> None:
+        if type(event) is Action and event.call_id is not None:
+            self.past.add_new(f"call {event.call_id}", may_return=self.ids_return)
         elif type(event) is CondensationAction:
             self.past.break_off()
-        self._response = _response_after(event, self._response)
+        elif type(event) is Retraction:
+            # A program whose ids return replaces its newest records all the time. Such a step back
+            # inside the window needs nothing from the records before the window.
+            stays_in_window = self.ids_return and event.version > self.past.start
+            if not stays_in_window:
+                self.past.break_off()
 
     def response(self, version: int) -> str:
         """Return the response of a call whose record does not name a response. The call belongs to

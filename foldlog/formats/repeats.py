@@ -109,8 +109,8 @@ class Repeats:
 
 
 def key_of(record: Any) -> int:
-    """Return a number that is equal for equal records, in every process. Raises ``NotAnEvent`` for
-    a record that is nested too deep.
+    """Return a number that is equal for records with equal JSON text, in every process. Raises
+    ``NotAnEvent`` for a record that is nested too deep.
     """
     try:
         digest = blake2b(bytes_of(record), digest_size=_KEY_BYTES).digest()

@@ -7,6 +7,7 @@ import pytest
 
 from foldlog.formats import decode
 from foldlog.formats.cursor import _names_of_blobs
+from foldlog.formats.openai_chat import alike
 from tests.foldlog.imports.imports import figures_of, imported_lines, new_store
 
 
@@ -71,3 +72,13 @@ def test_notes_of_a_stored_reply_name_only_its_texts(message, noted):
     list(decode([stored_reply(**message)], "openai-chat", findings=findings.append))
     fields = re.findall(r"in the field '(.+?)'", " ".join(map(str, findings)))
     assert fields == [f"extra.response.choices.{name}" for name in noted]
+
+
+def test_the_order_of_keys_makes_no_other_message():
+    def reply(function: dict[str, str]) -> dict[str, object]:
+        call = {"id": "c", "type": "function", "function": function}
+        return {"role": "assistant", "content": None, "tool_calls": [call]}
+
+    recorded = reply({"name": "sh", "arguments": "{}"})
+    assert alike(recorded, reply({"arguments": "{}", "name": "sh"}))
+    assert not alike(recorded, reply({"arguments": "[]", "name": "sh"}))

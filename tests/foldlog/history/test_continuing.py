@@ -1,5 +1,6 @@
 """A history goes on in another program: the session that is written, and the fork that it grows."""
 
+import errno
 import json
 import os
 import stat
@@ -861,6 +862,18 @@ def test_redacted_content_is_counted_as_left_out(task):
     task.redact(4, reason="secret")
     made = task.continue_in("codex")
     assert made.left_out == {"system prompt": 1, "redacted content": 1}
+
+
+@pytest.mark.parametrize("program", PROGRAMS)
+def test_a_file_system_needs_no_hard_links(monkeypatch, histories, task, program):
+    def refuse(*paths: object) -> None:
+        raise PermissionError(errno.EPERM, "Operation not permitted")
+
+    monkeypatch.setattr("os.link", refuse)
+    made = task.continue_in(program)
+    assert [path.name for path in made.path.parent.iterdir()] == [made.path.name]
+    assert made.path.stat().st_size > 0
+    assert len([*histories]) == 2
 
 
 @pytest.mark.parametrize("program", PROGRAMS)

@@ -1,5 +1,6 @@
 """Print the results of commands for people.
 
+behind.py         what figures lack, and as of when they are
 comparison.py     several condensers side by side
 condensation.py   a condensation that was made, or would be made
 conversations.py  a list of conversations
