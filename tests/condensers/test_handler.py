@@ -137,8 +137,8 @@ def asked_at(c1, handler, model, events):
 def test_a_failed_model_is_asked_ever_more_rarely(full):
     condenser = llm(failed())
     versions = asked_at(full, full.handler(condenser), condenser.llm, 160)
-    assert versions == [11, 21, 41, 81, 161], "10, 20, 40 and 80 later"
-    assert len(full.notes()) == 5
+    assert versions == [11, 31, 71, 151], "20, 40 and 80 later"
+    assert len(full.notes()) == 4
 
 
 @pytest.mark.parametrize("reply", [None, said("cut o", finish_reason="length"), "x" * 10_000])
@@ -150,12 +150,12 @@ def test_a_useless_reply_also_delays_the_next_call(full, reply):
 def test_a_required_condensation_does_not_wait(full):
     condenser = llm(failed(), failed(), "NEW", failed())
     handler = full.handler(condenser)
-    assert asked_at(full, handler, condenser.llm, 12) == [11, 21]
+    assert asked_at(full, handler, condenser.llm, 22) == [11, 31]
     full.append(REQUEST)
     assert isinstance(handler.handle("c1"), Condensation)
     full.append(messages(11))
-    first, second = asked_at(full, handler, condenser.llm, 12)
-    assert second == first + 10
+    first, second = asked_at(full, handler, condenser.llm, 22)
+    assert second == first + 20
 
 
 def test_an_erased_conversation_delays_no_successor(c1):
@@ -189,7 +189,7 @@ def test_a_new_process_waits_as_long_as_the_last_one(full):
         handler = full.handler(condenser)
         full.store.append(name, messages(11), expected_version=0)
         asked.append([])
-        for _ in range(100):
+        for _ in range(170):
             if new_process:
                 handler = full.handler(condenser)
             calls = len(condenser.llm.calls)
@@ -200,7 +200,7 @@ def test_a_new_process_waits_as_long_as_the_last_one(full):
             full.store.append(name, message(), expected_version=version)
     in_one, in_many = asked
     assert in_one == in_many
-    assert len(in_one) == 4, "after 10, 20 and 40 events"
+    assert len(in_one) == 4, "after 20, 40 and 80 events"
 
 
 def test_a_model_that_answers_ends_the_wait_in_the_log(full):
@@ -215,8 +215,8 @@ def test_a_model_that_answers_ends_the_wait_in_the_log(full):
             versions.append(version)
         full.append([message("done", "agent"), message("go on")])
     first, answered, failed_again, next_one = versions[:4]
-    assert answered - first >= 10
-    assert 10 <= next_one - failed_again < 20, "after a success, the wait is short again"
+    assert answered - first >= 20
+    assert 20 <= next_one - failed_again < 40, "after a success, the wait is short again"
 
 
 def test_parts_without_a_model_do_not_wait(full):

@@ -360,8 +360,13 @@ def _check_version(facts: Mapping[str, str], schema: str) -> int:
     if not facts:
         return 0
     newest = _newest()
-    version = int(facts["schema"])
-    if int(facts["readable_by"]) > newest:
+    try:
+        version, readable_by = int(facts["schema"]), int(facts["readable_by"])
+    except (KeyError, ValueError) as error:
+        raise StoreDamaged(
+            f"schema {schema!r} is damaged: its table 'store' has no valid version; restore a backup"
+        ) from error
+    if readable_by > newest:
         raise newer_store(_name_of(schema), version, newest)
     return min(version, newest)
 
