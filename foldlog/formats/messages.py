@@ -290,7 +290,8 @@ class MessageReader:
         meta: Fields,
     ) -> list[Event]:
         """Return the events of one response: a message, or an action for each call. The text is the
-        thought of the first action. A response with only thinking is an annotation.
+        thought of the first action. The thinking of a response without both is an annotation. A
+        call of ``request_condensation`` is a request.
         """
         actions = list(calls)
         if self.of_replies:
@@ -306,7 +307,7 @@ class MessageReader:
             events.append(
                 Message(source="agent", content=content, thinking=tuple(thinking), meta=meta)
             )
-        elif thinking and not calls:
+        elif thinking:
             events.append(Annotation(name="reasoning", data=list(thinking), meta=meta))
         if len(actions) < len(calls):
             events.append(

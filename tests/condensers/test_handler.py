@@ -189,7 +189,7 @@ def test_a_new_process_waits_as_long_as_the_last_one(full):
         handler = full.handler(condenser)
         full.store.append(name, messages(11), expected_version=0)
         asked.append([])
-        for _ in range(170):
+        for _ in range(100):
             if new_process:
                 handler = full.handler(condenser)
             calls = len(condenser.llm.calls)
@@ -200,7 +200,7 @@ def test_a_new_process_waits_as_long_as_the_last_one(full):
             full.store.append(name, message(), expected_version=version)
     in_one, in_many = asked
     assert in_one == in_many
-    assert len(in_one) == 4, "after 20, 40 and 80 events"
+    assert len(in_one) == 3, "after 20 and 40 events"
 
 
 def test_a_model_that_answers_ends_the_wait_in_the_log(full):

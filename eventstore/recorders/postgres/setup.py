@@ -364,7 +364,8 @@ def _check_version(facts: Mapping[str, str], schema: str) -> int:
         version, readable_by = int(facts["schema"]), int(facts["readable_by"])
     except (KeyError, ValueError) as error:
         raise StoreDamaged(
-            f"schema {schema!r} is damaged: its table 'store' has no valid version; restore a backup"
+            f"schema {schema!r} is damaged: its table 'store' has no valid version; restore"
+            " a backup"
         ) from error
     if readable_by > newest:
         raise newer_store(_name_of(schema), version, newest)

@@ -499,3 +499,12 @@ def test_a_result_names_its_tool_and_its_call(history, messages_of):
     assert results == ["t0", "t1", "t1", "t0"]
     errors = {tool: counted.errors for tool, counted in history.stats().tools.items()}
     assert errors == dict.fromkeys(("t0", "t1", "t3"), 0)
+
+
+def test_thinking_beside_a_request_for_a_condensation_stays():
+    asked = {"type": "tool_use", "id": "t", "name": "request_condensation", "input": {}}
+    thought = {"type": "thinking", "thinking": "The window is nearly full.", "signature": "s"}
+    reply = {"type": "message", "role": "assistant", "content": [thought, asked]}
+    reasoning, request = from_openai(reply)
+    assert (type(reasoning), reasoning.data) == (foldlog.Annotation, [thought])
+    assert type(request) is foldlog.CondensationRequest
