@@ -535,11 +535,9 @@ def _first_of(rows: Sequence[ConversationRow], events: int) -> Sequence[Conversa
     """Return the first rows, with up to this number of events in total. The first of all is among
     them, however many events it has, so that each reader counts one.
     """
-    most = _EVENTS_AT_ONCE
-    end = 0
-    for row in rows:
+    is_first_of_all = events == _EVENTS_AT_ONCE
+    for end, row in enumerate(rows):
         events -= _cost(row)
-        if events < 0 and (end or events + _cost(row) < most):
-            break
-        end += 1
-    return rows[:end]
+        if events < 0 and not (end == 0 and is_first_of_all):
+            return rows[:end]
+    return rows
