@@ -54,3 +54,16 @@ def whole_file(path: Path) -> Iterator[BinaryIO]:
         if error.filename is None:  # such as on a full disk
             error.filename = str(path)
         raise
+
+
+def give_name(unnamed: Path, path: Path) -> None:
+    """Give a complete file its name. Its former name may stay. Raises ``FileExistsError`` if the
+    name is taken, and ``OSError``.
+    """
+    try:
+        os.link(unnamed, path)
+    except FileExistsError:
+        raise
+    except OSError:  # a file system without hard links, such as exFAT
+        path.open("xb").close()
+        unnamed.replace(path)

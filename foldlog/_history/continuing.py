@@ -24,6 +24,7 @@ from foldlog.eventstore import (
     InvalidArgument,
     VersionConflict,
 )
+from foldlog.eventstore.files.whole_file import give_name
 from foldlog.eventstore.log.row import from_microseconds
 from foldlog.formats.detection import may_be_of
 from foldlog.formats.event_fields import HANDED_OVER
@@ -192,7 +193,7 @@ def _check_release(session: NativeSession) -> None:
     """Refuse to write a session if the program's newest session has a form that foldlog does not
     know, because the program may not read the known form any more.
     """
-    with _named_file(session.path()):
+    with _named_file(session.path(), "read", "readable"):
         newest = session.newest()
     if newest is None:
         return
@@ -238,7 +239,7 @@ def _new_file(path: Path, lines: Sequence[bytes], is_begun: Callable[[], bool]) 
     """
     unnamed = path.with_name(f".{path.name}.new")
     try:
-        with _named_file(path):
+        with _named_file(path, "written", "writable"):
             for folder in reversed(path.parents):
                 folder.mkdir(mode=0o700, exist_ok=True)
             file = os.open(unnamed, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
@@ -249,36 +250,25 @@ def _new_file(path: Path, lines: Sequence[bytes], is_begun: Callable[[], bool]) 
         yield unnamed
     except BaseException:
         if is_begun():  # the program may go on with what is in the store
-            _give_name(unnamed, path)
+            give_name(unnamed, path)
         raise
     else:
-        _give_name(unnamed, path)
+        give_name(unnamed, path)
     finally:
         with suppress(OSError):
             unnamed.unlink()
 
 
-def _give_name(unnamed: Path, path: Path) -> None:
-    """Rename a file. Raises ``FileExistsError`` if the name is taken."""
-    try:
-        os.link(unnamed, path)
-    except FileExistsError:
-        raise
-    except OSError:  # a file system without hard links, such as exFAT
-        path.open("xb").close()
-        unnamed.replace(path)
-
-
 @contextmanager
-def _named_file(path: Path) -> Iterator[None]:
-    """Name the session file and what to do in an error of the file system."""
+def _named_file(path: Path, done: str, able: str) -> Iterator[None]:
+    """Name the file or folder, and what to do, in an error of the file system."""
     try:
         yield
     except OSError as error:
         raise type(error)(
             error.errno,
-            f"the session file {path} cannot be written: {error.strerror}; nothing was handed over."
-            " Make its folder writable, or name the folder of the program"
+            f"{error.filename or path} cannot be {done}: {error.strerror}; nothing was handed over."
+            f" Make its folder {able}, or name the folder of the program"
             " (CLAUDE_CONFIG_DIR or CODEX_HOME)",
         ) from error
 

@@ -15,7 +15,7 @@ import pwd
 import secrets
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from datetime import UTC, datetime
 from functools import partial
 from itertools import chain
@@ -101,7 +101,7 @@ class EffectRule:
 
     repeat: Repeat = "never"
     check: Check | None = None
-    needs_approval: bool = field(default=False, compare=False)
+    needs_approval: bool = False
 
     def __post_init__(self) -> None:
         if self.repeat not in _REPEATS:
@@ -112,6 +112,13 @@ class EffectRule:
             raise TypeError(
                 f"check must be a function of the key and the call, not {self.check!r:.60}"
             )
+
+    @property
+    def is_run_once(self) -> bool:
+        """Whether nothing can tell if a run that was interrupted had its effect, so that the tool
+        never runs again.
+        """
+        return self.repeat == "never" and self.check is None
 
 
 def rule_for(
@@ -336,7 +343,7 @@ class Attempt:
                 return self._end(self._trace.outcome, state == "failed", self._seen)
             except VersionConflict:
                 self._read_trace()  # The outcome may have been redacted.
-        if self.is_in_doubt and self._rule == EffectRule("never"):
+        if self.is_in_doubt and self._rule.is_run_once:
             return self._observe(*_doubt(self.key))
         return None
 
@@ -422,7 +429,7 @@ class Attempt:
             raise ValueError("the arguments are not a JSON object")  # noqa: TRY004
         arguments = dict(self.call.arguments or {})
         # A tool under the rule "never" may have an argument 'key' of its own.
-        if self._hands_key_on and (self._rule != EffectRule("never") or "key" not in arguments):
+        if self._hands_key_on and (not self._rule.is_run_once or "key" not in arguments):
             arguments["key"] = self.key
         inspect.signature(self._tool).bind(**arguments)
         return arguments

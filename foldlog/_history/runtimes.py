@@ -102,7 +102,7 @@ class RuntimeCall:
             outcome = rule.check(trace.key, trace.call)
             if outcome is not None:
                 return trace.key, outcome
-        if rule == effects.EffectRule("never"):
+        if rule.is_run_once:
             return trace.key, self._tell_model(history, [trace])
         self._mark(history, trace.call, len(trace.marks) + 1)
         return trace.key, None

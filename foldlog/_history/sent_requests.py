@@ -33,7 +33,7 @@ def sent_request(history: HistoryLog, event_id: int) -> SentRequest:
     present = request.fingerprint
     if present == recorded:
         return SentRequest(first.id, request, True)
-    return SentRequest(first.id, request, False, tuple(_changes(view, recorded, present)))
+    return SentRequest(first.id, request, False, tuple(_changes(view, reply[0], recorded, present)))
 
 
 def beside_of(history: HistoryLog, reply: Sequence[Event]) -> JsonObject:
@@ -69,16 +69,19 @@ def _reply_of(history: HistoryLog, event_id: int) -> list[Event]:
     return [*reversed([before[0], *takewhile(of_reply, before[1:])]), *after]
 
 
-def _changes(view: View, recorded: JsonMap, present: JsonMap) -> Iterator[str]:
+def _changes(view: View, reply: Event, recorded: JsonMap, present: JsonMap) -> Iterator[str]:
     if recorded["rendering"] != RENDERING:
         yield f"rendered by foldlog's rules {recorded['rendering']}, and now by {RENDERING}"
-    redacted = [event for event in view if event.redacted is not None]
-    for event in redacted:
-        mark = event.redacted
-        assert mark is not None
+    # What was redacted before the reply was redacted in its request too.
+    redacted_since = [
+        (event, mark)
+        for event in view
+        if (mark := event.redacted) and (reply.timestamp is None or mark.at >= reply.timestamp)
+    ]
+    for event, mark in redacted_since:
         why = f": {mark.reason}" if mark.reason else ""
         yield f"{label(event)} {event.id} ({mark.bytes} bytes) was redacted by {mark.by}{why}"
     if recorded["beside"] != present["beside"]:
         yield "the recorded tools or parameters were redacted or changed"
-    if recorded["messages"] != present["messages"] and not redacted:
+    if recorded["messages"] != present["messages"] and not redacted_since:
         yield "the messages differ, and the log does not say why"

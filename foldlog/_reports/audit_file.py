@@ -7,6 +7,7 @@ from __future__ import annotations
 import errno
 import os
 import sqlite3
+import tempfile
 from collections.abc import Iterator, Sequence
 from contextlib import closing, contextmanager, suppress
 from itertools import chain
@@ -17,6 +18,7 @@ from sqlite_utils.db import Table
 
 from foldlog.eventstore import EventStoreError, Store, StoreUnavailable
 from foldlog.eventstore.derived.tables import follow
+from foldlog.eventstore.files.whole_file import give_name
 from foldlog.eventstore.recorders.sqlite.replacing import new_beside, parts_beside, sync
 from foldlog.eventstore.recorders.sqlite.store_file import check_not_moved
 from foldlog.projections.conversations.unreadable import iter_log
@@ -128,7 +130,10 @@ def check_target(store: Store, path: Path, conversations: Sequence[str] | None =
         raise NoAuditDatabase(path, "it is a folder")
     if not path.parent.is_dir():
         raise NoAuditDatabase(path, f"there is no folder {path.parent}")
+    _check_kind(path)
     _check_log(path)
+    with written(path), tempfile.TemporaryFile(dir=path.resolve().parent):
+        pass  # SQLite writes its log beside the file.
     if path.is_file() and path.stat().st_size:
         with written(path), closing(sqlite3.connect(path)) as connection:
             _check_connected(store, path, connection)
@@ -160,9 +165,8 @@ def open_database(store: Store, path: Path) -> Database:
 
 def _make(store: Store, path: Path) -> None:
     # If another process creates the database too, the file of the other process stays.
+    _check_kind(path)
     empty = path.exists()
-    if empty and not path.is_file():
-        raise NoAuditDatabase(path, "it is not a regular file")
     _check_log(path)
     target = path.resolve() if empty else path
     part = new_beside(target)  # The file is private from its first moment.
@@ -188,12 +192,8 @@ def _make(store: Store, path: Path) -> None:
         if empty:
             os.replace(part, target)
         else:
-            os.link(part, target)
-    except FileExistsError as error:
-        if not path.exists():
-            raise NoAuditDatabase(
-                path, "it is a symbolic link to a file that does not exist"
-            ) from error
+            with suppress(FileExistsError):
+                give_name(part, target)
     finally:
         part.unlink(missing_ok=True)
     sync(target.parent)
@@ -207,6 +207,13 @@ def _remove_second_names(path: Path) -> None:
         with suppress(FileNotFoundError):  # another process removed the name
             if os.path.samefile(part, path):
                 os.unlink(part)
+
+
+def _check_kind(path: Path) -> None:
+    if path.is_symlink() and not path.exists():
+        raise NoAuditDatabase(path, "it is a symbolic link to a file that does not exist")
+    if path.exists() and not path.is_file():
+        raise NoAuditDatabase(path, "it is not a regular file")
 
 
 def _check_log(path: Path) -> None:

@@ -6,6 +6,7 @@ import pty
 import subprocess
 import sysconfig
 from collections.abc import Mapping
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 FOLDLOG = os.path.join(sysconfig.get_path("scripts"), "foldlog")
@@ -25,9 +26,12 @@ def in_a_terminal(
     os.close(theirs)
     os.write(ours, typed.encode())
     shown = b""
-    with contextlib.suppress(OSError):  # how Linux says that the other side has closed a terminal
-        while part := os.read(ours, 65536):
-            shown += part
+    # Both are read at the same time, because the command waits where nobody reads.
+    with ThreadPoolExecutor(1) as pool:
+        rest = pool.submit(process.communicate)
+        with contextlib.suppress(OSError):  # how Linux says that the command closed its terminal
+            while part := os.read(ours, 65536):
+                shown += part
+        _, err = rest.result()
     os.close(ours)
-    _, err = process.communicate()
     return process.returncode, shown, err

@@ -58,6 +58,18 @@ def test_request_names_what_was_redacted(history):
     assert history.sent_request(second).same is None
 
 
+def test_what_was_redacted_before_the_request_is_no_change_since(history):
+    run_agent(history, "openai", 1)
+    history.redact(history.view()[-1].id, reason="a card number", by="ann")
+    request = history.prepare().request("openai", tools=[TOOL], model="m")
+    second = history.append_reply(reply(1), request=request)[0].id
+    history.append_tool_result("c1", "paid")
+    request = replace(history.prepare().request("openai", tools=[TOOL]), rendering=0)
+    third = history.append_reply(reply(2), request=request)[0].id
+    assert str(history.sent_request(second)) == "the same bytes"
+    assert history.sent_request(third).changes == ("rendered by foldlog's rules 0, and now by 1",)
+
+
 def test_another_rendering_is_named(history):
     history.append(said("pay"))
     request = replace(history.prepare().request(), rendering=0)

@@ -3,6 +3,7 @@ documented queries run.
 """
 
 import errno
+import os
 import re
 import sqlite3
 import stat
@@ -411,6 +412,48 @@ def test_log_of_a_removed_database_is_named(store, path, checked, has_file):
     assert (log.read_bytes(), path.exists()) == (b"changes", has_file)
     log.unlink()
     checked(store, path)
+
+
+def make_pipe(path):
+    os.mkfifo(path)
+
+
+def link_to_nothing(path):
+    path.symlink_to(path.with_name("nothing"))
+
+
+@pytest.mark.parametrize("checked", [check_target, update])
+@pytest.mark.parametrize(
+    "make, problem",
+    [
+        (make_pipe, "it is not a regular file"),
+        (link_to_nothing, "it is a symbolic link to a file that does not exist"),
+    ],
+)
+def test_what_is_no_file_is_refused_before_a_long_run(store, path, make, problem, checked):
+    make(path)
+    with pytest.raises(NoAuditDatabase, match=problem):
+        checked(store, path)
+    assert list(path.parent.glob("audit*")) == [path]
+
+
+@pytest.mark.skipif(os.geteuid() == 0, reason="root may write every folder")
+@pytest.mark.parametrize("checked", [check_target, update])
+def test_folder_that_cannot_be_written_is_refused_before_a_long_run(store, tmp_path, checked):
+    (tmp_path / "read-only").mkdir(mode=0o500)
+    with pytest.raises(NoAuditDatabase, match="let this user write the file and its folder"):
+        checked(store, tmp_path / "read-only/audit.db")
+
+
+def test_file_system_without_hard_links(store, path, monkeypatch):
+    def refuse(*names):
+        raise PermissionError(errno.EPERM, "Operation not permitted")
+
+    monkeypatch.setattr(os, "link", refuse)
+    update(store, path)
+    monkeypatch.undo()
+    assert list(path.parent.glob("audit*")) == [path]
+    update(store, path)
 
 
 def test_erasure_meanwhile_is_in_the_next_update(store, path, monkeypatch):
