@@ -106,7 +106,7 @@ class SummarizingCondenser(RollingCondenser):
         return self.summary(view, span)
 
     def reasons(self, view: View, agent_llm: AgentModel | None = None) -> frozenset[Reason]:
-        due = reasons_by_size(view, self.limits(agent_llm)[0])
+        due = reasons_by_size(view, self.size_limit(agent_llm))
         if self.overrun(view, agent_llm):
             due |= {Reason.TOKENS}
         if not due and self.when_cheaper and self._saves(view, agent_llm):
@@ -163,6 +163,9 @@ class SummarizingCondenser(RollingCondenser):
     @property
     def _size(self) -> int:
         return self.size_by_default if self.max_size is None else self.max_size
+
+    def size_limit(self, agent_llm: AgentModel | None) -> int | None:
+        return self.limits(agent_llm)[0]
 
     def limits(self, agent_llm: AgentModel | None) -> tuple[int | None, int | None]:
         # The default limit of events applies only if no token limit is known.

@@ -502,23 +502,21 @@ class HistoryLog:
         if is_compacted:
             reply = behind_compaction(view, before, reply)
 
-        def newest_first() -> Iterator[Event]:
-            return chain(
-                (structs.replace(event, id=-1) for event in reversed(before)), reversed(view.events)
-            )
-
+        events, version = view.events, view.version + len(before)
+        pending = [structs.replace(event, id=-1) for event in reversed(before)]
         if any(isinstance(event, Observation) for event in reply):
-            reply = self._link_results(reply, view, before, newest_first())
+            newest_first = chain(pending, reversed(events))
+            reply = self._link_results(reply, view, before, newest_first)
         if not any(isinstance(event, Action) for event in reply):
             return reply
-        return set_apart(reply, newest_first, view.version + len(before))
+        return set_apart(reply, chain(pending, reversed(events)), version)
 
     def _link_results(
         self,
         reply: tuple[Event, ...],
         view: View,
         before: Sequence[Event],
-        newest_first: Iterator[Event],
+        newest_first: Iterable[Event],
     ) -> tuple[Event, ...]:
         # The call of a result may be in the reply, in an earlier event, or forgotten.
         from foldlog.formats.replies import add_missing_results, result_of

@@ -10,7 +10,6 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
 from datetime import datetime
-from functools import partial
 from math import isfinite
 from reprlib import repr as short
 from typing import Any, NoReturn
@@ -214,7 +213,7 @@ def events_of_reply(
 
 
 def set_apart(
-    events: tuple[Event, ...], newest_first: Callable[[], Iterable[Event]], version: int
+    events: tuple[Event, ...], newest_first: Iterable[Event], version: int
 ) -> tuple[Event, ...]:
     """If a reply has the same response id as the previous reply, give its calls a unique response
     id.
@@ -230,7 +229,7 @@ def set_apart(
     ]
     if not response_ids:
         return events
-    previous_call = next((event for event in newest_first() if isinstance(event, Action)), None)
+    previous_call = next((event for event in newest_first if isinstance(event, Action)), None)
     if previous_call is None or previous_call.response_id is None:
         return events
     response_id = response_ids[-1]
@@ -298,7 +297,7 @@ def _events_of_list(values: list[Any]) -> Iterator[Event]:
             items.append(value)
         else:
             message_events = set_apart(
-                tuple(_events(value)), partial(reversed, earlier_events), len(earlier_events)
+                tuple(_events(value)), reversed(earlier_events), len(earlier_events)
             )
             earlier_events += message_events
             yield from message_events
@@ -490,18 +489,19 @@ def _without_repeated_keys(pairs: list[tuple[str, Any]]) -> Fields:
 
 
 def _reply_meta(reply: Fields, finish_reason: Any) -> Fields:
-    # Some servers put the cost into the usage.
     usage = reply.get("usage")
     if isinstance(usage, dict) and "service_tier" in reply:
         usage = {**usage, "service_tier": reply["service_tier"]}
+    # Some servers put the cost into the usage.
+    cost_in_usage = usage.get("cost") if isinstance(usage, dict) else None
+    cost_usd = cost_of(reply.get("cost", cost_in_usage))
+    counts = usage_of(usage)
     fields = {
         "model": text_or_none(reply.get("model")),
         "finish_reason": text_or_none(finish_reason),
-        "usage": usage_of(usage),
+        "usage": counts,
     }
     meta: Fields = {key: value for key, value in fields.items() if value}
-    cost_in_usage = usage.get("cost") if isinstance(usage, dict) else None
-    cost_usd = cost_of(reply.get("cost", cost_in_usage))
     if cost_usd is not None:
         meta["cost"] = cost_usd
     return meta

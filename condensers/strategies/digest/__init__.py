@@ -102,6 +102,9 @@ class DigestCondenser(SummarizingCondenser):
         has_reply = any(map(begins_reply, view.events))
         return Overrun(sums, limit, ESTIMATE) if sums[-1] > limit and has_reply else None
 
+    def size_limit(self, agent_llm: AgentModel | None) -> int | None:
+        return self.max_size
+
     def limits(self, agent_llm: AgentModel | None) -> tuple[int | None, int | None]:
         """Return how many events and how many tokens a View may have before it is condensed. If no
         token limit is known, the number of tokens does not include the head.
