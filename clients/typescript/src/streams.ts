@@ -5,7 +5,7 @@
 
 import { FoldlogError, replyUnfinished, Unavailable, unavailable } from "./errors.js";
 import { blocks } from "./follow.js";
-import type { Appended, ReplyOptions } from "./history.js";
+import type { Appended, ReplyOptions } from "./options.js";
 import { anyOf, pause, pauseMs, type Sending, type Transport } from "./transport.js";
 import type { Signal, WebResponse } from "./web.js";
 
