@@ -1840,16 +1840,17 @@ export interface components {
             reason?: string;
         };
         /**
-         * Fate
-         * @description ``fate`` is shown, forgotten, taken back or never shown. ``by`` is the condensation or the
-         *         retraction, ``summary`` the summary that stands for the event now.
+         * EventFate
+         * @description ``by`` is the condensation or the retraction, ``summary`` the summary that stands for the
+         *         event now.
          */
-        Fate: {
+        EventFate: {
             event: {
                 [key: string]: unknown;
             };
             version: number;
-            fate: string;
+            /** @enum {unknown} */
+            fate: "forgotten" | "never shown" | "shown" | "taken back";
             reason: string;
             position: number | null;
             sent: boolean;
@@ -3966,7 +3967,7 @@ export interface operations {
                     [name: string]: unknown;
                 };
                 content: {
-                    "application/json": components["schemas"]["Fate"];
+                    "application/json": components["schemas"]["EventFate"];
                 };
             };
             400: components["responses"]["Problem400"];

@@ -9,6 +9,7 @@ from msgspec import UNSET, UnsetType
 from foldlog._base.json_types import JsonObject
 from foldlog._reports.answers.document import Document, OfConversation, OfVersion
 from foldlog._reports.answers.events import UnreadEventDocument
+from foldlog.projections.explain import Fate
 
 
 class SummaryDocument(Document, kw_only=True):
@@ -90,17 +91,16 @@ class FactDocument(Document):
 
 class WhyDocument(OfConversation):
     """The output of ``foldlog why``: the ``fate`` of an event in a View, and the event that hid it
-    (``by``). The fate is "shown", "forgotten", "taken back" or "never shown". ``dropped`` are the
-    terms that were lost with the event. If the user asked about words and not about an event,
-    ``fact`` says whether the agent knows the words, and ``event`` is an event that contains them.
-    ``approvals`` are the events that say who was asked and who decided about a call.
-    ``compacting`` is the time of a compaction that the program has not written to its file yet.
-    Such a compaction does not change the other fields.
+    (``by``). ``dropped`` are the terms that were lost with the event. If the user asked about words
+    and not about an event, ``fact`` says whether the agent knows the words, and ``event`` is an
+    event that contains them. ``approvals`` are the events that say who was asked and who decided
+    about a call. ``compacting`` is the time of a compaction that the program has not written to its
+    file yet. Such a compaction does not change the other fields.
     """
 
     event: int
     version: int
-    fate: str
+    fate: Fate
     reason: str
     position: int | None
     sent: bool

@@ -17,6 +17,7 @@ from foldlog._reports.dropped import dropped_document
 from foldlog._reports.words.event_json import event_document
 from foldlog.eventstore import Event, SystemMessage
 from foldlog.projections import View
+from foldlog.projections.explain import Fate
 from foldlog.projections.messages.turns import Dialect
 
 
@@ -55,14 +56,14 @@ class PreparedView(ShownView, frozen=True):
     model_request: RequestIdentity
 
 
-class Fate(Document, frozen=True):
-    """``fate`` is shown, forgotten, taken back or never shown. ``by`` is the condensation or the
-    retraction, ``summary`` the summary that stands for the event now.
+class EventFate(Document, frozen=True):
+    """``by`` is the condensation or the retraction, ``summary`` the summary that stands for the
+    event now.
     """
 
     event: JsonObject
     version: int
-    fate: str
+    fate: Fate
     reason: str
     position: int | None
     sent: bool
@@ -126,10 +127,10 @@ def condense(request: AdmittedRequest, *, reason: str = "") -> ShownView:
 
 
 @operation("GET", "/conversations/{conversation}/why/{event}")
-def why(request: AdmittedRequest, event: int, *, at: Count | None = None) -> Fate:
+def why(request: AdmittedRequest, event: int, *, at: Count | None = None) -> EventFate:
     """Say why the View shows an event or not."""
     answer = request.history.why(event, at)
-    return Fate.of(
+    return EventFate.of(
         answer,
         event=event_document(answer.event),
         by=_optional_document(answer.by),
