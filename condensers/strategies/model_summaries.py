@@ -62,7 +62,7 @@ from foldlog.condensers.strategies.state_fields import (
     text_of_state,
 )
 from foldlog.condensers.strategies.summarizing import SummarizingCondenser, Summary, limit_of
-from foldlog.condensers.strategies.worth import why_worthless
+from foldlog.condensers.strategies.worth import worth_of
 from foldlog.eventstore import CondensationSummary, Event
 from foldlog.projections import View
 
@@ -195,9 +195,10 @@ class ModelSummaryCondenser(AskingCondenser, SummarizingCondenser):
             summary = self._continue(view, span)
         else:
             summary = self._summarize(view[span], self.max_event_length)
-        if not self.digest_length:
-            return summary
-        return _above(summary, summary_of(view, span, self.digest_length))
+        length = self.digest_length
+        if _NOT_JUDGED in summary.metadata:
+            length = max(length, _LENGTH_NOT_JUDGED)
+        return _above(summary, summary_of(view, span, length)) if length else summary
 
     def _continue(self, view: View, span: slice) -> Summary:
         """Return the model's reply to the agent's next prompt. If this prompt is too long for the
@@ -342,20 +343,33 @@ class ModelSummaryCondenser(AskingCondenser, SummarizingCondenser):
             metadata["cut"] = True
         try:
             text = fit_to_replace(written.reply, written.text, events)
-            self._check_worth(written.reply, text, events, request.prompt)
+            if not self._is_judged(written.reply, text, events, request.prompt):
+                metadata[_NOT_JUDGED] = True
         except ModelCallFailed as error:
             error.reports = (*written.reports[:-1], *error.reports)
             raise
         return Summary(text, metadata, written.reports)
 
-    def _check_worth(
+    def _is_judged(
         self, reply: Reply, text: str, events: Sequence[Event], prompt: Prompt
-    ) -> None:
+    ) -> bool:
+        """Return False if nobody can tell whether the text is a summary of the events. Raises
+        ``ModelCallFailed`` if it is none.
+        """
         # Only where a digest takes its place: a condenser that is used alone takes what it gets.
         if not self._has_digest:
-            return
-        if problem := why_worthless(text, events, prompt):
-            raise useless(reply, f"{problem_of(text)!r} is no summary: {problem}")
+            return True
+        worth = worth_of(text, events, prompt)
+        if worth.problem:
+            raise useless(reply, f"{problem_of(text)!r} is no summary: {worth.problem}")
+        return worth.is_judged
+
+
+_NOT_JUDGED = "not_judged"
+"""The key in the metadata of a summary of events that say too little to judge it. A digest of at
+most ``_LENGTH_NOT_JUDGED`` characters stands below such a summary.
+"""
+_LENGTH_NOT_JUDGED = 6_000
 
 
 def _with_costs(metadata: JsonMap, reports: Sequence[Report]) -> JsonObject:

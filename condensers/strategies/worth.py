@@ -8,7 +8,7 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Iterator, Sequence
-from typing import Final
+from typing import Final, NamedTuple
 
 from foldlog.condensers.models.estimate import estimate, event_size
 from foldlog.condensers.prompts import Prompt
@@ -22,29 +22,44 @@ _LETTERS_LEAST: Final = 4
 _DIGITS_LEAST: Final = 3
 _RARE_IN: Final = 0.1
 """A term is in at most this part of the events: words that stand in most are in a refusal too."""
-_TERMS_LEAST: Final = 40
-"""Events with fewer terms say too little to judge a summary of them."""
+_TERMS_MANY: Final = 40
 _SHARED_LEAST: Final = 3
+"""How many terms a summary of events with ``_TERMS_MANY`` terms or more has at least."""
+_TERMS_LEAST: Final = 12
+"""A summary of events with fewer terms than ``_TERMS_MANY`` has at least one of them. Events with
+fewer than ``_TERMS_LEAST`` say too little to judge a summary, which may have other words.
+"""
 _PART_LEAST: Final = 0.01
 _SIZE_ENOUGH: Final = 64
 """A text of so many tokens is not tiny, however many tokens it replaces."""
 
 
-def why_worthless(text: str, events: Sequence[Event], prompt: Prompt) -> str:
-    """Return why ``text`` is no summary of the events, or an empty text if it may be one. Words of
-    the ``prompt`` are no terms. Cost: the function reads the texts of the events.
+class Worth(NamedTuple):
+    """``problem`` says why a text is no summary, and is empty if it may be one. ``is_judged`` is
+    false if the events say too little to tell.
+    """
+
+    problem: str = ""
+    is_judged: bool = True
+
+
+def worth_of(text: str, events: Sequence[Event], prompt: Prompt) -> Worth:
+    """Judge whether ``text`` can be a summary of the events. Words of the ``prompt`` are no terms.
+    Cost: the function reads the texts of the events.
     """
     terms = _terms_of(events) - {*_words(prompt.text)}
     if len(terms) < _TERMS_LEAST:
-        return ""
+        return Worth(is_judged=False)
     tokens = estimate(text)
     replaced = sum(map(event_size, events))
     if tokens < min(_PART_LEAST * replaced, _SIZE_ENOUGH):
-        return f"its {tokens} tokens are less than a hundredth of the {replaced} that it replaces"
+        return Worth(
+            f"its {tokens} tokens are less than a hundredth of the {replaced} that it replaces"
+        )
     shared = len(terms & {*_words(text)})
-    if shared < _SHARED_LEAST:
-        return f"it has {shared} of the {len(terms)} terms of the events that it replaces"
-    return ""
+    if shared < (_SHARED_LEAST if len(terms) >= _TERMS_MANY else 1):
+        return Worth(f"it has {shared} of the {len(terms)} terms of the events that it replaces")
+    return Worth()
 
 
 def _terms_of(events: Sequence[Event]) -> set[str]:

@@ -30,7 +30,7 @@ from foldlog import LLM, LLMConfig, Message, SystemMessage
 from foldlog.condensers import ESTIMATE, condenser_from_config
 from foldlog.condensers.prompts import load_prompt
 from foldlog.condensers.strategies.state_fields import FIELDS, REQUIRED, TOOL_NAME
-from foldlog.condensers.strategies.worth import why_worthless
+from foldlog.condensers.strategies.worth import worth_of
 from foldlog.eventstore import CondensationAction
 from foldlog.projections import View
 from tests.condensers.openai_server import (
@@ -272,7 +272,9 @@ def _lost(history: Any, made: CondensationAction) -> int:
     text = made.summary or ""
     if text.startswith("# Digest of"):
         return 0
-    is_worthless = not text or why_worthless(text, forgotten, load_prompt("summary"))
+    worth = worth_of(text, forgotten, load_prompt("summary"))
+    has_digest = "\n\n# Digest of" in text
+    is_worthless = not text or worth.problem or not (worth.is_judged or has_digest)
     return len(forgotten) if is_worthless else 0
 
 

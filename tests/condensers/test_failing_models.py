@@ -303,11 +303,41 @@ def test_a_short_summary_in_any_language_is_one(text):
     assert made.summary == text
 
 
-def test_a_summary_of_few_words_is_not_judged_by_its_terms():
-    condenser = LLMSummarizingCondenser(Scripted(said("They greeted each other.")), max_size=20)
-    history, _ = stepped(condenser, messages(40), REQUEST)
+def counted_tickets(count, step=1):
+    """A run in which few words are rare: the number of a ticket in each result, or in every third."""
+    for number in range(count):
+        name = "ticket" if number % step else f"ticket {100 + number}"
+        yield from pair(number, content=f"{name} is open " * 5)
+    yield message("I looked at them.", source="agent")
+    yield message("Go on.")
+
+
+@pytest.mark.parametrize("text", WORTHLESS.values(), ids=WORTHLESS)
+def test_a_summary_of_events_with_few_terms_has_one_of_them(text):
+    asked = [*counted_tickets(30), REQUEST]
+    condenser = LLMSummarizingCondenser(Scripted(said(text)), max_size=20)
+    history, _ = stepped(condenser, *asked)
     (made,) = history.view().condensations
-    assert made.summary == "They greeted each other."
+    assert made.metadata["condenser"] == "digest"
+    assert "it has 0 of the 27 terms" in reports_of(made)[0]["problem"]
+    honest = "Tickets 100 to 125 are open; 103 was looked at last."
+    condenser = LLMSummarizingCondenser(Scripted(said(honest)), max_size=20)
+    history, _ = stepped(condenser, *asked)
+    (made,) = history.view().condensations
+    assert made.summary == honest
+
+
+@pytest.mark.parametrize(
+    "events",
+    [[*messages(9), message("so on we go " * 200), *messages(9)], [*counted_tickets(30, step=3)]],
+)
+@pytest.mark.parametrize("text", ["They greeted each other.", "the " * 600])
+def test_a_digest_stands_below_a_summary_that_cannot_be_judged(text, events):
+    condenser = LLMSummarizingCondenser(Scripted(said(text)), max_size=20)
+    history, _ = stepped(condenser, *events, REQUEST)
+    (made,) = history.view().condensations
+    assert made.summary.startswith(f"{text}\n\n# Digest of")
+    assert (made.metadata["condenser"], made.metadata["not_judged"]) == ("llm", True)
 
 
 def late(server):

@@ -184,7 +184,7 @@ def test_repeated_tokens_cost_less_with_caching():
 @pytest.mark.parametrize("asked", ["events", "continue"])
 def test_a_summary_has_the_prompts_of_both_ways(asked):
     condenser = LLMSummarizingCondenser(
-        Scripted("words of a summary " * 9), prompt=asked, max_size=10, keep_first=2
+        Scripted("words of a summary " * 9), prompt=asked, max_size=10, keep_first=2, fallback=False
     )
     events = [
         Message(id=n, source="agent" if n % 2 else "user", content=f"fact {n} " * 400)

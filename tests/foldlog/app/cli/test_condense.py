@@ -96,7 +96,7 @@ def test_model_is_asked_and_its_cost_shown(foldlog, work, config, tmp_path):
         document = foldlog("condense c1 --config", file, "--json").document
         shown = foldlog("condense c1 --config", file, "--dry-run")
         assert len(server.requests) == 2
-    assert document["summary"]["text"] == "The parser is mended."
+    assert document["summary"]["text"].startswith("The parser is mended.")
     assert (document["condenser"], document["reason"]) == ("llm", "events, request")
     spent = document["model"]
     assert (spent["models"], spent["calls"], spent["failed"]) == (["gpt-4o-mini"], 1, 0)
