@@ -1,35 +1,44 @@
 """Seeded mutants: change one statement of the product, and see whether a test fails.
 
-    pytest -n2 --cov --cov-context=test --cov-report=   # needs pytest-cov; half an hour
-    python -m tests.mutants [--coverage .coverage] [--seed N] [--count N] [PART ...]
+    python -m tests.mutants [--seed N] [--count N] [--jobs N] [PART ...]
 
-draws changes from all modules, or from the modules whose paths begin with a PART. Each change is
-made alone, in a copy of the project. The tests that ran the changed line run there. Without data of
-coverage, the tests of the module run (see ``tests.which``), and if they pass, all tests. A mutant
-that survives shows that a test is missing, or that the change makes no difference. A test that
-fails without the change too judges nothing, so it runs again without it. The exit status is 1 if
-more than one mutant in ten survives, or if a mutant was not judged.
+draws changes from all modules, or from the modules whose paths begin with a PART. All drawn changes
+are in one copy of the project, each behind a switch, and one process collects the tests once and
+forks for each run (``tests.mutants_run``). First all ordinary tests run without a change, and each
+drawn place writes down the tests that reach it, also in processes that a test starts. Then for each
+mutant the tests that reached it run until one fails. A mutant that survives shows that a test is
+missing, or that the change makes no difference.
 
-Modules of adapters are left out: their tests run in the environments of the SDKs.
+A condition of a query, and a change for which Python has no conditional syntax, have no switch. Such
+a change is made alone, in another copy: first the tests of the module run (see ``tests.which``), and
+if they pass, all tests.
+
+A test that fails without a change too judges nothing: tests that failed in the first run are left
+out, and a test that fails with a change runs again without it. The exit status is 1 if more than one
+mutant in ten survives, or if a mutant was not judged.
+
+Modules of adapters are left out: their tests run in the environments of the SDKs. A change of code
+that runs only when a module is imported survives, because the modules have been imported before.
 """
 
 import argparse
 import ast
+import contextlib
 import os
 import random
 import re
 import shutil
-import sqlite3
+import signal
 import subprocess
 import sys
 import tempfile
 import time
 from collections.abc import Iterator, Sequence
-from contextlib import closing
 from pathlib import Path
-from typing import NamedTuple
+from typing import NamedTuple, TextIO
 
 from tests.beside import SAMPLES
+from tests.mutants_run import REACHED, first_failure
 from tests.which import ROOT, covering, modules
 
 SURVIVORS_MAX = 0.1
@@ -37,11 +46,39 @@ TIMEOUT_S = 900
 NO_TESTS = 5
 """The exit status of pytest if it ran no test."""
 ALL_TESTS = ["-n2"]
-RAN = """
-SELECT context, numbits FROM line_bits JOIN context ON context.id = context_id
-  JOIN file ON file.id = file_id WHERE path LIKE ? AND context != ''
+STATEMENTS = ("pass", "return None", "continue", "break")
+SWITCH = '__import__("foldlog._switch", fromlist=["is_on"]).is_on({})'
+SWITCH_MODULE = """
+import os
+
+_open, _write, _close = os.open, os.write, os.close  # a test may replace them
+_written = set()
+_mutant = None
+
+
+def turn_on(mutant):
+    global _mutant
+    _mutant = mutant
+    os.environ["FOLDLOG_MUTANT"] = "" if mutant is None else str(mutant)
+
+
+def is_on(mutant):
+    test = os.environ.get("PYTEST_CURRENT_TEST")
+    if _mutant is None and test and (mutant, test) not in _written:
+        _written.add((mutant, test))
+        try:
+            file = _open(f"FOLDER/{mutant}", os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o666)
+            _write(file, f"{test}\\n".encode())
+            _close(file)
+        except OSError:  # a test may forbid it
+            pass
+    return mutant == _mutant
+
+
+if number := os.environ.get("FOLDLOG_MUTANT"):
+    turn_on(int(number))
 """
-"""Selects the tests that ran lines of a file, and a bit for each line, from a file of coverage."""
+"""Switches mutants in the process of the tests, and in processes that a test starts."""
 SQL_TESTS = ["tests/conformance", "tests/eventstore", "tests/postgres"]
 NOT_COPIED = (".git", ".venv", ".cache", "*.egg-info", "__pycache__", ".*_cache", ".hypothesis")
 OPPOSITES: dict[type[ast.cmpop], type[ast.cmpop]] = {
@@ -177,32 +214,76 @@ class FailsUnchangedError(Exception):
     """A test fails without a mutant, so it cannot judge one."""
 
 
-def failing_test(mutant: Mutant, project: Path, coverage: Path | None = None) -> str | None:
-    """Return the first test that fails, or how the run ended; None if every test passes. With the
-    data of ``coverage``, only the tests that ran the changed line run. Raises
-    ``FailsUnchangedError``.
+def with_switches(path: Path, numbered: Sequence[tuple[int, Mutant]]) -> tuple[str, set[int]]:
+    """Return the text of a module with mutants behind switches, and the numbers of these mutants. A
+    mutant has no switch if Python has no syntax for it, as in a pattern.
     """
-    tests = find_tests_of(mutant, coverage) if coverage else []
-    tests = tests or (SQL_TESTS if mutant.path.suffix == ".sql" else covering(str(mutant.path)))
+    source = path.read_bytes()
+    chosen: list[tuple[int, Mutant]] = []
+    text = source.decode()
+    for entry in numbered:
+        changed = _switched(source, [*chosen, entry], 0, len(source))
+        with contextlib.suppress(SyntaxError):
+            compile(changed, path, "exec")
+            chosen.append(entry)
+            text = changed
+    return text, {number for number, _ in chosen}
+
+
+def _switched(source: bytes, numbered: Sequence[tuple[int, Mutant]], begin: int, end: int) -> str:
+    """Return a part of a module. A mutant may be inside another one, or have the same place."""
+    text, place = "", begin
+    rest = sorted(numbered, key=lambda entry: (entry[1].begin, -entry[1].end))
+    while rest:
+        number, mutant = rest.pop(0)
+        inside = [entry for entry in rest if entry[1].end <= mutant.end]
+        rest = [entry for entry in rest if entry not in inside]
+        original = _switched(source, inside, mutant.begin, mutant.end)
+        text += source[place : mutant.begin].decode()
+        switch = SWITCH.format(number)
+        if mutant.code.startswith(STATEMENTS):
+            line = source.rindex(b"\n", 0, mutant.begin) + 1
+            indent = source[line : mutant.begin].decode()
+            text += f"if {switch}: {mutant.code}\n{indent}else: {original}"
+        else:
+            text += f"(({mutant.code}) if {switch} else ({original}))"
+        place = mutant.end
+    return text + source[place:end].decode()
+
+
+def judge_switched(
+    mutants: Sequence[Mutant], folder: Path, jobs: int, tests: Sequence[str] = ()
+) -> dict[int, str | None]:
+    """Return the first test that fails for each mutant that has a switch; None if all tests pass. The
+    tests run in one copy of the project. Raises ``FailsUnchangedError`` if no test can run.
+    """
+    project = copy_project(folder / "switched")
+    (folder / REACHED).mkdir()
+    (folder / REACHED).chmod(0o777)  # some tests start processes of other users
+    module = SWITCH_MODULE.replace("FOLDER", str(folder / REACHED))
+    (project / "foldlog/_switch.py").write_text(module)
+    switched: set[int] = set()
+    for path in {mutant.path for mutant in mutants if mutant.path.suffix == ".py"}:
+        of_path = [entry for entry in enumerate(mutants) if entry[1].path == path]
+        text, numbers = with_switches(path, of_path)
+        (project / path.relative_to(ROOT)).write_text(text)
+        switched |= numbers
+    # With "=", because pytest looks for its configuration beside a path that stands alone.
+    options = [f"--mutants={folder}", f"--mutant-count={len(mutants)}", f"--jobs={jobs}"]
+    plugin = ["-p", "tests.mutants_run", "-o", "faulthandler_timeout=0"]
+    status = _pytest([*plugin, *options, *tests], project)
+    if status:
+        raise FailsUnchangedError(f"pytest ended with {status}")
+    return {number: first_failure(folder / f"mutant.{number}") for number in sorted(switched)}
+
+
+def failing_test(mutant: Mutant, project: Path) -> str | None:
+    """Return the first test that fails with a mutant, or how the run ended; None if every test
+    passes. The tests of the module run, and if they pass, all tests. Raises ``FailsUnchangedError``.
+    """
+    tests = SQL_TESTS if mutant.path.suffix == ".sql" else covering(str(mutant.path))
     failed = _run_changed(mutant, tests, project) if tests else None
-    return failed or (None if coverage else _run_changed(mutant, ALL_TESTS, project))
-
-
-def find_tests_of(mutant: Mutant, coverage: Path) -> list[str]:
-    """Return the functions of tests that ran a changed line. Tests in other processes that a test
-    starts are not measured.
-    """
-    line_count = mutant.path.read_bytes()[mutant.begin : mutant.end].count(b"\n") + 1
-    changed = (1 << line_count) - 1 << mutant.line
-    with closing(sqlite3.connect(coverage)) as database:
-        rows = database.execute(RAN, (f"%/{mutant.path.relative_to(ROOT).as_posix()}",))
-        return sorted(
-            {
-                re.split(r"[\[|]", context)[0]  # cases have other names if few files are collected
-                for context, lines in rows
-                if int.from_bytes(lines, "little") & changed
-            }
-        )
+    return failed or _run_changed(mutant, ALL_TESTS, project)
 
 
 def _run_changed(mutant: Mutant, tests: Sequence[str], project: Path) -> str | None:
@@ -221,54 +302,86 @@ def _run_changed(mutant: Mutant, tests: Sequence[str], project: Path) -> str | N
 
 def _run_tests(arguments: Sequence[str], project: Path) -> str | None:
     """Run pytest, and return the first failure, or how it ended."""
-    try:
-        pytest = subprocess.run(
-            [sys.executable, "-m", "pytest", "-q", "-x", "-p", "no:cacheprovider", *arguments],
-            cwd=project,
-            env={**os.environ, "PYTHONPATH": str(project)},
-            capture_output=True,
-            text=True,
-            check=False,
-            timeout=TIMEOUT_S,
-        )
-    except subprocess.TimeoutExpired:
-        return f"not ended after {TIMEOUT_S} s"
-    if pytest.returncode in (0, NO_TESTS):
+    with tempfile.TemporaryFile("w+") as output:
+        status = _pytest(["-x", *arguments], project, output)
+        output.seek(0)
+        failed = re.search(r"^(?:FAILED|ERROR) (test.*?)(?: - |$)", output.read(), re.MULTILINE)
+    if status in (0, NO_TESTS):
         return None
-    failed = re.search(r"^(?:FAILED|ERROR) (test.*?)(?: - |$)", pytest.stdout, re.MULTILINE)
-    return failed[1] if failed else f"pytest ended with {pytest.returncode}"
+    if status is None:
+        return f"not ended after {TIMEOUT_S} s"
+    return failed[1] if failed else f"pytest ended with {status}"
+
+
+def _pytest(arguments: Sequence[str], project: Path, output: TextIO | None = None) -> int | None:
+    """Run pytest, and return its exit status; None if it writes an output and does not end in time."""
+    process = subprocess.Popen(
+        [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", *arguments],
+        cwd=project,
+        env={**os.environ, "PYTHONPATH": str(project)},
+        stdin=subprocess.DEVNULL,
+        stdout=output or subprocess.DEVNULL,
+        start_new_session=True,
+    )
+    try:
+        return process.wait(TIMEOUT_S if output else None)
+    except subprocess.TimeoutExpired:
+        return None
+    finally:  # a test that did not end leaves processes behind, such as a database's server
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(process.pid, signal.SIGKILL)
+        process.wait()
+
+
+def copy_project(folder: Path) -> Path:
+    """Copy the project, and the real histories that lie beside it, if there are any."""
+    project = folder / "project"
+    folder.mkdir(parents=True)
+    if SAMPLES.is_dir():
+        (folder / SAMPLES.parent.name).symlink_to(SAMPLES.parent)
+    shutil.copytree(ROOT, project, symlinks=True, ignore=shutil.ignore_patterns(*NOT_COPIED))
+    # some tests ask git for the files of the project
+    for command in ("init", "add ."):
+        subprocess.run(["git", *command.split()], cwd=project, check=True, capture_output=True)
+    return project
+
+
+def judge(
+    mutants: Sequence[Mutant], folder: Path, jobs: int
+) -> Iterator[tuple[Mutant, str | None, bool]]:
+    """Yield each mutant with the test that noticed it, and whether it was judged."""
+    switched = judge_switched(mutants, folder, jobs)
+    project = copy_project(folder / "copy")
+    for number, mutant in enumerate(mutants):
+        if number in switched:
+            again = folder / f"again.{number}"
+            flaky = first_failure(again) if again.is_file() else None
+            yield mutant, flaky or switched[number], flaky is None
+            continue
+        try:
+            yield mutant, failing_test(mutant, project), True
+        except FailsUnchangedError as problem:
+            yield mutant, str(problem), False
 
 
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     parser.add_argument("--seed", type=int, default=int(time.time()) // 86_400)
     parser.add_argument("--count", type=int, default=40)
-    parser.add_argument("--coverage", type=Path, help="run the tests that ran the changed line")
+    parser.add_argument("--jobs", type=int, default=2, help="runs at the same time")
     parser.add_argument("part", nargs="*", help="how the path of a module begins")
     options = parser.parse_args()
-    if options.coverage and not options.coverage.is_file():
-        parser.error(f"there is no {options.coverage}; the docstring says how to write it")
     mutants = draw_mutants(options.seed, options.count, options.part)
     survivors = count = unjudged = 0
     with tempfile.TemporaryDirectory(prefix="foldlog-mutants-") as folder:
-        project = Path(folder) / "project"
-        if SAMPLES.is_dir():
-            Path(folder, SAMPLES.parent.name).symlink_to(SAMPLES.parent)
-        shutil.copytree(ROOT, project, symlinks=True, ignore=shutil.ignore_patterns(*NOT_COPIED))
-        # Some tests ask git for the files of the project.
-        for command in ("init", "add ."):
-            subprocess.run(["git", *command.split()], cwd=project, check=True, capture_output=True)
-        for mutant in mutants:
-            print(mutant, flush=True)
-            try:
-                failed = failing_test(mutant, project, options.coverage)
-            except FailsUnchangedError as problem:
+        for mutant, failed, is_judged in judge(mutants, Path(folder), options.jobs):
+            if is_judged:
+                count += 1
+                survivors += failed is None
+                print(f"{mutant}\n    {failed or 'SURVIVED'}", flush=True)
+            else:
                 unjudged += 1
-                print(f"    NOT JUDGED: fails without the change: {problem}", flush=True)
-                continue
-            count += 1
-            survivors += failed is None
-            print(f"    {failed or 'SURVIVED'}", flush=True)
+                print(f"{mutant}\n    NOT JUDGED: fails without the change: {failed}", flush=True)
     print(
         f"seed {options.seed}: {survivors} of {count} mutants survived, {unjudged} were not judged"
     )

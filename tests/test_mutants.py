@@ -1,8 +1,11 @@
 """The seeded mutants that run each week: see ``tests.mutants``."""
 
 import ast
-import sqlite3
-from contextlib import closing
+import builtins
+import json
+import shutil
+from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
@@ -11,9 +14,11 @@ from tests.mutants import (
     FailsUnchangedError,
     draw_mutants,
     failing_test,
-    find_tests_of,
+    judge,
     mutants_of,
+    with_switches,
 )
+from tests.mutants_run import first_failure, read_reached, read_seconds
 
 SOURCE = '''
 def positive(number, seen):
@@ -102,33 +107,12 @@ def mutant_of(project, code):
     )
 
 
-@pytest.fixture
-def coverage(tmp_path):
-    """Data of coverage, in which ``test_it`` ran line 4."""
-    path = tmp_path / ".coverage"
-    with closing(sqlite3.connect(path)) as database:
-        database.executescript(
-            """
-            CREATE TABLE file AS SELECT 1 AS id, '/elsewhere/numbers_.py' AS path;
-            CREATE TABLE context AS SELECT 1 AS id, 'test_it.py::test_it[a|b]|run' AS context;
-            CREATE TABLE line_bits AS SELECT 1 AS file_id, 1 AS context_id, X'10' AS numbits;
-            """
-        )
-    return path
-
-
-def test_unnoticed_mutant_survives(project, coverage, monkeypatch):
+def test_unnoticed_mutant_survives(project, monkeypatch):
     either = mutant_of(project, "(number > 0 or seen is not None)")
-    assert failing_test(mutant_of(project, "(number >= 0)"), project, coverage) is None
+    assert failing_test(mutant_of(project, "(number >= 0)"), project) is None
     assert failing_test(either, project) == "test_it.py::test_it"
     monkeypatch.setattr(mutants, "covering", lambda path: [])
     assert failing_test(either, project) == "test_it.py::test_it", "of all tests"
-
-
-def test_tests_of_a_changed_line(project, coverage):
-    either = mutant_of(project, "(number > 0 or seen is not None)")
-    assert find_tests_of(either, coverage) == ["test_it.py::test_it"]
-    assert find_tests_of(mutant_of(project, "return None"), coverage) == []
 
 
 def test_broken_test_judges_no_mutant(project):
@@ -136,3 +120,134 @@ def test_broken_test_judges_no_mutant(project):
         test.write("\ndef test_broken():\n    assert positive(0, None)\n")
     with pytest.raises(FailsUnchangedError, match="::test_broken"):
         failing_test(mutant_of(project, "(number >= 0)"), project)
+
+
+NESTED = """
+def smallest(values, most):
+    if values and most > 0:
+        values.sort()
+        del values[most:]
+    return values
+"""
+
+
+def test_switch_makes_one_change(tmp_path):
+    path = tmp_path / "nested.py"
+    path.write_text(NESTED)
+    mutants_in_file = mutants_of(path)
+    text, switched = with_switches(path, list(enumerate(mutants_in_file)))
+    results = {}
+    for number in (None, *switched):
+        switch = SimpleNamespace(is_on=lambda other, number=number: other == number)
+        names = {"__builtins__": {**vars(builtins), "__import__": lambda *_, **__: switch}}
+        exec(text, names)
+        code = None if number is None else mutants_in_file[number].code
+        result = names["smallest"]([3, 1, 2], 2), names["smallest"]([1], 0)
+        results.setdefault(code, []).append(result)
+    unchanged = ([1, 2], [1])
+    assert results == {
+        None: [unchanged],
+        "(most > 0)": [unchanged],
+        "(not (values and most > 0))": [([3, 1, 2], [])],
+        "(values or most > 0)": [([1, 2], [])],
+        "(values)": [([1, 2], [])],
+        "(most >= 0)": [([1, 2], [])],
+        "1": [unchanged],
+        "pass": [([3, 1], [1]), ([1, 2, 3], [1])],
+        "return None": [(None, None)],
+    }
+
+
+def test_change_without_conditional_syntax_has_no_switch(tmp_path):
+    path = tmp_path / "nested.py"
+    path.write_text(NESTED)
+    numbered = list(enumerate(mutants_of(path)))
+    _, switched = with_switches(path, numbered)
+    (alone,) = (mutant for number, mutant in numbered if number not in switched)
+    assert alone.text() == NESTED.replace("del values[most:]", "del (values)")
+
+
+TESTS = """
+import subprocess
+import sys
+
+from foldlog.numbers_ import positive
+
+
+def test_big():
+    assert positive(3, None)
+
+
+def test_other_process():
+    code = "from foldlog.numbers_ import positive; print(positive(-2, set()))"
+    output = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
+    assert output.stdout == "False\\n"
+
+
+def test_broken():
+    assert positive(0, None)
+"""
+
+
+@pytest.fixture
+def small_project(tmp_path, monkeypatch):
+    """A project of one module and three tests: one is broken, and one runs another process."""
+    root = tmp_path / "root"
+    for name in ("foldlog", "tests"):
+        (root / name).mkdir(parents=True)
+        (root / name / "__init__.py").touch()
+    (root / "foldlog/numbers_.py").write_text(SOURCE)
+    (root / "tests/test_it.py").write_text(TESTS)
+    plugin = Path(__file__).with_name("mutants_run.py")
+    shutil.copyfile(plugin, root / "tests" / plugin.name)
+    monkeypatch.setattr(mutants, "ROOT", root)
+    monkeypatch.setattr(mutants, "covering", lambda path: [])
+    monkeypatch.setattr(mutants, "ALL_TESTS", ["-k", "not broken"])
+    monkeypatch.setenv("PYTEST_DISABLE_PLUGIN_AUTOLOAD", "1")
+    return root
+
+
+def test_each_mutant_is_judged_by_the_tests_that_reach_it(small_project, tmp_path):
+    drawn = mutants_of(small_project / "foldlog/numbers_.py")
+    judged = {
+        (mutant.line, mutant.code): (failed, is_judged)
+        for mutant, failed, is_judged in judge(drawn, tmp_path / "work", 2)
+    }
+    in_process, elsewhere = "tests/test_it.py::test_big", "tests/test_it.py::test_other_process"
+    assert judged == {
+        (4, "(not (number > 0 and seen is not None))"): (in_process, True),
+        (4, "(number > 0 or seen is not None)"): (in_process, True),
+        (4, "(number > 0)"): (in_process, True),
+        (4, "(seen is not None)"): (None, True),
+        (4, "(number >= 0)"): (None, True),
+        (4, "(seen is None)"): (in_process, True),
+        (4, "1"): (None, True),
+        (5, "pass"): (None, True),
+        (6, "return None"): (in_process, True),
+        (6, "(number >= 0)"): (None, True),
+        (6, "1"): (None, True),
+    }
+    assert elsewhere in read_reached(tmp_path / "work/reached")[0]
+
+
+def test_tests_that_cannot_be_collected_judge_nothing(small_project, tmp_path):
+    (small_project / "tests/test_it.py").write_text("import nothing_of_this_name\n")
+    drawn = mutants_of(small_project / "foldlog/numbers_.py")
+    with pytest.raises(FailsUnchangedError, match="pytest ended with"):
+        list(judge(drawn, tmp_path / "work", 1))
+
+
+def results(path, *lines):
+    phases = [
+        {"test": test, "outcome": outcome, "seconds": seconds} for test, outcome, seconds in lines
+    ]
+    path.write_text("".join(f"{json.dumps(phase)}\n" for phase in phases))
+    return path
+
+
+def test_test_that_does_not_end_is_a_failure(tmp_path):
+    passed = [("a", "started", 0), ("a", "passed", 0.5), ("a", "ended", 0)]
+    path = results(tmp_path / "mutant.0", *passed, ("b", "started", 0), ("b", "passed", 0))
+    assert first_failure(path) == "b"
+    assert read_seconds([path]) == {"a": 0.5}
+    assert first_failure(results(path, *passed)) is None
