@@ -131,19 +131,23 @@ def smallest(values, most):
 """
 
 
+def results_with(text, turned_on):
+    """Return what ``NESTED`` with switches returns for two arguments."""
+    switch = SimpleNamespace(is_on=lambda number: number == turned_on)
+    names = {"__builtins__": {**vars(builtins), "__import__": lambda *_, **__: switch}}
+    exec(text, names)
+    return names["smallest"]([3, 1, 2], 2), names["smallest"]([1], 0)
+
+
 def test_switch_makes_one_change(tmp_path):
     path = tmp_path / "nested.py"
     path.write_text(NESTED)
     mutants_in_file = mutants_of(path)
     text, switched = with_switches(path, list(enumerate(mutants_in_file)))
-    results = {}
-    for number in (None, *switched):
-        switch = SimpleNamespace(is_on=lambda other, number=number: other == number)
-        names = {"__builtins__": {**vars(builtins), "__import__": lambda *_, **__: switch}}
-        exec(text, names)
-        code = None if number is None else mutants_in_file[number].code
-        result = names["smallest"]([3, 1, 2], 2), names["smallest"]([1], 0)
-        results.setdefault(code, []).append(result)
+    results = {None: [results_with(text, None)]}
+    for number in sorted(switched):
+        code = mutants_in_file[number].code
+        results.setdefault(code, []).append(results_with(text, number))
     unchanged = ([1, 2], [1])
     assert results == {
         None: [unchanged],
