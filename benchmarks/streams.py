@@ -6,8 +6,11 @@ chunk    the CPU time of a chunk of 20 characters, with and without a lease, by 
 latency  the time from a chunk to a reader in another process, at 500 chunks a second
 append   the CPU time of an append beside a stream of 50 chunks a second of another process, and
          alone, by turns
+turns    the CPU time of an append after each chunk of another writer of its store, and after each
+         chunk of a writer of another store
 
-Each question has a new SQLite file in the folder for temporary files, or the store at URL.
+Each question has a new SQLite file in the folder for temporary files, or the store at URL. The
+other store of ``turns`` is a SQLite file.
 """
 
 from __future__ import annotations
@@ -25,13 +28,13 @@ from statistics import median, quantiles
 import click
 
 import foldlog
-from foldlog import History
-from foldlog.types import TextDelta
+from foldlog import Histories, History
+from foldlog.types import StreamedReply, TextDelta
 
 CHUNKS = 3_000
 CHUNKS_PER_S = 500
 LATENCY_S = 8
-APPENDS = 150
+APPENDS = 1_000
 BESIDE_PER_S = 50
 TURNS = 4
 USER = {"role": "user", "content": "what is a kite?"}
@@ -77,6 +80,40 @@ def measure_append(url: str) -> None:
     ratio = median(beside) / median(alone)
     click.echo(f"an append: {median(alone):.0f} us alone, {median(beside):.0f} us beside a stream")
     click.echo(f"ratio of the medians: {ratio:.2f}")
+
+
+def measure_turns(url: str) -> None:
+    with (
+        tempfile.TemporaryDirectory() as folder,
+        foldlog.open(f"sqlite:///{Path(folder) / 'other.db'}") as elsewhere,
+        foldlog.open(url) as beside,
+        foldlog.open(url) as histories,
+    ):
+        history = histories[str(uuid.uuid4())]
+        append_cpu_us(history)
+        times: list[list[float]] = [[], []]
+        with unended_reply(beside) as here, unended_reply(elsewhere) as there:
+            for _ in range(APPENDS):
+                for reply, of_reply in zip((here, there), times, strict=True):
+                    reply.feed("x" * 20)
+                    start = time.process_time()
+                    history.append(USER)
+                    of_reply.append((time.process_time() - start) * 1e6)
+    here_us, there_us = map(median, times)
+    click.echo(
+        f"an append after a chunk: {here_us:.0f} us, {there_us:.0f} us if the chunk is in another"
+        f" store; ratio of the medians: {here_us / there_us:.2f}"
+    )
+
+
+@contextmanager
+def unended_reply(histories: Histories) -> Iterator[StreamedReply]:
+    history = histories[str(uuid.uuid4())]
+    history.append(USER)
+    reply = history.stream_reply()
+    reply.feed("x")
+    yield reply
+    reply.cancel()
 
 
 def measure_latency(url: str) -> None:
@@ -128,6 +165,7 @@ QUESTIONS: dict[str, Callable[[str], None]] = {
     "chunk": measure_chunk,
     "latency": measure_latency,
     "append": measure_append,
+    "turns": measure_turns,
 }
 
 

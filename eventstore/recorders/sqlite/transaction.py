@@ -39,7 +39,8 @@ conversations.
 
 class SQLiteTransaction(SQLiteReader, Transaction):
     """``last_conversation`` and the next position stay valid from one transaction to the next. The
-    owner must call ``forget`` after a rollback, and after a commit of another connection.
+    owner must call ``forget`` after a rollback, and after a commit of another connection, or
+    ``forget_streams`` if the other connection wrote only streams.
     """
 
     def __init__(self, connection: sqlite3.Connection) -> None:
@@ -58,12 +59,17 @@ class SQLiteTransaction(SQLiteReader, Transaction):
         """The question for a record of the store, and its answer. The fence of a lease asks it at
         each append.
         """
+        self.stream_rows = 0
+        """The number of rows of streams that were written since the transaction began."""
 
     def forget(self) -> None:
         super().forget()
         self._next_position = None
         self._last_stream = None
         self._last_record = None
+
+    def forget_streams(self) -> None:
+        self._last_stream = None
 
     def records(
         self, key: int, projection: str | None, version: int, limit: int, *, backwards: bool = False
@@ -95,11 +101,13 @@ class SQLiteTransaction(SQLiteReader, Transaction):
     def put_stream(self, key: int, stream: Stream) -> None:
         self._last_stream = None
         super().put_stream(key, stream)
+        self.stream_rows += 1
 
     def put_chunk(self, key: int, number: int, chunk: Chunk) -> None:
         last = self._last_stream
         self._last_stream = None
         super().put_chunk(key, number, chunk)
+        self.stream_rows += 1
         if last is not None and last[0] == key and last[1].number == number:
             self._last_stream = key, last[1]._replace(end=chunk.ends)
 

@@ -1,5 +1,5 @@
 """The lock that orders the writers of all processes. The lock file names the process that holds the
-lock.
+lock, and has a note from one holder to the next.
 """
 
 from __future__ import annotations
@@ -17,6 +17,8 @@ from foldlog.eventstore.errors import StoreUnavailable
 from foldlog.eventstore.recorders.sqlite.errors import is_ours
 
 _NAME_BYTES_MAX: Final = 300
+_NOTE_AT: Final = 512
+"""The place of the note in the lock file, behind the name of the holder."""
 _POLL_S: Final = 0.002
 _AT_ONCE: Final = LOCK_EX | LOCK_NB
 _SUFFIX: Final = "-queue"
@@ -130,14 +132,26 @@ class WriteLock:
             kind="busy",
         )
 
+    def read_note(self, size: int) -> bytes:
+        """Return the note that a holder of the lock left to the next ones, or zeros. Call
+        ``read_note`` and ``write_note`` only while this process holds the lock.
+        """
+        return pread(self._file, size, _NOTE_AT)
+
+    def write_note(self, note: bytes) -> None:
+        self._write(note, _NOTE_AT)
+
     def _write_name(self) -> None:
+        self._write(self._name, 0)
+
+    def _write(self, text: bytes, place: int) -> None:
         try:
-            os.pwrite(self._file, self._name, 0)
+            os.pwrite(self._file, text, place)
         except OSError as error:
             if not is_ours(error):  # the error comes from a signal handler
                 raise
-            # The disk may be full. Do not fail, because only the error texts of other processes
-            # need the name.
+            # The disk may be full. Do not fail: without the name, the error texts of other
+            # processes lack it, and without the note, others read again what they remember.
 
     @waits
     def _wait(self, until: float) -> None:

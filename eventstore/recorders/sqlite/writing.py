@@ -27,6 +27,7 @@ from foldlog.eventstore.recorders.sqlite.errors import (
 )
 from foldlog.eventstore.recorders.sqlite.log_syncs import LogSyncs
 from foldlog.eventstore.recorders.sqlite.store_file import MOVED, StoreFile, descriptors_of
+from foldlog.eventstore.recorders.sqlite.stream_commits import StreamCommits
 from foldlog.eventstore.recorders.sqlite.transaction import SQLiteTransaction
 from foldlog.eventstore.recorders.sqlite.write_lock import WriteLock
 
@@ -80,6 +81,11 @@ class SQLiteWriting:
         changes, the values that the transaction remembers are valid. ``_own_header`` is None in a
         transaction, after a rollback, or if another connection may have committed.
         """
+        self._first_header = b""
+        """The header since which only streams were written, up to ``_own_header``: see
+        ``StreamCommits``.
+        """
+        self._stream_commits = StreamCommits(lock, _HEADER_BYTES)
         self._in_doubt = False
         """Whether the log may end with a failed commit: see ``_begin_log_again``."""
         self.connection: sqlite3.Connection | None = None
@@ -111,6 +117,7 @@ class SQLiteWriting:
             raise
         self._file.check()
         self._changed_before = connection.total_changes
+        self._transaction.stream_rows = 0
         if self._file.index < 0:
             self._begun_at = None
         else:
@@ -119,11 +126,21 @@ class SQLiteWriting:
         self._own_header = None
         # Another process has committed, or this process's last transaction was rolled back.
         if own is None or self._begun_at != own:
+            if own is not None and self._only_streams_since():
+                self._transaction.forget_streams()
+                return
             self._transaction.forget()
             schema.check_unchanged(connection, self._path)
             last = maintenance.begin_epoch_where_copied(connection, self._file.inode)
             if last is not None:
                 self._on_copy(self._transaction, last)
+
+    def _only_streams_since(self) -> bool:
+        """Return whether only streams were written since this process's last commit."""
+        begun_at = self._begun_at
+        if begun_at is None:
+            return False
+        return self._stream_commits.first_header(begun_at) == self._first_header
 
     def run(self, work: Callable[[Any], T]) -> T:
         self._changes = self.connection.total_changes  # type: ignore[union-attr]  # it has begun
@@ -163,9 +180,11 @@ class SQLiteWriting:
         commits, pages = _header(header)
         # A program other than foldlog does not take foldlog's lock, and may have committed in the
         # meantime.
-        wrote = self.connection.total_changes != self._changed_before  # type: ignore[union-attr]
-        if commits - _header(self._begun_at)[0] == wrote:
-            self._own_header = header
+        changed = self.connection.total_changes - self._changed_before  # type: ignore[union-attr]
+        if commits - _header(self._begun_at)[0] == (changed > 0):
+            self._own_header = self._first_header = header
+            if changed and changed == self._transaction.stream_rows:
+                self._first_header = self._stream_commits.note(self._begun_at, header)
         if pages >= log_checkpoints.AT:
             self._checkpoints.look(pages)
 
