@@ -24,6 +24,7 @@ from foldlog.eventstore.errors import InvalidOption, StoreRefused, StoreUnavaila
 from foldlog.eventstore.recorders.base import PATIENCE_S, Recorder, Transaction, makes_pending
 from foldlog.eventstore.recorders.errors import FAILURES
 from foldlog.eventstore.recorders.postgres import deleted_rows, setup, status
+from foldlog.eventstore.recorders.postgres.assumptions import Assumptions
 from foldlog.eventstore.recorders.postgres.open_transaction import Call, OpenTransaction
 from foldlog.eventstore.recorders.postgres.positions import ONLY, Part
 from foldlog.eventstore.recorders.postgres.reading import PostgresReader, ReadSession
@@ -154,6 +155,7 @@ class PostgresRecorder(Recorder):
         self._server = _name(self._parameters, schema)
         self._make_schema = partial(setup.prepare, writable=self.writable, durable=durable)
         self._statements = self._statements_here()
+        self._assumptions = Assumptions()
         if pool is not None:
             self._pool = pool
             return
@@ -485,6 +487,7 @@ class PostgresRecorder(Recorder):
             durable=self._durable,
             at_once=at_once,
             reserve=self._reserve,
+            assumptions=self._assumptions,
             may_assume=may_assume and not self._is_on_citus,
             is_on_citus=self._is_on_citus,
         )

@@ -8,6 +8,7 @@ from typing import Any, Final
 
 from foldlog.eventstore.codec_json import Body
 from foldlog.eventstore.recorders.base import Columns, Transaction
+from foldlog.eventstore.recorders.postgres.assumptions import Assumptions, Name
 from foldlog.eventstore.recorders.postgres.open_transaction import OF_EVENTS, OpenTransaction
 from foldlog.eventstore.recorders.postgres.positions import Part
 from foldlog.eventstore.recorders.postgres.reading import PostgresReader
@@ -18,6 +19,7 @@ from foldlog.eventstore.recorders.types import (
     Erasure,
     Place,
     RecalledKey,
+    Record,
     Row,
     Stream,
     in_columns,
@@ -28,6 +30,10 @@ from foldlog.eventstore.recorders.types import (
 _OF_CONVERSATION: Final = b"conversation"
 _OF_STAGING: Final = b"staging"
 _OF_APPLICATION: Final = b"application"
+_OF_THE_STORE: Final = 0
+"""The key of records that belong to no conversation, such as leases."""
+_NEWEST: Final = (0, 1, False)
+"""The version, the limit and the direction with which the fence of a lease asks for its record."""
 
 
 class PostgresTransaction(OpenTransaction, PostgresReader, Transaction):
@@ -43,7 +49,8 @@ class PostgresTransaction(OpenTransaction, PostgresReader, Transaction):
     that has it, gets its number before it sends rows, and sends rows with their positions.
 
     If ``may_assume`` is true, the transaction assumes that a conversation is in the expected state,
-    and that an idempotency key is new. The server checks the assumptions in the round trip of the
+    that an idempotency key is new, and that a lease and a stream are as ``assumptions`` has them.
+    The server checks the assumptions in the round trip of the
     write, before it writes. If an assumption is wrong, the transaction fails, ``assumes`` stays
     true, and all results of the transaction are invalid.
     """
@@ -57,12 +64,16 @@ class PostgresTransaction(OpenTransaction, PostgresReader, Transaction):
         durable: bool,
         at_once: bool,
         reserve: Callable[[], int],
+        assumptions: Assumptions,
         may_assume: bool,
         is_on_citus: bool,
     ) -> None:
         OpenTransaction.__init__(self, wire, schema, part, durable=durable, at_once=at_once)
         PostgresReader.__init__(self, self.ask)
         self._reserve = reserve
+        self._assumptions = assumptions
+        self._learned: dict[Name, Record | Stream | None] = {}
+        """What this transaction knows of leases and streams, for the next one."""
         self._may_assume = may_assume
         self._is_on_citus = is_on_citus
         self._locked: set[int] = set()
@@ -150,11 +161,54 @@ class PostgresTransaction(OpenTransaction, PostgresReader, Transaction):
             self._seen_by("stands_key", conversation.key, conversation.sealed_key)
         super().set_key(conversation, first=first)
 
+    def records(
+        self, key: int, projection: str | None, version: int, limit: int, *, backwards: bool = False
+    ) -> Sequence[Record]:
+        if key != _OF_THE_STORE or projection is None or (version, limit, backwards) != _NEWEST:
+            return super().records(key, projection, version, limit, backwards=backwards)
+        assumed = self._assumptions.record(projection) if self._may_assume_more else None
+        if assumed is not None:
+            self._check("check_record", key, projection, *assumed[:4])
+            return [assumed]
+        records = super().records(key, projection, version, limit)
+        self._learned[projection] = records[0] if records else None
+        return records
+
+    def put_records(
+        self, key: int, projection: str, records: Iterable[Record], *, replace_all: bool = False
+    ) -> None:
+        if key == _OF_THE_STORE:
+            self._learned[projection] = None
+        super().put_records(key, projection, records, replace_all=replace_all)
+
+    def stream(self, key: int, number: int) -> Stream | None:
+        assumed = self._assumptions.stream(key, number) if self._may_assume_more else None
+        if assumed is not None and key in self._locked:
+            self._check("check_stream", key, number, assumed.state, assumed.end)
+            self._learned[key, number] = assumed
+            return assumed
+        stream = super().stream(key, number)
+        is_open = stream is not None and stream.closed_at is None
+        self._learned[key, number] = stream if is_open else None
+        return stream
+
+    def delete_stream(self, key: int, number: int) -> None:
+        self._learned[key, number] = None
+        super().delete_stream(key, number)
+
+    def commit(self) -> None:
+        super().commit()
+        self._assumptions.learn(self._learned)
+
     def put_stream(self, key: int, stream: Stream) -> None:
+        self._learned[key, stream.number] = None
         self._seen_by("stands_stream", key, stream.number, stream.closed_at, stream.state)
         super().put_stream(key, stream)
 
     def put_chunk(self, key: int, number: int, chunk: Chunk) -> None:
+        stream = self._learned.get((key, number))
+        if isinstance(stream, Stream):
+            self._learned[key, number] = stream._replace(end=chunk.ends)
         self._seen_by("stands_stream_chunk", key, number, chunk.begins, chunk.checksum)
         super().put_chunk(key, number, chunk)
 
@@ -190,6 +244,16 @@ class PostgresTransaction(OpenTransaction, PostgresReader, Transaction):
         super()._begin()
         if self._is_on_citus and not was_begun:
             self._wire.queue("stay")
+
+    @property
+    def _may_assume_more(self) -> bool:
+        # After a write, the transaction has to see its own rows.
+        return self._may_assume and not self._wrote
+
+    def _check(self, statement: str, *parameters: Any) -> None:
+        self._begin()
+        self._wire.queue(statement, *parameters)
+        self._unchecked = True
 
     def _assume(self, guess: Conversation) -> None:
         self._number_asked = self._wire.queue(

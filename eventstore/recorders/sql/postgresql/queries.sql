@@ -146,6 +146,37 @@ SELECT (
     END
 )::bigint
 
+-- Fails if a record of the store is not as this process has it, as the statement above does.
+-- name: check_record
+SELECT (
+    CASE
+        WHEN EXISTS (
+            SELECT FROM {schema}.records
+            WHERE conversation = $1::bigint AND projection = $2::bytea AND version = $3::bigint AND code = $4::bigint
+                AND body = $5::bytea AND encoding = $6::bigint
+        )
+        THEN '1'
+        ELSE 'none: somebody else wrote this record, so foldlog reads it'
+    END
+)::bigint
+
+-- Fails if a stream is not open, or not as this process has it.
+-- name: check_stream
+SELECT (
+    CASE
+        WHEN EXISTS (
+            SELECT FROM {schema}.streams s
+            WHERE conversation = $1::bigint AND stream = $2::bigint AND closed_at IS NULL AND state = $3::bytea
+                AND coalesce((
+                    SELECT c.ends FROM {schema}.stream_chunks c WHERE c.conversation = s.conversation AND c.stream = s.stream
+                    ORDER BY c.begins DESC LIMIT 1
+                ), 0) = $4::bigint
+        )
+        THEN '1'
+        ELSE 'none: somebody else wrote to this stream, so foldlog reads it'
+    END
+)::bigint
+
 -- name: newest_position
 SELECT greatest(
     (SELECT position FROM {schema}.events WHERE conversation = $1::bigint ORDER BY id DESC LIMIT 1),
