@@ -13,6 +13,7 @@ from datetime import datetime
 from functools import partial
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeAlias
+from unicodedata import normalize
 
 from msgspec import UNSET
 
@@ -59,6 +60,8 @@ JSON text that is a value of the event.
 """
 _OTHER_FORMS: Final = tuple(letter.encode() for letter in "İıſK")
 _ESCAPED_FORMS: Final = (b"u0130", b"u0131", b"u017f", b"u212a")
+_MARKS: Final = "\\u0300-\\u036f"
+"""The marks that make one letter with the letter before them, as a range of ``re``."""
 _BEFORE = 60
 _SNIPPET = 200
 _PAGE: Final = 1_000
@@ -543,7 +546,7 @@ def _rows(store: Store, unread: list[str]) -> list[ConversationRow]:
 
 class SearchTerms:
     """A search term matches the beginning of a word. Terms in double quotes must follow one another
-    in the text.
+    in the text. A letter with an accent may be one character or two, in the terms and in the text.
 
     With ``every``, a text must contain all words. Without ``every``, one word is enough. Raises
     ``InvalidArgument`` if there is no word, unless ``may_be_none`` is set. With ``may_be_none``, a
@@ -557,6 +560,7 @@ class SearchTerms:
                 check_text("words", words).translate(_STRAIGHT_QUOTES)
             )
         ]
+        terms = [normalize("NFC", term) for term in terms]
         terms = [term for term in dict.fromkeys(terms) if any(map(str.isalnum, term))]
         self.terms = terms
         if not terms and not may_be_none:
@@ -607,29 +611,55 @@ class _TermPattern:
     """The words of a term, which follow one another."""
 
     def __init__(self, words: Sequence[str]) -> None:
-        first, *others = map(re.escape, words)
-        self._first = re.compile(rf"(?<!\w){first}", re.IGNORECASE)
-        self._first_length = len(words[0])
+        self._in_ascii = _Expressions(rf"(?<!\w){re.escape(words[0])}", map(re.escape, words[1:]))
+        first, *others = map(_in_both_forms, words)
+        self._in_any = _Expressions(rf"(?<![\w{_MARKS}]){first}", others)
+        self._first_length = len(normalize("NFD", words[0]))
         self._has_others = bool(others)
-        expression = r"\W+".join([first, *others])
-        self._whole = re.compile(rf"(?<!\w){expression}", re.IGNORECASE)
+
+    def _expressions(self, text: str) -> _Expressions:
+        return self._in_ascii if text.isascii() else self._in_any
 
     def find(self, text: str) -> int | None:
         """Return the first place of the words."""
+        expressions = self._expressions(text)
         if len(text) <= _STEP:
-            match = self._whole.search(text)
+            match = expressions.whole.search(text)
             return None if match is None else match.start()
         for begin in range(0, len(text), _STEP):
             end = begin + _STEP + self._first_length
-            while (match := self._first.search(text, begin, end)) is not None:
+            while (match := expressions.first.search(text, begin, end)) is not None:
                 begin = match.start()
-                if not self._has_others or self._whole.match(text, begin):
+                if not self._has_others or expressions.whole.match(text, begin):
                     return begin
                 begin += 1
         return None
 
     def spans_in(self, text: str) -> Iterator[tuple[int, int]]:
-        return (match.span() for match in self._whole.finditer(text))
+        return (match.span() for match in self._expressions(text).whole.finditer(text))
+
+
+class _Expressions:
+    """Expressions for the first word of a term, and for all of its words."""
+
+    def __init__(self, first: str, others: Iterable[str]) -> None:
+        self.first = re.compile(first, re.IGNORECASE)
+        self.whole = re.compile(r"\W+".join([first, *others]), re.IGNORECASE)
+
+
+def _in_both_forms(word: str) -> str:
+    """Return an expression that matches each letter of a word as one character, and as a letter
+    with its marks. Behind the last letter is no mark, because it would be another letter.
+    """
+    return f"{''.join(map(_letter_in_both_forms, word))}(?![{_MARKS}])"
+
+
+def _letter_in_both_forms(letter: str) -> str:
+    parts = normalize("NFD", letter)
+    # Without a letter in the other case, ``re.IGNORECASE`` would find parts that are no letter.
+    if parts == letter or len(letter.upper()) > 1 or len(letter.lower()) > 1:
+        return re.escape(letter)
+    return f"(?:{re.escape(letter)}|{re.escape(parts)})"
 
 
 def on_one_line(text: str) -> str:

@@ -11,6 +11,7 @@ import re
 from collections.abc import Iterable
 from functools import lru_cache
 from typing import Final
+from unicodedata import normalize
 from zlib import crc32
 
 _WORD: Final = re.compile(r"\w+")
@@ -26,7 +27,7 @@ def hashes_of(texts: Iterable[str]) -> set[int]:
     """Return the hashes of all beginnings of words in the texts. A hash has 32 bits."""
     words = set[str]()
     for text in texts:
-        words.update(_WORD.findall(text))
+        words.update(_WORD.findall(_composed(text)))
     hashes = set[int]()
     for word in words:
         hashes.update(_hashes_of_word(word))
@@ -39,7 +40,7 @@ def hashes_to_find(terms: Iterable[str]) -> list[int]:
     """
     beginnings = set[str]()
     for term in terms:
-        for word in _WORD.findall(term):
+        for word in _WORD.findall(_composed(term)):
             beginnings.update(_beginnings(_folded(word))[-1:])
     return [_hash(beginning) for beginning in sorted(beginnings, key=len, reverse=True)]
 
@@ -48,6 +49,11 @@ def hashes_to_find(terms: Iterable[str]) -> list[int]:
 @lru_cache(100_000)
 def _hashes_of_word(word: str) -> tuple[int, ...]:
     return tuple(_hash(beginning) for beginning in _beginnings(_folded(word)))
+
+
+def _composed(text: str) -> str:
+    """Return a text in which a letter and its marks are one character."""
+    return text if text.isascii() else normalize("NFC", text)
 
 
 def _beginnings(word: str) -> list[str]:

@@ -1,8 +1,11 @@
 """The words of an index: each text that a search matches has the hashes that are looked up."""
 
+import itertools
+import json
 import random
 import re
 import sys
+import unicodedata
 from collections import defaultdict
 
 import pytest
@@ -95,3 +98,53 @@ def test_a_long_text_is_searched_in_steps_with_the_same_places(monkeypatch):
             assert [SearchTerms(query).places_in(line) for query in queries] == expected
         has_found |= any(expected)
     assert has_found
+
+
+LETTERS = ["a", "e", "E", "é", "É", "ü", "ñ", "ế", "Å", "ǰ", "İ", "ΐ", "한", "x", "1"]
+
+
+def test_form_of_accents_does_not_matter():
+    """The reference is a search in the text whose letters have their accents in them."""
+    choice = random.Random(4)
+    found = 0
+    for _ in range(2_000):
+        words = ["".join(choice.choices(LETTERS, k=choice.randrange(1, 6))) for _ in range(3)]
+        term = choice.choice(words)[: choice.randrange(1, 4)]
+        if choice.random() < 0.2:
+            term = choice.choice(LETTERS)
+        composed = " ".join(words)
+        expected = re.search(rf"(?<!\w){term}", composed, re.IGNORECASE) is not None
+        found += expected
+        for text_form, term_form in itertools.product(("NFC", "NFD"), repeat=2):
+            text = unicodedata.normalize(text_form, composed)
+            typed = unicodedata.normalize(term_form, term)
+            terms = SearchTerms(typed)
+            if terms.stand_in(text):
+                assert {*hashes_to_find([typed])} <= hashes_of([text])
+            if {"ǰ", "İ", "ΐ"}.isdisjoint(composed):
+                assert terms.stand_in(text) == expected, (text, typed)
+                for stored in (text, json.dumps(text)):
+                    assert not expected or terms.may_be_in_event(stored.lower().encode())
+    assert 500 < found < 2_000
+
+
+@pytest.mark.parametrize("words", ['"café noir"', "Café", '"noir de"', "caf"])
+def test_place_of_words_with_accents(words):
+    for form in ("NFC", "NFD"):
+        text = "a " + unicodedata.normalize(form, "café noir de café")
+        (pattern,) = SearchTerms(unicodedata.normalize("NFC", words)).patterns
+        spans = [text[begin:end] for begin, end in pattern.spans_in(text)]
+        assert [unicodedata.normalize("NFC", span.casefold()) for span in spans] == {
+            '"café noir"': ["café noir"],
+            "Café": ["café", "café"],
+            '"noir de"': ["noir de"],
+            "caf": ["caf", "caf"],
+        }[words]
+    assert SearchTerms("cafe").places_in(text) == []
+
+
+def test_long_text_with_accents_is_found_in_steps(monkeypatch):
+    monkeypatch.setattr(searching, "_STEP", 5)
+    text = unicodedata.normalize("NFD", "aa éééé bb éèéè cc")
+    (place,) = SearchTerms('"éèéè cc"').places_in(text)
+    assert unicodedata.normalize("NFC", text[place:]) == "éèéè cc"
