@@ -207,10 +207,11 @@ class Import:
     # -- unchanged files
     # ----------------------------------------------------------------------------------
 
-    def _look(self, root: Path, path: Path) -> FoundHistory | Unchanged | None:
+    def _look(self, root: Path, path: Path) -> FoundHistory | Unchanged | Format | None:
         """Return ``Unchanged`` for a file that has not changed, and None for a file that must be
-        examined. Cost: the method reads the status of the file. For a log, the method also reads
-        all lines that were imported before, or the first lines of a new or rewritten log.
+        examined. Return the format of a file with several histories that was imported before. Cost:
+        the method reads the status of the file. For a log, the method also reads all lines that
+        were imported before, or the first lines of a new or rewritten log.
         """
         place = self._place(path)
         places = self._places(place)
@@ -221,6 +222,8 @@ class Import:
             return Unchanged(path)
         if self._place_options[0] != AUTO:
             return None
+        if places and not places[-1].taken:
+            return self._format_of(places[-1])
         format = self._recorded_format(path, places) or of_lines(path)
         if format is None:
             return None
@@ -235,13 +238,16 @@ class Import:
     def _recorded_format(self, path: Path, places: list[Place]) -> Format | None:
         # If the file still begins with the imported lines, use the format of their import. The new
         # lines are not checked, because they alone may not show the format.
-        if not places or not places[-1].taken:
+        if not places:
             return None
         reading = LineReading(path)
         if not reading.begins_with(places[-1].taken, places[-1].digest, places[-1].records):
             return None
         self._begun[path] = reading
-        source = self._query(Sources.find_by_key, places[-1].conversation)
+        return self._format_of(places[-1])
+
+    def _format_of(self, place: Place) -> Format | None:
+        source = self._query(partial(Sources.find_by_key, texts=()), place.conversation)
         return None if source is None else format_named(source.format)
 
     def _report_unchanged(self, path: Path) -> Iterator[Imported]:

@@ -46,7 +46,7 @@ from foldlog.formats.files.readers import (
 )
 from foldlog.formats.format import Contained, FileReader
 from foldlog.formats.json_text import parse_text as parsed_text
-from foldlog.formats.opencode_rows import NEWEST_MAX, NEWEST_OF_MARK, Mark, SessionRows
+from foldlog.formats.opencode_rows import NEWEST_MAX, Mark, SessionRows
 from foldlog.formats.record import (
     Fields,
     Located,
@@ -212,12 +212,14 @@ class _InTables:
         self._session = session
 
     def __iter__(self) -> Iterator[Located]:
-        with self._opened() as (rows, _):
-            yield from _records(rows, self._session)
+        with open_read_only(self._path) as database:
+            database.execute("BEGIN")
+            yield from _records(_rows_in(self._path, database), self._session)
 
     @contextmanager
     def read_all(self) -> Iterator[MarkedRecords]:
-        with self._opened() as (rows, session_rows):
+        with self._opened() as (database, session_rows):
+            rows = _rows_in(self._path, database)
             mark = None if session_rows is None else session_rows.new_mark()
             encoded = b"" if mark is None else mark.encode()
             yield MarkedRecords(0, _records(rows, self._session), encoded)
@@ -227,32 +229,33 @@ class _InTables:
             before = msgspec.msgpack.decode(mark, type=Mark)
         except msgspec.DecodeError:  # another version of foldlog made this mark
             return None
-        with self._opened(f"AND rowid > {before.message}") as (rows, session_rows):
-            if session_rows is None or not session_rows.holds(before):
+        with self._opened() as (database, session_rows):
+            point = None if session_rows is None else session_rows.holding(before)
+            if session_rows is None or point is None:
                 return None
+            rows = _rows_in(self._path, database, f"AND rowid > {point.message}")
             _, *newest = islice(_records(rows, self._session), NEWEST_MAX + 1)
             if len(newest) == NEWEST_MAX:
                 return None
-            if len(newest) > NEWEST_OF_MARK:
-                new = session_rows.new_mark()
+            if newest:
+                new = session_rows.new_mark(before)
                 mark = b"" if new is None else new.encode()
-        return MarkedRecords(before.records, newest, mark)
+        return MarkedRecords(point.records, newest, mark)
 
     @contextmanager
-    def _opened(self, newer: str = "") -> Iterator[tuple[_Rows, SessionRows | None]]:
+    def _opened(self) -> Iterator[tuple[sqlite3.Connection, SessionRows | None]]:
         """Open the database in one transaction, so that the records and their mark are of one
         moment. The second value is None if the session cannot have a mark.
         """
         with open_read_only(self._path) as database:
             database.execute("BEGIN")
-            rows = _rows_in(self._path, database, newer)
-            about = _session(rows.read, self._session)
+            about = _session(_rows_in(self._path, database).read, self._session)
             # The record of a reverted message comes after all messages, so nothing can follow it.
             if about is None or about.problem or revert_record(about.value) is not None:
-                yield rows, None
+                yield database, None
             else:
                 record = session_record(about.value)
-                yield rows, SessionRows(database, self._session, record)
+                yield database, SessionRows(database, self._session, record)
 
 
 def _rows_in(path: Path, database: sqlite3.Connection, newer: str = "") -> _Rows:

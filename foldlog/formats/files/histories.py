@@ -92,10 +92,11 @@ _NO_PROMPT = (
 _EVENT_FILE = re.compile(r"(?:event-|message_)?(\d{1,18})(?:-.*)?\.json")
 
 
-Look = Callable[[Path], FoundHistory | Unchanged | None]
+Look = Callable[[Path], FoundHistory | Unchanged | Format | None]
 """A function that is called before a file is opened. The function returns ``Unchanged`` for an
 unchanged file, ``FoundHistory`` with the new records for a file that has only grown, and None if
-the file must be opened.
+the file must be opened. It returns the format of a file with several histories that was imported
+before. If the reader of this format still reads the file, no records are read to find the format.
 """
 
 
@@ -113,10 +114,12 @@ def histories(
     """
     if path.is_dir():
         yield from _in_folder(path, path, recognize, look, set())
-    elif path.is_file() and (item := look(path)) is not None:
-        yield item
     elif path.is_file():
-        yield from _File(path, path, recognize).histories()
+        item = look(path)
+        if isinstance(item, FoundHistory | Unchanged):
+            yield item
+        else:
+            yield from _File(path, path, recognize, item).histories()
     else:
         raise NotAHistory(
             path, "is neither a file nor a folder" if path.exists() else "no such file or folder"
@@ -124,7 +127,11 @@ def histories(
 
 
 def _histories_inside(
-    root: Path, path: Path, recognize: Recognize, begin: bytes = b""
+    root: Path,
+    path: Path,
+    recognize: Recognize,
+    begin: bytes = b"",
+    earlier_format: Format | None = None,
 ) -> Iterator[FoundHistory] | None:
     """Let a format read the histories of a file or folder (``Format.files``). Return None if no
     format reads the file or folder, or if the first records that it reads have another format.
@@ -134,6 +141,9 @@ def _histories_inside(
     if format is None or format.files is None:
         return None
     contained = format.files.histories(path)
+    names = Names(root, path, folder=path.is_dir())
+    if format is earlier_format:
+        return _with_names(names, format, path, contained)
     passed = list[Contained]()
     first = list[Any]()
     while len(first) < _LOOK_INSIDE and (history := next(contained, None)) is not None:
@@ -145,7 +155,6 @@ def _histories_inside(
         raise NotAHistory(path, recognize.nothing(first), foreign=True)
     if first and not (is_one and recognize.format_of(first)):
         return None
-    names = Names(root, path, folder=path.is_dir())
     return _with_names(names, format, path, chain(passed, contained))
 
 
@@ -211,13 +220,13 @@ def _in_folder(
             if entry.is_dir():
                 if entry.name not in _NO_HISTORIES and leads_on(root, entry, visited):
                     yield from _in_folder(root, entry, recognize, look, visited)
-            elif (item := look(entry)) is not None:
+            elif isinstance(item := look(entry), FoundHistory | Unchanged):
                 yield item
             elif (
                 _may_hold_histories(entry)
                 or recognize.reader_of(entry, begin := _beginning(entry)) is not None
             ):
-                yield from _File(root, entry, recognize).histories()
+                yield from _File(root, entry, recognize, item).histories()
             elif begin and not _is_of_another(entry, begin):
                 yield LeftOut(entry, is_read=False)
             elif not entry.is_file() and not entry.name.startswith("."):
@@ -315,10 +324,13 @@ def _first_of(lines: JsonLines) -> Iterator[Located]:
 
 
 class _File:
-    def __init__(self, root: Path, path: Path, recognize: Recognize) -> None:
+    def __init__(
+        self, root: Path, path: Path, recognize: Recognize, earlier_format: Format | None
+    ) -> None:
         self._root = root
         self._path = path
         self._recognize = recognize
+        self._earlier_format = earlier_format
         self._names = Names(root, path)
 
     def histories(self) -> Iterator[FoundHistory | ImportFinding]:
@@ -328,9 +340,10 @@ class _File:
                 "belongs to a database that this program has open; import a copy of the database",
             )
         begin = _beginning(self._path)
-        if (
-            contained := _histories_inside(self._root, self._path, self._recognize, begin)
-        ) is not None:
+        contained = _histories_inside(
+            self._root, self._path, self._recognize, begin, self._earlier_format
+        )
+        if contained is not None:
             return contained
         if begin.startswith(ZSTD):
             return self._in_rows(JsonLines(self._path, is_packed=True))

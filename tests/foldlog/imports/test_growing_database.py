@@ -183,11 +183,14 @@ class Both:
         self.target = target
         self.numbers = count(1)
         self.by_mark = 0
+        self.read_by_mark = []
+        """How many records each import by a mark read."""
         read_newest = _InTables.read_newest
 
         def counted(reader, mark):
             marked = read_newest(reader, mark)
             self.by_mark += marked is not None
+            self.read_by_mark += [] if marked is None else [len(marked.records)]
             return marked
 
         self._readings = (counted, lambda reader, mark: None)
@@ -285,7 +288,56 @@ def test_growth_reads_the_newest_rows(both):
         ((_, added, records, *_),) = both.grow()
         assert added == 1
     assert records == 305
-    assert both.by_mark == 4
+    assert both.read_by_mark == [1, 1, 1, 1]
+
+
+def test_changed_newest_message_is_compared(both):
+    both.add(100)
+    both.grow()
+    both.change(add_part, "msg_s000098")
+    ((name, *_, forked_at, _, _),) = both.grow()
+    assert (name, forked_at) == ("s@98", 98)
+    both.add(1)
+    both.grow()
+    assert both.read_by_mark == [32, 1]
+
+
+def test_changed_text_of_equal_length_is_seen(both):
+    """Neither the number nor the lengths nor the times of the rows change."""
+    both.add(100)
+    both.grow()
+    query = "UPDATE part SET data = replace(data, 'plank', 'PLANK') WHERE message_id = ?"
+    for name, record in (("msg_s000010", 10), ("msg_s000090", 90)):
+        both.change(lambda database, name, _: database.execute(query, (name,)), name)
+        ((*_, forked_at, _, _),) = both.grow()
+        assert forked_at == record
+
+
+def test_messages_of_one_time_are_in_the_order_of_their_ids(both):
+    both.add(50)
+    both.grow()
+    row = ("msg_r", "s", START + 50_000, 1, json.dumps({"role": "user"}))
+    query = "INSERT INTO message VALUES(?, ?, ?, ?, ?)"
+    both.change(lambda database, *_: database.execute(query, row), "")
+    ((*_, forked_at, _, _),) = both.grow()
+    assert forked_at == 50
+
+
+def test_format_of_a_known_database_is_not_searched_again(both, monkeypatch):
+    both.add(3)
+    both.grow()
+    monkeypatch.setattr(_InTables, "__iter__", lambda reader: pytest.fail("read for its format"))
+    both.add(1)
+    both.grow()
+    assert both.by_mark == 1
+
+
+def test_known_path_has_a_file_of_another_format(both):
+    both.add(3)
+    both.grow()
+    both.path.write_text('{"role": "user", "content": "hello"}\n' * 3)
+    (outcome,) = Import(both.store, [both.path])
+    assert (outcome.format, outcome.added) == ("openai-chat", 3)
 
 
 def test_mark_follows_the_growth(both):
@@ -412,4 +464,4 @@ def test_mark_has_no_text(both):
     mark = mark_in(both.store, "s")
     for text in (b"plank", b"board", b"msg_", b"prt_", b"title", b"assistant"):
         assert text not in mark
-    assert 32 < len(mark) < 80
+    assert 2 * 32 < len(mark) < 110
