@@ -1,6 +1,6 @@
 """Let logs grow, and compare what comes of it with one import.
 
-    python -m tests.fuzz.growth [--places 20000] [--seed 1]
+    python -m tests.fuzz.growth [--places 20000] [--seed 1] [--format pi] [--records 300]
 
 Prints a table of three tests, each with its number of wrong places. The exit status is 1 if a place
 is wrong.
@@ -133,12 +133,12 @@ def one_log(name, lines, chance):
     return outcomes
 
 
-def imports_of(name, chance):
+def imports_of(name, chance, records):
     outcomes = Counter()
     logs = [path.read_bytes().splitlines() for of, path in real_logs() if of == name]
     logs.append([json.dumps(record).encode() for record in rounds(name, records_of(name))])
     for lines in logs:
-        outcomes += one_log(name, lines[:_RECORDS_MAX], chance)
+        outcomes += one_log(name, lines[:records], chance)
     return outcomes
 
 
@@ -149,6 +149,8 @@ def main():
     parser.add_argument("--places", type=int, default=20_000)
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--test", choices=("damaged", "real", "imports"))
+    parser.add_argument("--format", choices=NAMES)
+    parser.add_argument("--records", type=int, default=_RECORDS_MAX, help="of a log to import")
     arguments = parser.parse_args()
     if not any(real_logs()):
         print(f"{REAL} has no logs, so only example logs are tested")
@@ -157,7 +159,7 @@ def main():
     for test in ("damaged", "real", "imports"):
         if arguments.test not in (None, test):
             continue
-        for name in NAMES:
+        for name in (arguments.format,) if arguments.format else NAMES:
             chance = random.Random(f"{arguments.seed} {name}")
             if test == "damaged":
                 outcomes = damaged_logs(name, -(-arguments.places // len(NAMES)), chance)
@@ -165,7 +167,9 @@ def main():
                 outcomes = real_places(name, _WINDOWS)
             else:
                 resuming.WINDOW_MAX = window
-                outcomes = imports_of(name, chance) if name in LOGS else Counter()
+                outcomes = (
+                    imports_of(name, chance, arguments.records) if name in LOGS else Counter()
+                )
             if outcomes:
                 outcomes["wrong"] += 0
                 counts = ", ".join(f"{count:,} {what}" for what, count in sorted(outcomes.items()))
