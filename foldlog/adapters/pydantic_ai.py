@@ -62,6 +62,7 @@ from pydantic_ai.messages import (
 )
 
 from foldlog import History
+from foldlog._base.json_types import JsonMap
 from foldlog.adapters._linked import Entry, LinkedEntries, Moves
 from foldlog.adapters._shared import (
     Approval,
@@ -100,7 +101,17 @@ from foldlog.eventstore import (
 from foldlog.formats import decode
 from foldlog.projections import well_formed
 from foldlog.projections.messages.requests import SentBeside
-from foldlog.runtimes import REDACTED, Fields, Recent, is_of, json_text, parse, within
+from foldlog.runtimes import (
+    CURRENT,
+    REDACTED,
+    Fields,
+    Recent,
+    RuntimeCall,
+    is_of,
+    json_text,
+    parse,
+    within,
+)
 from foldlog.types import CallDelta, Delta, ReasoningDelta, TextDelta
 
 _T = TypeVar("_T")
@@ -144,6 +155,8 @@ class FoldlogConversationStore(OpenHistories, ConversationStore):  # type: ignor
         self.stream = stream
         self._entries = LinkedEntries(self._sync, _FORMAT)
         self._streams = ReplyStreams(self._sync)
+        self._callers = dict[str, RuntimeCall | None]()
+        """Maps a conversation of a run to the tool call in which the run began."""
         self._written = Recent[str, tuple[History, Any, int]](_RECORDS_IN_MEMORY)
         """Maps a conversation to its history, the record that this object last wrote, and the
         version after this write.
@@ -361,10 +374,12 @@ class FoldlogConversationStore(OpenHistories, ConversationStore):  # type: ignor
             if needed is not None and self._entries.find_event(needed) is None:
                 raise ConversationConflict(record.conversation_id)
         own = {"runtime": _FORMAT, **({} if record.scope is None else {"scope": record.scope})}
+        is_new = stored is None and start is None
+        attributes = {**self._attributes, **self._link_to_caller(history, version, is_new)}
         documents = {_RECORD: to_plain(_records.dump_python(record))}
         tip = stored.head_id if stored is not None else None
         if version is None:  # the conversation was deleted, and begins again
-            new = {**self._attributes, **own}
+            new = {**attributes, **own}
             history = self._sync.create(history.id, new, replace_erased=True)
             version = 1
         elif version == 0 and start is not None:
@@ -373,7 +388,7 @@ class FoldlogConversationStore(OpenHistories, ConversationStore):  # type: ignor
         elif stored is None:  # another program may have begun it
             tip = self._entries.tip(history, version)
         if stored is None or stored.scope != record.scope:
-            begun = with_begun(history, self._attributes, {"scope": None, **own})
+            begun = with_begun(history, attributes, {"scope": None, **own})
             documents[ATTRIBUTES] = {k: v for k, v in begun.items() if v is not None}
         guard = None
         if start != tip:
@@ -400,9 +415,26 @@ class FoldlogConversationStore(OpenHistories, ConversationStore):  # type: ignor
             )
         if recorded:
             self._written[history.id] = history, documents[_RECORD], recorded[-1].id + 1
+        self._callers.pop(history.id, None)
         if history._asked_at is None:  # the prompt was answered
             self._asked.pop(history.id, None)
             self._sent_beside.pop(history.id, None)
+
+    def _link_to_caller(self, history: History, version: int | None, is_new: bool) -> JsonMap:
+        """Return the attributes that make a new conversation a sub-agent of the tool call in which
+        its run began. They are empty if this store does not have that call, and if the program
+        itself named a parent.
+        """
+        call = self._callers.get(history.id)
+        if call is None or not is_new:
+            return {}
+        begun = self._attributes if version is None else with_begun(history, self._attributes, {})
+        if "parent" not in begun:
+            with suppress(ConversationErased):
+                caller = self._sync[call.conversation]
+                if any(open_call.call_id == call.call_id for open_call in caller.open_calls()):
+                    return {"parent": caller.id, "parent_call": call.call_id}
+        return {}
 
     def _guard_of_branch(
         self,
@@ -542,9 +574,11 @@ class FoldlogSteps(AbstractCapability[Any]):  # type: ignore[misc]
         scope     the scope of the saved conversation
         condense  whether a condensation that is due is made before a model call
 
-    The run's ``conversation_id`` names the conversation. The model is sent the View, in which a
-    summary replaces forgotten messages. The run and the stored conversation still have all
-    messages.
+    The run's ``conversation_id`` names the conversation. A run that begins in a tool of another run
+    is its sub-agent: the attributes of its new conversation name the ``parent`` and its call.
+
+    The model is sent the View, in which a summary replaces forgotten messages. The run and the
+    stored conversation still have all messages.
 
     If two runs save to the same conversation at the same time, one run fails with
     ``ConversationConflict``. A run that does not have the newest stored message fails in the same
@@ -569,11 +603,13 @@ class FoldlogSteps(AbstractCapability[Any]):  # type: ignore[misc]
         self._saved: Conversation | None = None
         self._now: RunContext[Any] | None = None
         self._results: dict[str, ToolReturn[Any]] = {}
+        self._caller: RuntimeCall | None = None
 
     async def for_run(self, ctx: RunContext[Any]) -> FoldlogSteps:
         """Return a new capability for a single run."""
         steps = FoldlogSteps(self.store, scope=self.scope, condense=self.condense)
         steps._given = tuple(ctx.messages)
+        steps._caller = CURRENT.get()
         return steps
 
     async def prepare_model_request(self, ctx: RunContext[Any], request_context: Any) -> Any:
@@ -740,6 +776,7 @@ class FoldlogSteps(AbstractCapability[Any]):  # type: ignore[misc]
         if self._saved is None:
             assert ctx.conversation_id is not None  # every run has an id
             self._saved = await self._continued_conversation(ctx.conversation_id)
+            self.store._callers[self.store.conversation(ctx.conversation_id)] = self._caller
         saved = self._saved
         self._now = ctx
         same = len(messages) == len(saved.messages) and all(

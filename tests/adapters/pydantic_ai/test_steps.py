@@ -27,7 +27,15 @@ import foldlog
 from foldlog.adapters.pydantic_ai import FoldlogConversationStore, FoldlogSteps
 from foldlog.projections import well_formed
 from tests.adapters.contract import approvals_of, asked, condensations, decided
-from tests.adapters.pydantic_ai.scripted import check, loaded, messages_of, parts_of, said, scripted
+from tests.adapters.pydantic_ai.scripted import (
+    check,
+    loaded,
+    messages_of,
+    parts_of,
+    reply,
+    said,
+    scripted,
+)
 
 pytestmark = pytest.mark.anyio
 
@@ -490,3 +498,85 @@ async def test_a_cancelled_run_goes_on(store):
     result = await other.run(conversation=loaded)
     assert result.output == "finished"
     check(prompts[0])
+
+
+def delegating(store, helper_store, conversation_ids):
+    """An agent whose tool asks a second agent, whose tool asks a third one."""
+
+    def ask(conversation, agent):
+        async def ask_helper(question: str) -> str:
+            result = await agent.run(question, conversation_id=conversation)
+            return result.output
+
+        return ask_helper
+
+    def script(messages, number):
+        if number:
+            return said("the answer")
+        return reply([("ask_helper", "call-1", {"question": "how far?"})])
+
+    leaf = Agent(scripted(lambda *_: said("9 km")), capabilities=[FoldlogSteps(helper_store)])
+    middle = Agent(
+        scripted(script),
+        tools=[ask(conversation_ids[1], leaf)],
+        capabilities=[FoldlogSteps(helper_store)],
+    )
+    return Agent(
+        scripted(script),
+        tools=[ask(conversation_ids[0], middle)],
+        capabilities=[FoldlogSteps(store)],
+    )
+
+
+async def test_an_agent_that_a_tool_runs_is_a_sub_agent(store):
+    histories = store.histories.sync
+    task = histories[store.conversation("task")]
+    await delegating(store, store, ["middle", None]).run("how far?", conversation_id="task")
+    middle = histories[store.conversation("middle")]
+    assert middle.attributes() == {
+        "parent": task.id,
+        "parent_call": "call-1",
+        "runtime": "pydantic-ai",
+    }
+    (leaf,) = {*histories} - {task.id, middle.id}
+    assert histories[leaf].attributes()["parent"] == middle.id
+    figures = task.stats(with_children=True)
+    assert (figures.sub_agents, figures.spent.calls) == (2, 5)
+
+
+async def test_a_stored_conversation_is_no_sub_agent_of_a_later_tool(store):
+    histories = store.histories.sync
+    await agent_of(store, steps(0)).run("hello", conversation_id="middle")
+    helper = agent_of(store, steps(0))
+
+    async def ask_helper() -> str:
+        loaded = await store.load("middle")
+        return (await helper.run("how far?", conversation=loaded)).output
+
+    def script(messages, number):
+        return (
+            said("done") if number else ModelResponse(parts=[ToolCallPart("ask_helper", {}, "c")])
+        )
+
+    lead = Agent(scripted(script), tools=[ask_helper], capabilities=[FoldlogSteps(store)])
+    await lead.run("ask", conversation_id="task")
+    assert "parent" not in histories[store.conversation("middle")].attributes()
+    assert len(histories[store.conversation("middle")].view()) == 4
+
+
+async def test_a_sub_agent_in_another_store_names_no_parent(store, tmp_path):
+    with foldlog.open(tmp_path / "other.db") as others:
+        other = FoldlogConversationStore(others)
+        await agent_of(other, steps(0)).run("before", conversation_id="task")
+        await delegating(store, other, ["middle", "leaf"]).run("how far?", conversation_id="task")
+        assert "parent" not in others[other.conversation("middle")].attributes()
+        assert others[other.conversation("leaf")].attributes()["parent"] == other.conversation(
+            "middle"
+        )
+
+
+async def test_attributes_of_the_program_stay_before_the_tools(histories, store):
+    named = FoldlogConversationStore(histories, attributes={"parent": "elsewhere", "user": "ann"})
+    await delegating(store, named, ["middle", "leaf"]).run("how far?", conversation_id="task")
+    attributes = store.histories.sync[named.conversation("middle")].attributes()
+    assert attributes == {"parent": "elsewhere", "user": "ann", "runtime": "pydantic-ai"}
