@@ -70,6 +70,10 @@ sources too.
 _CODE: Final = 1
 _CODEC: Final = RowCodec("")
 _BEFORE: Final = "it was not proved, because the checkpoint of an earlier version does not cover"
+_LEDGER_OF_A_COPY: Final = (
+    "its ledger was not compared: this is a copy of the store of the checkpoint, or its id was"
+    " changed"
+)
 _ATTEMPTS: Final = 5
 """How many times a comparison is repeated if the conversation changed during the comparison."""
 _PAGE: Final = 1_000
@@ -589,7 +593,8 @@ def copy_checkpoints(source: Database, target: Database) -> None:
 def verify_against(store: Store, checkpoint: StoreCheckpoint) -> Iterator[Verdict]:
     """Check every event as ``verify`` does, and compare every conversation with the leaves of a
     checkpoint. Without the key of an encrypted conversation, compare the stored heads. Erasures
-    and redactions since the checkpoint are lawful: the verdicts have their receipts.
+    and redactions since the checkpoint are lawful: the verdicts have their receipts. A copy has a
+    ledger of its own, which is not compared.
 
     The last verdict is about the store. Raises the errors of ``verify``.
     """
@@ -599,8 +604,9 @@ def verify_against(store: Store, checkpoint: StoreCheckpoint) -> Iterator[Verdic
             yield comparison.compare(check_archived(store, verdict))
             continue
         yield from comparison.missing()
-        problems = map(of_all, comparison.problems())
-        findings = (*verdict.findings, *problems)
+        findings = (*verdict.findings, *map(of_all, comparison.problems()))
+        if comparison.is_copy:
+            findings = (*findings, of_all(_LEDGER_OF_A_COPY, unproved=True))
         yield verdict._replace(findings=findings, later=comparison.later)
 
 
@@ -610,7 +616,7 @@ class _Comparison:
         self._recorder = store.database.recorder
         self._checkpoint = checkpoint
         # A copy has a ledger of its own.
-        self._is_copy = checkpoint.origin != origin_of(store.database)
+        self.is_copy = checkpoint.origin != origin_of(store.database)
         self._leaves = self._recorder.query(partial(leaves_of, checkpoint=checkpoint))
         self._receipts = set[tuple[bytes, int, bytes, int]]()
         self._covered = {
@@ -680,7 +686,7 @@ class _Comparison:
             return verdict
         findings = [*verdict.findings]
         has_heads = all(finding.needs_key for finding in findings)
-        if not (self._is_copy or ledgers.issuperset(leaf.ledger for leaf in leaves)):
+        if not (self.is_copy or ledgers.issuperset(leaf.ledger for leaf in leaves)):
             findings.append(of_all("its ledger was changed since the checkpoint"))
         changes = [*self._changes(state, leaves, has_heads)]
         if changes and attempts:  # another process may have archived it between two reads
@@ -949,7 +955,7 @@ class _Comparison:
         if state.erasure is None:
             is_comparable = state.parent is not None or state.version == 0
         else:
-            is_comparable = leaves[-1].erased and not self._is_copy
+            is_comparable = leaves[-1].erased and not self.is_copy
         if not (extent.form and is_comparable):
             return
         now = Extent(0, **_origin_of_fork(state))
@@ -958,7 +964,7 @@ class _Comparison:
 
     def _has_ledger(self, key: int, leaves: Sequence[Leaf]) -> bool:
         ledgers = self._recorder.query(lambda reader: {*_ledgers(reader, key)})
-        return self._is_copy or ledgers.issuperset(leaf.ledger for leaf in leaves)
+        return self.is_copy or ledgers.issuperset(leaf.ledger for leaf in leaves)
 
     def _has_first_head(self, state: Conversation, leaf: Leaf) -> bool:
         """Return whether the first event of an import without events will continue the chain that

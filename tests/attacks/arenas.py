@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from foldlog._app.cli.verifying import Checks
+from foldlog._reports.search import index
 from foldlog.errors import EventStoreError
 from foldlog.eventstore import open_store
 from foldlog.eventstore.maintenance.checkpoint import verify_against
@@ -36,8 +37,9 @@ class Arena:
         checks = Checks()
         try:
             with open_store(self.url, **options) as store:
-                for verdict in checks.count(verify_against(store, self.note), lambda **_: None):
-                    checks.check_views(store, verdict, repair=False)
+                verdicts = checks.count(verify_against(store, self.note), lambda **_: None)
+                for _ in checks.with_views(store, verdicts, repair=False):
+                    pass
         except EventStoreError as error:
             return [str(error)]
         return [f"{name}: {text}" for name, text in (*checks.findings, *checks.not_checked)]
@@ -81,6 +83,9 @@ class PostgresArena(Arena):
 
     def restore(self) -> None:
         operator = PostgresOperator(self.url, self.schema)
+        if operator.lacks_tables():  # lawful work has dropped the search index
+            with open_store(self.url, keys=KEYS) as store:
+                index.make(store)
         operator.restore()
         operator.close()
 

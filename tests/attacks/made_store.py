@@ -8,6 +8,8 @@ from pathlib import Path
 from typing import Any
 
 import foldlog
+from foldlog._reports.figures.stored import FiguresOfStore
+from foldlog._reports.search import index
 from foldlog.eventstore import Annotation, KeyRing, open_store
 from foldlog.eventstore.maintenance.checkpoint import make_checkpoint
 from foldlog.eventstore.maintenance.rekey import rekey
@@ -54,6 +56,9 @@ def make(url: str, folder: Path, private_pem: bytes) -> StoreCheckpoint:
     with open_store(url, keys=KEYS) as store:
         assert [outcome.conversation for outcome in rekey(store, "sealed")]
         note = make_checkpoint(store)
+        index.make(store)
+        index.refresh(store)
+        FiguresOfStore(store).keep_up()
     verifier = read_key(private_pem.decode(), note.origin)
     return note._replace(signatures=(verifier.signature_line(sign(private_pem, note.text)),))
 

@@ -53,9 +53,10 @@ class Operator:
     # -- rows of any table
 
     def rows(self, table: str) -> list[Stored]:
-        cursor = self._connection.execute(f"SELECT * FROM {table} ORDER BY 1, 2")
+        cursor = self._connection.execute(f"SELECT * FROM {table}")
         names = [column[0] for column in cursor.description]
-        return [dict(zip(names, row, strict=True)) for row in cursor.fetchall()]
+        found = sorted(cursor.fetchall(), key=lambda row: row[:2])
+        return [dict(zip(names, row, strict=True)) for row in found]
 
     def _where(self, row: Stored) -> tuple[str, list[Any]]:
         return " AND ".join(f"{name} {self.same} ?" for name in row), [*row.values()]
@@ -214,8 +215,11 @@ class PostgresOperator(Operator):
         return cursor.fetchall() if cursor.description else []
 
     def tables(self) -> list[str]:
+        return self._tables_in(self.schema)
+
+    def _tables_in(self, schema: str) -> list[str]:
         found = self.execute(
-            "SELECT tablename::text FROM pg_tables WHERE schemaname = ? ORDER BY 1", self.schema
+            "SELECT tablename::text FROM pg_tables WHERE schemaname = ? ORDER BY 1", schema
         )
         return [name for (name,) in found]
 
@@ -235,6 +239,10 @@ class PostgresOperator(Operator):
         self.execute(f"CREATE SCHEMA {self.schema}_saved")
         for table in self.tables():
             self.execute(f"CREATE TABLE {self.schema}_saved.{table} AS TABLE {self.schema}.{table}")
+
+    def lacks_tables(self) -> bool:
+        """Return whether a table is missing that was saved."""
+        return not {*self._tables_in(f"{self.schema}_saved")}.issubset(self.tables())
 
     def restore(self) -> None:
         # One statement text is one transaction, and one round trip.

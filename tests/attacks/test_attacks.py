@@ -46,6 +46,7 @@ LIMITS = OF_CONVERSATIONS | {
     r"places|sources\.fingerprint|refused": "which files an import has read, and which it refuses",
     r"unfinished|tracking|epoch": "work that is not finished",
     r"stream": "streams",
+    r"search": "the search index",
     r"made|sources": "which events a record became",
 }
 """Maps attacks, by the beginning of their name, to the words of docs/PROOF.md that

@@ -7,12 +7,16 @@ import shutil
 from collections.abc import Callable
 from datetime import timedelta
 from typing import Any
+from unittest.mock import patch
 
 import pytest
 
 import foldlog
+from foldlog._history.streamed import StreamedReply
+from foldlog._reports.search import index
 from foldlog.eventstore import StoreRefused, open_store
 from foldlog.eventstore.log.seal import WriteSettings
+from foldlog.eventstore.log.streams import sweep_all
 from foldlog.eventstore.maintenance.archive import archive
 from foldlog.eventstore.maintenance.backup import back_up, restore, vacuum
 from foldlog.eventstore.maintenance.checkpoint import make_checkpoint
@@ -99,7 +103,8 @@ def copy_and_check(all_: foldlog.Histories, arena: Arena) -> None:
     with open_store(f"sqlite:///{path}", keys=KEYS) as copy:
         assert not any(moved.problem for moved in copy_store(all_.store, copy))
     copied = SQLiteArena(arena.note, arena.folder, f"sqlite:///{path}")
-    assert copied.judge(keys=KEYS) == []
+    [not_checked] = copied.judge(keys=KEYS)
+    assert "its ledger was not compared: this is a copy" in not_checked
 
 
 def back_up_and_restore(all_: foldlog.Histories, arena: Arena) -> None:
@@ -129,6 +134,62 @@ def repeat_with_key(all_: foldlog.Histories, arena: Arena) -> None:
 
 def leave_a_lease(all_: foldlog.Histories, arena: Arena) -> None:
     all_["chat"].lease(ttl_s=60).__enter__()
+
+
+def leave_a_stream_open(all_: foldlog.Histories, arena: Arena) -> None:
+    reply_ = all_["streamed"].stream_reply()
+    reply_.begin()
+    reply_.feed("half a ")
+
+
+def cancel_and_drop_streams(all_: foldlog.Histories, arena: Arena) -> None:
+    for end in (StreamedReply.cancel, StreamedReply.drop):
+        reply_ = all_["streamed"].stream_reply()
+        reply_.begin()
+        reply_.feed("half a ")
+        end(reply_)
+
+
+def expire_streams(all_: foldlog.Histories, arena: Arena) -> None:
+    leave_a_stream_open(all_, arena)
+    month = timedelta(days=30)
+    database = all_.store.database
+    later = database.now() + month // timedelta(microseconds=1)
+    with patch.object(database, "now", lambda: later):
+        sweep_all(database)
+    assert all_["streamed"].unfinished_reply() is None
+
+
+def hand_over(all_: foldlog.Histories, arena: Arena) -> None:
+    with pytest.MonkeyPatch.context() as environment:
+        for program, folder in (("codex", "CODEX_HOME"), ("claude-code", "CLAUDE_CONFIG_DIR")):
+            environment.setenv(folder, str(arena.folder / program))
+            made = all_["chat"].continue_in(program, cwd=arena.folder)
+            all_[made.session].append(user("go on"))
+            all_.import_(made.path)
+
+
+def drop_an_index(all_: foldlog.Histories, arena: Arena) -> None:
+    index.make(all_.store)
+    index.refresh(all_.store)
+    index.drop(all_.store)
+
+
+def redact_with_an_index(all_: foldlog.Histories, arena: Arena) -> None:
+    index.make(all_.store, with_encrypted=True)
+    index.refresh(all_.store)
+    all_["chat"].redact(0, **WHY)
+    all_.erase("once", reason="asked")
+    index.refresh(all_.store)
+
+
+def use_for_many_checkpoints(all_: foldlog.Histories, arena: Arena) -> None:
+    """The checkpoint of the auditor is older than the checkpoints that follow."""
+    for name in ("chat", "unopened", "archived", "sealed", "detached"):
+        all_[name].append(user("more"))
+        make_checkpoint(all_.store)
+        all_[name].redact(0, **WHY)
+        make_checkpoint(all_.store)
 
 
 def settle(all_: foldlog.Histories, arena: Arena) -> None:
@@ -194,6 +255,15 @@ WORK: dict[str, Work] = {
     "copy": copy_and_check,
     "check again": lambda all_, arena: make_checkpoint(all_.store),
     "rebuild": forget_derived,
+    "record a stream": lambda all_, arena: [*all_["streamed"].stream_reply(["it ", "rains"])],
+    "leave a stream open": leave_a_stream_open,
+    "cancel and drop streams": cancel_and_drop_streams,
+    "expire streams": expire_streams,
+    "hand over": hand_over,
+    "make an index": lambda all_, arena: (index.make(all_.store), index.refresh(all_.store)),
+    "drop an index": drop_an_index,
+    "redact with an index": redact_with_an_index,
+    "use for many checkpoints": use_for_many_checkpoints,
 }
 ON_SQLITE: dict[str, Work] = {"back up and restore": back_up_and_restore}
 

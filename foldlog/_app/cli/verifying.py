@@ -77,20 +77,33 @@ class Checks:
                 self.erased += 1
             yield verdict
 
+    def with_views(
+        self, store: Store, verdicts: Iterator[Verdict], *, repair: bool
+    ) -> Iterator[tuple[Verdict, ViewsDocument | msgspec.UnsetType]]:
+        """Yield each verdict with what ``check_views`` returns, then check the stored totals."""
+        from foldlog._reports.figures.checking import find_wrong_totals  # loads all figures
+
+        for verdict in verdicts:
+            yield verdict, self.check_views(store, verdict, repair=repair)
+        self.findings.extend((None, problem) for problem in find_wrong_totals(store))
+
     def check_views(
         self, store: Store, verdict: Verdict, *, repair: bool
     ) -> ViewsDocument | msgspec.UnsetType:
-        """Compare the stored revisions of an undamaged conversation with its events. Differences
-        between stored revisions and events become findings. With ``repair``, first build the
-        revisions again.
+        """Compare the stored revisions and figures of an undamaged conversation with its events.
+        Differences become findings. With ``repair``, first build the revisions again, and delete
+        the figures, which the next reader counts again.
         """
         name = verdict.conversation
-        has_rows = verdict.erasure is None and verdict.version and not verdict.archived
-        if name is None or verdict.findings or not has_rows:
+        is_present = verdict.erasure is None and not verdict.archived
+        if name is None or verdict.findings or not is_present:
             return msgspec.UNSET
         try:
             if repair:
                 Views(store).rebuild(name)
+            self._check_figures(store, name, repair=repair)
+            if not verdict.version:
+                return msgspec.UNSET
             report = audit(store, name)
         except EventStoreError as error:
             self.findings.append((name, str(error)))
@@ -101,6 +114,14 @@ class Checks:
                 (name, f"revision of version {finding.version}: {finding.problem}")
             )
         return ViewsDocument.of(report, findings=tuple(map(RevisionDocument.of, report.findings)))
+
+    def _check_figures(self, store: Store, name: str, *, repair: bool) -> None:
+        from foldlog._reports.figures.checking import find_wrong_figures, forget_figures
+
+        if repair:
+            forget_figures(store, name)
+        problems = find_wrong_figures(store, Views(store), name)
+        self.findings.extend((name, problem) for problem in problems)
 
     def summary(self) -> JsonObject:
         summary: JsonObject = {

@@ -15,6 +15,7 @@ from itertools import groupby
 from operator import itemgetter
 from typing import Any, Final, NamedTuple
 
+from msgspec import DecodeError
 from msgspec.json import decode, encode
 
 from foldlog._reports.figures.stats import FACETS, TOTALS
@@ -141,6 +142,26 @@ def _read_blocks(reader: Reader) -> _ReadBlocks:
             if block in marks or block not in bodies
         ],
     )
+
+
+def find_wrong_sums(reader: Reader) -> list[int]:
+    """Return the blocks whose stored sums differ from the figures of their conversations. A marked
+    block may differ. Cost: the sums are made again.
+    """
+    marked = {block for block, _ in reader.ask_all("marked_blocks")}
+    return [
+        block
+        for block, code, body in reader.ask_all("figure_blocks")
+        if code == _CODE and block not in marked and not _has_sums(reader, block, bytes(body))
+    ]
+
+
+def _has_sums(reader: Reader, block: int, body: bytes) -> bool:
+    try:
+        stored = decode(body)
+    except DecodeError:
+        return False
+    return bool(stored == decode(encode(dict(_answers(reader, block)))))
 
 
 def _sum_up(transaction: Transaction, numbers: Collection[int]) -> None:

@@ -42,9 +42,10 @@ def count_block(counter: Skeleton, block: Block) -> None:
         counter.add(record, record_hash)
 
 
-def pending_figures(store: Store, conversation: str) -> Figures:
+def pending_figures(store: Store, conversation: str, *, again: bool = False) -> Figures:
     """Return the figures of a source, counted from its records. Cost: the function reads the stored
-    counts of the source, and the records that these counts do not include. If the format's
+    counts of the source, and the records that these counts do not include, or all records if
+    ``again`` is true. If the format's
     ``skeleton`` is None, the function decodes all records. Raises ``KeyUnavailable`` if the key of
     the conversation is missing.
     """
@@ -52,7 +53,7 @@ def pending_figures(store: Store, conversation: str) -> Figures:
     format = format_named(source.format)
     if format.skeleton is None:
         return _with_facts(_of_decoded(store, source, format), format, about(source))
-    counter = format.skeleton(source.sums)
+    counter = format.skeleton(b"" if again else source.sums)
     start = counter.state.records
     for block in blocks_of(store.database, source, start) if start < source.records else ():
         count_block(counter, block.since(max(start, block.first)))

@@ -379,20 +379,20 @@ class FigureTables:
         rows = self._run(self.database.recorder, "figures_between", first, last)
         if self.aside:
             rows = [columns for columns in rows if text_of(columns[1]) not in self.aside]
-        figures_of_store = self._read_rows(rows)
+        figures_of_store = self.read_rows(rows)
         keys_aside = [
             key for name, key in self.aside.items() if utf8(first) <= utf8(name) <= utf8(last)
         ]
         figures_aside = {}
         if keys_aside:
             rows = self._run(self._memory, "figures_of", json.dumps(keys_aside))
-            figures_aside = self._read_rows(rows)
+            figures_aside = self.read_rows(rows)
         return {figures.id: figures for figures in (figures_of_store | figures_aside).values()}
 
     def of_keys(self, keys: Sequence[int]) -> dict[int, StoredFigures]:
         figures_by_key = dict[int, StoredFigures]()
         for recorder, keys_text in self._split(keys):
-            figures_by_key |= self._read_rows(self._run(recorder, "figures_of", keys_text))
+            figures_by_key |= self.read_rows(self._run(recorder, "figures_of", keys_text))
         calls = self.calls_of(keys)
         return {
             key: figures._replace(calls=calls.get(key, ()))
@@ -426,10 +426,10 @@ class FigureTables:
         if not stored.startswith(DIGEST):
             return stored
         if stored not in self._names:
-            self._read_rows(self._run(self.database.recorder, "figures_of", json.dumps([key])))
+            self.read_rows(self._run(self.database.recorder, "figures_of", json.dumps([key])))
         return self._names.get(stored, WITHOUT_KEY)
 
-    def _read_rows(self, rows: Iterable[Columns]) -> dict[int, StoredFigures]:
+    def read_rows(self, rows: Iterable[Columns]) -> dict[int, StoredFigures]:
         figures = {}
         for key, conversation, encoding, sealed_texts, *numbers in rows:
             try:

@@ -1186,6 +1186,9 @@ FROM {schema}.figures f WHERE f.conversation IN (SELECT jsonb_array_elements_tex
 -- name: figure_calls_of
 SELECT conversation, {call_columns} FROM {schema}.figure_calls WHERE conversation IN (SELECT jsonb_array_elements_text(convert_from($1::bytea, 'UTF8')::jsonb)::bigint)
 
+-- name: figure_counts_of
+SELECT what, name, number FROM {schema}.figure_counts WHERE conversation IN (SELECT jsonb_array_elements_text(convert_from($1::bytea, 'UTF8')::jsonb)::bigint)
+
 -- An unknown figure comes last, in either order.
 -- name: figures_sorted
 WITH {chosen}

@@ -775,6 +775,9 @@ FROM json_each(?) w CROSS JOIN figures f ON f.conversation = w.value
 -- name: figure_calls_of
 SELECT conversation, {call_columns} FROM json_each(?) w CROSS JOIN figure_calls k ON k.conversation = w.value
 
+-- name: figure_counts_of
+SELECT what, name, number FROM json_each(?) w CROSS JOIN figure_counts n ON n.conversation = w.value
+
 -- An unknown figure comes last, in either order.
 -- name: figures_sorted
 WITH {chosen}, asked (sort, direction, most) AS (VALUES (CAST(? AS TEXT), ?, ?))

@@ -31,7 +31,7 @@ from foldlog._reports.answers.document import stream
 from foldlog._reports.answers.verification import VerifiedDocument
 from foldlog.eventstore import Store
 from foldlog.eventstore.maintenance import archive
-from foldlog.eventstore.maintenance.checkpoint import origin_of, verify_against
+from foldlog.eventstore.maintenance.checkpoint import verify_against
 from foldlog.eventstore.maintenance.signed_note import StoreCheckpoint
 from foldlog.eventstore.maintenance.verify import Verdict, verify
 
@@ -41,11 +41,14 @@ from foldlog.eventstore.maintenance.verify import Verdict, verify
 @key_option
 @ca_option
 @flag(
-    "--views", "Also fold each conversation again, and compare every stored View with the result."
+    "--views",
+    "Also fold and count each conversation again, and compare every stored View and figure with"
+    " the result.",
 )
 @flag(
     "--repair",
-    "With --views: first rebuild the stored Views. Other programs can read at the same time.",
+    "With --views: first rebuild the stored Views, and delete the stored figures, which the next"
+    " reader counts again. Other programs can read at the same time.",
 )
 @from_option
 @store_options
@@ -80,20 +83,16 @@ def run(
     checks = Checks()
     try:
         with open_existing(db) as store, terminal.working("verifying", "events") as update:
-            if note is not None and note.origin != origin_of(store.database):
-                terminal.note(
-                    "this is a copy of the store of the checkpoint, or its id was changed, so its"
-                    " ledger was not compared"
-                )
             find_conversation = require_id if repair else resolve
             names = [find_conversation(store, name) for name in conversations]
             update(total=events_total(store, names, start))
             # Generators print the verdicts of a large store one by one, and do not collect them.
             verdicts = _verdicts(store, names, start, note)
-            rows = (
-                (verdict, checks.check_views(store, verdict, repair=repair) if views else UNSET)
-                for verdict in checks.count(verdicts, update)
-            )
+            counted = checks.count(verdicts, update)
+            if views:
+                rows = checks.with_views(store, counted, repair=repair)
+            else:
+                rows = ((verdict, UNSET) for verdict in counted)
             if terminal.prints_json():
                 # The counts are final only after the last verdict. The document needs counts now,
                 # so it has the present counts. After the verdicts are written, ``emit_list`` asks

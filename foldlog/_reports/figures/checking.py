@@ -1,0 +1,164 @@
+"""Compare stored figures with figures that are counted again from the events and records.
+
+Figures are not under the heads of events, so who can write the store can change them. Lists, totals
+and reports then show numbers and titles that the events do not have.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Iterator, Mapping
+from functools import partial
+from struct import error as StructError
+from typing import TYPE_CHECKING, Any
+
+from foldlog._reports.figures.blocks import find_wrong_sums
+from foldlog._reports.figures.tables import FigureTables, StoredFigures, text_of
+from foldlog._reports.figures.writing import CODE, as_unsigned, put_figures, put_replies
+from foldlog._reports.words.gist import count
+from foldlog.eventstore import CorruptEvent, Store
+from foldlog.eventstore.recorders.base import Reader, Transaction
+from foldlog.eventstore.recorders.sqlite.memory import MemoryRecorder
+from foldlog.eventstore.recorders.types import Conversation
+from foldlog.projections import Views
+
+if TYPE_CHECKING:
+    from foldlog._reports.figures.counting import Figures
+
+_CHANGED = "its stored figures differ from its events in {}; lists and totals may be wrong"
+_UNREADABLE = "its stored figures cannot be read; lists and totals may be wrong"
+_ROUNDED = 1e-9
+"""Sums of costs differ by this share at most, because they were added up in another order."""
+
+
+def find_wrong_figures(store: Store, views: Views, conversation: str) -> Iterator[str]:
+    """Yield what is wrong with the stored figures of a conversation. Figures that are missing or
+    outdated are not wrong, because the next reader counts them. The figures of an archived
+    conversation are not compared.
+
+    Raises ``KeyUnavailable`` and the errors of reading. Cost: counting the conversation.
+    """
+    database = store.database
+    state = database.recorder.query(
+        lambda reader: database.find(reader, conversation, as_stored=True)
+    )
+    if state is None or state.erasure is not None or state.archived:
+        return
+    tables = FigureTables(database)
+    try:
+        stored = _fields(tables, database.recorder, state)
+    except (ValueError, StructError, CorruptEvent):  # a text that is no JSON, or not encrypted
+        yield _UNREADABLE
+        return
+    if stored.pop("code", None) != CODE or stored["version"] != state.version:
+        return
+    counted = _counted_again(store, views, conversation)
+    if not counted.is_sound:
+        return  # a damaged event is a finding of its own
+    memory = MemoryRecorder()
+    memory.transact(partial(_put, tables=tables, state=state, figures=counted, stored=stored))
+    expected = _fields(FigureTables(database), memory, state)
+    different = [name for name in stored if not _is_same(stored[name], expected.get(name))]
+    if different:
+        yield _CHANGED.format(", ".join(sorted(different)))
+
+
+def forget_figures(store: Store, conversation: str) -> None:
+    """Delete the stored figures of a conversation. The next reader counts them again."""
+
+    def forget(transaction: Transaction) -> None:
+        state = store.database.find(transaction, conversation, as_stored=True)
+        if state is not None:
+            transaction.forget_figures(state.key)
+
+    store.database.recorder.transact(forget)
+
+
+def find_wrong_totals(store: Store) -> Iterator[str]:
+    """Yield what is wrong with the stored sums of blocks of conversations."""
+    blocks = store.database.recorder.query(find_wrong_sums)
+    if blocks:
+        yield (
+            f"the stored sums of {count(len(blocks), 'block')} of conversations differ from their"
+            " figures; totals may be wrong"
+        )
+
+
+def _counted_again(store: Store, views: Views, conversation: str) -> Figures:
+    from foldlog._reports.figures.counting import figures_of
+    from foldlog._reports.figures.of_sources import pending_figures  # loads all formats
+
+    row = store.conversation(conversation, as_stored=True)
+    if not row.unmade:
+        return figures_of(store, views, row)
+    figures = pending_figures(store, conversation, again=True)
+    figures.version = row.version
+    return figures
+
+
+def _put(
+    transaction: Transaction,
+    tables: FigureTables,
+    state: Conversation,
+    figures: Figures,
+    stored: Mapping[str, Any],
+) -> None:
+    database = tables.database
+    data_key = database.codec_of(state).data_key
+    keys = database.settings.keys
+    put_figures(transaction, state, data_key, keys, figures)
+    replies = {
+        reply: figures.replies[reply]
+        for reply in stored["repeated replies"]
+        if reply in figures.replies
+    }
+    put_replies(transaction, state, data_key, keys, replies)
+
+
+def _fields(tables: FigureTables, recorder: Any, state: Conversation) -> dict[str, Any]:
+    """Return the figures of a conversation by the names of their columns."""
+
+    def read(reader: Reader) -> tuple[Any, ...]:
+        chosen = json.dumps([state.key])
+        statements = ("figures_of", "hashes_of_replies", "figure_calls_of", "figure_counts_of")
+        return *(reader.ask_all(name, chosen) for name in statements), reader.ask_all(
+            "figure_replies_among", chosen
+        )
+
+    rows, hashes, calls, counts, replies = recorder.query(read)
+    if not rows:
+        return {}
+    figures: StoredFigures = tables.read_rows(rows)[state.key]
+    columns = figures.columns._asdict()
+    for name in ("format", "state"):
+        columns[name] = None if columns[name] is None else text_of(columns[name])
+    return {
+        **columns,
+        "id": figures.id,
+        "texts": {**figures.texts},
+        "replies": [bytes(packed) for _, packed in hashes],
+        "calls": sorted(([*map(_plain, row[1:])] for row in calls), key=repr),
+        "counts": {(text_of(what), text_of(name)): number for what, name, number in counts},
+        "repeated replies": {
+            as_unsigned(reply): [*map(_plain, columns)] for reply, _, *columns in replies
+        },
+    }
+
+
+def _plain(column: Any) -> Any:
+    return text_of(column) if isinstance(column, bytes) else column
+
+
+def _is_same(stored: Any, expected: Any) -> bool:
+    """Compare values, of which numbers may be rounded otherwise."""
+    match stored, expected:
+        case (bool() | int() | float(), bool() | int() | float()):
+            return math.isclose(stored, expected, rel_tol=_ROUNDED, abs_tol=_ROUNDED)
+        case dict(), dict():
+            return stored.keys() == expected.keys() and all(
+                _is_same(value, expected[name]) for name, value in stored.items()
+            )
+        case (list() | tuple(), list() | tuple()):
+            return len(stored) == len(expected) and all(map(_is_same, stored, expected))
+    return bool(stored == expected)

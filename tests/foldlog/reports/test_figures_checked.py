@@ -1,0 +1,119 @@
+"""``foldlog store verify --views`` compares stored figures and sums with the events."""
+
+from __future__ import annotations
+
+import json
+import sqlite3
+from collections.abc import Iterator
+from contextlib import closing
+from pathlib import Path
+
+import pytest
+
+import foldlog
+from foldlog._reports.figures.checking import (
+    find_wrong_figures,
+    find_wrong_totals,
+    forget_figures,
+)
+from foldlog._reports.figures.stored import FiguresOfStore
+from foldlog.eventstore import Store, open_store
+from foldlog.projections import Views
+from tests.attacks.made_store import KEYS, RECORDS, reply, user
+from tests.commands import run_foldlog
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> Path:
+    path = tmp_path / "store.db"
+    (tmp_path / "import.json").write_text(json.dumps({"messages": RECORDS}))
+    with foldlog.open(path) as histories:
+        histories["paid"].append([user("pay the mill"), user("now")])
+        histories["paid"].append_reply(reply("done"), cost=0.25)
+        histories["paid"].fork(at=2, id="fork").append_reply(reply("other"), cost=0.5)
+        histories.import_(tmp_path / "import.json", conversation="import")
+        FiguresOfStore(histories.store).keep_up()
+    with foldlog.open(path, keys=KEYS) as histories:
+        histories["sealed"].append_reply(reply("secret"), cost=0.125)
+        histories["sealed"].set_attributes(user="ann")
+        FiguresOfStore(histories.store).keep_up()
+    return path
+
+
+@pytest.fixture
+def store(path: Path) -> Iterator[Store]:
+    with open_store(path, keys=KEYS) as store:
+        yield store
+
+
+def change(path: Path, statement: str) -> None:
+    with closing(sqlite3.connect(path)) as connection:
+        assert connection.execute(statement).rowcount
+        connection.commit()
+
+
+def problems(store: Store) -> list[str]:
+    views = Views(store)
+    names = [row.id for row in store.iter_conversations()]
+    found = [f"{name}: {text}" for name in names for text in find_wrong_figures(store, views, name)]
+    return [*found, *find_wrong_totals(store)]
+
+
+def test_right_figures_have_no_findings(store: Store) -> None:
+    assert problems(store) == []
+
+
+@pytest.mark.parametrize(
+    "statement, name, columns",
+    [
+        ("UPDATE figure_calls SET cost = 9 WHERE cost = 0.25", "paid", "calls"),
+        ("UPDATE figure_calls SET cost = 9 WHERE cost = 0.125", "sealed", "calls"),
+        ("UPDATE figures SET tokens = 1 WHERE id = 'fork'", "fork", "tokens"),
+        ("UPDATE figures SET events = 1 WHERE id = 'import'", "import", "events"),
+        ("UPDATE figures SET texts = CAST('{}' AS BLOB) WHERE id = 'paid'", "paid", "texts"),
+        ("DELETE FROM figure_counts WHERE what = 'model'", "paid", "counts"),
+    ],
+)
+def test_changed_figures_are_named(
+    path: Path, store: Store, statement: str, name: str, columns: str
+) -> None:
+    change(path, statement)
+    [found] = [text for text in problems(store) if text.startswith(f"{name}: ")]
+    assert f"its stored figures differ from its events in {columns};" in found
+
+
+def test_figures_that_cannot_be_read_are_named(path: Path, store: Store) -> None:
+    change(path, "UPDATE figures SET texts = x'00ff' WHERE id = 'paid'")
+    assert "paid: its stored figures cannot be read; lists and totals may be wrong" in problems(
+        store
+    )
+
+
+def test_changed_sums_of_blocks_are_named(path: Path, store: Store) -> None:
+    change(path, "UPDATE figure_blocks SET body = CAST(replace(body, '0.75', '9.75') AS BLOB)")
+    [found] = problems(store)
+    assert found.startswith("the stored sums of 1 block of conversations differ")
+
+
+def test_outdated_figures_are_counted_by_the_next_reader(path: Path, store: Store) -> None:
+    change(path, "UPDATE figures SET version = 1, tokens = 9 WHERE id = 'paid'")
+    assert problems(store) == []
+
+
+def test_forgotten_figures_are_counted_again(path: Path, store: Store) -> None:
+    change(path, "UPDATE figures SET tokens = 1 WHERE id = 'paid'")
+    assert problems(store)
+    forget_figures(store, "paid")
+    FiguresOfStore(store).keep_up()
+    assert problems(store) == []
+
+
+def test_command_names_and_repairs_changed_figures(
+    path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    change(path, "UPDATE figures SET tokens = 1 WHERE id = 'paid'")
+    assert run_foldlog("store", "verify", "--db", str(path)) == 3  # an encrypted conversation
+    capsys.readouterr()
+    assert run_foldlog("store", "verify", "--views", "--db", str(path)) == 1
+    assert "its stored figures differ from its events in tokens" in capsys.readouterr().err
+    assert run_foldlog("store", "verify", "--views", "--repair", "--db", str(path)) == 3
