@@ -155,11 +155,14 @@ class Store:
             together,
             also,
         )
+        return self._commit(work)
+
+    def _commit(self, work: Appending) -> tuple[Recorded, ...]:
         while True:
             try:
                 self._recorder.transact(work, any_thread=work.any_thread)
             except origins.NotIndexed:
-                origins.index(self.database, conversation)
+                origins.index(self.database, work.conversation)
                 continue
             try:
                 return work.recorded()

@@ -27,6 +27,7 @@ from foldlog.eventstore import Event, Recorded, Store, VersionConflict
 from foldlog.eventstore.codec import Encoded
 from foldlog.eventstore.codec_json import size_of
 from foldlog.eventstore.errors import install_command
+from foldlog.eventstore.log.appending import Appending
 from foldlog.formats.otlp_genai.sent_messages import COMPACTED
 from foldlog.formats.otlp_genai.spans import message_of
 from foldlog.formats.places import is_declined
@@ -58,8 +59,8 @@ _HISTOGRAMS = {
     "gen_ai.client.token.usage": "{token}",
     "gen_ai.client.operation.duration": "s",
 }
-_sizes: ContextVar[list[int] | None] = ContextVar("foldlog_append", default=None)
-"""The size in bytes of each event in the current append."""
+_appends: ContextVar[bool] = ContextVar("foldlog_append", default=False)
+"""Whether the events that are encoded now are to be appended."""
 
 
 def instrument(
@@ -244,34 +245,36 @@ class _ObservedStore(Store):
         self, conversation: str, events: Event | Iterable[Event], **options: Any
     ) -> tuple[Recorded, ...]:
         telemetry = self._telemetry
-        sizes = list[int]()
-        begun = time.perf_counter()
-        with telemetry.span("foldlog.append", {"conversation": conversation}) as more:
-            noted = _sizes.set(sizes)
+        started_at = time.perf_counter()
+        with telemetry.span("foldlog.append", {"conversation": conversation}) as attributes:
+            token = _appends.set(True)
             try:
                 recorded = super().append(conversation, events, **options)
             except VersionConflict:
                 telemetry.add("foldlog.conflicts", 1, {"foldlog.of": "append"})
                 raise
             finally:
-                _sizes.reset(noted)
+                _appends.reset(token)
             if recorded:
-                more |= {"event.first": recorded[0].event.id, "event.last": recorded[-1].event.id}
+                first, last = recorded[0].event.id, recorded[-1].event.id
+                attributes |= {"event.first": first, "event.last": last}
             telemetry.add("foldlog.appends", 1)
-            telemetry.add("foldlog.append.events", len(recorded))
-            telemetry.add("foldlog.append.bytes", sum(sizes))
-            telemetry.record("foldlog.append.duration", time.perf_counter() - begun)
+            telemetry.record("foldlog.append.duration", time.perf_counter() - started_at)
+        return recorded
+
+    def _commit(self, work: Appending) -> tuple[Recorded, ...]:
+        recorded = super()._commit(work)
+        self._telemetry.add("foldlog.append.events", len(work.appended))
+        size = sum(size_of(encoded.body) for encoded in work.appended)
+        self._telemetry.add("foldlog.append.bytes", size)
         return recorded
 
     def _encode(self, event: Event | Encoded, *, finite: bool = True) -> Encoded:
-        sizes = _sizes.get()
         # An imported event stays unchanged.
-        if sizes is None or not finite or isinstance(event, Encoded):
+        if not _appends.get() or not finite or isinstance(event, Encoded):
             return super()._encode(event, finite=finite)
         context = trace.get_current_span().get_span_context()
         if context.is_valid and event.origin is None and TRACEPARENT not in event.meta:
             parent = f"00-{context.trace_id:032x}-{context.span_id:016x}-{context.trace_flags:02x}"
             event = replace(event, meta={**event.meta, TRACEPARENT: parent})
-        encoded = super()._encode(event)
-        sizes.append(size_of(encoded.body))
-        return encoded
+        return super()._encode(event)

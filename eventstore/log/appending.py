@@ -163,6 +163,8 @@ class Appending(Struct, eq=False):
     """The events that an earlier append recorded under the idempotency key. ``earlier`` is empty if
     ``dedupe`` left out all events. If ``earlier`` is not None, the transaction appends nothing.
     """
+    appended: Sequence[Encoded] = ()
+    """The events that this append wrote, which may be fewer than ``batch``."""
     decided: Sequence[Event] = ()
     place: Place = no_position
     moment: datetime = EPOCH
@@ -176,6 +178,7 @@ class Appending(Struct, eq=False):
         writing = open_to_append(self.database, transaction, self.conversation, self.fence)
         version = writing.state.version
         batch = self.batch
+        self.appended = ()
         state = State(self.conversation, version)
         new_events = None
         if not is_plain:
@@ -193,6 +196,7 @@ class Appending(Struct, eq=False):
         events = list(map(_decoded_event, batch))
         self.decided = decide(state, Append(events, expected))
         self.place, recorded_at = writing.append(batch, self.database.now())
+        self.appended = batch
         self.moment = from_microseconds(recorded_at)
         with_times(self.decided, self.moment)
         if not is_plain:

@@ -206,6 +206,11 @@ class AnthropicReader:
                 block["signature"] = delta["signature"]
             case "citations_delta":
                 block["citations"] = [*(block.get("citations") or ()), delta["citation"]]
+            case "compaction_delta":
+                block.update(_fields_of(delta))
+            case _:  # such as a delta of a newer API
+                for name, piece in _fields_of(delta).items():
+                    block[name] = _grown(block.get(name), piece)
         return []
 
     def _end_block(self, index: int) -> list[Delta]:
@@ -264,6 +269,10 @@ class ResponsesReader:
 
     def reply(self) -> JsonObject:
         return self._response or {}
+
+
+def _fields_of(delta: JsonObject) -> JsonObject:
+    return {name: value for name, value in delta.items() if name != "type"}
 
 
 def _is_call(item: JsonObject) -> bool:

@@ -122,8 +122,24 @@ def _ids_from_parts(store: Store, beginning: str) -> Iterator[str]:
         yield name
     session, slash, rest = beginning.partition("/")
     if name is None and slash and rest:
-        for session_id in ids_beginning_with(store, session):
-            yield from ids_from(store, f"{session_id}/{rest}")
+        for session_id in sessions_beginning_with(store, session):
+            whole = f"{session_id}/{rest}"
+            for name in ids_from(store, whole):
+                yield name
+                if name == whole:
+                    break
+
+
+def sessions_beginning_with(store: Store, beginning: str) -> Iterator[str]:
+    """Yield the sessions of the conversations whose ids begin with ``beginning``: the parts of the
+    ids before their first slashes. A session itself may have no conversation.
+    """
+    sessions = set[str]()
+    for name in ids_from(store, beginning):
+        session = name.partition("/")[0]
+        if session not in sessions:
+            sessions.add(session)
+            yield session
 
 
 def ids_from(store: Store, beginning: str) -> Iterator[str]:

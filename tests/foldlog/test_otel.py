@@ -24,6 +24,7 @@ from foldlog import KeyRing, Message, VersionConflict, otel
 from foldlog.condensers import LLM, LLMConfig
 from foldlog.condensers.strategies.model_summaries import LLMSummarizingCondenser
 from foldlog.errors import IdempotencyConflict
+from foldlog.eventstore import Origin, open_store
 from tests.condensers.openai_server import OpenAIServer, Text
 from tests.condensers.scripted import Scripted, failed
 from tests.said import replied, said
@@ -94,6 +95,28 @@ def test_an_event_leads_to_its_trace_and_back(telemetry, tmp_path, keys):
     assert (metrics["foldlog.appends"], metrics["foldlog.append.events"]) == (2, 4)
     assert metrics["foldlog.append.bytes"] > 4 * len(SECRET)
     assert SECRET not in telemetry.everything()
+
+
+def test_what_was_not_appended_is_not_counted(telemetry, tmp_path):
+    imported = [
+        Message(source="user", content=SECRET, origin=Origin(format="app", id=f"m{number}"))
+        for number in range(3)
+    ]
+    counted = "foldlog.append.events", "foldlog.append.bytes"
+    with open_store(f"sqlite:///{tmp_path}/s.db") as store:
+        store.append("c1", imported[:2], expected_version=0, dedupe="origin")
+        store.append("c2", said(SECRET), expected_version=0, idempotency_key="k")
+        first = telemetry.metrics()
+        store.append("c1", imported[:2], expected_version=2, dedupe="origin")
+        store.append("c2", said(SECRET), expected_version=0, idempotency_key="k")
+        again = telemetry.metrics()
+        store.append("c1", imported, expected_version=2, dedupe="origin")
+        more = telemetry.metrics()
+    assert [again[name] for name in counted] == [first[name] for name in counted]
+    assert more["foldlog.append.events"] == first["foldlog.append.events"] + 1
+    added = more["foldlog.append.bytes"] - first["foldlog.append.bytes"]
+    assert len(SECRET) < added < first["foldlog.append.bytes"] / 2
+    assert more["foldlog.appends"] == first["foldlog.appends"] + 3
 
 
 @pytest.mark.parametrize("database", ["sqlite", "encrypted", "postgresql"])

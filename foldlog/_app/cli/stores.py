@@ -34,7 +34,7 @@ from foldlog.eventstore.log.database import start_after
 from foldlog.eventstore.recorders.errors import FAILURES
 from foldlog.eventstore.recorders.types import Conversation
 from foldlog.eventstore.recorders.urls import absolute_hint, as_url, parse_url
-from foldlog.projections.conversations.companions import ids_beginning_with
+from foldlog.projections.conversations.companions import ids_beginning_with, sessions_beginning_with
 
 _NO_STORE = "import histories with 'foldlog import PATH', or name the store with --db STORE"
 _SEARCHED = 20_000
@@ -190,8 +190,8 @@ class ShortIds:
 
     def _shorten(self, session: str) -> str:
         for length in _SHORT:
-            meant = islice(ids_beginning_with(self._store, session[:length]), 2)
-            if all(name == session or name.startswith(f"{session}/") for name in meant):
+            matching_sessions = islice(sessions_beginning_with(self._store, session[:length]), 2)
+            if all(name == session for name in matching_sessions):
                 return session[:length]
         return session
 

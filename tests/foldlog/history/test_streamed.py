@@ -228,16 +228,16 @@ def test_a_chat_completion_is_recorded_as_it_would_be_whole(history, tmp_path):
             }
         ],
     }
-    assert same_as_whole(history, whole, tmp_path, cost=0.25)
+    check_same_as_whole(history, whole, tmp_path, cost=0.25)
 
 
-def same_as_whole(history, whole, tmp_path, **options):
+def check_same_as_whole(history, whole, tmp_path, **options):
+    """Check that the reply was recorded as ``append_reply`` records the whole reply."""
     with foldlog.open(tmp_path / "whole.db") as others:
         other = others["c"]
         other.append({"role": "user", "content": "what is a kite?"})
         other.append_reply(whole, **options)
         assert without_times(history) == without_times(other)
-    return True
 
 
 def without_times(history):
@@ -273,7 +273,44 @@ def test_other_providers_are_recorded_as_they_would_be_whole(history, tmp_path, 
     calls = [delta for delta in parts if isinstance(delta, CallDelta)]
     assert (calls[0].tool, calls[-1].ends) == ("look", True)
     assert json.loads("".join(delta.arguments for delta in calls)) == {"at": "sky"}
-    assert same_as_whole(history, whole, tmp_path)
+    check_same_as_whole(history, whole, tmp_path)
+
+
+def block_of_anthropic(block, *deltas):
+    message = {"id": "msg_6", "type": "message", "role": "assistant", "model": "m", "content": []}
+    return [
+        {"type": "message_start", "message": message},
+        {"type": "content_block_start", "index": 0, "content_block": block},
+        *({"type": "content_block_delta", "index": 0, "delta": delta} for delta in deltas),
+        {"type": "content_block_stop", "index": 0},
+        {"type": "message_delta", "delta": {"stop_reason": "end_turn"}},
+        {"type": "message_stop"},
+    ]
+
+
+@pytest.mark.parametrize(
+    "block, deltas, grown",
+    [
+        (
+            {"type": "compaction", "content": None},
+            [{"type": "compaction_delta", "content": "We talked of kites."}],
+            {"type": "compaction", "content": "We talked of kites."},
+        ),
+        (
+            {"type": "of_a_newer_api", "lines": ["a"]},
+            [
+                {"type": "lines_delta", "lines": ["b"], "note": "half "},
+                {"type": "lines_delta", "note": "whole"},
+            ],
+            {"type": "of_a_newer_api", "lines": ["a", "b"], "note": "half whole"},
+        ),
+    ],
+    ids=["compaction", "unknown"],
+)
+def test_all_pieces_of_a_block_are_recorded(history, tmp_path, block, deltas, grown):
+    list(history.stream_reply(block_of_anthropic(block, *deltas)))
+    whole = {"id": "msg_6", "type": "message", "role": "assistant", "model": "m"}
+    check_same_as_whole(history, {**whole, "content": [grown], "stop_reason": "end_turn"}, tmp_path)
 
 
 def test_pieces_of_thinking_are_one_block(history):

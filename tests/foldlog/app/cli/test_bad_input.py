@@ -15,16 +15,15 @@ from tests.stored_rows import execute
 REFUSED = rows("refusals.json", "lines of the command that are refused, and words of their errors")
 
 
-def refused(ran, *words):
-    """Nothing was done, and one line on stderr says why."""
-    assert ran.status == 2, ran
-    assert ran.out == ""
-    assert ran.err.startswith(("foldlog: ", '{"level":"error",', '{"level": "error",'))
-    assert ran.err.count("\n") == 1, ran.err
-    assert "did not foresee" not in ran.err, ran.err
-    for word in words:
-        assert word in ran.err, ran.err
-    return True
+def check_refused(foldlog, typed, words):
+    """Check that a command does nothing, and says why in one line."""
+    ran = foldlog(*typed.split())
+    assert (ran.status, ran.out) == (2, ""), (typed, ran)
+    assert ran.err.startswith(("foldlog: ", '{"level":"error",', '{"level": "error",')), typed
+    assert ran.err.count("\n") == 1, (typed, ran.err)
+    assert "did not foresee" not in ran.err, (typed, ran.err)
+    for word in words.split():
+        assert word in ran.err, (typed, ran.err)
 
 
 @pytest.fixture
@@ -59,7 +58,7 @@ def test_bad_input_is_refused_in_one_line(foldlog, folder):
     assert foldlog("view five").status == 0  # which makes its events
     before = contents(folder)
     for typed, words in REFUSED:
-        assert refused(foldlog(*typed.split()), *words.split()), typed
+        check_refused(foldlog, typed, words)
     after = contents(folder)
     assert {name: after.get(name) for name in before} == before
     assert {name for name in after if not name.startswith("foldlog.db")} <= before.keys()

@@ -2,6 +2,7 @@
 beginnings of ids.
 """
 
+import re
 import signal
 import subprocess
 from typing import get_args
@@ -93,6 +94,24 @@ def test_events_of_every_kind_are_shown(foldlog):
 def test_call_is_shown_as_its_command(foldlog, arguments, line, stored):
     stored["c"].append(Action(tool="shell", arguments=arguments, call_id="1"))
     assert foldlog("log c").out.endswith(f"shell: {line}\n")
+
+
+def test_each_id_that_a_terminal_shows_names_its_conversation(tmp_path):
+    """A session of sub-agents may have no conversation itself."""
+    sessions = [f"0199c1b2-{part}-7a10-b2c8-5d0d3a9f1e42" for part in ("6c3e", "6c3f")]
+    ids = [f"{sessions[0]}/agent-1", f"{sessions[0]}/agent-10", f"{sessions[1]}/agent-1"]
+    with open_store(f"sqlite:///{tmp_path}/foldlog.db") as store:
+        for number, name in enumerate(ids):
+            store.ingest(name, [said(f"words {number}")])
+    environment = {"COLUMNS": "150", "FOLDLOG_DB": f"{tmp_path}/foldlog.db"}
+    _, shown, _ = in_a_terminal("list", environment=environment)
+    short = re.findall(rb"0199c1b2\S*agent-\d+", shown)
+    assert len(short) == len(ids)
+    assert len({*short}) == len(ids)
+    for name in short:
+        status, shown, _ = in_a_terminal("log", name.decode(), environment=environment)
+        assert status == 0, shown
+        assert b"words" in shown
 
 
 def test_a_log_is_followed_until_ctrl_c(tmp_path):
