@@ -47,7 +47,6 @@ _AT_ONCE: Final = 100
 also reads the same number of conversations with the newest events if more have changed.
 """
 _EVENTS_AT_ONCE: Final = 100
-_NEWEST_EVENTS: Final = 500
 
 # A list entry may have one of these values instead of a version:
 _NOT_LISTED: Final = -1
@@ -297,9 +296,7 @@ def _bring_up_to_date(database: Database, age_max_s: float, *, is_complete: bool
     else:
         database.late = Late(stored, progress, listings)
     if not is_last:
-        newest = recorder.query(lambda reader: reader.newest_touched(_NEWEST_EVENTS))
-        own = dict.fromkeys(reversed(database.written))
-        keys = [*dict.fromkeys([*own, *newest])][:_AT_ONCE]
+        keys = recorder.query(database.newest_changed)[:_AT_ONCE]
         listings = _with_entries(database, listings, [(key, 0) for key in keys])
     as_of = progress.as_of if progress.until is None else 0
     return _State(as_of, is_last, listings)

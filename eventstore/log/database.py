@@ -91,6 +91,7 @@ class Late(NamedTuple):
 
 NOTHING_LATE = Late(None, None, {})
 _WRITTEN_MAX: Final = 200
+_NEWEST_EVENTS: Final = 500
 
 
 class Binding(Struct):
@@ -189,6 +190,14 @@ class Database:
         return int(self.recorder.value("data_version"))
 
     # -- conversations
+
+    def newest_changed(self, reader: Reader) -> list[int]:
+        """Return the keys of the conversations that changed last: those that this process has
+        written, and those with the newest events. Lists and figures begin with these if more have
+        changed than a reader waits for.
+        """
+        own = dict.fromkeys(reversed(self.written))
+        return [*dict.fromkeys([*own, *reader.newest_touched(_NEWEST_EVENTS)])]
 
     def find(
         self, reader: Reader, conversation: str, *, as_stored: bool = False, binds: bool = True

@@ -362,6 +362,7 @@ def _put_back(
         rows, positions = zip(*chunk, strict=True)
         transaction.insert_again(state.key, rows, positions)
     transaction.set_unmade(state.key, 0)
+    transaction.write("note_uncounted", state.key)  # what is archived is not counted
     transaction.leave_unfinished(state.key, RESTORED, address)
 
 

@@ -387,6 +387,18 @@ class Reader(ABC):
         rows = self.ask_all("visible_behind", key, limit)
         return sorted((row_key, version) for row_key, version in rows)[:limit]
 
+    def changed_since(self, after_position: int, events: int) -> tuple[int, Sequence[int] | None]:
+        """Return the last position, and the keys of the conversations with events or ledger entries
+        after ``after_position``. The keys are None if there are more than ``events`` of these, and
+        a look at all conversations may cost less. Events that are committed and not yet below the
+        last position are included. Call this method before any other method of a read transaction.
+        """
+        until = int(self.value("last_position"))
+        if self.ask("event_behind", after_position, _POSITION_MAX, events):
+            return until, None
+        rows = self.ask("touched", after_position, _POSITION_MAX, 0)
+        return until, [key for key, _ in rows]
+
     def newest_touched(self, events: int) -> Sequence[int]:
         """Return the keys of the conversations that have the newest ``events`` events, the newest
         first.
@@ -737,7 +749,7 @@ class Transaction(Reader):
         """
         self.forget()
         self._leave_bytes(key)
-        self.forget_figures(key)
+        self.delete_figures(key)
         for statement in ("refuse", "delete_places", "leave_listed", "delete_listing"):
             self.write(statement, key)
         self.write(
@@ -771,6 +783,10 @@ class Transaction(Reader):
     def forget_figures(self, key: int) -> None:
         # Delete the figures, because they may contain erased text. They can be made again from the
         # remaining events.
+        self.delete_figures(key)
+        self.write("note_uncounted", key)
+
+    def delete_figures(self, key: int) -> None:
         tables = (
             "forget_figures",
             "forget_figure_calls",

@@ -19,6 +19,7 @@ from foldlog.eventstore import (
     open_store,
 )
 from foldlog.eventstore.documents import listing
+from foldlog.eventstore.log import database
 from foldlog.eventstore.log.seal import WriteSettings
 from foldlog.eventstore.maintenance.rekey import rekey
 from tests import stored_rows
@@ -176,7 +177,7 @@ def test_a_list_lists_a_few_changes_and_has_the_newest_and_the_programs_own(hist
 def test_a_list_that_cannot_be_written_shows_nothing_erased(histories, monkeypatch):
     monkeypatch.setattr(listing, "_AT_ONCE", 3)
     monkeypatch.setattr(listing, "_EVENTS_AT_ONCE", 2)
-    monkeypatch.setattr(listing, "_NEWEST_EVENTS", 2)
+    monkeypatch.setattr(database, "_NEWEST_EVENTS", 2)
     for number in range(12):
         histories[f"c{number}"].append(said("hello"))
     histories.store.database.written.clear()

@@ -207,6 +207,20 @@ class StoresReader(PostgresReader):
         touched = {(key, version) for answer in answers for key, version in answer}
         return until, [*touched.union(to_list_again)]
 
+    def changed_since(self, after_position: int, events: int) -> tuple[int, Sequence[int] | None]:
+        after = self._stores.position(after_position)
+        until = self._stores.position(self.value("last_position"))
+        numbers = self._stores.numbers
+        starts = [after.parts[number] for number in numbers]
+        many: list[_Asking] = [
+            ("event_behind", (start, _POSITION_MAX, events // len(numbers))) for start in starts
+        ]
+        if any(self._ask_each(numbers, many)):
+            return until, None
+        touched: list[_Asking] = [("touched", (start, _POSITION_MAX, 0)) for start in starts]
+        answers = self._ask_each(numbers, touched)
+        return until, [*{key for answer in answers for key, _ in answer}]
+
     def next_touched(
         self, after_position: int, events: int
     ) -> tuple[int, int | None, Sequence[tuple[int, int]]]:

@@ -98,9 +98,10 @@ class FiguresOfStore:
     figures. With ``is_quick``, these methods count, and totals sum up, only what takes a few tenths
     of a second, and ``behind`` says what the figures lack.
 
-    Cost: if the store has changed, ``refresh`` and ``bring_up_to_date`` read the versions of all
-    conversations, and call ``figures_of`` for changed conversations. All other methods read the
-    rows of the chosen conversations by SQL.
+    Cost: if the store has changed, ``refresh`` and ``bring_up_to_date`` read what came after the
+    position that the last complete ``refresh`` stored, or the versions of all conversations if that
+    is much, and call ``figures_of`` for changed conversations. All other methods read the rows of
+    the chosen conversations by SQL.
     """
 
     def __init__(

@@ -182,7 +182,7 @@ class FigureTables:
         """Delete figures from the database in memory, because the store has newer figures."""
         key = self.aside.pop(conversation, None)
         if key is not None:
-            self._memory.transact(lambda transaction: transaction.forget_figures(key))
+            self._memory.transact(lambda transaction: transaction.delete_figures(key))
 
     def ask(self, statement: str, where: Where, *parameters: Any) -> list[Columns]:
         """Run a statement over the chosen conversations, in the store and in memory. The rows of
@@ -253,11 +253,19 @@ class FigureTables:
 
         return self.database.recorder.query(read)
 
-    def to_count(self) -> dict[str, bool]:
-        """Return the conversations to count. The result maps a conversation without figures to
-        True, and a conversation with outdated figures to False.
+    def to_count(self, keys: Sequence[int] | None = None) -> dict[str, bool]:
+        """Return the conversations to count, of all or of those with these ``keys``, in the order
+        of the keys. The result maps a conversation without figures to True, and a conversation with
+        outdated figures to False.
         """
-        rows = self._run(self.database.recorder, "figures_to_count", CODE)
+        recorder = self.database.recorder
+        if keys is None:
+            rows = self._run(recorder, "figures_to_count", CODE)
+        else:
+            place = {key: number for number, key in enumerate(keys)}
+            among = self._run(recorder, "figures_to_count_among", CODE, json.dumps([*place]))
+            among.sort(key=lambda columns: place[columns[2]])
+            rows = [columns[:2] for columns in among]
         return {text_of(name): is_missing == 1 for name, is_missing in rows}
 
     def versions(self, statement: str) -> dict[int, tuple[int, int]]:

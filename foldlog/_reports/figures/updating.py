@@ -15,7 +15,7 @@ from contextlib import suppress
 from datetime import datetime
 from functools import cached_property, partial
 from itertools import islice
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from msgspec import to_builtins
 
@@ -30,14 +30,16 @@ from foldlog.eventstore import (
     ConversationRow,
     CorruptEvent,
     EventStoreError,
+    InvalidArgument,
     KeyUnavailable,
     Store,
 )
 from foldlog.eventstore.derived.cached_values import cached_records, value_of
+from foldlog.eventstore.log.database import Database
 from foldlog.eventstore.log.row import from_microseconds
 from foldlog.eventstore.log.writing import WriteTransaction
-from foldlog.eventstore.recorders.base import Reader, Transaction
-from foldlog.eventstore.recorders.types import Conversation, Record, utf8
+from foldlog.eventstore.recorders.base import Transaction
+from foldlog.eventstore.recorders.types import Conversation, Record, as_text, utf8
 
 if TYPE_CHECKING:
     from foldlog._reports.figures.counting import Figures
@@ -48,11 +50,39 @@ _PROJECTION = "figures"
 _TOGETHER = 200
 _LOCK_WAIT_S = 0.05
 _LOOKS_FOR_EACH = 5
-_NEWEST_EVENTS = 200
 _AS_OF: Final = "figures_as_of"
 """The name of the store's fact with the time up to which all changes are in the figures."""
+_COUNTED_TO: Final = "figures_counted_to"
+"""The name of the store's fact with the position up to which all events are in the figures, after
+the number of the code that made them and the time of the last look at all conversations.
+"""
+_EVENTS_LOOKED_AT: Final = 5_000
+"""If more events came after the stored position, all conversations are looked at instead."""
+_LOOKS_AT_ALL_EVERY: Final = 3_600_000_000
+"""In microseconds. A version of foldlog that notes no uncounted conversations may have written."""
+_READER_NOTES: Final = 64
+"""A reader that found so many changed conversations stores the position, for later readers."""
+_ASIDE_NOTED: Final = 1_000
+"""The position is not stored if more figures than these cannot be written."""
 _EVENTS_TOGETHER = 1_000
 """A reader looks at its bound after conversations with so many events."""
+
+
+class _Look(NamedTuple):
+    """A search for conversations whose figures may be outdated.
+
+    ``until``    the last position when it began
+    ``all_at``   the time of the last look at all conversations, in microseconds since 1970
+    ``touched``  how many conversations were compared with their figures; None if all were
+    ``notes``    the conversations that were noted as uncounted, each with the value of its note
+    ``is_news``  whether anything came after the stored position
+    """
+
+    until: Any
+    all_at: int
+    touched: int | None
+    notes: Sequence[tuple[int, str]]
+    is_news: bool
 
 
 class FigureCounter:
@@ -84,6 +114,8 @@ class FigureCounter:
         """The state of the store when these conversations were found."""
         self._found_time = 0
         """The time, in microseconds since 1970, when they were found."""
+        self._look: _Look | None = None
+        """The search that found them, until its position is stored."""
         self._events_read = 0
         self.missing = 0
         self.has_counted = False
@@ -143,7 +175,7 @@ class FigureCounter:
             return 0
         self.write_aside()
         if most is None or not self._found:
-            self._found = self._tables.to_count()
+            self._look, self._found = self._find_outdated(now)
             self._found_at = version
             self._found_time = now
         if most is not None and len(self._found) > most:
@@ -154,8 +186,69 @@ class FigureCounter:
         self.missing = sum(self._found.values())  # see ``to_count``
         if not self._found:
             self._store_replies()
+            self._note_counted(is_reader=most is not None)
             self._seen = self._found_at
         return len(self._found)
+
+    def _find_outdated(self, now: int) -> tuple[_Look, dict[str, bool]]:
+        """Compare the conversations that may have changed since the stored position with their
+        figures, or all conversations if there is no such position. Return the search and, as
+        ``FigureTables.to_count`` does, the conversations to count.
+        """
+        database = self._store.database
+        recorder = database.recorder
+        # Notes are read before the position: a later note belongs to the next search.
+        rows, text = recorder.query(
+            lambda reader: (reader.ask_all("uncounted"), reader.value(_COUNTED_TO))
+        )
+        notes = [(key, as_text(value)) for key, value in rows]
+        stored = _CountedTo.of(database, text)
+        if stored is not None and 0 <= now - stored.all_at < _LOOKS_AT_ALL_EVERY:
+            start = stored.position
+            until, touched = recorder.query(
+                lambda reader: reader.changed_since(start, _EVENTS_LOOKED_AT)
+            )
+            if touched is not None:
+                keys = [*dict.fromkeys([*touched, *(key for key, _ in notes)])]
+                is_news = until != start or bool(notes)
+                look = _Look(until, stored.all_at, len(keys), notes, is_news)
+                return look, self._tables.to_count(keys)
+        look = _Look(database.last_position, now, None, notes, is_news=True)
+        return look, self._tables.to_count()
+
+    def _note_counted(self, *, is_reader: bool) -> None:
+        """Store that all figures are counted up to the position at which the last search began, so
+        that the next one begins there. Conversations whose figures could not be written are noted
+        as uncounted.
+        """
+        look, self._look = self._look, None
+        aside = {*self._tables.aside.values()}
+        if look is None or not look.is_news or len(aside) > _ASIDE_NOTED:
+            return
+        if is_reader and look.touched is not None and look.touched < _READER_NOTES:
+            return
+        recorder = self._store.database.recorder
+        noted = {key for key, _ in look.notes}
+        changes: list[Callable[[Transaction], object]] = [
+            partial(_write, statement="note_uncounted", values=(key,)) for key in aside - noted
+        ]
+        changes += [
+            partial(_write, statement="forget_uncounted", values=note)
+            for note in look.notes
+            if note[0] not in aside
+        ]
+        counted_to = str(_CountedTo(look.until, look.all_at))
+        # Only now, because a search that begins behind the position relies on the notes.
+        changes.append(lambda transaction: transaction.set_value(_COUNTED_TO, counted_to))
+        if recorder.store_count > 1:  # a transaction belongs to one server
+            all(recorder.offer(change) for change in changes)
+            return
+
+        def note(transaction: Transaction) -> None:
+            for change in changes:
+                change(transaction)
+
+        recorder.offer(note)
 
     def _count_found(self, most: int | None, events: int | None) -> Sequence[str]:
         """Count the conversations that were found, and return those that were looked at."""
@@ -184,21 +277,8 @@ class FigureCounter:
         Cost: a few queries, however many conversations are outdated.
         """
 
-        def read(reader: Reader) -> Sequence[Conversation]:
-            keys = reader.newest_touched(_NEWEST_EVENTS)
-            return sorted(reader.conversations_among(keys), key=lambda state: keys.index(state.key))
-
-        states = [
-            state
-            for state in self._store.database.recorder.query(read)
-            if state.visible and state.erasure is None and not state.archived
-        ]
-        figures = self._tables.of_keys([state.key for state in states])
-        return {
-            state.id: state.key not in figures
-            for state in states
-            if state.key not in figures or figures[state.key].version != state.version
-        }
+        database = self._store.database
+        return self._tables.to_count(database.recorder.query(database.newest_changed))
 
     def count_now(self, rows: Iterable[ConversationRow]) -> None:
         with self._lock:
@@ -397,6 +477,29 @@ class FigureCounter:
         if conversation is not None and conversation.erasure is None:
             self.aside[row.id] = row, figures
             self._tables.put_aside(conversation._replace(version=row.version), figures)
+
+
+class _CountedTo(NamedTuple):
+    """The value of the fact ``_COUNTED_TO``."""
+
+    position: Any
+    all_at: int
+
+    @classmethod
+    def of(cls, database: Database, text: str) -> _CountedTo | None:
+        """Return None if there is no position, or if other code made the figures."""
+        with suppress(ValueError, InvalidArgument):
+            code, position, all_at = text.split(" ")
+            if int(code) == CODE and position != "0":
+                return cls(database.recorder.position(position), int(all_at))
+        return None
+
+    def __str__(self) -> str:
+        return f"{CODE} {self.position} {self.all_at}"
+
+
+def _write(transaction: Transaction, statement: str, values: Sequence[Any]) -> None:
+    transaction.write(statement, *values)
 
 
 def _is_as_in(row: ConversationRow, conversation: Conversation) -> bool:

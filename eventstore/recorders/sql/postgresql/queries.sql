@@ -1166,11 +1166,30 @@ DELETE FROM {schema}.figure_replies WHERE conversation = $1::bigint
 DELETE FROM {schema}.figure_counts WHERE conversation = $1::bigint
 
 -- Conversations that have no figures, or figures of another version. Archived conversations keep their figures.
--- name: figures_to_count
-SELECT c.id, f.code IS NULL FROM {schema}.conversations c LEFT JOIN {schema}.figures f ON f.conversation = c.key
-WHERE c.visible AND c.erased_at IS NULL AND (f.code IS NULL OR f.code <> $1::bigint OR f.version <> greatest(
+-- part: is_to_count
+c.visible AND c.erased_at IS NULL AND (f.code IS NULL OR f.code <> $1::bigint OR f.version <> greatest(
     (SELECT max(id) + 1 FROM {schema}.events WHERE conversation = c.key), c.parent_version, 0
 )) AND coalesce(c.pending, 0) >= 0
+
+-- name: figures_to_count
+SELECT c.id, f.code IS NULL FROM {schema}.conversations c LEFT JOIN {schema}.figures f ON f.conversation = c.key
+WHERE {is_to_count}
+
+-- name: figures_to_count_among
+SELECT c.id, f.code IS NULL, c.key FROM {schema}.conversations c LEFT JOIN {schema}.figures f ON f.conversation = c.key
+WHERE c.key IN (SELECT jsonb_array_elements_text(convert_from($2::bytea, 'UTF8')::jsonb)::bigint) AND {is_to_count}
+
+-- Conversations whose figures may be outdated although no event came after their last count. Each value is used only once.
+-- name: note_uncounted
+INSERT INTO {schema}.facts (name, value)
+VALUES (concat('uncounted ', $1::bigint), gen_random_uuid()::text)
+ON CONFLICT (name) DO UPDATE SET value = excluded.value
+
+-- name: uncounted
+SELECT substring(name, 11)::bigint, convert_to(value, 'UTF8') FROM {schema}.facts WHERE starts_with(name, 'uncounted ')
+
+-- name: forget_uncounted
+DELETE FROM {schema}.facts WHERE name = concat('uncounted ', $1::bigint) AND value = convert_from($2::bytea, 'UTF8')
 
 -- name: figures_between
 SELECT f.conversation, f.id, f.encoding, f.texts, {figure_columns}

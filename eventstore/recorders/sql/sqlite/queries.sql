@@ -757,11 +757,31 @@ DELETE FROM figure_replies WHERE conversation = ?
 DELETE FROM figure_counts WHERE conversation = ?
 
 -- Conversations that have no figures, or figures of another version. Archived conversations keep their figures.
--- name: figures_to_count
-SELECT c.id, f.code IS NULL FROM conversations c LEFT JOIN figures f ON f.conversation = c.key
-WHERE c.visible AND c.erased_at IS NULL AND (f.code IS NULL OR f.code <> ? OR f.version <> max(
+-- part: is_to_count
+c.visible AND c.erased_at IS NULL AND (f.code IS NULL OR f.code <> wanted.code OR f.version <> max(
     coalesce((SELECT max(id) + 1 FROM events WHERE conversation = c.key), 0), coalesce(c.parent_version, 0)
 )) AND coalesce(c.pending, 0) >= 0
+
+-- name: figures_to_count
+WITH wanted (code) AS (VALUES (?))
+SELECT c.id, f.code IS NULL FROM wanted CROSS JOIN conversations c LEFT JOIN figures f ON f.conversation = c.key
+WHERE {is_to_count}
+
+-- name: figures_to_count_among
+WITH wanted (code, keys) AS (VALUES (?, ?))
+SELECT c.id, f.code IS NULL, c.key FROM wanted CROSS JOIN json_each(keys) w CROSS JOIN conversations c ON c.key = w.value
+LEFT JOIN figures f ON f.conversation = c.key
+WHERE {is_to_count}
+
+-- Conversations whose figures may be outdated although no event came after their last count. Each value is used only once.
+-- name: note_uncounted
+INSERT OR REPLACE INTO store (name, value) VALUES ('uncounted ' || ?, hex(randomblob(8)) || 'x')
+
+-- name: uncounted
+SELECT CAST(substr(name, 11) AS INTEGER), value FROM store WHERE name >= 'uncounted ' AND name < 'uncounted!'
+
+-- name: forget_uncounted
+DELETE FROM store WHERE name = 'uncounted ' || ? AND value = CAST(? AS TEXT)
 
 -- name: figures_between
 SELECT f.conversation, f.id, f.encoding, f.texts, {figure_columns}
