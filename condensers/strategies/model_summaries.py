@@ -350,9 +350,7 @@ class ModelSummaryCondenser(AskingCondenser, SummarizingCondenser):
             raise
         return Summary(text, metadata, written.reports)
 
-    def _is_judged(
-        self, reply: Reply, text: str, events: Sequence[Event], prompt: Prompt
-    ) -> bool:
+    def _is_judged(self, reply: Reply, text: str, events: Sequence[Event], prompt: Prompt) -> bool:
         """Return False if nobody can tell whether the text is a summary of the events. Raises
         ``ModelCallFailed`` if it is none.
         """

@@ -79,7 +79,7 @@ class VerifierKey(NamedTuple):
         for line in note.signatures:
             start, _, encoded = line.rpartition(" ")
             try:
-                key_id_and_signature = base64.b64decode(encoded + "==")
+                key_id_and_signature = base64.b64decode(encoded, validate=True)
             except ValueError:
                 continue
             key_id, signature = key_id_and_signature[:4], key_id_and_signature[4:]

@@ -170,10 +170,12 @@ class Histories:
         returns.
         """
         history = self[conversation]
-        history._binding.replaces_erased = replace_erased
         documents = {ATTRIBUTES: dict(check_map("attributes", attributes or {}))}
-        Documents(history._store).append(conversation, (), documents, expected_version=0)
-        history._binding.replaces_erased = False
+        history._binding.replaces_erased = replace_erased
+        try:
+            Documents(history._store).append(conversation, (), documents, expected_version=0)
+        finally:
+            history._binding.replaces_erased = False
         return history
 
     def list(

@@ -250,6 +250,11 @@ class _Decoder(FollowingDecoder):
         """The thinking for the next message or call."""
 
     def read(self, read: RecordEvents, record: Fields) -> None:
+        name = str(record.get("type", "message"))
+        if text_or_empty(record, "thinking", "text"):
+            name = "reasoning"
+        elif "bubbleId" in record:
+            name = "bubble"  # its type is a number
         if "bubbleId" in record:
             self._read_bubble(read, record)
         elif "message" in record:
@@ -257,9 +262,7 @@ class _Decoder(FollowingDecoder):
             self._read_message(
                 read, message.get("role", record.get("role")), message.get("content")
             )
-        read.close(
-            "reasoning" if "thinking" in record else str(record.get("type", "message")), None
-        )
+        read.close(name, None)
 
     def _read_bubble(self, read: RecordEvents, bubble: Fields) -> None:
         text = text_or_empty(bubble, "text")

@@ -309,9 +309,7 @@ def imported(place, text, **fields):
 
 
 def test_an_import_brings_no_redacted_content_back(store):
-    """What was redacted is refused, also where the history has grown: its content would come back
-    with the rest.
-    """
+    """An import with a redacted event is refused as a whole, also where the history has grown."""
     history = [imported(n, f"SECRET {n}") for n in range(3)]
     store.ingest("i", history)
     redacted(store, 1, "i")
@@ -328,9 +326,10 @@ def test_an_import_brings_no_redacted_content_back(store):
     with pytest.raises(HistoryDiverged, match="differs from event 0 on"):
         store.ingest("i", [imported(0, "another"), *history[1:]])
     assert store.ingest("i", history[:1]) == (0, 4), "it ends before the redacted event"
+    assert b"SECRET 1" not in stored(store)
 
 
-def test_a_document_with_later_differences_stays(store):
+def test_later_differences_of_a_document_are_redacted_first(store):
     documents = Documents(store)
 
     def change(values):

@@ -125,6 +125,17 @@ def test_line_that_is_no_signature_is_passed_over(line):
     assert verifier.is_signer_of(read_note(f"{note}{signature}\n"))
 
 
+@pytest.mark.parametrize("change", [lambda text: text.rstrip("="), lambda text: f"!{text}"])
+def test_signature_in_another_spelling_does_not_count(change):
+    key = Ed25519PrivateKey.generate()
+    verifier = read_key(key_line("x", 1, key.public_key().public_bytes_raw()), "")
+    note = read_note(f"x\n1\n{ROOT}\n\n")
+    dash, name, encoded = verifier.signature_line(key.sign(note.text.encode())).split(" ")
+    assert encoded.endswith("=")
+    assert verifier.is_signer_of(read_note(f"{note}{dash} {name} {encoded}\n"))
+    assert not verifier.is_signer_of(read_note(f"{note}{dash} {name} {change(encoded)}\n"))
+
+
 def test_witness_signs_its_time():
     note = read_note(f"foldlog/x\n1\n{ROOT}\n\n")
     key = Ed25519PrivateKey.generate()

@@ -54,14 +54,14 @@ def operations(histories: Histories, folder: Path) -> Iterator[tuple[str, Callab
 
     def append_result() -> None:
         history.append_reply(reply("a", "list"))
-        for call in history.open_calls():
-            history.append_tool_result(call, TEXT)
+        (call,) = history.open_calls()
+        history.append_tool_result(call, TEXT)
 
     def run_effect() -> None:
         history.append_reply(reply("b", "pay"))
-        for call in history.open_calls():
-            with history.lease():
-                history.run(call, lambda: "paid")
+        (call,) = history.open_calls()
+        with history.lease():
+            history.run(call, lambda: "paid")
         assert not history.open_calls()
 
     def use_import() -> None:

@@ -73,7 +73,10 @@ def serving(url, folder):
     command += ["--tokens", tokens, "--db", url]
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as server:
         try:
-            yield server.stdout.readline().partition("?")[0].strip()
+            address = server.stdout.readline().partition("?")[0].strip()
+            if not address:
+                raise RuntimeError(f"foldlog serve ended with status {server.wait()}")
+            yield address
         finally:
             server.terminate()
 

@@ -136,7 +136,18 @@ def _text_of(path: Path, settings: JsonMap) -> str:
 
         text: str = tomlkit.dumps(settings)
         return text
-    return json.dumps(settings, indent=2, ensure_ascii=False) + "\n"
+    text = json.dumps(settings, indent=2, ensure_ascii=False) + "\n"
+    if text.isascii() or _can_be_encoded(text):
+        return text
+    return json.dumps(settings, indent=2) + "\n"  # half of a character stays an escape
+
+
+def _can_be_encoded(text: str) -> bool:
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        return False
+    return True
 
 
 def _with_command(text: str, command: Sequence[str], options: Sequence[str]) -> str:

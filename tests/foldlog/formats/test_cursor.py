@@ -7,6 +7,7 @@ from hashlib import sha256
 import pytest
 from sqlite_utils import Database
 
+from foldlog import Annotation
 from foldlog.formats import NotAHistory
 from tests.foldlog.formats.reading import histories_at, recorded
 from tests.foldlog.imports.imports import new_store
@@ -65,6 +66,19 @@ def test_conversations_of_the_editor_with_titles(tmp_path, foldlog):
     assert listed.rows() == ["a", "b"]
     assert listed.rows("title") == ["one", "Files of the harbour"]
     assert path.read_bytes() == before
+
+
+def test_a_bubble_that_shows_nothing_is_named_by_what_it_is(tmp_path):
+    bubbles = [
+        bubble("b-1", 1),
+        bubble("b-2", 2, thinking={}),
+        bubble("b-3", 2, thinking={"text": "Gulls?"}),
+        bubble("b-4", 1, "one"),
+    ]
+    editor(tmp_path / "state.vscdb", b=("Gulls", bubbles))
+    (history,) = histories_at(tmp_path)
+    names = [event.name for event in history.events if isinstance(event, Annotation)]
+    assert names == ["bubble", "bubble", "reasoning"]
 
 
 def test_a_conversation_that_goes_on_adds_its_bubbles(tmp_path):

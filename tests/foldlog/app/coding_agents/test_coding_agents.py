@@ -546,6 +546,17 @@ def test_changed_settings_stay(home, foldlog):
     assert servers.read_text() == '{"mcpServers": {"foldlog": {"command": "mine"}}}'
 
 
+def test_settings_with_half_a_character_stay(home, foldlog):
+    settings = home / ".claude/settings.json"
+    settings.parent.mkdir(parents=True)
+    settings.write_text('{"prompt": "half of a smile: \\ud83d"}')
+    before = json.loads(settings.read_text())
+    assert foldlog("setup claude-code").status == 0
+    assert json.loads(settings.read_text())["prompt"] == before["prompt"]
+    assert foldlog("setup claude-code --remove").status == 0
+    assert json.loads(settings.read_text()) == before
+
+
 @pytest.mark.parametrize("program", ["claude-code", "codex", "gemini", "opencode", "copilot"])
 def test_setup_without_its_server_writes_nothing(program, home, foldlog, monkeypatch):
     monkeypatch.delitem(sys.modules, "foldlog._app.coding_agents.server", raising=False)
