@@ -31,6 +31,8 @@ from foldlog.projections import View
 TURNS: Final = 300
 WINDOW: Final = 200_000
 LETTERS_A_TOKEN: Final = 4
+TOKENS_A_LINE: Final = 14
+"""About so many tokens has a line of a result."""
 STEP: Final = 1_024
 """A server caches prompts in steps of so many tokens."""
 PROMPTS_CACHED: Final = 8
@@ -53,7 +55,9 @@ AGENTS: Final[Mapping[str, tuple[int, int, int]]] = {
     "browser": (300, 1_300, 25),
     "chat": (10, 60, 3),
 }
-"""The least and the most words of a result, and how many turns are between two requests."""
+"""The least and the most tokens of a result, as an estimate, and how many turns are between two
+requests.
+"""
 KINDS: Final = ("names", "numbers", "words")
 FILLER: Final = (
     *("queue", "value", "of", "retry", "when", "parser", "returns", "none", "because", "ticket"),
@@ -122,7 +126,7 @@ def work_of(agent: str, seed: int) -> list[Turn]:
         path = f"src/m{at.randrange(16**4):04x}/part_{at.randrange(90)}.py"
         command = f"look at {path}" + "".join(f" as {fact.text}" for fact in needed)
         lines = []
-        for _ in range(max(1, at.randrange(least, most) // 14)):
+        for _ in range(max(1, at.randrange(least, most) // TOKENS_A_LINE)):
             if at.random() < (0.03 if agent == "browser" else 0.12):
                 facts.append(planted(at, at.choice(KINDS), number))
                 lines.append(facts[-1].text)
