@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
-from datetime import datetime
+from datetime import UTC, datetime
 from typing import Any, ClassVar, Final
 
 import msgspec
@@ -107,6 +107,15 @@ class _Titles(Struct):
 _encode = msgspec.msgpack.Encoder().encode
 _decode_titles = msgspec.msgpack.Decoder(_Titles).decode
 _decode_state = msgspec.msgpack.Decoder(SourceState).decode
+
+
+def _in_utc(at: str) -> str:
+    """Return a time in UTC. A text that names no zone, or is no time, is returned unchanged."""
+    try:
+        moment = datetime.fromisoformat(at)
+        return moment.astimezone(UTC).isoformat() if moment.tzinfo else at
+    except (OverflowError, ValueError):
+        return at
 
 
 def _seconds_between(before: str, after: str) -> float:
@@ -358,6 +367,8 @@ class Skeleton(ABC):
         model or a tool.
         """
         state = self.state
+        if at and not at.endswith("Z"):
+            at = _in_utc(at)
         day = at[:10] if at else NO_DAY
         state.days[day] = state.days.get(day, 0) + 1
         if at and is_activity:

@@ -17,7 +17,7 @@ from foldlog.formats import FORMATS, decode
 from foldlog.formats.summed_calls import PRICED_FROM
 from foldlog.projections import Views
 from tests.figures import Prices, collect_stats
-from tests.foldlog.records import CORPUS, SAMPLE, records_of
+from tests.foldlog.records import CORPUS, SAMPLE, records_of, write_lines
 from tests.golden.rows import rows
 from tests.how_many import some
 from tests.said import said
@@ -150,3 +150,47 @@ def test_copies_count_each_reply_once(histories, format):
         assert calls[1] == calls[0] + OF_NO_REPLY[format]
     else:
         assert spent[1:] == [spent[0]] * 2
+
+
+ZONED = [
+    "2026-07-01T00:10:00+02:00",
+    "2026-06-30T18:20:00-04:00",
+    "2026-06-30T23:15:00",
+    "2026-07-01T03:45:30.250+05:30",
+    "2026-07-01T00:00:00Z",
+]
+"""Times of records. The first, the second and the fourth are on 30 June in UTC. The third names no
+zone, and counts on its own day.
+"""
+
+
+def zoned_records(format):
+    for number, time in enumerate(ZONED):
+        role = "assistant" if number % 2 else "user"
+        if format == "codex":
+            kind = "output_text" if number % 2 else "input_text"
+            content = [{"type": kind, "text": f"line {number}"}]
+            message = {"type": "message", "role": role, "content": content}
+            yield {"timestamp": time, "type": "response_item", "payload": message}
+            continue
+        content = [{"type": "text", "text": f"line {number}"}]
+        parent = {"parentUuid": f"u{number - 1}" if number else None, "sessionId": "s"}
+        message = {"id": f"m{number}", "role": role, "content": content}
+        yield {"type": role, "uuid": f"u{number}", **parent, "timestamp": time, "message": message}
+
+
+@pytest.mark.parametrize("format", ["claude-code", "codex"])
+def test_days_are_in_utc_before_and_after_the_first_use(histories, tmp_path, format):
+    path = write_lines(tmp_path / "zoned.jsonl", zoned_records(format))
+    (history,) = histories.import_(path, format=format)
+    before = _times(history)
+    history.view()
+    assert _times(history) == before
+    days, first, _ = before
+    assert days == {"2026-06-30": 4, "2026-07-01": 1}
+    assert first == "2026-06-30T22:10:00+00:00"
+
+
+def _times(history):
+    stats = history.stats()
+    return stats.days, stats.first_at and stats.first_at.isoformat(), stats.last_at
