@@ -1,5 +1,5 @@
 """Measure a reply that is stored while the model writes it: ``python -m benchmarks.streams
-[QUESTION]… [--db URL]``.
+[QUESTION]… [--db URL] [--peer FOLDER]``.
 
 \b
 chunk    the CPU time of a chunk of 20 characters, with and without a lease, by turns
@@ -8,6 +8,14 @@ append   the CPU time of an append beside a stream of 50 chunks a second of anot
          alone, by turns
 turns    the CPU time of an append after each chunk of another writer of its store, and after each
          chunk of a writer of another store
+
+readers  the time from a chunk to 100 readers of the service, at 50 chunks a second
+post     the CPU time of the service for a POST of 20 characters
+space    the size of a store after a reply of 5,000 chunks, and after the same reply in one piece,
+         when both were vacuumed
+
+``readers`` and ``post`` measure the server of the protocol Durable Streams by turns, if
+``npm install @durable-streams/server`` ran in FOLDER.
 
 Each question has a new SQLite file in the folder for temporary files, or the store at URL. The
 other store of ``turns`` is a SQLite file.
@@ -28,7 +36,9 @@ from statistics import median, quantiles
 import click
 
 import foldlog
+from benchmarks import streams_over_http
 from foldlog import Histories, History
+from foldlog.eventstore.log import streams
 from foldlog.types import StreamedReply, TextDelta
 
 CHUNKS = 3_000
@@ -37,6 +47,7 @@ LATENCY_S = 8
 APPENDS = 1_000
 BESIDE_PER_S = 50
 TURNS = 4
+SPACE_CHUNKS = 5_000
 USER = {"role": "user", "content": "what is a kite?"}
 
 
@@ -116,6 +127,42 @@ def unended_reply(histories: Histories) -> Iterator[StreamedReply]:
     reply.cancel()
 
 
+def measure_space(url: str) -> None:
+    """Measure files of SQLite, in the folder for temporary files."""
+    pieces = [f"a text of 20 chars {number:05} " for number in range(SPACE_CHUNKS)]
+    message = {"role": "assistant", "content": "".join(pieces)}
+    sizes = []
+    for is_streamed in (True, False):
+        with tempfile.TemporaryDirectory() as folder:
+            path = Path(folder) / "streams.db"
+            with foldlog.open(path) as histories:
+                histories["c"].append(USER)
+                if is_streamed:
+                    with histories["c"].stream_reply() as reply:
+                        for piece in pieces:
+                            reply.feed(piece)
+                    delete_ended_streams(histories)
+                else:
+                    histories["c"].append_reply({"choices": [{"index": 0, "message": message}]})
+                histories.maintenance.vacuum()
+            sizes.append(path.stat().st_size)
+    streamed, whole = sizes
+    click.echo(
+        f"a reply of {SPACE_CHUNKS:,} chunks: {streamed:,} bytes, {whole:,} in one piece:"
+        f" {streamed - whole:,} bytes left"
+    )
+
+
+def delete_ended_streams(histories: Histories) -> None:
+    """Delete the streams of replies that have ended, as a writer or a vacuum does a minute later."""
+    kept_s = streams.KEPT_S
+    streams.KEPT_S = -1  # type: ignore[misc]
+    try:
+        streams.sweep_all(histories.store.database)
+    finally:
+        streams.KEPT_S = kept_s  # type: ignore[misc]
+
+
 def measure_latency(url: str) -> None:
     with writing(url, CHUNKS_PER_S) as name, foldlog.open(url) as histories:
         waits = []
@@ -161,25 +208,41 @@ def write(url: str, name: str, per_s: int) -> None:
                 time.sleep(max(0.0, start + number / per_s - time.monotonic()))
 
 
+OVER_HTTP: dict[str, Callable[[str, Path | None], None]] = {
+    "readers": streams_over_http.measure_readers,
+    "post": streams_over_http.measure_post,
+}
 QUESTIONS: dict[str, Callable[[str], None]] = {
     "chunk": measure_chunk,
     "latency": measure_latency,
     "append": measure_append,
     "turns": measure_turns,
+    "space": measure_space,
 }
 
 
 @click.command(help=__doc__)
-@click.argument("questions", nargs=-1, type=click.Choice(list(QUESTIONS)))
+@click.argument("questions", nargs=-1, type=click.Choice([*QUESTIONS, *OVER_HTTP]))
 @click.option("--db", "url", help="The URL of a store.")
+@click.option(
+    "--peer",
+    type=click.Path(exists=True, file_okay=False, path_type=Path),
+    help="A folder with the npm package @durable-streams/server.",
+)
 @click.option("--write", "writer", type=(str, int), hidden=True)
-def main(questions: tuple[str, ...], url: str | None, writer: tuple[str, int] | None) -> None:
+def main(
+    questions: tuple[str, ...], url: str | None, peer: Path | None, writer: tuple[str, int] | None
+) -> None:
     if writer is not None and url is not None:
         write(url, *writer)
         return
-    for question in questions or QUESTIONS:
+    for question in questions or [*QUESTIONS, *OVER_HTTP]:
         with tempfile.TemporaryDirectory() as folder:
-            QUESTIONS[question](url or f"sqlite:///{Path(folder) / 'streams.db'}")
+            store = url or f"sqlite:///{Path(folder) / 'streams.db'}"
+            if question in OVER_HTTP:
+                OVER_HTTP[question](store, peer)
+            else:
+                QUESTIONS[question](store)
 
 
 if __name__ == "__main__":

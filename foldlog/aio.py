@@ -539,16 +539,18 @@ class AsyncStreamedReply:
         try:
             if hasattr(self._source, "__aiter__"):
                 async for chunk in self._source:
-                    await self.feed(chunk)
+                    if not await self._write(partial(self.sync.store_next, chunk)):
+                        return
                     yield chunk
             else:
                 for chunk in self._source:
-                    await self.feed(chunk)
+                    if not await self._write(partial(self.sync.store_next, chunk)):
+                        return
                     yield chunk
         except BaseException as error:
             await self._end(partial(self.sync.end_after, error))
             raise
-        await self._end(self.sync.end)
+        await self._end(self.sync.end_source)
 
     async def feed(self, chunk: Any) -> None:
         await self._write(partial(self.sync.feed, chunk))

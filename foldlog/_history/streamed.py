@@ -8,10 +8,11 @@ Chunks are stored as deltas (``foldlog.formats.deltas``) in the stream ``reply``
 from __future__ import annotations
 
 import re
+import threading
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from datetime import datetime
-from functools import partial
+from functools import partial, wraps
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeAlias, TypeVar
 
 import msgspec
@@ -26,6 +27,8 @@ from foldlog.eventstore import (
     StreamConflict,
     VersionConflict,
 )
+from foldlog.eventstore.arguments import NUMBER_MAX
+from foldlog.eventstore.errors import count
 from foldlog.eventstore.log import streams
 from foldlog.eventstore.log.row import from_microseconds
 from foldlog.eventstore.log.streams import REPLY
@@ -61,8 +64,24 @@ _REFUSED: Final = (InvalidEvent, InvalidArgument, IdempotencyConflict, VersionCo
 _read_offset: Final = re.compile(r"(\d{1,19})_(\d{1,19})").fullmatch
 
 
+Method = TypeVar("Method", bound=Callable[..., Any])
+
+
+def _one_at_a_time(method: Method) -> Method:
+    """Decorate a method that another thread may call too, for example because a user stops the
+    reply. No two such methods of a reply run at the same time.
+    """
+
+    @wraps(method)
+    def call(self: StreamedReply, *args: Any, **options: Any) -> Any:
+        with self._lock:
+            return method(self, *args, **options)
+
+    return call  # type: ignore[return-value]
+
+
 class StreamedReply:
-    """A reply that a model is writing. ``History.stream_reply`` makes it.
+    """A reply that a model is writing. ``History.stream_reply`` makes it. Thread-safe.
 
     ``recorded`` has the events of the reply after its end.
     """
@@ -82,7 +101,12 @@ class StreamedReply:
         self._draft = Draft()
         self._number: int | None = None
         self._end = 0
+        self._lock = threading.RLock()
         self._is_closed = False
+        self._has_failed = False
+        """Whether a chunk could not be stored. The reader of the chunks has it, and the stream has
+        not, or nobody knows.
+        """
         self.recorded: tuple[Recorded, ...] = ()
         if unfinished is not None:
             self._number = unfinished._stream.number
@@ -107,7 +131,9 @@ class StreamedReply:
             self.end_after(error)
 
     def __iter__(self) -> Iterator[Any]:
-        """Yield the chunks of the source, each after it is in the store."""
+        """Yield the chunks of the source, each after it is in the store, until the source ends or
+        somebody ends the reply.
+        """
         if self._source is None:
             raise InvalidArgument(
                 f"conversation {self._history.id!r}: this reply has no source; write"
@@ -116,12 +142,13 @@ class StreamedReply:
         self.begin()
         try:
             for chunk in self._source:
-                self.feed(chunk)
+                if not self.store_next(chunk):
+                    return
                 yield chunk
         except BaseException as error:
             self.end_after(error)
             raise
-        self.end()
+        self.end_source()
 
     def begin(self) -> int:
         """Begin the stream, if it has not begun, and return its number."""
@@ -138,14 +165,36 @@ class StreamedReply:
         self._number = stream.number
         return stream.number
 
+    @_one_at_a_time
+    def store_next(self, chunk: Any) -> bool:
+        """Store a chunk of the source. Return False if the reply has ended in the meantime."""
+        if self._is_closed:
+            return False
+        self.feed(chunk)
+        return True
+
+    @_one_at_a_time
+    def end_source(self) -> None:
+        """End the reply when its source has ended, if it has not ended before."""
+        if not self._is_closed:
+            self.end()
+
+    @_one_at_a_time
     def feed(self, chunk: Any) -> None:
         """Store a chunk: what the SDK of OpenAI, Anthropic or litellm yields, a text, or a delta.
 
         Raises ``InvalidArgument`` for any other chunk, ``StreamConflict`` if another program closed
-        the reply, and the errors of ``append``. Durability: when the method returns, the chunk
+        the reply, and the errors of ``append``. After an error of the store, the reply takes no
+        more chunks: end it with ``cancel``. Durability: when the method returns, the chunk
         survives the end of this process. In a file, it is on the disk 0.1 s later.
         """
         self._check_open()
+        if self._has_failed:
+            raise InvalidArgument(
+                f"conversation {self._history.id!r}: an earlier chunk of this reply could not be"
+                " stored; call reply.cancel(), or leave the block and go on with"
+                " history.unfinished_reply()"
+            )
         number = self.begin()
         deltas = self._read(chunk)
         if not deltas:
@@ -157,7 +206,9 @@ class StreamedReply:
             units=len(deltas),
             body=encode_deltas(deltas),
         )
+        self._has_failed = True
         self._transact(work, durable=False)
+        self._has_failed = False
         self._end += len(deltas)
         for delta in deltas:
             self._draft.add(delta)
@@ -176,16 +227,19 @@ class StreamedReply:
 
     # -- the end
 
+    @_one_at_a_time
     def end(self) -> tuple[Recorded, ...]:
         """Append the complete reply, and close its stream in the same transaction. If the provider
-        has not said that the reply is complete, append what there is, as ``cancel`` does.
+        has not said that the reply is complete, or a chunk could not be stored, append what there
+        is, as ``cancel`` does.
         """
         self._check_open()
         reader = self._reader
-        if reader is None or not reader.is_complete:
+        if reader is None or not reader.is_complete or self._has_failed:
             return self._append_cut()
         return self._append(reader.reply(), self._options)
 
+    @_one_at_a_time
     def cancel(self) -> tuple[Recorded, ...]:
         """Append what was read, marked as cut (``meta["cut"]``), without calls whose arguments are
         incomplete, and close the stream. Return the recorded events, which are none if the reply
@@ -201,11 +255,13 @@ class StreamedReply:
         """The text so far."""
         return self._draft.text
 
+    @_one_at_a_time
     def drop(self) -> None:
         """Close the stream, and append nothing. A second call changes nothing."""
         if not self._is_closed:
             self._close()
 
+    @_one_at_a_time
     def end_after(self, error: BaseException) -> None:
         """Append what was read before an error, as ``cancel`` does. If this fails too, for example
         because the lease is lost, the reply stays unfinished, and a note of ``error`` says why.
@@ -238,6 +294,7 @@ class StreamedReply:
             self._close()
             raise
 
+    @_one_at_a_time
     def end_with(
         self, append: Callable[..., tuple[Recorded, ...]], also: Also | None = None
     ) -> tuple[Recorded, ...]:
@@ -465,6 +522,11 @@ def _read_parts(
         place = newest.number, 0
     number, end = place
     stream = streams.find(reading, number)
+    if end > stream.end:
+        raise InvalidArgument(
+            f"conversation {reading.conversation!r}: the offset is behind delta {end}, but the"
+            f" reply has {count(stream.end, 'delta')} so far"
+        )
     parts: list[ReplyPart] = []
     for chunk in reading.chunks(stream, end, _PAGE):
         deltas = _deltas_in(reading.conversation, chunk.body)
@@ -495,12 +557,13 @@ def write_offset(stream: int, unit: int) -> str:
 def read_offset(offset: str) -> tuple[int, int]:
     """Return the stream and the unit of an offset. Raises ``InvalidArgument`` for another text."""
     match = _read_offset(offset)
-    if match is None:
+    place = (0, 0) if match is None else (int(match[1]), int(match[2]))
+    if match is None or max(place) > NUMBER_MAX:
         raise InvalidArgument(
             f"{offset!r} is not an offset of a reply; pass the offset of a part that follow_reply"
             " yielded"
         )
-    return int(match[1]), int(match[2])
+    return place
 
 
 def _deltas_in(conversation: str, body: bytes) -> list[Delta]:

@@ -16,12 +16,14 @@ from msgspec import structs
 
 import foldlog
 import foldlog.aio
+from foldlog._history import streamed
 from foldlog.errors import (
     ConversationNotFound,
     IdempotencyConflict,
     InvalidArgument,
     InvalidEvent,
     LeaseTaken,
+    StoreUnavailable,
     StreamConflict,
     StreamNotFound,
 )
@@ -531,9 +533,73 @@ def test_wrong_chunks_and_offsets(history):
         list(history.stream_reply([{"choices": [{"index": 1, "delta": {}}]}]))
     with pytest.raises(InvalidArgument, match="'17' is not an offset of a reply"):
         history.follow_reply("17")
+    with pytest.raises(InvalidArgument, match="is not an offset of a reply"):
+        history.follow_reply(f"{2**63}_0")
     with pytest.raises(StreamNotFound):
         list(history.follow_reply(f"{5:019}_{0:019}"))
     assert history.version() == 1
+
+
+def test_an_offset_behind_the_end_is_refused(history):
+    """Else its reader would miss what is written up to there."""
+    with history.stream_reply() as reply:
+        reply.feed("A ")
+        behind = streamed.write_offset(reply.begin(), 2)
+        for _ in range(2):
+            with pytest.raises(InvalidArgument, match="the reply has 1 delta so far"):
+                streamed.ReplyFollower(history, behind).page()
+            reply.cancel()
+
+
+@pytest.mark.parametrize(("stored", "text"), [(1, "A "), (3, "A toy")])
+def test_a_chunk_that_was_not_stored_is_in_no_reply(history, monkeypatch, stored, text):
+    def fail(*_, **__):
+        raise StoreUnavailable("busy", kind="busy")
+
+    source = chat({"content": "A "}, {"content": "toy"})
+    with history.stream_reply() as reply:
+        for chunk in source[:stored]:
+            reply.feed(chunk)
+        with monkeypatch.context() as patch:
+            patch.setattr(streamed, "transact", fail)
+            with pytest.raises(StoreUnavailable):
+                reply.feed(source[stored])
+        for chunk in source[stored:]:
+            with pytest.raises(InvalidArgument, match="could not be stored"):
+                reply.feed(chunk)
+    (message,) = history.tail(1)
+    assert (message.content, message.meta["cut"]) == (text, True)
+
+
+@pytest.mark.parametrize("at", [1, 2])
+def test_a_loop_ends_when_its_reply_is_cancelled(history, at):
+    reply = history.stream_reply(["A ", "toy "])
+    for number, _ in enumerate(reply, 1):
+        if number == at:
+            reply.cancel()
+    assert history.tail(1)[0].content == "A toy "[: 2 if at == 1 else 6]
+    assert history.unfinished_reply() is None
+
+
+def test_a_reply_is_cancelled_by_another_thread(history):
+    stopping = threading.Event()
+
+    def source():
+        for number in range(100_000):
+            if number == 20:
+                stopping.set()
+            yield f"{number} "
+
+    reply = history.stream_reply(source())
+    stopper = threading.Thread(target=lambda: (stopping.wait(), reply.cancel()))
+    stopper.start()
+    passed_on = list(reply)
+    stopper.join()
+    (message,) = history.tail(1)
+    assert message.meta["cut"]
+    assert len(reply.recorded) == 1
+    assert len(passed_on) < 100_000
+    assert message.content.startswith("".join(passed_on))
 
 
 def test_a_stream_of_something_else_is_no_reply(history):
@@ -705,3 +771,25 @@ def test_a_cancelled_task_records_what_was_read(tmp_path):
             return event.content, event.meta
 
     assert asyncio.run(main()) == ("A toy", {"cut": True})
+
+
+def test_the_chunks_of_an_ended_reply_leave_no_bytes(tmp_path, monkeypatch):
+    monkeypatch.setattr(streams, "KEPT_S", -1)
+    pieces = [f"a text of 20 chars {number:05} " for number in range(1_000)]
+    message = {"role": "assistant", "content": "".join(pieces)}
+    sizes = []
+    for name in ("streamed", "whole"):
+        path = tmp_path / f"{name}.db"
+        with foldlog.open(path) as histories:
+            history = histories["c"]
+            history.append({"role": "user", "content": "what is a kite?"})
+            if name == "streamed":
+                with history.stream_reply() as reply:
+                    for piece in pieces:
+                        reply.feed(piece)
+            else:
+                history.append_reply({"choices": [{"index": 0, "message": message}]})
+            histories.maintenance.vacuum()
+            assert history.tail(1)[0].content == message["content"]
+        sizes.append(path.stat().st_size)
+    assert sizes[0] == sizes[1]

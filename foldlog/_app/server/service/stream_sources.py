@@ -162,7 +162,7 @@ class StreamSource:
                 chunks = reading.chunks(stream, ends, count)
                 for chunk in chunks:
                     skipped = max(0, ends - chunk.begins)
-                    body = _behind(chunk.body, skipped, is_json=stream.type == streams.JSON)
+                    body = _behind(chunk.body, skipped, stream.type)
                     bodies.append(body)
                     size += len(body)
                     ends = chunk.ends
@@ -247,6 +247,8 @@ def _as_place(offset: str, number: int, end: int) -> tuple[int, int]:
         raise Refusal(
             410, "the offset belongs to an earlier stream with this name; begin at offset -1"
         )
+    if place[1] > end:
+        raise Refusal(400, f"the offset is behind unit {place[1]}, but the stream ends at {end}")
     return place
 
 
@@ -257,11 +259,20 @@ def _refresh(writing: WriteTransaction, number: int) -> None:
         writing.put_stream(stream._replace(state=_encode(state)))
 
 
-def _behind(body: bytes, skipped: int, *, is_json: bool) -> bytes:
+def media(kind: str) -> str:
+    """Return a content type without its parameters."""
+    return kind.partition(";")[0].strip().lower()
+
+
+def is_json(kind: str) -> bool:
+    return media(kind) == streams.JSON
+
+
+def _behind(body: bytes, skipped: int, kind: str) -> bytes:
     """Return the part of a chunk behind some of its units."""
     if not skipped:
         return body
-    if not is_json:
+    if not is_json(kind):
         return body[skipped:]
     values = msgspec.json.decode(body, type=list[msgspec.Raw])
     return b"[%b]" % b",".join(bytes(value) for value in values[skipped:])

@@ -38,6 +38,8 @@ from foldlog._app.server.service.stream_sources import (
     Source,
     StreamSource,
     StreamState,
+    is_json,
+    media,
     read_state,
 )
 from foldlog._app.server.service.tokens import Scope
@@ -306,7 +308,7 @@ def _put(source: StreamSource, headers: Mapping[str, str], body: bytes, host: st
         if existing is not None and not _is_ended_reply(existing):
             its_state = read_state(existing.state)
             is_same = (
-                _media(existing.type) == _media(kind)
+                media(existing.type) == media(kind)
                 and (existing.closed_at is not None) == is_closed
                 and (its_state.ttl, its_state.expires) == (state.ttl, state.expires)
                 and state.began_by in (None, its_state.began_by)
@@ -367,7 +369,7 @@ def _append(
         raise StreamRefusal(
             409, f"stream {source.name!r} is closed", stream_closed="true", **_next_offset(stream)
         )
-    if asked.body and _media(asked.type) != _media(stream.type):
+    if asked.body and media(asked.type) != media(stream.type):
         raise StreamRefusal(
             409, f"stream {source.name!r} has the type {stream.type!r}, not {asked.type!r}"
         )
@@ -458,13 +460,9 @@ def _delete(source: StreamSource) -> Response:
 # -- the request
 
 
-def _media(kind: str) -> str:
-    return kind.partition(";")[0].strip().lower()
-
-
 def _chunks(kind: str, body: bytes, *, is_first: bool = False) -> list[tuple[int, bytes]]:
     """Return a body as chunks with their numbers of units."""
-    if _media(kind) != streams.JSON or (is_first and not body):
+    if not is_json(kind) or (is_first and not body):
         parts = [body[at : at + _CHUNK_BYTES] for at in range(0, len(body), _CHUNK_BYTES)]
         return [(len(part), part) for part in parts]
     try:
@@ -549,10 +547,6 @@ def _describe(opened: Opened) -> Response:
     return _answer(200, headers)
 
 
-def _is_json(opened: Opened) -> bool:
-    return _media(opened.type) == streams.JSON
-
-
 def _page_headers(opened: Opened, page: Page) -> dict[str, str]:
     ends = Place(opened.place.number, page.ends)
     headers = {"content-type": opened.type, "stream-next-offset": str(ends)}
@@ -575,7 +569,7 @@ def _answer_page(opened: Opened, page: Page, cursor: str, known_tag: str | None)
         headers["cache-control"] = "private, no-cache"
     if known_tag == tag:
         return _answer(304, headers)
-    return _answer(200, headers, page.content(is_json=_is_json(opened)))
+    return _answer(200, headers, page.content(is_json=is_json(opened.type)))
 
 
 def _answer_poll(opened: Opened, page: Page, cursor: str) -> Response:
@@ -584,7 +578,7 @@ def _answer_poll(opened: Opened, page: Page, cursor: str) -> Response:
         del headers["content-type"]
         return _answer(204, headers)
     tag = f'"{opened.place}:{page.ends}"'
-    return _answer(200, {**headers, "etag": tag}, page.content(is_json=_is_json(opened)))
+    return _answer(200, {**headers, "etag": tag}, page.content(is_json=is_json(opened.type)))
 
 
 def _event_stream(events: AsyncIterator[bytes], opened: Opened) -> Response:
@@ -600,7 +594,7 @@ def _event_stream(events: AsyncIterator[bytes], opened: Opened) -> Response:
 
 
 def _is_text(opened: Opened) -> bool:
-    return _is_json(opened) or _media(opened.type).startswith("text/")
+    return is_json(opened.type) or media(opened.type).startswith("text/")
 
 
 def _format(opened: Opened, page: Page, end: StreamEnd, cursor: str) -> bytes:
@@ -608,7 +602,7 @@ def _format(opened: Opened, page: Page, end: StreamEnd, cursor: str) -> bytes:
     place = Place(opened.place.number, page.ends)
     parts = []
     if page.bodies:
-        content = page.content(is_json=_is_json(opened))
+        content = page.content(is_json=is_json(opened.type))
         if not _is_text(opened):
             content = b64encode(content)
         lines = b"".join(

@@ -167,7 +167,11 @@ def test_what_is_refused(client, app):
     put(client)
     for offset in ("7", "1_2_3", f"{'9' * 20}_0"):
         assert client.get(REPLY, {"offset": offset}).status == 400
+    assert client.get(REPLY, {"offset": f"{2**63}_0"}).status == 400
     assert client.get(REPLY, {"offset": f"{5:019}_{0:019}"}).status == 410
+    number = client.get(REPLY).headers["stream-next-offset"].partition("_")[0]
+    behind = client.get(REPLY, {"offset": f"{number}_{1:019}"})
+    assert (behind.status, "ends at 0" in behind.json()["detail"]) == (400, True)
     assert client.get(REPLY, {"offset": "-1", "live": "always"}).status == 400
     assert post(client, b"x", headers=TEXT).json()["detail"] == (
         "stream 'reply' has the type 'application/json', not 'text/plain'"
@@ -199,6 +203,14 @@ def test_a_reader_reaches_the_end_of_a_reply_when_the_next_one_has_begun(client)
     other = client.send("PUT", "/v1/stream/c1/other", headers=JSON)
     assert other.status == 201
     assert client.get("/v1/stream/c1/other", {"offset": place}).status == 410
+
+
+def test_an_offset_inside_a_body_of_json(client):
+    headers = {"content-type": "Application/JSON; charset=utf-8"}
+    put(client, headers=headers)
+    post(client, b'["a", "b", "c"]', headers=headers)
+    number = client.get(REPLY).headers["stream-next-offset"].partition("_")[0]
+    assert client.get(REPLY, {"offset": f"{number}_{1:019}"}).json() == ["b", "c"]
 
 
 def test_a_large_body_is_read_page_by_page(client):
