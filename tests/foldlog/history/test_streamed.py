@@ -551,7 +551,7 @@ def test_an_offset_behind_the_end_is_refused(history):
             reply.cancel()
 
 
-@pytest.mark.parametrize(("stored", "text"), [(1, "A "), (3, "A toy")])
+@pytest.mark.parametrize("stored, text", [(1, "A "), (3, "A toy")])
 def test_a_chunk_that_was_not_stored_is_in_no_reply(history, monkeypatch, stored, text):
     def fail(*_, **__):
         raise StoreUnavailable("busy", kind="busy")
