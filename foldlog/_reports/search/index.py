@@ -51,8 +51,8 @@ FACT: Final = "search_index"
 words of encrypted conversations, or an empty text if there is no index. An index of another form
 counts as none.
 """
-_PLAIN: Final = "plain 2"
-_ALL: Final = "all 2"
+_PLAIN: Final = "plain 3"
+_ALL: Final = "all 3"
 _EVENTS_IN_DOC: Final = 16
 _DOCS: Final = 128
 """The maximum number of docs in a segment."""

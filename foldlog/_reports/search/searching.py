@@ -9,9 +9,10 @@ import json
 import re
 import time
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from datetime import datetime
 from functools import partial
-from itertools import pairwise
+from itertools import islice, pairwise
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeAlias
 from unicodedata import normalize
 
@@ -37,6 +38,7 @@ from foldlog.eventstore import (
 )
 from foldlog.eventstore.arguments import check_text, check_time, check_whole
 from foldlog.eventstore.log.redacted import has_content
+from foldlog.eventstore.log.results import row_of
 from foldlog.eventstore.log.row import not_erased
 from foldlog.eventstore.recorders.base import Reader
 from foldlog.eventstore.recorders.types import Row, as_text, utf8
@@ -71,6 +73,9 @@ _MORE_PLACES: Final = 16
 """If a word is in most conversations, the first ``_FIRST_PLACES`` conversations usually have enough
 hits. Otherwise, ``_MORE_PLACES`` times as many conversations are searched.
 """
+_FIRST_ROWS: Final = 16
+_MORE_ROWS: Final = 4
+"""The rows of ``_FIRST_ROWS`` conversations are read together, then ``_MORE_ROWS`` times more."""
 _ANSWERED_WITHIN: Final = 200
 _STEP: Final = 64 * 1024
 """The number of characters that are searched at once. ``re`` holds the interpreter's lock
@@ -157,92 +162,126 @@ def search(
     ``behind``   only hits behind this place. A conversation that was active since the place was
                  returned is in front of it, except the conversation of the place
     """
-    # This import loads condensers, which ``foldlog search --help`` need not load.
-    from foldlog._reports.figures.activity import written_by
+    criteria = SearchCriteria(
+        words,
+        conversation,
+        among,
+        tuple(kinds),
+        tool,
+        program,
+        since,
+        until,
+        limit,
+        seconds,
+        behind,
+    )
+    # A fork that was detached meanwhile has its own copies of the shared events: search again.
+    while (result := _Search(store, criteria).run()) is None:
+        pass
+    return result
 
-    kinds = tuple(kinds)
-    criteria = _Criteria(words, kinds, tool, since, until)
-    most = None if limit is None else check_whole("limit", limit, 0)
-    deadline = None if seconds is None else time.monotonic() + seconds
-    hits = list[Hit]()
-    hit_places = list[SearchPlace]()
-    last: SearchPlace | None = None
-    searched_to: SearchPlace | None = None
-    unread = list[str]()
-    by_index, place_count, places = _places_to_search(
-        store, criteria.words.terms, conversation, among, behind, unread
-    )
-    is_of_program = None if program is None else written_by(store, program)
-    read_count = 0
-    failed_count = 0
-    is_complete = False
-    for row, stop, ranges, (is_timed, at) in places:
-        if most is not None and len(hits) >= most:
-            break
-        if deadline is not None and time.monotonic() > deadline and last is not None:
-            searched_to = last
-            break
-        read_count += 1
-        last = SearchPlace(is_timed, at, row.id, 0)
-        hits_here = list[Hit]()
-        try:
-            if is_of_program is None or is_of_program(row):
-                most_here = None if most is None else most - len(hits)
-                place = _Conversation(store, row, stop, unread)
-                hits_here += place.newest_hits(criteria, most_here, ranges)
-        except ConversationErased:
-            if row.id == conversation:
-                raise
-            if conversation is None:
+
+class SearchCriteria(NamedTuple):
+    """The arguments of ``search``."""
+
+    words: str
+    conversation: str | None
+    among: Collection[str] | None
+    kinds: tuple[str, ...]
+    tool: str | None
+    program: str | None
+    since: datetime | None
+    until: datetime | None
+    limit: int | None
+    seconds: float | None
+    behind: SearchPlace | None
+
+
+class _Search:
+    def __init__(self, store: Store, criteria: SearchCriteria) -> None:
+        # This import loads condensers, which ``foldlog search --help`` need not load.
+        from foldlog._reports.figures.activity import written_by
+
+        self._store = store
+        self._conversation = criteria.conversation
+        self._events = _EventCriteria(criteria)
+        self._is_paged = criteria.behind is not None
+        self._most = None if criteria.limit is None else check_whole("limit", criteria.limit, 0)
+        seconds = criteria.seconds
+        self._deadline = None if seconds is None else time.monotonic() + seconds
+        self._hits = list[Hit]()
+        self._hit_places = list[SearchPlace]()
+        self._unread = list[str]()
+        self._failed = 0
+        self._by_index, self._place_count, self._places = _places_to_search(
+            store, self._events.words.terms, criteria, self._unread
+        )
+        program = criteria.program
+        self._is_of_program = None if program is None else written_by(store, program)
+
+    def run(self) -> Searched | None:
+        """Return the result, or None if a fork was detached while its shared events were read."""
+        last: SearchPlace | None = None
+        searched_to: SearchPlace | None = None
+        read_count = 0
+        is_complete = False
+        for place in self._places:
+            if self._most is not None and len(self._hits) >= self._most:
+                break
+            if last is not None and self._is_late():
+                searched_to = last
+                break
+            read_count += 1
+            last = SearchPlace(*place.at, place.row.id, 0)
+            try:
+                hits = self._hits_in(place)
+            except ConversationErased:
+                if place.row.id == self._conversation:
+                    raise
+                if self._conversation is not None:
+                    return None
                 continue
-            # The fork was detached, and has its own copies of the shared events: search again.
-            return search(
-                store,
-                words,
-                conversation=conversation,
-                among=among,
-                kinds=kinds,
-                tool=tool,
-                program=program,
-                since=since,
-                until=until,
-                limit=limit,
-                seconds=seconds,
-                behind=behind,
-            )
+            self._hits += hits
+            self._hit_places += [last._replace(event=hit.id) for hit in hits]
+        else:
+            is_complete = True
+        if is_complete and (self._by_index or self._is_paged):
+            # The index says that the others have no hit, or they are in front of ``behind``.
+            read_count = self._place_count
+        return Searched(
+            tuple(self._hits[: self._most]),
+            read_count,
+            self._place_count,
+            tuple(self._unread),
+            tuple(self._hit_places[: self._most]),
+            searched_to,
+        )
+
+    def _is_late(self) -> bool:
+        return self._deadline is not None and time.monotonic() > self._deadline
+
+    def _hits_in(self, place: _Place) -> Sequence[Hit]:
+        if self._is_of_program is not None and not self._is_of_program(place.row):
+            return ()
+        most = None if self._most is None else self._most - len(self._hits)
+        try:
+            conversation = _Conversation(self._store, place, self._unread)
+            return conversation.newest_hits(self._events, most, place.ranges)
         except (CorruptEvent, KeyUnavailable, StoreDamaged) as error:
-            unread.append(f"{row.id}: {error}")
-            failed_count += 1
-            if failed_count == place_count:  # No conversation could be read.
+            self._unread.append(f"{place.row.id}: {error}")
+            self._failed += 1
+            if self._failed == self._place_count:  # No conversation could be read.
                 raise
-        hits += hits_here
-        hit_places += [SearchPlace(is_timed, at, row.id, hit.id) for hit in hits_here]
-    else:
-        is_complete = True
-    if is_complete and (by_index or behind is not None):
-        # The index says that the others have no hit, or they are in front of ``behind``.
-        read_count = place_count
-    return Searched(
-        tuple(hits[:most]),
-        read_count,
-        place_count,
-        tuple(unread),
-        tuple(hit_places[:most]),
-        searched_to,
-    )
+            return ()
 
 
 def _places_to_search(
-    store: Store,
-    terms: Sequence[str],
-    conversation: str | None,
-    among: Collection[str] | None,
-    behind: SearchPlace | None,
-    unread: list[str],
+    store: Store, terms: Sequence[str], criteria: SearchCriteria, unread: list[str]
 ) -> tuple[bool, int, Iterable[_Place]]:
     """Return whether the index names the conversations, the number of conversations that a search
     without it reads, and the conversations to search.
     """
+    conversation, among, behind = criteria.conversation, criteria.among, criteria.behind
     found = None if conversation is not None else _look_up(store, terms, unread)
     if found is not None:
         count = _count_places(store, unread) if among is None else len(among)
@@ -261,12 +300,14 @@ def _places_to_search(
 class _Place(NamedTuple):
     """A conversation to search, up to the version ``stop``. If ``ranges`` is not None, no other
     event of the conversation can match. ``at`` is its last activity: see ``SearchPlace``.
+    ``is_plain`` says that it has no source and shares no events with another conversation.
     """
 
     row: ConversationRow
     stop: int | None = None
     ranges: Sequence[Range] | None = None
     at: tuple[bool, int] = (True, 0)
+    is_plain: bool = False
 
 
 def _places_behind(
@@ -321,17 +362,57 @@ def _found_places(
 ) -> Iterator[_Place]:
     for page in _in_order(store, found, behind):
         ranges = _ranges_of_page(store, found, page)
-        for candidate in page:
-            if candidate.stop == 0 or (among is not None and candidate.name not in among):
-                continue
-            if candidate.key not in ranges:
-                continue
-            try:
-                row = store.conversation(candidate.name, as_stored=True)
-            except ConversationNotFound:
-                continue  # ``behind`` may name any text
-            if row.erased_at is None and not row.archived:
-                yield _Place(row, candidate.stop, ranges[candidate.key], candidate.at)
+        chosen = iter(
+            [
+                candidate
+                for candidate in page
+                if candidate.stop != 0
+                and (among is None or candidate.name in among)
+                and candidate.key in ranges
+            ]
+        )
+        size = _FIRST_ROWS
+        while candidates := [*islice(chosen, size)]:
+            rows = _plain_rows(store, [candidate.key for candidate in candidates])
+            for candidate in candidates:
+                plain_row = rows.get(candidate.key)
+                row = plain_row or _row_of(store, candidate.name)
+                if row is not None:
+                    events = ranges[candidate.key]
+                    is_plain = plain_row is not None
+                    yield _Place(row, candidate.stop, events, candidate.at, is_plain)
+            size *= _MORE_ROWS
+
+
+def _plain_rows(store: Store, keys: Sequence[int]) -> Mapping[int, ConversationRow]:
+    """Read conversations together, because a query for each takes most of the time of a search.
+    Those that are not plain, or not as usual, are left out.
+    """
+
+    def read(reader: Reader) -> Mapping[int, ConversationRow]:
+        states = reader.conversations_among(keys)
+        with_source = {key for (key,) in reader.ask_all("sources_among", json.dumps([*keys]))}
+        return {
+            state.key: row_of(state)
+            for state in states
+            if state.visible
+            and state.head is not None
+            and not state.lacks_events
+            and (state.erasure, state.replaces, state.parent) == (None, None, None)
+            and state.key not in with_source
+        }
+
+    with suppress(StoreDamaged):  # the sound conversations are then read one by one
+        return store.database.recorder.query(read)
+    return {}
+
+
+def _row_of(store: Store, name: str) -> ConversationRow | None:
+    try:
+        row = store.conversation(name, as_stored=True)
+    except ConversationNotFound:
+        return None  # ``behind`` may name any text
+    return None if row.erased_at is not None or row.archived else row
 
 
 class _Candidate(NamedTuple):
@@ -465,13 +546,13 @@ def candidates_in(
     and an event may be yielded twice. ``may_be_in`` gets the bytes in lower case. Redacted events
     are left out. Cost: the function reads the stored bytes of the conversation.
     """
-    for row, stop, _, _ in _places(store, conversation, unread):
+    for place in _places(store, conversation, unread):
         try:
-            for _, event in _Conversation(store, row, stop, unread).candidates(may_be_in):
+            for _, event in _Conversation(store, place, unread).candidates(may_be_in):
                 if has_content(event):
                     yield event
         except ConversationErased:
-            if row.id == conversation:
+            if place.row.id == conversation:
                 raise
             # The fork was detached, and has its own copies of the shared events: search again.
             yield from candidates_in(store, conversation, may_be_in, unread)
@@ -676,19 +757,14 @@ def on_one_line(text: str) -> str:
     return " ".join(filter(None, words))
 
 
-class _Criteria:
-    """What a search looks for. Only the caller can check ``tool``: a result often does not name its
+class _EventCriteria:
+    """What an event must be. Only the caller can check ``tool``: a result often does not name its
     tool, so the caller looks for the call of the result.
     """
 
-    def __init__(
-        self,
-        words: str,
-        kinds: Iterable[str],
-        tool: str | None,
-        since: datetime | None,
-        until: datetime | None,
-    ) -> None:
+    def __init__(self, criteria: SearchCriteria) -> None:
+        words, kinds, tool = criteria.words, criteria.kinds, criteria.tool
+        since, until = criteria.since, criteria.until
         self._kinds = labels_of(kind_words(kinds))
         self.tool = tool
         is_chosen = bool(self._kinds) or tool is not None
@@ -773,13 +849,21 @@ def _without_overlaps(spans: Sequence[tuple[int, int]]) -> Iterator[tuple[int, i
 
 
 class _Conversation:
-    def __init__(
-        self, store: Store, row: ConversationRow, stop: int | None, unread: list[str]
-    ) -> None:
+    def __init__(self, store: Store, place: _Place, unread: list[str]) -> None:
+        row, stop = place.row, place.stop
         self._store = store
         self._row = row
         self._stop = stop
         self._unread = unread
+        self._source: Source | None = None
+        self._events_of_records: Made = {}
+        self._begins = 0
+        self._version = row.version if stop is None else min(stop, row.version)
+        if not place.is_plain:
+            self._read_source()
+
+    def _read_source(self) -> None:
+        store, row, stop = self._store, self._row, self._stop
 
         def read(reader: Reader) -> tuple[Source | None, Made, int, int]:
             sources = Sources(store.database, reader)
@@ -796,7 +880,7 @@ class _Conversation:
         self._version = version if stop is None else min(stop, version)
 
     def newest_hits(
-        self, criteria: _Criteria, most: int | None, ranges: Sequence[Range] | None
+        self, criteria: _EventCriteria, most: int | None, ranges: Sequence[Range] | None
     ) -> list[Hit]:
         """Return the hits, the newest first: at least ``most`` of them, if there are so many. With
         ``ranges``, other events are not searched.
@@ -811,7 +895,9 @@ class _Conversation:
                 break
         return hits
 
-    def _hits(self, criteria: _Criteria, candidates: Iterable[tuple[datetime, Event]]) -> list[Hit]:
+    def _hits(
+        self, criteria: _EventCriteria, candidates: Iterable[tuple[datetime, Event]]
+    ) -> list[Hit]:
         hits = []
         for recorded_at, event in candidates:
             hit = criteria.hit(self._row.id, event, recorded_at)

@@ -19,6 +19,11 @@ _LENGTHS: Final = (2, 3, 5, 8)
 """The lengths of the beginnings, in characters. A word that does not begin with an ASCII character
 also has a beginning of one character, because one Chinese character may be a word.
 """
+_LENGTHS_OF_NAMES: Final = (6, 7)
+"""Further lengths for beginnings with an underscore or a digit: names such as ``test_17`` are rare,
+and often have the same five characters in front.
+"""
+_IN_NAMES: Final = re.compile(r"[_\d]")
 _SAME: Final = str.maketrans({"İ": "i", "ı": "i"})
 """Letters that ``re.IGNORECASE`` compares as equal, and ``str.casefold`` does not."""
 
@@ -41,7 +46,7 @@ def hashes_to_find(terms: Iterable[str]) -> list[int]:
     beginnings = set[str]()
     for term in terms:
         for word in _WORD.findall(_composed(term)):
-            beginnings.update(_beginnings(_folded(word))[-1:])
+            beginnings.update(_longest(_beginnings(_folded(word))))
     return [_hash(beginning) for beginning in sorted(beginnings, key=len, reverse=True)]
 
 
@@ -58,7 +63,16 @@ def _composed(text: str) -> str:
 
 def _beginnings(word: str) -> list[str]:
     lengths = _LENGTHS if word[0].isascii() else (1, *_LENGTHS)
-    return [word[:length] for length in lengths if len(word) >= length]
+    beginnings = [word[:length] for length in lengths if len(word) >= length]
+    for length in _LENGTHS_OF_NAMES:
+        if len(word) >= length and _IN_NAMES.search(word, 0, length):
+            beginnings.append(word[:length])
+    return beginnings
+
+
+def _longest(beginnings: Iterable[str]) -> list[str]:
+    longest = max(beginnings, key=len, default=None)
+    return [] if longest is None else [longest]
 
 
 def _folded(word: str) -> str:

@@ -954,6 +954,10 @@ SELECT {source_as_it_is} {appended} WHERE s.conversation = $1::bigint
 SELECT s.conversation FROM {schema}.sources s JOIN {schema}.conversations c ON c.key = s.conversation
 WHERE s.root = $1::bigint AND c.erased_at IS NULL
 
+-- name: sources_among
+SELECT conversation FROM {schema}.sources
+WHERE conversation IN (SELECT jsonb_array_elements_text(convert_from($1::bytea, 'UTF8')::jsonb)::bigint)
+
 -- name: any_source
 SELECT 1 FROM {schema}.sources LIMIT 1
 

@@ -555,6 +555,9 @@ SELECT {source_as_it_is} {appended} WHERE s.conversation = ?
 SELECT s.conversation FROM sources s JOIN conversations c ON c.key = s.conversation
 WHERE s.root = ? AND c.erased_at IS NULL
 
+-- name: sources_among
+SELECT conversation FROM json_each(?) w CROSS JOIN sources s ON s.conversation = w.value
+
 -- name: any_source
 SELECT 1 FROM sources LIMIT 1
 

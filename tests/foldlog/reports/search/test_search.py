@@ -93,10 +93,10 @@ def test_fork_detached_meanwhile_is_searched_whole(find, before, histories, monk
     class Detaching(searching._Conversation):
         """Detaches the fork of ``c`` before the conversation ``before`` is read."""
 
-        def __init__(self, store, row, *more):
-            if row.id == before and "c" in histories:
+        def __init__(self, store, place, *more):
+            if place.row.id == before and "c" in histories:
                 histories.erase("c", reason="asked to", detach_forks=True)
-            super().__init__(store, row, *more)
+            super().__init__(store, place, *more)
 
     histories["c"].append([said("gauge 1"), said("the rest")])
     histories["c"].fork(2, "fork")

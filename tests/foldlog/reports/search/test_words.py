@@ -84,6 +84,22 @@ def test_rarest_beginning_comes_first_and_single_letters_have_no_hash():
     assert len(hashes_to_find(["数"])) == 1
 
 
+def test_names_with_digits_or_underscores_have_more_beginnings():
+    assert hashes_to_find(["test_17"]) != hashes_to_find(["test_16"]) != hashes_to_find(["test_1"])
+    assert hashes_to_find(["testing"]) == hashes_to_find(["testin"]) == hashes_to_find(["testi"])
+    for word in (
+        "test_1789",
+        "x1",
+        "abcdefg7",
+        "_private",
+        "straße_9",
+        "数据库索引搜索7",
+        "ΜΑΪ1234567",
+    ):
+        for length in range(1, len(word) + 1):
+            assert {*hashes_to_find([word[:length]])} <= hashes_of([f"the {word.swapcase()} is"])
+
+
 def test_a_long_text_is_searched_in_steps_with_the_same_places(monkeypatch):
     chosen = random.Random(3)
     queries = ["a", "ab", "ba*", '"a b"', '"ab a"', "..a..", '"..a.. b"', "-a", '"b ä"', "Ä"]
