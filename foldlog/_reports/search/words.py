@@ -64,9 +64,11 @@ def _composed(text: str) -> str:
 def _beginnings(word: str) -> list[str]:
     lengths = _LENGTHS if word[0].isascii() else (1, *_LENGTHS)
     beginnings = [word[:length] for length in lengths if len(word) >= length]
-    for length in _LENGTHS_OF_NAMES:
-        if len(word) >= length and _IN_NAMES.search(word, 0, length):
-            beginnings.append(word[:length])
+    beginnings += [
+        word[:length]
+        for length in _LENGTHS_OF_NAMES
+        if len(word) >= length and _IN_NAMES.search(word, 0, length)
+    ]
     return beginnings
 
 
