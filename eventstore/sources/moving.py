@@ -660,7 +660,12 @@ def _problems_of(
             yield f"its source lacks {count(conversation.unmade, 'record')}"
         return
     # Reading the list of events raises ``CorruptEvent`` if the list is damaged.
-    query_sources(database, Sources.made, source)
+    made = query_sources(database, Sources.made, source)
+    if any(
+        number >= source.made or first + events > conversation.version
+        for number, (first, events) in made.items()
+    ):
+        yield "the list of the events that its records became names records without events"
     head = GENESIS
     number = 0
     for block in blocks_of(database, source):

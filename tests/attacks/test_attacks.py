@@ -12,6 +12,7 @@ import re
 import sqlite3
 import subprocess
 from pathlib import Path
+from typing import NamedTuple
 
 import msgspec
 import psycopg
@@ -30,27 +31,46 @@ ROOT = Path(__file__).parents[2]
 VERIFIER = ROOT / "clients" / "verify" / "verify.mjs"
 PARTS = 16
 
-DERIVED = "Stored Views, figures and lists"
-PLACES = "The position of an event among the events of other conversations"
 NO_EFFECT = "Stored values that change nothing that foldlog shows"
+
+
+class Limit(NamedTuple):
+    """Changes that nobody finds: what docs/PROOF.md says of them, and which pages may show them."""
+
+    words: str
+    pages: frozenset[str] = frozenset()
+
+
+IN_ORDER = Limit(
+    "The position of an event among the events of other conversations",
+    frozenset({"order", "/v1/follow"}),
+)
 OF_CONVERSATIONS = {
-    r"positions of \w+ 0 and once 0|conversations\.(first_position|published) of detached": PLACES,
-    r"conversations\.redactions of (fork|empty fork|detached|archived)": (
-        "the number of redactions that a list shows of a fork or of an archived conversation"
+    r"positions of \w+ 0 and once 0|conversations\.(first_position|published) of detached": IN_ORDER,
+    r"conversations\.redactions of (fork|empty fork|detached|archived)": Limit(
+        "the number of redactions that a list shows of a fork or of an archived conversation",
+        frozenset({"conversations", "/api/history", "/api/report", "/api/task"}),
     ),
 }
 LIMITS = OF_CONVERSATIONS | {
-    r"(figure|list|record|store\b)": DERIVED,
-    r"publications|events\.position": PLACES,
-    r"idempotency_keys": "idempotency keys",
-    r"places|sources\.fingerprint|refused": "which files an import has read, and which it refuses",
-    r"unfinished|tracking|epoch": "work that is not finished",
-    r"stream": "streams",
-    r"search": "the search index",
-    r"made|sources": "which events a record became",
+    r"figures(\.(conversation|code|version) |: )": Limit(
+        "outdated figures, which the next reader counts again",
+        frozenset({"/api/conversations", "/api/fleet", "/api/overview"}),
+    ),
+    r"publications|events\.position": IN_ORDER,
+    r"idempotency_keys": Limit("idempotency keys"),
+    r"places|sources\.fingerprint|refused": Limit(
+        "which files an import has read, and which it refuses"
+    ),
+    r"unfinished|tracking|epoch": Limit("work that is not finished"),
+    r"stream": Limit("streams", frozenset({"/v1/stream"})),
+    r"search": Limit("the search index", frozenset({"/api/search", "/v1/search", "search grain"})),
+    r"made|.*: made exchanged": Limit(
+        "which events a record became", frozenset({"export as None"})
+    ),
 }
-"""Maps attacks, by the beginning of their name, to the words of docs/PROOF.md that
-say that nobody finds them.
+"""Maps attacks, by the beginning of their name, to their limits. An attack on anything else that
+nobody finds must change nothing that a reader sees.
 """
 
 
@@ -118,12 +138,12 @@ def complaints(arena: Arena, honest: Honest, keys: Path, attack: Attack) -> list
     if attack.name.startswith("sealed") and set(arena.judge()) <= set(honest.without_key):
         wrong.append(f"{attack.name}: not found without the key")
     if not found:
-        limits = [words for what, words in LIMITS.items() if re.match(what, attack.name)]
-        # Looking at everything costs ten times as much as the check.
-        seen = [] if limits else differences(honest.seen, arena.shown())
+        limits = [limit for what, limit in LIMITS.items() if re.match(what, attack.name)]
+        allowed = frozenset[str]().union(*(limit.pages for limit in limits))
+        seen = {*differences(honest.seen, arena.shown())} - allowed
         if seen:
-            wrong.append(f"{attack.name}: silent, and {', '.join(seen)} show it")
-        elif not all(words in not_proven() for words in limits or [NO_EFFECT]):
+            wrong.append(f"{attack.name}: silent, and {', '.join(sorted(seen))} show it")
+        elif not all(limit.words in not_proven() for limit in limits or [Limit(NO_EFFECT)]):
             wrong.append(f"{attack.name}: docs/PROOF.md does not say that nobody finds it")
     return wrong
 

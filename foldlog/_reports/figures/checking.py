@@ -76,8 +76,19 @@ def forget_figures(store: Store, conversation: str) -> None:
 
 
 def find_wrong_totals(store: Store) -> Iterator[str]:
-    """Yield what is wrong with the stored sums of blocks of conversations."""
-    blocks = store.database.recorder.query(find_wrong_sums)
+    """Yield what is wrong with the figures of the whole store: sums of blocks of conversations, and
+    figures of conversations that are not there.
+    """
+    recorder = store.database.recorder
+    orphans = sum(
+        number for (number,) in recorder.query(lambda reader: reader.ask_all("figures_of_none"))
+    )
+    if orphans:
+        yield (
+            f"the store has the figures of {count(orphans, 'conversation')} that it does not have;"
+            " totals may be wrong"
+        )
+    blocks = recorder.query(find_wrong_sums)
     if blocks:
         yield (
             f"the stored sums of {count(len(blocks), 'block')} of conversations differ from their"

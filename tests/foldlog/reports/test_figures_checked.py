@@ -95,6 +95,13 @@ def test_changed_sums_of_blocks_are_named(path: Path, store: Store) -> None:
     assert found.startswith("the stored sums of 1 block of conversations differ")
 
 
+def test_figures_of_no_conversation_are_named(path: Path, store: Store) -> None:
+    change(path, "UPDATE figures SET conversation = 99 WHERE id = 'paid'")
+    assert any(
+        "figures of 1 conversation that it does not have" in text for text in problems(store)
+    )
+
+
 def test_outdated_figures_are_counted_by_the_next_reader(path: Path, store: Store) -> None:
     change(path, "UPDATE figures SET version = 1, tokens = 9 WHERE id = 'paid'")
     assert problems(store) == []
