@@ -20,7 +20,7 @@ export interface paths {
         get: operations["read_events"];
         put?: never;
         /**
-         * Append events or chat messages, all or none. When the answer comes, the events are on disk.
+         * Append events or chat messages, all or none.
          * @description Append events or chat messages, all or none. When the answer comes, the events are on disk.
          *     The first append begins the conversation.
          *
@@ -76,7 +76,7 @@ export interface paths {
         get?: never;
         put?: never;
         /**
-         * Append the result of an open tool call. ``call`` is the id that the model gave the call.
+         * Append the result of an open tool call.
          * @description Append the result of an open tool call. ``call`` is the id that the model gave the call.
          *
          *     Scope: append.
@@ -120,7 +120,7 @@ export interface paths {
         get?: never;
         put?: never;
         /**
-         * Take back all events after ``version``. They stay in the log.
+         * Take back all events after ``version``.
          * @description Take back all events after ``version``. They stay in the log.
          *
          *     Scope: append.
@@ -142,7 +142,7 @@ export interface paths {
         get?: never;
         put?: never;
         /**
-         * Erase the content of events for good. Ids, times and heads stay.
+         * Erase the content of events for good.
          * @description Erase the content of events for good. Ids, times and heads stay.
          *
          *     Scope: administer.
@@ -173,7 +173,7 @@ export interface paths {
         get: operations["read_records"];
         put?: never;
         /**
-         * Append records of a format, all or none. A conversation has records of one format.
+         * Append records of a format, all or none.
          * @description Append records of a format, all or none. A conversation has records of one format.
          *
          *     ``format`` is a format of ``docs/FORMATS.md``, such as openai-responses or claude-code. With
@@ -234,7 +234,7 @@ export interface paths {
         get?: never;
         put?: never;
         /**
-         * Return a token that reads this conversation and its streams for some seconds, at most an
+         * Return a token that reads this conversation and its streams for some seconds, at most an hour.
          * @description Return a token that reads this conversation and its streams for some seconds, at most an
          *     hour. Give it to a page in a browser. It shares the limits of the token of this request.
          *
@@ -313,7 +313,7 @@ export interface paths {
         options?: never;
         head?: never;
         /**
-         * Change attributes by name. Null removes an attribute, and other attributes stay.
+         * Change attributes by name.
          * @description Change attributes by name. Null removes an attribute, and other attributes stay.
          *
          *     Scope: append.
@@ -341,7 +341,7 @@ export interface paths {
         options?: never;
         head?: never;
         /**
-         * Set documents by name. Null removes a document.
+         * Set documents by name.
          * @description Set documents by name. Null removes a document.
          *
          *     Scope: append.
@@ -359,7 +359,7 @@ export interface paths {
         get?: never;
         put?: never;
         /**
-         * Erase the conversation for good. A tombstone with the reason stays.
+         * Erase the conversation for good.
          * @description Erase the conversation for good. A tombstone with the reason stays.
          *
          *     Scope: administer.
@@ -407,7 +407,7 @@ export interface paths {
         get?: never;
         put?: never;
         /**
-         * Return the View to send to the model, with its messages. If the View has become too large,
+         * Return the View to send to the model, with its messages.
          * @description Return the View to send to the model, with its messages. If the View has become too large,
          *     the condenser of the server first forgets events.
          *
@@ -584,7 +584,7 @@ export interface paths {
         get?: never;
         put?: never;
         /**
-         * Record that a person was asked to approve the open call with this event id, and what the
+         * Record that a person was asked to approve the open call with this event id, and what the person was shown.
          * @description Record that a person was asked to approve the open call with this event id, and what the
          *     person was shown.
          *
@@ -655,7 +655,7 @@ export interface paths {
         get?: never;
         put?: never;
         /**
-         * Record that the tool of the open call with this event id begins. Needs the lease.
+         * Record that the tool of the open call with this event id begins.
          * @description Record that the tool of the open call with this event id begins. Needs the lease.
          *
          *     ``repeat`` says what to do if an earlier worker began the tool and recorded no outcome:
@@ -705,7 +705,7 @@ export interface paths {
         get?: never;
         put?: never;
         /**
-         * Record the outcome that a person or the outside system reported for an effect. ``by`` and
+         * Record the outcome that a person or the outside system reported for an effect.
          * @description Record the outcome that a person or the outside system reported for an effect. ``by`` and
          *     ``reason`` say who reported the outcome, and why.
          *
@@ -727,14 +727,14 @@ export interface paths {
         };
         get?: never;
         /**
-         * Renew the lease of the header ``Foldlog-Lease``. If it has ended, the answer is 412.
+         * Renew the lease of the header ``Foldlog-Lease``.
          * @description Renew the lease of the header ``Foldlog-Lease``. If it has ended, the answer is 412.
          *
          *     Scope: append.
          */
         put: operations["renew_lease"];
         /**
-         * Take the lease. If another worker has it, the answer is 423 with its name.
+         * Take the lease.
          * @description Take the lease. If another worker has it, the answer is 423 with its name.
          *
          *     The lease ends ``ttl_s`` seconds after the last renewal. If another worker has the lease, the
@@ -763,7 +763,7 @@ export interface paths {
             cookie?: never;
         };
         /**
-         * Return the events of a conversation behind ``after``, a number of events. With ``Accept:
+         * Return the events of a conversation behind ``after``, a number of events.
          * @description Return the events of a conversation behind ``after``, a number of events. With ``Accept:
          *     text/event-stream``, the answer is a stream that goes on with each append.
          *
@@ -789,7 +789,7 @@ export interface paths {
             cookie?: never;
         };
         /**
-         * Return the events of all conversations that the token may see, behind the position
+         * Return the events of all conversations that the token may see, behind the position ``after``.
          * @description Return the events of all conversations that the token may see, behind the position
          *     ``after``. With ``Accept: text/event-stream``, the answer is a stream.
          *
@@ -840,7 +840,7 @@ export interface paths {
             cookie?: never;
         };
         /**
-         * Return the figures of a conversation: events by kind and tool, errors, tokens and cost by
+         * Return the figures of a conversation: events by kind and tool, errors, tokens and cost by model and day, condensations, and the sizes of its Views.
          * @description Return the figures of a conversation: events by kind and tool, errors, tokens and cost by
          *     model and day, condensations, and the sizes of its Views.
          *
@@ -889,7 +889,7 @@ export interface paths {
             cookie?: never;
         };
         /**
-         * List the conversations that were erased, and why. Needs a token without a filter, because
+         * List the conversations that were erased, and why.
          * @description List the conversations that were erased, and why. Needs a token without a filter, because
          *     a tombstone has no attributes. ``after`` is ``next`` of the page before.
          *
@@ -912,7 +912,7 @@ export interface paths {
             cookie?: never;
         };
         /**
-         * Return the conversation as records of a format, with forgotten events and without retracted
+         * Return the conversation as records of a format, with forgotten events and without retracted events.
          * @description Return the conversation as records of a format, with forgotten events and without retracted
          *     events.
          *
@@ -939,7 +939,7 @@ export interface paths {
             cookie?: never;
         };
         /**
-         * Return the conversation as a page in one HTML file, which needs no network: what the model
+         * Return the conversation as a page in one HTML file, which needs no network: what the model was shown at every version, what was forgotten, and why.
          * @description Return the conversation as a page in one HTML file, which needs no network: what the model
          *     was shown at every version, what was forgotten, and why.
          *
@@ -962,7 +962,7 @@ export interface paths {
             cookie?: never;
         };
         /**
-         * Return the events with keys and tokens of known shapes, and their kinds, never their
+         * Return the events with keys and tokens of known shapes, and their kinds, never their values.
          * @description Return the events with keys and tokens of known shapes, and their kinds, never their
          *     values.
          *
@@ -985,7 +985,7 @@ export interface paths {
             cookie?: never;
         };
         /**
-         * Make the recorded requests to the agent's model again from the log, and say whether each has
+         * Make the recorded requests to the agent's model again from the log, and say whether each has the same bytes.
          * @description Make the recorded requests to the agent's model again from the log, and say whether each has
          *     the same bytes. No model is called. ``after`` is the number of the last call that was checked.
          *
@@ -1008,7 +1008,7 @@ export interface paths {
             cookie?: never;
         };
         /**
-         * Say whether the agent knows some words, now or at a version, and from which events. The words
+         * Say whether the agent knows some words, now or at a version, and from which events.
          * @description Say whether the agent knows some words, now or at a version, and from which events. The words
          *     are searched as in ``/v1/search``.
          *
@@ -1056,7 +1056,7 @@ export interface paths {
             cookie?: never;
         };
         /**
-         * Compare a conversation with another one: the first difference, and the calls, tokens, cost
+         * Compare a conversation with another one: the first difference, and the calls, tokens, cost and last answers of both.
          * @description Compare a conversation with another one: the first difference, and the calls, tokens, cost
          *     and last answers of both.
          *
@@ -1087,7 +1087,7 @@ export interface paths {
         get: operations["read_recall_tool"];
         put?: never;
         /**
-         * Run the tool ``recall`` for a model: read earlier events of the conversation that its View
+         * Run the tool ``recall`` for a model: read earlier events of the conversation that its View does not show any more.
          * @description Run the tool ``recall`` for a model: read earlier events of the conversation that its View
          *     does not show any more. Nothing is written.
          *
@@ -2777,15 +2777,6 @@ export interface components {
         };
     };
     responses: {
-        /** @description Another problem. */
-        Problem: {
-            headers: {
-                [name: string]: unknown;
-            };
-            content: {
-                "application/problem+json": components["schemas"]["ProblemDetails"];
-            };
-        };
         /** @description The request does not fit this document. */
         Problem400: {
             headers: {
@@ -2970,7 +2961,6 @@ export interface operations {
             429: components["responses"]["Problem429"];
             500: components["responses"]["Problem500"];
             503: components["responses"]["Problem503"];
-            default: components["responses"]["Problem"];
         };
     };
     append_events: {
@@ -2995,7 +2985,7 @@ export interface operations {
             };
         };
         responses: {
-            /** @description Append events or chat messages, all or none. When the answer comes, the events are on disk. */
+            /** @description Append events or chat messages, all or none. */
             201: {
                 headers: {
                     /** @description The version of the conversation, such as "12", for If-Match. An answer about the version that a request names with 'at' has none. */
@@ -3021,7 +3011,6 @@ export interface operations {
             429: components["responses"]["Problem429"];
             500: components["responses"]["Problem500"];
             503: components["responses"]["Problem503"];
-            default: components["responses"]["Problem"];
         };
     };
     append_reply: {
@@ -3072,7 +3061,6 @@ export interface operations {
             429: components["responses"]["Problem429"];
             500: components["responses"]["Problem500"];
             503: components["responses"]["Problem503"];
-            default: components["responses"]["Problem"];
         };
     };
     append_tool_result: {
@@ -3095,7 +3083,7 @@ export interface operations {
             };
         };
         responses: {
-            /** @description Append the result of an open tool call. ``call`` is the id that the model gave the call. */
+            /** @description Append the result of an open tool call. */
             201: {
                 headers: {
                     /** @description The version of the conversation, such as "12", for If-Match. An answer about the version that a request names with 'at' has none. */
@@ -3121,7 +3109,6 @@ export interface operations {
             429: components["responses"]["Problem429"];
             500: components["responses"]["Problem500"];
             503: components["responses"]["Problem503"];
-            default: components["responses"]["Problem"];
         };
     };
     append_together: {
@@ -3162,7 +3149,6 @@ export interface operations {
             429: components["responses"]["Problem429"];
             500: components["responses"]["Problem500"];
             503: components["responses"]["Problem503"];
-            default: components["responses"]["Problem"];
         };
     };
     retract: {
@@ -3187,7 +3173,7 @@ export interface operations {
             };
         };
         responses: {
-            /** @description Take back all events after ``version``. They stay in the log. */
+            /** @description Take back all events after ``version``. */
             201: {
                 headers: {
                     [name: string]: unknown;
@@ -3211,7 +3197,6 @@ export interface operations {
             429: components["responses"]["Problem429"];
             500: components["responses"]["Problem500"];
             503: components["responses"]["Problem503"];
-            default: components["responses"]["Problem"];
         };
     };
     redact: {
@@ -3232,7 +3217,7 @@ export interface operations {
             };
         };
         responses: {
-            /** @description Erase the content of events for good. Ids, times and heads stay. */
+            /** @description Erase the content of events for good. */
             201: {
                 headers: {
                     [name: string]: unknown;
@@ -3256,7 +3241,6 @@ export interface operations {
             429: components["responses"]["Problem429"];
             500: components["responses"]["Problem500"];
             503: components["responses"]["Problem503"];
-            default: components["responses"]["Problem"];
         };
     };
     read_records: {
@@ -3294,7 +3278,6 @@ export interface operations {
             429: components["responses"]["Problem429"];
             500: components["responses"]["Problem500"];
             503: components["responses"]["Problem503"];
-            default: components["responses"]["Problem"];
         };
     };
     append_records: {
@@ -3319,7 +3302,7 @@ export interface operations {
             };
         };
         responses: {
-            /** @description Append records of a format, all or none. A conversation has records of one format. */
+            /** @description Append records of a format, all or none. */
             201: {
                 headers: {
                     /** @description The version of the conversation, such as "12", for If-Match. An answer about the version that a request names with 'at' has none. */
@@ -3345,7 +3328,6 @@ export interface operations {
             429: components["responses"]["Problem429"];
             500: components["responses"]["Problem500"];
             503: components["responses"]["Problem503"];
-            default: components["responses"]["Problem"];
         };
     };
     list_conversations: {
@@ -3379,7 +3361,6 @@ export interface operations {
             429: components["responses"]["Problem429"];
             500: components["responses"]["Problem500"];
             503: components["responses"]["Problem503"];
-            default: components["responses"]["Problem"];
         };
     };
     create_conversation: {
@@ -3422,7 +3403,6 @@ export interface operations {
             429: components["responses"]["Problem429"];
             500: components["responses"]["Problem500"];
             503: components["responses"]["Problem503"];
-            default: components["responses"]["Problem"];
         };
     };
     create_read_token: {
@@ -3443,7 +3423,7 @@ export interface operations {
             };
         };
         responses: {
-            /** @description Return a token that reads this conversation and its streams for some seconds, at most an */
+            /** @description Return a token that reads this conversation and its streams for some seconds, at most an hour. */
             201: {
                 headers: {
                     [name: string]: unknown;
@@ -3467,7 +3447,6 @@ export interface operations {
             429: components["responses"]["Problem429"];
             500: components["responses"]["Problem500"];
             503: components["responses"]["Problem503"];
-            default: components["responses"]["Problem"];
         };
     };
     read_conversation: {
@@ -3502,7 +3481,6 @@ export interface operations {
             429: components["responses"]["Problem429"];
             500: components["responses"]["Problem500"];
             503: components["responses"]["Problem503"];
-            default: components["responses"]["Problem"];
         };
     };
     fork: {
@@ -3551,7 +3529,6 @@ export interface operations {
             429: components["responses"]["Problem429"];
             500: components["responses"]["Problem500"];
             503: components["responses"]["Problem503"];
-            default: components["responses"]["Problem"];
         };
     };
     read_attributes: {
@@ -3584,7 +3561,6 @@ export interface operations {
             429: components["responses"]["Problem429"];
             500: components["responses"]["Problem500"];
             503: components["responses"]["Problem503"];
-            default: components["responses"]["Problem"];
         };
     };
     change_attributes: {
@@ -3605,7 +3581,7 @@ export interface operations {
             };
         };
         responses: {
-            /** @description Change attributes by name. Null removes an attribute, and other attributes stay. */
+            /** @description Change attributes by name. */
             200: {
                 headers: {
                     [name: string]: unknown;
@@ -3629,7 +3605,6 @@ export interface operations {
             429: components["responses"]["Problem429"];
             500: components["responses"]["Problem500"];
             503: components["responses"]["Problem503"];
-            default: components["responses"]["Problem"];
         };
     };
     read_documents: {
@@ -3664,7 +3639,6 @@ export interface operations {
             429: components["responses"]["Problem429"];
             500: components["responses"]["Problem500"];
             503: components["responses"]["Problem503"];
-            default: components["responses"]["Problem"];
         };
     };
     change_documents: {
@@ -3691,7 +3665,7 @@ export interface operations {
             };
         };
         responses: {
-            /** @description Set documents by name. Null removes a document. */
+            /** @description Set documents by name. */
             200: {
                 headers: {
                     /** @description The version of the conversation, such as "12", for If-Match. An answer about the version that a request names with 'at' has none. */
@@ -3717,7 +3691,6 @@ export interface operations {
             429: components["responses"]["Problem429"];
             500: components["responses"]["Problem500"];
             503: components["responses"]["Problem503"];
-            default: components["responses"]["Problem"];
         };
     };
     erase: {
@@ -3738,7 +3711,7 @@ export interface operations {
             };
         };
         responses: {
-            /** @description Erase the conversation for good. A tombstone with the reason stays. */
+            /** @description Erase the conversation for good. */
             200: {
                 headers: {
                     [name: string]: unknown;
@@ -3762,7 +3735,6 @@ export interface operations {
             429: components["responses"]["Problem429"];
             500: components["responses"]["Problem500"];
             503: components["responses"]["Problem503"];
-            default: components["responses"]["Problem"];
         };
     };
     read_view: {
@@ -3801,7 +3773,6 @@ export interface operations {
             429: components["responses"]["Problem429"];
             500: components["responses"]["Problem500"];
             503: components["responses"]["Problem503"];
-            default: components["responses"]["Problem"];
         };
     };
     prepare: {
@@ -3822,7 +3793,7 @@ export interface operations {
             };
         };
         responses: {
-            /** @description Return the View to send to the model, with its messages. If the View has become too large, */
+            /** @description Return the View to send to the model, with its messages. */
             201: {
                 headers: {
                     /** @description The version of the conversation, such as "12", for If-Match. An answer about the version that a request names with 'at' has none. */
@@ -3848,7 +3819,6 @@ export interface operations {
             429: components["responses"]["Problem429"];
             500: components["responses"]["Problem500"];
             503: components["responses"]["Problem503"];
-            default: components["responses"]["Problem"];
         };
     };
     request_condensation: {
@@ -3895,7 +3865,6 @@ export interface operations {
             429: components["responses"]["Problem429"];
             500: components["responses"]["Problem500"];
             503: components["responses"]["Problem503"];
-            default: components["responses"]["Problem"];
         };
     };
     condense: {
@@ -3942,7 +3911,6 @@ export interface operations {
             429: components["responses"]["Problem429"];
             500: components["responses"]["Problem500"];
             503: components["responses"]["Problem503"];
-            default: components["responses"]["Problem"];
         };
     };
     why: {
@@ -3980,7 +3948,6 @@ export interface operations {
             429: components["responses"]["Problem429"];
             500: components["responses"]["Problem500"];
             503: components["responses"]["Problem503"];
-            default: components["responses"]["Problem"];
         };
     };
     difference: {
@@ -4016,7 +3983,6 @@ export interface operations {
             429: components["responses"]["Problem429"];
             500: components["responses"]["Problem500"];
             503: components["responses"]["Problem503"];
-            default: components["responses"]["Problem"];
         };
     };
     dropped: {
@@ -4051,7 +4017,6 @@ export interface operations {
             429: components["responses"]["Problem429"];
             500: components["responses"]["Problem500"];
             503: components["responses"]["Problem503"];
-            default: components["responses"]["Problem"];
         };
     };
     read_open_calls: {
@@ -4084,7 +4049,6 @@ export interface operations {
             429: components["responses"]["Problem429"];
             500: components["responses"]["Problem500"];
             503: components["responses"]["Problem503"];
-            default: components["responses"]["Problem"];
         };
     };
     close_open_calls: {
@@ -4131,7 +4095,6 @@ export interface operations {
             429: components["responses"]["Problem429"];
             500: components["responses"]["Problem500"];
             503: components["responses"]["Problem503"];
-            default: components["responses"]["Problem"];
         };
     };
     ask_approval: {
@@ -4155,7 +4118,7 @@ export interface operations {
             };
         };
         responses: {
-            /** @description Record that a person was asked to approve the open call with this event id, and what the */
+            /** @description Record that a person was asked to approve the open call with this event id, and what the person was shown. */
             201: {
                 headers: {
                     [name: string]: unknown;
@@ -4179,7 +4142,6 @@ export interface operations {
             429: components["responses"]["Problem429"];
             500: components["responses"]["Problem500"];
             503: components["responses"]["Problem503"];
-            default: components["responses"]["Problem"];
         };
     };
     decide: {
@@ -4227,7 +4189,6 @@ export interface operations {
             429: components["responses"]["Problem429"];
             500: components["responses"]["Problem500"];
             503: components["responses"]["Problem503"];
-            default: components["responses"]["Problem"];
         };
     };
     read_effects: {
@@ -4262,7 +4223,6 @@ export interface operations {
             429: components["responses"]["Problem429"];
             500: components["responses"]["Problem500"];
             503: components["responses"]["Problem503"];
-            default: components["responses"]["Problem"];
         };
     };
     begin_effect: {
@@ -4286,7 +4246,7 @@ export interface operations {
             };
         };
         responses: {
-            /** @description Record that the tool of the open call with this event id begins. Needs the lease. */
+            /** @description Record that the tool of the open call with this event id begins. */
             200: {
                 headers: {
                     [name: string]: unknown;
@@ -4310,7 +4270,6 @@ export interface operations {
             429: components["responses"]["Problem429"];
             500: components["responses"]["Problem500"];
             503: components["responses"]["Problem503"];
-            default: components["responses"]["Problem"];
         };
     };
     end_effect: {
@@ -4358,7 +4317,6 @@ export interface operations {
             429: components["responses"]["Problem429"];
             500: components["responses"]["Problem500"];
             503: components["responses"]["Problem503"];
-            default: components["responses"]["Problem"];
         };
     };
     settle_effect: {
@@ -4380,7 +4338,7 @@ export interface operations {
             };
         };
         responses: {
-            /** @description Record the outcome that a person or the outside system reported for an effect. ``by`` and */
+            /** @description Record the outcome that a person or the outside system reported for an effect. */
             201: {
                 headers: {
                     [name: string]: unknown;
@@ -4404,7 +4362,6 @@ export interface operations {
             429: components["responses"]["Problem429"];
             500: components["responses"]["Problem500"];
             503: components["responses"]["Problem503"];
-            default: components["responses"]["Problem"];
         };
     };
     renew_lease: {
@@ -4425,7 +4382,7 @@ export interface operations {
             };
         };
         responses: {
-            /** @description Renew the lease of the header ``Foldlog-Lease``. If it has ended, the answer is 412. */
+            /** @description Renew the lease of the header ``Foldlog-Lease``. */
             200: {
                 headers: {
                     [name: string]: unknown;
@@ -4449,7 +4406,6 @@ export interface operations {
             429: components["responses"]["Problem429"];
             500: components["responses"]["Problem500"];
             503: components["responses"]["Problem503"];
-            default: components["responses"]["Problem"];
         };
     };
     take_lease: {
@@ -4470,7 +4426,7 @@ export interface operations {
             };
         };
         responses: {
-            /** @description Take the lease. If another worker has it, the answer is 423 with its name. */
+            /** @description Take the lease. */
             201: {
                 headers: {
                     [name: string]: unknown;
@@ -4494,7 +4450,6 @@ export interface operations {
             429: components["responses"]["Problem429"];
             500: components["responses"]["Problem500"];
             503: components["responses"]["Problem503"];
-            default: components["responses"]["Problem"];
         };
     };
     release_lease: {
@@ -4530,7 +4485,6 @@ export interface operations {
             429: components["responses"]["Problem429"];
             500: components["responses"]["Problem500"];
             503: components["responses"]["Problem503"];
-            default: components["responses"]["Problem"];
         };
     };
     follow_conversation: {
@@ -4552,7 +4506,7 @@ export interface operations {
         requestBody?: never;
         responses: {
             /**
-             * @description Return the events of a conversation behind ``after``, a number of events. With ``Accept:
+             * @description Return the events of a conversation behind ``after``, a number of events.
              *
              *     Server-sent events, with 'Accept: text/event-stream'. Each frame has the lines 'id', 'event' and 'data', and an empty line ends it. The 'id' is the place behind the frame. The 'event' is 'event' (the data is a RecordedEvent), 'beat' (the data is {}; it comes after 15 s without an event), or 'problem' (the data is a ProblemDetails, and the stream ends). The first line is 'retry: 1000'. The stream ends when the server stops: continue with Last-Event-ID.
              */
@@ -4575,7 +4529,6 @@ export interface operations {
             429: components["responses"]["Problem429"];
             500: components["responses"]["Problem500"];
             503: components["responses"]["Problem503"];
-            default: components["responses"]["Problem"];
         };
     };
     follow_store: {
@@ -4595,7 +4548,7 @@ export interface operations {
         requestBody?: never;
         responses: {
             /**
-             * @description Return the events of all conversations that the token may see, behind the position
+             * @description Return the events of all conversations that the token may see, behind the position ``after``.
              *
              *     Server-sent events, with 'Accept: text/event-stream'. Each frame has the lines 'id', 'event' and 'data', and an empty line ends it. The 'id' is the place behind the frame. The 'event' is 'event' (the data is a RecordedEvent), 'beat' (the data is {}; it comes after 15 s without an event), or 'problem' (the data is a ProblemDetails, and the stream ends). The first line is 'retry: 1000'. The stream ends when the server stops: continue with Last-Event-ID.
              */
@@ -4618,7 +4571,6 @@ export interface operations {
             429: components["responses"]["Problem429"];
             500: components["responses"]["Problem500"];
             503: components["responses"]["Problem503"];
-            default: components["responses"]["Problem"];
         };
     };
     search_events: {
@@ -4654,7 +4606,6 @@ export interface operations {
             429: components["responses"]["Problem429"];
             500: components["responses"]["Problem500"];
             503: components["responses"]["Problem503"];
-            default: components["responses"]["Problem"];
         };
     };
     read_stats: {
@@ -4670,7 +4621,7 @@ export interface operations {
         };
         requestBody?: never;
         responses: {
-            /** @description Return the figures of a conversation: events by kind and tool, errors, tokens and cost by */
+            /** @description Return the figures of a conversation: events by kind and tool, errors, tokens and cost by model and day, condensations, and the sizes of its Views. */
             200: {
                 headers: {
                     [name: string]: unknown;
@@ -4689,7 +4640,6 @@ export interface operations {
             429: components["responses"]["Problem429"];
             500: components["responses"]["Problem500"];
             503: components["responses"]["Problem503"];
-            default: components["responses"]["Problem"];
         };
     };
     read_store_stats: {
@@ -4720,7 +4670,6 @@ export interface operations {
             429: components["responses"]["Problem429"];
             500: components["responses"]["Problem500"];
             503: components["responses"]["Problem503"];
-            default: components["responses"]["Problem"];
         };
     };
     list_tombstones: {
@@ -4735,7 +4684,7 @@ export interface operations {
         };
         requestBody?: never;
         responses: {
-            /** @description List the conversations that were erased, and why. Needs a token without a filter, because */
+            /** @description List the conversations that were erased, and why. */
             200: {
                 headers: {
                     [name: string]: unknown;
@@ -4752,7 +4701,6 @@ export interface operations {
             429: components["responses"]["Problem429"];
             500: components["responses"]["Problem500"];
             503: components["responses"]["Problem503"];
-            default: components["responses"]["Problem"];
         };
     };
     export: {
@@ -4770,7 +4718,7 @@ export interface operations {
         };
         requestBody?: never;
         responses: {
-            /** @description Return the conversation as records of a format, with forgotten events and without retracted */
+            /** @description Return the conversation as records of a format, with forgotten events and without retracted events. */
             200: {
                 headers: {
                     [name: string]: unknown;
@@ -4789,7 +4737,6 @@ export interface operations {
             429: components["responses"]["Problem429"];
             500: components["responses"]["Problem500"];
             503: components["responses"]["Problem503"];
-            default: components["responses"]["Problem"];
         };
     };
     report: {
@@ -4803,7 +4750,7 @@ export interface operations {
         };
         requestBody?: never;
         responses: {
-            /** @description Return the conversation as a page in one HTML file, which needs no network: what the model */
+            /** @description Return the conversation as a page in one HTML file, which needs no network: what the model was shown at every version, what was forgotten, and why. */
             200: {
                 headers: {
                     [name: string]: unknown;
@@ -4822,7 +4769,6 @@ export interface operations {
             429: components["responses"]["Problem429"];
             500: components["responses"]["Problem500"];
             503: components["responses"]["Problem503"];
-            default: components["responses"]["Problem"];
         };
     };
     find_secrets: {
@@ -4836,7 +4782,7 @@ export interface operations {
         };
         requestBody?: never;
         responses: {
-            /** @description Return the events with keys and tokens of known shapes, and their kinds, never their */
+            /** @description Return the events with keys and tokens of known shapes, and their kinds, never their values. */
             200: {
                 headers: {
                     [name: string]: unknown;
@@ -4855,7 +4801,6 @@ export interface operations {
             429: components["responses"]["Problem429"];
             500: components["responses"]["Problem500"];
             503: components["responses"]["Problem503"];
-            default: components["responses"]["Problem"];
         };
     };
     replay: {
@@ -4872,7 +4817,7 @@ export interface operations {
         };
         requestBody?: never;
         responses: {
-            /** @description Make the recorded requests to the agent's model again from the log, and say whether each has */
+            /** @description Make the recorded requests to the agent's model again from the log, and say whether each has the same bytes. */
             200: {
                 headers: {
                     [name: string]: unknown;
@@ -4891,7 +4836,6 @@ export interface operations {
             429: components["responses"]["Problem429"];
             500: components["responses"]["Problem500"];
             503: components["responses"]["Problem503"];
-            default: components["responses"]["Problem"];
         };
     };
     read_fact: {
@@ -4908,7 +4852,7 @@ export interface operations {
         };
         requestBody?: never;
         responses: {
-            /** @description Say whether the agent knows some words, now or at a version, and from which events. The words */
+            /** @description Say whether the agent knows some words, now or at a version, and from which events. */
             200: {
                 headers: {
                     [name: string]: unknown;
@@ -4927,7 +4871,6 @@ export interface operations {
             429: components["responses"]["Problem429"];
             500: components["responses"]["Problem500"];
             503: components["responses"]["Problem503"];
-            default: components["responses"]["Problem"];
         };
     };
     read_hand_overs: {
@@ -4963,7 +4906,6 @@ export interface operations {
             429: components["responses"]["Problem429"];
             500: components["responses"]["Problem500"];
             503: components["responses"]["Problem503"];
-            default: components["responses"]["Problem"];
         };
     };
     compare_conversations: {
@@ -4979,7 +4921,7 @@ export interface operations {
         };
         requestBody?: never;
         responses: {
-            /** @description Compare a conversation with another one: the first difference, and the calls, tokens, cost */
+            /** @description Compare a conversation with another one: the first difference, and the calls, tokens, cost and last answers of both. */
             200: {
                 headers: {
                     [name: string]: unknown;
@@ -4998,7 +4940,6 @@ export interface operations {
             429: components["responses"]["Problem429"];
             500: components["responses"]["Problem500"];
             503: components["responses"]["Problem503"];
-            default: components["responses"]["Problem"];
         };
     };
     read_recall_tool: {
@@ -5033,7 +4974,6 @@ export interface operations {
             429: components["responses"]["Problem429"];
             500: components["responses"]["Problem500"];
             503: components["responses"]["Problem503"];
-            default: components["responses"]["Problem"];
         };
     };
     recall: {
@@ -5054,7 +4994,7 @@ export interface operations {
             };
         };
         responses: {
-            /** @description Run the tool ``recall`` for a model: read earlier events of the conversation that its View */
+            /** @description Run the tool ``recall`` for a model: read earlier events of the conversation that its View does not show any more. */
             200: {
                 headers: {
                     [name: string]: unknown;
@@ -5078,7 +5018,6 @@ export interface operations {
             429: components["responses"]["Problem429"];
             500: components["responses"]["Problem500"];
             503: components["responses"]["Problem503"];
-            default: components["responses"]["Problem"];
         };
     };
 }

@@ -148,10 +148,18 @@ function segment(text: string): string {
 async function read(response: WebResponse): Promise<unknown> {
   try {
     const text = await response.text();
-    return text === "" ? undefined : JSON.parse(text);
+    return text === "" && isEmpty(response) ? undefined : JSON.parse(text);
   } catch (error) {
     throw unavailable(`${response.url}: the answer was cut off, or is not JSON`, error);
   }
+}
+
+/**
+ * Whether the service sends no body: 204, or the headers of a stream. Some proxies and servers answer
+ * with an empty 200 when a connection breaks, and nothing may be carried out then.
+ */
+function isEmpty({ status, headers }: WebResponse): boolean {
+  return status === 204 || headers.has("stream-next-offset");
 }
 
 /** The members that have a value, as texts. */

@@ -113,7 +113,7 @@ export class Proxy {
     const parts: Buffer[] = [];
     for await (const part of incoming) parts.push(part as Buffer);
     const body = Buffer.concat(parts);
-    if (fault === "drop") return void outgoing.destroy();
+    if (fault === "drop") return void incoming.socket.destroy();
     if (fault === "busy") {
       outgoing.writeHead(503, { "retry-after": "0" });
       return void outgoing.end();
@@ -123,17 +123,17 @@ export class Proxy {
       if (fault === "repeat") (await this.#forward(incoming, body)).resume();
       const answer = await this.#forward(incoming, body);
       if (fault === "cut") {
-        answer.resume().once("end", () => outgoing.destroy());
+        answer.resume().once("end", () => incoming.socket.destroy());
         return;
       }
       outgoing.writeHead(answer.statusCode ?? 502, answer.headers);
       outgoing.flushHeaders();
-      answer.on("error", () => outgoing.destroy());
+      answer.on("error", () => incoming.socket.destroy());
       outgoing.on("close", () => answer.destroy());
-      if (fault === "cut in the body") answer.once("data", () => outgoing.destroy());
+      if (fault === "cut in the body") answer.once("data", () => incoming.socket.destroy());
       answer.pipe(outgoing);
     } catch {
-      outgoing.destroy(); // the server is gone
+      incoming.socket.destroy(); // the server is gone
     }
   }
 

@@ -118,10 +118,7 @@ def document(operations: Sequence[Operation]) -> bytes:
         "paths": paths,
         "components": {
             "schemas": components,
-            "responses": {
-                "Problem": _problem_content("Another problem.", "ProblemDetails"),
-                **{f"Problem{status}": _problem(status) for status in _PROBLEMS},
-            },
+            "responses": {f"Problem{status}": _problem(status) for status in _PROBLEMS},
             "securitySchemes": {"token": {"type": "http", "scheme": "bearer"}},
         },
     }
@@ -148,7 +145,7 @@ def _describe(
     in_conversation = "conversation" in operation.in_path
     if writes and in_conversation:
         parameters.append(_LEASE | {"required": operation.name in _UNDER_LEASE})
-    answer: JsonObject = {"description": operation.summary.partition("\n")[0]}
+    answer: JsonObject = {"description": _first_sentence(operation.summary)}
     if operation.answer is not None:
         answer["content"] = {operation.media_type: {"schema": schema_of[operation.answer]}}
         if "version" in getattr(operation.answer, "__struct_fields__", ()):
@@ -161,7 +158,7 @@ def _describe(
         answer["description"] += f"\n\n{_STREAM}"
     described: JsonObject = {
         "operationId": operation.name,
-        "summary": operation.summary.partition("\n")[0],
+        "summary": _first_sentence(operation.summary),
         "description": f"{operation.summary}\n\nScope: {operation.scope.value}.",
         "parameters": parameters,
         "responses": {
@@ -170,13 +167,16 @@ def _describe(
                 str(status): {"$ref": f"#/components/responses/Problem{status}"}
                 for status in _statuses(operation)
             },
-            "default": {"$ref": "#/components/responses/Problem"},
         },
     }
     if operation.body is not None:
         content = {"application/json": {"schema": schema_of[operation.body]}}
         described["requestBody"] = {"required": True, "content": content}
     return described
+
+
+def _first_sentence(text: str) -> str:
+    return " ".join(text.split()).partition(". ")[0].rstrip(".") + "."
 
 
 def _statuses(operation: Operation) -> Sequence[int]:
