@@ -155,10 +155,13 @@ class Follower:
 
 
 class StreamEnd(NamedTuple):
-    """Where a stream ends now, and whether it is closed."""
+    """Where a stream ends now, and whether it is closed. While ``redactions`` is the same, no text
+    before the end has changed: only events can be redacted.
+    """
 
     end: int
     is_closed: bool
+    redactions: int = 0
 
 
 class StreamFollower(Follower):

@@ -201,12 +201,11 @@ class EventsSource:
         self._store = admitted.histories.store
 
     def open(self, offset: str, *, refreshes: bool = True) -> Opened:
-        version = self._history.version()
+        end = self._end()
         key = self._history._conversation_key()
-        if key is None or not version:
+        if key is None or not end.end:
             raise ConversationNotFound(self._history.id)
-        number, unit = _as_place(offset, key, version)
-        end = StreamEnd(version, False)
+        number, unit = _as_place(offset, key, end.end)
         return Opened(Place(number, unit), end, streams.JSON, StreamState(), key)
 
     def page(self, place: Place) -> Page:
@@ -226,7 +225,13 @@ class EventsSource:
 
     def end(self, follower: Follower) -> StreamEnd | None:
         self._admitted.check_visible(self._history)
-        return StreamEnd(self._history.version(), False)
+        return self._end()
+
+    def _end(self) -> StreamEnd:
+        def read(reading: ReadTransaction) -> StreamEnd:
+            return StreamEnd(reading.version, False, reading.redactions)
+
+        return self._store.query(self._history.id, read)
 
     def follow(self, changes: StoreChanges, opened: Opened) -> AbstractContextManager[Follower]:
         return changes.following(keys_of(self._store, self._history.id))

@@ -138,7 +138,9 @@ class StreamService:
     def __init__(self, changes: StoreChanges) -> None:
         self._changes = changes
         self._pages: OrderedDict[tuple[Place, StreamEnd], asyncio.Task[Page]] = OrderedDict()
-        """The newest pages of live readers, for the other readers at the same place."""
+        """The newest pages of live readers, for the other readers at the same place. A redaction
+        changes the ``StreamEnd``, so no page from before it is used again.
+        """
         self._formatted: OrderedDict[tuple[Place, StreamEnd, str], bytes] = OrderedDict()
 
     async def answer(

@@ -9,11 +9,12 @@ import pytest
 
 import foldlog
 from foldlog._app.server.access import Gate
-from foldlog._app.server.service import tokens as service_tokens
+from foldlog._app.server.service import streams as streams_over_http, tokens as service_tokens
 from foldlog._app.server.service.service import Service
 from foldlog._app.server.service.tokens import TokenEntry, Tokens
 from foldlog.eventstore.maintenance.erase import erase
 from foldlog.types import EndDelta, TextDelta
+from tests.privacy import redacted
 from tests.web_client import Client, application, running
 
 TOKEN = "a token of enough length"
@@ -389,3 +390,24 @@ def end_of(stream):
     from foldlog._app.server.following import StreamEnd
 
     return StreamEnd(stream.end, False)
+
+
+def test_a_redacted_event_is_in_no_page_of_a_later_reader(app, histories, monkeypatch):
+    """A redaction of an event that a fork shares leaves the version of the fork as it is."""
+    monkeypatch.setattr(streams_over_http, "_SSE_S", 0)
+    histories["c1"].append({"role": "user", "content": "the code is 7411"})
+    fork = histories["c1"].fork(2)
+
+    async def read():
+        path = f"/v1/stream/{fork.id}?offset=-1&live=sse"
+        return (await with_token(app, TOKEN).ask("GET", path)).text
+
+    async def read_redact_and_read():
+        async with running(app):
+            before = await read()
+            await asyncio.to_thread(redacted, histories.store, "c1", 1)
+            return before, await read()
+
+    before, after = asyncio.run(read_redact_and_read())
+    assert "7411" in before
+    assert "7411" not in after
