@@ -559,12 +559,18 @@ def _page_headers(opened: Opened, page: Page) -> dict[str, str]:
     return headers
 
 
+def _tag(opened: Opened, page: Page, suffix: str = "") -> str:
+    """Return the tag of a page. A redaction changes it, so no cache shows the old text."""
+    redactions = f":r{opened.end.redactions}" if opened.end.redactions else ""
+    return f'"{opened.place}:{page.ends}{redactions}{suffix}"'
+
+
 def _answer_page(opened: Opened, page: Page, cursor: str, known_tag: str | None) -> Response:
     headers = _page_headers(opened, page)
     is_at_end = "stream-closed" in headers
     if not is_at_end:
         headers["stream-cursor"] = _next_cursor(cursor)
-    tag = f'"{opened.place}:{page.ends}{":c" if is_at_end else ""}"'
+    tag = _tag(opened, page, ":c" if is_at_end else "")
     headers["etag"] = tag
     if page.bodies:
         # A browser asks again before it shows what it has, so an erased text is not shown.
@@ -579,7 +585,7 @@ def _answer_poll(opened: Opened, page: Page, cursor: str) -> Response:
     if not page.bodies:
         del headers["content-type"]
         return _answer(204, headers)
-    tag = f'"{opened.place}:{page.ends}"'
+    tag = _tag(opened, page)
     return _answer(200, {**headers, "etag": tag}, page.content(is_json=is_json(opened.type)))
 
 

@@ -411,3 +411,14 @@ def test_a_redacted_event_is_in_no_page_of_a_later_reader(app, histories, monkey
     before, after = asyncio.run(read_redact_and_read())
     assert "7411" in before
     assert "7411" not in after
+
+
+def test_a_redaction_changes_the_tag_of_a_page(client, histories):
+    histories["c1"].append({"role": "user", "content": "the code is 7411"})
+    fork = f"/v1/stream/{histories['c1'].fork(2).id}"
+    before = client.get(fork)
+    known = {"if-none-match": before.headers["etag"]}
+    assert client.send("GET", fork, headers=known).status == 304
+    redacted(histories.store, "c1", 1)
+    after = client.send("GET", fork, headers=known)
+    assert (after.status, "7411" in before.text, "7411" in after.text) == (200, True, False)
