@@ -572,5 +572,5 @@ def _deltas_in(conversation: str, body: bytes) -> list[Delta]:
     except msgspec.DecodeError as error:
         raise InvalidArgument(
             f"conversation {conversation!r}: the stream {REPLY!r} has what is no delta of a reply:"
-            f" {error}; read it over HTTP"
+            f" {error}; read or delete it over HTTP"
         ) from error
