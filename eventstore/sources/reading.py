@@ -60,12 +60,18 @@ def _by_pages(
     def read_page(sources: Sources, first: int) -> list[Block]:
         return list(islice(read(sources, source, first), _BLOCKS))
 
+    is_first = True
     while start < source.records:
         blocks = query_sources(database, read_page, start)
+        count = len(blocks)
+        if blocks and not is_first and blocks[0].first < start:
+            # A writer has joined this block with blocks that were yielded.
+            blocks[0] = blocks[0].since(start)
         yield from blocks
-        if len(blocks) < _BLOCKS:
+        if count < _BLOCKS:
             return
         start = blocks[-1].stop
+        is_first = False
 
 
 def about(source: Source) -> JsonObject:

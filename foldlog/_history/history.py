@@ -283,8 +283,10 @@ class History(HistoryRun):
         self, *, prices: str | os.PathLike[str] | None = None, with_children: bool = False
     ) -> Stats:
         """Return the figures of this history: events by kind and tool, errors, tokens and cost by
-        model and day, and condensations by strategy. Cost: the method reads all events once, and
-        the condensations, requests and retractions once more.
+        model and day, and condensations by strategy. Cost: the first call reads all events, and the
+        condensations, requests and retractions once more. Later calls read the stored figures, some
+        bytes for each event, and the new events. After a condensation or a retraction, a call reads
+        all events.
 
         The cost of a call that records no cost is computed with the file ``prices``. Without
         ``prices``, the prices of litellm or genai-prices are used if one of these packages is

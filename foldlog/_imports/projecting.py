@@ -83,27 +83,37 @@ class ReadOtherwise(EventStoreError):
 
 
 def make_events(
-    store: Store, conversation: str, findings: list[tuple[int, str]] | None = None
+    store: Store,
+    conversation: str,
+    findings: list[tuple[int, str]] | None = None,
+    *,
+    leaves_last: bool = False,
 ) -> None:
     """Make the missing events of a conversation. Add what the decoder does not read to
     ``findings``: the number of each record with a problem, and the problem. Without ``findings``,
-    the function logs the problems. Raises ``ReadOtherwise`` if a record now has more
-    or fewer events than before. Raises ``VersionConflict`` if several tries in a row fail because
-    other writers append. Durability: the events are on disk when the function returns. Cost: the
-    function reads nothing if all events are made. If a decoder can continue, the function reads its
-    state, about 5 bytes for each id in the source, and the last records. Otherwise it reads all
-    records.
+    the function logs the problems. With ``leaves_last``, the events of the last record are not
+    stored, because its program may still write this record.
+
+    Raises ``ReadOtherwise`` if a record now has more or fewer events than before. Raises
+    ``VersionConflict`` if several tries in a row fail because other writers append. Durability: the
+    events are on disk when the function returns. Cost: the function reads nothing if all events are
+    made. If a decoder can continue, the function reads its state, about 5 bytes for each id in the
+    source, and the last records. Otherwise it reads all records.
     """
     tries = 0
     before = -1
     continues = True
     while True:
-        making = _Making(store, conversation, continues=continues)
+        making = _Making(store, conversation, continues=continues, leaves_last=leaves_last)
         try:
             making.make()
             making.report(findings)
             return
         except NeedsAll:
+            if making.is_written:
+                # Only the last record was left, and its events are made later.
+                making.report(findings)
+                return
             continues = False
         except VersionConflict:
             # Another thread or process made events, or appended. Count only tries without progress.
@@ -162,8 +172,11 @@ _decode_stored = msgspec.msgpack.Decoder(_Stored).decode
 
 
 class _Making:
-    def __init__(self, store: Store, conversation: str, *, continues: bool) -> None:
+    def __init__(
+        self, store: Store, conversation: str, *, continues: bool, leaves_last: bool
+    ) -> None:
         self.store = store
+        self.leaves_last = leaves_last
         self.conversation = conversation
         self.state: DecoderState | None = None
 
@@ -186,6 +199,8 @@ class _Making:
         self._recorded_at: int | None = facts.get(IMPORTED_AT)
         self._secret = bytes.fromhex(facts[SECRET]) if SECRET in facts else None
         self.findings = list[tuple[int, str]]()
+        self.is_written = False
+        """Whether all events that are to be stored are stored."""
         self._parent: str | None = None
         """The conversation that began this one, if its new events name it."""
 
@@ -195,6 +210,7 @@ class _Making:
             return
         redacted = query_sources(self.store.database, Sources.all_redacted, source)
         start = source.made
+        stop = max(source.records - self.leaves_last, start)
         findings = list[str]()
         # A redacted record is blank, and may have fewer events than before. Later records depend on
         # it, so they may have fewer events, too.
@@ -217,22 +233,27 @@ class _Making:
                 continue
             self.findings += [(number, finding) for finding in findings]
             findings.clear()
+            if number == stop:  # only the findings of the last record are wanted
+                return
             self._parent = self._parent or parent_named_in(events)
             if events:
                 new_records[number] = events[0].id, len(events)
                 first_ids[number] = events[0].id
                 new_events += events
-            if len(new_events) >= _EVENTS and number + 1 < source.records:
+            if number + 1 == stop:
+                is_new = start == source.from_record
+                changes, seen = self._documents(
+                    first_ids, self.version + len(new_events), is_new=is_new
+                )
+                if changes is not None:
+                    new_events.append(changes)
+                self._write(first, stop, new_records, new_events, seen)
+                self.is_written = True
+            elif len(new_events) >= _EVENTS:
                 self._write(first, number + 1, new_records, new_events)
                 first = number + 1
                 new_records = {}
                 new_events = []
-        changes, seen = self._documents(
-            first_ids, self.version + len(new_events), is_new=start == source.from_record
-        )
-        if changes is not None:
-            new_events.append(changes)
-        self._write(first, source.records, new_records, new_events, seen)
 
     def _decoded(self, source: Source, findings: list[str]) -> Iterator[tuple[int, list[Event]]]:
         decoder = self.decoder
@@ -287,14 +308,16 @@ class _Making:
             ):
                 raise VersionConflict(self.conversation, self.version, self.version)
             sources.add_made(source, records_made)
-            if stop < stored.records:
+            if stop < stored.records - self.leaves_last:
                 sources.set_progress(stored, stored.records, stop, stored.head)
             else:
-                facts = {name: value for name, value in about(stored).items() if name != SECRET}
+                facts = about(stored)
+                if stop == stored.records:
+                    facts.pop(SECRET, None)
                 if self._parent is not None and REDACTED not in facts:
                     facts[WHERE] = {PARENT: self._parent, **facts.get(WHERE, {})}
                 sources.put(stored._replace(made=stop, about=msgspec.json.encode(facts)))
-                self._put_state(writing, sources, stored)
+                self._put_state(writing, sources, stored, stop)
             writing.set_unmade(stored.records - stop)
 
         try:
@@ -315,16 +338,18 @@ class _Making:
                 error.args = (f"{str(error).removesuffix(NOTHING_WRITTEN)}; {progress}",)
             raise
 
-    def _put_state(self, writing: WriteTransaction, sources: Sources, source: Source) -> None:
+    def _put_state(
+        self, writing: WriteTransaction, sources: Sources, source: Source, records: int
+    ) -> None:
         state = None
         if isinstance(self.decoder, FollowingDecoder) and continued(source) is None:
             state = self.decoder.state()
-        records = []
+        rows = []
         if state is not None:
             redacted = len(sources.all_redacted(source))
-            stored = _Stored(VERSION, source.records, redacted, state)
-            records = [Record(writing.version, READER, msgspec.msgpack.encode(stored))]
-        writing.put_records(_PROJECTION, records, replace_all=True)
+            stored = _Stored(VERSION, records, redacted, state)
+            rows = [Record(writing.version, READER, msgspec.msgpack.encode(stored))]
+        writing.put_records(_PROJECTION, rows, replace_all=True)
 
     def _documents(
         self, first_ids: Mapping[int, int], end: int, *, is_new: bool

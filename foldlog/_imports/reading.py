@@ -90,6 +90,8 @@ class LineReading(_Findings):
     is longer than a block.
     """
 
+    grows = True
+
     def __init__(self, path: Path, *, is_packed: bool = False) -> None:
         super().__init__(path)
         self.is_packed = is_packed
@@ -287,6 +289,11 @@ class WholeReading(_Findings):
         """The records that ``blocks`` reads, if the earlier records were skipped."""
         self._mark = b""
         self.place = str(path)
+
+    @property
+    def grows(self) -> bool:
+        """Whether the source grows while its program runs, unlike a document."""
+        return isinstance(self._reader, MarkedReader)
 
     @property
     def digest(self) -> bytes:

@@ -35,10 +35,12 @@ from foldlog.eventstore.recorders.types import Conversation
 from foldlog.eventstore.sources.blocks import (
     GENESIS,
     HASH_BYTES,
+    SIZE,
     Block,
     chain_head,
     chained,
     fingerprint_of,
+    join,
     numbers_with,
 )
 from foldlog.eventstore.sources.reading import (
@@ -168,14 +170,20 @@ class SourceWriter:
         # count shared records twice.
         if self._is_used or source.parent is not None or CONTINUED in about(source):
             return True
-        # A log only grows at its end, but the last record of a document may still change.
-        is_log = isinstance(self.reading, LineReading)
-        return is_log and self.found_history.format.skeleton is None
+        return self.reading.grows and self.found_history.format.skeleton is None
+
+    def _leaves_last(self, source: Source) -> bool:
+        """Return whether the program may still change the last record of ``source``, so that its
+        events are made when the conversation is used. A log only grows at its end.
+        """
+        if self._is_used or source.parent is not None or CONTINUED in about(source):
+            return False
+        return not isinstance(self.reading, LineReading)
 
     def new_counter(self, format: Format) -> Skeleton | NamedRecords:
         if format.skeleton is not None:
             return format.skeleton()
-        if isinstance(self.reading, LineReading):
+        if self.reading.grows:
             return NamedRecords(format)  # the decoder reports its findings when it makes the events
         return DecodedRecords(format)
 
@@ -296,7 +304,12 @@ class SourceWriter:
             self.note(source)
         if self._has_events(source):
             findings = list[tuple[int, str]]()
-            make_events(self.store, self.name_of(source.conversation), findings)
+            make_events(
+                self.store,
+                self.name_of(source.conversation),
+                findings,
+                leaves_last=self._leaves_last(source),
+            )
             for number, problem in reversed(findings):
                 if problem not in self._problems:
                     self.reading.find_in(number, problem)
@@ -432,7 +445,7 @@ class SourceWriter:
         skeleton = self.skeleton
         records = blocks[-1].stop if blocks else source.records
         self._check_refused(sources, source, blocks)
-        sources.put_blocks(source, blocks)
+        _put_blocks(sources, source, blocks)
         hashes = b"".join(block.hashes for block in blocks)
         redacted_numbers = [
             number for number in self._redacted_numbers if source.records <= number < records
@@ -751,6 +764,27 @@ def fingerprint(
     if isinstance(skeleton, Skeleton):
         return hashes[:HASH_BYTES]
     return fingerprint_of(chain_head(GENESIS, hashes[: _FIRST * HASH_BYTES]))
+
+
+def _put_blocks(sources: SourcesToWrite, source: Source, blocks: Sequence[Block]) -> None:
+    """Store new blocks. If a source grows by one record at a time, many small blocks would take
+    more time to read, and more space. So the first new block is joined with the blocks before it,
+    as long as these are not larger and the joined block is not too large. Cost: a record is written
+    again whenever its block has doubled, so some seven times if it has 1 kB.
+    """
+    if not blocks:
+        return
+    to_join = [blocks[0]]
+    size = len(blocks[0].raw)
+    while source.from_record < to_join[0].first and size <= SIZE // 2:
+        (before,) = sources.blocks_back(source, to_join[0].first - 1, 1)
+        if len(before.raw) > min(size, SIZE - size):
+            break
+        to_join.insert(0, before)
+        size += len(before.raw)
+    if len(to_join) > 1:
+        sources.delete_blocks(source.conversation, to_join[0].first, blocks[0].first)
+    sources.put_blocks(source, [join(to_join), *blocks[1:]])
 
 
 def _group_blocks(blocks: Iterator[Block]) -> Iterator[list[Block]]:

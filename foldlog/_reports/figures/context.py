@@ -5,6 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any, NamedTuple
 
+from msgspec import Struct
+from msgspec.structs import replace
+
 from foldlog._base.usage import OF_NO_MODEL, usage_of
 from foldlog.condensers.models.limits import window_of
 from foldlog.eventstore import Action, Annotation, CondensationAction, Event, Message
@@ -22,19 +25,23 @@ class ContextLimit(NamedTuple):
     model: str | None
 
 
-class ContextUse:
+class ContextUse(Struct, array_like=True):
     """The tokens of the prompts of a conversation, and the limits that its events name. Call
     ``note`` with the events of the conversation in order.
+
+    ``prompts``          for each prompt, the id of the event that the model wrote, and the prompt's
+                         tokens
+    ``recorded_window``  the window of the model that the source recorded
+    ``condensed_at``     the limit that a condensation recorded
+    ``models``           the models that wrote the events
+    ``since``            the event since which the present program has run
     """
 
-    def __init__(self) -> None:
-        self.prompts: list[tuple[int, int]] = []
-        """For each prompt, the id of the event that the model wrote, and the prompt's tokens."""
-        self._window: int | None = None
-        self.condensed_at: int | None = None
-        self._models: dict[str, None] = {}
-        self._since = 0
-        """The event since which the present program has run."""
+    prompts: list[tuple[int, int]] = []
+    recorded_window: int | None = None
+    condensed_at: int | None = None
+    models: list[str] = []
+    since: int = 0
 
     def note(self, event: Event) -> None:
         if isinstance(event, CondensationAction):
@@ -44,22 +51,22 @@ class ContextUse:
             return
         if note_of(event) is not None:
             # Another program goes on, with a window of its own.
-            self._since = event.id
-            self._window = self.condensed_at = None
-            self._models = {}
+            self.since = event.id
+            self.recorded_window = self.condensed_at = None
+            self.models = []
             return
         usage: Any = None
         if isinstance(event, Action | Message) and event.shown:
             usage = event.meta.get("usage")
             model = event.meta.get("model")
-            if isinstance(model, str) and model != OF_NO_MODEL:
-                self._models[model] = None
+            if isinstance(model, str) and model not in (OF_NO_MODEL, *self.models):
+                self.models.append(model)
         elif isinstance(event, Annotation) and event.name == "token_count":
             info = within(event.data, "info")
             usage = within(info, "last_token_usage")
             window = within(info, "model_context_window")
             if isinstance(window, int) and window > 0:
-                self._window = window
+                self.recorded_window = window
         tokens = usage_of(usage).get("prompt_tokens", 0)
         if tokens:
             self.prompts.append((event.id, tokens))
@@ -69,19 +76,24 @@ class ContextUse:
         wrote, and the tokens of the prompt. The id is also the version of the View that the model
         saw. Return None if no prompt is recorded.
         """
-        prompts = (prompt for prompt in self.prompts if prompt[0] >= self._since)
+        prompts = (prompt for prompt in self.prompts if prompt[0] >= self.since)
         return max(prompts, key=lambda prompt: prompt[1], default=None)
 
-    def window(self) -> ContextLimit | None:
-        if self._window is not None:
-            return ContextLimit(self._window, None)
+    def without_small_prompts(self) -> ContextUse:
+        """Return the use with its largest prompt only."""
         largest = self.largest()
-        return limit_of_models(self._models, 0 if largest is None else largest[1])
+        return replace(self, prompts=[] if largest is None else [largest])
+
+    def window(self) -> ContextLimit | None:
+        if self.recorded_window is not None:
+            return ContextLimit(self.recorded_window, None)
+        largest = self.largest()
+        return limit_of_models(self.models, 0 if largest is None else largest[1])
 
     def limit(self) -> ContextLimit | None:
         # Use the window that the source recorded, or else the limit of a condensation, or else the
         # window of the model.
-        if self._window is None and self.condensed_at is not None:
+        if self.recorded_window is None and self.condensed_at is not None:
             return ContextLimit(self.condensed_at, None)
         return self.window()
 

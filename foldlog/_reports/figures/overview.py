@@ -104,14 +104,17 @@ def overview_of(store: Store, views: Views, row: ConversationRow) -> Overview:
     and its structural events.
     """
     from foldlog._reports.figures.sizes import view_tokens
+    from foldlog._reports.figures.view_sizes import counted_tokens
 
     overview = Overview()
     try:
         overview = near_the_ends(store, row)
         view = views.current(row.id)
-        sent = [view[position] for position in view.fit_positions if not is_unseen(view[position])]
+        events = view.events
+        fit = (events[position] for position in view.fit_positions)
+        sent = [event for event in fit if not is_unseen(event)]
         summaries = sum(isinstance(event, CondensationSummary) for event in sent)
-        tokens = view_tokens(view)
+        tokens = view_tokens(view, counted_tokens(store, row))
         return overview._replace(
             sent_events=len(sent) - summaries, sent_summaries=summaries, tokens=tokens
         )

@@ -13,7 +13,7 @@ from msgspec.structs import replace
 from foldlog._base.json_types import JsonObject
 from foldlog._reports.answers.conversations import ConversationDocument
 from foldlog._reports.answers.figures import ModelDocument, TaskDocument
-from foldlog._reports.figures.context import ContextLimit, ContextUse, limit_of_models
+from foldlog._reports.figures.context import ContextLimit, limit_of_models
 from foldlog._reports.figures.overview import is_another, parent_in
 from foldlog._reports.figures.prices import Prices
 from foldlog._reports.figures.spending import price_calls, spent_by, sum_up
@@ -29,7 +29,6 @@ from foldlog.eventstore import (
     EventStoreError,
     Store,
 )
-from foldlog.projections.conversations.unreadable import sound
 
 if TYPE_CHECKING:
     from foldlog.projections import Views
@@ -93,8 +92,8 @@ def collect_stats(
     ``Stats.behind`` says what the totals of all conversations lack. With ``is_complete``, they lack
     nothing, but the function counts all conversations that have changed.
 
-    For a single conversation, the function also computes the sizes of its Views, so it reads every
-    event twice. With ``has_task``, it also adds up the conversation and its sub-agents.
+    For a single conversation, the function also computes the sizes of its Views: see
+    ``ViewMeasuring``. With ``has_task``, it also adds up the conversation and its sub-agents.
     """
     figures = FiguresOfStore(
         store,
@@ -188,17 +187,15 @@ def _add_sizes(
     _set_limit(stats, limit_of_models(models, peak))
     if row.unmade:
         return
-    use = ContextUse()
-    for logged in sound(store, row.id, 0, row.version, []):
-        use.note(logged.event)
-    largest = use.largest()
+    from foldlog._reports.figures.view_sizes import ViewMeasuring
+
+    measuring = ViewMeasuring(store, row)
+    largest = measuring.use.largest()
     if largest is not None:
         stats.peak_prompt_version, stats.peak_prompt_tokens = largest
-    _set_limit(stats, use.limit())
+    _set_limit(stats, measuring.use.limit())
     try:
-        from foldlog._reports.figures.sizes import event_tokens
-
-        stats.view_tokens = views.lifetimes(row.id, event_tokens).sizes
+        stats.view_tokens = measuring.sizes(views)
     except EventStoreError as error:
         problem = f"conversation {row.id!r}: the sizes of its View are not counted: {error}"
         if problem not in stats.findings:

@@ -66,8 +66,9 @@ def view_tokens(view: View, counted: dict[int, int] | None = None) -> int:
     # The sum is equal to the last value of ``Lifetimes.sizes`` at the version of the View.
     tokens = {} if counted is None else counted
     total = 0
+    events = view.events
     for position in view.fit_positions:
-        event = view[position]
+        event = events[position]
         if event.id not in tokens:
             tokens[event.id] = event_tokens(event)
         total += tokens[event.id]

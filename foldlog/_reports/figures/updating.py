@@ -23,6 +23,7 @@ from foldlog._reports.figures.overview import Overview
 from foldlog._reports.figures.repeated import RepeatedReplies
 from foldlog._reports.figures.stats import Behind
 from foldlog._reports.figures.tables import FigureTables
+from foldlog._reports.figures.unchanged import is_as_in
 from foldlog._reports.figures.writing import CODE, NO_REPLY, put_figures, put_replies
 from foldlog.eventstore import (
     ConversationErased,
@@ -39,7 +40,7 @@ from foldlog.eventstore.log.database import Database
 from foldlog.eventstore.log.row import from_microseconds
 from foldlog.eventstore.log.writing import WriteTransaction
 from foldlog.eventstore.recorders.base import Transaction
-from foldlog.eventstore.recorders.types import Conversation, Record, as_text, utf8
+from foldlog.eventstore.recorders.types import Record, as_text, utf8
 
 if TYPE_CHECKING:
     from foldlog._reports.figures.counting import Figures
@@ -451,7 +452,7 @@ class FigureCounter:
     def _write_one(self, transaction: Transaction, row: ConversationRow, figures: Figures) -> bool:
         database = self._store.database
         conversation = database.find(transaction, row.id, as_stored=True)
-        if conversation is None or not _is_as_in(row, conversation):
+        if conversation is None or not is_as_in(row, conversation):
             return False
         keys = database.settings.keys
         if keys is not None and conversation.sealed_key is None:
@@ -500,13 +501,3 @@ class _CountedTo(NamedTuple):
 
 def _write(transaction: Transaction, statement: str, values: Sequence[Any]) -> None:
     transaction.write(statement, *values)
-
-
-def _is_as_in(row: ConversationRow, conversation: Conversation) -> bool:
-    return (
-        conversation.version == row.version
-        and (conversation.head or b"").hex() == row.head
-        and conversation.redactions == row.redactions
-        and (conversation.unmade, conversation.archived) == (row.unmade, 0)
-        and (conversation.parent is None) == (row.parent is None)
-    )

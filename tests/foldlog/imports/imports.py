@@ -38,6 +38,8 @@ def set_sizes(patch: pytest.MonkeyPatch, **sizes: int) -> None:
     """
     for name, size in sizes.items():
         patch.setattr(SIZES[name], size)
+        if name == "block":
+            patch.setattr("foldlog._imports.writing.SIZE", size)
 
 
 def open_one() -> Store:

@@ -15,12 +15,16 @@ from msgspec.structs import replace
 from foldlog import Histories
 from foldlog._imports import projecting
 from foldlog._imports.importing import Failed, Import, Imported
+from foldlog._reports.records import decoding
 from foldlog.eventstore.sources.tables import Sources
+from foldlog.formats import decoded
 from foldlog.formats.opencode_files import _InTables
+from foldlog.formats.resuming import WINDOW_MAX
 from tests.foldlog.imports.imports import (
     bytes_of,
     events_of,
     figures_of,
+    imported,
     new_store as new_store,
     redact_event,
     source_of,
@@ -202,13 +206,15 @@ class Both:
         with database_at(self.path) as database:
             act(database, name, chance or random.Random(1))
 
-    def grow(self):
-        """Import into both stores, and compare what the imports said and what the stores have."""
+    def grow(self, *, is_used=True):
+        """Import into both stores, and compare what the imports said and what the stores have. If
+        ``is_used`` is false, nothing is read from the stores, so the last record has no events.
+        """
         shown = []
         for store, reading in zip((self.store, self.target), self._readings, strict=True):
             self._patch.setattr(_InTables, "read_newest", reading)
             outcomes = [*Import(store, [self.path])]
-            shown.append(([*map(said, outcomes)], contents(store)))
+            shown.append(([*map(said, outcomes)], contents(store) if is_used else None))
         assert shown[0] == shown[1]
         return shown[0][0]
 
@@ -273,11 +279,65 @@ def test_any_row_may_change(both):
                 names += names[-3:] * 5
                 chance.choice(CHANGES)(database, chance.choice(names or ["none"]), chance)
         if both.path.exists():
-            both.grow()
+            both.grow(is_used=chance.random() < 0.5)
         if chance.random() < 0.05:
             with closing(sqlite3.connect(both.path)) as database:
                 database.execute("VACUUM")
+    both.grow()
     assert_sound(both.store)
+
+
+def pending_in(store):
+    return store.conversation("s", as_stored=True).unmade
+
+
+def test_last_message_may_change_before_the_first_use(both, target):
+    both.add(40)
+    both.grow(is_used=False)
+    assert pending_in(both.store) == 1
+    for number in range(41, 60):
+        both.change(change_text, f"msg_s{number - 1:06}", random.Random(number))
+        both.add(number % 2)
+        ((name, *_, forked_at, _, _),) = both.grow(is_used=False)
+        assert (name, forked_at) == ("s", None)
+        if number % 2 == 0:
+            both.add(1)
+    both.grow()
+    assert pending_in(both.store) == 0
+
+
+def test_session_is_decoded_once(both, monkeypatch):
+    numbers = []
+    original = decoding.events_of
+    monkeypatch.setattr(
+        decoding, "events_of", lambda *values: numbers.append(1) or original(*values)
+    )
+    monkeypatch.setattr(decoded, "events_of", lambda *_: pytest.fail("decoded without use"))
+    both.add(200)
+    imported(both.store, both.path)
+    assert len(numbers) == 201
+    events_of(both.store, "s")
+    assert len(numbers) <= 201 + WINDOW_MAX + 1
+
+
+def test_title_stays_with_a_message_that_is_left(both):
+    both.add(5)
+    both.grow(is_used=False)
+    both.add(5)
+    both.grow(is_used=False)
+    both.grow()
+    assert Histories(both.store)["s"].attributes()["title"] == "a title"
+
+
+@pytest.mark.parametrize("messages", [0, 1, 2])
+def test_finding_in_any_message_is_reported(messages, both):
+    both.add(messages)
+    number = next(both.numbers)
+    add_messages(both.path, [number])
+    query = "UPDATE part SET data = json_set(data, '$.stdout', 'some words') WHERE message_id = ?"
+    both.change(lambda database, name, _: database.execute(query, (name,)), f"msg_s{number:06}")
+    (outcome,) = Import(both.store, [both.path])
+    assert any("stdout" in str(finding) for finding in outcome.findings)
 
 
 def test_growth_reads_the_newest_rows(both):

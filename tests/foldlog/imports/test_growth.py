@@ -12,6 +12,7 @@ from foldlog._imports import projecting
 from foldlog._imports.compacting import compacting, note_compaction
 from foldlog._reports.records import decoding
 from foldlog.eventstore.maintenance.rekey import rekey
+from foldlog.eventstore.sources.reading import blocks_of
 from foldlog.formats.resuming import WINDOW_MAX
 from tests.foldlog.formats.test_resuming import NAMES, rounds
 from tests.foldlog.imports.imports import (
@@ -22,6 +23,7 @@ from tests.foldlog.imports.imports import (
     imported,
     new_store as new_store,
     refused,
+    set_sizes,
     source_of,
 )
 from tests.foldlog.imports.kinds import KINDS, Line
@@ -244,6 +246,64 @@ def test_rewind_decodes_all_once(tmp_path, store, target, decoded):
     imported(target, write_lines(path, lines))
     imported(store, path)
     assert comparable(store, "s1") == comparable(target, "s1")
+
+
+def blocks_in(store, name):
+    return [*blocks_of(store.database, source_of(store, name))]
+
+
+def test_small_blocks_are_joined(tmp_path, store, target):
+    path = tmp_path / "log.jsonl"
+    for stop in range(1, 121):
+        imported(store, write_lines(path, turns(stop)))
+        if stop == 2:
+            events_of(store, "s1")
+    # 120 is 64 + 32 + 16 + 8
+    assert len(blocks_in(store, "s1")) <= 6
+    imported(target, path)
+    assert comparable(store, "s1") == comparable(target, "s1")
+    assert_sound(store)
+
+
+def test_joined_blocks_are_not_larger_than_others(tmp_path, store, monkeypatch):
+    set_sizes(monkeypatch, block=4_000)
+    path = tmp_path / "log.jsonl"
+    for stop in range(1, 121):
+        imported(store, write_lines(path, turns(stop)))
+    sizes = [len(block.raw) for block in blocks_in(store, "s1")]
+    assert max(sizes) <= 4_000
+    assert len(sizes) < 2 * sum(sizes) / 2_000
+    assert bytes_of(store, "s1") == path.read_bytes()
+
+
+def test_joined_block_keeps_a_redaction(tmp_path, store):
+    path = tmp_path / "log.jsonl"
+    for stop in range(60, 70):
+        imported(store, write_lines(path, turns(stop)))
+        word = f"plank{stop - 1:05}"
+        (event_id,) = [event.id for event in events_of(store, "s1") if word in str(event)]
+        Histories(store)["s1"].redact([event_id], reason="asked for")
+    imported(store, write_lines(path, turns(90)))
+    raw = b"".join(block.raw for block in blocks_in(store, "s1"))
+    for number in range(90):
+        assert (b"plank%05d" % number in raw) == (not 59 <= number < 69)
+    assert_sound(store)
+
+
+def test_blocks_are_joined_while_they_are_read(tmp_path, store, monkeypatch):
+    monkeypatch.setattr("foldlog.eventstore.sources.reading._BLOCKS", 1)
+    path = tmp_path / "log.jsonl"
+    for stop in (32, 48, 56, 60):
+        imported(store, write_lines(path, turns(stop)))
+    source = source_of(store, "s1")
+    reading = blocks_of(store.database, source)
+    numbers = []
+    for block in reading:
+        numbers += range(block.first, block.stop)
+        if block.first == 32:
+            imported(store, write_lines(path, turns(80)))
+            assert len(blocks_in(store, "s1")) == 1
+    assert numbers == [*range(60)]
 
 
 def test_key_keeps_the_source_growing(tmp_path, store):

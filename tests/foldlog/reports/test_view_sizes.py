@@ -1,0 +1,109 @@
+"""The sizes of a history's Views are stored, and a later count looks only at new events."""
+
+import random
+
+import pytest
+
+import foldlog
+from foldlog import CondensationAction, Message
+from foldlog._reports.figures import view_sizes
+from foldlog._reports.figures.sizes import event_tokens
+from foldlog.projections import Views
+from tests.page_samples import hostile_history, usual_history
+
+
+@pytest.fixture
+def counted(monkeypatch):
+    """The ids of the events whose tokens were counted."""
+    ids = []
+
+    def count(event):
+        ids.append(event.id)
+        return event_tokens(event)
+
+    monkeypatch.setattr(view_sizes, "event_tokens", count)
+    monkeypatch.setattr("foldlog._reports.figures.sizes.event_tokens", count)
+    return ids
+
+
+def figures_of(history):
+    stats = history.stats()
+    names = ("view_tokens", "peak_prompt_tokens", "peak_prompt_version", "max_input_tokens")
+    return {name: getattr(stats, name) for name in names}
+
+
+def turns(count):
+    for number in range(count):
+        usage = {"prompt_tokens": 100 + number % 7}
+        yield Message(content=f"question {number}", source="user")
+        yield Message(
+            content="an answer " * (number % 5 + 1), source="agent", meta={"usage": usage}
+        )
+
+
+@pytest.mark.parametrize("events", [list(usual_history()), [*hostile_history(400)], [*turns(60)]])
+@pytest.mark.parametrize("seed", [1, 2, 3])
+def test_sizes_of_a_growing_history(events, seed, tmp_path):
+    chance = random.Random(seed)
+    with foldlog.open(str(tmp_path / "a.db")) as histories:
+        history = histories.create("h")
+        stop = 0
+        while stop < len(events):
+            start = stop
+            stop += chance.choice((1, 1, 1, 2, 3, 5, 9, 30))
+            history.append(events[start:stop])
+            shown = figures_of(history)
+            assert shown["view_tokens"] == Views(histories.store).lifetimes("h", event_tokens).sizes
+            with foldlog.open("memory:") as others:
+                other = others.create("h")
+                other.append(events[:stop])
+                assert figures_of(other) == shown
+
+
+def test_only_new_events_are_counted(tmp_path, counted):
+    with foldlog.open(str(tmp_path / "a.db")) as histories:
+        history = histories.create("h")
+        history.append([*turns(100)])
+        history.stats()
+        start = history.version()
+        counted.clear()
+        for _ in range(3):
+            history.append([*turns(1)])
+            history.stats()
+        assert {*counted} == {*range(start, start + 6)}
+        largest = history.stats().view_tokens[-1]
+        history.append(CondensationAction(forgotten_event_ids=[*range(start - 100)]))
+        assert history.stats().view_tokens[-1] < largest
+
+
+def test_redaction_counts_again(tmp_path):
+    with foldlog.open(str(tmp_path / "a.db")) as histories:
+        history = histories.create("h")
+        (secret,) = history.append(Message(content="secret " * 400, source="user"))
+        history.append([*turns(5)])
+        before = history.stats().view_tokens
+        history.redact([secret.id], reason="asked for")
+        after = history.stats().view_tokens
+        assert after[secret.id + 1] < before[secret.id + 1] / 4
+        assert after == Views(histories.store).lifetimes("h", event_tokens).sizes
+
+
+def test_store_that_cannot_be_written(tmp_path, monkeypatch):
+    with foldlog.open(str(tmp_path / "a.db")) as histories:
+        history = histories.create("h")
+        history.append([*turns(5)])
+        recorder = histories.store.database.recorder
+        monkeypatch.setattr(recorder, "offer", lambda work, **_: False)
+        for _ in range(2):
+            assert len(history.stats().view_tokens) == history.version() + 1
+
+
+def test_sizes_of_another_version_are_not_read(tmp_path, monkeypatch, counted):
+    with foldlog.open(str(tmp_path / "a.db")) as histories:
+        history = histories.create("h")
+        history.append([*turns(20)])
+        expected = history.stats().view_tokens
+        monkeypatch.setattr(view_sizes, "_CODE", -1)
+        counted.clear()
+        assert history.stats().view_tokens == expected
+        assert len({*counted}) == 40
