@@ -43,7 +43,7 @@ Row = tuple[ConversationRow, StoredFigures]
 PAGE = 1_000
 """The number of conversations that ``of`` reads together."""
 _BLOCKS_AT_ONCE = 8
-_COUNTED_AT_ONCE = 256
+_COUNTED_AT_ONCE = 128
 _EVENTS_AT_ONCE = 16_000
 """What a reader counts and sums up at most, if it does not wait for complete figures: so many
 blocks of conversations, conversations, and events. It takes a few tenths of a second.
