@@ -513,3 +513,35 @@ def _attributes(database: Database, reader: Reader, listing: ListedConversation)
             return None
         return newest_value(ReadTransaction(reader, conversation, database), ATTRIBUTES) or {}
     return None
+
+
+# -- checking
+
+
+def find_wrong_attributes(database: Database, conversation: str) -> Iterator[str]:
+    """Yield what is wrong with the attributes that lists show of a conversation, and by which they
+    find it. The attributes of an archived conversation are not compared.
+
+    Raises ``KeyUnavailable`` and the errors of reading. Cost: reading the newest attributes.
+    """
+
+    def read(reader: Reader) -> Iterator[str]:
+        state = database.find(reader, conversation, as_stored=True)
+        if state is None or state.erasure or state.archived or state.lacks_events:
+            return
+        attributes = newest_value(ReadTransaction(reader, state, database), ATTRIBUTES) or {}
+        codec = database.codec_of(state)
+        for stored in reader.records(state.key, ATTRIBUTES, state.version, 1, backwards=True):
+            record = codec.decoded_record(ATTRIBUTES, stored)
+            if record is not None and decode_attributes(record.body) != attributes:
+                yield "its attributes in lists differ from its events"
+        with suppress(InvalidArgument):  # attributes of a wrong form are not listed
+            expected = digests_of(pairs_of(attributes), database.settings.keys, state.key_id)
+            for (digests,) in reader.ask("listing_digests", state.key):
+                raw = bytes(digests)
+                size = len(EVERY)
+                listed = {raw[start : start + size] for start in range(0, len(raw), size)}
+                if listed and listed != {EVERY, *expected}:
+                    yield "lists find it by attributes that differ from its events"
+
+    yield from database.recorder.query(lambda reader: [*read(reader)])

@@ -43,7 +43,16 @@ class Attack(NamedTuple):
 
 
 def attacks(op: Operator) -> list[Attack]:
-    kinds = (of_columns, of_rows, of_events, of_redactions, of_order, of_sources, of_two_places)
+    kinds = (
+        of_columns,
+        of_rows,
+        of_events,
+        of_redactions,
+        of_order,
+        of_sources,
+        of_lists,
+        of_two_places,
+    )
     return [attack for kind in kinds for attack in kind(op)]
 
 
@@ -446,6 +455,75 @@ def _change_made(op: Operator, key: int, number: int) -> None:
             numbers = array("I", zlib.decompress(bytes(row["places"])))
             numbers[number - 3] += 1
             op.update("made", row, places=zlib.compress(numbers.tobytes()))
+
+
+# -- what lists show, with right checksums
+
+
+def of_lists(op: Operator) -> Iterator[Attack]:
+    for name, old, new in (("documents", b"Grain", b"Straw"), ("archived", b"no", b"or")):
+        yield Attack(
+            f"{name}: {old!r} in its attributes is {new!r}",
+            "attributes in lists",
+            partial(_change_attributes, name=name, old=old, new=new),
+        )
+    yield Attack(
+        "documents: lists find it by other attributes",
+        "attributes in lists",
+        partial(_exchange_digests, name="documents"),
+    )
+    for name in ("paid", "archived"):
+        yield Attack(
+            f"{name}: its figures have a call more",
+            "figures",
+            partial(_add_call, name=name),
+        )
+    yield Attack(
+        "paid: the state of its figures has another cost, and its figures are outdated",
+        "figures",
+        partial(_change_state_of_figures, name="paid"),
+    )
+
+
+def _change_record(op: Operator, name: str, projection: str, old: bytes, new: bytes) -> None:
+    key = op.conversation(name)["key"]
+    for row in op.rows("records"):
+        if row["conversation"] == key and op.text(row["projection"]) == projection:
+            body = bytes(row["body"]).replace(old, new)
+            changed = op.with_right_checksum({**row, "body": body})
+            op.update("records", row, body=body, checksum=changed["checksum"])
+
+
+def _change_attributes(op: Operator, name: str, old: bytes, new: bytes) -> None:
+    _change_record(op, name, "attributes", old, new)
+
+
+def _exchange_digests(op: Operator, name: str) -> None:
+    key = op.conversation(name)["key"]
+    for row in op.rows("listing"):
+        if row["conversation"] == key:
+            digests = bytes(row["digests"])[:16] + b"of other attribs"
+            op.execute("DELETE FROM listed WHERE conversation = ?", key)
+            op.update("listing", row, digests=digests)
+            for digest in (digests[:16], digests[16:]):
+                op.insert("listed", {"digest": digest, "at": row["at"], "conversation": key})
+
+
+def _add_call(op: Operator, name: str) -> None:
+    key = op.conversation(name)["key"]
+    columns = "day, model, above, by_condenser, calls, prompt_tokens, cost"
+    model = op.rows("figure_calls")[0]["model"]
+    op.execute(
+        f"INSERT INTO figure_calls (conversation, {columns}) VALUES (?, ?, ?, 0, 0, 1, 5, 99)",
+        *(key, op.rows("figure_calls")[0]["day"], model),
+    )
+
+
+def _change_state_of_figures(op: Operator, name: str) -> None:
+    _change_record(op, name, "figures", b"0.25", b"9.25")
+    op.execute(
+        "UPDATE figures SET version = 1 WHERE conversation = ?", op.conversation(name)["key"]
+    )
 
 
 # -- two conversations, and older states

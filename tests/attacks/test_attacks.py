@@ -57,6 +57,14 @@ LIMITS = OF_CONVERSATIONS | {
         "outdated figures, which the next reader counts again",
         frozenset({"/api/conversations", "/api/fleet", "/api/overview"}),
     ),
+    r"archived: ": Limit(
+        "those of archived conversations",
+        frozenset(
+            {"list", "/v1/conversations", "/api/conversations", "/api/fleet", "/api/overview"}
+            | {"/api/models", "/api/report", "/api/task", "stats", "stats --by model"}
+            | {"list --all --long --limit 99"}
+        ),
+    ),
     r"publications|events\.position": IN_ORDER,
     r"idempotency_keys": Limit("idempotency keys"),
     r"places|sources\.fingerprint|refused": Limit(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from itertools import chain
 
 import msgspec
 
@@ -16,6 +17,7 @@ from foldlog._reports.answers.verification import (
     ViewsDocument,
 )
 from foldlog.eventstore import EventStoreError, Store
+from foldlog.eventstore.documents.listing import find_wrong_attributes
 from foldlog.eventstore.log.row import from_microseconds
 from foldlog.eventstore.maintenance.verify import Later
 from foldlog.maintenance import Verdict
@@ -120,7 +122,10 @@ class Checks:
 
         if repair:
             forget_figures(store, name)
-        problems = find_wrong_figures(store, Views(store), name)
+        problems = chain(
+            find_wrong_attributes(store.database, name),
+            find_wrong_figures(store, Views(store), name),
+        )
         self.findings.extend((name, problem) for problem in problems)
 
     def summary(self) -> JsonObject:

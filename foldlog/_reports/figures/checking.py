@@ -11,22 +11,26 @@ import math
 from collections.abc import Iterator, Mapping
 from functools import partial
 from struct import error as StructError
-from typing import TYPE_CHECKING, Any
+from typing import Any
+
+from msgspec import to_builtins
 
 from foldlog._reports.figures.blocks import find_wrong_sums
+from foldlog._reports.figures.counting import Figures, figures_of
 from foldlog._reports.figures.tables import FigureTables, StoredFigures, text_of
+from foldlog._reports.figures.updating import read_state
 from foldlog._reports.figures.writing import CODE, as_unsigned, put_figures, put_replies
 from foldlog._reports.words.gist import count
-from foldlog.eventstore import CorruptEvent, Store
+from foldlog.eventstore import ConversationRow, CorruptEvent, Store
 from foldlog.eventstore.recorders.base import Reader, Transaction
 from foldlog.eventstore.recorders.sqlite.memory import MemoryRecorder
 from foldlog.eventstore.recorders.types import Conversation
 from foldlog.projections import Views
 
-if TYPE_CHECKING:
-    from foldlog._reports.figures.counting import Figures
-
 _CHANGED = "its stored figures differ from its events in {}; lists and totals may be wrong"
+_STATE_CHANGED = (
+    "the stored state of its figures differs from its events; lists and totals may be wrong"
+)
 _UNREADABLE = "its stored figures cannot be read; lists and totals may be wrong"
 _ROUNDED = 1e-9
 """Sums of costs differ by this share at most, because they were added up in another order."""
@@ -37,7 +41,8 @@ def find_wrong_figures(store: Store, views: Views, conversation: str) -> Iterato
     outdated are not wrong, because the next reader counts them. The figures of an archived
     conversation are not compared.
 
-    Raises ``KeyUnavailable`` and the errors of reading. Cost: counting the conversation.
+    Raises ``KeyUnavailable`` and the errors of reading. Cost: counting the conversation, and its
+    events since the stored state from which the next reader counts on.
     """
     database = store.database
     state = database.recorder.query(
@@ -51,11 +56,17 @@ def find_wrong_figures(store: Store, views: Views, conversation: str) -> Iterato
     except (ValueError, StructError, CorruptEvent):  # a text that is no JSON, or not encrypted
         yield _UNREADABLE
         return
-    if stored.pop("code", None) != CODE or stored["version"] != state.version:
-        return
-    counted = _counted_again(store, views, conversation)
+    row = store.conversation(conversation, as_stored=True)
+    counted = _counted_again(store, views, row)
     if not counted.is_sound:
         return  # a damaged event is a finding of its own
+    earlier = None if row.unmade else read_state(store, conversation)
+    if earlier is not None:
+        counted_on = figures_of(store, views, row, earlier)
+        if not _is_same(_state(counted_on), _state(counted)):
+            yield _STATE_CHANGED
+    if stored.pop("code", None) != CODE or stored["version"] != state.version:
+        return
     memory = MemoryRecorder()
     memory.transact(partial(_put, tables=tables, state=state, figures=counted, stored=stored))
     expected = _fields(FigureTables(database), memory, state)
@@ -96,16 +107,18 @@ def find_wrong_totals(store: Store) -> Iterator[str]:
         )
 
 
-def _counted_again(store: Store, views: Views, conversation: str) -> Figures:
-    from foldlog._reports.figures.counting import figures_of
+def _counted_again(store: Store, views: Views, row: ConversationRow) -> Figures:
     from foldlog._reports.figures.of_sources import pending_figures  # loads all formats
 
-    row = store.conversation(conversation, as_stored=True)
     if not row.unmade:
         return figures_of(store, views, row)
-    figures = pending_figures(store, conversation, again=True)
+    figures = pending_figures(store, row.id, again=True)
     figures.version = row.version
     return figures
+
+
+def _state(figures: Figures) -> Any:
+    return to_builtins(figures.to_count_on(), str_keys=True)
 
 
 def _put(

@@ -378,13 +378,7 @@ class FigureCounter:
         return stored.replies
 
     def _stored_figures(self, row: ConversationRow) -> Figures | None:
-        from foldlog._reports.figures.counting import Figures
-
-        _, record = cached_records(self._store, _PROJECTION, row.id, row.id).get(row.id, (0, None))
-        if record is None or record.code != CODE:
-            return None
-        figures: Figures = value_of(record.body, Figures)
-        return figures
+        return read_state(self._store, row.id)
 
     def _count_one(self, row: ConversationRow) -> Figures | None:
         """Return the present figures of a conversation, or None if it was erased after it was
@@ -501,3 +495,15 @@ class _CountedTo(NamedTuple):
 
 def _write(transaction: Transaction, statement: str, values: Sequence[Any]) -> None:
     transaction.write(statement, *values)
+
+
+def read_state(store: Store, conversation: str) -> Figures | None:
+    """Return the stored state from which the figures of a conversation are counted on."""
+    from foldlog._reports.figures.counting import Figures
+
+    cached = cached_records(store, _PROJECTION, conversation, conversation)
+    _, record = cached.get(conversation, (0, None))
+    if record is None or record.code != CODE:
+        return None
+    figures: Figures = value_of(record.body, Figures)
+    return figures

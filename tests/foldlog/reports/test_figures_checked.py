@@ -18,8 +18,10 @@ from foldlog._reports.figures.checking import (
 )
 from foldlog._reports.figures.stored import FiguresOfStore
 from foldlog.eventstore import Store, open_store
+from foldlog.eventstore.documents.listing import find_wrong_attributes
 from foldlog.projections import Views
 from tests.attacks.made_store import KEYS, RECORDS, reply, user
+from tests.attacks.operators import SQLiteOperator
 from tests.commands import run_foldlog
 
 
@@ -100,6 +102,46 @@ def test_figures_of_no_conversation_are_named(path: Path, store: Store) -> None:
     assert any(
         "figures of 1 conversation that it does not have" in text for text in problems(store)
     )
+
+
+def test_changed_state_of_figures_is_named(path: Path, store: Store) -> None:
+    """The next reader counts on from the state, so figures that are missing now would be wrong."""
+    operator = SQLiteOperator(path)
+    key = operator.conversation("paid")["key"]
+    for record in operator.rows("records"):
+        if (record["conversation"], record["projection"]) == (key, "figures"):
+            body = bytes(record["body"]).replace(b"0.25", b"9.25")
+            assert body != record["body"]
+            changed = operator.with_right_checksum({**record, "body": body})
+            operator.update("records", record, body=body, checksum=changed["checksum"])
+    operator.execute("DELETE FROM figures WHERE conversation = ?", key)
+    operator.execute("DELETE FROM figure_blocks")
+    operator.close()
+    assert problems(store) == [
+        "paid: the stored state of its figures differs from its events; lists and totals may be"
+        " wrong"
+    ]
+
+
+@pytest.mark.parametrize("is_listed", [True, False])
+def test_changed_attributes_in_lists_are_named(path: Path, store: Store, is_listed: bool) -> None:
+    with foldlog.open(path) as histories:
+        histories["paid"].set_attributes(user="ann")
+    assert [*find_wrong_attributes(store.database, "paid")] == []
+    operator = SQLiteOperator(path)
+    key = operator.conversation("paid")["key"]
+    if is_listed:
+        [listing] = [row for row in operator.rows("listing") if row["conversation"] == key]
+        operator.update("listing", listing, digests=listing["digests"][:16] + b"x" * 16)
+        problem = "lists find it by attributes that differ from its events"
+    else:
+        for record in operator.rows("records"):
+            if (record["conversation"], record["projection"]) == (key, "attributes"):
+                changed = operator.with_right_checksum({**record, "body": b'{"user":"eve"}'})
+                operator.update("records", record, **changed)
+        problem = "its attributes in lists differ from its events"
+    operator.close()
+    assert [*find_wrong_attributes(store.database, "paid")] == [problem]
 
 
 def test_outdated_figures_are_counted_by_the_next_reader(path: Path, store: Store) -> None:
