@@ -14,6 +14,7 @@ import pytest
 import foldlog
 from foldlog.eventstore import open_store
 from tests.commands import MODULES, run_foldlog
+from tests.foldlog.records import records_of
 from tests.golden.rows import rows
 from tests.said import said
 
@@ -131,6 +132,26 @@ with foldlog.open("sqlite:///{tmp_path}/a.db") as histories:
     assert modules & unneeded - _modules_after("import msgspec, sqlite3, uuid") == set()
     added = modules - _modules_after("")
     assert len(added) <= 183, sorted(added)
+
+
+def test_hook_counts_no_figures(tmp_path):
+    """Without the modules that count figures, the import of a source in use begins sooner."""
+    path = tmp_path / "log.jsonl"
+    lines = [json.dumps(record) + "\n" for record in records_of("claude-code")]
+    path.write_text("".join(lines[:-1]))
+    with foldlog.open(str(tmp_path / "a.db")) as histories:
+        (history,) = histories.import_(path)
+        history.view()
+    path.write_text("".join(lines))
+    code = f"""
+import foldlog
+with foldlog.open({str(tmp_path / "a.db")!r}) as histories:
+    histories.import_({str(path)!r})
+"""
+    modules = _modules_after(code)
+    assert "foldlog._imports.projecting" in modules
+    unneeded = {"foldlog._reports.figures.counting", "foldlog._reports.figures.stored"}
+    assert modules & unneeded == set()
 
 
 @pytest.mark.parametrize("package", ["eventstore", "projections", "condensers"])

@@ -13,7 +13,6 @@ from datetime import UTC, datetime
 import msgspec
 
 from foldlog._base.json_types import JsonMap, JsonObject
-from foldlog._reports.figures.of_sources import count_block
 from foldlog.eventstore import Store
 from foldlog.eventstore.recorders.base import Transaction
 from foldlog.eventstore.sources.blocks import cut_at
@@ -21,7 +20,7 @@ from foldlog.eventstore.sources.reading import about, source_of
 from foldlog.eventstore.sources.tables import Source, Sources, SourcesToWrite
 from foldlog.formats.decoded import NamedRecords
 from foldlog.formats.registry import format_named
-from foldlog.formats.skeleton import Skeleton
+from foldlog.formats.skeleton import Skeleton, count_block
 
 _KEY = "compacting"
 

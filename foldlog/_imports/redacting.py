@@ -13,7 +13,6 @@ from datetime import datetime
 
 import msgspec
 
-from foldlog._reports.figures.of_sources import count_block
 from foldlog.eventstore import Store
 from foldlog.eventstore.log.finding import forks_that_share
 from foldlog.eventstore.log.row import from_microseconds
@@ -29,6 +28,7 @@ from foldlog.eventstore.sources.reading import (
 from foldlog.eventstore.sources.tables import Source, Sources, SourcesToWrite, query_sources
 from foldlog.formats.decoded import NamedRecords
 from foldlog.formats.registry import format_named
+from foldlog.formats.skeleton import count_block
 
 
 def events_of_records(

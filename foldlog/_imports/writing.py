@@ -20,11 +20,7 @@ from foldlog._base.usage import IMPORTED
 from foldlog._imports.compacting import count_rest, is_compacting, still_compacting
 from foldlog._imports.projecting import SECRET, SECRET_BYTES, change_of_documents, make_events
 from foldlog._imports.reading import LineReading, reading_of, state_of
-from foldlog._reports.figures.of_sources import count_block, figures_in
 from foldlog._reports.figures.overview import PARENT
-from foldlog._reports.figures.stored import FiguresOfStore
-from foldlog._reports.figures.tables import Where
-from foldlog._reports.figures.writing import put_figures
 from foldlog.eventstore import DocumentChanges, Store, VersionConflict
 from foldlog.eventstore.codec_json import whole_pairs
 from foldlog.eventstore.log.appending import begin_fork
@@ -70,7 +66,7 @@ from foldlog.formats.format import Format
 from foldlog.formats.json_text import parse
 from foldlog.formats.record import ImportFinding, pick, refuse
 from foldlog.formats.registry import format_named
-from foldlog.formats.skeleton import Skeleton, changes_titles
+from foldlog.formats.skeleton import Skeleton, changes_titles, count_block
 from foldlog.formats.usage import calls_beside
 
 T = TypeVar("T")
@@ -321,6 +317,9 @@ class SourceWriter:
         # sources without a skeleton are counted by the first list.
         source = self.source(key)
         if source is not None and PARENT in about(source).get(WHERE, {}):
+            from foldlog._reports.figures.stored import FiguresOfStore
+            from foldlog._reports.figures.tables import Where
+
             figures = FiguresOfStore(self.store)
             figures.bring_up_to_date(Where(only=[self.name_of(key)]))
 
@@ -512,6 +511,10 @@ class SourceWriter:
             if not self._is_used:
                 writing.transaction.forget_figures(source.conversation)
             return
+        # The import of a source that is in use needs none of the modules that count figures.
+        from foldlog._reports.figures.of_sources import figures_in
+        from foldlog._reports.figures.writing import put_figures
+
         figures = figures_in(
             self.skeleton, self.found_history.format, source.records, about(source)
         )

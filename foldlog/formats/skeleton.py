@@ -17,7 +17,7 @@ from msgspec import Struct, field
 from msgspec.structs import replace
 
 from foldlog.eventstore.codec_json import whole_pairs
-from foldlog.eventstore.sources.blocks import HASH_BYTES, each_hash
+from foldlog.eventstore.sources.blocks import HASH_BYTES, Block, each_hash
 from foldlog.formats.hash_set import HashSet, index_of
 from foldlog.formats.json_text import bytes_of, parse
 from foldlog.formats.record import Fields
@@ -422,3 +422,9 @@ class Skeleton(ABC):
     def _count_kind(self, kind: str) -> None:
         kinds = self.state.kinds
         kinds[kind] = kinds.get(kind, 0) + 1
+
+
+def count_block(counter: Skeleton, block: Block) -> None:
+    """Count the records of a block."""
+    for record, record_hash in zip(block.records(), each_hash(block.hashes), strict=True):
+        counter.add(record, record_hash)

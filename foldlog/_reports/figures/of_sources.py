@@ -23,7 +23,6 @@ from foldlog.eventstore.log.writing import WriteTransaction, begin_new
 from foldlog.eventstore.recorders.base import Transaction
 from foldlog.eventstore.recorders.sqlite.memory import MemoryRecorder
 from foldlog.eventstore.recorders.types import Conversation
-from foldlog.eventstore.sources.blocks import Block, each_hash
 from foldlog.eventstore.sources.reading import IMPORTED_AT, about, blocks_of
 from foldlog.eventstore.sources.tables import TITLE, WHERE, Source, Sources
 from foldlog.formats.decoded import decoder_of, events_of, values_of
@@ -31,15 +30,10 @@ from foldlog.formats.forking import lacking
 from foldlog.formats.format import Format
 from foldlog.formats.record import INCOMPLETE, NotAnEvent, pick, time_in
 from foldlog.formats.registry import format_named
-from foldlog.formats.skeleton import Skeleton
+from foldlog.formats.skeleton import Skeleton, count_block
 from foldlog.projections import Views
 
 _COPY = "source"
-
-
-def count_block(counter: Skeleton, block: Block) -> None:
-    for record, record_hash in zip(block.records(), each_hash(block.hashes), strict=True):
-        counter.add(record, record_hash)
 
 
 def pending_figures(store: Store, conversation: str, *, again: bool = False) -> Figures:
