@@ -20,6 +20,7 @@ from foldlog.eventstore.sources.tables import Sources
 from foldlog.formats import decoded
 from foldlog.formats.opencode_files import _InTables
 from foldlog.formats.resuming import WINDOW_MAX
+from tests.between import before_next_call
 from tests.foldlog.imports.imports import (
     bytes_of,
     events_of,
@@ -525,3 +526,33 @@ def test_mark_has_no_text(both):
     for text in (b"plank", b"board", b"msg_", b"prt_", b"title", b"assistant"):
         assert text not in mark
     assert 2 * 32 < len(mark) < 110
+
+
+@pytest.mark.parametrize("method", ["query", "transact"])
+@pytest.mark.parametrize("is_used", [True, False])
+def test_two_hooks_import_a_session_at_once(method, is_used, both, monkeypatch):
+    both.add(40)
+    both.grow(is_used=is_used)
+    recorder = both.store.database.recorder
+    for _ in range(4):
+        both.add(1)
+        before_next_call(monkeypatch, recorder, method, lambda: [*Import(both.store, [both.path])])
+        assert not any(isinstance(outcome, Failed) for outcome in Import(both.store, [both.path]))
+    imported(both.target, both.path)
+    assert contents(both.store) == contents(both.target)
+    assert_sound(both.store)
+
+
+def test_crash_before_the_events_of_a_session(both, monkeypatch):
+    both.add(40)
+    with monkeypatch.context() as patch:
+        patch.setattr("foldlog._imports.writing.make_events", lambda *_, **__: None)
+        imported(both.store, both.path)
+        both.add(1)
+        imported(both.store, both.path)
+    assert pending_in(both.store) == 42
+    both.add(1)
+    imported(both.store, both.path)
+    assert pending_in(both.store) == 1
+    imported(both.target, both.path)
+    assert contents(both.store) == contents(both.target)

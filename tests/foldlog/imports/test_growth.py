@@ -14,6 +14,7 @@ from foldlog._reports.records import decoding
 from foldlog.eventstore.maintenance.rekey import rekey
 from foldlog.eventstore.sources.reading import blocks_of
 from foldlog.formats.resuming import WINDOW_MAX
+from tests.between import before_next_call
 from tests.foldlog.formats.test_resuming import NAMES, rounds
 from tests.foldlog.imports.imports import (
     KEYS,
@@ -481,3 +482,97 @@ def test_erasure_in_a_growth(name, tmp_path, store, target):
     assert grown(store, path, lines[:70], name, 62, 64) == conversation
     assert grown(target, path, lines[:70], name) == conversation
     assert comparable(store, conversation) == comparable(target, conversation)
+
+
+ATTACKED = ("claude-code", "codex", "pi")
+
+
+def write(path, lines):
+    path.write_bytes(b"".join(line + b"\n" for line in lines))
+
+
+@pytest.mark.parametrize("name", ATTACKED)
+def test_growth_after_the_file_was_moved(name, tmp_path, store, target):
+    lines = lines_of(name)
+    path = tmp_path / "log.jsonl"
+    conversation = grown(store, path, lines[:60], name, 40, 50)
+    moved = tmp_path / "elsewhere" / "log.jsonl"
+    moved.parent.mkdir()
+    path.rename(moved)
+    assert grown(store, moved, lines[:75], name, 61, 62, 70) == conversation
+    assert grown(target, path, lines[:75], name) == conversation
+    assert comparable(store, conversation) == comparable(target, conversation)
+    assert [*Histories(store)] == [conversation]
+    assert_sound(store)
+
+
+@pytest.mark.parametrize("name", ATTACKED)
+def test_growth_after_the_file_was_cut(name, tmp_path, store, target):
+    lines = lines_of(name)
+    path = tmp_path / "log.jsonl"
+    conversation = grown(store, path, lines[:60], name, 50)
+    write(path, lines[:55])
+    assert imported(store, path, name).is_older
+    assert grown(store, path, lines[:70], name, 56, 60, 61) == conversation
+    grown(target, path, lines[:70], name)
+    assert comparable(store, conversation) == comparable(target, conversation)
+    assert [*Histories(store)] == [conversation]
+
+
+@pytest.mark.parametrize("name", ATTACKED)
+def test_file_of_equal_size_begins_a_fork(name, tmp_path, store):
+    lines = lines_of(name)
+    path = tmp_path / "log.jsonl"
+    conversation = grown(store, path, lines[:60], name, 50)
+    changed = [*lines[:70]]
+    word = next(text for text in texts_in(json.loads(lines[40])) if len(text) > 12)
+    changed[40] = lines[40].replace(json.dumps(word).encode(), json.dumps(word[::-1]).encode())
+    assert changed[40] != lines[40]
+    write(path, changed[:60])
+    assert imported(store, path, name).conversation == f"{conversation}@40"
+    assert grown(store, path, changed, name, 61, 62) == f"{conversation}@40"
+    assert bytes_of(store, conversation) == b"".join(line + b"\n" for line in lines[:60])
+    assert bytes_of(store, f"{conversation}@40") == path.read_bytes()
+    assert_sound(store)
+
+
+@pytest.mark.parametrize("name", ATTACKED)
+@pytest.mark.parametrize("reads_first", [True, False])
+def test_two_hooks_import_at_once(name, reads_first, tmp_path, store, target, monkeypatch):
+    lines = lines_of(name)
+    path = tmp_path / "log.jsonl"
+    conversation = grown(store, path, lines[:60], name, 50)
+    method = "query" if reads_first else "transact"
+    for stop in range(61, 66):
+        write(path, lines[:stop])
+        before_next_call(
+            monkeypatch,
+            store.database.recorder,
+            method,
+            lambda: (imported(store, path, name), Histories(store)[conversation].view()),
+        )
+        imported(store, path, name)
+    grown(target, path, lines[:65], name)
+    assert comparable(store, conversation) == comparable(target, conversation)
+    assert_sound(store)
+
+
+@pytest.mark.parametrize("name", ATTACKED)
+def test_crash_between_records_and_events(name, tmp_path, store, target, monkeypatch):
+    lines = lines_of(name)
+    path = tmp_path / "log.jsonl"
+    conversation = grown(store, path, lines[:60], name, 50)
+    for stop in range(61, 70):
+        write(path, lines[:stop])
+        if stop % 3 != 1:
+            with monkeypatch.context() as patch:
+                patch.setattr("foldlog._imports.writing.make_events", lambda *_, **__: None)
+                imported(store, path, name)
+            source = source_of(store, conversation)
+            assert source.made < source.records
+        else:
+            imported(store, path, name)
+    Histories(store)[conversation].view()
+    grown(target, path, lines[:69], name)
+    assert comparable(store, conversation) == comparable(target, conversation)
+    assert_sound(store)
