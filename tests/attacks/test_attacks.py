@@ -53,10 +53,6 @@ OF_CONVERSATIONS = {
     ),
 }
 LIMITS = OF_CONVERSATIONS | {
-    r"figures(\.(conversation|code|version) |: )": Limit(
-        "outdated figures, which the next reader counts again",
-        frozenset({"/api/conversations", "/api/fleet", "/api/overview"}),
-    ),
     r"archived: ": Limit(
         "those of archived conversations",
         frozenset(

@@ -18,7 +18,7 @@ from msgspec import to_builtins
 from foldlog._reports.figures.blocks import find_wrong_sums
 from foldlog._reports.figures.counting import Figures, figures_of
 from foldlog._reports.figures.tables import FigureTables, StoredFigures, text_of
-from foldlog._reports.figures.updating import read_state
+from foldlog._reports.figures.updating import FigureCounter, read_state
 from foldlog._reports.figures.writing import CODE, as_unsigned, put_figures, put_replies
 from foldlog._reports.words.gist import count
 from foldlog.eventstore import ConversationRow, CorruptEvent, Store
@@ -37,9 +37,9 @@ _ROUNDED = 1e-9
 
 
 def find_wrong_figures(store: Store, views: Views, conversation: str) -> Iterator[str]:
-    """Yield what is wrong with the stored figures of a conversation. Figures that are missing or
-    outdated are not wrong, because the next reader counts them. The figures of an archived
-    conversation are not compared.
+    """Yield what is wrong with the stored figures of a conversation, and with the state from which
+    a reader counts on. Figures that are missing or outdated are not compared, see
+    ``find_wrong_totals``; nor are the figures of an archived conversation.
 
     Raises ``KeyUnavailable`` and the errors of reading. Cost: counting the conversation, and its
     events since the stored state from which the next reader counts on.
@@ -87,8 +87,9 @@ def forget_figures(store: Store, conversation: str) -> None:
 
 
 def find_wrong_totals(store: Store) -> Iterator[str]:
-    """Yield what is wrong with the figures of the whole store: sums of blocks of conversations, and
-    figures of conversations that are not there.
+    """Yield what is wrong with the figures of the whole store: sums of blocks of conversations,
+    figures of conversations that are not there, and figures that are missing or outdated although
+    the next reader does not count them.
     """
     recorder = store.database.recorder
     orphans = sum(
@@ -98,6 +99,13 @@ def find_wrong_totals(store: Store) -> Iterator[str]:
         yield (
             f"the store has the figures of {count(orphans, 'conversation')} that it does not have;"
             " totals may be wrong"
+        )
+    counter = FigureCounter(store, FigureTables(store.database), None, lambda events: None)
+    overlooked = counter.overlooked()
+    if overlooked:
+        yield (
+            f"the figures of {count(overlooked, 'conversation')} are missing or outdated, and no"
+            " later change says so; totals may be wrong"
         )
     blocks = recorder.query(find_wrong_sums)
     if blocks:

@@ -191,6 +191,13 @@ class FigureCounter:
             self._seen = self._found_at
         return len(self._found)
 
+    def overlooked(self) -> int:
+        """Return the number of conversations whose figures are outdated or missing, and which the
+        next reader does not look at, because no event and no note says that they have changed.
+        """
+        _, found = self._find_outdated(self._store.database.now())
+        return len(self._tables.to_count().keys() - found.keys())
+
     def _find_outdated(self, now: int) -> tuple[_Look, dict[str, bool]]:
         """Compare the conversations that may have changed since the stored position with their
         figures, or all conversations if there is no such position. Return the search and, as
