@@ -41,6 +41,9 @@ import type { Signal } from "./web.js";
 
 type Schemas = components["schemas"];
 
+/** A condenser may ask a model for a summary. */
+const CONDENSING_MS = 120_000;
+
 export * from "./options.js";
 
 /** A conversation of the store. It begins with the first append. Get one by `histories.open`. */
@@ -189,8 +192,9 @@ export class History {
    * digest of the oldest events, unless `foldlog serve --config FILE` names another condenser, or
    * `noop` for none.
    */
-  async prepare<D extends Dialect = "openai">(dialect?: D, options?: KeyedOptions): Promise<ViewIn<D>> {
-    const prepared = await this.write("/prepare", { dialect: dialect ?? "openai" }, options);
+  async prepare<D extends Dialect = "openai">(dialect?: D, options: { signal?: Signal } = {}): Promise<ViewIn<D>> {
+    const body = { dialect: dialect ?? ("openai" as const) };
+    const prepared = await this.send("post", "/prepare", { body, waitMs: CONDENSING_MS }, options);
     return prepared as unknown as ViewIn<D>;
   }
 
@@ -221,6 +225,41 @@ export class History {
     return this.send("get", "/dropped", { query: { condensation } });
   }
 
+  /** Figures: events, tokens, cost by model and day. With children, those of sub-agents too. */
+  stats(query: Query<"get", InConversation<"/stats">> = {}) {
+    return this.send("get", "/stats", { query });
+  }
+
+  /** Whether the agent knows some words, now or at a version, and from which events. */
+  fact(words: string, at?: number) {
+    return this.send("get", "/fact", { query: { words, at } });
+  }
+
+  /** The first difference to another conversation, such as a fork, with the figures of both. */
+  compared(other: History | string) {
+    const id = typeof other === "string" ? other : other.id;
+    return this.send("get", "/compared", { query: { other: id } });
+  }
+
+  /** The records of an export, by default in the format of the source; with `view`, those of the next prompt. */
+  async *exported(query: Omit<Query<"get", InConversation<"/export">>, "after"> = {}) {
+    for (let after: number | null = 0; after !== null; ) {
+      const page: Schemas["ExportedRecords"] = await this.send("get", "/export", { query: { ...query, after } });
+      yield* page.records;
+      after = page.next;
+    }
+  }
+
+  /** The tool `recall`, to offer to a model, and a hint for the system prompt. */
+  recallTool(dialect: Dialect = "openai") {
+    return this.send("get", "/recall", { query: { dialect } });
+  }
+
+  /** What the tool `recall` answers to a model that called it with some arguments. */
+  async recall(input: Record<string, unknown> | string) {
+    return (await this.send("post", "/recall", { body: { arguments: input } })).text;
+  }
+
   /** New events as they are appended, after a break too: `for await (const event of history.follow())`. */
   follow(options: FollowOptions = {}) {
     const path = "/v1/conversations/{conversation}/follow";
@@ -234,7 +273,7 @@ export class History {
   }
 
   condense(reason = "") {
-    return this.send("post", "/condensations", { body: { reason }, repeatable: false });
+    return this.send("post", "/condensations", { body: { reason }, waitMs: CONDENSING_MS, repeatable: false });
   }
 
   /** Take back all events after a version. They stay in the log. */

@@ -158,6 +158,40 @@ test("views, reasons and changes", async () => {
   await assert.rejects(history.dropped(), /was never condensed/);
 });
 
+test("figures, facts, comparisons, exports and recalls are read", async () => {
+  const history = newHistory();
+  await history.appendMessages([user("The heron sleeps."), { role: "assistant", content: "Yes." }]);
+  const fork = await history.fork({ at: 1 });
+  await fork.appendMessages([{ role: "assistant", content: "No." }]);
+  assert.deepEqual((await history.stats()).events, { total: 2, user: 1, agent: 1 });
+  assert.deepEqual((await history.fact("heron")).events, [0]);
+  const { divergence, runs } = await history.compared(fork);
+  assert.deepEqual([divergence?.common_past, runs], [1, null]);
+  const exported: unknown[] = [];
+  for await (const record of history.exported({ view: true })) exported.push(record);
+  assert.deepEqual(exported, await history.messages());
+  const { tool } = await history.recallTool("anthropic");
+  assert.equal(tool["name"], "recall");
+  assert.match(await history.recall({ query: "heron" }), /The heron sleeps\./);
+});
+
+test("a condenser may take longer than other requests", async () => {
+  const client = new Foldlog({
+    url: service.url,
+    token: TOKEN,
+    timeoutMs: 50,
+    waitMs: 0,
+    fetch: async (url, init) => {
+      if (String(url).endsWith("/prepare")) await new Promise((resolve) => setTimeout(resolve, 200));
+      init?.signal?.throwIfAborted();
+      return fetch(url, { ...init, signal: null });
+    },
+  });
+  const history = newHistory();
+  await history.appendMessages([user("hi")]);
+  assert.deepEqual((await client.histories.open(history.id).prepare()).messages, [user("hi")]);
+});
+
 for (const fault of ["drop", "cut", "cut in the body", "repeat", "delay", "busy"] as const) {
   test(`an append is carried out once behind a proxy with the fault "${fault}"`, async () => {
     await behindProxy([fault, fault], async (history, proxy) => {
