@@ -69,7 +69,7 @@ _SNIPPET = 200
 _PAGE: Final = 1_000
 _FIRST_PAGE: Final = 32
 _FIRST_PLACES: Final = 64
-_MORE_PLACES: Final = 16
+_MORE_PLACES: Final = 4
 """If a word is in most conversations, the first ``_FIRST_PLACES`` conversations usually have enough
 hits. Otherwise, ``_MORE_PLACES`` times as many conversations are searched.
 """
