@@ -39,7 +39,7 @@ from foldlog.eventstore import (
 from foldlog.eventstore.arguments import check_text, check_time, check_whole
 from foldlog.eventstore.log.redacted import has_content
 from foldlog.eventstore.log.results import row_of
-from foldlog.eventstore.log.row import not_erased
+from foldlog.eventstore.log.row import events_of_rows, from_microseconds, not_erased
 from foldlog.eventstore.recorders.base import Reader
 from foldlog.eventstore.recorders.types import Row, as_text, utf8
 from foldlog.eventstore.sources.reading import own_blocks_with
@@ -1002,8 +1002,13 @@ class _Conversation:
             except (CorruptEvent, StoreDamaged):
                 yield from self._events(start, end)  # This call reads the events around the damage.
             else:
-                for first, last in _runs([row.id for row in candidates]):
-                    yield from self._events(first, last + 1)
+                events = events_of_rows(candidates)
+                if events is None:
+                    for first, last in _runs([row.id for row in candidates]):
+                        yield from self._events(first, last + 1)
+                else:
+                    for row, event in zip(candidates, events, strict=True):
+                        yield from_microseconds(row.recorded_at), event
             start = end
 
 
