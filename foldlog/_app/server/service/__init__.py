@@ -7,6 +7,7 @@ request.py      a request to an operation: its conversation, its headers, its le
 tokens.py       who may do what: the tokens, their scopes, filters and limits
 streams.py      streams of conversations, in the protocol Durable Streams
 stream_sources.py  what the protocol reads: a stream, or the events of a conversation
+encoding.py     the JSON of answers, made in steps
 openapi.py      the OpenAPI document, made from the operations
 
 conversations.py, events.py, views.py, calls.py, leases.py, follow.py, search.py

@@ -24,6 +24,7 @@ from foldlog._app.server.following import PIECE_BYTES, StoreChanges
 from foldlog._app.server.parameters import convert, fields_of, read_body
 from foldlog._app.server.problems import MEDIA_TYPE, Refusal, refusal_of, stopping
 from foldlog._app.server.service import openapi
+from foldlog._app.server.service.encoding import encoded_parts
 from foldlog._app.server.service.operations import (
     Operation,
     PathNode,
@@ -91,7 +92,7 @@ class Service:
         path = raw.partition(b"?")[0].decode("latin-1").removeprefix(PREFIX)
         try:
             if (scope["method"], path) == ("GET", "/openapi.json"):
-                return _response(200, self._document, {})
+                return _response(200, [self._document], {})
             if path.startswith(_STREAMS) and scope["method"] == "OPTIONS":
                 return self._for_pages(headers, Response(status_code=204, headers=PREFLIGHT))
             principal = self._tokens.principal(headers.get("authorization", ""))
@@ -191,8 +192,8 @@ class Service:
         if isinstance(answer, Deferred):
             answer = _answer_of(operation, await answer.wait(), arguments, headers)
         if isinstance(answer, LargeResponse):
-            opened.take_answer(len(answer.body))
-            if len(answer.body) > _LARGE_ANSWER_BYTES:
+            opened.take_answer(answer.size)
+            if answer.size > _LARGE_ANSWER_BYTES:
                 principal.large[admitted.conversation] = None
         return answer
 
@@ -240,29 +241,48 @@ def _headers_of(scope: AsgiScope) -> dict[str, str]:
 
 
 def _answer_of_refusal(refusal: Refusal) -> Response:
-    return _response(refusal.status, _encode(refusal.document), refusal.headers, MEDIA_TYPE)
+    return _response(refusal.status, [_encode(refusal.document)], refusal.headers, MEDIA_TYPE)
 
 
 def _response(
-    status: int, content: bytes, headers: Mapping[str, str], media_type: str = "application/json"
+    status: int,
+    parts: Sequence[bytes],
+    headers: Mapping[str, str],
+    media_type: str = "application/json",
 ) -> Response:
     sent = {"cache-control": "no-store", "x-content-type-options": "nosniff", **headers}
-    kind = LargeResponse if len(content) > PIECE_BYTES else Response
-    return kind(content, status, sent, media_type)
+    if sum(map(len, parts)) > PIECE_BYTES:
+        return LargeResponse(parts, status, sent, media_type)
+    return Response(b"".join(parts), status, sent, media_type)
 
 
 class LargeResponse(Response):
-    """Sends its body in pieces, as fast as the client reads it, so that the request stays open and
-    is counted until then.
+    """Sends the parts of its body in pieces, as fast as the client reads it, so that the request
+    stays open and is counted until then.
     """
+
+    def __init__(
+        self,
+        parts: Sequence[bytes],
+        status: int = 200,
+        headers: Mapping[str, str] | None = None,
+        media_type: str = "application/json",
+    ) -> None:
+        self.size = sum(map(len, parts))
+        self._parts = parts
+        length = {"content-length": str(self.size)}
+        super().__init__(None, status, {**(headers or {}), **length}, media_type)
 
     async def __call__(self, scope: AsgiScope, receive: Receive, send: Send) -> None:
         start = {"type": "http.response.start", "status": self.status_code}
         await send({**start, "headers": self.raw_headers})
-        for begin in range(0, len(self.body), PIECE_BYTES):
-            piece = self.body[begin : begin + PIECE_BYTES]
-            more = begin + PIECE_BYTES < len(self.body)
-            await send({"type": "http.response.body", "body": piece, "more_body": more})
+        sent = 0
+        for part in self._parts:
+            for begin in range(0, len(part), PIECE_BYTES):
+                piece = part[begin : begin + PIECE_BYTES]
+                sent += len(piece)
+                more = sent < self.size
+                await send({"type": "http.response.body", "body": piece, "more_body": more})
 
 
 def _find(method: str, path: str) -> tuple[Operation, Sequence[str]]:
@@ -312,13 +332,15 @@ def _read_parameters(
 def _answer_of(
     operation: Operation, document: Any, arguments: JsonObject, headers: Mapping[str, str]
 ) -> Response:
-    content = b"" if operation.answer is None else _encode(document)
+    parts = [] if operation.answer is None else encoded_parts(document)
     others = {}
     version = getattr(document, "version", None)
     is_of_now = operation.method != "GET" or arguments.get("at") is None
     if version is not None and is_of_now:
         others["etag"] = f'"{version}"'
-    if len(content) >= _GZIP_FROM_BYTES and "gzip" in headers.get("accept-encoding", ""):
-        content = zlib.compress(content, 1, wbits=31)
+    size = sum(map(len, parts))
+    if size >= _GZIP_FROM_BYTES and "gzip" in headers.get("accept-encoding", ""):
+        compressor = zlib.compressobj(1, wbits=31)
+        parts = [*map(compressor.compress, parts), compressor.flush()]
         others["content-encoding"] = "gzip"
-    return _response(operation.status, content, others)
+    return _response(operation.status, parts, others)

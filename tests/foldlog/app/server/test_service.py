@@ -5,11 +5,13 @@ import json
 import logging
 import threading
 
+import msgspec
 import pytest
 
 from foldlog import Histories
 from foldlog._app.server import parameters
 from foldlog._app.server.problems import Refusal
+from foldlog._app.server.service.encoding import encoded_parts
 from foldlog._app.server.service.service import LargeResponse, Service
 from foldlog._app.server.service.tokens import Principal, TokenEntry, Tokens
 from foldlog.eventstore import open_store
@@ -316,15 +318,43 @@ def test_what_a_token_holds_in_memory_has_a_limit(take, size_max):
 
 def test_a_large_answer_is_sent_in_pieces():
     content = bytes(range(256)) * 1_000
+    parts = [content[:100_000], content[100_000:]]
     sent = []
 
     async def send(message):
         sent.append(message)
 
-    asyncio.run(LargeResponse(content)({}, None, send))
+    asyncio.run(LargeResponse(parts)({}, None, send))
+    assert (b"content-length", b"256000") in sent[0]["headers"]
     pieces = [message["body"] for message in sent[1:]]
-    assert (b"".join(pieces), len(pieces)) == (content, 4)
-    assert [message["more_body"] for message in sent[1:]] == [True, True, True, False]
+    assert (b"".join(pieces), max(map(len, pieces))) == (content, 64 * 1024)
+    assert [message["more_body"] for message in sent[1:]] == [True, True, True, True, False]
+
+
+class Answer(msgspec.Struct):
+    version: int
+    events: list
+    messages: list | None = None
+    reason: str | msgspec.UnsetType = msgspec.UNSET
+
+
+LONG = 'ä"\u2028\n𝄞' * 500_000
+
+
+@pytest.mark.parametrize(
+    "answer",
+    [
+        Answer(1, []),
+        Answer(1, [1, "a", None, {}, [], {"a": [1]}]),
+        Answer(2, [{"content": LONG}, {"content": [{"type": "text", "text": LONG}], "id": 2}]),
+        Answer(3, [{"a": 1}] * 100, [{"role": "user", "content": LONG}], reason="r"),
+        {"events": [1]},
+    ],
+)
+def test_an_answer_in_parts_is_the_same_json(answer):
+    parts = encoded_parts(answer)
+    assert b"".join(parts) == msgspec.json.encode(answer)
+    assert max(map(len, parts)) < 4 * MEBIBYTE
 
 
 def test_a_wrong_method_learns_the_right_ones(client):
