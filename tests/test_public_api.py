@@ -173,3 +173,7 @@ def test_docstrings_describe_every_field():
     assert [
         name for name, field in foldlog.LLMConfig.model_fields.items() if not field.description
     ] == []
+
+
+def test_condensers_have_their_names_before_they_are_loaded():
+    assert set(foldlog.condensers.__all__) <= set(dir(foldlog.condensers))

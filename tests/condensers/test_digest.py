@@ -543,3 +543,17 @@ def test_commands_are_freed_after_a_fold():
 
 if __name__ == "__main__":
     write_anew("digests", run_case)
+
+
+@pytest.mark.parametrize(
+    "commands, files",
+    [
+        (["touch /w/src/app.py", "echo 1 > src/app.py"], ["/w/src/app.py"]),
+        (["touch /w/src/app.py", "touch lib/app.py"], ["/w/src/app.py", "lib/app.py"]),
+        (["touch /w/src/app.py", "touch app.py"], ["/w/src/app.py", "app.py"]),
+    ],
+)
+def test_a_relative_path_is_the_known_file_that_ends_with_it(commands, files):
+    events = [event for number, command in enumerate(commands) for event in ran(number, command)]
+    lines = section(digest(message("go"), *events), CHANGED)
+    assert [line.partition(":")[0] for line in lines] == files

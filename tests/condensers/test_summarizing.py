@@ -469,3 +469,30 @@ def test_without_its_model_a_digest_stands_alone():
         (made,) = history.view().condensations
     assert made.summary.startswith("# Digest of ")
     assert made.metadata["instead_of"] == "llm"
+
+
+@pytest.mark.parametrize("count", [9, 40])
+def test_a_summary_longer_than_what_it_replaces_is_refused(count):
+    condenser = LLMSummarizingCondenser(Scripted("word " * 300), max_size=8, keep_first=1)
+    view = viewed(*(message("a") for _ in range(count)))
+    pattern = rf"with the summary, the View would have 1550 tokens, and it has {7 * count} now; "
+    with pytest.raises(NoCondensationAvailable, match=pattern):
+        condenser.get_condensation(view, Characters(10_000))
+
+
+def test_each_try_of_a_hard_reset_sends_shorter_texts():
+    """The first try sends whole texts, and each retry cuts the longest of them further."""
+    model = Scripted(failed())
+    condenser = LLMSummarizingCondenser(
+        model, max_size=20, hard_context_reset_context_scaling=0.5, fallback=False
+    )
+    view = viewed(message("begin"), message("go"), message("k" * 900), message("m" * 60))
+    with pytest.raises(NoCondensationAvailable, match="hard context reset failed in 5"):
+        condenser.hard_context_reset(view)
+    prompts = [str(call) for call in model.calls]
+    longest = [prompt.count("k" * 10) * 10 for prompt in prompts]
+    assert [prompt.count("m" * 60) for prompt in prompts] == [1, 1, 1, 1, 0]
+    assert longest[0] == 900
+    assert longest == sorted(longest, reverse=True)
+    assert 300 < longest[1] <= 450
+    assert longest[-1] <= 60

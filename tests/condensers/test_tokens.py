@@ -2,6 +2,7 @@
 
 import importlib
 import json
+import os
 import subprocess
 import sys
 from contextlib import suppress
@@ -18,6 +19,7 @@ from foldlog.condensers import (
     TokensUnknown,
 )
 from foldlog.condensers.base import Overrun
+from foldlog.condensers.models import counting
 from foldlog.condensers.models.client import _DOWNLOADED_TOKENIZERS
 from foldlog.condensers.models.counting import count_at_most, encoding_of
 from foldlog.condensers.models.limits import litellms_table, lookup
@@ -412,3 +414,12 @@ def test_the_longest_tail_that_fits_is_found(costs, frame, room, data):
 
     fitting = [start for start in range(head, len(costs) + 1) if prompt(start) <= room]
     assert start == (fitting[0] if fitting else len(costs))
+
+
+def test_loading_an_encoding_leaves_the_environment_as_it_was(litellm, monkeypatch):
+    monkeypatch.delenv("TIKTOKEN_CACHE_DIR", raising=False)
+    assert counting._encoder.__wrapped__("o200k_base")("hello") == 1
+    assert "TIKTOKEN_CACHE_DIR" not in os.environ
+    monkeypatch.setenv("TIKTOKEN_CACHE_DIR", "/elsewhere")
+    counting._encoder.__wrapped__("o200k_base")
+    assert os.environ["TIKTOKEN_CACHE_DIR"] == "/elsewhere"
