@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Iterator, Mapping
+from contextlib import closing
 from functools import partial
 from struct import error as StructError
 from typing import Any
@@ -57,6 +58,8 @@ def find_wrong_figures(store: Store, views: Views, conversation: str) -> Iterato
         yield _UNREADABLE
         return
     row = store.conversation(conversation, as_stored=True)
+    if row.version != state.version:
+        return  # another process has appended since
     counted = _counted_again(store, views, row)
     if not counted.is_sound:
         return  # a damaged event is a finding of its own
@@ -67,9 +70,9 @@ def find_wrong_figures(store: Store, views: Views, conversation: str) -> Iterato
             yield _STATE_CHANGED
     if stored.pop("code", None) != CODE or stored["version"] != state.version:
         return
-    memory = MemoryRecorder()
-    memory.transact(partial(_put, tables=tables, state=state, figures=counted, stored=stored))
-    expected = _fields(FigureTables(database), memory, state)
+    with closing(MemoryRecorder()) as memory:
+        memory.transact(partial(_put, tables=tables, state=state, figures=counted, stored=stored))
+        expected = _fields(FigureTables(database), memory, state)
     different = [name for name in stored if not _is_same(stored[name], expected.get(name))]
     if different:
         yield _CHANGED.format(", ".join(sorted(different)))

@@ -85,4 +85,5 @@ class RepeatedReplies:
 
 
 def _split(hashes: bytes) -> tuple[int, ...]:
-    return struct.unpack(f">{len(hashes) // HASH_BYTES}Q", hashes)
+    number = len(hashes) // HASH_BYTES  # a damaged column may have a rest
+    return struct.unpack_from(f">{number}Q", hashes)

@@ -59,6 +59,8 @@ the number of the code that made them and the time of the last look at all conve
 """
 _EVENTS_LOOKED_AT: Final = 5_000
 """If more events came after the stored position, all conversations are looked at instead."""
+_LOOKS_FOR_OVERLOOKED: Final = 2
+"""Between two looks, another process may append, and count what it appended."""
 _LOOKS_AT_ALL_EVERY: Final = 3_600_000_000
 """In microseconds. A version of foldlog that notes no uncounted conversations may have written."""
 _READER_NOTES: Final = 64
@@ -195,8 +197,12 @@ class FigureCounter:
         """Return the number of conversations whose figures are outdated or missing, and which the
         next reader does not look at, because no event and no note says that they have changed.
         """
-        _, found = self._find_outdated(self._store.database.now())
-        return len(self._tables.to_count().keys() - found.keys())
+        overlooked = {*self._tables.to_count()}
+        for _ in range(_LOOKS_FOR_OVERLOOKED):
+            _, found = self._find_outdated(self._store.database.now())
+            overlooked -= found.keys()
+            overlooked &= self._tables.to_count().keys()
+        return len(overlooked)
 
     def _find_outdated(self, now: int) -> tuple[_Look, dict[str, bool]]:
         """Compare the conversations that may have changed since the stored position with their

@@ -91,6 +91,14 @@ def test_figures_that_cannot_be_read_are_named(path: Path, store: Store) -> None
     )
 
 
+def test_damaged_hashes_of_replies_are_named_and_stop_no_reader(path: Path) -> None:
+    change(path, "UPDATE figures SET replies = x'00', replies_compared = 0 WHERE id = 'paid'")
+    with foldlog.open(path, keys=KEYS) as histories:
+        changed = "paid: its stored figures differ from its events in replies;"
+        assert any(text.startswith(changed) for text in problems(histories.store))
+        FiguresOfStore(histories.store).keep_up()
+
+
 def test_changed_sums_of_blocks_are_named(path: Path, store: Store) -> None:
     change(path, "UPDATE figure_blocks SET body = CAST(replace(body, '0.75', '9.75') AS BLOB)")
     [found] = problems(store)
