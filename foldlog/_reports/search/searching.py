@@ -19,6 +19,7 @@ from unicodedata import normalize
 from msgspec import UNSET
 
 from foldlog._reports.answers.events import HitDocument, HitsDocument
+from foldlog._reports.search.words import composed
 from foldlog._reports.words import gist
 from foldlog._reports.words.texts import text_of
 from foldlog._reports.words.times import happened_at, time_of_event
@@ -744,7 +745,10 @@ def _letter_in_both_forms(letter: str) -> str:
 
 
 def on_one_line(text: str) -> str:
-    """Return the words of a text with a space between them."""
+    """Return the words of a text with a space between them. A letter and its marks are one
+    character, as they are in the index: no search finds か in か with a voicing mark.
+    """
+    text = composed(text)
     words = list[str]()
     begin = 0
     while len(text) - begin > _STEP:

@@ -32,7 +32,7 @@ def hashes_of(texts: Iterable[str]) -> set[int]:
     """Return the hashes of all beginnings of words in the texts. A hash has 32 bits."""
     words = set[str]()
     for text in texts:
-        words.update(_WORD.findall(_composed(text)))
+        words.update(_WORD.findall(composed(text)))
     hashes = set[int]()
     for word in words:
         hashes.update(_hashes_of_word(word))
@@ -45,7 +45,7 @@ def hashes_to_find(terms: Iterable[str]) -> list[int]:
     """
     beginnings = set[str]()
     for term in terms:
-        for word in _WORD.findall(_composed(term)):
+        for word in _WORD.findall(composed(term)):
             beginnings.update(_longest(_beginnings(_folded(word))))
     return [_hash(beginning) for beginning in sorted(beginnings, key=len, reverse=True)]
 
@@ -56,7 +56,7 @@ def _hashes_of_word(word: str) -> tuple[int, ...]:
     return tuple(_hash(beginning) for beginning in _beginnings(_folded(word)))
 
 
-def _composed(text: str) -> str:
+def composed(text: str) -> str:
     """Return a text in which a letter and its marks are one character."""
     return text if text.isascii() else normalize("NFC", text)
 

@@ -135,3 +135,25 @@ def test_index_is_kept_while_a_server_runs(histories):
         while not histories.store.database.recorder.query(index.state_of).is_complete:
             refreshed.wait(0.01)
     assert index.refresh(histories.store) == 0
+
+
+@pytest.mark.parametrize(
+    "text, found, not_found",
+    [
+        ("か\u3099据 か", "が か が据 か\u3099", "据 がか"),
+        ("か\u3099据", "が", "か 据"),
+        ("\u1112\u1161\u11ab글", "한 한글 \u1112\u1161\u11ab", "\u1112 하 글"),
+        ("J\u030cß e\u0301\u0323a", "J\u030c J\u030cß e\u0301\u0323a", "e\u0301a ß a"),
+        ("क\u093cख", "\u0958 क\u093c क ख", ""),
+        ("100% of snake_case 'it''s' a\\b 👩\u200d👩", "100 100% snake_ it a\\b", "nake case %2"),
+        (f"{'x' * 70_000}y z", f"{'x' * 300} z", "y"),
+    ],
+)
+def test_a_letter_of_several_characters_is_one_with_and_without_an_index(
+    histories, monkeypatch, text, found, not_found
+):
+    histories["c"].append([said(text)])
+    for _ in ("without an index", "with an index"):
+        assert [words for words in found.split() if not histories.search(words)] == []
+        assert [words for words in not_found.split() if histories.search(words)] == []
+        histories.maintenance.index()
