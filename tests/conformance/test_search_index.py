@@ -479,3 +479,12 @@ def test_copies_backups_and_archives(histories, tmp_path):
         say(backup.store, "c1", SECRET)
         assert [hit.conversation for hit in search(backup.store, SECRET).hits] == ["c1"]
         assert [*backup.store.database.recorder.check()] == []
+
+
+def test_a_large_store_without_an_index_misses_it(histories, monkeypatch):
+    monkeypatch.setattr(index, "_MANY", 2)
+    assert not index.is_missed(histories.store)
+    histories["c"].append([said("the gauge"), said("of the pump")])
+    assert index.is_missed(histories.store)
+    index.make(histories.store)
+    assert not index.is_missed(histories.store)

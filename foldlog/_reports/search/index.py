@@ -241,9 +241,11 @@ def is_missed(store: Store) -> bool:
     """Return whether searches would be much faster with an index, and the store has none."""
 
     def work(reader: Reader) -> bool:
+        # A server takes the statement only as the first one of a transaction.
+        positions = reader.ask_all("last_position")
         if state_of(reader).is_made:
             return False
-        return sum(position or 0 for (position,) in reader.ask_all("last_position")) >= _MANY
+        return sum(position or 0 for (position,) in positions) >= _MANY
 
     return store.database.recorder.query(work)
 
