@@ -42,13 +42,10 @@ export class Histories {
   }
 
   /**
-   * The conversations with some attributes, the one with the newest event first; with `below`, those
-   * whose ids begin with it.
+   * The conversations with some attributes, the one with the newest event first. With `below`, those
+   * whose ids begin with it, in no order.
    */
-  async *list(
-    where: Record<string, string> = {},
-    below = "",
-  ) {
+  async *list(where: Record<string, string> = {}, below = "") {
     const query: Query<"get", "/v1/conversations"> = {
       below,
       where: Object.entries(where)

@@ -44,20 +44,21 @@ async function finish(example: ChildProcess): Promise<[string, number | null]> {
   return [printed.trim(), status];
 }
 
-/** Save and compile the program of the page as the page says, for the service of the tests. */
-async function compilePage(): Promise<void> {
-  const page = await readFile("../../docs/how-to/typescript.md", "utf8");
+/** Save and compile the program of a page as the page says, with other texts in place of some. */
+async function compilePage(name: string, saved: string, settings: Record<string, string>): Promise<void> {
+  const page = await readFile(`../../docs/how-to/${name}`, "utf8");
   const [, program = ""] = /```ts\n(.*?)```/s.exec(page) ?? [];
-  const [, options = ""] = /npx tsc (.*) agent\.ts/.exec(page) ?? [];
-  const settings = [["http://localhost:8765", service.url], ["secret-of-worker", TOKEN], ["chat-1", "page.js"]] as const;
-  const replaced = settings.reduce((text, [before, now]) => text.replace(before, now), program);
-  await writeFile("build/examples/page.ts", replaced.replaceAll('"payments.txt"', "process.argv[3]!"));
-  execFileSync("node_modules/.bin/tsc", [...options.split(" "), "build/examples/page.ts"], { stdio: "inherit" });
+  const [, options = ""] = /npx tsc (.*) \w+\.ts/.exec(page) ?? [];
+  const changes = Object.entries({ "http://localhost:8765": service.url, ...settings });
+  const replaced = changes.reduce((text, [before, now]) => text.replaceAll(before, now), program);
+  await writeFile(`build/examples/${saved}`, replaced);
+  execFileSync("node_modules/.bin/tsc", [...options.split(" "), `build/examples/${saved}`], { stdio: "inherit" });
 }
 
 for (const example of ["page.js", "ai-sdk.js"]) {
   test(`${example} goes on after a kill, and pays nobody twice`, async () => {
-    if (example === "page.js") await compilePage();
+    const settings = { "secret-of-worker": TOKEN, "chat-1": "page.js", '"payments.txt"': "process.argv[3]!" };
+    if (example === "page.js") await compilePage("typescript.md", "page.ts", settings);
     const payments = join(folder, `payments of ${example}`);
     const history = foldlog.histories.open(example);
     const killed = start(example, history.id, payments);
@@ -124,4 +125,23 @@ test("claude-agent.js continues its session after a kill, in a home without its 
   } finally {
     model.stop();
   }
+});
+
+test("the chat of the page asks before it pays, lists and searches", async () => {
+  const tokens = { "secret-of-worker": "token-of-worker", "secret-of-approver": "token-of-approver" };
+  await compilePage("chat.md", "page-chat.ts", { ...tokens, "chat-1": "chat of the page" });
+  const lines = ["The heron sleeps.", "pay Ann", "y", "pay Bob", "n", "/list", "/search heron", "/quit"];
+  const chat = spawn(process.execPath, ["build/examples/page-chat.js"], { stdio: ["pipe", "pipe", "inherit"] });
+  let printed = "";
+  chat.stdout.on("data", (data: Buffer) => {
+    printed += data.toString();
+    // It asks for a line, or for the answer to a question.
+    if (/(> |\(y\/n\) )$/.test(printed)) chat.stdin.write(`${lines.shift() ?? "/quit"}\n`);
+  });
+  assert.equal(await new Promise((resolve) => chat.once("close", resolve)), 0);
+  const asked = (to: string): string => `pay {"to":"${to}"}? (y/n) `;
+  assert.ok(printed.includes(`${asked("Ann")}The tool says: paid Ann\n`), printed);
+  assert.ok(printed.includes(`${asked("Bob")}The tool says: the user refused\n`), printed);
+  assert.match(printed, /^chat of the page> chat of the page \d{4}-/m);
+  assert.match(printed, /^chat of the page The heron sleeps\.$/m);
 });
