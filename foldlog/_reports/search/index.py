@@ -69,6 +69,8 @@ _FEW_DOCS: Final = 2_000
 """If more docs have the words, the search takes the conversations in their order, because the first
 conversations then have enough hits.
 """
+_LAST: Final = 2**63 - 1
+"""A position behind all events."""
 _MANY: Final = 20_000
 """A search reads so many events in about a second."""
 _FEW_UNPLACED: Final = 1_000
@@ -238,16 +240,14 @@ def make_if_missing(store: Store) -> None:
 
 
 def is_missed(store: Store) -> bool:
-    """Return whether searches would be much faster with an index, and the store has none."""
-
-    def work(reader: Reader) -> bool:
-        # A server takes the statement only as the first one of a transaction.
-        positions = reader.ask_all("last_position")
-        if state_of(reader).is_made:
-            return False
-        return sum(position or 0 for (position,) in positions) >= _MANY
-
-    return store.database.recorder.query(work)
+    """Return whether searches would be much faster with an index, and the store could have one, but
+    has none.
+    """
+    recorder = store.database.recorder
+    if recorder.on_citus or recorder.query(state_of).is_made:
+        return False
+    # Is there an event behind so many others?
+    return bool(recorder.query(lambda reader: reader.ask_all("event_behind", 0, _LAST, _MANY)))
 
 
 def drop(store: Store) -> None:
