@@ -219,7 +219,6 @@ class _Making:
         new_records = dict[int, tuple[int, int]]()
         new_events = list[Event]()
         first_ids = {number: place[0] for number, place in self.events_of_records.items()}
-        number = start
         prefix = str(about(source).get("prefix", ""))
         self.decoder = decoder_of(format_named(source.format), prefix, findings)
         for number, events in self._decoded(source, findings):

@@ -19,6 +19,7 @@ from foldlog._reports.figures.savings import is_made, saving_of
 from foldlog._reports.figures.sizes import view_tokens
 from foldlog._reports.figures.spending import Spending, imported_calls, sum_up, total_of
 from foldlog._reports.figures.tools_of_replies import CountedReply
+from foldlog._reports.figures.view_sizes import counted_tokens
 from foldlog._reports.words.reasons import because
 from foldlog.eventstore import (
     Border,
@@ -111,7 +112,9 @@ def figures_of(
     if figures is None or figures.start != start:
         figures = Figures(start=start)
     figures.version = row.version
-    figures.overview = overview_of(store, views, row)
+    # Without earlier figures, count every event, because a check compares the result with them.
+    counted = None if earlier is None else counted_tokens(store, row)
+    figures.overview = overview_of(store, views, row, counted)
     if figures.overview.needs_key:
         return figures
     figures = counted_on(store, views, row, figures, on_events=on_events)

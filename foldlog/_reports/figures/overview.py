@@ -96,15 +96,17 @@ class Overview(NamedTuple):
     needs_key: bool = False
 
 
-def overview_of(store: Store, views: Views, row: ConversationRow) -> Overview:
+def overview_of(
+    store: Store, views: Views, row: ConversationRow, counted: dict[int, int] | None = None
+) -> Overview:
     """Return the overview of a conversation. If an event cannot be read, its ``problem`` contains
-    the reason. Raises ``ConversationErased`` if the conversation was erased.
+    the reason. ``counted`` has the tokens of events that need not be counted again. Raises
+    ``ConversationErased`` if the conversation was erased.
 
     Cost: the function reads some events at both ends of the conversation, the events of its View,
     and its structural events.
     """
     from foldlog._reports.figures.sizes import view_tokens
-    from foldlog._reports.figures.view_sizes import counted_tokens
 
     overview = Overview()
     try:
@@ -114,7 +116,7 @@ def overview_of(store: Store, views: Views, row: ConversationRow) -> Overview:
         fit = (events[position] for position in view.fit_positions)
         sent = [event for event in fit if not is_unseen(event)]
         summaries = sum(isinstance(event, CondensationSummary) for event in sent)
-        tokens = view_tokens(view, counted_tokens(store, row))
+        tokens = view_tokens(view, counted)
         return overview._replace(
             sent_events=len(sent) - summaries, sent_summaries=summaries, tokens=tokens
         )
