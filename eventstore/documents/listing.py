@@ -537,7 +537,12 @@ def find_wrong_attributes(database: Database, conversation: str) -> Iterator[str
                 yield "its attributes in lists differ from its events"
         with suppress(InvalidArgument):  # attributes of a wrong form are not listed
             expected = digests_of(pairs_of(attributes), database.settings.keys, state.key_id)
-            for (digests,) in reader.ask("listing_digests", state.key):
+            for version, at, digests in reader.ask("listing_of", state.key):
+                is_wrong = version > state.version
+                if version == state.version:
+                    is_wrong = at != (state.updated_at or state.created_at)
+                if is_wrong:
+                    yield "its version or time in lists differs from its events"
                 raw = bytes(digests)
                 size = len(EVERY)
                 listed = {raw[start : start + size] for start in range(0, len(raw), size)}

@@ -53,6 +53,9 @@ OF_CONVERSATIONS = {
     ),
 }
 LIMITS = OF_CONVERSATIONS | {
+    r"list(ing|ed)(\.(conversation|digest|at) |: )": Limit(
+        "that a list lacks a conversation", frozenset({"list", "/v1/conversations"})
+    ),
     r"archived: ": Limit(
         "those of archived conversations",
         frozenset(

@@ -452,8 +452,8 @@ WHERE conversation = $1::bigint AND at = (SELECT at FROM {schema}.listing WHERE 
 -- name: list_again
 UPDATE {schema}.listing SET version = -1, digests = '' WHERE conversation = $1::bigint
 
--- name: listing_digests
-SELECT digests FROM {schema}.listing WHERE conversation = $1::bigint
+-- name: listing_of
+SELECT version, at, digests FROM {schema}.listing WHERE conversation = $1::bigint
 
 -- name: delete_listing
 DELETE FROM {schema}.listing WHERE conversation = $1::bigint

@@ -471,8 +471,8 @@ SELECT count(*) FROM (
     WHERE l.at IS NOT d.at OR instr(l.digests, d.digest) % 16 <> 1
 )
 
--- name: listing_digests
-SELECT digests FROM listing WHERE conversation = ?
+-- name: listing_of
+SELECT version, at, digests FROM listing WHERE conversation = ?
 
 -- name: delete_listing
 DELETE FROM listing WHERE conversation = ?
