@@ -308,15 +308,13 @@ def warm_up() -> None:
 
     with tempfile.TemporaryDirectory() as folder, OpenAIServer(Failure(500)) as server:
         llm = server.llm(MODEL, retries=0)
-        settings = {"type": "llm", "llm_config": llm.config}
-        for number in range(60):
-            _turn(
-                f"sqlite:///{folder}/first.db",
-                settings,
-                Agent(llm.config.model_copy(update={"max_input_tokens": WINDOW})),
-                number,
-                0,
-            )
+        agent = Agent(llm.config.model_copy(update={"max_input_tokens": WINDOW}))
+        for strategy in ("llm", "llm, continue"):
+            settings = dict(STRATEGIES[strategy])
+            if settings.get("prompt") != "continue":
+                settings["llm_config"] = llm.config
+            for number in range(60):
+                _turn(f"sqlite:///{folder}/{strategy}.db", settings, agent, number, 0)
 
 
 def main() -> int:

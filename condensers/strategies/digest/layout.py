@@ -45,7 +45,7 @@ _NAMES_SHARE = 0.28
 """The share of a digest for names with the words around them. This share is
 exceeded only if the lines of all sections fit.
 """
-_USED_IS_NEWER = 100
+_USED_IS_NEWER = 200
 """A name that the user or the agent wrote ranks as if it were ``_USED_IS_NEWER`` events newer."""
 _FILES_SINCE = 20
 _SINCE_MAX = 90

@@ -22,7 +22,7 @@ _WORDS_LEAST = 3
 _PASSAGE_MAX = 160
 _OF_A_TEXT = 6
 """How many passages of a text are remembered. More would be one long result alone."""
-_RARER = 1.5
+_RARER = 2.5
 """How much rarer than an average passage a passage must be. A lower number lists common lines, and
 a higher one leaves out facts whose words also stand elsewhere.
 """
