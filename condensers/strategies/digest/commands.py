@@ -68,9 +68,9 @@ _SENDS = re.compile(
 _IN_PLACE = re.compile(r"-\w*i|--in-place")
 _DEEDS = {"rm": "deleted", "touch": "created", "tee": "written"}
 _SEARCHES = frozenset({"rg", "grep", "egrep", "ag"})
-_EDIT = re.compile(r"\Aedit \d+:\d+")
-"""The first line of a SWE-agent command that edits the open file. The lines after this first line
-are the new text of the file.
+_EDIT = re.compile(r"\Aedit(?: \d+:\d+)?\n")
+"""The first line of a SWE-agent command that edits the open file, at the lines that it names or at
+the cursors. The lines after this first line are the new text of the file.
 """
 _ANY = re.compile(r"(?:\.\*|\*|\.\.\.|[$^/\"'])+\Z|\A[\"'^]+")
 

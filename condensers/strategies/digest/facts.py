@@ -121,7 +121,7 @@ _ERROR = re.compile(
 )
 """Matches the results of failed tools. Only results without an exit code are searched."""
 
-_DOCUMENT = re.compile(r"<<|\Aedit \d+:\d+")
+_DOCUMENT = re.compile(r"<<|\Aedit(?: \d+:\d+)?\Z")
 """Matches a shell command with an embedded text, such as a here-document."""
 _PATCHED = re.compile(r"^\*\*\* (Add|Update|Delete) File: *(.+?) *$", re.MULTILINE)
 _MOVED = re.compile(r"^\*\*\* Move to: *(.+?) *$", re.MULTILINE)
