@@ -134,7 +134,9 @@ _PROMPT = re.compile(
     r" -]*[$#%>❯]"
     r"|PS [A-Za-z]:\\.*>|[$#%>❯]+|\.\.\.)"
 )
-_TAGS = re.compile(r"</?(?:tool_use_error|error|system)>|///PROCESS-DONE:\S*")
+_TAGS = re.compile(
+    r"</?(?:tool_use_error|error|system)>|///PROCESS-DONE:\S*|\[Python Interpreter: [^]\n]*\]"
+)
 ERROR = re.compile(
     r"\b\w*(?:Error|Exception)\b|\b(?:error|fatal|panic|failed|failure|denied|not found|no"
     r" such|cannot|can't|unable|not allowed|invalid)\b",

@@ -238,6 +238,7 @@ def _patch_changes(text: str) -> Iterator[FileChange]:
 
 def outcome_of(observation: Observation, command: str = "") -> CallOutcome:
     text, code = unwrap(words_of(observation.content))
+    text = text.removeprefix(command)  # Some terminals echo the command.
     if _RUNNING.search(text[:_HEADER_MAX]):
         return CallOutcome(is_proven=False)
     exit_code = _exit_code(observation.extras, text) if code is None else code
