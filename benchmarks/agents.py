@@ -179,13 +179,13 @@ def summary_of(text: str, length: int) -> str:
     text = text.replace("\\n", "\n")  # a prompt is JSON
     lines = [request[:200] for request in dict.fromkeys(ASKED.findall(text))][-6:]
     room = length - sum(map(len, lines))
-    facts = dict.fromkeys(reversed(FACT.findall(text)))
-    for fact in facts:
+    newest: list[str] = []
+    for fact in dict.fromkeys(reversed(FACT.findall(text))):
         room -= len(fact) + 1
         if room < 0:
             break
-        lines.append(fact)
-    return "\n".join(("The state of the work.", *lines))
+        newest.append(fact)
+    return "\n".join(("The state of the work.", *lines, *reversed(newest)))
 
 
 @dataclass
@@ -361,6 +361,13 @@ def _mixed(**settings: Any) -> Way:
     )
 
 
+def _above_a_digest(**settings: Any) -> Way:
+    """A text of the size of all summaries, and a digest below it, as Codex' way keeps the user's
+    messages beside its summary.
+    """
+    return _continued(digest_length=SUMMARY // 2, **settings)
+
+
 OURS: Final[Mapping[str, Way]] = {
     "digest, 40 events": _configured(type="digest", max_size=40, max_length=SUMMARY),
     "digest, 120 events": _configured(type="digest", max_size=120, max_length=SUMMARY),
@@ -378,6 +385,7 @@ OURS: Final[Mapping[str, Way]] = {
     "llm with a digest, 120 events": _mixed(max_size=120),
     "llm with a digest, 240 events": _mixed(max_size=240),
     "llm with a digest, when_cheaper": _mixed(when_cheaper=True),
+    "llm above a digest, 110 events to 0.1": _above_a_digest(max_size=110, keep_ratio=0.1),
 }
 THEIRS: Final[Mapping[str, Way]] = {
     "OpenHands, class default (240 events, 2)": of_foldlog(

@@ -48,7 +48,7 @@ from foldlog.condensers.reply import Reply, ToolCall
 from foldlog.condensers.reports import Usage, without_failure
 from foldlog.condensers.rolling import ModelUse, model_use
 from foldlog.condensers.strategies.digest import LENGTH_MIN, summary_of
-from foldlog.condensers.strategies.digest.fold import TITLE
+from foldlog.condensers.strategies.digest.fold import BETWEEN, without_digest
 from foldlog.condensers.strategies.next_prompt import Request, next_prompt
 from foldlog.condensers.strategies.parts import next_part, size_of
 from foldlog.condensers.strategies.savings import REPLY, SUMMARY
@@ -195,10 +195,12 @@ class ModelSummaryCondenser(AskingCondenser, SummarizingCondenser):
             summary = self._continue(view, span)
         else:
             summary = self._summarize(view[span], self.max_event_length)
-        length = self.digest_length
         if _NOT_JUDGED in summary.metadata:
-            length = max(length, _LENGTH_NOT_JUDGED)
-        return _above(summary, summary_of(view, span, length)) if length else summary
+            length = max(self.digest_length, _LENGTH_NOT_JUDGED)
+            return _above(summary, summary_of(view, span, length))
+        if not self.digest_length:
+            return summary
+        return _above(summary, summary_of(view, span, self.digest_length, above=summary.text))
 
     def _continue(self, view: View, span: slice) -> Summary:
         """Return the model's reply to the agent's next prompt. If this prompt is too long for the
@@ -390,18 +392,15 @@ def _above(summary: Summary, digest: Summary) -> Summary:
         shorter_digest = digest.shorter(below)
         return summary.text if shorter_digest is None else start + shorter_digest
 
-    start = f"{summary.text}{_BETWEEN}"
+    start = f"{summary.text}{BETWEEN}"
     return replace(summary, text=start + digest.text, shorter=shorter)
-
-
-_BETWEEN = "\n\n"
 
 
 def _without_digest(event: Event) -> Event:
     # The next digest is made from the log again, so the model need not read the last one.
     if not isinstance(event, CondensationSummary):
         return event
-    return replace_field(event, content=event.content.partition(f"{_BETWEEN}{TITLE}")[0])
+    return replace_field(event, content=without_digest(event.content))
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)

@@ -449,6 +449,37 @@ def test_the_model_does_not_read_the_last_digest():
     assert below.startswith("55 events"), "it is made from the log, with the events of the first"
 
 
+def test_a_digest_does_not_repeat_the_text_above_it():
+    second = f"{PREFERS} Then src/module_52.py, at port 8052, and src/module_51.py."
+    condenser = LLMSummarizingCondenser(
+        Scripted(PREFERS, second), max_size=20, keep_first=1, digest_length=1_000
+    )
+    with new_history(condenser) as history:
+        for start in (0, 30):
+            history.append([*named(start, start + 30), REQUEST])
+            history.prepare()
+        summary = history.view().condensations[-1].summary
+    text, _, below = summary.partition("\n\n# Digest of ")
+    assert text == second
+    assert "Earlier summary" not in below
+    names = below.partition("## Lines with names")[2]
+    assert "src/module_50.py" in names
+    assert not re.search("module_5[12]", names)
+
+
+def test_a_digest_quotes_the_text_above_the_last_digest():
+    model = Scripted(PREFERS, failed())
+    condenser = LLMSummarizingCondenser(model, max_size=20, keep_first=1, digest_length=6_000)
+    with new_history(condenser) as history:
+        for start in (0, 30):
+            history.append([*named(start, start + 30), REQUEST])
+            history.prepare()
+        digest = history.view().condensations[-1].summary
+    quoted = digest.partition("## Earlier summary\n- ")[2].splitlines()[0]
+    assert quoted.startswith(PREFERS)
+    assert "Digest of" not in quoted
+
+
 def test_a_digest_gives_way_to_the_text_of_the_model():
     view = viewed(message(), *named(0, 30))
     sizes = []

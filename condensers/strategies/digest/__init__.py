@@ -127,14 +127,17 @@ class DigestCondenser(SummarizingCondenser):
         return [tail - max(0, tail) // 3 for tail in super()._tails(view, due)]
 
 
-def summary_of(view: View, span: slice, length_max: int = _LENGTH_MAX) -> Summary:
+def summary_of(view: View, span: slice, length_max: int = _LENGTH_MAX, above: str = "") -> Summary:
     """Return a digest of the events in ``span``, and of all events that were forgotten earlier:
     see ``digest_of``. The digest has at most ``length_max`` characters, and is shorter than the
-    events in ``span``. Raises the errors of ``digest_of``.
+    events in ``span``. If a summary stands above it, the digest leaves out what ``above`` says.
+    Raises the errors of ``digest_of``.
     """
     sums = ESTIMATE.token_sums(view)
     replaced = _LETTERS_A_TOKEN * (sums[span.stop] - sums[span.start])
     digest = digest_of(view, view[span])
+    if above:
+        digest = digest.below(above)
 
     def shorter(text: str) -> str | None:
         most = max(LENGTH_LEAST, len(text) * 7 // 8)

@@ -33,7 +33,7 @@ from foldlog.condensers.strategies.digest.facts import (
     task_made,
     words_in_call,
 )
-from foldlog.condensers.strategies.digest.names import is_file, names_in
+from foldlog.condensers.strategies.digest.names import is_file, names_in, words_in
 from foldlog.condensers.strategies.digest.order import in_order_of_calls
 from foldlog.condensers.strategies.digest.rare import WordCounts
 from foldlog.condensers.strategies.user_words import (
@@ -60,6 +60,8 @@ from foldlog.projections import words_of
 from foldlog.projections.refusals import words_in_refusal
 
 TITLE = "# Digest of "
+BETWEEN = "\n\n"
+"""What is between a model's summary and the digest below it."""
 _SAID_MAX = 3_000
 _SHOWN_MAX = 160
 _SUMMARY_MAX = 20_000
@@ -227,7 +229,7 @@ class Digest:
 
     def _quote(self, event_id: int, text: str) -> None:
         if not text.startswith(TITLE):
-            line = " / ".join(filter(str.strip, text.splitlines()))
+            line = " / ".join(filter(str.strip, without_digest(text).splitlines()))
             self._add_line(Section.EARLIER, line, event_id, _SUMMARY_MAX)
 
     def _take_queued_request(self, event: Annotation) -> None:
@@ -259,6 +261,19 @@ class Digest:
         }
         lines = {request: line for request, line in asked.items() if request not in sent}
         return replace(self, lines={**self.lines, Section.ASKED: lines})
+
+    def below(self, text: str) -> Digest:
+        """Return the digest without what a summary above it says: ``text`` takes the place of
+        earlier summaries, and its names and lines need not be said twice.
+        """
+        words = words_in(text)
+        rare = self.lines[Section.RARE].items()
+        others = {line: placed for line, placed in rare if line not in text}
+        return replace(
+            self,
+            lines={**self.lines, Section.EARLIER: {}, Section.RARE: others},
+            names={name: stood for name, stood in self.names.items() if name not in words},
+        )
 
     def _take_request(self, event: Message) -> None:
         asked = of_user(words_of(event.content))
@@ -512,6 +527,10 @@ class Digest:
             before = self.names.pop(name, None)
             is_known = before is not None and before.is_used
             self.names[name] = NamePlace(line, event_id, is_used or is_known)
+
+
+def without_digest(summary: str) -> str:
+    return summary.partition(f"{BETWEEN}{TITLE}")[0]
 
 
 def _subject_of(deed: Deed) -> str:

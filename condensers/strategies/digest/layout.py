@@ -4,7 +4,6 @@ A section begins with the number of lines that it leaves out.
 
 from __future__ import annotations
 
-import re
 from bisect import bisect_right
 from collections.abc import Mapping, Sequence
 from itertools import accumulate, groupby, islice
@@ -19,7 +18,7 @@ from foldlog.condensers.strategies.digest.fold import (
     DigestLine,
     NamePlace,
 )
-from foldlog.condensers.strategies.digest.names import CUT
+from foldlog.condensers.strategies.digest.names import CUT, words_in
 from foldlog.condensers.strategies.user_words import SENTENCE_END
 
 LENGTH_LEAST = 300
@@ -58,7 +57,6 @@ _CUT_BETWEEN = 3
 """How many characters a cut between two sentences takes at most."""
 _OMITTED = " earlier left out)"
 _ID_LENGTH = 14
-_WORD = re.compile(r"(?:[^\W_]|[_~/.\\-]|::|:(?=[\\/]))+")
 
 _ROUNDS = ((1, 1), (2, 1.6), (1_000, 1.6), (1_000, 1_000))
 """Two factors for each round of the layout. A section may use its share times the first factor, and
@@ -222,7 +220,7 @@ def _lines_of_names(
     names: Sequence[tuple[str, NamePlace]], body: str, room: int
 ) -> list[DigestLine]:
     """Return a line for each event with names that ``body`` does not have, newest names first."""
-    shown = _words(body)
+    shown = words_in(body)
     by_event: dict[int, list[str]] = {}
     room -= len(_section_text(Section.NAMES, ()))
     for name, stood in names:
@@ -232,7 +230,7 @@ def _lines_of_names(
         room -= len(stood.line) + (_ID_LENGTH if is_first else len(_BETWEEN))
         if room < 0:
             break
-        shown |= _words(stood.line)
+        shown |= words_in(stood.line)
         by_event.setdefault(stood.event_id, []).append(stood.line)
     return [
         DigestLine(_BETWEEN.join(lines).replace(_CUT_TWICE, f" {CUT} "), event_id)
@@ -242,7 +240,3 @@ def _lines_of_names(
 
 def _newness(stood: NamePlace) -> int:
     return stood.event_id + _USED_IS_NEWER * stood.is_used
-
-
-def _words(text: str) -> set[str]:
-    return {word.rstrip("./:-\\") for word in _WORD.findall(text)}

@@ -20,6 +20,7 @@ _NO_NAME = re.compile(
 )
 _NUMBERED = re.compile(r"\A\s*\d+(?:→|\t|: )")
 _FRAME = re.compile(r"\s*at .*:\d+|.*(?:node:internal|node_modules/|site-packages/|/lib/python3)")
+_WORD = re.compile(r"(?:[^\W_]|[_~/.\\-]|::|:(?=[\\/]))+")
 _LEAST = 6
 _MOST = 160
 CUT = "…"
@@ -57,6 +58,11 @@ def is_file(name: str) -> bool:
         or "::" in name
         or bool(re.search(r"\w\.[a-z]\w{0,4}\Z|(?i:test)", name))
     )
+
+
+def words_in(text: str) -> set[str]:
+    """Return the words of a text, and thus all names that it shows."""
+    return {word.rstrip("./:-\\") for word in _WORD.findall(text)}
 
 
 def _around(line: str, start: int, end: int) -> str:
