@@ -1,6 +1,7 @@
 """The service below ``/v1``: its headers, how it stops, and how much it holds in memory."""
 
 import asyncio
+import gzip
 import json
 import logging
 import threading
@@ -355,6 +356,18 @@ def test_an_answer_in_parts_is_the_same_json(answer):
     parts = encoded_parts(answer)
     assert b"".join(parts) == msgspec.json.encode(answer)
     assert max(map(len, parts)) < 4 * MEBIBYTE
+
+
+@pytest.mark.parametrize("text", ["short " * 300, LONG])
+def test_an_answer_is_compressed_for_a_client_that_asks(client, store, text):
+    store.append("c2", [said(text)], expected_version=0)
+    view = "/v1/conversations/c2/view?dialect=openai"
+    plain = client.send("GET", view)
+    packed = client.send("GET", view, headers={"accept-encoding": "gzip"})
+    assert packed.headers["content-encoding"] == "gzip"
+    assert packed.headers["content-length"] == str(len(packed.body))
+    assert gzip.decompress(packed.body) == plain.body
+    assert json.loads(plain.body)["messages"] == [{"role": "user", "content": text}]
 
 
 def test_a_wrong_method_learns_the_right_ones(client):
