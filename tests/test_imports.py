@@ -131,7 +131,7 @@ with foldlog.open("sqlite:///{tmp_path}/a.db") as histories:
     modules = _modules_after(code)
     assert modules & unneeded - _modules_after("import msgspec, sqlite3, uuid") == set()
     added = modules - _modules_after("")
-    assert len(added) <= 183, sorted(added)
+    assert len(added) <= 184, sorted(added)
 
 
 def test_hook_counts_no_figures(tmp_path):
@@ -220,7 +220,7 @@ with foldlog.open("sqlite:///{tmp_path}/a.db", condenser="digest") as histories:
         (["list", "--short"], 250),
         (["log", "c1", "-n", "3"], 266),
         (["log", "c1", "--stop", "9"], 265),
-        (["view", "c1", "--at", "1"], 286),
+        (["view", "c1", "--at", "1"], 287),
     ],
 )
 def test_short_command_imports_few_modules(tmp_path, arguments, most):

@@ -5,6 +5,7 @@
 ``writing``: the writes of one transaction.
 ``open_transaction``: begin, commit and repeat a transaction. It decides when statements are sent,
 so that most appends take one or two round trips.
+``assumptions``: what the last transactions read, so that a chunk of a reply takes one round trip.
 ``reading``: the queries of one transaction, and a follower's wait for the standby.
 ``positions``: the position of an event in the whole store, without a lock that all writers share.
 ``wire``: a bounded number of connections, which send queued statements together in binary form.

@@ -7,6 +7,7 @@ remembers state for the next transaction.
 ``store_file``: connections to the file, and a check that no other file has taken its name.
 ``writing``: the connection that writes, and the handling of exceptions in its transaction.
 ``group_commit``: one commit for the writes of several threads.
+``stream_commits``: tells other processes which commits wrote nothing but streams.
 ``write_lock``: the lock between processes
 (docs/internals/decisions/0021-writers-wait-in-order.md).
 ``checkpoints``: a thread that writes the log back into the file between commits

@@ -15,6 +15,9 @@ blocks.py       totals of a whole store, from sums of blocks of conversations
 updating.py     update the tables; repeated.py: find replies that are in several conversations;
                 tools_of_replies.py: their calls of tools
 trees.py        which conversation began which; tasks.py: figures of conversations with sub-agents
+checking.py     compare the stored figures with figures that are counted again
+unchanged.py    write figures only if their conversation has not changed since it was read
+view_sizes.py   the tokens of the View at each version, stored so that only new events are counted
 stored.py       lists and totals; stats.py: the totals of some conversations, or of all
 shown.py        documents and totals for commands, pages and Python
 """
