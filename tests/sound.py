@@ -5,6 +5,11 @@ from foldlog.eventstore.maintenance.checkpoint import verify_against
 from foldlog.eventstore.maintenance.signed_note import StoreCheckpoint
 from foldlog.eventstore.maintenance.verify import verify
 
+LEDGER_OF_A_COPY = (
+    "its ledger was not compared: this is a copy of the store of the checkpoint, or its id was"
+    " changed"
+)
+
 
 def problems(store: Store, conversation: str | None = None) -> list[str]:
     """Return the findings of all conversations, or of one."""

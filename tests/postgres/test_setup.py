@@ -12,7 +12,14 @@ from psycopg.conninfo import conninfo_to_dict
 
 import foldlog
 from foldlog import EventStoreError
-from foldlog.eventstore import InvalidOption, KeyRing, StoreRefused, StoreUnavailable, open_store
+from foldlog.eventstore import (
+    InvalidOption,
+    KeyRing,
+    StoreDamaged,
+    StoreRefused,
+    StoreUnavailable,
+    open_store,
+)
 from foldlog.eventstore.recorders import statements as sql_files
 from foldlog.eventstore.recorders.postgres import refusals, setup, wire
 from foldlog.eventstore.recorders.postgres.deleted_rows import Tables
@@ -169,6 +176,14 @@ def test_a_newer_store_is_refused_unless_readable(url, schema, postgres_server):
         f"UPDATE {schema}.store SET value = '{NEWEST + 1}' WHERE name = 'readable_by'"
     )
     with pytest.raises(StoreRefused, match=f"has schema {NEWEST + 3}.*upgrade foldlog"):
+        open_store(url)
+
+
+@pytest.mark.parametrize("name, lacking", [("part", "part"), ("schema", "version")])
+def test_a_damaged_fact_is_a_damaged_store(url, schema, postgres_server, name, lacking):
+    open_store(url).close()
+    postgres_server.sql(f"UPDATE {schema}.store SET value = '1x' WHERE name = '{name}'")
+    with pytest.raises(StoreDamaged, match=f"has no valid {lacking}; restore a backup"):
         open_store(url)
 
 

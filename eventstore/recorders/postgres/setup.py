@@ -109,7 +109,10 @@ def _check_part(stored: str, schema: str, part: Part | None) -> Part:
             kind="refused",
         )
     number, _, of = stored.partition(" of ")
-    return Part(int(number), int(of))
+    try:
+        return Part(int(number), int(of))
+    except ValueError as error:
+        raise _damaged(schema, "part") from error
 
 
 def are_made(connection: psycopg.Connection[Any], parts: Mapping[str, Part]) -> bool:
@@ -356,6 +359,12 @@ def _facts_of_store(connection: psycopg.Connection[Any], schema: str) -> dict[st
     return _read_facts(connection, schema)
 
 
+def _damaged(schema: str, lacking: str) -> StoreDamaged:
+    return StoreDamaged(
+        f"schema {schema!r} is damaged: its table 'store' has no valid {lacking}; restore a backup"
+    )
+
+
 def _check_version(facts: Mapping[str, str], schema: str) -> int:
     if not facts:
         return 0
@@ -363,10 +372,7 @@ def _check_version(facts: Mapping[str, str], schema: str) -> int:
     try:
         version, readable_by = int(facts["schema"]), int(facts["readable_by"])
     except (KeyError, ValueError) as error:
-        raise StoreDamaged(
-            f"schema {schema!r} is damaged: its table 'store' has no valid version; restore"
-            " a backup"
-        ) from error
+        raise _damaged(schema, "version") from error
     if readable_by > newest:
         raise newer_store(_name_of(schema), version, newest)
     return min(version, newest)

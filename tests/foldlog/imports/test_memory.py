@@ -9,7 +9,7 @@ import sys
 import tracemalloc
 from types import BuiltinFunctionType, FunctionType, ModuleType
 
-from foldlog._imports import writing
+from foldlog._reports.figures import of_sources
 from foldlog.eventstore.sources.blocks import hash_of
 from foldlog.formats.claude_code.skeleton import ClaudeCodeSkeleton
 from foldlog.formats.detection import recognize
@@ -107,13 +107,13 @@ def test_counted_reply_takes_few_bytes():
 def test_figures_of_a_long_source_are_made_twice(tmp_path, monkeypatch, store):
     set_sizes(monkeypatch, transaction=2**16, short=2**16)
     record_counts = []
-    figures_in = writing.figures_in
+    figures_in = of_sources.figures_in
 
     def counted(skeleton, format, records, facts):
         record_counts.append(records)
         return figures_in(skeleton, format, records, facts)
 
-    monkeypatch.setattr(writing, "figures_in", counted)
+    monkeypatch.setattr(of_sources, "figures_in", counted)
     path = tmp_path / "session.jsonl"
     path.write_bytes(b"\n".join([line(0), *map(reply, range(4_000)), b""]))
     imported(store, path)

@@ -346,7 +346,7 @@ def test_server_follows_and_leaves_the_store(tmp_path):
 
 
 def test_the_server_makes_a_search_index_that_is_asked_for(tmp_path, monkeypatch):
-    monkeypatch.setattr(index, "_MANY", 3)
+    monkeypatch.setattr(index, "_MANY", 2)
     with foldlog.open(tmp_path / "h.db") as histories:
         histories["small"].append([said("hello")])
         assert not index.is_missed(histories.store)
