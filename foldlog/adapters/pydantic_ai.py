@@ -155,7 +155,7 @@ class FoldlogConversationStore(OpenHistories, ConversationStore):  # type: ignor
         self.stream = stream
         self._entries = LinkedEntries(self._sync, _FORMAT)
         self._streams = ReplyStreams(self._sync)
-        self._callers = dict[str, RuntimeCall | None]()
+        self._callers = dict[str, RuntimeCall]()
         """Maps a conversation of a run to the tool call in which the run began."""
         self._written = Recent[str, tuple[History, Any, int]](_RECORDS_IN_MEMORY)
         """Maps a conversation to its history, the record that this object last wrote, and the
@@ -776,7 +776,11 @@ class FoldlogSteps(AbstractCapability[Any]):  # type: ignore[misc]
         if self._saved is None:
             assert ctx.conversation_id is not None  # every run has an id
             self._saved = await self._continued_conversation(ctx.conversation_id)
-            self.store._callers[self.store.conversation(ctx.conversation_id)] = self._caller
+            conversation = self.store.conversation(ctx.conversation_id)
+            if self._caller is None:
+                self.store._callers.pop(conversation, None)
+            else:
+                self.store._callers[conversation] = self._caller
         saved = self._saved
         self._now = ctx
         same = len(messages) == len(saved.messages) and all(

@@ -50,9 +50,9 @@ class PostgresTransaction(OpenTransaction, PostgresReader, Transaction):
 
     If ``may_assume`` is true, the transaction assumes that a conversation is in the expected state,
     that an idempotency key is new, and that a lease and a stream are as ``assumptions`` has them.
-    The server checks the assumptions in the round trip of the
-    write, before it writes. If an assumption is wrong, the transaction fails, ``assumes`` stays
-    true, and all results of the transaction are invalid.
+    The server checks the assumptions in the round trip of the write, before it writes. If an
+    assumption is wrong, the transaction fails, ``assumes`` stays true, and all results of the
+    transaction are invalid.
     """
 
     def __init__(
