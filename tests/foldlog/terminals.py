@@ -13,16 +13,20 @@ FOLDLOG = os.path.join(sysconfig.get_path("scripts"), "foldlog")
 
 
 def in_a_terminal(
-    *arguments: str, typed: str = "", environment: Mapping[str, str] = {}, **others: Any
+    *arguments: str, typed: str = "", environment: Mapping[str, str | None] = {}, **others: Any
 ) -> tuple[int, bytes, bytes | None]:
     """Return the exit status of a command, what the terminal shows, and what it wrote to a pipe for
     its errors.
 
     ``typed`` is what a person types. ``others`` are streams that are no terminal, and the folder.
+    A variable whose value is None is not set. No pager waits for keys, unless ``environment`` names
+    one.
     """
     ours, theirs = pty.openpty()
     streams = {**dict.fromkeys(("stdin", "stdout", "stderr"), theirs), **others}
-    process = subprocess.Popen([FOLDLOG, *arguments], env={**os.environ, **environment}, **streams)
+    values = {**os.environ, "PAGER": "", **environment}
+    settings = {name: value for name, value in values.items() if value is not None}
+    process = subprocess.Popen([FOLDLOG, *arguments], env=settings, **streams)
     os.close(theirs)
     os.write(ours, typed.encode())
     shown = b""

@@ -22,8 +22,10 @@ def page_output() -> Iterator[None]:
     """Send the output on stdout to a pager, if stdout is a terminal.
 
     The pager is ``$PAGER``, or ``less`` by default. ``less`` ends at once if the output fits on the
-    screen. ``PAGER=`` or ``PAGER=cat`` turns the pager off. If the user quits the pager, the output
-    ends. A pager reads the characters of the locale, also where Python writes UTF-8 in any locale.
+    screen. ``PAGER=`` or ``PAGER=cat`` turns the pager off, and so does a terminal that cannot move
+    its cursor: before its first line, ``less`` waits there for a key. If the user quits the pager,
+    the output ends. A pager reads the characters of the locale, also where Python writes UTF-8 in
+    any locale.
     """
     command = _pager_command() if sys.stdout.isatty() else []
     if not command:
@@ -54,6 +56,8 @@ def _pager_command() -> list[str]:
     import shutil
 
     chosen = os.environ.get("PAGER")
+    if chosen is None and os.environ.get("TERM", "dumb") == "dumb":
+        return []
     try:
         command = ["less"] if chosen is None else shlex.split(chosen)
     except ValueError:

@@ -2,6 +2,7 @@
 beginnings of ids.
 """
 
+import os
 import re
 import signal
 import subprocess
@@ -149,10 +150,10 @@ def paging(tmp_path):
             CondensationAction(forgotten_event_ids=(0,), summary=summary, summary_offset=0)
         )
 
-    def run(pager, *command, **locale):
+    def run(pager, *command, **others):
         environment = {
-            **locale,
-            "PAGER": str(pager),
+            **others,
+            "PAGER": None if pager is None else str(pager),
             "LINES": "5",
             "COLUMNS": "90",
             "FOLDLOG_DB": "foldlog.db",
@@ -183,6 +184,17 @@ def test_pager_gets_characters_of_its_locale(paging, locale, shown):
 def test_a_reader_may_leave_the_pager(paging):
     status, _, err = paging("head -1", "log", "c", "--full")
     assert (status, err) == (0, b"")
+
+
+@pytest.mark.parametrize("terminal", ["dumb", None])
+def test_a_terminal_without_a_cursor_gets_no_pager(paging, tmp_path, monkeypatch, terminal):
+    """There, ``less`` waits for a key before its first line."""
+    less = tmp_path / "less"
+    less.write_text("#!/bin/sh\necho paged\n")
+    less.chmod(0o755)
+    monkeypatch.setenv("PATH", str(tmp_path), prepend=os.pathsep)
+    assert b"condensation" in paging(None, "log", "c", TERM=terminal)[1]
+    assert paging(None, "log", "c", TERM="xterm")[1] == b"paged\r\n"
 
 
 ANNOTATIONS = "annotations are never shown to a model"
