@@ -61,6 +61,10 @@ _BETWEEN_WORDS: Final = rb'(?:[^\w"\\]|\\(?:u[0-9a-f]{4}|[/bfnrt])?)+'
 """What may be between two words of a stored event: other characters, and escapes of JSON, also in a
 JSON text that is a value of the event.
 """
+_SEQUENCE_WORDS: Final = 16
+"""The number of words of a pasted text that are looked for in the bytes of an event. Each word
+nests the expression deeper, and few events have so many words of the text but not all of them.
+"""
 _OTHER_FORMS: Final = tuple(letter.encode() for letter in "İıſK")
 _ESCAPED_FORMS: Final = (b"u0130", b"u0131", b"u017f", b"u212a")
 _MARKS: Final = "\\u0300-\\u036f"
@@ -823,7 +827,7 @@ def _sequence(term: str) -> re.Pattern[bytes] | None:
     """Return an expression for the first words of a term with several words, or None. A quotation
     mark may end a field of the event, and the next field of the text may be anywhere.
     """
-    words = _WORDS.findall(term)
+    words = _WORDS.findall(term)[:_SEQUENCE_WORDS]
     count = next((place for place, word in enumerate(words) if not word.isascii()), len(words))
     if count < 2:
         return None

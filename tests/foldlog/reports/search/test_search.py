@@ -46,6 +46,18 @@ def test_path_with_escaped_slashes_is_found(histories, tmp_path):
         assert len(histories.search(words)) == 1
 
 
+@pytest.mark.parametrize("has_index", [False, True])
+def test_a_pasted_text_of_many_words_is_found(histories, has_index):
+    text = " ".join(f"plank{number}" for number in range(3_000))
+    histories["c"].append([said(text), said(text.replace("plank2999", "board"))])
+    if has_index:
+        index.make(histories.store)
+        index.refresh(histories.store)
+    (hit,) = searching.search(histories.store, f'"{text}"').hits
+    assert hit.id == 0
+    assert searching.search(histories.store, "a*" * 2_000).hits == ()
+
+
 @pytest.mark.parametrize(
     "window, shown_as",
     [
