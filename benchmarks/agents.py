@@ -5,7 +5,8 @@ Three scripted agents work on results with planted facts of three kinds: names, 
 plain words. Now and then, a call uses a fact again. No model is called. A scripted server reads
 from its cache what a prompt repeats of one of the last prompts, and a scripted model writes
 summaries: it copies the user's words and then the newest facts, as an ideal model would. All
-summaries have the same size. The ways of other programs follow their documentation.
+summaries have the same size. The ways of other programs follow their documentation. Each agent runs
+with several seeds. With ``--pieces FOLDER``, a run that was killed goes on where it was.
 """
 
 from __future__ import annotations
@@ -18,12 +19,14 @@ import sys
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from itertools import accumulate
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 
 import foldlog
 from benchmarks.pages import with_part
+from benchmarks.pieces import Pieces
 from foldlog.condensers import Condenser, LLMSummarizingCondenser, Reply, condenser_from_config
 from foldlog.eventstore import SystemMessage
 from foldlog.projections import View
@@ -424,23 +427,67 @@ def measured(agent: str, way: Way, seed: int = 1) -> dict[str, Any]:
     return {"compactions": made, "costs": costs, "recall": recall}
 
 
+def joined(runs: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
+    """Return the mean of the costs of several runs, and the sum of their facts."""
+    count = len(runs)
+    return {
+        "compactions": round(sum(run["compactions"] for run in runs) / count),
+        "costs": {
+            model: round(sum(run["costs"][model] for run in runs) / count, 2) for model in PRICES
+        },
+        "recall": {
+            facts: [sum(run["recall"][facts][place] for run in runs) for place in (0, 1)]
+            for facts in runs[0]["recall"]
+        },
+    }
+
+
+def beats(ours: Mapping[str, Any], theirs: Mapping[str, Any]) -> bool:
+    """Whether a way costs less than another at each price, and shows as many facts of each kind."""
+    is_cheaper = all(ours["costs"][model] < theirs["costs"][model] for model in PRICES)
+    shows_as_many = all(
+        shown >= theirs["recall"][facts][1] for facts, (_, shown) in ours["recall"].items()
+    )
+    return is_cheaper and shows_as_many
+
+
 def table(rows: Mapping[str, Mapping[str, Mapping[str, Any]]]) -> str:
-    """Return the figures as a table for each agent. ``rows`` maps an agent and a way to figures."""
-    parts = []
-    for agent, ways in rows.items():
-        heads = ["way", "compactions", *(f"${model}" for model in PRICES)]
-        heads += [f"{kind}, {age}" for kind in KINDS for age in ("all", "old")]
-        text = f"**{agent}**\n\n| {' | '.join(heads)} |\n|---|{'---:|' * (len(heads) - 1)}\n"
-        for way, figures in ways.items():
-            cells = [way, str(figures["compactions"])]
-            cells += [f"${cost:.2f}" for cost in figures["costs"].values()]
-            for kind in KINDS:
-                for age in ("all", "old"):
-                    needed, shown = figures["recall"][f"{age} {kind}"]
-                    cells.append(f"{100 * shown / needed:.0f} %" if needed else "–")
-            text += f"| {' | '.join(cells)} |\n"
-        parts.append(text)
-    return "\n".join(parts)
+    """Return the figures as a table for each agent, and a table of the ways that beat others.
+    ``rows`` maps an agent and a way to figures.
+    """
+    parts = [_agent_table(agent, ways) for agent, ways in rows.items()]
+    heads = ["way of another program", *rows]
+    text = f"**The cheapest way of ours that beats it**\n\n| {' | '.join(heads)} |\n"
+    text += f"|{'---|' * len(heads)}\n"
+    for theirs in THEIRS:
+        cells = [theirs, *(_best_against(theirs, ways) for ways in rows.values())]
+        text += f"| {' | '.join(cells)} |\n"
+    return "\n".join([*parts, text])
+
+
+def _agent_table(agent: str, ways: Mapping[str, Mapping[str, Any]]) -> str:
+    heads = ["way", "compactions", *(f"${model}" for model in PRICES)]
+    heads += [f"{kind}, {age}" for kind in KINDS for age in ("all", "old")]
+    text = f"**{agent}**\n\n| {' | '.join(heads)} |\n|---|{'---:|' * (len(heads) - 1)}\n"
+    for way, figures in ways.items():
+        cells = [way, str(figures["compactions"])]
+        cells += [f"${cost:.2f}" for cost in figures["costs"].values()]
+        for kind in KINDS:
+            for age in ("all", "old"):
+                needed, shown = figures["recall"][f"{age} {kind}"]
+                cells.append(f"{100 * shown / needed:.0f} %" if needed else "–")
+        text += f"| {' | '.join(cells)} |\n"
+    return text
+
+
+def _best_against(theirs: str, ways: Mapping[str, Mapping[str, Any]]) -> str:
+    model, *_ = PRICES
+    beating = [name for name in OURS if beats(ways[name], ways[theirs])]
+    if not beating:
+        return "none"
+    best = min(beating, key=lambda name: ways[name]["costs"][model])
+    costs = (f"${ways[name]['costs'][model]:.2f}" for name in (best, theirs))
+    return f"{best}: {' against '.join(costs)}"
 
 
 def in_page(text: str, rows: Mapping[str, Any]) -> str:
@@ -450,13 +497,19 @@ def in_page(text: str, rows: Mapping[str, Any]) -> str:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
-    parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--seeds", type=int, nargs="+", default=[1, 2, 3])
+    parser.add_argument("--pieces", type=Path, help="a folder that keeps the figures of each run")
     parser.add_argument("--publish", action="store_true", help="write the page")
     options = parser.parse_args()
+    pieces = Pieces(options.pieces, {"turns": TURNS})
     rows: dict[str, dict[str, Any]] = {}
     for agent in AGENTS:
         for name, way in {**OURS, **THEIRS}.items():
-            rows.setdefault(agent, {})[name] = measured(agent, way, options.seed)
+            runs = [
+                pieces.figures(f"{agent}, {name}, {seed}", partial(measured, agent, way, seed))
+                for seed in options.seeds
+            ]
+            rows.setdefault(agent, {})[name] = joined(runs)
             sys.stderr.write(f"{agent}, {name}: {rows[agent][name]}\n")
     sys.stdout.write(table(rows))
     if options.publish:

@@ -3,7 +3,8 @@ cache, and what the prompts still show.
 
 The longest histories of the folders are replayed with each condenser. No model is called. A
 ``Copier`` writes the summaries, so the figures show the cost of a way to ask for a summary, and not
-how well a model summarizes.
+how well a model summarizes. With ``--pieces FOLDER``, a run that was killed goes on where it was,
+and processes with ``--only`` share the work.
 """
 
 from __future__ import annotations
@@ -15,11 +16,13 @@ import re
 import sys
 from collections import Counter
 from collections.abc import Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import foldlog
 from benchmarks.pages import with_part
+from benchmarks.pieces import Pieces
 from foldlog._reports.figures.prices import Price
 from foldlog.condensers import (
     ESTIMATE,
@@ -226,19 +229,22 @@ def figures(name: str, replays: Sequence[Replay]) -> dict[str, Any]:
     return row
 
 
-def measured(chosen: Mapping[str, Sequence[Event]]) -> dict[str, Any]:
+def measured(
+    chosen: Mapping[str, Sequence[Event]], names: Sequence[str], folder: Path | None = None
+) -> dict[str, Any]:
+    """Return the figures of the condensers with these names. ``folder`` keeps the row of each."""
+    listed = [{"format": _format(events), "events": len(events)} for events in chosen.values()]
+    pieces = Pieces(folder, listed)
+    by_name = condensers()
     rows = {}
-    for name, condenser in condensers().items():
-        rows[name] = figures(
-            name, [replay(events, condenser, ESTIMATE) for events in chosen.values()]
-        )
+    for name in names:
+        rows[name] = pieces.figures(name, partial(_row, name, by_name[name], chosen))
         sys.stderr.write(f"{name}: {rows[name]}\n")
-    return {
-        "histories": [
-            {"format": _format(events), "events": len(events)} for events in chosen.values()
-        ],
-        "rows": rows,
-    }
+    return {"histories": listed, "rows": rows}
+
+
+def _row(name: str, condenser: Condenser, chosen: Mapping[str, Sequence[Event]]) -> dict[str, Any]:
+    return figures(name, [replay(events, condenser, ESTIMATE) for events in chosen.values()])
 
 
 def _format(events: Sequence[Event]) -> str:
@@ -288,14 +294,21 @@ def publish(group: Mapping[str, Any]) -> None:
     PAGE.write_text(in_page(PAGE.read_text(encoding="utf-8"), group), encoding="utf-8")
 
 
-def main() -> None:
+def main(arguments: Sequence[str] | None = None) -> None:
     parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
     parser.add_argument("sources", nargs="+", help="files and folders to import")
     parser.add_argument("--of", type=int, default=40, help="how many of the longest histories (40)")
+    parser.add_argument(
+        "--only", action="append", choices=[*condensers()], help="measure only these condensers"
+    )
+    parser.add_argument("--pieces", type=Path, help="a folder that keeps the row of each condenser")
     parser.add_argument("--publish", action="store_true", help="write the page")
-    options = parser.parse_args()
+    options = parser.parse_args(arguments)
+    if options.publish and options.only:
+        parser.error("--publish writes all rows, and --only leaves some out")
     found = histories(options.sources)
-    group = measured({name: found[name] for name in [*found][: options.of]})
+    chosen = {name: found[name] for name in [*found][: options.of]}
+    group = measured(chosen, options.only or [*condensers()], options.pieces)
     sys.stdout.write(tables(group))
     if options.publish:
         publish(group)

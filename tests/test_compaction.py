@@ -3,6 +3,8 @@
 import json
 import random
 
+import pytest
+
 from benchmarks import agents, compaction
 from foldlog.condensers import ESTIMATE
 from foldlog.replays import replay
@@ -23,6 +25,32 @@ def test_copier_summarizes_for_both_prompts():
             assert figures["condensations"] > 1, name
             cached = figures["claude-sonnet-4-5"]["summary_cached"]
             assert (cached > 0) is (", continue" in name)
+
+
+def test_a_later_run_joins_the_pieces_of_earlier_ones(tmp_path, monkeypatch):
+    chosen = {"a": compaction.generated(0, 60)}
+    names = ["noop", "digest, 40 events"]
+    whole = compaction.measured(chosen, names)
+    replayed = []
+
+    def counted(events, condenser, tokens):
+        replayed.append(condenser.type)
+        return replay(events, condenser, tokens)
+
+    monkeypatch.setattr(compaction, "replay", counted)
+    compaction.measured(chosen, names[1:], tmp_path)
+    (tmp_path / "noop.unfinished").write_text("{")  # as a killed run leaves it
+    assert compaction.measured(chosen, names, tmp_path) == whole
+    assert compaction.measured(chosen, names, tmp_path) == whole
+    assert replayed == ["digest", "noop"]
+    with pytest.raises(ValueError, match="another measurement"):
+        compaction.measured({"b": compaction.generated(1, 50)}, names, tmp_path)
+
+
+def test_a_page_lacks_no_row(capsys):
+    with pytest.raises(SystemExit):
+        compaction.main(["x", "--only", "noop", "--publish"])
+    assert "--publish writes all rows" in capsys.readouterr().err
 
 
 def test_the_page_shows_the_published_figures_of_agents():
@@ -74,18 +102,33 @@ def test_the_scripted_model_keeps_what_leaves_the_view():
 
 def test_the_page_says_how_many_rows_of_others_are_beaten():
     rows = json.loads(agents.PUBLISHED.read_text(encoding="utf-8"))
-
-    def shown(figures):
-        return [kept / needed for needed, kept in figures["recall"].values()]
-
-    def is_beaten(theirs, ours):
-        pairs = zip(shown(ours), shown(theirs), strict=True)
-        is_cheaper = all(ours["costs"][model] < theirs["costs"][model] for model in agents.PRICES)
-        return is_cheaper and all(kept >= other for kept, other in pairs)
-
     beaten = sum(
-        any(is_beaten(ways[theirs], ways[ours]) for ours in agents.OURS)
+        any(agents.beats(ways[ours], ways[theirs]) for ours in agents.OURS)
         for ways in rows.values()
         for theirs in agents.THEIRS
     )
     assert f"For {beaten} of the 15 rows" in agents.PAGE.read_text(encoding="utf-8")
+
+
+def figures_of(cost, *shown):
+    """Figures of a way, with ``shown`` of 9 facts of each kind."""
+    return {
+        "compactions": 3,
+        "costs": dict.fromkeys(agents.PRICES, cost),
+        "recall": {str(kind): [9, count] for kind, count in enumerate(shown)},
+    }
+
+
+def test_a_way_beats_another_that_costs_more_and_shows_no_more_of_any_kind():
+    theirs = figures_of(2.0, 5, 5)
+    assert agents.beats(figures_of(1.9, 5, 6), theirs)
+    assert not agents.beats(figures_of(1.9, 9, 4), theirs)
+    assert not agents.beats(figures_of(2.0, 9, 9), theirs)
+    dearer_at_one_price = figures_of(1.9, 9, 9)
+    dearer_at_one_price["costs"]["gpt-5.2"] = 2.1
+    assert not agents.beats(dearer_at_one_price, theirs)
+
+
+def test_runs_with_several_seeds_are_one_row():
+    joined = agents.joined([figures_of(2.0, 5, 1), figures_of(3.0, 7, 2)])
+    assert joined == {**figures_of(2.5), "recall": {"0": [18, 12], "1": [18, 3]}}

@@ -4,7 +4,8 @@ Each turn is a process of its own, which opens the store, prepares the prompt, a
 turn. After 250 turns the summarizer is well again. A run ends when its summary is in the log, or
 150 turns later. The program prints a line for each strategy and way, and ends with 1 if an agent
 was stopped, had a prompt over its window, lost events without a summary, asked more than 6 times,
-or did not come back.
+or did not come back. All runs take an hour: with ``--pieces FOLDER``, a later run of the program
+goes on where an earlier one ended.
 """
 
 from __future__ import annotations
@@ -26,6 +27,7 @@ from pathlib import Path
 from typing import Any, Final
 
 import foldlog
+from benchmarks.pieces import Pieces
 from foldlog import LLM, LLMConfig, Message, SystemMessage
 from foldlog.condensers import ESTIMATE, condenser_from_config
 from foldlog.condensers.prompts import load_prompt
@@ -235,6 +237,10 @@ def run(strategy: str, way: str, folder: Path, broken: int = BROKEN_TURNS) -> Ou
     return outcome
 
 
+def _outcome(strategy: str, way: str, folder: Path, broken: int) -> dict[str, Any]:
+    return asdict(run(strategy, way, folder, broken))
+
+
 def _turn(
     store: str, settings: Mapping[str, Any], agent: Agent, number: int, healed_at: int
 ) -> tuple[int, int, int, bool]:
@@ -322,13 +328,16 @@ def main() -> int:
     parser.add_argument("--strategy", choices=[*STRATEGIES], action="append")
     parser.add_argument("--way", choices=[*WAYS], action="append")
     parser.add_argument("--turns", type=int, default=BROKEN_TURNS, help="turns without a model")
+    parser.add_argument("--pieces", type=Path, help="a folder that keeps the outcome of each run")
     options = parser.parse_args()
+    pieces = Pieces(options.pieces, {"turns without a model": options.turns})
     warm_up()
     bad = 0
     with tempfile.TemporaryDirectory() as folder:
         for strategy in options.strategy or STRATEGIES:
             for way in options.way or WAYS:
-                outcome = run(strategy, way, Path(folder), options.turns)
+                work = partial(_outcome, strategy, way, Path(folder), options.turns)
+                outcome = Outcome(**pieces.figures(f"{strategy} {way}", work))
                 bad += not outcome.is_good
                 sys.stdout.write(f"{json.dumps(asdict(outcome))}\n")
                 sys.stdout.flush()

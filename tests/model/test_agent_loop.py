@@ -2,13 +2,16 @@
 server. The model is slow, so prompts are short.
 """
 
+import json
+import re
+import sys
 import threading
 
 import litellm
 import pytest
 
 import foldlog
-from foldlog.eventstore import InvalidArgument
+from foldlog.eventstore import CondensationAction, InvalidArgument
 from tests.condensers.made import new_history
 
 # litellm uses what pydantic calls deprecated
@@ -158,3 +161,41 @@ def test_an_agent_goes_on_without_its_summarizer(server, start_server):
         assert condensation.metadata["instead_of"] == "llm"
         assert len(view) <= 6
         history.append_reply(ask(server, view.to_messages()))
+
+
+def look(history, number):
+    """Append a turn in which the agent reads a file that names its owner and its port."""
+    if number % 10 == 9:
+        history.append_reply({"role": "assistant", "content": f"Module {number} is checked."})
+        history.append(
+            {"role": "user", "content": f"Now move folder_{number} to /srv/new{number}."}
+        )
+        return
+    function = {"name": "bash", "arguments": json.dumps({"command": f"cat module_{number}.py"})}
+    call = {"id": f"c{number}", "type": "function", "function": function}
+    history.append_reply({"role": "assistant", "content": None, "tool_calls": [call]})
+    text = f"Owner: ann{100 + number}. Port: {8_000 + number}. The queue is stale, so wait for it."
+    history.append_tool_result(f"c{number}", text)
+
+
+PLANTED = re.compile(r"module_\d+\.py|[Mm]odule \d+|ann\d{3}|\b80\d\d\b|folder_\d+|/srv/new\d+")
+"""The facts in the turns of ``look``."""
+
+
+def test_no_worthless_text_of_a_small_model_is_the_only_summary(server):
+    model = summarizer(server, max_output_tokens=120)
+    condenser = {"type": "llm", "max_size": 14, "keep_first": 1, "llm_config": model}
+    with new_history(condenser) as history:
+        history.append({"role": "user", "content": "Find out which module has which owner."})
+        for number in range(30):
+            history.prepare()
+            look(history, number)
+        events = [*history.events()]
+        made = [event for event in events if isinstance(event, CondensationAction)]
+        assert len(made) >= 4
+        for event in made:
+            text, _, digest = (event.summary or "").partition("# Digest of")
+            gone = str([events[number] for number in event.forgotten if number >= 0])
+            kept = {*PLANTED.findall(text)} & {*PLANTED.findall(gone)}
+            sys.stdout.write(f"--- {event.metadata['condenser']}, {len(kept)} facts: {text}\n")
+            assert kept or digest
