@@ -78,6 +78,14 @@ def test_a_condensation_for_savings_has_its_reason():
     assert condenser.reasons(after(view, result), ESTIMATE) == set()
 
 
+def test_a_quarter_of_the_tokens_stays():
+    # 41 events of 100 tokens follow the first one, and 10 of them fit into a quarter of 4,100 tokens.
+    view = viewed(turns(42))
+    condenser = DigestCondenser(when_cheaper=True, max_size=1_000, keep_first=1)
+    assert condenser.reasons(view, HUNDREDS) == {Reason.COST}
+    assert len(plan(condenser.condense(view, HUNDREDS)).forgotten_event_ids) == 31
+
+
 def test_a_continued_prompt_is_due_earlier():
     def due_at(prompt):
         condenser = LLMSummarizingCondenser(

@@ -13,12 +13,12 @@ from dataclasses import replace
 import pytest
 
 import foldlog
-from foldlog import Histories, LeaseTaken, Message, Store
+from foldlog import Action, Histories, LeaseTaken, Message, Observation, Store
 from foldlog.errors import InvalidArgument, InvalidEvent
 from foldlog.eventstore.maintenance.copy import copy_store
 from foldlog.eventstore.maintenance.rekey import rekey
 from foldlog.projections import View
-from foldlog.projections.effects import MARK
+from foldlog.projections.effects import MARK, trace
 from foldlog.runtimes import CURRENT, RuntimeCall, note_left_behind
 from tests.between import Between, Killed
 from tests.conformance.conftest import ENCRYPTS, unrenewed_lease
@@ -447,6 +447,15 @@ def run_by_runtime(call):
         return foldlog.effect()(Bank().pay)(**call.arguments)
     finally:
         CURRENT.reset(marked)
+
+
+def test_an_id_of_two_calls_names_the_newer_one(history):
+    """Only an intent waits for the call that it announced."""
+    first, second = history.append([Action(tool=tool, call_id="c") for tool in ("look", "pay")])
+    history.append(Observation(content="paid", call_id="c"))
+    traces = trace((event, bytes([event.id]) * 32) for event in history.events())
+    assert traces[first.id].observation is None
+    assert traces[second.id].observation.content == "paid"
 
 
 def test_a_call_begun_by_another_process(history):

@@ -564,3 +564,11 @@ def test_sign_command_keeps_the_key(path, tmp_path):
     refused = foldlog(path, *signing, "echo no")
     assert (refused.returncode, "wrote 3 bytes" in refused.stderr) == (2, True)
     assert "has no private key" in foldlog(path, "checkpoint", "--key", public).stderr
+
+
+def test_a_checkpoint_reads_no_rows_of_what_was_never_redacted(tmp_path, monkeypatch):
+    with open_store(f"sqlite:///{tmp_path}/s.db") as store:
+        say(store, "c", "0", "1")
+        store.fork("c", 1, "fork")
+        monkeypatch.setattr(checkpoints, "_redacted_pages", lambda *_: pytest.fail("rows are read"))
+        assert make_checkpoint(store)

@@ -25,7 +25,13 @@ from foldlog.eventstore.codec import encode
 from foldlog.eventstore.log.finding import find_existing
 from foldlog.eventstore.log.writing import WriteTransaction
 from foldlog.eventstore.maintenance.copy import CopyOptions, copy_conversation
-from foldlog.eventstore.recorders.sqlite import SQLiteRecorder, checkpoints, schema, writing
+from foldlog.eventstore.recorders.sqlite import (
+    SQLiteRecorder,
+    checkpoints,
+    schema,
+    store_file,
+    writing,
+)
 from foldlog.eventstore.recorders.sqlite.memory import MemoryRecorder
 from foldlog.eventstore.recorders.sqlite.reader import SQL
 from foldlog.eventstore.recorders.sqlite.transaction import SQLiteTransaction
@@ -323,6 +329,18 @@ def test_closed_store_finishes_its_readers(recorder, tmp_path):
         ):
             pass
     assert {path.name for path in tmp_path.iterdir()} == {"store.db", "store.db-queue"}
+
+
+def test_a_signal_at_the_end_of_a_read_goes_on(recorder, monkeypatch):
+    def interrupted(connection):
+        raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt), recorder.read() as reader:
+        reader.conversation("c1")
+        monkeypatch.setattr(store_file.Connection, "rollback", interrupted)
+    monkeypatch.undo()
+    with recorder.read() as reader:
+        assert reader.conversation("c1") is None
 
 
 def test_closing_waits_for_the_transaction(recorder):

@@ -307,7 +307,6 @@ def waiting_for_nobody(server):
         cancelling.join()
 
 
-@pytest.mark.long  # a standby of its own
 def test_what_no_standby_confirmed_is_not_acknowledged(postgres_url, postgres_server):
     """A server that is told to wait no longer for its standby commits, and calls that a success
     with a warning.

@@ -17,6 +17,7 @@ from foldlog.eventstore import (
     KeyRing,
     open_store,
 )
+from foldlog.eventstore.derived import cached_values
 from foldlog.eventstore.derived.cached_values import cached_records
 from foldlog.eventstore.documents import listing
 from foldlog.eventstore.documents.listing import recent_conversations
@@ -266,3 +267,25 @@ def test_values_below_an_id(histories):
     with CachedValues(store, "test", 1) as ours:
         ours.keep(store.conversation("a/fork"), "its own")
     assert [*CachedValues(store, "test", 1).below("a/fork")] == [("a/fork", "its own", True)]
+
+
+def test_values_that_cannot_be_written_stay_in_memory(url):
+    with open_store(f"{url}?mode=ro") as store:
+        values = CachedValues(store, "test", 1)
+        rows = list(store.iter_conversations())
+        values.keep(rows[0], "about a")
+        values.flush()
+        assert values.load(rows) == {"a": "about a"}
+        later = [row._replace(version=9) for row in rows]
+        assert values.load(later) == {}
+        assert values.load(later, of_any_version=True) == {"a": "about a"}
+
+
+def test_many_values_are_written_before_the_end(histories):
+    for n in range(cached_values._TOGETHER):
+        histories[f"c{n:03}"].append(said("x"))
+    rows = list(histories.store.iter_conversations())
+    values = CachedValues(histories.store, "test", 1)
+    for row in rows:
+        values.keep(row, row.id)
+    assert len(CachedValues(histories.store, "test", 1).load(rows)) == len(rows)
