@@ -335,9 +335,11 @@ def test_a_signal_at_the_end_of_a_read_goes_on(recorder, monkeypatch):
     def interrupted(connection):
         raise KeyboardInterrupt
 
-    with pytest.raises(KeyboardInterrupt), recorder.read() as reader:
-        reader.conversation("c1")
-        monkeypatch.setattr(store_file.Connection, "rollback", interrupted)
+    reading = recorder.read()
+    reading.__enter__()
+    monkeypatch.setattr(store_file.Connection, "rollback", interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        reading.__exit__(None, None, None)
     monkeypatch.undo()
     with recorder.read() as reader:
         assert reader.conversation("c1") is None
