@@ -5,7 +5,7 @@ Three scripted agents work on results with planted facts of three kinds: names, 
 plain words. Now and then, a call uses a fact again. No model is called. A scripted server reads
 from its cache what a prompt repeats of one of the last prompts, and a scripted model writes
 summaries: it copies the user's words and then the newest facts, as an ideal model would. All
-summaries have the same size. The ways of other programs follow their documentation. Each agent runs
+summaries have the same size, but the two of ``LARGER``. The ways of other programs follow their documentation. Each agent runs
 with several seeds. With ``--pieces FOLDER``, a run that was killed goes on where it was.
 """
 
@@ -17,7 +17,7 @@ import random
 import re
 import sys
 from collections import defaultdict
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from itertools import accumulate
@@ -389,7 +389,13 @@ OURS: Final[Mapping[str, Way]] = {
     "llm with a digest, 240 events": _mixed(max_size=240),
     "llm with a digest, when_cheaper": _mixed(when_cheaper=True),
     "llm above a digest, 110 events to 0.1": _above_a_digest(max_size=110, keep_ratio=0.1),
+    "llm above a digest, 57k tokens to 0.02": _above_a_digest(max_tokens=57_000, keep_ratio=0.02),
 }
+LARGER: Final[Mapping[str, Way]] = {
+    f"digest, {size} events, 20,000 characters": _configured(type="digest", max_size=size)
+    for size in (40, 120)
+}
+"""A digest of the default length. It costs no tokens of a reply, so it may be larger."""
 THEIRS: Final[Mapping[str, Way]] = {
     "OpenHands, class default (240 events, 2)": of_foldlog(
         lambda model: LLMSummarizingCondenser(model, max_size=240, keep_first=2)
@@ -456,12 +462,13 @@ def table(rows: Mapping[str, Mapping[str, Mapping[str, Any]]]) -> str:
     ``rows`` maps an agent and a way to figures.
     """
     parts = [_agent_table(agent, ways) for agent, ways in rows.items()]
-    heads = ["way of another program", *rows]
+    heads = ["way of another program", "ours has", *rows]
     text = f"**The cheapest way of ours that beats it**\n\n| {' | '.join(heads)} |\n"
     text += f"|{'---|' * len(heads)}\n"
     for theirs in THEIRS:
-        cells = [theirs, *(_best_against(theirs, ways) for ways in rows.values())]
-        text += f"| {' | '.join(cells)} |\n"
+        for size, ours in {"its size": OURS, "any size": {**OURS, **LARGER}}.items():
+            cells = [theirs, size, *(_best_against(theirs, ours, ways) for ways in rows.values())]
+            text += f"| {' | '.join(cells)} |\n"
     return "\n".join([*parts, text])
 
 
@@ -480,9 +487,9 @@ def _agent_table(agent: str, ways: Mapping[str, Mapping[str, Any]]) -> str:
     return text
 
 
-def _best_against(theirs: str, ways: Mapping[str, Mapping[str, Any]]) -> str:
+def _best_against(theirs: str, ours: Iterable[str], ways: Mapping[str, Mapping[str, Any]]) -> str:
     model, *_ = PRICES
-    beating = [name for name in OURS if beats(ways[name], ways[theirs])]
+    beating = [name for name in ours if beats(ways[name], ways[theirs])]
     if not beating:
         return "none"
     best = min(beating, key=lambda name: ways[name]["costs"][model])
@@ -504,7 +511,7 @@ def main() -> None:
     pieces = Pieces(options.pieces, {"turns": TURNS})
     rows: dict[str, dict[str, Any]] = {}
     for agent in AGENTS:
-        for name, way in {**OURS, **THEIRS}.items():
+        for name, way in {**OURS, **LARGER, **THEIRS}.items():
             runs = [
                 pieces.figures(f"{agent}, {name}, {seed}", partial(measured, agent, way, seed))
                 for seed in options.seeds

@@ -115,7 +115,7 @@ def _until_full(lines: Sequence[str]) -> str:
 def condensers() -> dict[str, Condenser]:
     """Return the condensers by name. A summarizer appears with both prompts."""
     found: dict[str, Condenser] = {"noop": condenser_from_config({"type": "noop"})}
-    sizes = {"max_size": SIZE, "keep_first": 2}
+    sizes = {"max_size": SIZE}
     for name, limits in ((f"{SIZE} events", sizes), (f"{LIMIT:,} tokens", {"max_tokens": LIMIT})):
         for prompt in ("events", "continue"):
             arguments: dict[str, Any] = {**limits, "prompt": prompt}
@@ -137,7 +137,10 @@ def condensers() -> dict[str, Condenser]:
         {"type": "recent_events", "max_events": SIZE},
         {"type": "observation_masking", "attention_window": 10},
         cleared,
-        {"type": "pipeline", "condensers": [cleared, {"type": "digest", **sizes}]},
+        {
+            "type": "pipeline",
+            "condensers": [{"type": "clear_tool_uses", "trigger": 30_000}, {"type": "digest"}],
+        },
     ):
         found[str(config["type"])] = condenser_from_config(config)
     return found

@@ -58,7 +58,7 @@ def test_the_page_shows_the_published_figures_of_agents():
     page = agents.PAGE.read_text(encoding="utf-8")
     assert agents.in_page(page, rows) == page
     assert {*rows} == {*agents.AGENTS}
-    assert all({*ways} == {*agents.OURS, *agents.THEIRS} for ways in rows.values())
+    assert all({*ways} == {*agents.OURS, *agents.LARGER, *agents.THEIRS} for ways in rows.values())
 
 
 def test_each_fact_is_recognized_and_needed_again():
@@ -100,14 +100,19 @@ def test_the_scripted_model_keeps_what_leaves_the_view():
     assert facts[0].text not in short
 
 
-def test_the_page_says_how_many_rows_of_others_are_beaten():
+@pytest.mark.parametrize(
+    "ours, text",
+    [(agents.OURS, "For {} of the 15 rows"), ({**agents.OURS, **agents.LARGER}, "all {} rows")],
+    ids=["of the same size", "of any size"],
+)
+def test_the_page_says_how_many_rows_of_others_are_beaten(ours, text):
     rows = json.loads(agents.PUBLISHED.read_text(encoding="utf-8"))
     beaten = sum(
-        any(agents.beats(ways[ours], ways[theirs]) for ours in agents.OURS)
+        any(agents.beats(ways[name], ways[theirs]) for name in ours)
         for ways in rows.values()
         for theirs in agents.THEIRS
     )
-    assert f"For {beaten} of the 15 rows" in agents.PAGE.read_text(encoding="utf-8")
+    assert text.format(beaten) in agents.PAGE.read_text(encoding="utf-8")
 
 
 def figures_of(cost, *shown):
@@ -132,3 +137,20 @@ def test_a_way_beats_another_that_costs_more_and_shows_no_more_of_any_kind():
 def test_runs_with_several_seeds_are_one_row():
     joined = agents.joined([figures_of(2.0, 5, 1), figures_of(3.0, 7, 2)])
     assert joined == {**figures_of(2.5), "recall": {"0": [18, 12], "1": [18, 3]}}
+
+
+def test_the_guide_names_the_published_costs():
+    rows = json.loads(compaction.PUBLISHED.read_text(encoding="utf-8"))["rows"]
+    guide = (compaction.PAGE.parents[1] / "CONDENSERS.md").read_text(encoding="utf-8")
+
+    def cost(name):
+        return f"${rows[name]['claude-sonnet-4-5']['cost']:.2f}"
+
+    shown = int(rows["digest, 40 events"]["terms"])
+    assert f"which cost {cost('noop')} with `noop`" in guide
+    assert f"keeps {shown} % of the names that are used again, for {cost('digest, 40 events')}" in (
+        guide
+    )
+    assert f"| {cost('pipeline')}; for pages" in guide
+    continued, other = cost("llm, continue, when_cheaper"), cost("llm, events, 40 events")
+    assert f'{continued} instead of {other} for `{{"type": "llm", "max_size": 40}}`' in guide
