@@ -107,7 +107,7 @@ class Follower:
     def __init__(self, url: str, *, reopens: bool = False) -> None:
         self._url = with_options(url, "mode=ro&target_session_attrs=primary")
         self._reopens = reopens
-        self._place: int = 0
+        self.place: int = 0
         self.followed: set[tuple[str, int]] = set()
         self.again = 0
         """The number of events that the follower has read twice."""
@@ -120,7 +120,7 @@ class Follower:
     def run(self, stop: threading.Event) -> None:
         while not stop.is_set():
             with open_store(self._url) as store:
-                self._place = store._recorder.position(str(self._place))
+                self.place = store._recorder.position(str(self.place))
                 while True:
                     self._follow_on(store)
                     time.sleep(0.05)
@@ -137,8 +137,8 @@ class Follower:
                 self._follow_on(store)
 
     def _follow_on(self, store: Store) -> None:
-        for place, conversation, event_id in _positions(store, self._place):
-            self._place = place
+        for place, conversation, event_id in _positions(store, self.place):
+            self.place = place
             if (conversation, event_id) in self.followed:
                 self.again += 1
             elif event_id < self._newest.get(conversation, 0):
@@ -395,6 +395,7 @@ class Outcome(NamedTuple):
     doubled: int
     unreadable: int
     missed: int
+    read_twice: int
     out_of_order: int
     left: int
     """The number of erased conversations that still have data."""
@@ -431,19 +432,29 @@ def check(url: str, load: Load) -> Outcome:
                 unreadable += 1
     not_erased = [append for append in load.acknowledged if append.conversation not in load.erased]
     lost = sum(stored.get((append.conversation, append.id)) != append.text for append in not_erased)
-    missed = sum(
-        sum((append.conversation, append.id) not in follower.followed for append in not_erased)
-        + follower.again
-        for follower in load.followers
-    )
+    missed = 0
+    for number, follower in enumerate(load.followers):
+        unseen = [event for event in not_erased if event[:2] not in follower.followed]
+        missed += len(unseen)
+        if unseen:
+            print(f"follower {number}, read up to {follower.place}: {_shown(url, unseen)}")
     return Outcome(
         lost,
         sum(count - 1 for count in texts.values()),
         unreadable,
         missed,
+        sum(follower.again for follower in load.followers),
         sum(follower.out_of_order for follower in load.followers),
         erased_texts,
     )
+
+
+def _shown(url: str, unseen: Sequence[Acknowledged]) -> str:
+    """Return the conversations, ids and positions of the first events that a follower missed."""
+    with open_store(url) as store:
+        placed = {(name, event_id): place for place, name, event_id in _positions(store, 0)}
+    first = [f"{name} {event_id} at {placed.get((name, event_id))}" for name, event_id, _ in unseen]
+    return f"{len(unseen)} unseen: {', '.join(first[:5])}"
 
 
 def _left_of(store: Store, conversation: str) -> bool:

@@ -1,7 +1,8 @@
 """``python -m benchmarks.search``: searches in a large store with an index, and what the index costs.
 
 The events have words of a Zipf distribution, paths, hexadecimal numbers, German compounds and
-Chinese. ``--compare N`` also compares the hits of N random queries with those of a scan.
+Chinese. ``--compare N`` also compares the hits of N random queries with those of a scan, while the
+index lacks the newest events.
 """
 
 from __future__ import annotations
@@ -28,6 +29,11 @@ _WORDS_OF_EVENT: Final = 75
 _VOCABULARY: Final = 30_000
 _FREQUENT: Final = ("the", "of", "to", "and", "a", "in", "store", "is", "for", "event")
 _GERMAN: Final = ("Datenschutzgrundverordnung", "Rechtsschutzversicherung", "Straße", "Übergabe")
+_CODE: Final = (
+    'def read(path: str) -> "Path":', 'print(f"{name!r}: {value}")', "__init__", "self._rows[0].id",
+    "SELECT count(*) FROM t WHERE a='b'", '{"a": [1, "two"], "b\\n": null}', "don't", "“quoted words”",
+    r"C:\Users\naïve\x.txt", "https://example.com/a?b=c#d", "x->y::z<int>()", "İstanbul", "cafe\u0301",
+)  # fmt: skip
 _CHINESE: Final = "数据库索引搜索对话历史模型工具调用错误文件路径测试结果服务器连接超时权限拒绝"
 _QUERIES: Final = (
     "the", "store", "rareword7", "rareword7 the", "qx", "Datenschutz", "straße", "数据", "src/core/main_4",
@@ -52,15 +58,15 @@ class Texts:
     def one(self) -> str:
         words = self._chosen.choices(self._words, cum_weights=self._weights, k=_WORDS_OF_EVENT)
         for _ in range(4):
-            words[self._chosen.randrange(len(words))] = self._special()
+            words[self._chosen.randrange(len(words))] = self.special()
         self._made += 1
         if self._made % 20_000 == 7:
             words.append(f"rareword{self._made // 20_000}")
         return " ".join(words)
 
-    def _special(self) -> str:
+    def special(self) -> str:
         chosen = self._chosen
-        match chosen.randrange(4):
+        match chosen.randrange(5):
             case 0:
                 place = f"src/{chosen.choice(['core', 'api', 'ui'])}"
                 return (
@@ -70,15 +76,20 @@ class Texts:
                 return f"{chosen.getrandbits(64):x}"
             case 2:
                 return chosen.choice(_GERMAN)
+            case 3:
+                return chosen.choice(_CODE)
             case _:
                 return "".join(chosen.choices(_CHINESE, k=chosen.randrange(2, 9)))
 
 
-def queries(count: int) -> Iterator[str]:
-    """Yield random queries: words, their beginnings and ends, several words, and phrases."""
-    texts, chosen = Texts(2), random.Random(3)
+def queries(count: int, seed: int) -> Iterator[str]:
+    """Yield random queries: words, their beginnings and ends, several words, and phrases. Each fourth
+    query is about a path, a number, a German compound, code or Chinese.
+    """
+    texts, chosen = Texts(seed + 1), random.Random(seed)
     for _ in range(count):
-        words = texts.one().split()
+        text = texts.special() if chosen.random() < 0.25 else texts.one()
+        words = text.split()
         place = chosen.randrange(len(words))
         word = words[place]
         yield chosen.choice([
@@ -126,13 +137,14 @@ def measure(histories: foldlog.Histories, words: str, limit: int, rounds: int) -
 def differences(histories: foldlog.Histories, texts: Sequence[str]) -> list[str]:
     """Return the queries whose hits differ from those of a scan."""
     different = []
-    for words in texts:
+    for number, words in enumerate(texts):
+        limit = (1, 20, 100)[number % 3]
         try:
-            found = histories.search(words)
+            found = histories.search(words, limit=limit)
         except InvalidArgument:  # no letter and no digit
             continue
         with patch.object(searching, "_look_up", lambda *arguments: None):
-            if histories.search(words) != found:
+            if histories.search(words, limit=limit) != found:
                 different.append(words)
     return different
 
@@ -142,7 +154,8 @@ def differences(histories: foldlog.Histories, texts: Sequence[str]) -> list[str]
 @click.option("--db", help="The store, with or without these events. Default: a temporary file.")
 @click.option("--rounds", default=7, show_default=True)
 @click.option("--compare", default=0, help="Compare so many random queries with a scan.")
-def main(events: int, db: str | None, rounds: int, compare: int) -> None:
+@click.option("--seed", default=3, show_default=True, help="Other queries to compare.")
+def main(events: int, db: str | None, rounds: int, compare: int, seed: int) -> None:
     """Measure searches in a store with a search index."""
     with tempfile.TemporaryDirectory(prefix="foldlog-bench-") as folder:
         path = Path(folder) / "search.db"
@@ -172,7 +185,11 @@ def main(events: int, db: str | None, rounds: int, compare: int) -> None:
             for words in _QUERIES:
                 print(measure(histories, words, 20, rounds), flush=True)
             if compare:
-                different = differences(histories, [*queries(compare)])
+                later = Texts(seed)
+                histories[f"later {seed}"].append(
+                    [Message(source="user", content=later.one()) for _ in range(500)]
+                )
+                different = differences(histories, [*queries(compare, seed)])
                 print(
                     f"{compare} random queries: {len(different)} differ from a scan", different[:5]
                 )

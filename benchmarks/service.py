@@ -9,6 +9,8 @@ cpu      the CPU time of an append by turns: of the server, of the library in th
 together the CPU time of the server for an append of several writers at the same time
 search   the time of a page of a search in 10,000 conversations, without an index and with one
 follow   the time from the request of an append to the event at a follower, at 500 appends a second
+idle     the CPU time of the server, and of PostgreSQL, with 200 followers of conversations in which
+         nothing happens, while another program makes 50 commits a second; and without followers
 slow     the memory of the server with many connections that send nothing more
 """
 
@@ -17,13 +19,14 @@ from __future__ import annotations
 import http.client
 import json
 import random
+import shutil
 import socket
 import subprocess
 import sys
 import tempfile
 import threading
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
@@ -34,13 +37,18 @@ from urllib.parse import urlencode, urlsplit
 import click
 
 import foldlog
+from benchmarks.postgres_citus import cpu_s
 from foldlog.eventstore import Message
+from tests.postgres.servers import Server as PostgresServer, new_primary
 
 TOKEN = "a token of the benchmark"
 APPENDS = 2_000
 WARM_UP = 200
 APPENDS_PER_S = 500
 FOLLOW_S = 20
+IDLE_FOLLOWERS = 200
+COMMITS_PER_S = 50
+IDLE_S = 15
 CONNECTIONS = 10_000
 CONVERSATIONS = 10_000
 EVENTS = 4
@@ -92,13 +100,13 @@ class Client:
 
 
 @contextmanager
-def served(folder: Path, *more: str) -> Iterator[Server]:
+def served(folder: Path, *more: str, db: str = "") -> Iterator[Server]:
     tokens = folder / "tokens.toml"
     tokens.touch(0o600)
     limits = "requests_per_s = 1e9\nconnections = 100000"
     tokens.write_text(f'[benchmark]\ntoken = "{TOKEN}"\nscope = "append"\n{limits}\n')
     command = [sys.executable, "-m", "foldlog", "serve", "--write", "--port", "0"]
-    options = ["--tokens", str(tokens), "--db", f"sqlite:///{folder / 'served.db'}"]
+    options = ["--tokens", str(tokens), "--db", db or f"sqlite:///{folder / 'served.db'}"]
     with subprocess.Popen(
         [*command, *options, *more], stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True
     ) as process:
@@ -241,6 +249,64 @@ class Follower(threading.Thread):
                 self.seen_at[json.loads(line[6:])["event"]["content"]] = time.monotonic()
 
 
+def measure_idle(folder: Path) -> None:
+    _measure_idle(folder, "SQLite", f"sqlite:///{folder / 'served.db'}", lambda: 0.0)
+    servers = Path(tempfile.mkdtemp(prefix="foldlog-servers-"))
+    servers.chmod(0o755)
+    try:
+        database = new_primary(servers / "server")
+        try:
+            _measure_idle(folder, "PostgreSQL", database.url(), lambda: postgres_s(database))
+        finally:
+            database.stop("immediate")
+    finally:
+        shutil.rmtree(servers, ignore_errors=True)
+
+
+def postgres_s(database: PostgresServer) -> float:
+    """Return the CPU time of PostgreSQL."""
+    return cpu_s([database]) - time.process_time()
+
+
+def _measure_idle(folder: Path, name: str, db: str, database_s: Callable[[], float]) -> None:
+    for followers in (0, IDLE_FOLLOWERS):
+        with (
+            served(folder, db=db) as server,
+            foldlog.open(db) as histories,
+            ExitStack() as connections,
+        ):
+            for number in range(followers):
+                histories[f"idle {number}"].append(Message(source="user", content=_TEXT))
+                connections.enter_context(_following(server, f"idle%20{number}"))
+            time.sleep(2)
+            began_s = server.cpu_s(), database_s()
+            began_at = time.monotonic()
+            commits = IDLE_S * COMMITS_PER_S
+            for number in range(commits):
+                time.sleep(max(0.0, began_at + number / COMMITS_PER_S - time.monotonic()))
+                histories["busy"].append(Message(source="user", content=_TEXT))
+            took_s = time.monotonic() - began_at
+            used_s = server.cpu_s() - began_s[0], database_s() - began_s[1]
+        print(
+            f"idle, {name}: {followers} followers, {commits / took_s:.0f} commits a second: the"
+            f" service used {100 * used_s[0] / took_s:.1f} % of a core, PostgreSQL"
+            f" {100 * used_s[1] / took_s:.1f} %"
+        )
+
+
+def _following(server: Server, conversation: str) -> socket.socket:
+    """Return a connection that follows a conversation from its only event on."""
+    connection = socket.create_connection(("127.0.0.1", server.port), 10)
+    connection.sendall(
+        f"GET /v1/conversations/{conversation}/follow?after=0 HTTP/1.1\r\nHost: localhost\r\n"
+        f"Authorization: Bearer {TOKEN}\r\nAccept: text/event-stream\r\n\r\n".encode()
+    )
+    answer = b""
+    while b"data: " not in answer:
+        answer += connection.recv(65_536)
+    return connection
+
+
 def measure_slow(folder: Path) -> None:
     with served(folder) as server, ExitStack() as connections:
         server.client().append("c1", _TEXT)
@@ -313,6 +379,7 @@ MEASURED = {
     "together": measure_together,
     "search": measure_search,
     "follow": measure_follow,
+    "idle": measure_idle,
     "slow": measure_slow,
 }
 

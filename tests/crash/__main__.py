@@ -7,6 +7,7 @@
     python -m tests.crash everywhere full                     fills the disk before each write
     python -m tests.crash everywhere sync                     lets each sync fail
     python -m tests.crash writers                             runs 16 processes of 8 threads, a long import and an erasure
+    python -m tests.crash words [--db URL]                    kills what fills a search index and removes words from it
 
 Prints what is wrong. The exit status is 1 if something is.
 """
@@ -18,7 +19,7 @@ import sys
 import tempfile
 from pathlib import Path
 
-from tests.crash import everywhere, many_writers, under_load
+from tests.crash import everywhere, indexed_words, many_writers, under_load
 from tests.crash.faults import restart_with_faults
 
 
@@ -65,6 +66,12 @@ def parse_arguments():
         help="the longest wait of an append, on a machine that does nothing else",
     )
     writers.add_argument("--sync-ms", type=int, default=0, help="how much longer each sync takes")
+    words = commands.add_parser("words")
+    words.add_argument("--rounds", type=int, default=500)
+    words.add_argument("--seed", type=int, default=random.SystemRandom().randrange(1_000_000))
+    words.add_argument(
+        "--db", default="", help="an empty database of PostgreSQL; a file without this option"
+    )
     return parser.parse_args()
 
 
@@ -84,8 +91,8 @@ def main():
             for name, value in vars(arguments).items()
             if name not in ("command", "sync_ms")
         }
-        run = under_load.run if arguments.command == "load" else many_writers.run
-        findings = run(folder, **options)
+        runs = {"load": under_load.run, "writers": many_writers.run, "words": indexed_words.run}
+        findings = runs[arguments.command](folder, **options)
         if findings:
             print(f"the store is left in {folder}")
         else:
