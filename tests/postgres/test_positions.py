@@ -6,6 +6,7 @@ import contextlib
 import random
 import threading
 import time
+from concurrent.futures import ThreadPoolExecutor
 from datetime import UTC, datetime, timedelta
 
 import psycopg
@@ -14,6 +15,7 @@ import pytest
 from foldlog.eventstore import CondensationRequest, StoreRefused, StoreUnavailable, open_store
 from foldlog.eventstore.recorders.postgres import positions
 from foldlog.eventstore.recorders.postgres.positions import Positions
+from foldlog.eventstore.recorders.postgres.setup import epoch_lock
 from foldlog.eventstore.recorders.types import Conversation, RecalledKey, Record
 from tests.at_once import at_once
 from tests.conformance.test_recorders import row
@@ -273,6 +275,31 @@ def test_an_old_backup_leaves_room(url, schema, postgres_server):
     with open_store(url) as store:
         [after] = say(store, "c0", "x")
         assert (after.position - before.position) >> 20 > 30 * 86_400 * 10_000
+
+
+def test_who_waits_for_an_epoch_begins_no_other(url, schema, postgres_server):
+    """By then others write, and a follower would miss their numbers of the epoch before."""
+    with open_store(url) as store:
+        say(store, "c0", "x")
+    postgres_server.sql(f"UPDATE {schema}.epoch SET cluster = 0")
+    epoch = f"SELECT epoch FROM {schema}.epoch"
+    waiting = "SELECT count(*) FROM pg_stat_activity WHERE wait_event_type = 'Lock'"
+    with (
+        psycopg.connect(postgres_server.url()) as first,
+        ThreadPoolExecutor() as pool,
+    ):
+        first.execute("SELECT pg_advisory_xact_lock(%s)", [epoch_lock(schema)])
+        first.execute(f"SELECT {schema}.begin_epoch()")
+        opening = pool.submit(open_store, url)
+        until(lambda: postgres_server.sql(waiting) == "1")
+        number = postgres_server.sql("SELECT pg_current_xact_id()")  # of the first writer
+        first.execute(
+            f"UPDATE {schema}.events e SET position = ({number} + epoch) << 20 FROM {schema}.epoch"
+        )
+        [begun] = first.execute(epoch).fetchone()
+        first.commit()
+        opening.result().close()
+    assert postgres_server.sql(epoch) == str(begun)
 
 
 @pytest.mark.parametrize("changed", ["timeline = 77", "cluster = 77"], ids=["promoted", "another"])

@@ -234,7 +234,7 @@ def _check_server(
         )
     if writable and (is_elsewhere or is_later):
         try:
-            _begin_epoch(wire)
+            _begin_epoch(wire, schema, is_on_citus=bool(is_on_citus))
         except StoreRefused as error:
             wire.leave("rollback")
             wire.queue("owner")
@@ -289,18 +289,37 @@ def _check_before_making(connection: psycopg.Connection[Any], *, durable: bool) 
     _check_settings(ServerSettings(*settings), writable=True, durable=durable)
 
 
-def _begin_epoch(wire: Wire) -> None:
-    """Begin an epoch above all earlier positions. Without a new epoch, this server could repeat
-    transaction numbers that its predecessor has already used.
+def _begin_epoch(wire: Wire, schema: str, *, is_on_citus: bool) -> None:
+    """Begin an epoch above all earlier positions, if no other process has begun one meanwhile.
+    Without a new epoch, this server could repeat transaction numbers that its predecessor has
+    already used.
 
-    Another process that opens a connection checks the epoch before its first write. The commit does
-    not wait for a standby, because right after a failover there may be no standby. A standby that
-    confirms a later commit has also received the commit of the epoch. ``0002_first.sql`` describes
-    epochs.
+    Followers read up to the oldest number of the current epoch, so a transaction with a number of
+    an earlier epoch must have ended before. Therefore one process at a time begins an epoch, and
+    looks again whether the store needs one: after a failover, all writers connect at once, and
+    the first of them write while the others still come here.
+
+    The commit does not wait for a standby, because right after a failover there may be no standby.
+    A standby that confirms a later commit has also received the commit of the epoch.
+    ``0002_first.sql`` describes epochs.
     """
-    for statement in ("begin_writing", "commit_locally", "begin_epoch", "commit"):
-        wire.queue(statement)
+    wire.queue("begin_writing")
+    wire.queue("commit_locally")
+    if is_on_citus:
+        wire.queue("stay")
+    wire.queue("lock", epoch_lock(schema))
+    wire.queue("needs_epoch")
+    [(needs_epoch,)] = wire.rows(wire.ask()[-1])
+    if needs_epoch:
+        wire.queue("begin_epoch")
+    wire.queue("commit")
     wire.ask()
+
+
+def epoch_lock(schema: str) -> int:
+    """Return the number of the advisory lock under which an epoch of a store begins."""
+    digest = blake2b(schema.encode(), digest_size=8, person=b"foldlog epoch").digest()
+    return int.from_bytes(digest, signed=True)
 
 
 def command_of_owner(connection: psycopg.Connection[Any], schema: str) -> str:

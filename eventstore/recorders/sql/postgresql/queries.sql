@@ -6,6 +6,17 @@
 current_setting('server_version_num')::int / 10000, pg_is_in_recovery(),
        current_setting('synchronous_commit') = 'off', current_setting('fsync') = 'off'
 
+-- Both sides of the comparison are in one statement, because they have to be of one snapshot: a transaction that commits
+-- between two statements has a higher number than the first statement saw.
+-- part: is_elsewhere
+e.cluster != {schema}.here()
+           OR greatest((SELECT max(position) >> 20 FROM {schema}.events),
+                       (SELECT max(first_position) >> 20 FROM {schema}.publications))
+               >= pg_snapshot_xmax(pg_current_snapshot())::text::bigint + e.epoch
+
+-- part: is_later
+e.timeline IS DISTINCT FROM coalesce({schema}.timeline(), e.timeline)
+
 -- name: node_settings
 SELECT current_setting('server_encoding'), {settings}
 
@@ -13,11 +24,8 @@ SELECT current_setting('server_encoding'), {settings}
 SELECT {settings},
        extract(epoch FROM current_setting('idle_in_transaction_session_timeout')::interval)::float8,
        current_setting('citus.shard_count', true) IS NOT NULL,
-       e.cluster != {schema}.here()
-           OR greatest((SELECT max(position) >> 20 FROM {schema}.events),
-                       (SELECT max(first_position) >> 20 FROM {schema}.publications))
-               >= pg_snapshot_xmax(pg_current_snapshot())::text::bigint + e.epoch,
-       e.timeline IS DISTINCT FROM coalesce({schema}.timeline(), e.timeline)
+       {is_elsewhere},
+       {is_later}
 FROM {schema}.epoch e
 
 -- A pooler that keeps the prepared statements of each client gives them other names on the server. A client without a
@@ -31,6 +39,9 @@ SELECT convert_to(tableowner::text, 'UTF8') FROM pg_tables WHERE schemaname = {s
 
 -- name: commit_locally
 SET LOCAL synchronous_commit TO local
+
+-- name: needs_epoch
+SELECT {is_elsewhere} OR {is_later} FROM {schema}.epoch e
 
 -- name: begin_epoch
 SELECT {schema}.begin_epoch()
