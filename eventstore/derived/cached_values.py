@@ -80,7 +80,8 @@ class CachedValues:
             if record is None or record.code != self._code:
                 continue
             if of_any_version or record.version == row.version:
-                values[row.id] = value_of(record.body, kind)
+                with suppress(ValueError):  # as if it were damaged
+                    values[row.id] = value_of(record.body, kind)
         # Values in memory are newer than stored values.
         for row in rows:
             row_then, value = self._held.get(row.id, (None, None))
@@ -115,10 +116,12 @@ class CachedValues:
         ).items():
             if not name.startswith(start):
                 continue
-            if record is None or record.code != self._code:
-                yield name, None, False
-            else:
-                yield name, value_of(record.body), record.version == version
+            value, is_current = None, False
+            if record is not None and record.code == self._code:
+                with suppress(ValueError):  # as if it were damaged
+                    value = value_of(record.body)
+                    is_current = record.version == version
+            yield name, value, is_current
 
     def keep(self, row: ConversationRow, value: Any) -> None:
         """Cache a value of a conversation. ``flush`` writes the value."""
@@ -208,6 +211,7 @@ def cached_records(
 
 
 def value_of(body: bytes, kind: Any = Any) -> Any:
+    """Return the value in a record. Raises ``ValueError`` if the body is no JSON of this kind."""
     try:
         return _decoder(kind).decode(body)
     except ValueError:  # a text that is not Unicode, or NaN

@@ -506,8 +506,9 @@ def _attributes(database: Database, reader: Reader, listing: ListedConversation)
             codec = database.codec_of(conversation)
         if isinstance(attributes, Record):
             record = codec.decoded_record(ATTRIBUTES, attributes)
-            if record is not None:
-                return decode_attributes(record.body)
+            stored = None if record is None else decode_attributes(record.body)
+            if stored is not None:
+                return stored
         conversation = conversation or database.find_key(reader, listing.key)
         if conversation is None:
             return None

@@ -69,7 +69,7 @@ class ConversationRow(NamedTuple):
     ``parent_version``  the version up to which a fork shares events with its parent, or None
     ``generation``     the number of erased conversations that had this id before
     ``redactions``     the number of redacted events; for a fork, shared events count if they were
-                       redacted after the fork began
+                       redacted after the fork began; 0 for an erased conversation
     ``unmade``         the number of records of the source without events: foldlog makes the events
                        at the first use
     ``unconfirmed``    the read models that have not reached the position of the erasure, so they
@@ -133,7 +133,7 @@ def row_of(
         None if conversation.parent is None else conversation.parent_version,
         generation,
         tuple(unconfirmed),
-        conversation.redactions,
+        conversation.redactions if erasure is None else 0,
         conversation.unmade,
         conversation.archived,
     ))  # fmt: skip

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Sequence
+from contextlib import suppress
 from hashlib import blake2b
 from operator import attrgetter
 from typing import Any, Final, Protocol
@@ -394,11 +395,15 @@ def list_again(writing: WriteTransaction, attributes: JsonMap | None) -> None:
     writing.list_as(writing.version, dict.fromkeys([EVERY, *digests]))
 
 
-def decode_attributes(body: bytes) -> JsonObject:
-    try:
-        return _from_json(body)
-    except msgspec.DecodeError:  # an escaped lone surrogate
-        return json.loads(body)  # type: ignore[no-any-return]
+def decode_attributes(body: bytes) -> JsonObject | None:
+    """Return the attributes in a record, or None if its body is not a JSON object."""
+    with suppress(ValueError):
+        try:
+            return _from_json(body)
+        except msgspec.DecodeError:  # an escaped lone surrogate
+            attributes = json.loads(body)
+            return attributes if isinstance(attributes, dict) else None
+    return None
 
 
 def pairs_of(attributes: JsonMap) -> list[bytes]:

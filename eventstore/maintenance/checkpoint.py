@@ -20,7 +20,7 @@ from contextlib import suppress
 from functools import cached_property, partial
 from hashlib import sha256
 from itertools import accumulate, chain
-from operator import attrgetter
+from operator import attrgetter, itemgetter
 from typing import Any, Final, TypeVar
 
 import msgspec
@@ -77,7 +77,10 @@ _LEDGER_OF_A_COPY: Final = (
 _ATTEMPTS: Final = 5
 """How many times a comparison is repeated if the conversation changed during the comparison."""
 _PAGE: Final = 1_000
-_LEAVES: Final = 10_000
+_LEAVES: Final = 100
+"""How many leaves a record has. Larger records cost every reader of the table ``records``: to find
+a row, SQLite copies the whole rows that it compares with the key.
+"""
 _ALL: Final = 2**62
 _NOTHING: Final = bytes(HEAD_BYTES)
 _numbers: Final = struct.Struct(">BIQ").pack
@@ -256,14 +259,14 @@ class _Tree(msgspec.Struct, frozen=True):
 
 
 class _Stored(_Tree, frozen=True):
-    """A record of at most 10,000 new leaves."""
+    """A record of at most ``_LEAVES`` new leaves."""
 
     leaves: tuple[Leaf, ...] = ()
 
 
 _read: Final = msgspec.json.Decoder(_Stored).decode
 _read_tree: Final = msgspec.json.Decoder(_Tree).decode
-"""Skips the leaves, which may be 10,000, so a checkpoint costs no more for the leaves before it."""
+"""Skips the leaves. A record of an earlier version has up to 10,000."""
 
 
 # -- making a checkpoint
@@ -277,7 +280,8 @@ def make_checkpoint(store: Store) -> StoreCheckpoint:
     """Make and store a checkpoint of the present state. If nothing is new, it is the last one.
 
     Cost: reading one row of each conversation that changed since the last checkpoint. If an import
-    changed, also its new records and all leaves.
+    changed, also its new records. If the store has imports without events, a row of each of them
+    (3 µs), and all leaves.
     """
     recorder = store.database.recorder
     origin = origin_of(store.database)
@@ -285,7 +289,8 @@ def make_checkpoint(store: Store) -> StoreCheckpoint:
         newest = recorder.query(partial(_newest, origin=origin))
         # Leaves of earlier forms cover less, so make a new leaf for every conversation once.
         is_continued = bool(newest.position) and newest.form == _FORM
-        after = recorder.position(newest.position) if is_continued else 0
+        # A store of imports that nobody has opened is at position 0.
+        after = recorder.position(newest.position) if is_continued else None
         position, leaves = recorder.query(
             lambda reader: _NewLeaves(reader, store.database, origin, after).read()  # noqa: B023
         )
@@ -317,29 +322,32 @@ def _put_records(transaction: Transaction, origin: str, records: Iterable[_Store
 
 
 class _NewLeaves:
-    """Reads the leaves of what changed after a position, which is 0 for the first checkpoint."""
+    """Reads the leaves of what changed after a position, which is None for the first checkpoint."""
 
-    def __init__(self, reader: Reader, database: Database, origin: str, after: int) -> None:
+    def __init__(self, reader: Reader, database: Database, origin: str, after: int | None) -> None:
         self._reader = reader
         self._database = database
         self._origin = origin
-        self._after = after
+        self._is_first = after is None
+        self._after = after or 0
         # Each of several joined stores has positions of its own.
-        self._since = after if database.recorder.store_count == 1 else 0
+        self._since = self._after if database.recorder.store_count == 1 else 0
 
     def read(self) -> tuple[str, list[Leaf]]:
         """Return the position up to which the leaves were read, and the leaves."""
         # The first statement of the transaction asks for the position.
         until, touched = self._reader.touched(self._after, 0)
-        if self._after:
+        if until == 0:  # the store has only imports without events
+            touched = ()
+        if not self._is_first:
             found = (self._reader.conversation(key) for key, _ in sorted(touched) if key)
             states = [state for state in found if state and (state.visible or state.erasure)]
         else:
             states = [*_all_states(self._reader)]
         leaves = [self._leaf(state) for state in states]
-        if self._after and self._has_sources:
+        if self._has_sources and not self._is_first:
             leaves += self._grown_sources({key for key, _ in touched})
-        if not self._after or (_OF_THE_STORE, -1) in touched:
+        if self._is_first or (_OF_THE_STORE, -1) in touched:
             ledger = _ledger(self._reader, _OF_THE_STORE)
             leaves.append(Leaf(b"", 0, False, 0, _NOTHING, ledger))
         return str(until), [leaf for leaf in leaves if self._is_new(leaf)]
@@ -364,8 +372,19 @@ class _NewLeaves:
         return {(leaf.name, leaf.generation): leaf for leaf in leaves}
 
     def _grown_sources(self, touched: Collection[int]) -> list[Leaf]:
-        """Return leaves of the conversations whose sources have records without events."""
-        keys = [key for (key,) in self._reader.ask_all("all_with_unmade") if key not in touched]
+        """Return leaves of the conversations that have records without events, if their source is
+        not as in their newest leaf. An import writes no event, so they are not in ``touched``.
+
+        Cost: reading a row of each source that has records without events.
+        """
+        covered = dict[bytes, Extent | None]()
+        for (name, _), leaf in sorted(self._former.items(), key=itemgetter(0)):
+            covered[name] = leaf.extent  # the last one is of the present generation
+        keys = [
+            key
+            for key, name, *of_source in self._reader.ask_all("all_with_unmade")
+            if key not in touched and not _is_covered(covered.get(utf8(as_text(name))), *of_source)
+        ]
         states = [state for state in map(self._reader.conversation, keys) if state is not None]
         return [self._leaf(state) for state in states]
 
@@ -431,6 +450,17 @@ class _NewLeaves:
         except (KeyUnavailable, CorruptEvent):
             return source.records, b""  # the next checkpoint with the key covers nothing of them
         return start, _hash_of_texts(texts.found, start, source.records)
+
+
+def _is_covered(
+    extent: Extent | None, records: int, head: bytes, format: bytes | str, redacted: bytes
+) -> bool:
+    """Return whether the row of a source is as in the extent. Of a redacted source, the leaf must
+    be made to know.
+    """
+    if extent is None or extent.redacted_records or redacted:
+        return False
+    return (extent.records, extent.source_head, extent.format) == (records, head, as_text(format))
 
 
 def _origin_of_fork(state: Conversation) -> dict[str, Any]:
@@ -990,6 +1020,9 @@ class _Comparison:
         return leaf.head in self._recorder.query(read)
 
     def _redactions(self, state: Conversation, version: int) -> tuple[Redaction, ...]:
+        if version >= state.version:
+            return ()
+
         # Not ``Store.events``, because it restores an archived conversation.
         def read(reader: Reader) -> list[Row]:
             columns = reader.columns(state.key, version, state.version, state.version)

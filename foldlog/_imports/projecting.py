@@ -372,7 +372,10 @@ def _state_of(sources: Sources, source: Source, row: Conversation) -> DecoderSta
         record = codec.decoded_record(_PROJECTION, encoded)
         if record is None or record.code != READER:
             continue
-        stored = _decode_stored(record.body)
+        try:
+            stored = _decode_stored(record.body)
+        except msgspec.DecodeError:  # as if it were damaged
+            continue
         redacted = len(sources.all_redacted(source))
         is_valid = (stored.program, stored.records, stored.redacted) == (
             VERSION,

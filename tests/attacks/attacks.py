@@ -91,6 +91,10 @@ def _chosen(op: Operator, table: str, rows: list[Stored]) -> list[Stored]:
         return [*firsts.values()][::3]
     if table == "store":
         return rows
+    if table == "records":
+        newest = {(row["conversation"], row["projection"]): row for row in rows}
+        of_kinds = {row["projection"]: row for row in newest.values()}
+        return [*of_kinds.values()]
     return rows[:: max(1, len(rows) // 2)][:2]
 
 

@@ -257,6 +257,66 @@ def test_later_import_without_events_gets_a_leaf_once(path, note, tmp_path):
     assert [*findings(path, later)] == ["later"]
 
 
+@pytest.fixture
+def made_leaves(monkeypatch):
+    """The names of the conversations of which a checkpoint makes a leaf."""
+    names = []
+    really = checkpoint._NewLeaves._leaf
+
+    def noted(self, state):
+        names.append(state.id)
+        return really(self, state)
+
+    monkeypatch.setattr(checkpoint._NewLeaves, "_leaf", noted)
+    return names
+
+
+def import_text(path, name, *messages):
+    source = path.with_name(f"{name}.json")
+    source.write_text(json.dumps({"messages": [*MESSAGES, *messages]}))
+    run_foldlog("import", str(source), "--conversation", name, "--db", str(path))
+
+
+def test_checkpoint_makes_no_leaf_of_an_unchanged_import(tmp_path, made_leaves):
+    path = tmp_path / "imports.db"
+    import_text(path, "one")
+    import_text(path, "other")
+    with opened(path) as store:
+        first = make_checkpoint(store)
+        made_leaves.clear()
+        assert make_checkpoint(store) == first
+        assert made_leaves == []
+        say(store, "spoken", "hello")
+        second = make_checkpoint(store)
+        made_leaves.clear()
+    import_text(path, "other", {"role": "user", "content": "and 7 to the smith"})
+    with opened(path) as store:
+        third = make_checkpoint(store)
+        assert made_leaves == ["other"]
+        assert [note.size for note in (first, second, third)] == [2, 3, 4]
+        assert changes(store, third) == {}
+
+
+def test_records_of_the_list_are_small(tmp_path):
+    """SQLite copies a whole row of ``records`` to compare its key."""
+    with open_store(tmp_path / "many.db", durability="relaxed") as store:
+        for number in range(checkpoint._LEAVES * 2):
+            say(store, f"c{number}", "hello")
+        note = make_checkpoint(store)
+        records = store.database.recorder.query(
+            lambda reader: [*checkpoint._records(reader, note.origin)]
+        )
+        assert [len(record.leaves) for record in records] == [100, 100]
+        assert changes(store, note) == {}
+
+
+def test_number_of_redactions_of_a_tombstone_is_not_shown(path):
+    run(path, f"UPDATE conversations SET redactions = 5 WHERE key = {key_of(path, 'gone')}")
+    with opened(path) as store:
+        [gone] = [row for row in store.iter_conversations() if row.id == "gone"]
+    assert gone.redactions == 0
+
+
 def test_record_without_events_that_was_redacted_is_listed(path, note, tmp_path, capsys):
     (tmp_path / "note.txt").write_text(str(note))
     run(path, f"DELETE FROM made WHERE conversation = {key_of(path, 'opened')}")

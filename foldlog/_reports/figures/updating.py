@@ -518,5 +518,7 @@ def read_state(store: Store, conversation: str) -> Figures | None:
     _, record = cached.get(conversation, (0, None))
     if record is None or record.code != CODE:
         return None
-    figures: Figures = value_of(record.body, Figures)
+    figures: Figures | None = None
+    with suppress(ValueError):  # as if it were damaged
+        figures = value_of(record.body, Figures)
     return figures

@@ -129,6 +129,44 @@ def test_changed_state_of_figures_is_named(path: Path, store: Store) -> None:
     assert any(text.startswith(changed) for text in problems(store))
 
 
+def put_record(path: Path, name: str, projection: str, body: bytes) -> None:
+    """Replace a record of a conversation, with a right checksum."""
+    operator = SQLiteOperator(path)
+    key = operator.conversation(name)["key"]
+    [record] = [
+        row
+        for row in operator.rows("records")
+        if (row["conversation"], row["projection"]) == (key, projection)
+    ]
+    changed = operator.with_right_checksum({**record, "body": body})
+    operator.update("records", record, body=body, checksum=changed["checksum"])
+    operator.close()
+
+
+def test_state_of_figures_that_is_no_json_is_counted_again(path: Path, store: Store) -> None:
+    put_record(path, "paid", "figures", b'{"version')
+    assert problems(store) == []
+    with foldlog.open(path) as histories:
+        histories["paid"].append_reply(reply("more"), cost=0.5)
+        FiguresOfStore(histories.store).keep_up()
+    assert problems(store) == []
+
+
+@pytest.mark.parametrize("body", [b'{"user', b"[1]"])
+def test_attributes_in_lists_that_are_no_object_are_named(
+    path: Path, store: Store, body: bytes
+) -> None:
+    with foldlog.open(path) as histories:
+        histories["paid"].set_attributes(user="ann")
+        histories.list(age_max_s=0)
+    put_record(path, "paid", "attributes", body)
+    found = "its attributes in lists differ from its events"
+    assert [*find_wrong_attributes(store.database, "paid")] == [found]
+    with foldlog.open(path) as histories:
+        [paid] = [row for row in histories.list(age_max_s=0).conversations if row.id == "paid"]
+    assert paid.attributes == {"user": "ann"}
+
+
 @pytest.mark.parametrize("is_listed", [True, False])
 def test_changed_attributes_in_lists_are_named(path: Path, store: Store, is_listed: bool) -> None:
     with foldlog.open(path) as histories:

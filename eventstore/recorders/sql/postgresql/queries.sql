@@ -366,7 +366,9 @@ SELECT greatest(
     0)
 
 -- name: all_with_unmade
-SELECT key FROM {schema}.conversations WHERE pending > 0 AND visible AND erased_at IS NULL
+SELECT c.key, c.id, s.records, s.head, s.format, s.redacted
+FROM {schema}.conversations c JOIN {schema}.sources s ON s.conversation = c.key
+WHERE c.pending > 0 AND c.visible AND c.erased_at IS NULL
 
 -- name: all_visible
 SELECT c.key, coalesce(l.version, -1) FROM {schema}.conversations c LEFT JOIN {schema}.listing l ON l.conversation = c.key

@@ -373,7 +373,8 @@ DELETE FROM records WHERE conversation = ?
 DELETE FROM records WHERE projection = CAST(? AS TEXT) AND conversation = ?
 
 -- name: all_with_unmade
-SELECT key FROM conversations WHERE pending > 0 AND visible AND erased_at IS NULL
+SELECT c.key, c.id, s.records, s.head, s.format, s.redacted FROM conversations c JOIN sources s ON s.conversation = c.key
+WHERE c.pending > 0 AND c.visible AND c.erased_at IS NULL
 
 -- name: all_visible
 SELECT c.key, coalesce(l.version, -1) FROM conversations c LEFT JOIN listing l ON l.conversation = c.key
