@@ -13,13 +13,14 @@ from __future__ import annotations
 from typing import Any
 
 from foldlog.formats.blocks import kind_of
-from foldlog.formats.claude_code.lines import Kept, is_boundary, is_summary
+from foldlog.formats.claude_code.lines import Kept, is_boundary, is_of_person, is_summary
 from foldlog.formats.record import Fields, dicts_in, text_or_none
 from foldlog.formats.resuming import Past
 
 SAID = ("user", "assistant")
-"""The types of lines that form a branch, together with the boundaries of compactions. All other
-lines are bookkeeping. In the tree, bookkeeping may stand between two lines of a branch.
+"""The types of lines that form a branch, together with the boundaries of compactions, commands and
+messages that were sent while the model worked. All other lines are bookkeeping. In the tree,
+bookkeeping may stand between two lines of a branch.
 """
 
 
@@ -28,7 +29,7 @@ def accepts(record: Any) -> bool:
 
 
 def is_of_branch(record: Fields) -> bool:
-    return record["type"] in SAID or is_boundary(record)
+    return record["type"] in SAID or is_boundary(record) or is_of_person(record)
 
 
 def is_side(record: Fields) -> bool:

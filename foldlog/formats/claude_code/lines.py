@@ -21,9 +21,9 @@ from typing import Any, Final, NamedTuple
 from zlib import crc32
 
 from foldlog._base.usage import cost_of
-from foldlog.eventstore import Content
-from foldlog.formats.blocks import content_of, content_of_parts
-from foldlog.formats.event_fields import parts_in
+from foldlog.eventstore import Content, Source
+from foldlog.formats.blocks import content_of, content_of_parts, is_blank
+from foldlog.formats.event_fields import parts_in, text_part
 from foldlog.formats.record import (
     Fields,
     dict_or_empty,
@@ -157,6 +157,44 @@ def words_of(record: Fields) -> Content:
     )
 
 
+def queued_prompt_of(record: Fields) -> tuple[Content, Source] | None:
+    """Return what somebody wrote while the model worked, and who wrote it. Return None for a line
+    without such a message. Claude Code sends these messages, but before the field ``rendered`` it
+    stored only their own words.
+    """
+    if not _is_queued(record):
+        return None
+    attachment = record["attachment"]
+    prompt = attachment.get("prompt")
+    parts = [text_part(prompt)] if type(prompt) is str else [*parts_in(content_of(prompt))]
+    is_prompt = attachment.get("commandMode") in (None, "prompt")
+    is_persons = text_or_none(attachment, "origin", "kind") in (None, "human")
+    return content_of_parts(parts), "user" if is_prompt and is_persons else "environment"
+
+
+def command_of(record: Fields) -> str | None:
+    """Return the text of a command that a person gave to Claude Code, or what the command printed.
+    Claude Code sends both to the model, and no other line of the type ``system``.
+    """
+    return text_or_none(record, "content") if _is_command(record) else None
+
+
+def is_of_person(record: Fields) -> bool:
+    """Return whether a line that is no message has a command or a message that was sent while the
+    model worked.
+    """
+    return _is_command(record) or _is_queued(record)
+
+
+def _is_command(record: Fields) -> bool:
+    return record.get("type") == "system" and record.get("subtype") == "local_command"
+
+
+def _is_queued(record: Fields) -> bool:
+    is_attachment = record.get("type") == "attachment"
+    return is_attachment and dict_or_empty(record, "attachment").get("type") == "queued_command"
+
+
 def prompt_of(record: Fields) -> tuple[str, tuple[Fields, ...]] | None:
     """Return the system prompt and the tools of a snapshot, in OpenAI's format. Return None if the
     line has no snapshot, or if the prompt and the tools are empty.
@@ -177,6 +215,24 @@ def prompt_of(record: Fields) -> tuple[str, tuple[Fields, ...]] | None:
         named = []
     shaped = tuple({"type": "function", "function": tool} for tool in named)
     return (text, shaped) if text.strip() or shaped else None
+
+
+def said_beside(record: Fields) -> tuple[Content, Source] | None:
+    """Return what the model gets of a line that is no message, and who wrote it: a message that was
+    sent while the model worked, a command and what it printed, or other context. Return None for a
+    line of which the model gets nothing.
+    """
+    queued = queued_prompt_of(record)
+    rendered = words_of(record)
+    said: tuple[Content, Source] | None
+    if not is_blank(rendered):
+        said = rendered, "environment" if queued is None else queued[1]
+    elif queued is not None:
+        said = queued
+    else:
+        command = command_of(record)
+        said = None if command is None else (command, "environment")
+    return None if said is None or is_blank(said[0]) else said
 
 
 TITLES = {"summary": "summary", "ai-title": "aiTitle", "custom-title": "customTitle"}

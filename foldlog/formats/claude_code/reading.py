@@ -10,7 +10,6 @@ from foldlog.eventstore import Event, Message, Source, SystemMessage
 from foldlog.formats.blocks import (
     THINKING,
     content_of,
-    is_blank,
     kind_of,
     part_of,
     shown_blocks,
@@ -30,7 +29,7 @@ from foldlog.formats.claude_code.lines import (
     is_summary,
     metadata_of,
     prompt_of,
-    words_of,
+    said_beside,
 )
 from foldlog.formats.event_fields import text_part
 from foldlog.formats.record import Fields, omit, text_or_none, usage_meta
@@ -156,10 +155,10 @@ class ClaudeCodeDecoder(FollowingDecoder):
             and (summary := "\n".join(texts_of(content_of(content))))
         ):
             self._condense(read, summary)
-        elif kind == "attachment":
-            self._read_attachment(read, record)
         elif kind in SAID:
             self._read_message(read, record, content)
+        else:
+            self._read_beside(read, record)
         if read.is_empty:
             fields = omit(record, *_TAKEN)
             read.close(kind, content if kind in SAID and type(content) is list else fields)
@@ -178,11 +177,11 @@ class ClaudeCodeDecoder(FollowingDecoder):
             )
         self._session = session
 
-    def _read_attachment(self, read: RecordEvents, record: Fields) -> None:
-        words = words_of(record)
+    def _read_beside(self, read: RecordEvents, record: Fields) -> None:
+        said = said_beside(record)
         prompt = prompt_of(record)
-        if not is_blank(words):
-            read.add(Message, content=words, source="environment")
+        if said is not None:
+            read.add(Message, content=said[0], source=said[1])
         elif prompt is not None:
             before = self._prompt
             self._prompt = key_of(prompt)

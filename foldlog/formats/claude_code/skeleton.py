@@ -20,6 +20,7 @@ from foldlog.formats.claude_code.lines import (
     Kept,
     Titles,
     cost_in,
+    said_beside,
 )
 from foldlog.formats.hash_set import HashSet
 from foldlog.formats.record import Fields, text_or_none
@@ -69,6 +70,9 @@ class _Line(Struct, omit_defaults=True):
     costUSD: Any = None
     foldlog: Any = None
     compactMetadata: Any = None
+    content: Any = None
+    attachment: Any = None
+    rendered: Any = None
     message: _Message | None = None
 
 
@@ -108,6 +112,8 @@ _CHECKSUM: Final = slice(1, 4)
 """A ``HashSet`` keeps ten bits of a checksum by its bucket, and these bytes have the others."""
 _REPLIES: Final = frozenset(("text", "tool_use"))
 _RESULTS: Final = frozenset(("tool_result",))
+_BESIDE: Final = ("type", "subtype", "content", "attachment", "rendered")
+"""The fields of a line that is no message, of which the model may get a text."""
 
 
 def _is_answer(message: _Message) -> bool:
@@ -189,7 +195,9 @@ class ClaudeCodeSkeleton(Skeleton):
         elif kind == "assistant" and message is not None:
             self._count_reply(skeleton, message)
         else:
-            self.part("annotation")
+            beside = {name: getattr(skeleton, name) for name in _BESIDE}
+            said = said_beside(beside)
+            self.part("annotation" if said is None else said[1])
 
     def _find_parent(self, line: _Line) -> None:
         """Report a message whose parent is no earlier line. After a compaction, a message may name
@@ -230,6 +238,7 @@ class ClaudeCodeSkeleton(Skeleton):
     def blank(self, skeleton: _Line) -> None:
         skeleton.summary = skeleton.aiTitle = skeleton.customTitle = None
         skeleton.cwd = skeleton.gitBranch = skeleton.compactMetadata = None
+        skeleton.content = skeleton.attachment = skeleton.rendered = None
         content = None if skeleton.message is None else skeleton.message.content
         if skeleton.message is not None and type(content) is str:
             skeleton.message.content = ""
