@@ -66,7 +66,7 @@ function upgrades version 1.
 _STORED_AS: Mapping[type, tuple[str, int]] = {
     type_: (kind, len(UPCASTS.get(kind, ())) + 1) for kind, type_ in KINDS.items()
 }
-_OF_THE_STORE = frozenset(
+_STORE_ONLY = frozenset(
     kind for kind, type_ in KINDS.items() if issubclass(type_, Entry) or type_ is Redaction
 )
 _TYPED = frozenset({"timestamp", "origin", "forgotten_event_ids", "redacted"})
@@ -130,7 +130,7 @@ def encode(event: Event, *, finite: bool = False, ours: bool = False) -> Encoded
     if stored is None:
         return _encoded_unknown(event)
     kind, schema = stored
-    if not ours and (kind in _OF_THE_STORE or event.redacted is not None):
+    if not ours and (kind in _STORE_ONLY or event.redacted is not None):
         _refuse(event, kind)
     known_event: KnownEvent = event  # type: ignore[assignment]  # its type is in the registry
     try:

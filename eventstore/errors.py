@@ -122,12 +122,19 @@ class VersionConflict(EventStoreError):
             f"conversation {conversation!r} " + problem.format(actual=actual, expected=expected)
         )
         self.conversation = conversation
-        self.expected = expected
+        self.expected: int | None = expected
         self.actual = actual
+
+    @property
+    def is_redaction(self) -> bool:
+        """Whether an event was redacted first. The version is then the expected version."""
+        return self.expected == self.actual
 
 
 class DocumentsChanged(VersionConflict):
-    """Another writer changed a document first. Read the newest values and make the change again."""
+    """Another writer changed a document first. Read the newest values and make the change again.
+    ``expected`` is None, because no version was expected.
+    """
 
     def __init__(self, conversation: str, name: str, actual: int) -> None:
         EventStoreError.__init__(
@@ -137,7 +144,7 @@ class DocumentsChanged(VersionConflict):
         )
         self.conversation = conversation
         self.name = name
-        self.expected = -1
+        self.expected = None
         self.actual = actual
 
 

@@ -401,7 +401,8 @@ class AsyncHistories:
         self._stepping = ThreadPool("foldlog-steps", _STEPPING_THREADS)
         self._appending = pool
         store = histories.store
-        if appending.can_append_all(store.database):
+        # On a server, each append has a connection of its own.
+        if not store.database.recorder.on_server:
             self._appending = SharingPool("foldlog-appends", partial(append_all, store))
         histories._async_face = self
 

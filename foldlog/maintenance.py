@@ -111,12 +111,12 @@ class Expired(NamedTuple):
 
     ``conversations``  the tombstones of the erased conversations, or with ``dry_run`` the
                        conversations that would be erased
-    ``stay``           a reason for each old conversation that was not erased
+    ``not_erased``     a reason for each old conversation that was not erased
     ``bytes_pending``  whether bytes of erased conversations are still in the store's file
     """
 
     conversations: tuple[ConversationRow, ...]
-    stay: tuple[str, ...]
+    not_erased: tuple[str, ...]
     bytes_pending: bool
 
 
@@ -311,9 +311,9 @@ class Maintenance:
                 prevent the erasure.
 
         Returns:
-            The erased conversations. The field ``stay`` names the reason for each old conversation
-            that was not erased. If another reader prevents the vacuum, ``bytes_pending`` is true;
-            then call ``vacuum`` later.
+            The erased conversations. The field ``not_erased`` names the reason for each old
+            conversation that was not erased. If another reader prevents the vacuum,
+            ``bytes_pending`` is true; then call ``vacuum`` later.
 
         Raises:
             InvalidArgument: ``older_than`` is not a time span. Also raises the errors of
@@ -334,7 +334,7 @@ class Maintenance:
             rows = old_tasks(self._store, rows, before, trees)
         by_order = OldByOrder(self._store, before)
         expected = {row.id: row for row in rows}
-        stay: list[str] = []
+        not_erased: list[str] = []
         options = Erasure(
             reason,
             detach_forks=detach_forks,
@@ -345,14 +345,14 @@ class Maintenance:
             trees=trees,
             whole_tasks=with_children,
         )
-        erased_rows = erase_conversations(self._store, rows, options, stay.append)
+        erased_rows = erase_conversations(self._store, rows, options, not_erased.append)
         if erased_rows and not dry_run:
             with suppress(StoreUnavailable):  # An earlier reader still needs the bytes.
                 backup.vacuum(self._store, patience_s=PURGE_PATIENCE_S)
         is_pending = bool(erased_rows) and self._store.database.bytes_pending
         return Expired(
             tuple(row._replace(bytes_pending=is_pending) for row in erased_rows),
-            tuple(stay),
+            tuple(not_erased),
             is_pending,
         )
 

@@ -106,7 +106,7 @@ def append_tool_result(
                 fence=fence,
             )
         except VersionConflict as conflict:
-            if conflict.expected == conflict.actual:  # an event was redacted
+            if conflict.is_redaction:
                 raise
         else:
             return recorded

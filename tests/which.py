@@ -22,7 +22,7 @@ CALLS = ROOT / "tests/golden/calls.json"
 FEW = 3
 """If fewer of the files that name a module call its functions, it gets so many files that do."""
 _SESSION = "tests/foldlog/app/cli/test_sessions.py::test_commands_print_what_their_session_has"
-_OF_FORMATS = {
+_FORMATS = {
     "tests/fuzz/corpus": "tests/foldlog/formats/test_every_format.py",
     "tests/golden/reads": "tests/foldlog/formats/test_reads.py",
 }
@@ -80,7 +80,7 @@ def _of_format(path: Path) -> list[str]:
     if match is None:
         return []
     file = f"{match[1].replace('_', '-')}.jsonl"
-    return [tests for folder, tests in _OF_FORMATS.items() if (ROOT / folder / file).is_file()]
+    return [tests for folder, tests in _FORMATS.items() if (ROOT / folder / file).is_file()]
 
 
 @cache

@@ -21,11 +21,11 @@ from foldlog._base.json_types import JsonMap
 from foldlog.condensers.errors import TokensUnknown
 from foldlog.condensers.models.limits import litellms_entry
 
-_OF_A_MESSAGE = 3
-_OF_A_NAME = 1
-_OF_A_REPLY = 3
-_OF_TOOLS = 9
-_OF_TOOLS_BESIDE_SYSTEM = -4
+_MESSAGE_TOKENS = 3
+_NAME_TOKENS = 1
+_REPLY_TOKENS = 3
+_TOOLS_TOKENS = 9
+_TOOLS_BESIDE_SYSTEM_TOKENS = -4
 """The tokens that litellm adds to the tokens of the texts."""
 
 _CHUNK = 1024
@@ -129,9 +129,9 @@ def count_at_most(messages: Sequence[JsonMap], tools: Sequence[Any]) -> int:
     """Return a number that no tokenizer's count of a prompt exceeds. Cost: a pass over the texts,
     without a tokenizer. Raises ``TokensUnknown`` if the prompt contains more than text.
     """
-    return sum(_OF_A_MESSAGE + _count_message(message, _bytes_at_most) for message in messages) + (
-        _count_frame(messages, tools, _bytes_at_most)
-    )
+    return sum(
+        _MESSAGE_TOKENS + _count_message(message, _bytes_at_most) for message in messages
+    ) + (_count_frame(messages, tools, _bytes_at_most))
 
 
 def _bytes_at_most(text: str) -> int:
@@ -143,10 +143,10 @@ def _bytes_at_most(text: str) -> int:
 
 
 def _count_message(message: JsonMap, count: Callable[[str], int]) -> int:
-    tokens = _OF_A_MESSAGE
+    tokens = _MESSAGE_TOKENS
     for key, value in message.items():
         if isinstance(value, str):
-            tokens += count(value) + (_OF_A_NAME if key == "name" else 0)
+            tokens += count(value) + (_NAME_TOKENS if key == "name" else 0)
         elif key == "tool_calls" and value is not None:
             tokens += sum(count(str(call["function"].get("arguments", ""))) for call in value)
         elif key == "content" and value is not None:
@@ -168,12 +168,12 @@ def _count_frame(
     messages: Sequence[JsonMap], tools: Sequence[Any], count: Callable[[str], int]
 ) -> int:
     if not tools:
-        return _OF_A_REPLY
+        return _REPLY_TOKENS
     declarations = "".join(map(_declaration, tools))
     text = f"namespace functions {{\n\n{declarations}}} // namespace functions"
-    tokens = _OF_A_REPLY + _OF_TOOLS + count(text)
+    tokens = _REPLY_TOKENS + _TOOLS_TOKENS + count(text)
     if any(message.get("role") == "system" for message in messages):
-        return tokens + _OF_TOOLS_BESIDE_SYSTEM
+        return tokens + _TOOLS_BESIDE_SYSTEM_TOKENS
     return tokens
 
 

@@ -30,10 +30,10 @@ _PIECE = re.compile(
     r"|[A-Z]?[a-z]{1,2}|[A-Z]{1,2}(?![a-z])|[A-Z]|[0-9]{1,2}"
     r"|\n{1,8}[ \t]*|[\t\r]| {2,16}|[\x00-\x08\x0b\x0c\x0e-\x1f\x7f]"
 )
-OF_A_MESSAGE = 8
-OF_A_CALL = 16
-_OF_AN_IMAGE = 1_600
-_OF_A_PROMPT = 8
+MESSAGE_TOKENS = 8
+CALL_TOKENS = 16
+_IMAGE_TOKENS = 1_600
+_PROMPT_TOKENS = 8
 _LETTERS_A_TOKEN = 8
 """How many letters of a base64 file are estimated as one token. Servers count the pages of a file,
 but the number of pages is unknown here.
@@ -81,17 +81,17 @@ def _of_part(part: JsonMap, count: Callable[[str], int]) -> int:
     # Servers count the pages of a file and the pictures on its pages.
     if part.get("type") == "file":
         is_text = str(part["file"].get("file_data")).startswith("data:text/")
-        pages = _OF_AN_IMAGE + len(str(part["file"])) // _LETTERS_A_TOKEN
+        pages = _IMAGE_TOKENS + len(str(part["file"])) // _LETTERS_A_TOKEN
         return sum(map(count, content_texts(part))) if is_text else pages
     if part.get("type") in ("image_url", "image"):
-        return _OF_AN_IMAGE
+        return _IMAGE_TOKENS
     return count(as_json(part))
 
 
 def of_message(message: JsonMap, count: Callable[[str], int] = estimate) -> int:
-    tokens = OF_A_MESSAGE + _of_content(message.get("content"), count)
+    tokens = MESSAGE_TOKENS + _of_content(message.get("content"), count)
     for call in message.get("tool_calls") or ():
-        tokens += OF_A_CALL + count(as_json(call["function"]))
+        tokens += CALL_TOKENS + count(as_json(call["function"]))
     return tokens + sum(of_thinking(block, count) for block in message.get("thinking_blocks") or ())
 
 
@@ -102,20 +102,20 @@ def of_thinking(block: JsonMap, count: Callable[[str], int] = estimate) -> int:
 
 
 def of_tools(tools: Sequence[Any], count: Callable[[str], int] = estimate) -> int:
-    return sum(OF_A_CALL + count(as_json(tool)) for tool in tools)
+    return sum(CALL_TOKENS + count(as_json(tool)) for tool in tools)
 
 
 def _count(messages: Sequence[JsonMap], tools: Sequence[Any]) -> int:
     # ``TokenCounter`` requires that the count of several messages is the sum of their counts and a
     # constant.
-    return _OF_A_PROMPT + sum(map(of_message, messages)) + of_tools(tools)
+    return _PROMPT_TOKENS + sum(map(of_message, messages)) + of_tools(tools)
 
 
 def event_size(event: Event) -> int:
     """Return the estimated number of tokens of an event. Cost: the function counts at most 2,048
     characters of the event's text.
     """
-    return OF_A_MESSAGE + estimate_by_samples(event_text(event))
+    return MESSAGE_TOKENS + estimate_by_samples(event_text(event))
 
 
 def tokens_of(view: View, agent_llm: AgentModel | None) -> int | None:

@@ -15,8 +15,8 @@ from foldlog.condensers.strategies.showing import mask_events
 from foldlog.eventstore import Action, Annotation, Event, Message, Observation
 from foldlog.projections import View, begins_reply
 
-_OF_A_MARK = 40
-"""A result or a call of at most ``_OF_A_MARK`` tokens is never cleared."""
+_MARK_TOKENS = 40
+"""A result or a call of at most ``_MARK_TOKENS`` tokens is never cleared."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -65,7 +65,7 @@ class ClearToolUsesCondenser(Condenser):
                 else:
                     count = 0
                 old = [*chain(*clearable[:count])]
-                gain = sum(sizes[cleared] - _OF_A_MARK for cleared in old)
+                gain = sum(sizes[cleared] - _MARK_TOKENS for cleared in old)
                 if gain >= self.clear_at_least:
                     tokens = tokens - gain
                     clearable = clearable[count:]
@@ -77,7 +77,7 @@ class ClearToolUsesCondenser(Condenser):
                 reply = event
             elif isinstance(event, Observation) and event.tool not in self.exclude_tools:
                 result_and_call = {index, calls.get(index, index)}
-                large = [part for part in result_and_call if sizes[part] > _OF_A_MARK]
+                large = [part for part in result_and_call if sizes[part] > _MARK_TOKENS]
                 if large:
                     clearable.append(large)
 

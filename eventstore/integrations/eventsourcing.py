@@ -59,10 +59,10 @@ from foldlog.eventstore.log.reading import ReadTransaction
 from foldlog.eventstore.log.results import Recorded
 from foldlog.eventstore.log.row import (
     PLAIN,
+    check_not_erased,
     from_microseconds,
     make_rows,
     new_salt,
-    not_erased,
     sound,
     with_times,
 )
@@ -77,7 +77,7 @@ BATCH_MAX = 1_000
 _PAGE = 500
 _POLL_S = 0.005
 _NO_LIMIT = 2**62
-_OF_VIEWS = 0
+_VIEWS_KEY = 0
 """A ``TrackingView`` stores its records under the key 0, which no conversation has."""
 _VIEW_CODEC = RowCodec("")
 
@@ -200,7 +200,7 @@ class StoreRecorder:
             self._recorder.close()
 
 
-_OF_LIBRARY: Final[dict[str, type[persistence.PersistenceError]]] = {
+_LIBRARY_ERRORS: Final[dict[str, type[persistence.PersistenceError]]] = {
     "taken": persistence.IntegrityError,
     "closed": persistence.InterfaceError,
     "nested": persistence.InterfaceError,
@@ -217,7 +217,7 @@ def errors_of_the_library() -> Iterator[None]:
         default: type[persistence.PersistenceError] = persistence.DatabaseError
         if isinstance(error, StoreUnavailable):
             default = persistence.OperationalError
-        raise _OF_LIBRARY.get(error.kind, default)(str(error)) from error
+        raise _LIBRARY_ERRORS.get(error.kind, default)(str(error)) from error
 
 
 class TrackingView(TrackingRecorder):
@@ -251,12 +251,12 @@ class TrackingView(TrackingRecorder):
         return int(position) if position else None
 
     def record_at(self, reader: Reader, name: str, version: int) -> Record | None:
-        records = reader.records(_OF_VIEWS, name, version, 1, backwards=True)
+        records = reader.records(_VIEWS_KEY, name, version, 1, backwards=True)
         return _VIEW_CODEC.decoded_record(name, records[0]) if records else None
 
     def put_records(self, transaction: Transaction, name: str, records: Iterable[Record]) -> None:
         encoded = [_VIEW_CODEC.encoded_record(name, record) for record in records]
-        transaction.put_records(_OF_VIEWS, name, encoded)
+        transaction.put_records(_VIEWS_KEY, name, encoded)
 
 
 class EventRecorder(TrackingView, ProcessRecorder):
@@ -417,7 +417,7 @@ def _insert(database: Database, transaction: Transaction, stored: StoredEvent, n
     conversation = str(stored.originator_id)
     event = codec.decode(kind, schema, stored.state, version)
     encoded = _encode(kind, schema, stored.state, event)
-    state = not_erased(database.find(transaction, conversation))
+    state = check_not_erased(database.find(transaction, conversation))
     if state is None:
         state = begin_new(transaction, database, Conversation(0, conversation, now, new_salt()))
     if version < state.begins:

@@ -391,11 +391,6 @@ class DocumentsUnchanged(Struct):
                 raise DocumentsChanged(reading.conversation, name, reading.version)
 
 
-def can_append_all(database: Database) -> bool:
-    # On a server, each append has a connection of its own.
-    return not database.recorder.on_server
-
-
 def append_all(
     database: Database, works: Sequence[Appending]
 ) -> list[Outcome[tuple[Recorded, ...]]]:

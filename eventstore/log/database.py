@@ -27,7 +27,7 @@ from foldlog.eventstore.errors import (
 )
 from foldlog.eventstore.log.keys import DataKey, KeyRing, key_missing
 from foldlog.eventstore.log.ledger import enter_restoring
-from foldlog.eventstore.log.row import NotAsWritten, not_erased, present
+from foldlog.eventstore.log.row import NotAsWritten, check_not_erased, present
 from foldlog.eventstore.log.seal import NOTHING_PENDING, Mark, RowCodec, WriteSettings, read_mark
 from foldlog.eventstore.recorders.base import Reader, Recorder, Transaction
 from foldlog.eventstore.recorders.types import Conversation, ListedConversation, Row
@@ -116,7 +116,7 @@ class Binding(Struct):
             if binds and state.erasure is None and not isinstance(reader, Transaction):
                 self.key = state.key
         elif self.key != state.key:
-            not_erased(reader.conversation(self.key), state)
+            check_not_erased(reader.conversation(self.key), state)
             raise ConversationNotFound(self.id)
 
 

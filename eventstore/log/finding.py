@@ -13,7 +13,7 @@ from foldlog.eventstore.events import Event
 from foldlog.eventstore.log.database import Database, start_after
 from foldlog.eventstore.log.reading import ReadTransaction
 from foldlog.eventstore.log.results import ConversationRow
-from foldlog.eventstore.log.row import begun, not_erased
+from foldlog.eventstore.log.row import begun, check_not_erased
 from foldlog.eventstore.recorders.base import Reader
 from foldlog.eventstore.recorders.types import Conversation
 
@@ -39,7 +39,7 @@ def find_again(database: Database, reader: Reader, former: Conversation) -> Read
     if present is None:
         raise ConversationNotFound(former.id)
     if present.key != former.key:
-        not_erased(database.find_key(reader, former.key), present)
+        check_not_erased(database.find_key(reader, former.key), present)
         raise ConversationNotFound(former.id)
     return ReadTransaction(reader, present, database)
 
@@ -87,7 +87,7 @@ def find_to_append(
     if binding is None or binding.id != conversation:
         return begun(state), None
     if state is None and binding.key is not None:
-        not_erased(reader.conversation(binding.key), state)
+        check_not_erased(reader.conversation(binding.key), state)
         raise ConversationNotFound(conversation)
     return begun_or_replaced(state, replaces_erased=binding.replaces_erased)
 

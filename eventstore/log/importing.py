@@ -27,12 +27,12 @@ from foldlog.eventstore.log.database import Database
 from foldlog.eventstore.log.finding import find_begun, page_ranges, pages_again
 from foldlog.eventstore.log.reading import ReadTransaction
 from foldlog.eventstore.log.row import (
+    check_not_erased,
     dense_rows,
     from_microseconds,
     is_redacted,
     make_rows,
     new_salt,
-    not_erased,
     stored_event_of,
     with_times,
 )
@@ -162,7 +162,7 @@ class StagedWriter:
         as_stored = existing is not None and existing.unmade > 0
         state = database.find(transaction, new.id, as_stored=as_stored)
         if state is not None and state.key != new.replaces:
-            not_erased(state)
+            check_not_erased(state)
             if existing is None or (state.key, state.version) != (existing.key, version):
                 raise VersionConflict(new.id, 0 if existing is None else version, state.version)
             return WriteTransaction(transaction, state, database)

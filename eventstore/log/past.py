@@ -13,7 +13,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
 from foldlog.eventstore.errors import CorruptEvent
-from foldlog.eventstore.log.row import not_erased
+from foldlog.eventstore.log.row import check_not_erased
 from foldlog.eventstore.log.seal import RowCodec
 from foldlog.eventstore.recorders.base import Reader
 from foldlog.eventstore.recorders.types import Conversation
@@ -54,7 +54,7 @@ def past_of(database: Database, reader: Reader, fork: Conversation) -> tuple[Seg
 def find_ancestor(
     database: Database, reader: Reader, key: int, name: str, event_id: int
 ) -> Conversation:
-    state = not_erased(database.find_key(reader, key))
+    state = check_not_erased(database.find_key(reader, key))
     if state is None:
         raise CorruptEvent(name, event_id, "this event is missing, and a fork needs it")
     return state

@@ -22,7 +22,7 @@ from msgspec.structs import replace
 
 from foldlog._base.json_types import JsonObject
 from foldlog._base.telemetry import OF_APPENDS, SHOWN
-from foldlog._base.usage import COST, OF_A_CONDENSER, USAGE_MAPS, USAGE_NAMES, USAGE_TEXTS
+from foldlog._base.usage import CONDENSER_META, COST, USAGE_MAPS, USAGE_NAMES, USAGE_TEXTS
 from foldlog.eventstore.events import (
     ATTRIBUTES,
     Action,
@@ -110,7 +110,7 @@ def _fields_without_content(event: Event) -> JsonObject:
         case Observation():
             return {"content": TEXT, "extras": {}}
         case Annotation(name=name, data=data):
-            return {"data": _usage_in({name: data}).get(name) if name == OF_A_CONDENSER else None}
+            return {"data": _usage_in({name: data}).get(name) if name == CONDENSER_META else None}
         case DocumentChanges(changed=changed):
             values = {name: {"value": {} if name == ATTRIBUTES else TEXT} for name in changed}
             return {

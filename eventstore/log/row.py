@@ -345,7 +345,7 @@ def dense_rows(conversation: str, rows: Sequence[Row], start: int, stop: int) ->
         raise CorruptEvent(conversation, start, "it is missing")
 
 
-def not_erased(
+def check_not_erased(
     conversation: Conversation | None, successor: Conversation | None = None
 ) -> Conversation | None:
     # ``successor`` is the conversation that has the id of the erased conversation now.
@@ -365,7 +365,7 @@ def begun(conversation: Conversation | None) -> Conversation | None:
     is_whole = conversation is not None and (conversation.head or conversation.lacks_events)
     if conversation is None or (is_whole and conversation.erasure is None):
         return conversation
-    not_erased(conversation)
+    check_not_erased(conversation)
     raise CorruptEvent(
         conversation.id,
         max(conversation.begins, 1) - 1,

@@ -72,14 +72,17 @@ class BackedUp(NamedTuple):
 
 
 class Restored(NamedTuple):
-    """A store that was restored from a backup. ``kept`` is the new path of the former file. If the
-    store had only a write-ahead log and no file, ``kept`` is the new path of the log.
-    ``erased_since`` lists the conversations that were erased after the backup, and that the restore
-    has brought back.
+    """A store that was restored from a backup.
+
+    ``path``          the path of the store
+    ``former_file``   the new path of the former file, or of its write-ahead log if the store had
+                      only a log; None if there was neither
+    ``erased_since``  the conversations that were erased after the backup, and that the restore has
+                      brought back
     """
 
     path: str
-    kept: str | None
+    former_file: str | None
     conversations: int
     events: int
     records: int

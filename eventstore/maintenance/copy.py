@@ -43,12 +43,12 @@ from foldlog.eventstore.log.ledger import enter_erasure
 from foldlog.eventstore.log.reading import ReadTransaction
 from foldlog.eventstore.log.results import Border
 from foldlog.eventstore.log.row import (
+    check_not_erased,
     commitment_of,
     first_head,
     from_microseconds,
     is_redacted,
     link_of,
-    not_erased,
     sound,
     stored_event_of,
 )
@@ -605,7 +605,7 @@ class CopyWriter(StagedWriter):
     ) -> None:
         present = query_sources(target, Sources.find, new.id)
         replaces = _replaced_key(present, earlier[-1] if earlier else None)
-        existing = None if replaces is not None else not_erased(present)
+        existing = None if replaces is not None else check_not_erased(present)
         if existing is not None and (existing.salt, existing.created_at) != (
             new.salt,
             new.created_at,
@@ -725,7 +725,7 @@ class CopyWriter(StagedWriter):
 
     def _write_beside(self, work: Callable[[WriteTransaction], object]) -> None:
         def in_transaction(transaction: Transaction) -> None:
-            state = not_erased(self.database.find_key(transaction, self.key or 0))
+            state = check_not_erased(self.database.find_key(transaction, self.key or 0))
             # If the staged copy was discarded, publishing it raises the error.
             if state is not None:
                 writing = WriteTransaction(transaction, state, self.database)

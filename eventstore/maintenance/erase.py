@@ -41,7 +41,7 @@ from foldlog.eventstore.maintenance.unfinished import (
 from foldlog.eventstore.recorders.base import DISCARDED, Reader, Transaction
 from foldlog.eventstore.recorders.errors import FAILURES
 from foldlog.eventstore.recorders.types import Conversation, Erasure, Unfinished
-from foldlog.eventstore.sources.moving import leave_alone
+from foldlog.eventstore.sources.moving import detach_source_forks
 from foldlog.eventstore.sources.tables import SourcesToWrite
 from foldlog.eventstore.store import Store
 
@@ -189,7 +189,7 @@ def _mark(
     parts = [_detach(transaction, database, fork.key) for fork in forks]
     if parts:
         reason = f"{reason}; copies kept by forks: {', '.join(parts)}"
-    leave_alone(transaction, database, state.key)
+    detach_source_forks(transaction, database, state.key)
     erasure = Erasure(
         max(erased_at, state.updated_at or erased_at), reason, state.version, state.head or b""
     )

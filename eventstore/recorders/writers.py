@@ -19,7 +19,7 @@ because a signal handler may raise right after the addition.
 """
 
 
-def outside(database: str, name: str) -> Writer:
+def check_not_writing(database: str, name: str) -> Writer:
     """Return this thread as a writer. Raises ``StoreRefused`` if this thread is already inside a
     write to this database. Without this check, a guard, an inline projection or a signal handler
     would wait for its own thread forever.

@@ -17,7 +17,7 @@ from foldlog.eventstore.errors import (
 )
 from foldlog.eventstore.log.database import Database
 from foldlog.eventstore.log.keys import DataKey
-from foldlog.eventstore.log.row import is_redacted, not_erased
+from foldlog.eventstore.log.row import check_not_erased, is_redacted
 from foldlog.eventstore.log.writing import EVERY, WriteTransaction, begin_new
 from foldlog.eventstore.recorders.base import Reader, Transaction
 from foldlog.eventstore.recorders.types import Conversation, Row
@@ -142,12 +142,12 @@ class CopiedRecords:
         if not refused:
             return
         root = _root_in_target(reader, self.target, original.family)
-        returning = sources.find_returning(root, (new[each].hash for each in refused))
+        returning = sources.find_returning(root, (new[fingerprint].hash for fingerprint in refused))
         by_source = query_sources(self.source, Sources.refused_among, new)
         for record in sorted({new[fingerprint] for fingerprint in refused}):
             if returning.get(record.hash):
                 raise _would_come_back(self.conversation.id, record.number)
-            is_decided = _weight(record, by_source) >= _weight(record, refused)
+            is_decided = _refusal(record, by_source) >= _refusal(record, refused)
             if record.hash in returning and not (self.again or is_decided):
                 raise _would_come_back(self.conversation.id, record.number, elsewhere=True)
 
@@ -203,11 +203,11 @@ def _copy_until_redaction(records: CopiedRecords, version: int) -> tuple[int, bo
         return 0, True
     existing = _redacted_in_target(records, stored)
     if existing is None:
-        shared = _parent_in_target(target, stored)
+        parent = _parent_in_target(target, stored)
     else:
-        shared = existing.parent
+        parent = existing.parent
     original = stored.source
-    is_alone = original.parent is not None and shared is None
+    is_alone = original.parent is not None and parent is None
     if is_alone:
         original = original._replace(redacted=tuple(sorted(stored.redacted)))
     if existing is not None and (
@@ -221,8 +221,8 @@ def _copy_until_redaction(records: CopiedRecords, version: int) -> tuple[int, bo
         if first + events <= version
     }
     copied = original._replace(
-        parent=shared,
-        from_record=0 if shared is None else (existing or original).from_record,
+        parent=parent,
+        from_record=0 if parent is None else (existing or original).from_record,
         made=min(original.made, max(made, default=-1) + 1),
     )
     start = max(copied.from_record, _end_of(existing)[0])
@@ -265,7 +265,7 @@ def _copy_until_redaction(records: CopiedRecords, version: int) -> tuple[int, bo
 
 
 def _redacted_by_now(sources: Sources, source: Source) -> set[int]:
-    not_erased(sources.database.find_key(sources.reader, source.conversation))
+    check_not_erased(sources.database.find_key(sources.reader, source.conversation))
     present = sources.find_by_key(source.conversation, texts=()) or source
     return sources.all_redacted(present)
 
@@ -329,9 +329,10 @@ def _parent_in_target(target: Database, original: _Original) -> int | None:
     # The conversation with the parent's name in the target may have other records, fewer records,
     # or fewer redactions.
     parent_hashes, parent_redacted, parent_made = query_sources(target, _hashes_of, parent_key)
-    from_record, records = original.source[3:5]
+    from_record = original.source.from_record
+    own_records = range(from_record, original.source.records)
     size = from_record * HASH_BYTES
-    missing = original.redacted.difference(parent_redacted, range(from_record, records))
+    missing = original.redacted.difference(parent_redacted, own_records)
     is_same = original.hashes[:size] == parent_hashes[:size]
     # A redaction in the fork finds the records of shared events in the parent's list of events.
     lists_events = parent_made >= min(from_record, original.source.made)
@@ -420,12 +421,14 @@ def _check_events(writing: WriteTransaction, part: Source, made: Made, start: in
                 raise _would_come_back(writing.conversation, new[event_id])
 
 
-def _weight(record: ChainedRecord, refused: Mapping[bytes, bool]) -> int:
+def _refusal(record: ChainedRecord, refused: Mapping[bytes, bool]) -> int:
     """Return 2 if a store refuses a record by its own decision, 1 if it received its refusal with a
     copy, and 0 if it does not refuse the record.
     """
-    fingerprints = record.hash, record.fingerprint
-    return max((1 + refused[each] for each in fingerprints if each in refused), default=0)
+    decisions = [refused[name] for name in (record.hash, record.fingerprint) if name in refused]
+    if not decisions:
+        return 0
+    return 2 if any(decisions) else 1
 
 
 def _would_come_back(conversation: str, number: int, *, elsewhere: bool = False) -> CannotRedact:
@@ -473,7 +476,7 @@ def _refused_by(sources: Sources, source: Source) -> set[bytes]:
 
 
 def _source_in_target(sources: Sources, conversation: Conversation) -> Source | None:
-    existing = not_erased(sources.find(conversation.id))
+    existing = check_not_erased(sources.find(conversation.id))
     if existing is None:
         return None
     source = sources.of_state(existing)
@@ -485,7 +488,7 @@ def _source_in_target(sources: Sources, conversation: Conversation) -> Source | 
 def _open_in_target(
     transaction: Transaction, target: Database, conversation: Conversation
 ) -> tuple[WriteTransaction, SourcesToWrite]:
-    existing = not_erased(target.find(transaction, conversation.id, as_stored=True))
+    existing = check_not_erased(target.find(transaction, conversation.id, as_stored=True))
     if existing is not None:
         writing = WriteTransaction(transaction, existing, target)
         return writing, SourcesToWrite.beside(writing)
@@ -512,7 +515,8 @@ def find_redacted_records(database: Database, conversation: Conversation) -> Red
         original = _read_original(sources, conversation)
         if original is None:
             return None
-        source, redacted = original[:2]
+        source = original.source
+        redacted = original.redacted
         remains = {
             number: block.record(number)
             for block in sources.blocks(source, min(redacted, default=source.records))
@@ -616,7 +620,7 @@ def note_made(writing: WriteTransaction, made: Made, version: int) -> None:
     writing.set_unmade(source.records - stop)
 
 
-def leave_alone(transaction: Transaction, database: Database, conversation: int) -> None:
+def detach_source_forks(transaction: Transaction, database: Database, conversation: int) -> None:
     sources = SourcesToWrite(database, transaction)
     source = sources.find_by_key(conversation)
     if source is None:

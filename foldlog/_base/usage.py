@@ -11,14 +11,14 @@ IMPORTED: Final = "imported usage"
 """The name of the document with the usage that a source has outside of its records.
 ``Format.beside`` reads this usage.
 """
-OF_NO_MODEL: Final = "<synthetic>"
+SYNTHETIC_MODEL: Final = "<synthetic>"
 """Claude Code names this model in replies that it wrote itself."""
 
-OF_A_CONDENSER: Final = "condenser_meta"
+CONDENSER_META: Final = "condenser_meta"
 """A condenser reports its own calls in an annotation with this name. The data of the annotation has
 a map with the same name.
 """
-USAGE_MAPS: Final = ("usage", "accumulated", "metrics", "response", OF_A_CONDENSER)
+USAGE_MAPS: Final = ("usage", "accumulated", "metrics", "response", CONDENSER_META)
 """The keys under which ``meta`` and the metadata of a condensation contain usage."""
 USAGE_TEXTS: Final = ("model", "reply")
 """The keys for the name of the model and the id of the reply. A redaction does not remove the texts

@@ -48,7 +48,7 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 
-_OF_THE_STORE: Final = 0
+_STORE_KEY: Final = 0
 """All leases are stored under this key, and not with their conversations, because a lease may be
 older than its conversation.
 """
@@ -148,7 +148,7 @@ def _read_row(reader: Reader, name: str) -> _Row | None:
 
 
 def _read_record(reader: Reader, name: str) -> Record | None:
-    for record in reader.records(_OF_THE_STORE, name, 0, 1):
+    for record in reader.records(_STORE_KEY, name, 0, 1):
         return record
     return None
 
@@ -231,7 +231,7 @@ def lease_that_keeps(store: Store, conversation: str) -> LeaseTaken | None:
 def _read_ends(database: Database, reader: Reader) -> dict[str, datetime | None]:
     # The end time is None for a lease that is over and was not released.
     ends: dict[str, datetime | None] = {}
-    for record in reader.records(_OF_THE_STORE, None, 0, sys.maxsize):
+    for record in reader.records(_STORE_KEY, None, 0, sys.maxsize):
         if not record.projection.startswith("lease "):
             continue
         row = _decode_row(record.projection, record)
@@ -532,7 +532,7 @@ class LeaseBlock:
             steady_clock.now() + ttl if steady else 0,
         )
         record = _CODEC.encoded_record(self._name, Record(1, _CODE, msgspec.json.encode(row)))
-        transaction.put_records(_OF_THE_STORE, self._name, [record], replace_all=True)
+        transaction.put_records(_STORE_KEY, self._name, [record], replace_all=True)
         self.lease.until = row.ends
 
     def _give_back(self, transaction: Transaction) -> None:
@@ -540,7 +540,7 @@ class LeaseBlock:
         transaction.conversation(self._id)
         row = _read_row(transaction, self._name)
         if row is not None and row.token == self._token:
-            transaction.put_records(_OF_THE_STORE, self._name, (), replace_all=True)
+            transaction.put_records(_STORE_KEY, self._name, (), replace_all=True)
 
     def _fence(
         self, reader: Reader, remedy: str = "nothing was appended; begin again with history.lease()"

@@ -559,8 +559,7 @@ class HistoryRun(HistoryLog):
                     0
                 ]
             except VersionConflict as conflict:
-                was_redacted = conflict.expected == conflict.actual
-                if expected is not ANY_VERSION and not was_redacted:
+                if expected is not ANY_VERSION and not conflict.is_redaction:
                     raise
 
     def pop(self, count: int = 1, reason: str = "") -> tuple[Event, ...]:

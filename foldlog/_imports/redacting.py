@@ -226,13 +226,13 @@ def source_files(store: Store, names: Sequence[str]) -> dict[str, tuple[str, ...
     """
 
     def read(sources: Sources) -> dict[str, tuple[str, ...]]:
-        stored = ((name, paths_of(sources, sources.find(name))) for name in names)
+        stored = ((name, imported_paths(sources, sources.find(name))) for name in names)
         return {name: paths for name, paths in stored if paths}
 
     return query_sources(store.database, read)
 
 
-def paths_of(sources: Sources, conversation: Conversation | None) -> tuple[str, ...]:
+def imported_paths(sources: Sources, conversation: Conversation | None) -> tuple[str, ...]:
     source = sources.of_state(conversation)
     return tuple(about(source).get("paths", ())) if source else ()
 

@@ -27,7 +27,7 @@ from typing import NamedTuple, TypeVar
 
 from foldlog._imports.redacting import (
     events_of_records,
-    paths_of,
+    imported_paths,
     redact_beside,
     redact_records,
     source_files,
@@ -825,7 +825,8 @@ def _imported_files(
     """
     sources = Sources(store.database, moment.reader)
     return [
-        (shower.id, paths_of(sources, shower)) for shower, _ in _showing(events_by_name, moment)
+        (shower.id, imported_paths(sources, shower))
+        for shower, _ in _showing(events_by_name, moment)
     ]
 
 

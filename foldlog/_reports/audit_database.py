@@ -60,7 +60,7 @@ _REMAINS = "bytes of removed rows"
 """While the table ``followed`` has a row with this scope, the file may still contain bytes of
 deleted rows. Each deletion writes the row, so the next run can complete an interrupted deletion.
 """
-_OF_CONVERSATIONS = ("events", "condensations", "revisions", "damaged")
+_CONVERSATION_TABLES = ("events", "condensations", "revisions", "damaged")
 _SQLITE_BITS = 64
 
 
@@ -252,7 +252,7 @@ class AuditTables(Derived[AuditRow]):
 
     def begin_again(self) -> None:
         with self._transaction():
-            for table in (*_OF_CONVERSATIONS, "conversations", "followed"):
+            for table in (*_CONVERSATION_TABLES, "conversations", "followed"):
                 self._database.execute(f"DELETE FROM {table}")
             self._mark_remains()
         self.was_rebuilt = self._to_confirm = True
@@ -287,7 +287,7 @@ class AuditTables(Derived[AuditRow]):
         self.condensations += len(condensations)
 
     def _remove(self, conversation: str) -> None:
-        for table in _OF_CONVERSATIONS:
+        for table in _CONVERSATION_TABLES:
             deletion = self._database.execute(
                 f"DELETE FROM {table} WHERE conversation = ?", [storable(conversation)]
             )

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from foldlog.condensers import AgentModel, Condenser
     from foldlog.condensers.models.caches import CacheRule
 
-_OF_A_FILE = int | float | str | None
+_Scalar = int | float | str | None
 _UNNEEDED = (
     "What was needed again cannot be measured: the agent repeated no name or long number of an"
     " earlier event."
@@ -34,7 +34,7 @@ def describe_condenser(condenser: Condenser, model: AgentModel | None) -> JsonOb
     fields = {
         name: getattr(condenser, name) for name in getattr(condenser, "__dataclass_fields__", ())
     }
-    parameters = {name: value for name, value in fields.items() if isinstance(value, _OF_A_FILE)}
+    parameters = {name: value for name, value in fields.items() if isinstance(value, _Scalar)}
     return {
         "condenser": condenser.type,
         "events_max": events,

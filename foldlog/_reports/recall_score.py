@@ -17,7 +17,7 @@ from foldlog.eventstore import Action, Annotation, CondensationSummary, Content,
 from foldlog.projections import View, begins_reply
 
 _TERM = re.compile(r"[^\W\d][\w./-]{5,}|\d{6,}")
-_OF_A_NAME = re.compile(r"[\d_/.]|[^\W\d_A-Z][A-Z]")
+_IN_A_NAME = re.compile(r"[\d_/.]|[^\W\d_A-Z][A-Z]")
 ID_OF_A_LINE = re.compile(r" \[(\d+)\]$", re.MULTILINE)
 _LENGTH_LEAST = 6
 _EDGES = "./-"
@@ -53,7 +53,7 @@ def terms_of(text: str) -> set[str]:
 def terms_in(words: Iterable[str]) -> set[str]:
     text = " ".join([word for word in words if len(word) >= _LENGTH_LEAST])
     terms = (term.strip(_EDGES) for term in _TERM.findall(text))
-    return {term for term in terms if len(term) >= _LENGTH_LEAST and _OF_A_NAME.search(term)}
+    return {term for term in terms if len(term) >= _LENGTH_LEAST and _IN_A_NAME.search(term)}
 
 
 def event_terms(event: Event) -> set[str]:

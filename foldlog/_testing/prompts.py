@@ -34,7 +34,7 @@ _REMINDERS = re.compile(r"\s*<system-reminder>.*?</system-reminder>\s*", re.DOTA
 """Claude Code writes a part of its system prompt into messages of the user."""
 _KEYS_OF_IDS = frozenset(("id", "call_id", "tool_call_id", "tool_use_id"))
 _BODY = ("messages", "input", "system", "instructions", "tools", "stream", "stream_options")
-_OF_THE_WAY = frozenset((
+_TRANSPORT_FIELDS = frozenset((
     "extra_body", "extra_headers", "metadata", "model", "prompt_cache_key",
     "prompt_cache_retention", "safety_identifier", "service_tier", "store", "timeout", "user",
 ))  # fmt: skip
@@ -194,7 +194,7 @@ def answering_parameters(parameters: JsonMap) -> JsonObject:
     return {
         name: value
         for name, value in parameters.items()
-        if name not in _OF_THE_WAY and value is not None and _DEFAULTS.get(name) != value
+        if name not in _TRANSPORT_FIELDS and value is not None and _DEFAULTS.get(name) != value
     }
 
 

@@ -569,17 +569,15 @@ class SentRecords:
         return shown_records(shown, format, self._history, log)
 
 
-def sent_records(history: History, format: str, *, condense: bool) -> Iterator[Any]:
-    """Yield the records that are sent to a model. With ``condense``, a condensation that is due is
+def sent_records(history: History, format: str, *, condense: bool) -> list[Any]:
+    """Return the records that are sent to a model. With ``condense``, a condensation that is due is
     made first.
     """
     whole = None if condense else sent_whole(history, format)
     if whole is not None:
-        yield from whole.records()
-        return
+        return [*whole.records()]
     prompt = SentRecords(history, condense=condense)
-    for _, records in prompt.records(prompt.view, format):
-        yield from records
+    return [record for _, records in prompt.records(prompt.view, format) for record in records]
 
 
 def empty_session(

@@ -99,12 +99,12 @@ _ADDED = "<environment_details>"
 _MESSAGES = ("api_conversation_history.json", "claude_messages.json")
 _MARK = ("ts", "conversationHistoryIndex", _DELETED)
 _BLOCKS = frozenset(("tool_use", "tool_result", "thinking", "redacted_thinking", "server_tool_use"))
-_OF_OTHERS = ("tool_calls", "messageId")
+_FOREIGN_KEYS = ("tool_calls", "messageId")
 """A message with one of these fields is from OpenAI or from Amp, even if its blocks look like
 Anthropic's blocks.
 """
 _MILLISECONDS = 10**11
-_OF_PROMPT = -1
+_PROMPT_INDEX = -1
 
 
 # -- files
@@ -179,7 +179,7 @@ class AnthropicDecoder(FollowingDecoder):
     def read(self, read: RecordEvents, record: Fields) -> None:
         is_prompt = record.get("role") == "system"
         read.tag = (
-            _OF_PROMPT if is_prompt else self._count,
+            _PROMPT_INDEX if is_prompt else self._count,
             text_or_none(record, "truncationParent"),
         )
         if is_prompt:
@@ -198,7 +198,7 @@ class AnthropicDecoder(FollowingDecoder):
         elif not self._condense(read, record):
             if any(map(_is_summary, dicts_in(record, "content"))):
                 read.condense(
-                    lambda known: known[0] == _OF_PROMPT,
+                    lambda known: known[0] == _PROMPT_INDEX,
                     metadata={"reason": COMPACTED_BY_PROVIDER},
                 )
             read_blocks(read, record)
@@ -381,7 +381,7 @@ def _matches(record: Any) -> bool:
     if (
         not _accepts(record)
         or type(record["content"]) is not list
-        or any(key in record for key in _OF_OTHERS)
+        or any(key in record for key in _FOREIGN_KEYS)
     ):
         return False
     kinds = {kind_of(block) for block in record["content"]}

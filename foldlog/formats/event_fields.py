@@ -31,8 +31,8 @@ REDACTED = "[redacted]"
 """The text that replaces a redacted text, or a redacted value of a document."""
 HANDED_OVER = "handed_over"
 """The key in ``Message.meta`` of the note, which says what was handed over."""
-OF_THE_STORE = (Retraction, Redaction, DocumentChanges)
-NOT_WRITTEN = (CondensationAction, CondensationRequest, *OF_THE_STORE)
+STORE_EVENTS = (Retraction, Redaction, DocumentChanges)
+NOT_WRITTEN = (CondensationAction, CondensationRequest, *STORE_EVENTS)
 """Types of events for which no message format has a record."""
 
 

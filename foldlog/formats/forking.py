@@ -49,7 +49,7 @@ def begin_fork(store: Store, conversation: str, at: int, new: str) -> Conversati
             documents.fork(conversation, at, new, mark_unread(attributes, unread), seen)
         except VersionConflict as conflict:
             # if an event was redacted, the versions are equal
-            if conflict.expected != conflict.actual:
+            if not conflict.is_redaction:
                 raise
         else:
             return store.conversation(new)

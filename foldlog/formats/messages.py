@@ -50,10 +50,10 @@ from foldlog.formats.record import (
 
 SPEAKERS: Mapping[str, Source] = {"user": "user", "assistant": "agent"}
 ROLES = frozenset((*SPEAKERS, "system", "developer", "tool", "function"))
-_OF_NO_MODEL = ("environment", "exit")
+_AGENT_ROLES = ("environment", "exit")
 """Roles that some agents write, but that no model's API has."""
 _THINKING = (*THINKING, "reasoning")
-_BLOCKS_OF_ANTHROPIC = THINKING | {
+_ANTHROPIC_BLOCKS = THINKING | {
     "tool_use",
     "tool_result",
     "document",
@@ -62,7 +62,7 @@ _BLOCKS_OF_ANTHROPIC = THINKING | {
     "container_upload",
 }
 _TEXTS = ("text", "input_text", "output_text")
-_OF_TEXTS = frozenset(("type", "text", "cache_control"))
+_TEXT_KEYS = frozenset(("type", "text", "cache_control"))
 
 _TYPES = (
     "function_call",
@@ -81,9 +81,9 @@ OUTPUTS: Final = frozenset(
 )
 IDS: Final = ("call_id", "approval_request_id", "id")
 _ARGUMENTS = ("arguments", "action", "operation")
-_OF_PLAIN = dict.fromkeys(("function_call_output", "custom_tool_call_output"), ("type",))
-_OF_ITEMS = ("type", "id", "name", "status")
-_OF_ANTHROPIC = (
+_PLAIN_KEYS = dict.fromkeys(("function_call_output", "custom_tool_call_output"), ("type",))
+_ITEM_KEYS = ("type", "id", "name", "status")
+_ANTHROPIC_KEYS = (
     "role",
     "type",
     "id",
@@ -106,7 +106,7 @@ def is_message_of_anthropic(message: Fields) -> bool:
         return False
     is_own = is_of_anthropic if role == "assistant" else is_of_server
     return "stop_reason" in message or any(
-        kind_of(block) in _BLOCKS_OF_ANTHROPIC or is_own(block)
+        kind_of(block) in _ANTHROPIC_BLOCKS or is_own(block)
         for block in dicts_in(message, "content")
     )
 
@@ -168,7 +168,7 @@ def spoken(role: str, content: Content) -> Event:
     """
     if role in ("system", "developer"):
         return SystemMessage(content=content)
-    if role not in ROLES and role not in _OF_NO_MODEL:
+    if role not in ROLES and role not in _AGENT_ROLES:
         raise NotAnEvent(unknown_role(role))
     return Message(source=SPEAKERS.get(role, "environment"), content=content)
 
@@ -332,7 +332,7 @@ class MessageReader:
         if (kind not in CALLS and kind not in OUTPUTS) or item.get("execution") == "server":
             return None
         id_key = next((key for key in IDS if item.get(key) is not None), "call_id")
-        other_fields = omit(item, *_OF_ITEMS, id_key)
+        other_fields = omit(item, *_ITEM_KEYS, id_key)
         call_id = text_or_none(item.get(id_key))
         if kind in CALLS:
             arguments_key = next(
@@ -362,7 +362,7 @@ class MessageReader:
             content=self.content(parts, "an output") if has_parts else json_text(output),
             call_id=call_id,
             is_error=item.get("status") == "failed",
-            meta=self.other_fields("item", item, id_key, *used_fields, *_OF_PLAIN.get(kind, ())),
+            meta=self.other_fields("item", item, id_key, *used_fields, *_PLAIN_KEYS.get(kind, ())),
         )
 
     # --- Anthropic's messages ---
@@ -375,7 +375,7 @@ class MessageReader:
         """
         description = f"the {message['role']} message"
         blocks = self.parts(message.get("content") or [], description)
-        meta = (meta or {}) | self.other_fields("message", message, *_OF_ANTHROPIC)
+        meta = (meta or {}) | self.other_fields("message", message, *_ANTHROPIC_KEYS)
         if message["role"] == "assistant":
             return self._agent_events(message, blocks, response_id, meta)
         blocks = self._blocks_returned(blocks)
@@ -510,7 +510,7 @@ def _part(part: Fields) -> Fields:
 def is_odd(content: Any) -> bool:
     """Return whether a text part of the content has fields besides type, text and cache mark."""
     texts = (block for block in dicts_in(content) if block.get("type") in (*_TEXTS, "refusal"))
-    return any(not drop_empty(block).keys() <= _OF_TEXTS for block in texts)
+    return any(not drop_empty(block).keys() <= _TEXT_KEYS for block in texts)
 
 
 def drop_empty(fields: Fields) -> Fields:

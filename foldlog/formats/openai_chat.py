@@ -119,7 +119,7 @@ _PARTS = frozenset(
 """The types of parts in chat messages, including parts for servers and tools of other providers."""
 
 
-_OF_OTHERS = frozenset(("messageId", "toolInvocations", "parts"))
+_FOREIGN_KEYS = frozenset(("messageId", "toolInvocations", "parts"))
 """Fields of the messages of Amp and of Vercel's AI SDK, which hold calls and results there."""
 
 
@@ -136,7 +136,7 @@ def parts_of_others(record: Any) -> list[str]:
 def _is_of_another(record: Any) -> bool:
     is_message = _has_role(record) and "content" in record
     return is_message and (
-        not accepts(record) or not _OF_OTHERS.isdisjoint(record) or bool(parts_of_others(record))
+        not accepts(record) or not _FOREIGN_KEYS.isdisjoint(record) or bool(parts_of_others(record))
     )
 
 

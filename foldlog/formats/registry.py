@@ -54,7 +54,7 @@ with the format's name, with ``_`` for ``-``: see ``_load``. To add a format, ad
 folder, and add its name to this tuple. A record belongs to the first format that matches. No record
 should match two formats.
 """
-_OF_ADAPTERS: Final = (
+_ADAPTER_FORMATS: Final = (
     "agent-framework",
     "google-adk",
     "langchain",
@@ -75,7 +75,7 @@ REGISTERED: dict[str, Format] = {}
 @cache
 def _load(name: str) -> Format:
     # imported here, because most processes need only one or two formats
-    if name in _OF_ADAPTERS:
+    if name in _ADAPTER_FORMATS:
         package = "foldlog.adapters._records"
     else:
         package = "foldlog.formats"
@@ -89,7 +89,7 @@ packages are loaded.
 """
 
 
-_OF_PROGRAMS = {
+_PROGRAM_FORMATS = {
     **dict.fromkeys(("cline", "roo", "roo-code"), "anthropic-messages"),
     "claude": "claude-code",
 }
@@ -100,8 +100,8 @@ class UnknownFormat(EventStoreError, ValueError):
     """The format is unknown. Choose one of ``FORMATS``."""
 
     def __init__(self, format: str, choices: Iterable[str] | None = None) -> None:
-        if format.lower() in _OF_PROGRAMS:
-            hint = f"; its histories are {_OF_PROGRAMS[format.lower()]}"
+        if format.lower() in _PROGRAM_FORMATS:
+            hint = f"; its histories are {_PROGRAM_FORMATS[format.lower()]}"
         else:
             hint = ""
         names = ", ".join(formats() if choices is None else choices)
@@ -139,7 +139,7 @@ def _add(place: str, format: object) -> Format:
 
 
 def _is_ours(name: str) -> bool:
-    return name in OURS or name in _OF_ADAPTERS
+    return name in OURS or name in _ADAPTER_FORMATS
 
 
 def formats() -> Mapping[str, Format]:

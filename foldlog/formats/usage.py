@@ -14,7 +14,7 @@ from typing import Any, NamedTuple, TypeGuard
 from msgspec import Struct
 
 from foldlog._base.json_types import JsonMap
-from foldlog._base.usage import COPIED, OF_NO_MODEL, cost_of, count_of, usage_of
+from foldlog._base.usage import COPIED, SYNTHETIC_MODEL, cost_of, count_of, usage_of
 from foldlog.condensers import model_of, reports_of
 from foldlog.eventstore import Action, CondensationAction, Event
 from foldlog.formats.event_fields import id_of_source
@@ -74,7 +74,7 @@ def begins_call(event: Event, before: Event | None) -> bool:
     wrote, are not calls.
     """
     return (
-        event.meta.get("model") != OF_NO_MODEL
+        event.meta.get("model") != SYNTHETIC_MODEL
         and not is_copy(event)
         and begins_reply(event, before)
     )
@@ -101,7 +101,7 @@ def calls_of_event(recorded_at: datetime, event: Event) -> Iterator[ModelCall]:
     for report in reports:
         metrics = report["metrics"]
         attempts = count_of(metrics.get("attempts")) or 1
-        yield _call(at, model_of(report) or fields.get("model"), metrics, attempts)._replace(
+        yield _model_call(at, model_of(report) or fields.get("model"), metrics, attempts)._replace(
             by_condenser=True
         )
     has_call = (
@@ -111,7 +111,7 @@ def calls_of_event(recorded_at: datetime, event: Event) -> Iterator[ModelCall]:
     )
     if has_call and not reports:
         calls = count_of(fields.get("calls")) or 1
-        yield _call(at, fields.get("model"), fields, calls)._replace(
+        yield _model_call(at, fields.get("model"), fields, calls)._replace(
             by_condenser=isinstance(event, CondensationAction),
             reply=text_or_none(fields, "reply"),
         )
@@ -128,7 +128,7 @@ def model_reports(event: Event) -> list[Fields]:
     ]
 
 
-def _call(at: datetime | None, model: object, fields: JsonMap, calls: int = 1) -> ModelCall:
+def _model_call(at: datetime | None, model: object, fields: JsonMap, calls: int = 1) -> ModelCall:
     usage = fields.get("usage")
     tokens = usage_of(usage if isinstance(usage, dict) else fields)
     return ModelCall(at, model_named({"model": model}), tokens, cost_of(fields.get("cost")), calls)
@@ -165,7 +165,7 @@ def _difference(total: ModelCall, earlier: ModelCall) -> ModelCall:
 
 def _call_of_source(fields: JsonMap) -> ModelCall:
     calls = count_of(fields.get("calls")) or 1
-    call = _call(time_in(fields.get("at")), fields.get("model"), fields, calls)
+    call = _model_call(time_in(fields.get("at")), fields.get("model"), fields, calls)
     reply = text_or_none(fields, "reply")
     is_condenser = fields.get("use") == OF_CONDENSER
     return call._replace(reply=reply, by_condenser=is_condenser, is_total=reply is None)

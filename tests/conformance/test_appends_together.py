@@ -15,7 +15,7 @@ from foldlog.eventstore import (
     InvalidEvent,
     VersionConflict,
 )
-from foldlog.eventstore.log.appending import append_all, can_append_all
+from foldlog.eventstore.log.appending import append_all
 from foldlog.eventstore.store import bind, prepare_append
 from tests.privacy import erased
 from tests.said import ids, said, say, texts
@@ -138,7 +138,3 @@ def test_appends_in_opposite_orders_do_not_deadlock(store):
     assert sorted(met) == ["a", "b"]
     assert meeting.broken  # each waited for the other to be done
     assert [store.version(name) for name in ("a", "b")] == [3, 3]
-
-
-def test_which_recorders_append_together(store, request):
-    assert can_append_all(store.database) is ("postgresql" not in request.node.name)

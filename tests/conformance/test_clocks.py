@@ -33,7 +33,7 @@ def histories(recorder, clock):
 
 def expired(histories):
     outcome = histories.maintenance.expire(90 * DAY)
-    return [row.id for row in outcome.conversations], [*outcome.stay]
+    return [row.id for row in outcome.conversations], [*outcome.not_erased]
 
 
 def test_what_a_slow_clock_dated_before_earlier_events_stays(histories, clock):

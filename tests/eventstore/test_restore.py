@@ -107,7 +107,7 @@ def test_restored_through_a_link_file_kept(path, backup):
     assert result.path == str(path)
     assert (result.conversations, result.events, result.erased_since) == (1, 1, ())
     assert contents(path) == ["in the backup"]
-    assert contents(result.kept) == ["in the backup", "after the backup"]
+    assert contents(result.former_file) == ["in the backup", "after the backup"]
     assert backup.read_bytes() == before
     with open_store(path) as store:
         append(store, "goes on")
@@ -122,7 +122,7 @@ def test_store_in_use_is_restored(path, backup, agent):
     assert agent.do("open") == "done"
     assert agent.do("after it was opened again") == "done"
     assert contents(path) == ["in the backup", "after it was opened again"]
-    assert contents(restored.kept) == ["in the backup", "after the backup", "in the log"]
+    assert contents(restored.former_file) == ["in the backup", "after the backup", "in the log"]
 
 
 def test_lost_empty_or_damaged_store_is_restored(path, backup):
@@ -136,7 +136,9 @@ def test_lost_empty_or_damaged_store_is_restored(path, backup):
         there = path.exists() and path.read_bytes()
         restored = restore_store(path, backup)
         assert contents(path) == ["in the backup"]
-        assert (restored.kept is not None and Path(restored.kept).read_bytes()) == there
+        assert (
+            restored.former_file is not None and Path(restored.former_file).read_bytes()
+        ) == there
 
 
 def test_other_programs_file_is_not_replaced(path, backup, tmp_path):
@@ -209,8 +211,8 @@ def test_log_of_a_moved_file_is_kept(path, backup, agent):
     path.rename(path.with_name("moved.db"))
     restored = restore_store(path, backup)
     assert contents(path) == ["in the backup"]
-    path.with_name("moved.db").rename(restored.kept.removesuffix("-wal"))
-    assert contents(restored.kept.removesuffix("-wal")) == [
+    path.with_name("moved.db").rename(restored.former_file.removesuffix("-wal"))
+    assert contents(restored.former_file.removesuffix("-wal")) == [
         "in the backup",
         "after the backup",
         "in the log",
@@ -322,7 +324,7 @@ def look_after_a_kill(folder, step, monkeypatch):
         agent.end()
     restored = restore_store(path, backup)
     assert contents(path) == ["in the backup"]
-    assert contents(restored.kept) == stored_texts
+    assert contents(restored.former_file) == stored_texts
     assert not [*folder.glob("*.new"), *folder.glob("*.part")]
     return stored_texts
 

@@ -14,7 +14,7 @@ import pytest
 
 from foldlog.eventstore import CondensationRequest, StoreRefused, StoreUnavailable, open_store
 from foldlog.eventstore.recorders.postgres import positions
-from foldlog.eventstore.recorders.postgres.positions import Positions
+from foldlog.eventstore.recorders.postgres.positions import Part, Positions
 from foldlog.eventstore.recorders.postgres.setup import epoch_lock
 from foldlog.eventstore.recorders.types import Conversation, RecalledKey, Record
 from tests.at_once import at_once
@@ -50,6 +50,17 @@ def test_keys_are_numbered_apart_from_positions():
     counter.take(10)
     first, second = counter.key(), counter.key()
     assert (7 << 20 <= first < 8 << 20, second) == (True, first + 1)
+
+
+def test_a_transaction_without_keys_left_begins_no_conversation():
+    counter = Positions(Part(63, 64))
+    counter.number = 7
+    for _ in range(15_360):
+        key = counter.key()
+    assert key >> 20 == 7
+    counter._key = 1 << 14
+    with pytest.raises(StoreRefused, match="at most 15,360 new conversations"):
+        counter.key()
 
 
 def test_keys_of_equal_transactions_rarely_collide():

@@ -11,7 +11,7 @@ from itertools import repeat
 _WINDOWS = r"[A-Za-z]:[\\/][^\s\"'<>|*?:,;()`]+"
 _ESCAPED = re.compile(rf"(?<!\w)({_WINDOWS})|\\[nrt\"]")
 _NAME = re.compile(rf"(?<![<\w])(?:{_WINDOWS}|\w+://[\w./:?=&%-]+|~?/?\w(?:[\w./-]|::)+)")
-_OF_A_NAME = re.compile(r"[_/\\]|::|\w\.\w|[a-z][A-Z]|[a-zA-Z]\d")
+_IN_A_NAME = re.compile(r"[_/\\]|::|\w\.\w|[a-z][A-Z]|[a-zA-Z]\d")
 _NO_NAME = re.compile(
     r"(?![^/]*[/\\])\d.*"  # This matches a number, a date or a size.
     r"|[a-z]+(?:-[a-z]+)*-[\d./]+"  # This matches a class of a style sheet.
@@ -37,7 +37,7 @@ def names_in(
                 name = match[0].rstrip("./:-\\")
                 if (
                     _LEAST <= len(name) <= _MOST
-                    and _OF_A_NAME.search(name)
+                    and _IN_A_NAME.search(name)
                     and not _NO_NAME.fullmatch(name)
                     and is_wanted(name)
                 ):

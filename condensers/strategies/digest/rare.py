@@ -20,7 +20,7 @@ from foldlog.condensers.strategies.user_words import SENTENCE_END
 _WORD = re.compile(r"[^\W\d_]{3,}|\d{2,5}")
 _WORDS_LEAST = 3
 _PASSAGE_MAX = 160
-_OF_A_TEXT = 6
+_PLACES_MAX = 6
 """How many passages of a text are remembered. More would be one long result alone."""
 _RARER = 2.5
 """How much rarer than an average passage a passage must be. A lower number lists common lines, and
@@ -50,7 +50,7 @@ class WordCounts:
                 self.rarity += rarity
                 if rarity >= self.rarity / self.passages + _RARER:
                     rare.append((rarity, -place))
-        places = sorted(-place for _, place in nlargest(_OF_A_TEXT, rare))
+        places = sorted(-place for _, place in nlargest(_PLACES_MAX, rare))
         return [passages[place] for place in places if len(passages[place]) <= _PASSAGE_MAX]
 
     def rarities(self, passages: Sequence[str]) -> Iterator[float]:

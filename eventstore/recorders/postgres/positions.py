@@ -109,10 +109,18 @@ class Positions:
 
     def key(self) -> int:
         """Return a key for a conversation that begins in this transaction. The key contains the
-        number of this store among the joined stores.
+        number of this store among the joined stores. Raises ``StoreRefused`` if the transaction has
+        no key left: the next key would be a key of the next transaction.
         """
+        place = self._key * self._part.of + self._part.number
+        if place >= 1 << _BITS:
+            raise StoreRefused(
+                f"one transaction can begin at most {POSITIONS_MAX // self._part.of:,} new"
+                " conversations; begin the others in another transaction",
+                kind="refused",
+            )
         self._key += 1
-        return self.of((self._key - 1) * self._part.of + self._part.number)
+        return self.of(place)
 
 
 def first_of(number: int) -> int:

@@ -29,7 +29,7 @@ from foldlog.eventstore.recorders.postgres.wire import (
 )
 from foldlog.eventstore.recorders.types import Row, as_rows
 
-_OF_FOLLOWERS: Final = frozenset({"live_rows", "publications", "last_position", "snapshot"})
+_FOLLOWER_STATEMENTS: Final = frozenset({"live_rows", "publications", "last_position", "snapshot"})
 _WHY: Final = (
     "on a new connection, a follower first waits until a standby has confirmed all visible commits"
     " (synchronous_standby_names)"
@@ -95,7 +95,7 @@ class ReadSession:
             return self._first(questions)
         if not self._is_confirmed:
             for _, statement, _ in questions:
-                if statement in _OF_FOLLOWERS:
+                if statement in _FOLLOWER_STATEMENTS:
                     raise StoreRefused(
                         f"the statement {statement} has to be the first statement of a read"
                         " transaction",
@@ -113,7 +113,7 @@ class ReadSession:
         with contextlib.ExitStack() as stack:
             wire = stack.enter_context(self._take_wire())
             self._bind(wire)
-            if any(statement in _OF_FOLLOWERS for _, statement, _ in questions):
+            if any(statement in _FOLLOWER_STATEMENTS for _, statement, _ in questions):
                 result = _wait_for_standby(wire, questions)
                 self._is_confirmed = True
             else:

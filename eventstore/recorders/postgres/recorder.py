@@ -46,7 +46,7 @@ from foldlog.eventstore.recorders.postgres.wire import (
 from foldlog.eventstore.recorders.postgres.writing import PostgresTransaction
 from foldlog.eventstore.recorders.statements import statements
 from foldlog.eventstore.recorders.types import as_text
-from foldlog.eventstore.recorders.writers import INSIDE, Writer, outside
+from foldlog.eventstore.recorders.writers import INSIDE, Writer, check_not_writing
 
 T = TypeVar("T")
 
@@ -304,7 +304,9 @@ class PostgresRecorder(Recorder):
         self._pool.close()
 
     def _writer(self) -> Writer:
-        return outside(f"{self._server}, port {self._parameters.get('port', '')}", self._server)
+        return check_not_writing(
+            f"{self._server}, port {self._parameters.get('port', '')}", self._server
+        )
 
     # -- connections
     # ----------------------------------------------------------------------------------------------

@@ -55,7 +55,7 @@ from foldlog.eventstore.recorders.types import (
 
 T = TypeVar("T")
 
-_OF_COMPANION: Final = "/+"
+_COMPANION_MARK: Final = "/+"
 _POSITION_MAX: Final = 2**63 - 1
 _KNOWN_MAX: Final = 10_000
 _QUESTIONS_MAX: Final = 16
@@ -409,7 +409,7 @@ class StoresTransaction:
             number = number_named(self._stores, method, arguments, options)
             if number is None:
                 number = self._home or 0
-            return getattr(self._at(number), method)(*arguments, **options)
+            return getattr(self._transaction_of(number), method)(*arguments, **options)
 
         return call_in_store
 
@@ -428,14 +428,16 @@ class StoresTransaction:
         self, name: str | int, expected: Conversation | None = None
     ) -> Conversation | None:
         if not isinstance(name, str):
-            return self._at(self._stores.store_of(name)).conversation(name)
+            return self._transaction_of(self._stores.store_of(name)).conversation(name)
         home = self._stores.home(name)
         server, _ = self._stores.server_of(home)
         if server is not self._server:
             return self._find_elsewhere(server, home, name)
-        state = self._at(home).conversation(name, expected)
-        if state is None and (number := self._at(home).value(home_fact(name))):
-            state = self._at(self._stores.note_home(name, int(number))).conversation(name)
+        state = self._transaction_of(home).conversation(name, expected)
+        if state is None and (number := self._transaction_of(home).value(home_fact(name))):
+            state = self._transaction_of(self._stores.note_home(name, int(number))).conversation(
+                name
+            )
         return state
 
     def _find_elsewhere(self, server: Server, home: int, name: str) -> Conversation | None:
@@ -446,7 +448,7 @@ class StoresTransaction:
         own = self._home or self._server.numbers[0]
 
         def find_or_note(transaction: StoresTransaction) -> tuple[Conversation | None, str]:
-            store = transaction._at(home)
+            store = transaction._transaction_of(home)
             state = store.conversation(name)
             number = store.value(home_fact(name))
             if state is None and not number:
@@ -459,7 +461,7 @@ class StoresTransaction:
         )
         if state is not None:
             return state
-        return self._at(self._stores.note_home(name, int(number))).conversation(name)
+        return self._transaction_of(self._stores.note_home(name, int(number))).conversation(name)
 
     def lock_all(self, conversations: Sequence[str]) -> None:
         names_by_home: dict[int, list[str]] = {}
@@ -467,7 +469,7 @@ class StoresTransaction:
             names_by_home.setdefault(self._stores.home(name), []).append(name)
         # One fixed order, so that no two transactions wait for each other.
         for home in sorted(names_by_home):
-            self._at(home).lock_all(names_by_home[home])
+            self._transaction_of(home).lock_all(names_by_home[home])
 
     def begin(self, new: Conversation) -> Conversation:
         home = self._stores.home(new.id)
@@ -476,19 +478,19 @@ class StoresTransaction:
         else:
             number = self._stores.store_of(new.parent)
         if number != home:
-            self._at(home).set_value(home_fact(new.id), str(number))
-        return self._at(number).begin(new)
+            self._transaction_of(home).set_value(home_fact(new.id), str(number))
+        return self._transaction_of(number).begin(new)
 
     def value(self, name: str) -> str:
         if name.startswith("tracking "):
-            [*rows] = self._at(0).ask("store_value", name)
+            [*rows] = self._transaction_of(0).ask("store_value", name)
             return as_text(rows[0][0]) if rows else ""
         if name == "key_ids":
             return self._key_ids()
-        return self._at(self._home or 0 if name == "now" else 0).value(name)
+        return self._transaction_of(self._home or 0 if name == "now" else 0).value(name)
 
     def _key_ids(self) -> str:
-        store = self._at(self._home or 0)
+        store = self._transaction_of(self._home or 0)
         store.settle()
         for member in self._server.members.values():
             member.bind(self._wire)
@@ -498,7 +500,7 @@ class StoresTransaction:
         return " ".join(as_text(key_id) or "(damaged)" for (key_id,) in rows)
 
     def set_value(self, name: str, value: str) -> None:
-        store = self._at(0)
+        store = self._transaction_of(0)
         if name.startswith("tracking ") and value:
             store.lock_all([name])
             former = self.value(name)
@@ -509,12 +511,15 @@ class StoresTransaction:
         store.write("set_value", name, value)
 
     def ask_all(self, statement: str, *parameters: Any) -> list[Columns]:
-        answers = [self._at(number).ask(statement, *parameters) for number in self._server.numbers]
+        answers = [
+            self._transaction_of(number).ask(statement, *parameters)
+            for number in self._server.numbers
+        ]
         return list(chain.from_iterable(answers))
 
     def write_all(self, statement: str, *parameters: Any) -> None:
         for number in self._server.numbers:
-            self._at(number).write(statement, *parameters)
+            self._transaction_of(number).write(statement, *parameters)
 
     # -- the transaction
 
@@ -531,11 +536,11 @@ class StoresTransaction:
         return [number for member in self._members.values() for number in member.locks]
 
     def lock(self, number: int) -> None:
-        self._at(self._home or 0).lock(number)
+        self._transaction_of(self._home or 0).lock(number)
 
     def finds(self, earlier: StoresTransaction) -> bool:
         return any(
-            self._at(number).finds(member)
+            self._transaction_of(number).finds(member)
             for number, member in reversed(earlier._members.items())
             if member.witness is not None
         )
@@ -550,11 +555,11 @@ class StoresTransaction:
         first = members[0]
         first.join(members[1:])
         try:
-            self._at(next(iter(self._members))).commit()
+            self._transaction_of(next(iter(self._members))).commit()
         finally:
             self.stands = first.stands
 
-    def _at(self, number: int) -> PostgresTransaction:
+    def _transaction_of(self, number: int) -> PostgresTransaction:
         member = self._members.get(number)
         if member is not None and number == self._home:
             return member
@@ -720,7 +725,7 @@ class Stores(Recorder):
         noted = self._homes.get(conversation)
         if noted is not None:
             return noted
-        root = utf8(conversation.partition(_OF_COMPANION)[0])
+        root = utf8(conversation.partition(_COMPANION_MARK)[0])
         return (
             int.from_bytes(blake2b(root, digest_size=8, person=b"foldlog store").digest())
             % self.count

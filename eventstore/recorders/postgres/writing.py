@@ -27,10 +27,10 @@ from foldlog.eventstore.recorders.types import (
     utf8,
 )
 
-_OF_CONVERSATION: Final = b"conversation"
-_OF_STAGING: Final = b"staging"
-_OF_APPLICATION: Final = b"application"
-_OF_THE_STORE: Final = 0
+_CONVERSATION_LOCK: Final = b"conversation"
+_STAGING_LOCK: Final = b"staging"
+_APPLICATION_LOCK: Final = b"application"
+_STORE_KEY: Final = 0
 """The key of records that belong to no conversation, such as leases."""
 _NEWEST: Final = (0, 1, False)
 """The version, the limit and the direction with which the fence of a lease asks for its record."""
@@ -93,7 +93,7 @@ class PostgresTransaction(OpenTransaction, PostgresReader, Transaction):
                 return None
             return super().conversation(name)
         was_numbered = self._number_asked is not None
-        self._lock_on(_OF_CONVERSATION, utf8(name))
+        self._lock_on(_CONVERSATION_LOCK, utf8(name))
         if (
             expected is not None
             and self._may_assume
@@ -111,7 +111,7 @@ class PostgresTransaction(OpenTransaction, PostgresReader, Transaction):
         return conversation
 
     def lock_all(self, conversations: Iterable[str]) -> None:
-        self._lock_on(_OF_CONVERSATION, *map(utf8, conversations))
+        self._lock_on(_CONVERSATION_LOCK, *map(utf8, conversations))
 
     def _begin_row(self, new: Conversation, *columns: Any) -> int:
         key = self._assign_positions().key()
@@ -164,7 +164,7 @@ class PostgresTransaction(OpenTransaction, PostgresReader, Transaction):
     def records(
         self, key: int, projection: str | None, version: int, limit: int, *, backwards: bool = False
     ) -> Sequence[Record]:
-        if key != _OF_THE_STORE or projection is None or (version, limit, backwards) != _NEWEST:
+        if key != _STORE_KEY or projection is None or (version, limit, backwards) != _NEWEST:
             return super().records(key, projection, version, limit, backwards=backwards)
         assumed = self._assumptions.record(projection) if self._may_assume_more else None
         if assumed is not None:
@@ -177,7 +177,7 @@ class PostgresTransaction(OpenTransaction, PostgresReader, Transaction):
     def put_records(
         self, key: int, projection: str, records: Iterable[Record], *, replace_all: bool = False
     ) -> None:
-        if key == _OF_THE_STORE:
+        if key == _STORE_KEY:
             self._learned[projection] = None
         super().put_records(key, projection, records, replace_all=replace_all)
 
@@ -228,7 +228,7 @@ class PostgresTransaction(OpenTransaction, PostgresReader, Transaction):
     def set_value(self, name: str, value: str) -> None:
         kind, _, application = name.partition(" ")
         if kind == "tracking" and value:
-            self._lock_on(_OF_APPLICATION, utf8(application))
+            self._lock_on(_APPLICATION_LOCK, utf8(application))
         super().set_value(name, value)
 
     def _insert_tracking(self, application: str, notification_id: int) -> None:
@@ -256,6 +256,7 @@ class PostgresTransaction(OpenTransaction, PostgresReader, Transaction):
         self._unchecked = True
 
     def _assume(self, guess: Conversation) -> None:
+        # The server answers with a number only if the row and the last event are still the same.
         self._number_asked = self._wire.queue(
             "number_if_unchanged",
             guess.key,
@@ -306,9 +307,9 @@ class PostgresTransaction(OpenTransaction, PostgresReader, Transaction):
                 return False
             [(name_bytes, is_visible)] = named
             if is_visible:
-                name = (_OF_CONVERSATION, name_bytes)
+                name = (_CONVERSATION_LOCK, name_bytes)
             else:
-                name = (_OF_STAGING, bigint(key))
+                name = (_STAGING_LOCK, bigint(key))
             if name == locked:
                 break
             self._lock_on(*name)
@@ -321,7 +322,7 @@ class PostgresTransaction(OpenTransaction, PostgresReader, Transaction):
         return True
 
     def _state(self, key: int) -> Columns:
-        self._lock_on(_OF_STAGING, bigint(key))
+        self._lock_on(_STAGING_LOCK, bigint(key))
         return super()._state(key)
 
     def _delete(self, statement: str, key: int, limit: int) -> bool:

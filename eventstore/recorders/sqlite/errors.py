@@ -33,7 +33,7 @@ _DISK_FAILED: Final = partial(StoreUnavailable, kind="disk")
 _DENIED: Final = partial(StoreUnavailable, kind="denied")
 _BUSY: Final = partial(StoreUnavailable, kind="busy")
 
-_OF_SQLITE: Final[dict[int, tuple[MakeFailure, str]]] = {
+_SQLITE_FAILURES: Final[dict[int, tuple[MakeFailure, str]]] = {
     # foldlog's statements are correct, so the file lacks a table, an index or a column.
     sqlite3.SQLITE_ERROR: (StoreDamaged, _IS_DAMAGED),
     sqlite3.SQLITE_FULL: (_DISK_FULL, "free some space"),
@@ -61,20 +61,20 @@ _OF_SQLITE: Final[dict[int, tuple[MakeFailure, str]]] = {
     ),
 }
 
-_OF_SYSTEM: Final[dict[int, tuple[MakeFailure, str]]] = {
+_SYSTEM_FAILURES: Final[dict[int, tuple[MakeFailure, str]]] = {
     **dict.fromkeys((errno.EACCES, errno.EPERM), (_DENIED, f"{_GIVE_RIGHTS}; {_TO_READ}")),
     errno.EROFS: (_DENIED, _TO_READ),
     errno.ENOENT: (partial(StoreUnavailable, kind="missing"), "make its folder first"),
     **dict.fromkeys((errno.ENOSPC, errno.EDQUOT), (_DISK_FULL, "free some space")),
 }
 
-_OF_RECORDERS: Final = __name__.rpartition(".")[0].rpartition(".")[0] + "."
+_RECORDERS_PREFIX: Final = __name__.rpartition(".")[0].rpartition(".")[0] + "."
 
 
 def translate(error: BaseException, doing: str, outcome: str = "") -> BaseException:
     if isinstance(error, OSError):
         problem = error.strerror or str(error)
-        failure, advice = _OF_SYSTEM.get(error.errno or 0, (_DISK_FAILED, ""))
+        failure, advice = _SYSTEM_FAILURES.get(error.errno or 0, (_DISK_FAILED, ""))
     elif isinstance(
         error, UnicodeDecodeError
     ):  # sqlite3 cannot decode a message that quotes damaged bytes
@@ -84,7 +84,7 @@ def translate(error: BaseException, doing: str, outcome: str = "") -> BaseExcept
     elif isinstance(error, sqlite3.Error):
         problem = str(error)
         exactly = getattr(error, "sqlite_errorcode", 0)
-        meaning = _OF_SQLITE.get(exactly) or _OF_SQLITE.get(_code(error))
+        meaning = _SQLITE_FAILURES.get(exactly) or _SQLITE_FAILURES.get(_code(error))
         failure, advice = meaning or (failure_of(error), "")
     else:
         return error
@@ -129,7 +129,7 @@ def is_ours(error: BaseException) -> bool:
         if name.partition(".")[0] not in sys.stdlib_module_names:
             module = name
         frame = frame.tb_next
-    return module.startswith(_OF_RECORDERS)
+    return module.startswith(_RECORDERS_PREFIX)
 
 
 def is_full(error: BaseException) -> bool:

@@ -29,7 +29,7 @@ from foldlog._base.telemetry import waits
 from foldlog.eventstore.recorders.base import AT_ONCE_S
 from foldlog.eventstore.recorders.sqlite.writing import SQLiteWriting
 from foldlog.eventstore.recorders.types import Outcome
-from foldlog.eventstore.recorders.writers import INSIDE, Writer, note_committed, outside
+from foldlog.eventstore.recorders.writers import INSIDE, Writer, check_not_writing, note_committed
 
 T = TypeVar("T")
 
@@ -95,7 +95,7 @@ class CommitQueue:
         """
         writer = get_ident(), self._path
         if writer in INSIDE:
-            outside(self._path, self._path)  # raises the error
+            check_not_writing(self._path, self._path)  # raises the error
         deadline = time.monotonic() + (AT_ONCE_S if at_once else self._patience_s)
         shares = any_thread and writer[0] != self._main_thread
         job = Job(work, writer, deadline, shares, durable)
@@ -105,7 +105,7 @@ class CommitQueue:
         return job.result  # type: ignore[return-value]  # done without an error: a result was set
 
     def run_all(self, works: Sequence[tuple[Callable[[Any], T], bool]]) -> list[Outcome[T]]:
-        writer = outside(self._path, self._path)
+        writer = check_not_writing(self._path, self._path)
         deadline = time.monotonic() + self._patience_s
         jobs = [
             Job(work, writer, deadline, any_thread and writer[0] != self._main_thread)
@@ -129,7 +129,9 @@ class CommitQueue:
             self.end_alone(job)
 
     def begin_alone(self, patience_s: float) -> Job[None]:
-        job: Job[None] = Job(None, outside(self._path, self._path), time.monotonic() + patience_s)
+        job: Job[None] = Job(
+            None, check_not_writing(self._path, self._path), time.monotonic() + patience_s
+        )
         try:
             INSIDE.add(job.writer)
             self._enter_queue((job,))

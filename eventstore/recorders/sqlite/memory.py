@@ -22,7 +22,7 @@ from foldlog.eventstore.recorders.sqlite.errors import is_ours, translate, trans
 from foldlog.eventstore.recorders.sqlite.reader import SQLiteReader
 from foldlog.eventstore.recorders.sqlite.transaction import SQLiteTransaction
 from foldlog.eventstore.recorders.types import Outcome, new_store_uuid
-from foldlog.eventstore.recorders.writers import INSIDE, note_committed, outside
+from foldlog.eventstore.recorders.writers import INSIDE, check_not_writing, note_committed
 
 T = TypeVar("T")
 
@@ -51,7 +51,7 @@ class MemoryRecorder(Recorder):
         at_once: bool = False,
         durable: bool = True,
     ) -> T:
-        writer = outside(self._uuid, _NAME)
+        writer = check_not_writing(self._uuid, _NAME)
         committed = False
         try:
             try:
@@ -84,7 +84,7 @@ class MemoryRecorder(Recorder):
     def transact_all(
         self, works: Sequence[tuple[Callable[[Transaction], T], bool]]
     ) -> Sequence[Outcome[T]]:
-        outside(self._uuid, _NAME)
+        check_not_writing(self._uuid, _NAME)
         return super().transact_all(works)
 
     def set_next_key(self, key: int) -> None:
@@ -125,7 +125,7 @@ class MemoryRecorder(Recorder):
         return iter(())  # there is no file to check
 
     def close(self) -> None:
-        outside(self._uuid, _NAME)
+        check_not_writing(self._uuid, _NAME)
         with self._lock:
             if self._connection is not None:
                 self._connection.close()

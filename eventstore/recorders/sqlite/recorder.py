@@ -33,7 +33,7 @@ from foldlog.eventstore.recorders.sqlite.store_file import StoreFile, check_not_
 from foldlog.eventstore.recorders.sqlite.write_lock import WriteLock
 from foldlog.eventstore.recorders.sqlite.writing import SQLiteWriting
 from foldlog.eventstore.recorders.types import Outcome
-from foldlog.eventstore.recorders.writers import INSIDE, outside
+from foldlog.eventstore.recorders.writers import INSIDE, check_not_writing
 
 T = TypeVar("T")
 
@@ -320,7 +320,7 @@ class SQLiteRecorder(Recorder):
         moved or replaced while the write-ahead log had events, ``close`` logs a message, because
         the file lacks these events under its new name.
         """
-        outside(self._path, self._path)
+        check_not_writing(self._path, self._path)
         is_our_log = (
             ()
             != process_forks.identity(self._file.index)

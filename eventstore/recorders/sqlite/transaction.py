@@ -28,7 +28,7 @@ from foldlog.eventstore.recorders.types import (
 )
 
 _TOGETHER = 20
-_OF_THE_STORE: Final = 0
+_STORE_KEY: Final = 0
 """The key of records that belong to no conversation."""
 _STAGED_FIRST: Final = -(1 << 63)
 _STAGED_KEYS: Final = 1 << 31
@@ -79,14 +79,14 @@ class SQLiteTransaction(SQLiteReader, Transaction):
         if last is not None and last[0] == asked:
             return last[1]
         records = super().records(key, projection, version, limit, backwards=backwards)
-        if key == _OF_THE_STORE:
+        if key == _STORE_KEY:
             self._last_record = asked, records
         return records
 
     def put_records(
         self, key: int, projection: str, records: Iterable[Record], *, replace_all: bool = False
     ) -> None:
-        if key == _OF_THE_STORE:
+        if key == _STORE_KEY:
             self._last_record = None
         super().put_records(key, projection, records, replace_all=replace_all)
 

@@ -81,14 +81,14 @@ class StoreInfoDocument(StoreInfo, Document, kw_only=True):
 
 
 class RestoredDocument(Document):
-    """The output of ``foldlog store restore``. ``kept`` is the new path of the file that the
+    """The output of ``foldlog store restore``. ``former_file`` is the new path of the file that the
     restore replaced, or null if there was no file. Events that were erased or redacted after the
     backup exist again. The fields ``erased_since`` and ``redacted_since`` name the conversations of
     these events.
     """
 
     file: str
-    kept: str | None
+    former_file: str | None
     conversations: int
     events: int
     records: int

@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 from msgspec import Struct
 from msgspec.structs import replace
 
-from foldlog._base.usage import OF_NO_MODEL, usage_of
+from foldlog._base.usage import SYNTHETIC_MODEL, usage_of
 from foldlog.condensers.models.limits import window_of
 from foldlog.eventstore import Action, Annotation, CondensationAction, Event, Message
 from foldlog.formats.event_fields import note_of
@@ -59,7 +59,7 @@ class ContextUse(Struct, array_like=True):
         if isinstance(event, Action | Message) and event.shown:
             usage = event.meta.get("usage")
             model = event.meta.get("model")
-            if isinstance(model, str) and model not in (OF_NO_MODEL, *self.models):
+            if isinstance(model, str) and model not in (SYNTHETIC_MODEL, *self.models):
                 self.models.append(model)
         elif isinstance(event, Annotation) and event.name == "token_count":
             info = within(event.data, "info")

@@ -138,7 +138,7 @@ def _genais_price(model: str) -> Price | None:
         return None
     prices = model_info.get_prices(datetime.now(UTC))
     steps = list[_Step]()
-    for name, genai_name in zip(_NAMES, _OF_GENAI, strict=False):
+    for name, genai_name in zip(_NAMES, _GENAI_FIELDS, strict=False):
         price = getattr(prices, genai_name)
         if price is not None:
             steps.append((0, name, float(getattr(price, "base", price)) / 1e6))
@@ -210,7 +210,7 @@ _Step = tuple[float, str, float]
 this field for prompts with more tokens.
 """
 _NAMES = Price.__struct_fields__[:-1]
-_OF_GENAI = (
+_GENAI_FIELDS = (
     "input_mtok",
     "output_mtok",
     "cache_read_mtok",

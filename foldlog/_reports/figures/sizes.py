@@ -12,8 +12,8 @@ from msgspec.structs import replace
 from foldlog._base.json_types import JsonMap, JsonObject
 from foldlog.condensers import TokensUnknown
 from foldlog.condensers.models.estimate import (
-    OF_A_CALL,
-    OF_A_MESSAGE,
+    CALL_TOKENS,
+    MESSAGE_TOKENS,
     estimate_by_samples,
     of_message,
     of_thinking,
@@ -87,7 +87,7 @@ def event_tokens(event: Event) -> int:
         ):
             # Most events are of these two kinds. An estimate of the text is faster than one of the
             # message.
-            return OF_A_MESSAGE + estimate_by_samples(text)
+            return MESSAGE_TOKENS + estimate_by_samples(text)
         case Action(source="agent", thought=str() | None as text):
             function = {"name": event.tool, "arguments": arguments_of(event)}
             thought = estimate_by_samples(text) if text and says_something(text) else 0
@@ -95,9 +95,9 @@ def event_tokens(event: Event) -> int:
                 of_thinking(block, estimate_by_samples) for block in signed_blocks(event.thinking)
             )
             return (
-                OF_A_MESSAGE
+                MESSAGE_TOKENS
                 + thought
-                + OF_A_CALL
+                + CALL_TOKENS
                 + estimate_by_samples(as_json(function))
                 + thinking
             )

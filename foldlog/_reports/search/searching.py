@@ -40,7 +40,7 @@ from foldlog.eventstore import (
 from foldlog.eventstore.arguments import check_text, check_time, check_whole
 from foldlog.eventstore.log.redacted import has_content
 from foldlog.eventstore.log.results import row_of
-from foldlog.eventstore.log.row import events_of_rows, from_microseconds, not_erased
+from foldlog.eventstore.log.row import check_not_erased, events_of_rows, from_microseconds
 from foldlog.eventstore.recorders.base import Reader
 from foldlog.eventstore.recorders.types import Row, as_text, utf8
 from foldlog.eventstore.sources.reading import own_blocks_with
@@ -875,7 +875,7 @@ class _Conversation:
 
         def read(reader: Reader) -> tuple[Source | None, Made, int, int]:
             sources = Sources(store.database, reader)
-            conversation_row = not_erased(store.database.find(reader, row.id, as_stored=True))
+            conversation_row = check_not_erased(store.database.find(reader, row.id, as_stored=True))
             if conversation_row is None:
                 return None, {}, 0, 0
             source = sources.find_by_key(conversation_row.key, texts=())

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from foldlog._base.usage import OF_NO_MODEL
+from foldlog._base.usage import SYNTHETIC_MODEL
 from foldlog.eventstore import Event, Message, Source, SystemMessage
 from foldlog.formats.blocks import (
     THINKING,
@@ -285,8 +285,8 @@ def usage_in(message: Any, request: Any = None, cost: float | None = None) -> Fi
     The id consists of the message's id and its ``request`` id, because some servers use one id for
     many messages.
     """
-    if type(message) is dict and message.get("model") == OF_NO_MODEL:
-        return {"model": OF_NO_MODEL}
+    if type(message) is dict and message.get("model") == SYNTHETIC_MODEL:
+        return {"model": SYNTHETIC_MODEL}
     if type(message) is not dict or "usage" not in message:
         return {}
     reply = message.get("id")

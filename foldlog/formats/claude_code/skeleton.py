@@ -10,7 +10,7 @@ from zlib import crc32
 import msgspec
 from msgspec import UNSET, Struct, UnsetType
 
-from foldlog._base.usage import OF_NO_MODEL, usage_of
+from foldlog._base.usage import SYNTHETIC_MODEL, usage_of
 from foldlog.formats.blocks import content_of
 from foldlog.formats.claude_code.branches import SAID
 from foldlog.formats.claude_code.lines import (
@@ -181,7 +181,7 @@ class ClaudeCodeSkeleton(Skeleton):
         named = getattr(skeleton, TITLES[kind]) if kind in TITLES else None
         state.title = self._titles.of(kind, skeleton.uuid, named, skeleton.leafUuid) or state.title
         if skeleton.cwd:
-            if message is None or message.model == OF_NO_MODEL:
+            if message is None or message.model == SYNTHETIC_MODEL:
                 model = None
             else:
                 model = message.model
@@ -297,7 +297,7 @@ class ClaudeCodeSkeleton(Skeleton):
         if message.usage != self._told:
             self._told = message.usage
             self._usage = usage_of(message.usage)
-        if message.model == OF_NO_MODEL:
+        if message.model == SYNTHETIC_MODEL:
             return
         self.located(None, model=message.model)
         if self._usage:

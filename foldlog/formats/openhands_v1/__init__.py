@@ -50,7 +50,7 @@ from foldlog.formats.usage import RecordedUsage
 
 SUB_AGENTS = "subagents"
 """The folder of a conversation with the conversations that it began."""
-_OF_SUB_AGENTS = ("delegate:", "task:")
+_SUB_AGENT_PREFIXES = ("delegate:", "task:")
 _ENDINGS = ("Event", "Observation", "Condensation", "CondensationRequest")
 
 
@@ -80,7 +80,7 @@ def _begun_by(path: Path) -> dict[str, str]:
 def _beside(state: JsonMap, _: Sequence[Any]) -> Beside:
     usages: list[Fields] = []
     for use, each in metrics_in(state).items():
-        if SUB_AGENTS in state and use.startswith(_OF_SUB_AGENTS):
+        if SUB_AGENTS in state and use.startswith(_SUB_AGENT_PREFIXES):
             continue  # the sub-agent's own conversation has its usage
         tokens = each.get("accumulated_token_usage")
         calls = len(dicts_in(each, "token_usages"))

@@ -18,7 +18,7 @@ from foldlog.eventstore import (
     summary_of,
 )
 from foldlog.formats.event_fields import (
-    OF_THE_STORE,
+    STORE_EVENTS,
     call_id_of,
     id_of_source,
     stamp_of,
@@ -59,7 +59,7 @@ class OpenHandsV1Encoder(RecordEncoder):
         """
 
     def records(self, event: Event) -> list[Any] | None:
-        if isinstance(event, OF_THE_STORE):
+        if isinstance(event, STORE_EVENTS):
             return None
         source_id = id_of_source(event)
         is_noted = False

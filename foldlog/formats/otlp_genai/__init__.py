@@ -102,7 +102,7 @@ _COST = ("gen_ai.usage.cost", "llm.cost.total", "operation.cost")
 _COSTS = "langfuse.observation.cost_details"
 _READ_ELSEWHERE = ("tool_call", "tool_call_response", "reasoning")
 _IN_WORDS = ("text", "document", "blob", "uri", "file")
-_OF_MESSAGES = (
+_MESSAGE_ATTRIBUTES = (
     "role",
     "parts",
     "content",
@@ -218,7 +218,7 @@ class _Decoder(FollowingDecoder):
         unread = [
             key
             for key in message
-            if key not in _OF_MESSAGES and message[key] not in (None, "", [], {})
+            if key not in _MESSAGE_ATTRIBUTES and message[key] not in (None, "", [], {})
         ]
         role = "assistant" if role == "model" else role
         if role not in ROLES:
@@ -302,7 +302,7 @@ def _model_and_tokens(attributes: Fields) -> Fields:
 # --------------------------------------------------------------------------------------------------
 
 
-_OF_CHAT = ("role", "content", "tool_calls", "tool_call_id")
+_CHAT_KEYS = ("role", "content", "tool_calls", "tool_call_id")
 
 
 class _Encoder(OpenAIChatEncoder):
@@ -335,7 +335,7 @@ class _Encoder(OpenAIChatEncoder):
         """
         spans: list[Any] = []
         for chat in super().written(events):
-            message = message_of(pick(chat, _OF_CHAT))
+            message = message_of(pick(chat, _CHAT_KEYS))
             if message["role"] == "assistant":
                 self._newest = None
             else:

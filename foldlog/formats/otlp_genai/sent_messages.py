@@ -18,7 +18,7 @@ COMPACTED = "gen_ai.conversation.compacted"
 """The attribute that says that the messages of a span are a compacted form of the conversation."""
 UNREADABLE = "[what came before was compacted; only the server of the model can read the summary]"
 _KNOWN = ("text", "tool_call", "tool_call_response", "blob", "uri", "file", "compaction")
-_OF_SYSTEM = ("system", "developer")
+_SYSTEM_ROLES = ("system", "developer")
 
 
 class SentMessage(NamedTuple):
@@ -81,7 +81,10 @@ def effective(messages: Iterable[Fields]) -> list[Fields]:
     """
     split = alone(messages)
     newest = max((place for place, each in enumerate(split) if is_compaction(each)), default=0)
-    return [*(each for each in split[:newest] if each.get("role") in _OF_SYSTEM), *split[newest:]]
+    return [
+        *(each for each in split[:newest] if each.get("role") in _SYSTEM_ROLES),
+        *split[newest:],
+    ]
 
 
 def summary_in(compaction: Fields) -> str:

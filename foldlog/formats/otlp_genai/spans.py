@@ -35,7 +35,7 @@ _KEYS = (
     ("gen_ai.output.messages", "output"),
     ("gen_ai.completion", "output"),
 )
-_OF_MODELS = ("", "chat", "text_completion", "generate_content", "invoke_agent")
+_MODEL_OPERATIONS = ("", "chat", "text_completion", "generate_content", "invoke_agent")
 """Operations of spans with messages of a model. The messages of a tool's span are the arguments and
 the result of the tool, and a loop's span repeats the messages of the spans below.
 """
@@ -104,7 +104,7 @@ class TracedSpan:
         return text_or_empty(self.attributes, "gen_ai.tool.call.id") if is_failed else ""
 
     def messages(self) -> dict[str, list[Any]]:
-        if self._does not in _OF_MODELS:
+        if self._does not in _MODEL_OPERATIONS:
             return {}
         events = [
             (event.get("name"), _pairs(event.get("attributes")))

@@ -100,7 +100,7 @@ def test_newer_companion_stays(opened):
     maintenance._stays = stays
     did = maintenance.expire(90 * DAYS, **WHY)
     assert ids(did.conversations) == ["t/@1", "t", "a/s"]
-    assert "'t/+writes' is at version 5" in did.stay[0]
+    assert "'t/+writes' is at version 5" in did.not_erased[0]
 
 
 @pytest.mark.parametrize("way", ["named", "by age"])

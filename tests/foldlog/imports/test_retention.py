@@ -98,7 +98,7 @@ def test_expiry_makes_no_events(store, clock):
         expired = Histories(store).maintenance.expire(
             90 * DAY, dry_run=True, with_children=with_children
         )
-        assert ({row.id for row in expired.conversations}, expired.stay) == (names, ())
+        assert ({row.id for row in expired.conversations}, expired.not_erased) == (names, ())
         assert [*store.iter_conversations()] == before
 
     expired = Histories(store).maintenance.expire(90 * DAY)

@@ -63,7 +63,7 @@ def test_retention_leaves_events_of_younger_forks(opened):
     expire = opened.maintenance.expire
     would = expire(90 * DAYS, dry_run=True)
     assert (erased(would), would.bytes_pending) == (["ann/1"], False)
-    assert "'young'" in would.stay[0]
+    assert "'young'" in would.not_erased[0]
     assert erased(expire(90 * DAYS, dry_run=True, detach_forks=True)) == ["ann/1", "old"]
     assert sorted(opened) == ["ann/1", "ann/2", "old", "young"]
     did = expire(90 * DAYS, reason="policy")
@@ -71,7 +71,7 @@ def test_retention_leaves_events_of_younger_forks(opened):
     assert not opened.store.database.bytes_pending, "one vacuum follows"
     again = expire(90 * DAYS)
     assert erased(again) == []
-    assert "young" in again.stay[0]
+    assert "young" in again.not_erased[0]
     assert erased(expire(90 * DAYS, detach_forks=True)) == ["old"]
     assert [event.content for event in opened["young"].view()] == ["younger"]
     assert erased(expire(timedelta(), {"user": "ann"})) == ["ann/2"]
@@ -93,7 +93,7 @@ def test_a_conversation_that_is_used_again_meanwhile_stays(opened, monkeypatch):
     did = maintenance.expire(4 * DAYS)
     assert erased(did) == ["ann/2", "ann/1"]
     assert sorted(opened) == ["old", "young"]
-    assert "'old' is at version 3" in did.stay[0]
+    assert "'old' is at version 3" in did.not_erased[0]
 
 
 def test_leased_conversation_stays_unless_named(foldlog, tmp_path):

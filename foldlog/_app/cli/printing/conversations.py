@@ -31,7 +31,7 @@ _PAGE = 1_000
 """A list with fewer conversations than this number shows forks under their parents. A longer list
 is printed while the conversations are being read.
 """
-_OF_PLACE = ("program", "cwd", "branch", "model")
+_OWN_COLUMNS = ("program", "cwd", "branch", "model")
 """Attributes that imports set, and that a list for people does not show."""
 _Line = tuple["ConversationDocument", int]
 """A conversation, and its depth in the tree of forks."""
@@ -144,7 +144,7 @@ def _title(short: ShortIds, conversation: ConversationDocument) -> str:
         f"({problem})" if problem else "",
     ]
     attribute_texts = [
-        f"{name}={compact(value)}" for name, value in attributes.items() if name not in _OF_PLACE
+        f"{name}={compact(value)}" for name, value in attributes.items() if name not in _OWN_COLUMNS
     ]
     return "  ".join([": ".join(filter(None, parts)), *attribute_texts])
 

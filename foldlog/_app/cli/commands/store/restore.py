@@ -60,21 +60,21 @@ def run(
         use_store(str(backup))  # the messages name this store in their commands
         raise Refused(str(error)) from error
     with open_existing(db) as store:
-        for name in files_to_note(str(backup), result.kept):
+        for name in files_to_note(str(backup), result.former_file):
             confirm(store, name, 0)  # another process may have noted the file before
-        if result.kept is None:
+        if result.former_file is None:
             shown_again = {}
         else:
-            shown_again = _shown_again(store, result.kept)
+            shown_again = _shown_again(store, result.former_file)
         others = (row for row in store.iter_conversations() if row.id not in result.erased_since)
         is_plain = store.database.settings.keys is not None and holds_plain_events(store)
         have_forks = any(
             row.parent in result.erased_since and row.erased_at is None for row in others
         )
-    if result.kept is None:
+    if result.former_file is None:
         files = []
     else:
-        files = sorted(glob.glob(f"{glob.escape(result.kept)}*"))
+        files = sorted(glob.glob(f"{glob.escape(result.former_file)}*"))
     former_file = ""
     if files:
         logs = f", with {' and '.join(files[1:])}" if files[1:] else ""
