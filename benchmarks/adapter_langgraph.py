@@ -21,7 +21,8 @@ THREAD: Any = {"configurable": {"thread_id": "t", "checkpoint_ns": ""}}
 
 
 def message(number: int) -> BaseMessage:
-    text, message_id = f"{number} " + "word " * 60, f"{number:08x}-0000-4000-8000-000000000000"
+    text = f"{number} " + "word " * 60
+    message_id = f"{number:08x}-0000-4000-8000-000000000000"
     match number % 3:
         case 0:
             call = {"name": "f", "args": {"text": text}, "id": f"c{number}"}

@@ -34,7 +34,10 @@ from benchmarks.frame import refuse_load
 from benchmarks.pages import with_part
 
 ROOT = Path(__file__).parents[1]
-ITEMS, PER_TURN, TURNS, OPENINGS = 400, 4, 40, 15
+ITEMS = 400
+PER_TURN = 4
+TURNS = 40
+OPENINGS = 15
 OWN = {
     "openai_agents": ("OpenAI Agents SDK", "`SQLiteSession`"),
     "claude_agent": ("Claude Agent SDK", "a table of JSON by hand"),

@@ -93,7 +93,8 @@ class Turn(NamedTuple):
 
 
 def planted(at: random.Random, kind: str, turn: int) -> Fact:
-    place, bird = at.choice(PLACES), at.choice(BIRDS)
+    place = at.choice(PLACES)
+    bird = at.choice(BIRDS)
     if kind == "names":
         value = f"{at.randrange(10**7):07d}"
         return Fact(
@@ -165,7 +166,8 @@ class Server:
 
 
 def _shared(text: str, other: str) -> int:
-    low, high = 0, min(len(text), len(other))
+    low = 0
+    high = min(len(text), len(other))
     while low < high:
         middle = (low + high + 1) // 2
         if text[low:middle] == other[low:middle]:
@@ -293,7 +295,7 @@ def by_hand(rule: Callable[[Messages, Server, dict[str, int]], tuple[Messages, M
 
 def _tokens(messages: Messages) -> int:
     return (
-        len(json.dumps(TOOLS)) + sum(len(json.dumps(each)) for each in messages)
+        len(json.dumps(TOOLS)) + sum(len(json.dumps(message)) for message in messages)
     ) // LETTERS_A_TOKEN
 
 

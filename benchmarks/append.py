@@ -185,7 +185,8 @@ def batches(scale: Scale, folder: Path) -> Iterator[Round]:
 
 def encrypted_batches(scale: Scale, folder: Path) -> Iterator[Round]:
     events = workload(BATCH)
-    url, paths = "sqlite:///{}", [folder / "small.db", folder / "plain.db"]
+    url = "sqlite:///{}"
+    paths = [folder / "small.db", folder / "plain.db"]
     with (
         open_store(url.format(paths[0]), keys=KeyRing(KEY), compression="zstd") as small,
         open_store(url.format(paths[1])) as plain,
@@ -231,7 +232,8 @@ def group_commit(scale: Scale, folder: Path) -> Iterator[Round]:
 
 def _append_with_threads(path: str, threads: int, appends: int) -> float:
     """Return the seconds of an append."""
-    events, each = workload(100), appends // threads
+    events = workload(100)
+    each = appends // threads
     with open_store(f"sqlite:///{path}") as store:
 
         def write(conversation: str) -> None:

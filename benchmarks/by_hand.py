@@ -28,7 +28,8 @@ _LIST = """
 def print_list(path: str) -> None:
     print(f"{'conversation':<21}  events  first recorded (UTC)  last recorded (UTC)")
     for name, created_at, version, recorded_at in sqlite3.connect(path).execute(_LIST):
-        first, last = _moment(created_at), _moment(int.from_bytes(recorded_at))
+        first = _moment(created_at)
+        last = _moment(int.from_bytes(recorded_at))
         print(f"{name:<21}  {version:>6,}  {first:<20}  {last}")
 
 

@@ -50,7 +50,9 @@ SIZE = 40
 LIMIT = 16_000
 PAGE = Path(__file__).parents[1] / "docs" / "internals" / "COMPACTION.md"
 PUBLISHED = PAGE.with_name("compaction.json")
-_LINE, _ASKED, _LENGTH = 160, 600, 6_000
+_LINE = 160
+_ASKED = 600
+_LENGTH = 6_000
 _EVENT = re.compile(r"<EVENT id=(\d+)>\n(.*?)\n</EVENT>", re.DOTALL)
 
 
@@ -161,7 +163,8 @@ def generated(seed: int, length: int) -> list[Event]:
             if names
             else []
         )
-        call_id, next_id = f"c{len(events)}", len(events)
+        call_id = f"c{len(events)}"
+        next_id = len(events)
         paths = [
             f"{at.choice(('src', 'lib', 'tests'))}/m{at.randrange(16**6):06x}/part.py"
             for _ in range(4)

@@ -84,7 +84,8 @@ def bytecodes(work: Callable[[], object]) -> int:
 
     def trace(frame: FrameType, event: str, _: object) -> Callable[..., Any]:
         nonlocal executed
-        frame.f_trace_opcodes, frame.f_trace_lines = True, False
+        frame.f_trace_opcodes = True
+        frame.f_trace_lines = False
         executed += event == "opcode"
         return trace
 
@@ -157,7 +158,8 @@ def count_all(length: int) -> dict[str, Count]:
             views = Views(store)
             store.register(views)
             store.ingest("c", history(length))
-            imported, nth = list(history(length)), count()
+            imported = list(history(length))
+            nth = count()
             counts["import, an event"] = counted(
                 lambda: store.ingest(f"imported {next(nth)}", imported), length
             )._replace(statements=0)  # in how many transactions depends on the clock

@@ -26,7 +26,8 @@ _DELETE = (
 
 
 def erasing(scale: Scale, folder: Path) -> Iterator[Round]:
-    path, numbers = _filled(scale, folder), count()
+    path = _filled(scale, folder)
+    numbers = count()
     with open_store(f"sqlite:///{path}") as store:
 
         def ours() -> int:

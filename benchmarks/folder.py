@@ -60,7 +60,8 @@ def sessions(count: int) -> Iterator[tuple[str, str, list[dict[str, Any]]]]:
 def _records(
     chance: random.Random, session: str, project: str, turns: int, number: int
 ) -> Iterator[dict[str, Any]]:
-    at, parent = _BEGUN + timedelta(minutes=17 * number), None
+    at = _BEGUN + timedelta(minutes=17 * number)
+    parent = None
 
     def record(kind: str, message: dict[str, Any], **more: Any) -> dict[str, Any]:
         nonlocal at, parent
@@ -87,7 +88,8 @@ def _records(
 
     yield record("user", {"role": "user", "content": f"session {number}: {words(8, 60)}"})
     for turn in range(turns):
-        call, tool = f"toolu_{chance.getrandbits(96):024x}", chance.choice(_TOOLS)
+        call = f"toolu_{chance.getrandbits(96):024x}"
+        tool = chance.choice(_TOOLS)
         usage = {
             "input_tokens": 4,
             "cache_creation_input_tokens": chance.randint(100, 3_000),
@@ -145,7 +147,8 @@ def by_hand(folder: str, db: str) -> int:
     with closing(sqlite3.connect(db)) as database:
         database.executescript(_BY_HAND)
         for session, path in enumerate(sorted(Path(folder).rglob("*.jsonl"))):
-            head, rows = b"", []
+            head = b""
+            rows = []
             with path.open("rb") as lines:
                 for number, line in enumerate(lines):
                     record = json.loads(line)

@@ -274,7 +274,8 @@ def provenance(command: Sequence[str]) -> dict[str, object]:
 
 def describe_provenance(run: Mapping[str, Any]) -> str:
     """Return how the figures of a published run were made, in words."""
-    machine, versions = run["machine"], run["versions"]
+    machine = run["machine"]
+    versions = run["versions"]
     return (
         f"{run['measured_at'][:10]}, commit {run['commit']}, {machine['cpus']} CPUs,"
         f" {machine['processor']}, {machine['system']},"

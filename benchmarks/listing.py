@@ -63,11 +63,13 @@ def listing(scale: Scale, folder: Path) -> Iterator[Round]:
 
 def _stores(scale: Scale, folder: Path) -> tuple[str, Path]:
     users = max(scale.conversations // LISTED, 1)
-    ours, raw = f"sqlite:///{folder}/ours.db", folder / "raw.db"
+    ours = f"sqlite:///{folder}/ours.db"
+    raw = folder / "raw.db"
     rows = []
     with foldlog.open(ours, durability="relaxed") as histories:
         for n in range(scale.conversations):
-            user, title = f"u{n % users}", f"conversation number {n}"
+            user = f"u{n % users}"
+            title = f"conversation number {n}"
             attributes = {"app": "chat", "user": user, "title": title}
             histories.create(f"c{n}", attributes)
             rows.append((f"c{n}", user, float(n), float(n), json.dumps(attributes)))
@@ -100,7 +102,8 @@ def _counted(folder: Path, count: int) -> str:
     stored figures. The store is made if it does not exist.
     """
     path = folder / f"counted-{count}.db"
-    url, is_made = f"sqlite:///{path}", path.exists()
+    url = f"sqlite:///{path}"
+    is_made = path.exists()
     with foldlog.open(url, durability="relaxed") as histories:
         for number in () if is_made else range(count):
             usage = {"prompt_tokens": 1_000 + number % 500, "completion_tokens": 50}

@@ -63,7 +63,8 @@ def past(scale: Scale, folder: Path) -> Iterator[Round]:
     """Open the View in the middle of the history, and the current View. The version is as far after
     a condensation as the end of the history is, so both Views have the same size.
     """
-    path, length = prepared(folder.parent, scale.usual).ours, scale.usual
+    path = prepared(folder.parent, scale.usual).ours
+    length = scale.usual
     version = length - PERIOD * (length // (2 * PERIOD))
     yield from _cold_turns(
         scale,
@@ -140,7 +141,8 @@ def forking(scale: Scale, folder: Path) -> Iterator[Round]:
     """Measure a fork. The baseline is the append of one event to a new conversation, which writes
     one row into each table.
     """
-    url, numbers = _forks(scale, folder.parent), count()
+    url = _forks(scale, folder.parent)
+    numbers = count()
     with open_store(url, durability="relaxed") as store:
         version = store.version(f"fork {_DEPTH}")
 
@@ -167,7 +169,8 @@ CREATE INDEX IF NOT EXISTS messages_of_a_session ON messages (session, id);
 
 def tail(scale: Scale, folder: Path) -> Iterator[Round]:
     """Open a store and read its last events, as the session stores of agent SDKs do."""
-    url, path = f"sqlite:///{folder}/ours.db", folder / "raw.db"
+    url = f"sqlite:///{folder}/ours.db"
+    path = folder / "raw.db"
     events = [
         Message(source="user", content=f"message {n} {'x' * 300}") for n in range(scale.usual)
     ]

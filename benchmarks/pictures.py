@@ -52,12 +52,16 @@ def view_svg(history: foldlog.History) -> str:
     first = min(
         event.id for event in history.events() if isinstance(event, foldlog.CondensationAction)
     )
-    width, left, step = 860, 16, 828 / len(history)
-    body, sentences = [], []
+    width = 860
+    left = 16
+    step = 828 / len(history)
+    body = []
+    sentences = []
     for row, (version, words) in enumerate(
         ((first, "before it forgets"), (first + 1, "after it forgot"), (len(history), "now"))
     ):
-        top, view = 20 + 84 * row, history.at(version)
+        top = 20 + 84 * row
+        view = history.at(version)
         ids = {event.id for event in view}
         sentences.append(
             f"At version {version} the log has {version} events and the View shows {len(view)}"
@@ -71,7 +75,8 @@ def view_svg(history: foldlog.History) -> str:
             body.append(f'<path class="{kind}" d="{strokes}"/>')
         for at, summary in ((n, event) for n, event in enumerate(view) if event.id < 0):
             before, after = (view[index].id for index in (at - 1, at + 1))
-            x, y = left + step * (before + 1), top + 52
+            x = left + step * (before + 1)
+            y = top + 52
             body.append(
                 f'<rect class="summary" x="{x:.1f}" y="{y}"'
                 f' width="{step * (after - before - 1):.1f}" height="5"/>'
@@ -94,7 +99,8 @@ def dropped_svg(histories: foldlog.Histories) -> str:
         ("dropped(compaction=84)", answers.dropped(LIVE, 84), (1, 2)),
         ('why("BadLine")', answers.why("BadLine", LIVE), (0,)),
     )
-    body, top = [], 30
+    body = []
+    top = 30
     for call, answer, lines in exchanges:
         wrapped = [
             line for n in lines for line in textwrap.wrap(answer.splitlines()[n].strip(), 112)[:4]

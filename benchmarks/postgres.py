@@ -226,7 +226,8 @@ def opening(scale: Scale, folder: Path) -> Iterator[Round]:
 
 def growing(scale: Scale, folder: Path) -> Iterator[Round]:
     """Open Views of the same size of a short and of a long history."""
-    short, long = scale.short, scale.long
+    short = scale.short
+    long = scale.long
     with servers(standby=False) as primary, open_store(primary.url(schema="ours")) as store:
         views = Views(store)
         store.register(views)

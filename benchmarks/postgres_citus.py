@@ -272,7 +272,8 @@ def _append(
     """Return the CPU time and the time of an append, in seconds."""
     with open_store(url) as store:
         say(store, conversation, "0", expected_version=ANY_VERSION)
-        began, cpu_before = time.perf_counter(), cpu_s(servers)
+        began = time.perf_counter()
+        cpu_before = cpu_s(servers)
         for number in range(appends):
             say(store, conversation, f"{number} {'x' * 500}", expected_version=ANY_VERSION)
         return (cpu_s(servers) - cpu_before) / appends, (time.perf_counter() - began) / appends

@@ -94,7 +94,8 @@ def alone(folder: Path, disturb: Callable[[Server, int], None]) -> Iterator[tupl
     """Start one server, and yield its URL and a function that disturbs the server. ``disturb`` gets
     the server and the number of earlier disturbances.
     """
-    cluster, times = Cluster(folder, 1), itertools.count()
+    cluster = Cluster(folder, 1)
+    times = itertools.count()
     try:
         yield cluster.url, lambda: disturb(cluster.primary, next(times))
     finally:

@@ -64,7 +64,8 @@ def run(
     folder = Path(tempfile.mkdtemp(prefix="foldlog-servers-"))
     folder.chmod(0o755)
     title = f"{name} with keys" if encrypted else name
-    faults, moments = 0, []
+    faults = 0
+    moments = []
     try:
         with scenario(folder) as (url, fault):
             load = Load(url, encrypted=encrypted)

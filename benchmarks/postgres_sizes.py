@@ -96,7 +96,8 @@ def figures(server: Server, conversations: int) -> dict[str, str]:
         for expected, name in enumerate(("after a checkpoint", "later"), EVENTS_EACH):
             if name == "after a checkpoint":
                 server.sql("CHECKPOINT")
-            numbers, wal = size(_NUMBER), size(_WAL)
+            numbers = size(_NUMBER)
+            wal = size(_WAL)
             for number in range(_APPENDS):
                 store.append(f"c{number}", [message(number)], expected_version=expected)
             numbers, wal = size(_NUMBER) - numbers, size(_WAL) - wal

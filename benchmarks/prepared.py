@@ -56,7 +56,8 @@ def prepared(folder: Path, length: int) -> Prepared:
 
 def _make_raw(path: Path, events: Iterable[Event], view: View) -> None:
     raw = RawStore(path)
-    source, first = iter(events), 0
+    source = iter(events)
+    first = 0
     while chunk := list(islice(source, _CHUNK)):
         raw.append_batch("c1", first, map(body_of, chunk))
         first += len(chunk)

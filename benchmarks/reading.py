@@ -64,7 +64,9 @@ def verify_all(scale: Scale, folder: Path) -> Iterator[Round]:
             return sum(verdict.version for verdict in verdicts)
 
         def by_hand() -> int:
-            head, salt, count = b"", bytes(16), 0
+            head = b""
+            salt = bytes(16)
+            count = 0
             for body in checked(raw.bodies("c1", stores.length)):
                 head = sha256(head + sha256(salt + body).digest()).digest()
                 count += 1

@@ -86,7 +86,8 @@ def queries(count: int, seed: int) -> Iterator[str]:
     """Yield random queries: words, their beginnings and ends, several words, and phrases. Each fourth
     query is about a path, a number, a German compound, code or Chinese.
     """
-    texts, chosen = Texts(seed + 1), random.Random(seed)
+    texts = Texts(seed + 1)
+    chosen = random.Random(seed)
     for _ in range(count):
         text = texts.special() if chosen.random() < 0.25 else texts.one()
         words = text.split()
@@ -122,9 +123,11 @@ def append_times(stores: Sequence[foldlog.Histories], rounds: int) -> list[float
 
 
 def measure(histories: foldlog.Histories, words: str, limit: int, rounds: int) -> str:
-    walls, times = [], []
+    walls = []
+    times = []
     for _ in range(rounds):
-        begun, cpu = time.perf_counter(), time.process_time()
+        begun = time.perf_counter()
+        cpu = time.process_time()
         found = histories.search(words, limit=limit)
         walls.append((time.perf_counter() - begun) * 1_000)
         times.append((time.process_time() - cpu) * 1_000)

@@ -65,7 +65,8 @@ def _row(question: Question, answer: Answer | None) -> str:
     ratio = f"{answer.ratio:.2f}"
     if not answer.holds:
         ratio, target = f"**{ratio}**", f"{target}, missed"
-    ours, raw = f"{figure(answer.ours)} {answer.unit}", f"{figure(answer.raw)}, {answer.baseline}"
+    ours = f"{figure(answer.ours)} {answer.unit}"
+    raw = f"{figure(answer.raw)}, {answer.baseline}"
     return f"| {answer.question} | {ours} | {raw} | {ratio} | {target} |"
 
 

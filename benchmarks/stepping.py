@@ -84,7 +84,8 @@ def check(scale: Scale, folder: Path) -> Iterator[Round]:
         return views[1:]
 
     views = [next_views() for _ in range(scale.rounds + 1)]
-    our_views, raw_views = iter(views), iter(views)
+    our_views = iter(views)
+    raw_views = iter(views)
     yield from by_turns(
         scale,
         lambda: [llm.token_sums(view)[-1] for view in next(our_views)],

@@ -80,7 +80,8 @@ def append_cpu_us(history: History) -> float:
 
 
 def measure_append(url: str) -> None:
-    alone, beside = [], []
+    alone = []
+    beside = []
     with foldlog.open(url) as histories:
         history = histories[str(uuid.uuid4())]
         append_cpu_us(history)

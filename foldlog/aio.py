@@ -208,7 +208,7 @@ class PendingAppend:
         events = self.events
         few = type(events) in (list, tuple) and len(events) <= _EVENTS_MAX
         # A chat message may need the View.
-        few = few and not any(isinstance(each, Mapping) for each in events)
+        few = few and not any(isinstance(event, Mapping) for event in events)
         if telemetry.telemetry is not None:  # the append has a span of its own
             return False
         has_options = self.documents is not None or self.dedupe is not None
@@ -291,7 +291,10 @@ class _Pages(Generic[_T]):
         """End the iteration and drop the page in memory. No transaction needs to be closed, because
         none is open between two pages.
         """
-        self._is_closed, self._page, self._iterator, self._read_ahead = True, iter(()), None, None
+        self._is_closed = True
+        self._page = iter(())
+        self._iterator = None
+        self._read_ahead = None
 
     def _read(self) -> Outcome[list[_T]]:
         with self._reading:  # a cancelled step may still read

@@ -207,7 +207,7 @@ class _Telemetry:
                     )
         if self._contents:
             attributes["gen_ai.input.messages"] = dumps(
-                [message_of(dict(each)) for each in values["messages"]],
+                [message_of(dict(message)) for message in values["messages"]],
                 ensure_ascii=False,
                 default=str,
             )
@@ -256,7 +256,8 @@ class _ObservedStore(Store):
             finally:
                 _appends.reset(token)
             if recorded:
-                first, last = recorded[0].event.id, recorded[-1].event.id
+                first = recorded[0].event.id
+                last = recorded[-1].event.id
                 attributes |= {"event.first": first, "event.last": last}
             telemetry.add("foldlog.appends", 1)
             telemetry.record("foldlog.append.duration", time.perf_counter() - started_at)

@@ -26,7 +26,9 @@ class Between:
         before: Callable[[int], object],
         calls: tuple[str, ...] = ("transact",),
     ):
-        self._recorder, self._before, self._calls = recorder, before, calls
+        self._recorder = recorder
+        self._before = before
+        self._calls = calls
         self._number = -1
 
     def __getattr__(self, name: str) -> Any:
@@ -71,7 +73,8 @@ def at_each_moment(
     for moment in count():
         with foldlog.open("memory:") as histories:
             fill(histories)
-            database, acted = histories.store.database, list[object]()
+            database = histories.store.database
+            acted = list[object]()
             work = partial(_act, act, histories, acted)
             recorder = call_before(database.recorder, moment, work, "query", "transact")
             try:

@@ -113,10 +113,8 @@ def pytest_runtest_makereport(item: pytest.Item, call: pytest.CallInfo[None]) ->
         and _litellm_finder in sys.meta_path
         and (_litellm_finder.was_imported or "litellm" in report.longreprtext)
     ):
-        report.outcome, report.longrepr = (
-            "skipped",
-            (str(item.path), item.location[1], "litellm is not installed"),
-        )
+        report.outcome = "skipped"
+        report.longrepr = (str(item.path), item.location[1], "litellm is not installed")
     _litellm_finder.was_imported &= call.when != "teardown"
     return report
 

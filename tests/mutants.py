@@ -232,7 +232,8 @@ def with_switches(path: Path, numbered: Sequence[tuple[int, Mutant]]) -> tuple[s
 
 def _switched(source: bytes, numbered: Sequence[tuple[int, Mutant]], begin: int, end: int) -> str:
     """Return a part of a module. A mutant may be inside another one, or have the same place."""
-    text, place = "", begin
+    text = ""
+    place = begin
     rest = sorted(numbered, key=lambda entry: (entry[1].begin, -entry[1].end))
     while rest:
         number, mutant = rest.pop(0)

@@ -49,7 +49,8 @@ def pytest_runtestloop(session: pytest.Session) -> object:
         ],
         jobs,
     )
-    seconds, reached = read_seconds(parts), read_reached(folder / REACHED)
+    seconds = read_seconds(parts)
+    reached = read_reached(folder / REACHED)
     items = {item.nodeid: item for item in session.items}
     count: int = session.config.getoption("--mutant-count")
     judged = []

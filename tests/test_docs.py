@@ -190,9 +190,9 @@ def test_examples_pass_mypy(tmp_path):
     for page in (ROOT / "README.md", *(ROOT / "docs").rglob("*.md")):
         name = page.stem.lower().replace("-", "_")
         blocks = _blocks(page)
-        for number, code in enumerate(
-            blocks if page in PAGES else ["\n".join(blocks)] if blocks else [], 1
-        ):
+        if blocks and page not in PAGES:
+            blocks = ["\n".join(blocks)]  # later blocks use the names of earlier ones
+        for number, code in enumerate(blocks, 1):
             (tmp_path / f"{page.parent.name.replace('-', '_')}_{name}_{number}.py").write_text(code)
     assert len(list(tmp_path.iterdir())) > 15
     checked = [

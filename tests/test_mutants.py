@@ -217,7 +217,8 @@ def test_each_mutant_is_judged_by_the_tests_that_reach_it(small_project, tmp_pat
         (mutant.line, mutant.code): (failed, is_judged)
         for mutant, failed, is_judged in judge(drawn, tmp_path / "work", 2)
     }
-    in_process, elsewhere = "tests/test_it.py::test_big", "tests/test_it.py::test_other_process"
+    in_process = "tests/test_it.py::test_big"
+    elsewhere = "tests/test_it.py::test_other_process"
     assert judged == {
         (4, "(not (number > 0 and seen is not None))"): (in_process, True),
         (4, "(number > 0 or seen is not None)"): (in_process, True),

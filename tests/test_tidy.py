@@ -243,7 +243,8 @@ def _defined(path):
 
 
 def test_packages_describe_their_files():
-    unnamed, absent = {}, {}
+    unnamed = {}
+    absent = {}
     for path in PYTHON:
         if path.name != "__init__.py" or path.relative_to(ROOT).parts[0] not in PACKAGES:
             continue

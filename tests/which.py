@@ -55,7 +55,8 @@ def naming(path: Path) -> set[str]:
 def _nearest(path: Path, files: list[tuple[str, str]]) -> list[str]:
     """Return the tests in ``files`` of a module, or of the nearest modules that import it."""
     tests: set[str] = set()
-    visited, level = {path}, [path]
+    visited = {path}
+    level = [path]
     while level and not tests:
         for file in level:
             of_commands = [
@@ -104,7 +105,8 @@ def _imports_module(path: Path, other: Path) -> bool:
     """
     if other.name == "__init__.py" and path.parent == other.parent:
         return True
-    text, (parent, _, own) = _text(path), _module(other).rpartition(".")
+    text = _text(path)
+    parent, _, own = _module(other).rpartition(".")
     if _module(other) in text or (path.parent == other.parent and f'"{own}"' in text):
         return True
     return re.search(rf"from {re.escape(parent)} import [^()\n]*\b{own}\b", text) is not None

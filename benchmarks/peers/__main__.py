@@ -57,7 +57,9 @@ def main(
     """
     if publish:
         refuse_load(os.getloadavg()[0])
-        events, everyone, names = PUBLISHED, True, ()
+        events = PUBLISHED
+        everyone = True
+        names = ()
     chosen = _chosen(everyone, names)
     folder.mkdir(parents=True, exist_ok=True)
     runs: report.Runs = {}

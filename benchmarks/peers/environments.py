@@ -82,7 +82,8 @@ def python_of(peer: Peer, say: Say) -> Path:
     environment = CACHE / "environments" / peer.environment
     requirements = _REQUIREMENTS / f"{peer.environment}.txt"
     base = _base(peer.python)
-    stamp, content = environment / "made.stamp", f"{_version(base)}\n{requirements.read_text()}"
+    stamp = environment / "made.stamp"
+    content = f"{_version(base)}\n{requirements.read_text()}"
     if stamp.exists() and stamp.read_text() == content:
         return environment / "bin" / "python"
     say(

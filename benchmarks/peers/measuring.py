@@ -15,8 +15,11 @@ from benchmarks.peers.environments import ROOT, NotAvailable, Peer, Say, python_
 from benchmarks.peers.syncs import count
 from benchmarks.peers.worker import SideFailed, Worker
 
-APPENDS, TURNS, TURNS_S = 10, 4, 2.0
-FILL_S, ASK_S = 900, 300
+APPENDS = 10
+TURNS = 4
+TURNS_S = 2.0
+FILL_S = 900
+ASK_S = 300
 Figures = dict[str, Any]
 
 

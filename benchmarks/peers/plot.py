@@ -13,8 +13,12 @@ from benchmarks.peers.environments import PEERS, ROOT
 from benchmarks.peers.report import Runs, lengths, open_ms, published
 
 PICTURE = ROOT / "docs" / "pictures" / "peers.svg"
-_WIDTH, _HEIGHT = 860, 440
-_LEFT, _RIGHT, _TOP, _BOTTOM = 76, 236, 54, 52
+_WIDTH = 860
+_HEIGHT = 440
+_LEFT = 76
+_RIGHT = 236
+_TOP = 54
+_BOTTOM = 52
 _LABEL = 17
 """The minimum distance between two labels."""
 _LINES = {
@@ -47,9 +51,11 @@ _STYLE = """
 def svg(runs: Runs) -> str:
     """Return the picture, with a line for each peer that was measured at two or more lengths."""
     lines = {name: open_ms(runs, name) for name in _LINES if len(open_ms(runs, name)) > 1}
-    longest, shortest = lengths(runs)[-1], lengths(runs)[0]
+    longest = lengths(runs)[-1]
+    shortest = lengths(runs)[0]
     times = [time for line in lines.values() for time in line.values()]
-    low, high = math.floor(math.log10(min(times))), math.ceil(math.log10(max(times)))
+    low = math.floor(math.log10(min(times)))
+    high = math.ceil(math.log10(max(times)))
 
     def x(length: float) -> float:
         part = math.log10(length / shortest) / math.log10(longest / shortest)

@@ -142,7 +142,8 @@ def in_page(text: str, runs: Runs) -> str:
 
 def in_readme(text: str, runs: Runs) -> str:
     """Put the time to open into the last cell of each row of the README's comparison."""
-    first, last = lengths(runs)[0], lengths(runs)[-1]
+    first = lengths(runs)[0]
+    last = lengths(runs)[-1]
     title = re.compile(r"^(\| \| keeps .*\|)[^|\n]*\|$", re.MULTILINE)
     text, replaced = title.subn(
         lambda row: f"{row[1]} ms to open a history of {first:,}; {last:,} events |", text

@@ -160,7 +160,8 @@ def worked(side: Side, request: dict[str, Any]) -> dict[str, Any]:
     if side.shows == "view":  # a runtime with a View has the View in memory at this point
         store.read()
     source = read_items(request["items"], request["start"], sys.maxsize)
-    first, turn_count = next(source), 0
+    first = next(source)
+    turn_count = 0
     if first["kind"] == "result":  # an earlier ``synced`` ended at the call of this result
         store.add([first])
         turn_count = 1

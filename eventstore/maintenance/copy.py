@@ -664,7 +664,8 @@ class CopyWriter(StagedWriter):
             for event_id, body in (*self._without_receipt.items(), *redacted.items())
             if event_id not in named
         }
-        start, stop = rows[0].id, rows[-1].id + 1
+        start = rows[0].id
+        stop = rows[-1].id + 1
 
         def makes_a_row(_number: int, events: tuple[int, int]) -> bool:
             first, count = events

@@ -230,7 +230,8 @@ def sharing_events(
     transaction: Transaction, writing: WriteTransaction, ids: Collection[int]
 ) -> list[tuple[ReadTransaction, Sequence[int]]]:
     """Return the conversation with the ids, then each fork with the ids that it shares."""
-    database, state = writing.database, writing.state
+    database = writing.database
+    state = writing.state
     forks = forks_that_share(database, transaction, state.key, ids)
     return [
         (ReadTransaction(transaction, owner, database), shared)
@@ -320,7 +321,8 @@ def redact_rows(
         shared = [event for event, _ in redacted if event.id in shared_ids]
         if not shared:
             continue
-        database, transaction = writing.database, writing.transaction
+        database = writing.database
+        transaction = writing.transaction
         check_finished(transaction, fork.key)
         # The parent may have got a key in this transaction, so read the fork again.
         present = find_again(database, transaction, fork.state).state

@@ -82,7 +82,8 @@ class VerifierKey(NamedTuple):
                 key_id_and_signature = base64.b64decode(encoded, validate=True)
             except ValueError:
                 continue
-            key_id, signature = key_id_and_signature[:4], key_id_and_signature[4:]
+            key_id = key_id_and_signature[:4]
+            signature = key_id_and_signature[4:]
             if (start, key_id) != (f"{_DASH} {self.name}", self.id):
                 continue
             text = note.text

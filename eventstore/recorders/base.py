@@ -376,7 +376,8 @@ class Reader(ABC):
             *self.ask("publication_behind", after_position, last, events),
         ):
             if position < until:
-                until, at = position, int.from_bytes(recorded_at)
+                until = position
+                at = int.from_bytes(recorded_at)
         rows = self.ask("touched", after_position, until, 0)
         return until, at, [(key, version) for key, version in rows]
 

@@ -182,7 +182,9 @@ def copy_source(records: CopiedRecords, version: int) -> int:
     and the list of events, and copying the new blocks. If the source has redacted records since the
     last copy, all blocks are read.
     """
-    source, target, conversation = records.source, records.target, records.conversation
+    source = records.source
+    target = records.target
+    conversation = records.conversation
     copied = 0
     is_complete = False
     while not is_complete:
@@ -197,7 +199,9 @@ def _copy_until_redaction(records: CopiedRecords, version: int) -> tuple[int, bo
     """Copy the records that the target lacks. Return how many of them have no events yet, and
     False if the source redacted a record in the meantime, so that the copy has to begin again.
     """
-    source, target, conversation = records.source, records.target, records.conversation
+    source = records.source
+    target = records.target
+    conversation = records.conversation
     stored = records.original
     if stored is None:
         return 0, True
@@ -274,7 +278,9 @@ def _redacted_in_target(records: CopiedRecords, original: _Original) -> Source |
     """Return the source in the target, after the target has redacted the same records. Raises
     ``HistoryDiverged`` if the target has other records.
     """
-    source, target, conversation = records.source, records.target, records.conversation
+    source = records.source
+    target = records.target
+    conversation = records.conversation
     existing = query_sources(target, _source_in_target, conversation)
     if existing is None:
         return None
@@ -355,8 +361,10 @@ def _write_part(
     blocks: list[Block],
     before: Source | None,
 ) -> Source:
-    target, conversation = records.target, records.conversation
-    first, stop = _end_of(before)[0], part.records
+    target = records.target
+    conversation = records.conversation
+    first = _end_of(before)[0]
+    stop = part.records
     records.check(transaction, lambda number, _: first <= number < stop)
     # The members of a family may be copied in any order and at the same time. On a server, each of
     # their transactions first locks the name of the root, so the transactions run one after

@@ -164,7 +164,8 @@ def tell(name: str, **values: Any) -> None:
     """
     import logging
 
-    logger, (level, text) = logging.getLogger(name), MESSAGES[name]
+    logger = logging.getLogger(name)
+    level, text = MESSAGES[name]
     # Without a handler, Python prints only the text on stderr.
     text = text if logger.hasHandlers() else f"{name}: note: {text}"
     cost = values.get("cost")

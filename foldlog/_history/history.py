@@ -130,7 +130,7 @@ class History(HistoryRun):
 
         def read_version_and_retractions(read: ReadTransaction) -> tuple[int, list[Retraction]]:
             return read.version, [
-                each for each in read.structural_events() if isinstance(each, Retraction)
+                event for event in read.structural_events() if isinstance(event, Retraction)
             ]
 
         if not self.version():

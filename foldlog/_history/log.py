@@ -502,7 +502,8 @@ class HistoryLog:
         if is_compacted:
             reply = behind_compaction(view, before, reply)
 
-        events, version = view.events, view.version + len(before)
+        events = view.events
+        version = view.version + len(before)
         pending = [structs.replace(event, id=-1) for event in reversed(before)]
         if any(isinstance(event, Observation) for event in reply):
             newest_first = chain(pending, reversed(events))

@@ -163,7 +163,8 @@ def _appended_before(
     except (ConversationErased, ConversationNotFound):
         return ()
     if recorded:
-        start, stop = recorded[0].id, recorded[-1].id + 1
+        start = recorded[0].id
+        stop = recorded[-1].id + 1
         stored = history._stored_records()
         bodies = [stored.text_of(span.start) for span, _ in stored.between(start, stop)]
         requested = [json_of(record) for record in records]

@@ -28,9 +28,9 @@ if TYPE_CHECKING:
 
 
 def makes_events(store: Store) -> Store:
-    """Return a store that makes the events of an imported conversation when a transaction first
-    needs them. If the store is read-only, the events are made in memory. The returned store also
-    restores an archived conversation when a transaction first needs its events.
+    """Let ``store`` make the events of an imported conversation when a transaction first needs
+    them, and restore an archived conversation when a transaction first needs its events. If the
+    store is read-only, the events are made in memory. Return ``store``.
     """
     in_memory: EventsInMemory | None = None
 

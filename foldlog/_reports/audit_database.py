@@ -155,7 +155,8 @@ class AuditTables(Derived[AuditRow]):
         return AuditRow(recorded, event, condensation)
 
     def write(self, changes: Changes[AuditRow], position: int, *, after: int) -> int | None:
-        events, condensations = self.events, self.condensations
+        events = self.events
+        condensations = self.condensations
         try:
             with self._transaction():
                 if self.position != after:
@@ -170,7 +171,8 @@ class AuditTables(Derived[AuditRow]):
                 self._follow(WHOLE_STORE, position)
         except BaseException:
             # Ctrl-C may end a batch, which then adds nothing.
-            self.events, self.condensations = events, condensations
+            self.events = events
+            self.condensations = condensations
             raise
         return self.events - events
 

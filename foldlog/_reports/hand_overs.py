@@ -152,7 +152,8 @@ def _compare(
     not_given = terms_not_passed_on([*views.at(parent, call)], given, own)
     not_returned: tuple[DroppedTermDocument, ...] = ()
     if result is not None:
-        shown, later = views.at(parent, result + 1), store.events(parent, result + 1)
+        shown = views.at(parent, result + 1)
+        later = store.events(parent, result + 1)
         not_returned = terms_not_passed_on(own, shown, later)
     return HandOverDocument(
         conversation=name,

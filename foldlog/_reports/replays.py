@@ -152,8 +152,8 @@ class Replay:
         counts = [
             each for (name, age), each in self.recall.items() if name == kind and age >= least_age
         ]
-        needed = sum(each[0] for each in counts)
-        return 100 * sum(each[1] for each in counts) / needed if needed else None
+        needed = sum(count[0] for count in counts)
+        return 100 * sum(count[1] for count in counts) / needed if needed else None
 
     @property
     def needed_named(self) -> float | None:

@@ -82,9 +82,11 @@ def compared_runs(store: Store, name: str, other_name: str, prices: Prices) -> R
     run = _run(store, name, prices)
     other_run = _run(store, other_name, prices)
     if run.document.calls and other_run.document.calls:
-        steps, other_steps = run.steps, other_run.steps
+        steps = run.steps
+        other_steps = other_run.steps
     else:
-        steps, other_steps = run.steps_and_messages, other_run.steps_and_messages
+        steps = run.steps_and_messages
+        other_steps = other_run.steps_and_messages
     keys = [step.key for step in steps]
     other_keys = [step.key for step in other_steps]
     equal_count = _count_equal_beginning(keys, other_keys)

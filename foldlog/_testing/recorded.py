@@ -268,7 +268,8 @@ class RecordedRun:
                 self._note(call, name, {**has, **value} if has else value)
                 if name == "parameters" and self._path is not None and self._update:
                     self._run.note(call.number, NOTED, sorted({*beside.get(NOTED, ()), *value}))
-        ours, theirs = recorded.messages, asked.messages
+        ours = recorded.messages
+        theirs = asked.messages
         alone: list[str] = []
         if ours != theirs:
             ours, theirs = (

@@ -132,7 +132,8 @@ def read_run(path: Path) -> Run:
     """Return the run in a file. Raises ``InvalidArgument`` for another file, and ``OSError``."""
     try:
         about, *lines = map(json.loads, path.read_bytes().splitlines())
-        run_id, version = str(about[_RUN]), about["version"]
+        run_id = str(about[_RUN])
+        version = about["version"]
         beside = {int(line.pop("call")): line for line in lines if "call" in line}
         bodies = [line for line in lines if "kind" in line]
         ids = [body["id"] for body in bodies]
@@ -155,7 +156,8 @@ def read_run(path: Path) -> Run:
             " again"
         )
     for number, fields in beside.items():
-        tools, parameters = fields.get("tools", []), fields.get("parameters", {})
+        tools = fields.get("tools", [])
+        parameters = fields.get("parameters", {})
         if not (_is_list_of_maps(tools) and isinstance(parameters, dict)):
             raise InvalidArgument(
                 f"{path} has damaged tools or parameters of call {number}; export the run again"

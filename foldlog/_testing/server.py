@@ -54,17 +54,21 @@ class _Handler(BaseHTTPRequestHandler):
         sent = self.rfile.read(int(self.headers.get("content-length") or 0)) or b"{}"
         dialect = _DIALECTS.get(self.path.partition("?")[0].rpartition("/")[2])
         # Other paths count tokens or get telemetry.
-        status, answer, kind = 200, json.dumps({"input_tokens": 0}), "application/json"
+        status = 200
+        answer = json.dumps({"input_tokens": 0})
+        kind = "application/json"
         try:
             if dialect is not None:
                 body = json.loads(sent)
                 reply = self._answer(body, dialect)
                 answer = json.dumps(reply)
                 if body.get("stream"):
-                    answer, kind = "".join(stream_of(reply, dialect)), "text/event-stream"
+                    answer = "".join(stream_of(reply, dialect))
+                    kind = "text/event-stream"
         except Exception as error:  # noqa: BLE001 - the program and the test get the error
             problem = {"type": "invalid_request_error", "message": str(error)}
-            status, answer = 400, json.dumps({"type": "error", "error": problem})
+            status = 400
+            answer = json.dumps({"type": "error", "error": problem})
         data = answer.encode()
         self.send_response(status)
         self.send_header("content-type", kind)

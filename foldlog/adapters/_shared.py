@@ -649,9 +649,9 @@ def stood_for(view: View) -> dict[int, list[tuple[int, int]]]:
     if all(event.id >= 0 for event in view):
         return {}  # the condensations need not be read
     all_of = dict[int, list[tuple[int, int]]]()
-    for each in view.condensations:
-        intervals, summaries = each.forgotten
-        all_of[summary_id(each.id)] = [
+    for condensation in view.condensations:
+        intervals, summaries = condensation.forgotten
+        all_of[summary_id(condensation.id)] = [
             *intervals,
             *(span for one in summaries for span in all_of.get(one, ())),
         ]

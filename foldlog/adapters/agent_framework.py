@@ -549,7 +549,9 @@ def _ids_of(message: Message) -> _Ids | None:
 
 
 def _messages(view: View, shown: Iterable[tuple[Sequence[Event], Sequence[Any]]]) -> list[Message]:
-    condensations = {each.id: each.metadata.get(_RECORD) for each in view.condensations}
+    condensations = {
+        condensation.id: condensation.metadata.get(_RECORD) for condensation in view.condensations
+    }
     messages: list[Message] = []
     for events, records in shown:
         record = condensations.get(getattr(events[0], "summary_of", None) or 0)

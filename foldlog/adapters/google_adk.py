@@ -457,7 +457,7 @@ class FoldlogSessionService(OpenHistories, BaseSessionService):  # type: ignore[
         about: Fields = {"created": created}
         ids = {"runtime": _FORMAT, "app": names[0], "user": names[1]}
         new = {**self._attributes, **ids}
-        records = [_record_of(each) for each in events]
+        records = [_record_of(event) for event in events]
         while self._stored(names) is None:
             history = self._sync[self.conversation(*names)]
             with suppress(VersionConflict, ConversationErased):

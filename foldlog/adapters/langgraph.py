@@ -617,7 +617,7 @@ class FoldlogSaver(WithHistories, base.BaseCheckpointSaver[Any]):  # type: ignor
             recorded = []
             count = 0
         view = View.from_events(()) if prompt is None else prompt.view
-        there = {each for span, _ in recorded for each in range(*span)}
+        there = {number for span, _ in recorded for number in range(*span)}
         decoder = format_named("langchain").reader(Options())
         decoder.skip_to(view.version)
         later = [decoder.events(message_to_dict(message)) for message in messages[count:]]

@@ -277,7 +277,7 @@ def _change(
         shown = list(_shown(history, view))
         places, records = decide(shown)
         stay = [event_id for place in places for event_id in shown[place].ids]
-        condensed_at = max((each.id for each in view.condensations), default=-1)
+        condensed_at = max((condensation.id for condensation in view.condensations), default=-1)
         before = [event.id for event in view]
         change = change_of_prompt(
             before, stay, condensed_at=condensed_at, metadata={"reason": _REASON}

@@ -238,7 +238,7 @@ class FoldlogSession(OpenHistories):
                 return None
             popped = _items_in(history, newest)
             # A retraction would undo a condensation that is newer than the item.
-            condensed_at = max((each.id for each in view.condensations), default=-1)
+            condensed_at = max((condensation.id for condensation in view.condensations), default=-1)
             change = change_of_prompt(
                 [newest[0].id], [], condensed_at=condensed_at, metadata={"reason": _POPPED}
             )

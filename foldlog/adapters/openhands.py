@@ -262,7 +262,8 @@ class FoldlogFileStore(WithHistories, FileStore):
         if not self._files.version:
             history, _ = self._append_or_begin(self.history, History.version)
             if history is not self.history:
-                self.history, self._files = history, EventFiles(history)
+                self.history = history
+                self._files = EventFiles(history)
 
     def _names(self) -> Sequence[str]:
         self._files.catch_up()
@@ -433,7 +434,7 @@ def _as_sdk_view(result: View, shown: View, view: SdkView) -> SdkView:
     if not masks and not hidden:
         return view
     events = [
-        _apply_mask(each, masks.get(each.id)) for each in view.events if each.id not in hidden
+        _apply_mask(event, masks.get(event.id)) for event in view.events if event.id not in hidden
     ]
     return view.model_copy(update={"events": events})
 
@@ -445,8 +446,8 @@ def _apply_mask(event: Any, mask: Event | None) -> Any:
     if not isinstance(mask, Observation | Message):
         return event
     blocks = [
-        (TextContent if each["type"] == "text" else ImageContent)(**each)
-        for each in blocks_of(mask.content)
+        (TextContent if block["type"] == "text" else ImageContent)(**block)
+        for block in blocks_of(mask.content)
     ]
     message = event.to_llm_message().model_copy(update={"content": blocks})
     return MessageEvent(id=event.id, source=event.source, llm_message=message)

@@ -787,11 +787,9 @@ class FoldlogSteps(AbstractCapability[Any]):  # type: ignore[misc]
             map(operator.is_, messages, saved.messages)
         )
         if not same or deferred is not None:
-            saved.messages, saved.usage, saved.deferred_tool_requests = (
-                list(messages),
-                replace(ctx.usage),
-                deferred,
-            )
+            saved.messages = list(messages)
+            saved.usage = replace(ctx.usage)
+            saved.deferred_tool_requests = deferred
             await self.store.save(saved, scope=self.scope)
             await self._record(ctx, _approvals_in(messages, deferred))
 

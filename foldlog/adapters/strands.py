@@ -80,6 +80,8 @@ _SUMMARY = "condensation"
 """The key in an agent's state for the condensation that its conversation manager made."""
 _GONE: Any = {"role": "user", "content": [{"text": REDACTED}]}
 _REPLACED = "the runtime replaced the message"
+_REMOVED_COUNT = "removed_message_count"
+_SUMMARY_MESSAGE = "summary_message"
 
 
 class _Held:
@@ -308,13 +310,11 @@ class FoldlogSessionRepository(WithHistories, SessionRepository):  # type: ignor
                 agent_state = to_plain(session_agent.to_dict())
                 events = _condense_removed(held, agent_state[_MANAGER], before[_MANAGER], seen)
                 if events or _SUMMARY in before:
-                    if agent_state[_MANAGER].get("summary_message") is not None:
-                        del agent_state[_MANAGER]["summary_message"]
+                    if agent_state[_MANAGER].get(_SUMMARY_MESSAGE) is not None:
+                        del agent_state[_MANAGER][_SUMMARY_MESSAGE]
                     agent_state[_SUMMARY] = seen.version if events else before[_SUMMARY]
-                elif {**agent_state, **_TIME} == {
-                    **before,
-                    **_TIME,
-                }:  # the SDK writes the state after each message
+                elif {**agent_state, **_TIME} == {**before, **_TIME}:
+                    # The SDK writes the state after each message.
                     held.state = before
                     held.state_at = seen.version
                     return
@@ -447,15 +447,16 @@ class FoldlogSessionRepository(WithHistories, SessionRepository):  # type: ignor
         held = self._holding(conversation)
         documents = {name: to_plain(value)}
         held.history, _ = self._append_or_begin(
-            held.history, lambda given: given.append((), documents=documents)
+            held.history, lambda history: history.append((), documents=documents)
         )
 
     def _found(self, history: History, message_id: int) -> tuple[list[int], Any] | None:
         with suppress(ConversationErased):
-            return {
-                record["message_id"]: (events, record)
-                for events, record in _records_by_events(history)
-            }.get(message_id)
+            found = None
+            for events, record in _records_by_events(history):
+                if record["message_id"] == message_id:
+                    found = events, record
+            return found
         return None
 
 
@@ -480,34 +481,39 @@ def _agent_state(history: History, agent_id: str) -> Any:
         event: Any = next(history.events(state[_SUMMARY], state[_SUMMARY] + 1))
         summary = event.metadata.get("message", _GONE)
         if summary is not None:
-            state = {**state, _MANAGER: {**state[_MANAGER], "summary_message": summary}}
+            state = {**state, _MANAGER: {**state[_MANAGER], _SUMMARY_MESSAGE: summary}}
     return state
 
 
 def _records_by_events(
     history: History, start: int = 0, stop: int | None = None
 ) -> Iterator[tuple[list[int], Any]]:
+    """Yield each message as the ids of its events and its record, with replaced contents."""
     rewritten = document(history, _REWRITTEN, {})
-    instead = {event_id: each for each in rewritten.values() for event_id in each["events"]}
+    instead = {
+        event_id: replacement
+        for replacement in rewritten.values()
+        for event_id in replacement["events"]
+    }
     ours = (
-        each
-        for each in history.events(start, stop)
-        if each.id in instead or (each.origin and each.origin.format == _FORMAT)
+        event
+        for event in history.events(start, stop)
+        if event.id in instead or (event.origin and event.origin.format == _FORMAT)
     )
-    before = -1
+    message_id = -1
     stored = history._stored_records()
     for events, records in shown_records(ours, _FORMAT, history):
-        other = instead.get(events[0].id)
-        if other is None and records:
-            # A new record has no message id, so count on, as the SDK does.
+        replacement = instead.get(events[0].id)
+        if replacement is None and records:
             if stored.record(events) is not None:
-                before = records[0]["message_id"]
+                message_id = records[0]["message_id"]
             else:
-                before = before + 1
-            yield [event.id for event in events], {**records[0], "message_id": before}
-        elif other is not None and other["events"][0] == events[0].id:
-            before = other["record"]["message_id"]
-            yield other["events"], other["record"]
+                # A new record has no message id, so count on, as the SDK does.
+                message_id += 1
+            yield [event.id for event in events], {**records[0], "message_id": message_id}
+        elif replacement is not None and replacement["events"][0] == events[0].id:
+            message_id = replacement["record"]["message_id"]
+            yield replacement["events"], replacement["record"]
 
 
 def _was_redacted(held: _Held, seen: Seen) -> bool:
@@ -532,32 +538,44 @@ def _condense_removed(held: _Held, now: Any, then: Any, seen: Seen) -> list[Even
     The manager removes the first messages that are not pinned. A summary that may contain redacted
     content is not stored.
     """
-    history = held.history
-    names = ("removed_message_count", "summary_message")
-    (removed, summary), before = map(now.get, names), (*map(then.get, names),)
-    if summary not in (None, before[1]) and _was_redacted(held, seen):
+    removed_count = now.get(_REMOVED_COUNT)
+    summary = now.get(_SUMMARY_MESSAGE)
+    former_summary = then.get(_SUMMARY_MESSAGE)
+    if summary not in (None, former_summary) and _was_redacted(held, seen):
         summary = _GONE
-    if (removed, summary) == before:
+    if (removed_count, summary) == (then.get(_REMOVED_COUNT), former_summary):
         return []
-    view = history.view()
+    view = held.history.view()
     messages = held.group(view.version)
-    marked: Any = [
-        each.to_message() if (each := held.messages.get(events[0])) else {} for events in messages
-    ]
-    removable = [events for place, events in enumerate(messages) if not is_pinned(marked, place)][
-        : removed or 0
-    ]
-    stop = removable[-1][-1] + 1 if removable else 0
-    stay = {event_id for events in messages for event_id in events}.difference(*removable)
-    of = stood_for(view)
-    ends = {each.id: max((end for _, end in of.get(each.id, ())), default=each.id) for each in view}
-    shown_ids = [event_id for event_id, end in ends.items() if end >= stop or end in stay]
+    removed = _removed_messages(held, messages, removed_count or 0)
+    stop = removed[-1][-1] + 1 if removed else 0
+    staying_ids = {event_id for events in messages for event_id in events}.difference(*removed)
+    spans = stood_for(view)
+    # The last event for which each event of the View stands.
+    ends = {
+        event.id: max((end for _, end in spans.get(event.id, ())), default=event.id)
+        for event in view
+    }
+    shown_ids = [event_id for event_id, end in ends.items() if end >= stop or end in staying_ids]
     after: list[int | str] = [*shown_ids]
-    if (text := _text_of(summary or {"content": []})).strip():
+    text = _text_of(summary or {"content": []})
+    if text.strip():
         after.insert(sum(ends[event_id] < stop for event_id in shown_ids), text)
     metadata = {"reason": "the conversation manager removed these messages", "message": summary}
     change = change_of_prompt([*ends], after, "compaction", metadata=metadata)
     return [] if change is None else [change]
+
+
+def _removed_messages(held: _Held, messages: list[list[int]], count: int) -> list[list[int]]:
+    """Return the first ``count`` messages that are not pinned, each as the ids of its events."""
+    sdk_messages: list[Any] = []
+    for events in messages:
+        remembered = held.messages.get(events[0])
+        sdk_messages.append({} if remembered is None else remembered.to_message())
+    removable = [
+        events for place, events in enumerate(messages) if not is_pinned(sdk_messages, place)
+    ]
+    return removable[:count]
 
 
 def _condense_updated(history: History, events: list[int], text: str) -> list[Event]:

@@ -381,8 +381,10 @@ class _Encoder(RepliesEncoder):
         call of its own step, so the step also gets a call with the id and the tool of each result.
         """
         calls = [
-            Action(id=each.id, tool=each.tool, call_id=each.call_id, timestamp=each.timestamp)
-            for each in results
+            Action(
+                id=result.id, tool=result.tool, call_id=result.call_id, timestamp=result.timestamp
+            )
+            for result in results
         ]
         return self.called(calls, results)
 

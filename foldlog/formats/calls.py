@@ -56,7 +56,9 @@ class OpenCalls:
         self._wait_for(())
 
     def _wait_for(self, calls: Iterable[Action]) -> None:
-        self._waiting, self._calls, self._added = WaitingCalls(), dict[int, Action](), 0
+        self._waiting = WaitingCalls()
+        self._calls = dict[int, Action]()
+        self._added = 0
         for call in calls:
             self._add(call)
 

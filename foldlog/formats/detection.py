@@ -171,7 +171,9 @@ def detect(source: str | PathLike[str] | Iterable[Any]) -> str:
         from foldlog.formats.files.histories import histories
 
         sources = (
-            each for each in histories(Path(source), recognize()) if isinstance(each, FoundHistory)
+            history
+            for history in histories(Path(source), recognize())
+            if isinstance(history, FoundHistory)
         )
         first = next(sources, None)
         if first is None:

@@ -33,7 +33,8 @@ _PARTS = {"image_url": "image", "file": "file", "server_tool": "call of a server
 class ExportNotes:
     def __init__(self, format: Format) -> None:
         self._lacks = format.lacks or frozenset()
-        self._lost, self._hidden = Counter[str](), Counter[str]()
+        self._lost = Counter[str]()
+        self._hidden = Counter[str]()
         self._has_begun = False
         """Whether an event was written that is no system prompt."""
         self._replies = set[str]()
@@ -74,8 +75,8 @@ class ExportNotes:
         """
         counts = (self._hidden, self._lost)
         return [
-            ", ".join(several(number, noun) for noun, number in each.items() if number)
-            for each in counts
+            ", ".join(several(number, noun) for noun, number in count.items() if number)
+            for count in counts
         ]
 
 

@@ -281,7 +281,7 @@ def _matches(record: Any) -> bool:
     if "role" not in record:
         return "id" in record and "target" in record
     is_call = type(calls) is list and any(
-        type(each) is dict and type(each.get("function")) is str for each in calls
+        type(call) is dict and type(call.get("function")) is str for call in calls
     )
     is_result = record["role"] == "tool" and type(record.get("function")) is str
     return "content" in record and (

@@ -110,7 +110,7 @@ class RepliesEncoder(RecordEncoder):
         while held:
             events = held[0]
             is_open = events is self._reply or (
-                waiting and any(each.id in waiting for each in events)
+                waiting and any(event.id in waiting for event in events)
             )
             if is_open and len(held) <= most:
                 break
@@ -136,7 +136,7 @@ def thoughts_before(calls: Sequence[Action]) -> Content:
 
 
 def join_contents(contents: Iterable[Content]) -> Content:
-    non_empty = [each for each in contents if each]
+    non_empty = [content for content in contents if content]
     texts = [each for each in non_empty if isinstance(each, str)]
     if len(texts) == len(non_empty):
         return "\n\n".join(texts)

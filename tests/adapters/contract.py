@@ -49,7 +49,8 @@ ROOT = Path(__file__).parents[2]
 @contextmanager
 def counted(histories: foldlog.Histories) -> Iterator[list[object]]:
     """Collect the queries that a store runs."""
-    recorder, queries = histories.store.database.recorder, list[object]()
+    recorder = histories.store.database.recorder
+    queries = list[object]()
     query = recorder.query
 
     def collect(read: Callable[[Any], Any]) -> Any:
@@ -84,12 +85,13 @@ def own_events(histories: foldlog.Histories) -> list[tuple[str, Any]]:
     """Return all events of a store with the names of their conversations, those that forks share
     once.
     """
-    rows, store = list(histories.store.iter_conversations()), histories.store
+    rows = list(histories.store.iter_conversations())
+    store = histories.store
     own = [
         (row.id, store.query(row.id, lambda read: read.events(read.state.begins, read.version)))
         for row in rows
     ]
-    return [(name, each) for name, events in own for each in events]
+    return [(name, event) for name, events in own for event in events]
 
 
 def redacted_one_by_one(url: str, folder: Path) -> Iterator[tuple[str, str, Any]]:
@@ -164,7 +166,7 @@ class Keeps:
             if thread.name.startswith("foldlog") and thread not in before:
                 await asyncio.to_thread(thread.join, 60)
                 assert not thread.is_alive()
-        opened = [os.path.realpath(each) for each in Path("/proc/self/fd").glob("*")]
+        opened = [os.path.realpath(path) for path in Path("/proc/self/fd").glob("*")]
         assert not [path for path in opened if path.startswith(file_url.removeprefix("sqlite:///"))]
 
     async def test_conversations_have_the_attributes_of_the_adapter(self, url):
@@ -212,7 +214,7 @@ class Keeps:
             assert await self.names(again) == ["second", "third"]
             for name in own:
                 assert begun.items() <= histories[name].attributes().items()
-                assert not any(isinstance(each, Retraction) for each in histories[name].events())
+                assert not any(isinstance(event, Retraction) for event in histories[name].events())
             chosen = {"customer": "ann", "parent": "task"}
             listed = histories.list(chosen, age_max_s=0).conversations
             assert {row.id for row in listed} == {*own}
@@ -294,7 +296,8 @@ class Pays(Keeps):
         """The call is on disk when its tool runs, and the next model is told that it may have
         run.
         """
-        store, bank = f"sqlite:///{tmp_path}/history.db", tmp_path / "bank"
+        store = f"sqlite:///{tmp_path}/history.db"
+        bank = tmp_path / "bank"
         program = [sys.executable, "-m", "tests.adapters.paying"]
         command = [*program, type(self).__module__, store, str(bank)]
         printed = tmp_path / "printed"  # a file: what a killed process started may hold a pipe open
@@ -350,7 +353,8 @@ def check_prompt(
     calls in it, and of those that it answers: calls are answered at once, each of them, and nothing
     else is.
     """
-    waiting, count = set[str](), 0
+    waiting = set[str]()
+    count = 0
     for place, (calls, results) in enumerate(messages):
         count += 1
         if not waiting.issuperset(results) or len(set(results)) < len(results):
@@ -483,7 +487,8 @@ class Runs(Pays):
             before = await self.stored_parts(store)
         for copy, name, event in redacted_one_by_one(file_url, tmp_path):
             async with self.opened(copy) as store:
-                stored, which = await self.stored_parts(store), (name, event.id)
+                stored = await self.stored_parts(store)
+                which = (name, event.id)
                 assert len(stored) == len(before) or isinstance(event, DocumentChanges), which
                 model = self.model(lambda number: "finished")
                 await self.run(store, model, "go on", work)
@@ -511,7 +516,8 @@ class Runs(Pays):
                 store = self.opened(histories)
                 model = self.model(lambda number: reply if number else call)
                 await self.run(store, model, prompt, tell)
-                held, history = await self.hold(store), history_of(store)
+                held = await self.hold(store)
+                history = history_of(store)
                 for event_id in holding(history, secret):
                     history.redact(event_id, reason="asked to")
                 model = self.model(lambda number: "finished")
@@ -558,13 +564,14 @@ class Answers(Runs):
             return f"answer {number}"
 
         with foldlog.open("memory:") as histories:
-            store, model = self.opened(histories), self.model(script)
+            store = self.opened(histories)
+            model = self.model(script)
             for prompt in ("go", "go on"):
                 await self.run(store, model, prompt, measure)
             history = history_of(store)
             (late,) = holding(history, "stop")
             first, second = (
-                each for each in history.events() if getattr(each, "source", None) == "agent"
+                event for event in history.events() if getattr(event, "source", None) == "agent"
             )
             assert "shown_version" not in first.meta
             assert second.meta["shown_version"] <= late < second.id
@@ -582,7 +589,8 @@ class Condenses(Runs):
 
     @pytest.mark.parametrize("strategy", STRATEGIES)
     async def test_prompts_equal_what_the_history_shows(self, strategy):
-        self.condense, compared = True, list[tuple[list[Any], list[Any]]]()
+        self.condense = True
+        compared = list[tuple[list[Any], list[Any]]]()
 
         def script(number: int) -> str | Calls:
             prompt = self.texts(model.prompts[-1])
@@ -657,7 +665,8 @@ VALUES: list[Any] = [
     *([], {}, [{"a": [None, "\x00"]}], {"$x": 1}),
 ]
 """Values of JSON of every kind."""
-IMAGE, FILE = b"\xff\xfe\xfb\x00", b"%PDF"
+IMAGE = b"\xff\xfe\xfb\x00"
+FILE = b"%PDF"
 """The bytes of an image, which the two alphabets of base64 write in two ways, and of a file."""
 IMAGE_URL = "data:image/png;base64,//77AA=="
 

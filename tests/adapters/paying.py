@@ -33,7 +33,9 @@ def pay(to: str) -> str:
         to: who is paid
     """
     with foldlog.open(STORE) as histories:
-        begun = [each for name in histories for each in histories[name].effects() if each.attempts]
+        begun = [
+            effect for name in histories for effect in histories[name].effects() if effect.attempts
+        ]
     write_down(f"on disk: {[(each.call.tool, each.state, each.attempts) for each in begun]}")
     write_down(f"paid {to}")
     if KILL:

@@ -251,7 +251,11 @@ class Page:
                 self.problems.append(f"{what} {parameters.get('url')}")
 
     def unexpected(self) -> list[str]:
-        return [each for each in self.problems if not any(words in each for words in self.expected)]
+        return [
+            problem
+            for problem in self.problems
+            if not any(words in problem for words in self.expected)
+        ]
 
     def resize(self, width: int, height: int) -> None:
         self.send(

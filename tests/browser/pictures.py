@@ -13,7 +13,8 @@ from tests.browser.chromium import Chromium
 from tests.browser.states import report_of, sample
 
 FOLDER = Path(__file__).parents[2] / "docs" / "pictures"
-WIDTH, HEIGHT = 1280, 800
+WIDTH = 1280
+HEIGHT = 800
 LIMIT = 20_000
 READY = "document.querySelector('.stored') && !document.querySelector('.block-of .waiting')"
 MOMENTS = {"run": "#v=93&e=93&tab=transcript", "page": "#v=246&e=30&tab=memory"}

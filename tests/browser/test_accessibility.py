@@ -14,7 +14,8 @@ from tests.golden.rows import rows
 @pytest.mark.parametrize("size", SIZES)
 def test_every_state_fits_and_follows_wcag(chromium, long_report, pictures, size, theme, tmp_path):
     """A picture of each state is kept."""
-    broken, unavailable = [], ""
+    broken = []
+    unavailable = ""
     with chromium.new_page(*SIZES[size], theme) as page:
         for name in states(page, tmp_path, long_report):
             page.screenshot(pictures / f"{name}-{size}-{theme}.png")

@@ -125,7 +125,8 @@ def shown(result: View | Condensation) -> View:
 
 def parts_with(text: str) -> dict[str, dict[str, Any]]:
     """Return parts of a content of each type that holds a text, at any depth."""
-    of_text, data = {"type": "text", "text": text}, b64encode(text.encode()).decode()
+    of_text = {"type": "text", "text": text}
+    data = b64encode(text.encode()).decode()
     plain = {
         "type": "document",
         "source": {"type": "text", "media_type": "text/plain", "data": text},

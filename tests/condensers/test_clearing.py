@@ -28,7 +28,9 @@ ONE = event_size(pair(0, content=BIG)[1])
 @pytest.mark.parametrize("at_least", [0, 4 * ONE])
 def test_prompts_change_only_when_enough_is_cleared(at_least):
     condenser = ClearToolUsesCondenser(trigger=6 * ONE, keep=2, clear_at_least=at_least)
-    view, before, batches = viewed(message("do it")), viewed(), []
+    view = viewed(message("do it"))
+    before = viewed()
+    batches = []
     for n in range(60):
         view = view.then(viewed(view, pair(n, content=BIG))[-2:])
         now = shown(condenser.condense(view))

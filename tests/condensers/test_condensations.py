@@ -84,7 +84,8 @@ def reply_of(reply):
 def forgotten(action):
     left_out = (CONDENSER_METADATA_KEY, "prompt_sha256")
     metadata = {name: value for name, value in action.metadata.items() if name not in left_out}
-    start, end = action.forgotten_events_start_id, action.forgotten_events_end_id
+    start = action.forgotten_events_start_id
+    end = action.forgotten_events_end_id
     forgotten_ids = " ".join(map(str, action.forgotten_event_ids or ()))
     yield f"forgets {forgotten_ids}" if start is None else f"forgets {start} to {end}"
     if action.summary is not None:

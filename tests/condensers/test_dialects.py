@@ -79,7 +79,8 @@ def test_the_name_or_the_configuration_decides_the_dialect(model, dialect):
 
 
 def test_a_plain_fallback_decides_for_all():
-    claude, plain = LLMConfig(model="claude-sonnet-4-5"), LLMConfig(model="openai/mine")
+    claude = LLMConfig(model="claude-sonnet-4-5")
+    plain = LLMConfig(model="openai/mine")
     assert LLM(claude.model_copy(update={"fallbacks": (claude,)})).dialect == "litellm"
     assert LLM(claude.model_copy(update={"fallbacks": (plain,)})).dialect == "openai"
 

@@ -54,9 +54,14 @@ from tests.properties.histories import histories
 
 CASES = [case for cases in cases_in("digests").values() for case in cases]
 LENGTH = 6_000
-ASKED, SAID, RAN = "Asked by the user", "Said by the agent", "Commands run"
-CHANGED, ERRORS = "Files changed", "Errors without a later success"
-EARLIER, NAMES, RARE = "Earlier summary", "Lines with names", "Lines with rare words"
+ASKED = "Asked by the user"
+SAID = "Said by the agent"
+RAN = "Commands run"
+CHANGED = "Files changed"
+ERRORS = "Errors without a later success"
+EARLIER = "Earlier summary"
+NAMES = "Lines with names"
+RARE = "Lines with rare words"
 
 
 def digest(*events, length=LENGTH):
@@ -475,7 +480,8 @@ def test_the_next_digest_replaces_one_of_a_reset(before):
 
 def test_an_agent_with_a_small_window_works_on():
     """An agent with a small window works on, where a digest of the usual length would fill it."""
-    condenser, agent = DigestCondenser(), Characters(2_000)
+    condenser = DigestCondenser()
+    agent = Characters(2_000)
     view = viewed(SYSTEM, message("count as far as you can"))
     forgotten = 0
     for n in range(100):

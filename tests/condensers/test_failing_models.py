@@ -146,7 +146,7 @@ def check_agent(kind, way, steps, caplog, metrics):
     failures = [report["failure"] for report in reports if "failure" in report]
     assert set(failures) == {failure}
     calls = Usage.of(reports).attempts
-    records = [each for each in caplog.records if each.name == "foldlog.condensation.failed"]
+    records = [record for record in caplog.records if record.name == "foldlog.condensation.failed"]
     assert len(records) == failures_in(metrics) == len(failed)
     assert {record.failure for record in records} == {failure}
     assert calls == len(server.requests) < len(made) + 10

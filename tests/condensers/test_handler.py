@@ -266,7 +266,8 @@ def test_a_failed_step_also_ends_rules(c1):
 
 def test_two_handlers_notice_each_others_rules(c1):
     c1.append(pair(1), pair(2))
-    masking, whole = c1.handler(MASK), c1.handler(NoOpCondenser())
+    masking = c1.handler(MASK)
+    whole = c1.handler(NoOpCondenser())
     for n, handler in enumerate([whole, masking, whole, whole, masking, masking, whole]):
         view = handler.handle("c1")
         assert c1.sent(view.version) == view
@@ -481,7 +482,7 @@ def test_a_redaction_outdates_a_plan(c1, owner):
         c1.store.fork(owner, 11, "c1")
     redacting = llm("a quote", "NEW", once=lambda: redact(c1.store, owner, 3, reason="x", by="me"))
     assert isinstance(c1.handle(redacting), Condensation)
-    assert [each.summary for each in c1.condensations()] == ["NEW"]
+    assert [condensation.summary for condensation in c1.condensations()] == ["NEW"]
 
 
 @on_disk_too
@@ -496,7 +497,8 @@ def test_two_handlers_at_once_never_condense_twice(full):
 
 @on_disk_too
 def test_an_agent_appends_while_a_model_condenses(full):
-    model_called, answered = threading.Event(), threading.Event()
+    model_called = threading.Event()
+    answered = threading.Event()
 
     def think():
         model_called.set()

@@ -114,7 +114,8 @@ def test_a_failed_step_stores_its_report(history_type):
 
 
 def test_only_new_reports_are_written():
-    history, condenser = Kept(), Talkative()
+    history = Kept()
+    condenser = Talkative()
     condenser.write_metadata(history)
     assert history.appended == []
     condenser.add_metadata("a", 1)
@@ -125,7 +126,9 @@ def test_only_new_reports_are_written():
 
 
 def test_reports_of_condensers_and_threads_do_not_mix():
-    first, second, reports = Talkative(), Talkative(), []
+    first = Talkative()
+    second = Talkative()
+    reports = []
     first.add_metadata("a", 1)
     second.add_metadata("b", 2)
 
@@ -211,8 +214,10 @@ def test_the_report_of_a_summary_is_stored_twice():
 
 
 def test_the_rule_of_a_mask_is_logged_once():
-    condenser, turn = ObservationMaskingCondenser(1), [call(), answer()]
-    history, state = Kept(turn, messages(2)), State(turn, messages(2))
+    condenser = ObservationMaskingCondenser(1)
+    turn = [call(), answer()]
+    history = Kept(turn, messages(2))
+    state = State(turn, messages(2))
     for _ in range(3):
         assert condenser.condensed_history(history)[1].content == "<MASKED>"
         assert condenser.condensed_history(state)[1].content == "<MASKED>"

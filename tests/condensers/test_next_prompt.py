@@ -239,7 +239,8 @@ def test_litellm_sends_the_same_beginning(model):
     assert json.dumps(own["tools"]) == json.dumps(agents["tools"])
     assert own.get("system") == agents.get("system")
     assert own.get("tool_choice") == ("none" if model.startswith("openai/") else None)
-    agents_blocks, own_blocks = blocks(agents["messages"]), blocks(own["messages"])
+    agents_blocks = blocks(agents["messages"])
+    own_blocks = blocks(own["messages"])
     assert own_blocks[:-1] == agents_blocks
     assert "write the summary alone" in own_blocks[-1]
 

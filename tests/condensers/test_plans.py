@@ -46,7 +46,8 @@ def test_a_plan_that_holds_loses_nothing_else(events, later, condenser):
     action = stepped(condenser, view, None)
     if not isinstance(action, CondensationAction):
         return
-    plan, came = (action, view), following(view, later)
+    plan = (action, view)
+    came = following(view, later)
     forgotten = set(ids(view)).difference(ids(view.then([action])))
     for n in range(len(came) + 1):
         now = view.then(came[:n])
@@ -56,7 +57,7 @@ def test_a_plan_that_holds_loses_nothing_else(events, later, condenser):
         parted = waiting & (forgotten | after.left_behind - now.left_behind)
         returned = any(isinstance(event, Retraction) for event in came[:n])
         sendable = [
-            any(each["role"] != "system" for each in view.to_messages("openai"))
+            any(message["role"] != "system" for message in view.to_messages("openai"))
             for view in (now, after)
         ]
         is_silent = sendable == [True, False]  # no message could be sent

@@ -46,10 +46,12 @@ def reply(*calls):
 def calls_and_results(messages):
     """Return the functions that messages call, and the results, by the ids of the calls."""
     functions = {
-        call["id"]: call["function"] for each in messages for call in each.get("tool_calls", ())
+        call["id"]: call["function"]
+        for message in messages
+        for call in message.get("tool_calls", ())
     }
-    results = [each for each in messages if each["role"] == "tool"]
-    by_id = {each["tool_call_id"]: each["content"] for each in results}
+    results = [message for message in messages if message["role"] == "tool"]
+    by_id = {result["tool_call_id"]: result["content"] for result in results}
     assert len(by_id) == len(results)
     return functions, by_id
 

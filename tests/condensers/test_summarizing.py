@@ -130,7 +130,8 @@ def test_a_shortened_summary_leaves_a_quarter_free():
 def test_a_summary_is_shortened_below_what_it_replaces(counter):
     view = viewed(message("a text of seven words, not more") for _ in range(11))
     action = plan(Shortening(max_size=10).condense(view, counter))
-    before, length = action.metadata["tokens_before"], len(action.summary)
+    before = action.metadata["tokens_before"]
+    length = len(action.summary)
     assert before == counter.token_sums(view)[-1] > action.metadata["tokens_after"]
     assert 0 < length < 600
     assert action.metadata.get("tokens_estimated", False) is (counter is ESTIMATE)

@@ -26,17 +26,16 @@ def many(count):
 
 
 def test_a_token_limit_replaces_the_default_size():
-    view, model = many(121), Characters(WINDOW)
+    view = many(121)
+    model = Characters(WINDOW)
     assert DigestCondenser().condense(view, model) is view
     assert condenser_from_config({"type": "digest"}).condense(view, model) is view
     assert DigestCondenser(max_tokens=WINDOW).condense(view, counting(None)) is view
 
 
 def test_without_a_token_limit_events_count():
-    view, condenser = (
-        many(241),
-        LLMSummarizingCondenser(Scripted(*[said("a short summary " * 9)] * 2)),
-    )
+    view = many(241)
+    condenser = LLMSummarizingCondenser(Scripted(*[said("a short summary " * 9)] * 2))
     for model in (None, Characters()):
         assert condenser.reasons(view, model) == {Reason.EVENTS}
         assert isinstance(condenser.condense(view, model), Condensation)
@@ -53,7 +52,8 @@ def test_without_a_token_limit_events_count():
 def test_a_digest_always_counts_tokens(
     head,
 ):
-    condenser, small = DigestCondenser(), viewed(head, messages(500))
+    condenser = DigestCondenser()
+    small = viewed(head, messages(500))
     assert condenser.condense(small) is small
     view = viewed(head, [message("word " * 700, source) for source in ("user", "agent") * 100])
     assert condenser.condensation_requirement(view) is Requirement.SOFT
@@ -81,7 +81,8 @@ def test_a_size_that_is_given_always_counts():
 
 @pytest.mark.parametrize("limit", [10_000, 20_000, 50_000])
 def test_head_and_tail_take_half_the_limit(limit):
-    view, model = many(200), Characters(limit)
+    view = many(200)
+    model = Characters(limit)
     condenser = LLMSummarizingCondenser(Scripted("a short summary " * 9), keep_first=1)
     tokens = model.token_sums(view.then([plan(condenser.condense(view, model))]))[-1]
     assert limit * 0.9 / 3 < tokens <= limit * 0.9 / 2 + 1_000
@@ -93,7 +94,8 @@ def test_a_condensation_leaves_the_part_of_the_limit_that_is_asked_for(ratio, st
     summary = "a short summary " * 9
     by_events = LLMSummarizingCondenser(Scripted(summary), max_size=100, keep_ratio=ratio)
     assert len(view.then([plan(by_events.condense(view))])) == stay
-    limit, model = 50_000, Characters()
+    limit = 50_000
+    model = Characters()
     by_tokens = LLMSummarizingCondenser(
         Scripted(summary), max_tokens=limit, token_margin_ratio=0, keep_ratio=ratio
     )

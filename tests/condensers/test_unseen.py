@@ -297,7 +297,9 @@ class Own(Condenser):
     """Forgets what ``choose`` gives of the events of a View with more than ``most``."""
 
     def __init__(self, choose, most=0, summary=None):
-        self.choose, self.most, self.summary = choose, most, summary
+        self.choose = choose
+        self.most = most
+        self.summary = summary
 
     def condense(self, view, agent_llm=None):
         forgotten = ids(self.choose(view))

@@ -67,7 +67,8 @@ class CharacterAgent:
         self.max_input_tokens = max_input_tokens
 
     def token_sums(self, view):
-        sums, characters = [0], 0
+        sums = [0]
+        characters = 0
         for event in view:
             text = event.thought if isinstance(event, Action) else event.content
             characters += len(words_of(text))
@@ -117,7 +118,8 @@ def keys_of(reports):
 
 def script_of(case, source_ids):
     """Return the model of a case, with its replies in turn."""
-    replies, llm = case.get("llm_reply"), case.get("llm", {})
+    replies = case.get("llm_reply")
+    llm = case.get("llm", {})
     return Scripted(
         *(
             reply_of(reply, source_ids)

@@ -75,7 +75,8 @@ def test_a_failure_after_writing_harms_no_other_append(store):
 
     works = [prepare_append(store, name, said("1"), 0) for name in ("a", "b", "c")]
     works[1].batch.append(prepare_append(store, "b", CondensationRequest(), 0).batch[0])
-    works[1].project, works[1].is_plain = refuse, False
+    works[1].project = refuse
+    works[1].is_plain = False
     outcomes = append_all(store.database, works)
     assert [type(outcome.error) for outcome in outcomes] == [type(None), InvalidEvent, type(None)]
     assert [row.id for row in store.conversations()] == ["a", "c"]
@@ -120,7 +121,8 @@ def test_together_with_the_same_conversation(store):
 def test_appends_in_opposite_orders_do_not_deadlock(store):
     for name in ("a", "b"):
         say(store, name, "0")
-    met, meeting = [], threading.Barrier(2)
+    met = []
+    meeting = threading.Barrier(2)
 
     def meet(reading):
         assert reading.tail(1)

@@ -81,7 +81,7 @@ def expected(store, to):
 
 def objects(to):
     folder = Path(to.removeprefix("file://"))
-    return sorted(each.name for each in folder.glob("*"))
+    return sorted(path.name for path in folder.glob("*"))
 
 
 def named(store, *operations):
@@ -102,7 +102,7 @@ def content(store, name="c1"):
 
 
 def positions(store):
-    return [(each.position, each.conversation, each.event.id) for each in store.follow()]
+    return [(entry.position, entry.conversation, entry.event.id) for entry in store.follow()]
 
 
 def assert_sound(store):
@@ -136,7 +136,7 @@ def test_events_positions_and_keys_come_back(store, to):
     assert_sound(store)
     assert objects(to) == named(store, "archived")
     assert (content(store), positions(store), store.conversation("c1")) == before
-    assert [each.event.id for each in store.recorded("c1", "key-3")] == [3, 4, 5]
+    assert [entry.event.id for entry in store.recorded("c1", "key-3")] == [3, 4, 5]
     assert_sound(store)
     vacuum(store)
     assert objects(to) == named(store, "restored")  # backups may need it
@@ -475,7 +475,8 @@ def test_a_redaction_reaches_what_is_archived(store, to):
 
 
 def test_a_rekey_restores(recorder, to):
-    first, second = SecretStr("11" * 32), SecretStr("22" * 32)
+    first = SecretStr("11" * 32)
+    second = SecretStr("22" * 32)
     store = Histories(Store(recorder, WriteSettings(None, KeyRing([first])))).store
     with_events(store, "c1")
     before = content(store)
@@ -531,7 +532,7 @@ def test_missing_or_altered_objects_are_named(store, to, expected, tmp_path, cha
         ):
             work(store)
     assert store.version("c1") == EVENTS
-    [findings] = [check_archived(store, each).findings for each in verify(store, "c1")]
+    [findings] = [check_archived(store, verdict).findings for verdict in verify(store, "c1")]
     assert problem in str(findings)
     path.write_bytes(whole)
     assert content(store) == expected

@@ -41,7 +41,8 @@ from tests.sound import assert_sound
 from tests.stored_rows import execute
 
 OTHER_KEYS = KeyRing([SecretStr("6d" * 32), SecretStr("5c" * 32)])
-IMAGE, OTHER_IMAGE = os.urandom(20_000), os.urandom(20_000)
+IMAGE = os.urandom(20_000)
+OTHER_IMAGE = os.urandom(20_000)
 SMALL = b"\x00\xff"
 SETTINGS = {
     "plain": WriteSettings(),
@@ -264,7 +265,8 @@ def test_every_change_of_form_keeps_them(store, settings, shift):
     target = target_of(settings, shift)
     store.append("c", TURN, expected_version=0)
     say(store, "c", *[picture(IMAGE)] * 40)
-    head, before = store.conversation("c").head, count_stored(store)
+    head = store.conversation("c").head
+    before = count_stored(store)
     decrypt = settings.keys is not None and target.keys is None
     both = target._replace(keys=settings.keys) if decrypt else target
     changed = Store(
@@ -290,7 +292,8 @@ def stored_bytes(store):
 
 
 def test_encryption_hides_bytes_and_hashes(open_recorder):
-    plain, encrypted = Store(open_recorder()), Store(open_recorder(), WriteSettings(keys=KEYS))
+    plain = Store(open_recorder())
+    encrypted = Store(open_recorder(), WriteSettings(keys=KEYS))
     for store, holds in ((plain, True), (encrypted, False)):
         say(store, "c", picture(IMAGE))
         (stored,) = stored_bytes(store)
@@ -339,7 +342,7 @@ def test_lost_or_changed_bytes_are_damage(on_file, statement):
     with pytest.raises(CorruptEvent, match="missing or were changed"):
         list(again.events("c"))
     assert values(again.events("c", 1)) == ["sound"]
-    findings = [finding for each in verify(again) for finding in each.findings]
+    findings = [finding for verdict in verify(again) for finding in verdict.findings]
     ranges = [(finding.first, finding.last) for finding in findings if finding.first is not None]
     assert ranges == [(0, 0)]
     with pytest.raises(CorruptEvent):

@@ -137,7 +137,8 @@ def v0_simulation(case):
     script = script_of(case, {event_id: event_id for event_id in range(IDS_MAX)})
     condenser = v0_condenser(case, script)
     recorded = iter(case["expected"]["steps"])
-    view, new_ids = View.from_events([]), {}
+    view = View.from_events([])
+    new_ids = {}
     for event in v0_history(case["events"]):
         new_ids[event.id] = at = view.version
         origin = Origin(format="openhands-v0", id=at)

@@ -121,7 +121,8 @@ def test_a_source_that_grows_and_is_made_is_found(histories, tmp_path):
 
 
 def test_a_new_key_makes_figures_again(recorder):
-    old, new = KeyRing(["5c" * 32]), KeyRing(["77" * 32, "5c" * 32])
+    old = KeyRing(["5c" * 32])
+    new = KeyRing(["77" * 32, "5c" * 32])
     store = Histories(Store(recorder, WriteSettings(keys=old))).store
     say(store, "c1", "text")
     keep_up(store)
@@ -203,7 +204,8 @@ def test_a_note_of_a_later_change_stays(histories):
 
 def test_two_keepers_at_once(histories):
     store = histories.store
-    first, second = FiguresOfStore(store), FiguresOfStore(store)
+    first = FiguresOfStore(store)
+    second = FiguresOfStore(store)
     keep_up(store)
     say(store, "c1", "later")
     first.refresh(0)

@@ -20,7 +20,8 @@ from tests.said import said, say
 from tests.sound import assert_sound
 from tests.stored_rows import execute
 
-OLD, NEW = SecretStr("ab" * 32), SecretStr("cd" * 32)
+OLD = SecretStr("ab" * 32)
+NEW = SecretStr("cd" * 32)
 
 
 def stage(store, transaction, key, rows):
@@ -39,7 +40,8 @@ def stored_in(recorder, conversation="c1"):
 
 @pytest.mark.parametrize("begin", ["append", "ingest", "long ingest", "fork", "copy"])
 def test_plain_conversations_beside_keys_need_permission(open_recorder, begin):
-    recorder, source = open_recorder(), Store(open_recorder())
+    recorder = open_recorder()
+    source = Store(open_recorder())
     begun = {
         "append": lambda store: say(store, "new", "x"),
         "ingest": lambda store: store.ingest("new", [said("x")]),

@@ -43,7 +43,8 @@ def put(documents, **values):
 
 
 def test_documents_are_read_at_any_version(store, documents):
-    first, second = {"turn": 1, "log": ["a"]}, {"turn": 2, "log": ["a", "c"]}
+    first = {"turn": 1, "log": ["a"]}
+    second = {"turn": 2, "log": ["a", "c"]}
     recorded = documents.append("c1", [said("a"), said("b")], {"state": first, "title": "first"})
     assert [type(entry.event) for entry in recorded] == [Message, Message, DocumentChanges]
     documents.append("c1", said("c"), {"state": second})

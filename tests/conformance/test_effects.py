@@ -112,7 +112,8 @@ def test_a_killed_worker_pays_nothing_twice(mode, open_recorder):
     kills = doubts = 0
     recorder = open_recorder()
     for point in itertools.count(0, 1 if WHOLE in os.environ else 3):
-        name, bank = f"pay {point}", Bank()
+        name = f"pay {point}"
+        bank = Bank()
         if not killed_at(recorder, name, bank, mode, point):
             break
         kills += 1
@@ -200,7 +201,7 @@ def test_an_effect_costs_one_append(history, call, bank):
         assert history.version() == 3
         history.run(called(history), bank.pay, repeat="safe")
     assert history.version() == 5
-    outcomes = [(each.state, each.attempts, each.outcome) for each in history.effects()]
+    outcomes = [(effect.state, effect.attempts, effect.outcome) for effect in history.effects()]
     assert outcomes == [("done", 1, '["paid ann", "begun"]'), ("done", 0, "paid ann")]
     mark = list(history.events())[1]
     assert (mark.name, mark.cause, mark.shown) == (MARK, call.id, False)
@@ -511,7 +512,8 @@ def test_condensations_keep_effects_in_doubt(history):
     history.append(said("go"))
     settled = called(history)
     run(history, settled, Bank().pay)
-    doubtful, open_call = killed_in_its_tool(history, "bob"), killed_in_its_tool(history, "carol")
+    doubtful = killed_in_its_tool(history, "bob")
+    open_call = killed_in_its_tool(history, "carol")
     run(history, doubtful, Bank().pay)
     before = ledger(history)
     talk(history)

@@ -65,7 +65,8 @@ def test_verifying_finds_no_damage(filled, monkeypatch):
 
 
 def test_creating_again_during_an_erasure(store, monkeypatch):
-    histories, recorder = Histories(store), store.database.recorder
+    histories = Histories(store)
+    recorder = store.database.recorder
     histories.create("c", {"app": "x"})
     query = recorder.query
 

@@ -44,7 +44,8 @@ def test_pages_of_any_size_are_equal(store):
     assert len(whole) == 6 + 3 + 1
     assert whole == sorted(whole)
     for size in (1, 2, 3):
-        entries_read, after = [], 0
+        entries_read = []
+        after = 0
         while page := list(store.follow(after, limit=size)):
             entries_read += [(entry.position, entry.conversation, entry.event.id) for entry in page]
             after = page[-1].position

@@ -50,9 +50,9 @@ def family(store):
 def followed(store, position=0):
     """Return the events that a follower reads after a position, without entries of the ledger."""
     return [
-        (each.conversation, each.id)
-        for each in store.follow(position)
-        if not isinstance(each.event, Entry)
+        (entry.conversation, entry.id)
+        for entry in store.follow(position)
+        if not isinstance(entry.event, Entry)
     ]
 
 
@@ -105,7 +105,7 @@ def test_detached_forks_keep_events_and_heads(store):
     for name in "fgh":
         say(store, name, "on")
     assert [verdict.findings for verdict in verify_against(store, note)] == [()] * 5
-    taken_over = [*(("f", each) for each in range(11)), *(("h", each) for each in range(4))]
+    taken_over = [*(("f", number) for number in range(11)), *(("h", number) for number in range(4))]
     assert followed(store) == [("f", 11), *taken_over, ("f", 12), ("g", 12), ("h", 4)]
 
 

@@ -211,7 +211,8 @@ def test_a_lease_guards_its_tools(http):
 
 
 def test_a_token_sees_only_its_filter(clients):
-    http, ann = clients("administrator"), clients("ann")
+    http = clients("administrator")
+    ann = clients("ann")
     http("create_conversation", body={"id": "bob", "attributes": {"user": "bob"}})
     own = ann("create_conversation", body={"attributes": {"title": "mine"}})
     say(ann, "hi", own["id"])
@@ -262,7 +263,8 @@ def test_a_token_moves_nothing_out_of_its_filter(clients):
 
 
 def test_a_token_learns_of_no_erasure(clients):
-    http, ann = clients("administrator"), clients("ann")
+    http = clients("administrator")
+    ann = clients("ann")
     http("create_conversation", body={"id": "bob", "attributes": {"user": "bob"}})
     http("erase", conversation="bob", body={"reason": "a secret of bob"})
     refusal = ann.refusal("read_conversation", conversation="bob")
@@ -397,7 +399,8 @@ def test_a_follower_gets_each_event_once(http):
 
 
 def test_each_change_is_made_once_for_its_key(replied, clients):
-    http, ann = replied, clients("ann")
+    http = replied
+    ann = clients("ann")
     own = ann("create_conversation")["id"]
     changes = (
         (ann, "create_conversation", {"body": {"attributes": {"title": "new"}}}),
@@ -523,7 +526,8 @@ def test_a_list_is_read_in_pages(http, where):
     for name in names:
         http("create_conversation", body={"id": name, "attributes": {"user": "ann"}})
     for limit in (1, 2, 3, 7):
-        listed, pages = [], 0
+        listed = []
+        pages = 0
         after = {}
         while True:
             page = http("list_conversations", where=where, limit=limit, **after)
@@ -553,7 +557,8 @@ def test_search_finds_words_by_pages(http):
     for number in range(7):
         say(http, f"the harbour falcon is teal, says {number}", f"c{number % 3}")
     say(http, "nothing of it")
-    found, after = [], {}
+    found = []
+    after = {}
     while True:
         page = http("search_events", words='"harbour falc"', limit=2, **after)
         found += page["hits"]

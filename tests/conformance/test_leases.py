@@ -67,8 +67,11 @@ def test_a_nameless_worker_of_this_process(worker, other):
 
 @pytest.mark.parametrize("events", [0, 1])
 def test_one_worker_drives_and_the_next_waits(workers, events):
-    first, second, user = workers(), workers(), workers()
-    first.append([said("hi")] * events) if events else None
+    first = workers()
+    second = workers()
+    user = workers()
+    if events:
+        first.append([said("hi")] * events)
     with first.lease(worker="one") as lease:
         current = second.current_lease()
         assert (lease.held, current.held, current.worker) == (True, True, "one")
@@ -253,7 +256,8 @@ def test_an_unreadable_conversation_is_reported(recorder, caplog):
 
 @pytest.mark.parametrize("met", [True, False])
 def test_a_lease_does_not_outlive_an_erasure(worker, other, met):
-    other.append(said("hi")) if met else None
+    if met:
+        other.append(said("hi"))
     with worker.lease(worker="one") as lease:
         other.append(said("and then"))
         other._histories.erase("c", reason="asked to")

@@ -92,7 +92,8 @@ def old_ones(histories):
     created = histories.create("c1", {"user": "old"})
     wrote.append([said("first"), CALL], documents={"state": 1})
     assert (read.version(), len(looked.view())) == (4, 2)
-    documents, tail = histories["c1"], histories["c1"]
+    documents = histories["c1"]
+    tail = histories["c1"]
     assert (documents.document("state"), len(tail.tail(1))) == (1, 1)
     return {
         "wrote": wrote,
@@ -182,7 +183,8 @@ def test_the_first_call_binds_an_object(histories):
 def test_ids_are_texts_in_every_operation(recorder, wrong):
     histories = Histories(Store(recorder))
     histories["c1"].append(said("first"))
-    store, maintenance = histories.store, histories.maintenance
+    store = histories.store
+    maintenance = histories.maintenance
     operations = [
         lambda: maintenance.copy_from(store, wrong),
         lambda: maintenance.differences_from(store, wrong),

@@ -32,7 +32,8 @@ def test_lawful_work_raises_no_alarm(store):
 
 
 def test_a_shorter_store_is_named(open_recorder):
-    store, shorter = Store(open_recorder()), Store(open_recorder())
+    store = Store(open_recorder())
+    shorter = Store(open_recorder())
     fill(store)
     assert not [moved.problem for moved in copy_store(store, shorter) if moved.problem]
     say(store, "a", "three")

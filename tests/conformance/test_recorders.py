@@ -48,7 +48,8 @@ def test_a_new_store_does_not_call_uuid4(open_recorder, monkeypatch):
 
 
 def test_rows_come_back_as_they_were_written(recorder):
-    texts, others = (b"{}", b"", "ü✓".encode(), b"x" * 100_000), (b"\x00\xff", bytes(range(256)))
+    texts = (b"{}", b"", "ü✓".encode(), b"x" * 100_000)
+    others = (b"\x00\xff", bytes(range(256)))
     written = [(0, body) for body in texts] + [
         (encoding, body) for encoding in (1, 7) for body in others
     ]
@@ -87,14 +88,15 @@ def test_ids_are_walked_in_byte_order(recorder):
         begin(recorder, name, [row(0)])
     stage(recorder, "b/0", [[row(0)]])
     in_order = sorted(names, key=lambda name: name.encode("utf-8", "surrogatepass"))
-    next_ids, start = [], ""
+    next_ids = []
+    start = ""
     with recorder.read() as reader:
         while (name := reader.id_from(start)) is not None:
             next_ids.append(name)
             start = start_after(name)
     assert next_ids == in_order
     with recorder.read() as reader:
-        assert [each.id for each in reader.conversations("", 100)] == in_order
+        assert [conversation.id for conversation in reader.conversations("", 100)] == in_order
         assert reader.id_from("b") == "b"
         assert reader.id_from("b/") == "b/@1"
         assert reader.id_from("x" * 300 + "11") == "x" * 300 + "2"

@@ -105,9 +105,9 @@ def state(store):
         for name in NAMES
     } | {
         "order": [
-            (each.position, each.conversation, each.id)
-            for each in store.follow()
-            if type(each.event) is not KeyChanged
+            (entry.position, entry.conversation, entry.id)
+            for entry in store.follow()
+            if type(entry.event) is not KeyChanged
         ]
     }
 
@@ -116,9 +116,12 @@ def stored(recorder):
     with recorder.read() as reader:
         conversations = [reader.conversation(name) for name in NAMES]
         return {
-            each.id: (each, as_rows(reader.rows(each.key, 0, LENGTH, LENGTH)))
-            for each in conversations
-            if each is not None
+            conversation.id: (
+                conversation,
+                as_rows(reader.rows(conversation.key, 0, LENGTH, LENGTH)),
+            )
+            for conversation in conversations
+            if conversation is not None
         }
 
 
@@ -177,7 +180,8 @@ def test_every_form_becomes_every_other(open_recorder, source, request, whole):
     "source", some(FORMS, 3), ids=lambda form: f"{form.compression}-{form.key}"
 )
 def test_no_compression_leaves_bodies(open_recorder, source):
-    recorder, key = open_recorder(), "other" if source.key == "one" else "one"
+    recorder = open_recorder()
+    key = "other" if source.key == "one" else "one"
     fill(store_on(recorder, source.compression, source.key))
     expected = state(store_on(recorder, None, source.key))
     list(rekey(store_on(recorder, None, *dict.fromkeys([key, source.key]))))
@@ -209,7 +213,8 @@ def test_events_appended_meanwhile(open_recorder):
     for decrypt in (False, True):
         recorder = open_recorder()
         fill(store_on(recorder, None, "one" if decrypt else None))
-        other, appended = store_on(recorder, "none", "one"), 0
+        other = store_on(recorder, "none", "one")
+        appended = 0
 
         def append(number, other=other):
             nonlocal appended

@@ -68,7 +68,7 @@ def written(store, method, *arguments):
 
 def records_of(store, source, start=0):
     with sources_of(store) as sources:
-        return [each for block in sources.blocks(source, start) for each in block.records()]
+        return [record for block in sources.blocks(source, start) for record in block.records()]
 
 
 def firsts_of(store, source):
@@ -129,7 +129,8 @@ def test_blocks_are_replaced_and_joined(store):
 
 @pytest.mark.usefixtures("one_order")
 def test_a_fork_shares_records_with_its_parent(store):
-    parent, other = begun(store, "c1"), begun(store, "c2")
+    parent = begun(store, "c1")
+    other = begun(store, "c2")
     written(store, SourcesToWrite.put_made, parent, {0: (0, 2), 3: (2, 1), 8: (3, 1)})
     fork = other._replace(root=parent.root, parent=parent.conversation, from_record=4, records=7)
     own = [of_records(4, [b"[4]", b"[5]"]), of_records(6, [b"[6]"])]
@@ -166,7 +167,8 @@ def test_a_fork_shares_records_with_its_parent(store):
 
 
 def test_the_record_of_an_event(store):
-    parent, other = begun(store, "c1"), begun(store, "c2")
+    parent = begun(store, "c1")
+    other = begun(store, "c2")
     fork = other._replace(root=parent.root, parent=parent.conversation, from_record=6)
     written(store, SourcesToWrite.put, fork)
     spans = {number: (3 * number, 3 if number % 2 else 2) for number in range(9)}
@@ -180,7 +182,8 @@ def test_the_record_of_an_event(store):
 
 def test_appended_blocks_name_their_events(store):
     source = begun(store, "c1", made=9)
-    start, head = MADE + 9, b"h" * 32
+    start = MADE + 9
+    head = b"h" * 32
     spans = {number: (2 * number, 2) for number in range(start)}
     written(store, SourcesToWrite.put_made, source, {**spans})
     written(store, SourcesToWrite.set_progress, source, start, start, head)
@@ -207,7 +210,8 @@ def test_appended_blocks_name_their_events(store):
 
 class Noting:
     def __init__(self, reader, noted):
-        self.reader, self.noted = reader, noted
+        self.reader = reader
+        self.noted = noted
 
     def __getattr__(self, name):
         method = getattr(self.reader, name)
@@ -269,7 +273,7 @@ def test_a_turn_costs_the_same_at_any_length(store, questions):
         assert (stored.count(recorded.event), stored.record([recorded.event])) == (1, record)
         columns = [row for _, parameters, rows in questions for row in (parameters, *rows)]
         values = [value for row in columns for value in row]
-        return len(columns), sum(len(each) if isinstance(each, bytes) else 8 for each in values)
+        return len(columns), sum(len(value) if isinstance(value, bytes) else 8 for value in values)
 
     turn()
     short = [turn() for _ in range(MADE)]
@@ -283,7 +287,8 @@ def test_a_turn_costs_the_same_at_any_length(store, questions):
 
 
 def test_places_by_name_and_conversation(store):
-    of_c1, of_c2 = begun(store, "c1"), begun(store, "c2")
+    of_c1 = begun(store, "c1")
+    of_c2 = begun(store, "c2")
     name = b"p" * 16
     first = Place(of_c1.conversation, 5, 9, 100, b"state", b"digest")
     second = first._replace(conversation=of_c2.conversation, seen=6)
@@ -297,7 +302,8 @@ def test_places_by_name_and_conversation(store):
 
 def test_an_erased_source_is_refused(store):
     source = begun(store, "c1")
-    name, many = b"p" * 16, [number.to_bytes(16) for number in range(2_500)]
+    name = b"p" * 16
+    many = [number.to_bytes(16) for number in range(2_500)]
     written(store, SourcesToWrite.put_made, source, {0: (0, 2)})
     place = Place(source.conversation, 1, 9, 1, b"", b"")
     written(store, SourcesToWrite.put_place, name, place)

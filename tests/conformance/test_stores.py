@@ -234,7 +234,7 @@ HISTORY = [said(str(n), origin=Origin(format="openai-chat", id=n % 3)) for n in 
 @pytest.mark.parametrize("size", [1, 999, 1_000, 1_001, 2_300])
 def test_importing_a_history_twice_adds_nothing(store, size):
     assert store.ingest("c1", iter(HISTORY[:size])) == (size, size)
-    assert ids(store.events("c1")) == [each.id for each in store.follow()] == [*range(size)]
+    assert ids(store.events("c1")) == [entry.id for entry in store.follow()] == [*range(size)]
     assert store.ingest("c1", HISTORY[:size]) == store.ingest("c1", []) == (0, size)
 
 

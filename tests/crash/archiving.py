@@ -1,5 +1,6 @@
-"""A process that archives, restores and vacuums until it is killed: ``python -m tests.crash.archiving
-URL TO``. It prints a line when it begins.
+"""A process that archives, restores and vacuums until it is killed. It prints a line when it begins.
+
+python -m tests.crash.archiving URL TO
 """
 
 import sys
@@ -18,7 +19,7 @@ def run(url, to, rounds=1_000):
             maintenance.archive(timedelta(), to)
             name = NAMES[number % len(NAMES)]
             histories[name].append({"role": "user", "content": f"round {number}"})
-            [*histories.store.events(NAMES[number % 2])]
+            list(histories.store.events(NAMES[number % 2]))  # restores the conversation
             if number % 3 == 2:
                 maintenance.vacuum()
 

@@ -22,7 +22,9 @@ from typing import NamedTuple
 import foldlog
 from foldlog import LeaseTaken
 
-WORKERS, CONVERSATIONS, PAYMENTS = 4, 8, 6
+WORKERS = 4
+CONVERSATIONS = 8
+PAYMENTS = 6
 _SLOW_S = 0.004
 """How long a payment takes before and after it is booked, so that kills come there too."""
 
@@ -122,7 +124,8 @@ def pay_with_kills(mode, kills, seed):
     """
     rng = random.Random(seed)
     folder = Path(tempfile.mkdtemp())
-    url, bank = f"sqlite:///{folder}/store.db", Bank(folder / "bank")
+    url = f"sqlite:///{folder}/store.db"
+    bank = Bank(folder / "bank")
     workers = set()
     killed = 0
     started = 0
@@ -182,7 +185,8 @@ def main():
     options = parser.parse_args()
     failed = 0
     for mode in MODES:
-        total, runs = Outcome(0, 0, 0, 0, 0), 0
+        total = Outcome(0, 0, 0, 0, 0)
+        runs = 0
         while total.kills < options.kills / len(MODES):
             outcome = pay_with_kills(mode, 25, options.seed + runs)
             total, runs = Outcome(*map(sum, zip(total, outcome, strict=True))), runs + 1

@@ -32,7 +32,8 @@ from tests.crash.ledger import Ledger, contents, inspect
 from tests.crash.scenarios import SCENARIOS
 from tests.in_memory import in_memory
 
-_ENDED, _PASSED = 0, 3
+_ENDED = 0
+_PASSED = 3
 """Exit codes of a child: its scenario ended before it reached the point, or it reached the point and
 was not killed there.
 """
@@ -42,7 +43,8 @@ def before_statement(n):
     """Let this process kill itself before its ``n``-th SQL statement from now, counted over all
     connections.
     """
-    connect, numbers = sqlite3.connect, count(1)
+    connect = sqlite3.connect
+    numbers = count(1)
 
     def kill_at_last(statement):
         if next(numbers) == n:

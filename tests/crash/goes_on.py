@@ -43,7 +43,8 @@ class Fault:
     """A fault at a call of the disk, which ``counter`` counts."""
 
     def __init__(self, counter, *variables):
-        self._counter, self._variables = fault(counter), [fault(name) for name in variables]
+        self._counter = fault(counter)
+        self._variables = [fault(name) for name in variables]
 
     def arm(self, place):
         """Let the call fail that is so many calls from now."""
@@ -88,7 +89,8 @@ def try_all_places(folder):
             Fault("syncs", "fail_sync_at"),
         ):
             for place in count(1):
-                name, happened = f"c{faults} {place}", 0
+                name = f"c{faults} {place}"
+                happened = 0
                 for operation, expected in OPERATIONS.items():
                     happened += run_with_fault(disk_fault, place, operation, histories, name)
                     assert contents(histories, name) == expected, (place, operation)

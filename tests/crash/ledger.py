@@ -138,7 +138,8 @@ def inspect(path, acknowledged, *, erasing=False):
 def _inspect_conversation(store, conversation, batches):
     for name, run in groupby(store.events(conversation), key=lambda event: event.meta["batch"]):
         batch = list(run)
-        first, key = batch[0], f"{conversation}/{name}"
+        first = batch[0]
+        key = f"{conversation}/{name}"
         if [event.meta["place"] for event in batch] != list(range(first.meta["size"])):
             yield (
                 f"half a batch: {len(batch)} of {first.meta['size']} events of {name} in"
@@ -156,7 +157,8 @@ def _inspect_conversation(store, conversation, batches):
 
 def _inspect_order(store, versions):
     erased = []
-    last, next_ids = 0, dict.fromkeys(versions, 0)
+    last = 0
+    next_ids = dict.fromkeys(versions, 0)
     for position, conversation, _, event in store.follow():
         if position <= last:
             yield f"out of order: position {position} after {last}"

@@ -109,7 +109,8 @@ def run(folder, *, processes, threads, seconds, imported, erased, longest_wait_s
     for pipe in pipes:
         pipe.send("go")
     answers = [pipe.recv() for pipe in pipes[:-2]]
-    import_seconds, erasure_seconds = pipes[-2].recv(), pipes[-1].recv()
+    import_seconds = pipes[-2].recv()
+    erasure_seconds = pipes[-1].recv()
     follower.end()
     beside = (
         f"{imported:,} events were imported in {import_seconds:.1f} s and {erased:,} erased in"

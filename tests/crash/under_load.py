@@ -63,7 +63,8 @@ class Writer:
         self._append(self._own, size, self._store.version(self._own))
 
     def _append_to_shared(self):
-        name, size = self._next(), self._random.choice((1, 1, 4))
+        name = self._next()
+        size = self._random.choice((1, 1, 4))
         conversation = self._shared()
         batch = batch_of(name, size, forgets=self._store.version(conversation) or 1)
         recorded = self._store.append(conversation, batch, expected_version=ANY_VERSION)
@@ -71,7 +72,8 @@ class Writer:
 
     def _append_with_key(self):
         """Repeat an append, as after a lost answer: it must return the same events."""
-        name, conversation = self._next(), self._shared()
+        name = self._next()
+        conversation = self._shared()
         first = self._store.append(
             conversation, batch_of(name, 2), expected_version=ANY_VERSION, idempotency_key=name
         )
@@ -104,12 +106,14 @@ class Writer:
         """
         with suppress(LeaseTaken), self._driven.lease(ttl_s=0.5, wait_s=0):
             for _ in range(3):
-                name, version = self._next(), self._driven.version()
+                name = self._next()
+                version = self._driven.version()
                 recorded = self._driven.append(batch_of(name, 2), expected_version=version)
                 self._ledger.enter("driven", recorded[0].id, 2, name)
 
     def _import(self):
-        name, size = self._next(), self._random.choice((3, CHUNK, 3 * CHUNK + 7))
+        name = self._next()
+        size = self._random.choice((3, CHUNK, 3 * CHUNK + 7))
         conversation = f"imported-{name}"
         self._store.ingest(conversation, batch_of(name, size))
         self._ledger.enter(conversation, 0, size, name)

@@ -23,7 +23,8 @@ class Interrupting:
     """
 
     def __init__(self, place, exception, of):
-        self.raised, self._of = False, of
+        self.raised = False
+        self._of = of
         self.places_left = place
         self._exception = exception
         self._returned_to = set()
@@ -32,7 +33,8 @@ class Interrupting:
         self._returned_to.add(frame.f_back)  # after a call of a function in Python, no handler runs
         if not frame.f_globals["__name__"].startswith(self._of):
             return None
-        frame.f_trace_opcodes, frame.f_trace_lines = True, False
+        frame.f_trace_opcodes = True
+        frame.f_trace_lines = False
         last = None
 
         def step(frame, event, _):

@@ -669,7 +669,9 @@ def test_hash_of_an_extent_begins_with_its_form():
 
 def root_by_rfc_9162(leaf, index, size, path):
     """Section 2.1.3.2, step by step."""
-    fn, sn, r = index, size - 1, leaf
+    fn = index
+    sn = size - 1
+    r = leaf
     for p in path:
         assert sn
         if fn & 1 or fn == sn:

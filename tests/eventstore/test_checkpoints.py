@@ -86,7 +86,8 @@ def committed_between(monkeypatch):
 @pytest.fixture
 def held(monkeypatch):
     """Writing back waits, once it is at work, until it may go on."""
-    at_work, go_on = threading.Event(), threading.Event()
+    at_work = threading.Event()
+    go_on = threading.Event()
     write_back = maintenance.write_back
 
     def slowly(connection):
@@ -170,7 +171,8 @@ def test_vacuum_waits_for_the_checkpoint(store, held):
 
 
 def test_close_waits_for_the_checkpoint(store, monkeypatch):
-    at_work, ended = threading.Event(), threading.Event()
+    at_work = threading.Event()
+    ended = threading.Event()
     write_back = maintenance.write_back
 
     def slowly(connection):

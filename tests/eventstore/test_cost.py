@@ -17,7 +17,8 @@ from foldlog.projections import Views
 from tests.reading import reading
 from tests.said import said, say
 
-SHORT, LONG = 200, 6_000
+SHORT = 200
+LONG = 6_000
 SOURCE = 1_000
 """The key of a conversation whose source has as many blocks as a history has events."""
 TOLERANCE = 1.25

@@ -45,7 +45,8 @@ from tests.said import said, say, texts
 from tests.sound import assert_sound, problems
 from tests.stored_rows import execute, replace, with_fields
 
-OLD, NEW = SecretStr("11" * 32), SecretStr(base64.b64encode(b"n" * 32).decode())
+OLD = SecretStr("11" * 32)
+NEW = SecretStr(base64.b64encode(b"n" * 32).decode())
 KEYS = KeyRing([OLD])
 TEXT = "a private text, a private text, a private text"
 COMPRESSIONS = ["none", "zlib", "zstd"]
@@ -106,7 +107,7 @@ def test_without_the_key_only_listed(path):
             with pytest.raises(KeyUnavailable, match="set FOLDLOG_KEY or FOLDLOG_KEY_FILE"):
                 attempt()
         assert store.version("c1") == 20
-        assert ["could not be checked" in each for each in problems(store)] == [True]
+        assert ["could not be checked" in problem for problem in problems(store)] == [True]
 
 
 def test_wrong_key_names_the_missing_one(path):
@@ -123,7 +124,8 @@ def test_keys_from_the_environment_or_a_file(tmp_path):
     file = tmp_path / "keys"
     file.touch(0o600)
     file.write_text(f"# the newest first\n{NEW.get_secret_value()}\n\n{OLD.get_secret_value()}\n")
-    new, both = KeyRing([NEW]), KeyRing.from_environment({"FOLDLOG_KEY_FILE": str(file)})
+    new = KeyRing([NEW])
+    both = KeyRing.from_environment({"FOLDLOG_KEY_FILE": str(file)})
     assert both.current == new.current
     secret = b"s" * 48
     assert both.unwrap("c1", KEYS.current, KEYS.wrap("c1", secret)).secret == secret
@@ -222,7 +224,8 @@ def test_key_that_was_never_committed_encrypts_nothing(path, begun, on):
     recorder = MemoryRecorder() if on == "memory" else SQLiteRecorder(str(path))
     fill(Store(recorder), begun)
     store = Store(recorder, WriteSettings(keys=KEYS))
-    refusing, events = Refusing(), [said("x"), CondensationRequest()]
+    refusing = Refusing()
+    events = [said("x"), CondensationRequest()]
     store.register(refusing)
     for _ in range(2):
         with pytest.raises(RuntimeError, match="not now"):
@@ -286,7 +289,8 @@ def test_plain_rows_after_another_process_encrypts(path):
 
 def test_only_a_checkpoint_shows_a_replaced_conversation(path):
     """A conversation that is replaced whole, or put back as it was: docs/PRIVACY.md says so."""
-    earlier, forged = path.with_name("earlier.db"), path.with_name("forged.db")
+    earlier = path.with_name("earlier.db")
+    forged = path.with_name("forged.db")
     with open_store(path, keys=KEYS) as store:
         fill(store, 3)
         back_up(store, str(earlier))

@@ -158,7 +158,8 @@ def test_epoch_begins_after_a_failed_append(path):
 
 
 def test_inodes_of_any_size(path, monkeypatch):
-    status, of_descriptor = os.stat, os.fstat
+    status = os.stat
+    of_descriptor = os.fstat
 
     def large(status):
         times = {name: getattr(status, name) for name in ("st_mtime_ns", "st_ctime_ns")}

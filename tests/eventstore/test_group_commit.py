@@ -52,7 +52,8 @@ class Groups:
 
     def begin(self, *, durable):
         assert self.open is None, "a transaction was left open"
-        self._stands, self.open = False, []
+        self._stands = False
+        self.open = []
 
     def run(self, work):
         self._written_before = len(self.open)
@@ -111,7 +112,8 @@ def write_first(groups):
 @contextmanager
 def a_held_transaction(queue, work=write_first):
     """A thread leads a group of its own, which goes on at the end of the block."""
-    begun, go_on = threading.Event(), threading.Event()
+    begun = threading.Event()
+    go_on = threading.Event()
 
     def hold(transaction):
         work(transaction)
@@ -233,7 +235,8 @@ def test_job_with_foreign_code_leads_alone(queue, groups):
 
 
 def test_foreign_code_runs_in_its_callers_thread(queue):
-    variable, ran_in = contextvars.ContextVar("variable", default=None), []
+    variable = contextvars.ContextVar("variable", default=None)
+    ran_in = []
 
     def call():
         variable.set(threading.current_thread())
@@ -290,7 +293,9 @@ def test_jobs_of_one_thread_keep_their_order(queue, groups):
 
 
 def test_leader_without_the_lock_fails_alone(queue, groups):
-    take, failing, both_wait = groups.take, [True], threading.Event()
+    take = groups.take
+    failing = [True]
+    both_wait = threading.Event()
 
     def fails_once(deadline):
         if failing and failing.pop():
@@ -388,7 +393,8 @@ def test_write_inside_a_write_is_refused(queue, groups):
     refused = []
 
     def outer(groups):
-        write, several = writes("inner"), [(writes("inner"), True)]
+        write = writes("inner")
+        several = [(writes("inner"), True)]
         for inner in (
             lambda: queue.run(write),
             lambda: queue.run_all(several),

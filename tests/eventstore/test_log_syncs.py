@@ -28,7 +28,8 @@ def write(recorder, name, *, durable):
 def test_a_thread_syncs_once_for_the_commits_that_do_not_wait(tmp_path, synced):
     path = str(tmp_path / "s.db")
     recorder = SQLiteRecorder(path)
-    full, normal = 2, 1
+    full = 2
+    normal = 1
     assert [write(recorder, "a", durable=False) for _ in range(3)] == [normal] * 3
     assert write(recorder, "b", durable=True) == full
     until(lambda: synced)

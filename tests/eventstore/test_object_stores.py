@@ -28,9 +28,11 @@ ALL = ("GET", "HEAD", "PUT", "POST")
 def refusal(fault, problem):
     """Expect the error that a fault causes, with its remedy."""
     if fault in (Fault.REFUSED, Fault.READ_ONLY):
-        error, remedy = StoreRefused, "give these credentials the right to do so"
+        error = StoreRefused
+        remedy = "give these credentials the right to do so"
     else:
-        error, remedy = StoreUnavailable, "try again when the object store answers"
+        error = StoreUnavailable
+        remedy = "try again when the object store answers"
     return pytest.raises(error, match=f"{problem}.*{remedy}")
 
 

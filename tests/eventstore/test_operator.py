@@ -303,7 +303,8 @@ class Work:
         say(store, self.name(), f"more {self.done}")
 
     def fork(self, store):
-        parent, name = self.name(), f"f{self.done}"
+        parent = self.name()
+        name = f"f{self.done}"
         store.fork(parent, 1, name)
         if self.chance.random() < 0.5:
             say(store, name, "other")
@@ -364,7 +365,8 @@ class Work:
         # Checkpoints of later events than the backup's are true alarms, so they are left out.
         if self.restores and self.backup is not None:
             restore(str(self.backup), str(self.path), WriteSettings(None, KEYS))
-            self.notes, self.names = [*self.at_backup[0]], [*self.at_backup[1]]
+            self.notes = [*self.at_backup[0]]
+            self.names = [*self.at_backup[1]]
             self.compare(self.path)
 
     KINDS = (

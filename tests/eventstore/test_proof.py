@@ -515,7 +515,8 @@ def foldlog(path, *arguments):
 
 
 def test_command_names_a_change(path, tmp_path):
-    key, public = tmp_path / "key.pem", tmp_path / "public.pem"
+    key = tmp_path / "key.pem"
+    public = tmp_path / "public.pem"
     make_keys(key, public)
     checkpoint = tmp_path / "checkpoint.txt"
     checkpoint.write_text(foldlog(path, "checkpoint", "--key", key).stdout)
@@ -553,7 +554,8 @@ def test_unsigned_checkpoint_is_refused(path, tmp_path):
 
 
 def test_sign_command_keeps_the_key(path, tmp_path):
-    key, public = tmp_path / "key.pem", tmp_path / "public.pem"
+    key = tmp_path / "key.pem"
+    public = tmp_path / "public.pem"
     make_keys(key, public)
     command = (
         f"cat >{tmp_path}/text && openssl pkeyutl -sign -rawin -inkey {key} -in {tmp_path}/text"

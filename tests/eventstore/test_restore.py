@@ -97,7 +97,8 @@ def test_restored_through_a_link_file_kept(path, backup):
     """Through a link, which stays; with the rights of the file that is replaced, and the backup
     where it is.
     """
-    before, link = backup.read_bytes(), path.with_name("link.db")
+    before = backup.read_bytes()
+    link = path.with_name("link.db")
     link.symlink_to(path)
     path.chmod(0o640)
     backup.chmod(0o600)
@@ -147,7 +148,8 @@ def test_other_programs_file_is_not_replaced(path, backup, tmp_path):
     text = tmp_path / "essay.txt"
     text.write_text("many words " * 5_000)
     for file in (other, text):
-        before, names = file.read_bytes(), set(tmp_path.iterdir())
+        before = file.read_bytes()
+        names = set(tmp_path.iterdir())
         with pytest.raises(
             StoreRefused, match=f"{file} is not a foldlog store, so it was not replaced"
         ):
@@ -259,7 +261,8 @@ def test_arguments_that_cannot_be_restored(path, backup):
 
 def test_encrypted_backup_needs_its_key(tmp_path):
     keys = KeyRing(["22" * 32])
-    new, backup = tmp_path / "new.db", tmp_path / "backup.db"
+    new = tmp_path / "new.db"
+    backup = tmp_path / "backup.db"
     with open_store(tmp_path / "history.db", keys=keys) as store:
         append(store, "private")
         back_up(store, str(backup))
@@ -292,7 +295,8 @@ def look_after_a_kill(folder, step, monkeypatch):
     """Kill a restore after so many steps, and return what the store has that is opened then;
     nothing if it has fewer steps. At each second step an agent has it open.
     """
-    path, backup = folder / "history.db", str(folder / "backup.db")
+    path = folder / "history.db"
+    backup = str(folder / "backup.db")
     with open_store(path) as store:
         append(store, "in the backup")
         back_up(store, backup)
@@ -362,10 +366,8 @@ def test_full_disk_replaces_nothing(path, backup, monkeypatch):
 
 
 def test_files_of_a_killed_restore_are_removed(path, backup):
-    abandoned, written = (
-        path.with_name("history.db.aaaaaaaa.part"),
-        path.with_name("history.db.bbbbbbbb.part"),
-    )
+    abandoned = path.with_name("history.db.aaaaaaaa.part")
+    written = path.with_name("history.db.bbbbbbbb.part")
     abandoned.touch()
     written.touch()
     with held(written):

@@ -79,7 +79,8 @@ def test_unreadable_page_names_the_remedy(path, lost):
         store.ingest("imported", (said(f"imported {n:04} " + "x" * 300) for n in range(1_500)))
     without_page(Path(path), lambda page: f"{lost} 0050 ".encode() in page)
     with open_store(path) as store:
-        ordered, position = [], 0
+        ordered = []
+        position = 0
         while len(ordered) < 1_600:
             try:
                 ordered.extend(store.follow(position))
@@ -90,9 +91,9 @@ def test_unreadable_page_names_the_remedy(path, lost):
         assert [each.position for each in ordered] == [*range(1, 1_601)]
         damaged = [each for each in ordered if isinstance(each, CorruptEvent)]
         assert {each.conversation for each in damaged} == {lost}
-        for each in damaged:
-            assert abs(each.event_id - 50) < 25
-            assert "it cannot be read: " in str(each)
+        for event_id in damaged:
+            assert abs(event_id.event_id - 50) < 25
+            assert "it cannot be read: " in str(event_id)
         for reverse in (False, True):
             read = []
             with pytest.raises(
@@ -479,17 +480,19 @@ def test_rolled_back_state_is_forgotten(path):
 
     with open_store(path) as store:
         say(store, "c1", "hi", "hi")
-        append, recorder = appends_to(store, "c1"), store.database.recorder
+        append = appends_to(store, "c1")
+        recorder = store.database.recorder
         outcomes = together(recorder, [append, writes_and_fails, append])
         assert [outcomes[0], type(outcomes[1]), outcomes[2]] == [2, ZeroDivisionError, 3]
         assert ids(store.events("c1")) == [0, 1, 2, 3]
-        assert [each.position for each in store.follow()] == [1, 2, 3, 4]
+        assert [entry.position for entry in store.follow()] == [1, 2, 3, 4]
 
 
 def test_uncommitted_state_is_not_cached(path):
     with open_store(path) as store:
         say(store, "c1", "hi", "hi")
-        append, recorder = appends_to(store, "c1"), store.database.recorder
+        append = appends_to(store, "c1")
+        recorder = store.database.recorder
         assert together(recorder, [append, lambda _: recorder.last_conversation]) == [2, None]
         cached = store.database.cached_state("c1")
         assert cached.state.version == 3
@@ -541,7 +544,7 @@ def test_two_writers_in_turn(path, monkeypatch, tells):
             ours.append("c1", HI, expected_version=version + 1)
             other.append("c1", HI, expected_version=version + 2)
         assert ids(ours.events("c1")) == list(range(12))
-        assert [each.position for each in other.follow()] == list(range(1, 13))
+        assert [entry.position for entry in other.follow()] == list(range(1, 13))
 
 
 @pytest.mark.parametrize("mode", ["rw", "ro"])

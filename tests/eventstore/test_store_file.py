@@ -87,7 +87,8 @@ def test_symbolic_link_shares_log_and_lock(path, tmp_path, link):
 
 
 def test_link_that_changed_is_not_written_through(store, path, tmp_path):
-    link, other = tmp_path / "current.db", tmp_path / "other.db"
+    link = tmp_path / "current.db"
+    other = tmp_path / "other.db"
     link.symlink_to(path)
     with open_store(f"sqlite:///{other}") as second:
         append(second, "other")
@@ -170,7 +171,8 @@ def test_moved_or_replaced_file_is_not_written(tmp_path, change, caplog):
     """
     folder = tmp_path / "folder"
     folder.mkdir()
-    path, copy = folder / "history.db", folder / "copy.db"
+    path = folder / "history.db"
+    copy = folder / "copy.db"
     whole = {rename_all: "folder/moved.db", replace_folder: "moved/history.db"}
     with open_store(f"sqlite:///{path}") as store:
         append(store, "in the copy")

@@ -69,7 +69,8 @@ class Row(NamedTuple):
 def row_of(meta, body):
     *fields, size = struct.unpack_from(">IIIIqIBBBB", meta)
     (checksum,) = struct.unpack("<I", meta[-4:])
-    proof, kind = meta[32 : 32 + size], meta[32 + size : -4]
+    proof = meta[32 : 32 + size]
+    kind = meta[32 + size : -4]
     return Row(*fields, proof, kind, checksum, meta[4:-4], body)
 
 
@@ -95,7 +96,9 @@ def assert_checksums(name, row):
 
 def opened(row, name, data_key):
     """The body, and the salt of the event or its commitment."""
-    body, encoding, behind = row.body, row.encoding, row.proof[32:]
+    body = row.body
+    encoding = row.encoding
+    behind = row.proof[32:]
     if encoding & 8:
         what = {32: b"event", 64: b"redacted event"}[len(row.proof)]
         place = what + b"\0" + struct.pack(">I", len(row.columns)) + row.columns + name
@@ -142,7 +145,8 @@ def conversations(path):
             wrapping_id = hashlib.sha256(b"foldlog key" + WRAPPING_KEY).hexdigest()[:16]
             assert (key_id.decode(), sealed[0]) == (wrapping_id, 1)
             secret = AESGCM(WRAPPING_KEY).decrypt(sealed[1:13], sealed[13:], b"data key\0" + name)
-            data_key, salt = secret[:32], secret[32:]
+            data_key = secret[:32]
+            salt = secret[32:]
         rows = []
         for *columns, meta, body in ask(
             path,
@@ -199,7 +203,9 @@ def assert_reads(path):
     events = {}
     for conversation in conversations(path):
         plain = attached(path, conversation)
-        head, shown, structural = seed(conversation.salt, conversation.name), 0, 0
+        head = seed(conversation.salt, conversation.name)
+        shown = 0
+        structural = 0
         for place, row in enumerate(conversation.rows):
             body, behind = opened(row, conversation.name, conversation.data_key)
             head = next_head(head, conversation.salt, row, body, behind)
@@ -279,10 +285,13 @@ def test_page_reads_marks_proofs_and_records(tmp_path):
     marks = {b"c1": (1, 0, 2), b"other imported": (0, 0, 0)}
     read = 0
     for conversation in conversations(path):
-        data_key, name = conversation.data_key, conversation.name
-        mark, last = conversation.mark, conversation.rows[-1]
+        data_key = conversation.data_key
+        name = conversation.name
+        mark = conversation.mark
+        last = conversation.rows[-1]
         keys, first, until = struct.unpack(">3Q", mark[1:25])
-        shown, structural = last.shown_before + last.shown, last.structural_before + last.structural
+        shown = last.shown_before + last.shown
+        structural = last.structural_before + last.structural
         ends = struct.pack(
             ">5q", conversation.created_at, last.id + 1, last.recorded_at, shown, structural
         )

@@ -20,7 +20,8 @@ from foldlog.eventstore.recorders.sqlite.stream_commits import StreamCommits
 from tests.said import said, say
 from tests.stored_rows import execute
 
-WALKS, STEPS = 12, 60
+WALKS = 12
+STEPS = 60
 
 
 @pytest.fixture
@@ -86,7 +87,9 @@ def test_chunks_of_another_writer_are_no_reason_to_read_again(ours, other, monke
 def test_chunks_of_two_writers_are_no_reason_to_read_again(ours, other, path, monkeypatch):
     with open_store(path) as third:
         say(third, "c", "hi")
-        own, theirs, stream = begin(ours, "a"), begin(other, "b"), begin(third, "c")
+        own = begin(ours, "a")
+        theirs = begin(other, "b")
+        stream = begin(third, "c")
         say(ours, "a", "hi")
         theirs, stream = feed(other, "b", theirs), feed(third, "c", stream)
         own = feed(ours, "a", own)

@@ -211,7 +211,8 @@ def test_long_gap_is_one_finding(tmp_path):
 
 
 def test_events_of_a_source_that_grew_are_checked(tmp_path):
-    source, path = tmp_path / "c.json", tmp_path / "history.db"
+    source = tmp_path / "c.json"
+    path = tmp_path / "history.db"
     texts = [{"role": "user", "content": str(n)} for n in range(3)]
     with foldlog.open(f"sqlite:///{path}") as histories:
         for length in (2, 3):
@@ -354,14 +355,14 @@ def test_damaged_ledger_entry(
     )
     with open_store(f"sqlite:///{path}") as store:
         findings = [
-            (verdict.conversation, verdict.generation, str(each))
+            (verdict.conversation, verdict.generation, str(finding))
             for verdict in verify(store)
-            for each in verdict.findings
+            for finding in verdict.findings
         ]
-        assert [each[:2] for each in findings] == [("a", 0), ("fork", 0)]
+        assert [finding[:2] for finding in findings] == [("a", 0), ("fork", 0)]
         assert "the entry of its ledger 'erased', number 0, is damaged" in findings[0][2]
         (erasure,) = (each for each in followed if isinstance(each.event, Erased))
-        assert next(each for each in store.follow(erasure.position - 1)) == erasure
+        assert next(entry for entry in store.follow(erasure.position - 1)) == erasure
         with pytest.raises(CorruptEvent, match="conversation 'fork', event 2"):
             list(store.follow(erasure.position))
 

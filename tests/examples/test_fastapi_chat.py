@@ -173,7 +173,8 @@ def test_chat_goes_on_after_an_abandoned_call(chat, url):
 
 
 def test_user_leaves_while_the_reply_is_recorded(chat, url, monkeypatch):
-    recording, append_reply = [], foldlog.aio.AsyncHistory.append_reply
+    recording = []
+    append_reply = foldlog.aio.AsyncHistory.append_reply
 
     async def slowly(history, reply):
         result = await append_reply(history, reply)

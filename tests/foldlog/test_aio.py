@@ -53,7 +53,8 @@ class Gate:
     """Holds a thread in the middle of a call until it is opened."""
 
     def __init__(self):
-        self.reached, self.opened = threading.Event(), threading.Event()
+        self.reached = threading.Event()
+        self.opened = threading.Event()
         self.held = []
 
     def pass_through(self):
@@ -146,7 +147,8 @@ async def test_call_without_a_thread_is_refused(histories, monkeypatch):
 async def test_slow_step_delays_no_other_call(tmp_path):
     gate = Gate()
     async with foldlog.aio.open(f"sqlite:///{tmp_path}/h.db", condenser=Slow(gate)) as histories:
-        quick, slow = histories["quick"], [histories[f"c{n}"] for n in range(40)]
+        quick = histories["quick"]
+        slow = [histories[f"c{n}"] for n in range(40)]
         for history in (quick, *slow):
             await history.append(said("hi"))
         await quick.retract(0)
@@ -165,7 +167,8 @@ class Groups:
     """
 
     def __init__(self, histories, monkeypatch):
-        self.gate, self.sizes = Gate(), []
+        self.gate = Gate()
+        self.sizes = []
         self._histories = histories
         monkeypatch.setattr(appending, "append_all", self._note)
 
@@ -301,7 +304,9 @@ async def test_many_tasks_append_to_other_databases(url, request):
 
 
 async def test_read_cancelled_before_its_begin_is_withdrawn():
-    pool, gate, begun = ThreadPool("one", 1), Gate(), []
+    pool = ThreadPool("one", 1)
+    gate = Gate()
+    begun = []
     async with gate.holding(pool.run, gate.pass_through):
         with anyio.move_on_after(0):
             await pool.run(lambda: begun.append(1), finish=False)
@@ -323,7 +328,8 @@ async def test_cancelled_read_raises_at_once(histories):
 
 @pytest.mark.parametrize("fails", [False, True])
 async def test_cancelled_iteration_loses_no_page(histories, monkeypatch, fails):
-    gate, read = Gate(), foldlog.Store.events
+    gate = Gate()
+    read = foldlog.Store.events
     numbers = list(range(1_200))
     await histories["c1"].append([said(f"{number}") for number in numbers])
 
@@ -411,7 +417,8 @@ async def test_sync_protocols_name_their_async_form(histories):
 
 async def test_close_waits_for_begun_calls(histories):
     await histories["c1"].append(said("hi"))
-    gate, versions = Gate(), []
+    gate = Gate()
+    versions = []
 
     def read_late():
         gate.pass_through()
@@ -516,7 +523,8 @@ async def test_cancelled_task_releases_its_lease(histories):
     """One in its block, and more that wait than there are threads: none of them holds up other
     calls.
     """
-    history, entered = histories["c"], anyio.Event()
+    history = histories["c"]
+    entered = anyio.Event()
 
     async def drive():
         async with history.lease() as lease:
@@ -568,7 +576,8 @@ async def _open_call(history, name):
 
 
 async def test_tools_of_one_reply_run_concurrently(histories):
-    history, both = histories["c"], anyio.Event()
+    history = histories["c"]
+    both = anyio.Event()
     await history.append(_calls("ann", "bob"))
     paid = []
 
@@ -590,7 +599,8 @@ async def test_tools_of_one_reply_run_concurrently(histories):
 
 
 async def test_cancelled_tool_may_have_run(histories):
-    history, begun = histories["c"], anyio.Event()
+    history = histories["c"]
+    begun = anyio.Event()
     call = await _open_call(history, "ann")
 
     async def pay(to):
@@ -619,7 +629,8 @@ async def test_cancelled_tool_may_have_run(histories):
 
 
 async def test_outcome_of_a_cancelled_task_is_recorded(histories):
-    history, gate = histories["c"], Gate()
+    history = histories["c"]
+    gate = Gate()
     call = await _open_call(history, "ann")
 
     async def hold():

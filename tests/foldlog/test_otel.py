@@ -35,7 +35,8 @@ PAGE = (Path(__file__).parents[2] / "docs/OBSERVING.md").read_text()
 
 class Telemetry:
     def __init__(self, **how):
-        self._spans, self._reader = InMemorySpanExporter(), InMemoryMetricReader()
+        self._spans = InMemorySpanExporter()
+        self._reader = InMemoryMetricReader()
         self.provider = TracerProvider()
         self.provider.add_span_processor(SimpleSpanProcessor(self._spans))
         otel.instrument(self.provider, MeterProvider([self._reader]), **how)
@@ -232,7 +233,8 @@ def test_condensation_span_contains_calls_of_its_model(contents, tmp_path):
             action = condense(tmp_path / "s.db", model)
     finally:
         otel.uninstrument()
-    [call], [prepare] = telemetry.spans("chat"), telemetry.spans("foldlog.prepare")
+    [call] = telemetry.spans("chat")
+    [prepare] = telemetry.spans("foldlog.prepare")
     steps = {span.context.span_id: span for span in telemetry.spans("foldlog.condense")}
     assert [span.attributes["foldlog.condensed"] for span in steps.values()] == [True, False]
     assert (call.name, call.kind) == ("chat openai/gpt-4o-mini", trace.SpanKind.CLIENT)

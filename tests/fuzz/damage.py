@@ -98,7 +98,8 @@ class Trial:
     earlier_version = 20
 
     def __init__(self, folder):
-        self._path, self._sound = folder / "damaged.db", folder / "sound.db"
+        self._path = folder / "damaged.db"
+        self._sound = folder / "sound.db"
         self.make()
         self.sound = self._sound.read_bytes()
         self._write(self.sound)

@@ -138,14 +138,18 @@ def files(rng):
     sound = _RECORDS[name]
     match rng.randrange(4):
         case 0:
-            content, suffix = b"".join(as_json(record) + b"\n" for record in sound), ".jsonl"
+            content = b"".join(as_json(record) + b"\n" for record in sound)
+            suffix = ".jsonl"
         case 1:
-            content, suffix = as_json(sound), ".json"
+            content = as_json(sound)
+            suffix = ".json"
         case 2:
             field = "messages" if name == "openai-chat" else "history"
-            content, suffix = as_json({field: sound, "instance_id": "x"}), ".json"
+            content = as_json({field: sound, "instance_id": "x"})
+            suffix = ".json"
         case _:
-            content, suffix = as_json({"trajectory": sound}), ".traj"
+            content = as_json({"trajectory": sound})
+            suffix = ".traj"
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / f"source{suffix}"
         path.write_bytes(mutate(rng, content))
@@ -247,7 +251,8 @@ def documents(rng):
                 )
             except (InvalidEvent, InvalidArgument) as error:
                 assert "document" in str(error)  # noqa: PT017 - another run than pytest's
-                outcome, value = "refused", _STATE
+                outcome = "refused"
+                value = _STATE
                 continue
             for entry in recorded:
                 changed = entry.event
@@ -362,7 +367,8 @@ def command(rng):
 def _run(arguments, place):
     from tests.commands import run_foldlog
 
-    out, err = io.StringIO(), io.StringIO()
+    out = io.StringIO()
+    err = io.StringIO()
     stores = {"FOLDLOG_DB": "foldlog.db", "XDG_DATA_HOME": str(place)}
     with (
         contextlib.chdir(place),

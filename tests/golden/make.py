@@ -221,8 +221,8 @@ def contents(histories):
         "conversations": {row.id: contents_of(histories, row) for row in store.conversations()},
         "order": short(
             [
-                (each.position, each.conversation, each.event.id, type(each.event).__name__)
-                for each in store.follow()
+                (entry.position, entry.conversation, entry.event.id, type(entry.event).__name__)
+                for entry in store.follow()
             ]
         ),
     }
@@ -242,7 +242,7 @@ def contents_of(histories, row):
     step = max(1, row.version // 20)
     past = [[event.id for event in history.at(n)] for n in range(0, row.version, step)]
     return found | {
-        "events": short([encode(each, ours=True).body.decode() for each in history.events()]),
+        "events": short([encode(event, ours=True).body.decode() for event in history.events()]),
         "view": short([event.id for event in history.view()]),
         "past": short(past),
         "documents": history.documents(),

@@ -59,7 +59,9 @@ def _shown(command, folder):
         return lines_of(process.stdout.decode(), folder)
     program = words.index("foldlog")
     variables = dict(word.split("=", 1) for word in words[:program])
-    arguments, stdin, target = words[program + 1 :], b"", None
+    arguments = words[program + 1 :]
+    stdin = b""
+    target = None
     if "<" in arguments:
         stdin = (folder / arguments[-1]).read_bytes()
         arguments = arguments[:-2]

@@ -267,7 +267,8 @@ def test_a_fork_without_own_events_gets_a_key(open_at):
     """
     recorder = open_at(0)
     events = [said(str(n), origin=Origin(format="test", id=n)) for n in range(9)]
-    plain, encrypted = Store(recorder()), WriteSettings(keys=KEYS)
+    plain = Store(recorder())
+    encrypted = WriteSettings(keys=KEYS)
     plain.append("c", events, expected_version=0, dedupe="origin")
     redacted(plain, "c", 2)
     for fork in "fg":
@@ -390,7 +391,8 @@ def test_a_restore_names_later_erasures(also, tmp_path, *, in_copy):
     """The positions of a copy begin at 1, here of a copy of some conversations. A conversation that
     has replaced an erased one in the backup is not named.
     """
-    backup, path = tmp_path / "backup", tmp_path / "copy.db"
+    backup = tmp_path / "backup"
+    path = tmp_path / "copy.db"
     with open_store(tmp_path / "source.db") as source, open_store(path) as copy:
         fill(source)
         say(source, "twice", "first")

@@ -27,7 +27,9 @@ class EmptyStores:
         self, connection: psycopg.Connection[Any], stores: int = 1, *, prefix: str = "store"
     ) -> None:
         self.used: list[str] = []
-        self._connection, self._stores, self._prefix = connection, stores, prefix
+        self._connection = connection
+        self._stores = stores
+        self._prefix = prefix
         self._numbers = itertools.count()
 
     def new(self) -> str:

@@ -62,7 +62,8 @@ def test_operations_survive_broken_connections(
     through, postgres_server, postgres_url, operation, whole
 ):
     """At every third message, and at each with ``scripts/test --all``."""
-    url, operate = postgres_url(), OPERATIONS[operation]
+    url = postgres_url()
+    operate = OPERATIONS[operation]
     with open_store(url) as store:
         store.register(Views(store))
         store.append("a", [HI] * 4, expected_version=0, idempotency_key="key")

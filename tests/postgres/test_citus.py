@@ -119,7 +119,8 @@ def test_an_erasure_asks_its_own_worker(citus, schema):
             name: worker_of(connection, f"{schema}_{store._recorder.home(name):02d}")
             for name in names
         }
-        here, elsewhere = workers["c0"], next(w for w in workers.values() if w != workers["c0"])
+        here = workers["c0"]
+        elsewhere = next(w for w in workers.values() if w != workers["c0"])
         host, port = here
         with psycopg.connect(
             citus.url(), host=host, port=port, application_name="report"

@@ -35,7 +35,8 @@ from tests.waiting import until
 
 from .conftest import CUTS, before_recovery
 
-OLD, NEW = "ab" * 32, "cd" * 32
+OLD = "ab" * 32
+NEW = "cd" * 32
 KEY = KeyRing([OLD])
 NOON = datetime(2026, 1, 1, 12, tzinfo=UTC)
 
@@ -156,7 +157,8 @@ def test_a_conversation_encrypted_by_others_without_a_key(url):
 
 
 def test_a_rekeyed_conversation(url):
-    newer, both = KeyRing([NEW, OLD]), KeyRing([OLD, NEW])
+    newer = KeyRing([NEW, OLD])
+    both = KeyRing([OLD, NEW])
     with open_store(url, keys=both) as ours, open_store(url, keys=newer) as theirs:
         say(ours, "c1", "0")
         say(ours, "c1", "1")

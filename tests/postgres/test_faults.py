@@ -150,7 +150,8 @@ def test_a_vanished_client_lets_its_conversation_go(store, proxy):
 
 def test_writes_are_found_after_a_lost_answer(store, proxy):
     """What would be refused the second time is not run a second time."""
-    recorder, runs = store._recorder, []
+    recorder = store._recorder
+    runs = []
 
     def lose(work):
         proxy.order("answer")

@@ -25,7 +25,8 @@ def interrupted(store, place, exception):
     said of the append, when it was true. An ``Exception`` before the commit may count as a wrong
     guess: then the append runs again, once.
     """
-    conversation, plain = f"c{place}", isinstance(exception, Exception)
+    conversation = f"c{place}"
+    plain = isinstance(exception, Exception)
     store.append(conversation, HI, expected_version=0)
     store.append(
         "warm", [HI, HI], expected_version=ANY_VERSION, idempotency_key=conversation

@@ -20,7 +20,8 @@ from tests.waiting import in_thread, until
 
 from .conftest import CUTS, before_recovery
 
-OLD, NEW = "ab" * 32, "cd" * 32
+OLD = "ab" * 32
+NEW = "cd" * 32
 
 
 # -- commits in doubt
@@ -149,7 +150,9 @@ def test_appends_wait_for_an_encryption(url, postgres_server, plain):
 
 
 def test_a_detachment_leaves_a_rekey_unfinished(postgres_server, plain):
-    recorder, key, end = plain.database.recorder, key_of(plain), contextlib.ExitStack()
+    recorder = plain.database.recorder
+    key = key_of(plain)
+    end = contextlib.ExitStack()
     recorder.transact(lambda transaction: transaction.leave_unfinished(key, DETACH))
 
     def begin(transaction):

@@ -48,7 +48,8 @@ def position_of(store, conversation, event_id):
 def test_keys_are_numbered_apart_from_positions():
     counter = numbered(7)
     counter.take(10)
-    first, second = counter.key(), counter.key()
+    first = counter.key()
+    second = counter.key()
     assert (7 << 20 <= first < 8 << 20, second) == (True, first + 1)
 
 
@@ -79,7 +80,8 @@ class Follower:
 
     def __init__(self, store, place=0):
         self.seen = []
-        self._store, self._place = store, place
+        self._store = store
+        self._place = place
         self._finish = threading.Event()
         self._thread = threading.Thread(target=self._follow, daemon=True)
         self._thread.start()
@@ -149,7 +151,8 @@ class Holder:
     name = "holder"
 
     def __init__(self):
-        self.held, self.release = threading.Event(), threading.Event()
+        self.held = threading.Event()
+        self.release = threading.Event()
 
     def project(self, snapshot, events):
         snapshot.put_records("holder", [Record(snapshot.version, 1, b"")])
@@ -250,7 +253,8 @@ def test_a_restored_dump_continues_its_positions(url, schema, postgres_server, o
 @pytest.fixture
 def pair(folder):
     """A primary, and a copy of it as it is now: a backup, or a standby that is behind."""
-    primary, copy = new_primary(folder / "primary"), Server(folder / "copy")
+    primary = new_primary(folder / "primary")
+    copy = Server(folder / "copy")
     yield primary, copy
     for server in (primary, copy):
         with contextlib.suppress(FileNotFoundError):  # no copy was made

@@ -85,9 +85,9 @@ def failures(url):
 def check_all(url):
     """Check that every operation works, and that no erasure waits."""
     outcomes = list(run(url))
-    assert [each for each in outcomes if each.error] == []
+    assert [outcome for outcome in outcomes if outcome.error] == []
     removals = ("erase", "redact", "vacuum")
-    removing = [each for each in outcomes if each.operation.startswith(removals)]
+    removing = [outcome for outcome in outcomes if outcome.operation.startswith(removals)]
     assert max(each.seconds for each in removing) < 5
 
 

@@ -528,7 +528,7 @@ def test_each_role_does_its_work_and_no_more(roles):
         assert histories["c1"].view()
         assert len(list(histories.store.follow())) > 1_200
         assert {hit.conversation for hit in histories.search("secret")} == {"c1"}
-        assert not [each for each in histories.maintenance.verify() if each.findings]
+        assert not [verdict for verdict in histories.maintenance.verify() if verdict.findings]
         with pytest.raises(StoreRefused, match="open for reading only"):
             histories["c1"].append(said("no"))
     with (

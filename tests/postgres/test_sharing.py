@@ -26,7 +26,8 @@ class Held:
     conversation = "c1"
 
     def __init__(self):
-        self.began, self.may_end = threading.Event(), threading.Event()
+        self.began = threading.Event()
+        self.may_end = threading.Event()
 
     def __call__(self, transaction):
         self.began.set()
@@ -35,7 +36,9 @@ class Held:
 
 def together(store, works, meanwhile=lambda: None):
     """Run works in threads, all of which wait for one that leads already. Return their outcomes."""
-    recorder, held, outcomes = store.database.recorder, Held(), {}
+    recorder = store.database.recorder
+    held = Held()
+    outcomes = {}
     [server] = getattr(recorder, "servers", [recorder])
     leading = threading.Thread(target=partial(recorder.transact, held, any_thread=True))
     leading.start()
@@ -60,12 +63,12 @@ def test_appends_that_wait_are_committed_together(store, monkeypatch):
     append = partial(store.append, "c1", expected_version=ANY_VERSION)
     outcomes = together(store, [partial(append, said(str(n))) for n in range(20)])
     recorded = [outcome.unwrap() for outcome in outcomes]
-    assert len(transactions) == 2, "of the first that led, and of those that waited"
+    assert len(transactions) == 2, "one for the first work, and one for all the works that waited"
     assert [entry.id for (entry,) in recorded] == [*range(1, 21)]
     assert [entry for (entry,) in recorded] == [*store.follow()][1:]
 
 
-def test_one_that_is_refused_fails_alone(store):
+def test_a_refused_append_fails_alone(store):
     works = [partial(store.append, "c1", said(str(n)), expected_version=n) for n in (1, 7, 2, 2)]
     errors = [outcome.error for outcome in together(store, works)]
     assert [*map(type, errors)] == [NoneType, VersionConflict] * 2
@@ -95,7 +98,7 @@ def test_a_failed_work_is_rolled_back_alone(store):
 
 
 def test_appends_of_another_process_are_seen(store, url):
-    """The first of those that wait takes the conversation for what this process left."""
+    """The first append that waits assumes that the conversation is as this process left it."""
     with open_store(url) as other:
         works = [partial(store.append, "c1", said(str(n)), expected_version=n) for n in (2, 3)]
         meanwhile = partial(other.append, "c1", said("1"), expected_version=1)

@@ -119,11 +119,13 @@ def own_select(statement, place):
     """Return the SELECT that a place is in, or the whole statement, without what stands in its
     parentheses.
     """
-    depth, begin = 0, place
+    depth = 0
+    begin = place
     while begin > 0 and not (depth == 0 and SUBSELECT.match(statement, begin - 1)):
         begin -= 1
         depth = max(depth + (statement[begin] == ")") - (statement[begin] == "("), 0)
-    outside, flat = beside(statement, begin), None
+    outside = beside(statement, begin)
+    flat = None
     while flat != outside:
         flat, outside = outside, re.sub(r"\([^()]*\)", "", outside)
     return outside

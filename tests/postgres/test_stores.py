@@ -158,9 +158,9 @@ def test_a_fork_lives_with_its_parent(many):
         with pytest.raises(VersionConflict):
             ours.fork("taken", 1, occupied)
         assert not any(
-            each.findings
-            for each in verify(other)
-            if each.conversation in (name, "parent", occupied)
+            verdict.findings
+            for verdict in verify(other)
+            if verdict.conversation in (name, "parent", occupied)
         )
 
 
@@ -215,7 +215,8 @@ def test_lists_cover_all_stores(many):
     with foldlog.open(many) as histories:
         for n in range(12):
             histories.create(f"listed {n}", {"user": "ann" if n % 2 else "bob"}).append(said("x"))
-        names, place = [], None
+        names = []
+        place = None
         while True:
             page = histories.list({"user": "ann"}, limit=4, after=place)
             names += [row.id for row in page.conversations]
@@ -403,7 +404,8 @@ def test_a_move_and_a_failover_lose_nothing(other_server, folder):
 
     def write(writer):
         for turn in itertools.count():
-            name, text = f"agent {writer} {turn % 3}", f"{writer} {turn}"
+            name = f"agent {writer} {turn % 3}"
+            text = f"{writer} {turn}"
             with gates[home(name)]:
                 [entry] = say(opened[-1], name, text, idempotency_key=text)
             acknowledged.append((name, entry.id, text))
@@ -413,10 +415,8 @@ def test_a_move_and_a_failover_lose_nothing(other_server, folder):
     def follow():
         place = 0
         while True:
-            is_last, store = (
-                is_over.is_set() and not any(each.is_alive() for each in writers),
-                opened[-1],
-            )
+            is_last = is_over.is_set() and not any(writer.is_alive() for writer in writers)
+            store = opened[-1]
             try:
                 page = list(store.follow(place, limit=50))
             except (StoreUnavailable, StoreRefused):
@@ -431,7 +431,7 @@ def test_a_move_and_a_failover_lose_nothing(other_server, folder):
     def wait_for_more(events=200):
         until = len(acknowledged) + events
         while len(acknowledged) < until:
-            assert any(each.is_alive() for each in writers)
+            assert any(writer.is_alive() for writer in writers)
             time.sleep(0.02)
 
     writers = [threading.Thread(target=write, args=(writer,)) for writer in range(16)]

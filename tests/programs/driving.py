@@ -27,7 +27,8 @@ class Driven:
     compacts: ClassVar[bool] = True
 
     def __init__(self, home: Path, model: StandIn) -> None:
-        self.home, self.model = home, model
+        self.home = home
+        self.model = model
         self.work = home / "project"
         self.work.mkdir(parents=True)
         self.turns = 0
@@ -98,7 +99,9 @@ class Driven:
 
 
 class ClaudeCode(Driven):
-    name, binary, format = "claude-code", "claude", "claude-code"
+    name = "claude-code"
+    binary = "claude"
+    format = "claude-code"
 
     def configure(self) -> None:
         self.environment |= {
@@ -138,7 +141,9 @@ class ClaudeCode(Driven):
 
 
 class Codex(Driven):
-    name, binary, format = "codex", "codex", "codex"
+    name = "codex"
+    binary = "codex"
+    format = "codex"
 
     def configure(self) -> None:
         self.environment |= {"CODEX_HOME": str(self.home / ".codex"), "STAND_IN_KEY": "key"}
@@ -187,7 +192,9 @@ wire_api = "responses"
 
 
 class Copilot(Driven):
-    name, binary, format = "copilot", "copilot", "copilot-cli"
+    name = "copilot"
+    binary = "copilot"
+    format = "copilot-cli"
 
     def configure(self) -> None:
         self.environment |= {
@@ -211,7 +218,9 @@ class Copilot(Driven):
 
 
 class OpenCode(Driven):
-    name, binary, format = "opencode", "opencode", "opencode"
+    name = "opencode"
+    binary = "opencode"
+    format = "opencode"
 
     def configure(self) -> None:
         provider = {
@@ -245,7 +254,9 @@ class OpenCode(Driven):
 
 
 class Gemini(Driven):
-    name, binary, format = "gemini", "gemini", "gemini-cli"
+    name = "gemini"
+    binary = "gemini"
+    format = "gemini-cli"
     compacts = False
 
     def configure(self) -> None:
@@ -279,7 +290,9 @@ class Gemini(Driven):
 
 
 class QwenCode(Driven):
-    name, binary, format = "qwen-code", "qwen", "qwen-code"
+    name = "qwen-code"
+    binary = "qwen"
+    format = "qwen-code"
 
     def configure(self) -> None:
         self.environment |= {

@@ -62,15 +62,15 @@ def codex(home):
         payloads = [line["payload"] for line in _lines(path)]
         about = payloads[0]
         spawned = about["source"]["subagent"]["thread_spawn"] if about["source"] != "exec" else {}
-        counts = [each["info"] for each in payloads if each.get("type") == "token_count"]
+        counts = [payload["info"] for payload in payloads if payload.get("type") == "token_count"]
         usages = {
             count["total_token_usage"]["total_tokens"]: count["last_token_usage"]
             for count in filter(None, counts)
         }
-        outputs = [str(each.get("output")) for each in payloads]
+        outputs = [str(payload.get("output")) for payload in payloads]
         failed = [each for each in outputs if re.search(r"exited with code [1-9]", each)]
         conversations[about["id"]] = Recorded(
-            agent_in([each for each in payloads if each.get("role") == "user"]),
+            agent_in([payload for payload in payloads if payload.get("role") == "user"]),
             spawned.get("parent_thread_id"),
             _sum((usage["input_tokens"], usage["output_tokens"]) for usage in usages.values()),
             len(failed),
@@ -91,7 +91,9 @@ def opencode(home):
             ]
             for table in ("message", "part")
         }
-    spent, errors, texts = defaultdict(Spent), defaultdict(int), defaultdict(list)
+    spent = defaultdict(Spent)
+    errors = defaultdict(int)
+    texts = defaultdict(list)
     for session, message in data["message"]:
         if message["role"] == "assistant":
             tokens = message["tokens"]

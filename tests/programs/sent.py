@@ -29,7 +29,8 @@ def not_in_order(searched: list[str], request: list[str]) -> list[str]:
         if found is None:
             lost.append(atom)
         else:
-            place, start = found[0], found[1] + len(atom)
+            place = found[0]
+            start = found[1] + len(atom)
     return lost
 
 

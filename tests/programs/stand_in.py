@@ -77,7 +77,7 @@ class StandIn(ModelServer):
             self._waits += 1
             time.sleep(0.5)
             if any(tool.get("name") == _SEARCH for tool in request["tools"]):
-                names = {each[0] for each in self.answers if type(each) is tuple}
+                names = {answer[0] for answer in self.answers if type(answer) is tuple}
                 query = ",".join(f"mcp__foldlog__{each}" for each in sorted(names))
                 return Reply(calls=[(_SEARCH, call_id, {"query": f"select:{query}"})])
             return Reply(calls=[(_WAIT, call_id, {})])

@@ -52,8 +52,10 @@ def without(lines, number):
 
 def damaged(how, lines):
     """The lines of a session with one damage."""
-    asked, said = place(lines, "user", "elm-asked"), place(lines, "assistant", "elm-said")
-    last, result = place(lines, "assistant", "fir-said"), place(lines, "user", "toolu_grove")
+    asked = place(lines, "user", "elm-asked")
+    said = place(lines, "assistant", "elm-said")
+    last = place(lines, "assistant", "fir-said")
+    result = place(lines, "user", "toolu_grove")
     uuid_of = [json.loads(line).get("uuid") for line in lines]
     match how:
         case "last line is cut":

@@ -207,8 +207,8 @@ def expected(tools, served):
 
 
 def check_task(summed, counts):
-    assert spent_in(summed) == sum((each.spent for each in counts.values()), Spent())
-    assert summed["errors"] == sum(each.errors for each in counts.values())
+    assert spent_in(summed) == sum((count.spent for count in counts.values()), Spent())
+    assert summed["errors"] == sum(count.errors for count in counts.values())
     assert summed["sub_agents"] == len(counts) - 1
 
 

@@ -190,7 +190,8 @@ def _anthropic(messages):
     waiting = []
     marks = 0
     for place, message in enumerate(messages):
-        role, content = message.get("role"), message.get("content")
+        role = message.get("role")
+        content = message.get("content")
         at = f"messages.{place} ({role})"
         if message.keys() != {"role", "content"}:
             yield f"{at}: has {sorted(message)}"

@@ -116,7 +116,8 @@ def test_another_store_on_the_recorder_is_noticed(store):
 def test_a_foreign_commit_is_noticed_at_once(store, tmp_path):
     """It takes no write lock of ours, so it may commit before our commit is looked at."""
     views = watched(store)
-    ours, path = store.database.recorder._writing._transaction, tmp_path / "history.db"
+    ours = store.database.recorder._writing._transaction
+    path = tmp_path / "history.db"
     statement = "UPDATE conversations SET redactions = coalesce(redactions, 0) + 1"
     ours.cursor = FollowedBy(ours.cursor, lambda: execute(str(path), statement))
     append(store, *all_said("c"))

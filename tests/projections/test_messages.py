@@ -109,7 +109,9 @@ def test_an_unknown_dialect_is_refused():
 class AnAgentsModel:
     """An agent's model that says in which form its server takes messages."""
 
-    model, max_input_tokens, max_output_tokens = "mine", 1_000_000, None
+    model = "mine"
+    max_input_tokens = 1_000_000
+    max_output_tokens = None
 
     def __init__(self, dialect):
         self.dialect = dialect

@@ -102,7 +102,8 @@ def stacked(condensations):
 def scattered(condensations):
     """Each condensation forgets calls here and there, so that what stays is scattered."""
     rng = random.Random(5)
-    events, shown = [], []
+    events = []
+    shown = []
     for _ in range(condensations):
         new = calls(len(events), 6)
         events += new
@@ -114,7 +115,8 @@ def scattered(condensations):
 
 
 def usual(condensations):
-    events, summaries = history(message(TEXT)), []
+    events = history(message(TEXT))
+    summaries = []
     for _ in range(condensations):
         new = calls(len(events), 30)
         events += new
@@ -142,7 +144,8 @@ def test_hidden_events_cost_a_revision_nothing():
         events += later(len(events), condensed(*shown[10:20]))
         return fold_on(EMPTY_FOLD, events, len(events), NoPast())[1]
 
-    (without,), (with_many,) = records(0), records(9)
+    (without,) = records(0)
+    (with_many,) = records(9)
     assert len(with_many.body) < 1.5 * len(without.body)
     read = [decode_revision(record) for record in (with_many, without)]
     assert [(len(revision.kept), revision.condensations) for revision in read] == [(3, 1)] * 2

@@ -104,7 +104,8 @@ def test_an_unchanged_view_is_the_same_object(store, views):
 
 
 def test_a_past_view_begins_at_a_revision_in_memory(store, monkeypatch):
-    views, other = Views(store), Views(store)
+    views = Views(store)
+    other = Views(store)
     for first in range(0, 40 * 101, 101):
         append(store, *all_said(*["x"] * 100), forget(*range(first, first + 95)))
     read_from = ReadTransaction.flagged_events

@@ -140,7 +140,8 @@ def test_a_summary_alone_is_not_popped(histories):
 def test_a_pop_takes_a_concurrent_event(histories):
     history = histories["c1"]
     history.append(all_said(*"ab"))
-    current, came = histories.views.current, [all_said("c")]
+    current = histories.views.current
+    came = [all_said("c")]
 
     def overtaken(conversation):
         view = current(conversation)

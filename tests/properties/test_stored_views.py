@@ -42,7 +42,8 @@ def ingest_in_parts(store, events, sizes):
 def test_writers_without_revisions_leave_the_same_views(events, parts, reading):
     with open_store("memory:") as store:
         views = registered(store)
-        register, none = store._projections, {}
+        register = store._projections
+        none = {}
         stop = 0
         for size, keeps_revisions in [*parts, (len(events), True)]:
             stop = min(stop + size, len(events))

@@ -172,7 +172,8 @@ def _copy_part(part):
 @given(histories, st.sets(st.integers(0, 40)))
 def test_units_do_not_change_when_a_view_grows(events, versions):
     """A View gets the units of the View that it grew from, and does not change them there."""
-    view, moments = View.from_events([]), []
+    view = View.from_events([])
+    moments = []
     for event in events:
         view = view.then([event])
         if view.version in versions:

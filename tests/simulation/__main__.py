@@ -58,7 +58,8 @@ def main():
 
 
 def _run(arguments, recorder, database):
-    began, cpu_began = time.monotonic(), _cpu_seconds()
+    began = time.monotonic()
+    cpu_began = _cpu_seconds()
     count = 0
     failure = None
     if arguments.again:
@@ -68,7 +69,8 @@ def _run(arguments, recorder, database):
         count, failure = _run_share(arguments, recorder, database, 0)
     else:
         count, failure = _run_all_shares(arguments, recorder)
-    seconds, cpu = time.monotonic() - began, _cpu_seconds() - cpu_began
+    seconds = time.monotonic() - began
+    cpu = _cpu_seconds() - cpu_began
     if failure is not None:
         with sped_up():
             _print_failure(shorten(failure, database=database))

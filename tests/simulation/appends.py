@@ -141,7 +141,8 @@ class AppendSteps(Runner):
         )
 
     def _draw_condensation(self, rng, conversation):
-        shown, version = conversation.view().ids, conversation.version
+        shown = conversation.view().ids
+        version = conversation.version
         summary = None
         offset = None
         if rng.random() < 0.6:
@@ -180,7 +181,8 @@ class AppendSteps(Runner):
         )
 
     def pop(self, rng, process, conversation):
-        site, name = process.site, conversation.name
+        site = process.site
+        name = conversation.name
         count = rng.randrange(1, 4)
         self.trace(f"  {name} {count}")
 
@@ -214,7 +216,8 @@ class AppendSteps(Runner):
         )
 
     def attributes(self, rng, process, conversation):
-        site, name = process.site, conversation.name
+        site = process.site
+        name = conversation.name
         changed = {
             key: rng.choice(values) for key, values in ATTRIBUTES.items() if rng.random() < 0.5
         }
@@ -290,7 +293,8 @@ class AppendSteps(Runner):
         name = self.draw_name(rng, site, living=rng.random() < 0.95)
         conversation = site.model.living.get(name)
         at = rng.randrange(0, conversation.version + 2) if conversation is not None else 1
-        new_name, replace = rng.choice(NAMES), rng.random() < 0.5
+        new_name = rng.choice(NAMES)
+        replace = rng.random() < 0.5
         self.trace(f"  {name} at {at} as {new_name} {replace=}")
         self.compare(
             process,
@@ -331,7 +335,8 @@ class AppendSteps(Runner):
 
     def step(self, rng, process, conversation):
         """Let the condenser condense the conversation, if it is due or because it is asked to."""
-        name, before = conversation.name, conversation.view()
+        name = conversation.name
+        before = conversation.view()
         asked = rng.random() < 0.4
         history = process.histories[name]
         self.trace(f"  {name} {asked=}")
@@ -370,7 +375,8 @@ class AppendSteps(Runner):
         raise Finding("condensed", f"{conversation.name}: {problem}")
 
     def close_open_calls(self, rng, process, conversation):
-        name, calls = conversation.name, conversation.open_calls(conversation.view())
+        name = conversation.name
+        calls = conversation.open_calls(conversation.view())
         self.trace(f"  {name} {calls}")
         _, error, appended = self._copy_appended(
             process, name, lambda: process.histories[name].close_open_calls("drawn")

@@ -88,7 +88,8 @@ def check_conversation(process, name, rng):
         error = error_of(lambda: list(process.store.events(name)))
         _check_refusal("events of a missing conversation", site, name, error)
         return
-    history, version = process.histories[name], conversation.version
+    history = process.histories[name]
+    version = conversation.version
     check_rows(site.world, list(process.store.log(name)), conversation.events, "events", name)
     if rng.random() < 0.3:
         start, stop = sorted((rng.randrange(version + 1), rng.randrange(version + 1)))
@@ -105,10 +106,12 @@ def check_conversation(process, name, rng):
             check_equal("documents", documents, expected, f"{name} at {at}")
     if rng.random() < 0.5:
         _check_why(process, conversation, rng)
-    first, second = rng.randrange(version + 1), rng.randrange(version + 1)
+    first = rng.randrange(version + 1)
+    second = rng.randrange(version + 1)
     if first < second and rng.random() < 0.5:
         difference = history.difference(first, second)
-        before, after = conversation.view(first).ids, conversation.view(second).ids
+        before = conversation.view(first).ids
+        after = conversation.view(second).ids
         entered = [event.id for event in difference.entered]
         left = [event.id for event in difference.left]
         check_equal("entered", entered, [id_ for id_ in after if id_ not in before], name)
@@ -389,7 +392,8 @@ def versions_of(store):
 
 
 def _check_page(process, conversation, rng):
-    name, version = conversation.name, conversation.version
+    name = conversation.name
+    version = conversation.version
     since = rng.choice((0, rng.randrange(version + 1)))
     page = process.pages.history(name, since)
     check_equal("page", (page.version, page.since), (version, since), name)
@@ -467,7 +471,8 @@ def check_no_words(label, words, path):
 
 def check_figures(process):
     """Compare the stored figures with figures that are computed anew."""
-    store, views = process.store, process.histories.views
+    store = process.store
+    views = process.histories.views
     living = [row for row in store.iter_conversations() if row.erased_at is None]
     for row, stored in FiguresOfStore(store).of(living):
         overview = overview_of(store, views, row)

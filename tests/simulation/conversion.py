@@ -23,7 +23,8 @@ FORGOTTEN = ("forgotten_event_ids", "forgotten_events_start_id", "forgotten_even
 
 def to_product(event):
     """Return an event of the model as the event to append."""
-    kind, origin = event["kind"], event["origin"]
+    kind = event["kind"]
+    origin = event["origin"]
     names = ("cause", "meta", "source", *_FIELDS.get(kind, ()))
     fields = {name: event[name] for name in names}
     if origin is not None:
@@ -44,7 +45,8 @@ def to_product(event):
 
 def product_fields(event):
     """Return an event of the product as the model has it, without what the model does not know."""
-    kind, origin = event.__struct_config__.tag, event.origin
+    kind = event.__struct_config__.tag
+    origin = event.origin
     fields = {
         "id": event.id,
         "cause": event.cause,

@@ -19,7 +19,8 @@ _TEXT_FIELDS = {"message": "content", "observation": "content", "condensation": 
 class ImportSteps(Runner):
     def ingest(self, rng, process):
         """Import a history that grows."""
-        site, sources = process.site, self.world.sources
+        site = process.site
+        sources = self.world.sources
         if not sources or rng.random() < 0.2:
             sources.append([])
         number = rng.randrange(len(sources))
@@ -122,7 +123,8 @@ class ImportSteps(Runner):
             case "rotate":
                 path.rename(free)
                 logs[free] = session, texts
-                session, texts = self.unique("log"), [self.text(rng)]
+                session = self.unique("log")
+                texts = [self.text(rng)]
         logs[path] = session, texts
         with path.open("w") as file:
             for number, text in enumerate(texts):

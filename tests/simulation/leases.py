@@ -50,7 +50,9 @@ class _Worker:
     """A process: its clocks, its store, and its lease block, if it is in one."""
 
     def __init__(self, world, name, recorder):
-        self.world, self.name, self.inner = world, name, recorder
+        self.world = world
+        self.name = name
+        self.inner = recorder
         self.offset_s = 0.0
         self.speed = 1.0
         if not world.one_clock:

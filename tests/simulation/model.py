@@ -258,7 +258,9 @@ class Conversation:
         """Return the ids of a View that can be sent to a model."""
         position = {item_id: index for index, item_id in enumerate(view.ids)}
         unanswered = set(self.open_calls(view))
-        batches, loops, bonds = self.batches(view), self.loops(view), self.bonds(view)
+        batches = self.batches(view)
+        loops = self.loops(view)
+        bonds = self.bonds(view)
         dropped = set(view.left_behind) | self.calls(view).orphans
         dropped.update(*(bond for bond in bonds if len(bond) == 1))
         count = -1
@@ -369,7 +371,8 @@ def calls_of(events):
 
 def _answered_action(observation, unanswered, responses):
     """Return the first action of the newest response that an observation can be the answer of."""
-    call_id, cause = observation["call_id"], observation["cause"]
+    call_id = observation["call_id"]
+    cause = observation["cause"]
     if call_id is None and cause is None:
         return None
     candidates = [
@@ -767,7 +770,8 @@ class Store:
         """Copy one conversation, or its events before ``until`` without idempotency keys. Return
         whether it can be copied.
         """
-        theirs, ours = source.living.get(name), self.living.get(name)
+        theirs = source.living.get(name)
+        ours = self.living.get(name)
         their_tombs = source.tombs.get(name, [])
         our_tombs = self.tombs.get(name, [])
         if ours is not None and (theirs is None or theirs.tag != ours.tag):
@@ -804,7 +808,8 @@ class Store:
         ``first`` on that the source still shows. The family of an event are the ancestors, and all
         forks of the conversation that stores the event.
         """
-        relatives, parents = [*theirs.ancestors], [theirs.holder(first)]
+        relatives = [*theirs.ancestors]
+        parents = [theirs.holder(first)]
         for parent in parents:
             forks = [fork for fork in source.forks(parent) if fork.own_from > first]
             relatives += [fork.name for fork in forks]

@@ -54,8 +54,10 @@ class _Redaction:
     """What a redaction may erase and what it must erase, and what it has erased by now."""
 
     def __init__(self, steps, site, conversation, event_id, with_summaries):
-        self.steps, self.site = steps, site
-        self.conversation, self.event_id = conversation, event_id
+        self.steps = steps
+        self.site = site
+        self.conversation = conversation
+        self.event_id = event_id
         self.with_summaries = with_summaries
         self.refusals = set()
         """The errors that are right, at one of the moments between which the redaction ran."""
@@ -148,7 +150,8 @@ class _Redaction:
             redacted = self.redacted.get(relative, set())
             if not required <= redacted:
                 raise Finding("redacted", f"{relative.name}: {redacted}, at least {required}")
-        name, own = self.conversation.name, {self.event_id}
+        name = self.conversation.name
+        own = {self.event_id}
         quotes = {quote.event_id for quote in receipt.quotes if quote.conversation == name}
         _, possible = self.conversation.quotes(self.event_id)
         if not self.quotes - own <= quotes <= possible | own:
@@ -162,7 +165,9 @@ class _Erasure:
     """What an erasure must erase or detach, and what it has done by now."""
 
     def __init__(self, site, name, forks):
-        self.site, self.name, self.forks = site, name, forks
+        self.site = site
+        self.name = name
+        self.forks = forks
         self.conversation = site.model.living.get(name)
         self.doomed = self._family(self.conversation)
         self.words = _words(self.doomed)
@@ -198,7 +203,9 @@ class _Erasure:
                 self.site.model.detach(relative)
 
     def check(self, row, error, *, interleaved):
-        site, name, living = self.site, self.name, self.site.model.living
+        site = self.site
+        name = self.name
+        living = self.site.model.living
         if any(living.get(relative.name) is not relative for relative in self.doomed):
             site.erased_words |= self.words - _words(living.values())
         if error in STOPPED:

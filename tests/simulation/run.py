@@ -51,7 +51,8 @@ def play(seed, recorder, steps, database=None):
                 check_everything(site.processes[-1], rng)
         return None
     except Finding as finding:
-        label, detail = finding.label, finding.detail
+        label = finding.label
+        detail = finding.detail
     except Exception as error:  # noqa: BLE001 - an error that the model did not expect is a finding
         where = traceback.extract_tb(error.__traceback__)[-1]
         label = f"{type(error).__name__} in {Path(where.filename).name}:{where.name}"
@@ -96,7 +97,8 @@ def run_worlds(
     ``first + every`` and so on. Return the number of steps and the failure. ``report`` is called
     with a line each minute.
     """
-    count, number = 0, first
+    count = 0
+    number = first
     failure = None
     began = reported = time.monotonic()
     cpu_began = time.process_time()
@@ -110,7 +112,8 @@ def run_worlds(
             if number % _COLLECT_EVERY == 0:
                 gc.collect()
             if time.monotonic() > reported + _REPORT_EVERY_S:
-                reported, cpu = time.monotonic(), time.process_time() - cpu_began
+                reported = time.monotonic()
+                cpu = time.process_time() - cpu_began
                 report(
                     f"{time.strftime('%H:%M:%S')} {count:,} steps in {reported - began:.0f} s,"
                     f" {count / cpu:,.0f} a second of processor time; next is world {seed}/{number}"

@@ -45,8 +45,11 @@ class Runner(Draws):
         site = self.world.sites[0] if rng.random() < 0.93 else self.world.sites[1]
         process = rng.choice(site.processes)
         self.world.now += rng.randrange(1, 2_000_000)
-        self.fault, self.interleaved, self.focus = "", False, None
-        self.update_model, self.earlier_model = None, None
+        self.fault = ""
+        self.interleaved = False
+        self.focus = None
+        self.update_model = None
+        self.earlier_model = None
         self._arrange_fault(kind, rng, process, kill_at)
         fault = f" ({self.fault})" if self.fault else ""
         self.trace(f"{self._label(process)} {kind}{fault}")
@@ -119,7 +122,9 @@ class Runner(Draws):
                 self.earlier_model = site.model.snapshot()
             self.trace(f"{self._label(other)} {kind} between")
             self._run_kind(kind, random.Random(seed), other)
-            self.nested, self.interleaved, self.update_model = False, True, update_model
+            self.nested = False
+            self.interleaved = True
+            self.update_model = update_model
 
         process.seam.at_transaction = at_transaction
 

@@ -26,7 +26,8 @@ class Seam:
 
     def __init__(self, recorder, *, shared):
         self.inner = recorder
-        self.path, self.on_server = recorder.path, recorder.on_server
+        self.path = recorder.path
+        self.on_server = recorder.on_server
         self.writable = recorder.writable
         self._shared = shared
         self.dead = False
@@ -41,7 +42,9 @@ class Seam:
         """Count from 1 again: kill the process before a statement or at the end of a commit, or
         refuse a transaction, as a full disk does. 0 means never.
         """
-        self.kill_at, self.refuse_at, self.at_transaction = kill_at, refuse_at, at_transaction
+        self.kill_at = kill_at
+        self.refuse_at = refuse_at
+        self.at_transaction = at_transaction
         self.statements = self.transactions = self.commits = 0
 
     def count_statement(self):
@@ -122,7 +125,8 @@ class _Statements:
     """A transaction that may be killed before each of its statements."""
 
     def __init__(self, transaction, seam):
-        self._transaction, self._seam = transaction, seam
+        self._transaction = transaction
+        self._seam = seam
 
     def __getattr__(self, name):
         self._seam.count_statement()

@@ -16,7 +16,8 @@ class StoreSteps(Runner):
     def copy(self, rng, process):
         """Copy the source to the copy; a second run then adds nothing."""
         source, target = self.world.sites
-        process, writer = rng.choice(source.processes), target.processes[0]
+        process = rng.choice(source.processes)
+        writer = target.processes[0]
 
         def copy():
             return writer.histories.maintenance.copy_from(process.store, jobs=1)
@@ -42,7 +43,8 @@ class StoreSteps(Runner):
             living = source.model.living.values()
             target.staged_words.update(checks.made_words([each.events for each in living]))
         if error is not None or self.interleaved or rng.random() < 0.3:
-            writer, process = target.processes[0], rng.choice(source.processes)
+            writer = target.processes[0]
+            process = rng.choice(source.processes)
             copied = copy()
         problems = {row.conversation for row in copied if row.problem is not None}
         expected = target.model.copy_from(source.model)
@@ -130,7 +132,8 @@ class StoreSteps(Runner):
         if is_synced or not has_grown:
             return  # SQLite has begun its log again
         size = rng.randrange(sizes[0], sizes[-1] + 1)
-        stored, logged = site.path.read_bytes(), log.read_bytes()[:size]
+        stored = site.path.read_bytes()
+        logged = log.read_bytes()[:size]
         for other in site.processes:
             other.close()
         # closing the store has written the log into its file: undo that
@@ -170,8 +173,10 @@ class StoreSteps(Runner):
             case _:
                 change = "compress"
                 site.compression = rng.choice(("none", "zlib", "zstd"))
-        number, seam = site.processes.index(process), process.seam
-        kill_at, refuse_at = seam.kill_at, seam.refuse_at
+        number = site.processes.index(process)
+        seam = process.seam
+        kill_at = seam.kill_at
+        refuse_at = seam.refuse_at
         site.reopen()
         process = site.processes[number]
         process.seam.arm(kill_at, refuse_at)

@@ -67,7 +67,8 @@ def kill_and_repeat(world, step, statement):
     for earlier_step in [*draw_steps(world.seed, 30), *forks]:
         runner.run_step(earlier_step)
     check_sites(world, 0)
-    lines, before = len(world.trace), [unfinished_operations(site) for site in world.sites]
+    lines = len(world.trace)
+    before = [unfinished_operations(site) for site in world.sites]
     runner.run_step(step, statement)
     is_killed = "  Killed" in world.trace[lines:]
     for _ in range(2):

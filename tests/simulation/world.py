@@ -41,7 +41,8 @@ class Finding(Exception):
 
     def __init__(self, label, detail):
         super().__init__(f"{label}: {detail}")
-        self.label, self.detail = label, detail
+        self.label = label
+        self.detail = detail
 
 
 class _InThisThread(Executor):
@@ -220,7 +221,8 @@ class World:
         rng = random.Random(seed)
         self.length_max = rng.choice((8, 16, 40))
         """The steps that make a conversation longer choose shorter ones than this."""
-        self.seed, self.folder = seed, folder
+        self.seed = seed
+        self.folder = folder
         self.now = 0
         """The present time, in microseconds."""
         self.words = 0

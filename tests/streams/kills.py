@@ -144,7 +144,9 @@ def run_typescript(program, conversation, rng):
 
 def follow(program, conversation):
     """Read the replies of a conversation, each to its end, over all breaks."""
-    offset, deltas, ended = "-1", [], None
+    offset = "-1"
+    deltas = []
+    ended = None
     batch = []  # a page may have no data
     while not program.is_over.is_set():
         connection = http.client.HTTPConnection("127.0.0.1", program.service.port, timeout=5)
@@ -157,7 +159,8 @@ def follow(program, conversation):
             answer = connection.getresponse()
             if answer.status in (404, 410):  # the stream was deleted, or another has its name
                 answer.read()
-                offset, deltas = "-1", []
+                offset = "-1"
+                deltas = []
                 time.sleep(0.02)
                 continue
             for event, data in events_of(answer):
@@ -171,18 +174,22 @@ def follow(program, conversation):
                     stream = offset.partition("_")[0]
                     if stream != ended:
                         note_read(program, conversation, deltas)
-                    offset, deltas, ended = "-1", [], stream
+                    offset = "-1"
+                    deltas = []
+                    ended = stream
         batch = []
         time.sleep(0.02)
 
 
 def events_of(answer):
-    event, data = "", []
+    event = ""
+    data = []
     for line in answer:
         text = line.decode().rstrip("\n")
         if not text:
             yield event, "\n".join(data)
-            event, data = "", []
+            event = ""
+            data = []
         name, _, value = text.partition(":")
         if name == "event":
             event = value.strip()

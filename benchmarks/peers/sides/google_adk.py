@@ -46,7 +46,9 @@ class Services:
 
 class Opened:
     def __init__(self, runner: asyncio.Runner, path: str, config: GetSessionConfig | None) -> None:
-        self._run, self._runner, self._config = runner.run, runner, config
+        self._run = runner.run
+        self._runner = runner
+        self._config = config
         self._service = SqliteSessionService(path)
         self._session: Session | None = None
 
@@ -104,18 +106,18 @@ class Opened:
 def _event(item: Item) -> Event:
     match item["kind"]:
         case "system" | "user":
-            part, author = (
-                types.Part(text=item["text"]),
-                "user" if item["kind"] == "user" else "agent",
-            )
+            part = types.Part(text=item["text"])
+            author = "user" if item["kind"] == "user" else "agent"
         case "call":
             arguments = json.loads(item["arguments"])
             call = types.FunctionCall(id=item["call_id"], name="terminal", args=arguments)
-            part, author = types.Part(function_call=call), "agent"
+            part = types.Part(function_call=call)
+            author = "agent"
         case "result":
             response = {"output": item["text"]}
             result = types.FunctionResponse(id=item["call_id"], name="terminal", response=response)
-            part, author = types.Part(function_response=result), "agent"
+            part = types.Part(function_response=result)
+            author = "agent"
         case _:
             summary = types.Content(role="model", parts=[types.Part(text=item["text"])])
             compaction = EventCompaction(

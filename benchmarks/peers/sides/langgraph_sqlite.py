@@ -82,7 +82,8 @@ class Thread:
             {"configurable": {"thread_id": "c1", "checkpoint_ns": ""}}
         )
         if checkpoint is not None:
-            self._config, self._values = checkpoint.config, checkpoint.checkpoint["channel_values"]
+            self._config = checkpoint.config
+            self._values = checkpoint.checkpoint["channel_values"]
             self._versions = dict(checkpoint.checkpoint["channel_versions"])  # type: ignore[arg-type]
         self._loaded = True
         return self._values

@@ -39,7 +39,9 @@ class Sessions:
 
 class Session:
     def __init__(self, runner: asyncio.Runner, session: SQLiteSession) -> None:
-        self._run, self._runner, self._session = runner.run, runner, session
+        self._run = runner.run
+        self._runner = runner
+        self._session = session
 
     def add(self, items: Sequence[Item]) -> None:
         self._run(self._session.add_items([_item(item) for item in items]))

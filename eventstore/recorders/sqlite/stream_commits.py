@@ -28,7 +28,8 @@ class StreamCommits:
         """
         if self._last != header:
             note = self._lock.read_note(2 * self._size)
-            self._first, self._last = note[: self._size], note[self._size :]
+            self._first = note[: self._size]
+            self._last = note[self._size :]
         return self._first if self._last == header else header
 
     def note(self, before: bytes, after: bytes) -> bytes:

@@ -313,6 +313,7 @@ class SQLiteWriting:
         # Closing rolls an open transaction back.
         connection = self.connection
         self.connection = None
-        self._own_header, self._file.index = None, -1
+        self._own_header = None
+        self._file.index = -1
         if connection is not None:
             connection.close()

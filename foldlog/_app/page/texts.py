@@ -28,7 +28,8 @@ def text_document(event: Event) -> JsonObject:
     }
     document = dict(replace_texts(document, sizes)) if sizes else document
     if event.origin is not None:
-        document["source_id"], document["format"] = event.origin.id, event.origin.format
+        document["source_id"] = event.origin.id
+        document["format"] = event.origin.format
         if event.origin.time:
             document["timestamp"] = event.origin.time
     return document

@@ -199,7 +199,8 @@ class Records:
 
     def _block_of(self, number: int) -> Block:
         # The next blocks are read too, or the earlier blocks if records are read backwards.
-        block, (source, _) = self._block, self._source
+        block = self._block
+        source, _ = self._source
         assert source is not None
         if block is not None and block.first <= number < block.stop:
             return block

@@ -64,7 +64,9 @@ def because(
     if outcome == "reset":
         text += "; forgetting less was not enough, so the context was reset"
     failures = [
-        each for each in reports_of(condensation) if isinstance(each, Mapping) and "failure" in each
+        report
+        for report in reports_of(condensation)
+        if isinstance(report, Mapping) and "failure" in report
     ]
     instead_of = condensation.metadata.get("instead_of")
     if failures and not brief and ("parts" not in condensation.metadata or instead_of):

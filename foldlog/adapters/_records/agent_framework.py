@@ -122,7 +122,7 @@ def _contents(event: Any) -> list[Fields]:
     if not isinstance(event, Observation):
         return parts
     failed = {"exception": "FunctionInvocationError"} if event.is_error else {}
-    items = {"items": parts} if any("uri" in each for each in parts) else {}
+    items = {"items": parts} if any("uri" in part for part in parts) else {}
     result = {"call_id": call_id_of(event), **failed, "result": joined_text(event.content), **items}
     return [{"type": "function_result", **result}]
 

@@ -145,8 +145,10 @@ class EventFiles:
             () if begin.cause is None else self._history.events(begin.cause, begin.cause + 1)
         ):
             encoder.records(cause)  # what remains of a redacted result names its call
-        events = (self._event(each) for each in range(first, first + (stored.count(begin) or 1)))
-        record = next(record for each in events for record in encoder.records(each))
+        events = (
+            self._event(number) for number in range(first, first + (stored.count(begin) or 1))
+        )
+        record = next(record for event in events for record in encoder.records(event))
         if stored.count(begin) and begin.redacted is None:
             head = None
         else:

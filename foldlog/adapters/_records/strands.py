@@ -71,7 +71,7 @@ def _accepts(record: Any) -> bool:
         return False
     contents = record["message"]["content"]
     return record["message"].get("role") in ("user", "assistant") and all(
-        type(each) is dict and each for each in contents
+        type(content) is dict and content for content in contents
     )
 
 

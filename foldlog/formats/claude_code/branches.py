@@ -180,7 +180,8 @@ class Switches:
         if calls:
             self._calls[uuid] = calls
         if is_boundary(record):
-            self._boundary, self._kept = self._newest, Kept.by(record)
+            self._boundary = self._newest
+            self._kept = Kept.by(record)
         return back_to
 
     def _check_window(self, record: Fields, response: str | None) -> None:

@@ -120,7 +120,8 @@ class ClaudeCodeDecoder(FollowingDecoder):
         self._begins = not self._is_begun and record["type"] in SAID
         if self._begins:
             self._is_begun = True
-            self._side, self._session = is_side(record), record.get("sessionId")
+            self._side = is_side(record)
+            self._session = record.get("sessionId")
             self._switches.is_of_side = self._side
         return super().begin_record(record, time_and_id)
 

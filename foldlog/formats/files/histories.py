@@ -290,12 +290,15 @@ def _of_event_files(
     beside = [home / "metadata.json", home / "base_state.json"]
     metadata = [record_in(path) for path in beside if path.exists()]
     state = {
-        key: each.value[key] for each in metadata if type(each.value) is dict for key in each.value
+        key: record.value[key]
+        for record in metadata
+        if type(record.value) is dict
+        for key in record.value
     }
     torn = [
-        ImportFinding(each.place, each.problem or str(refuse("an object", each.value)))
-        for each in metadata
-        if type(each.value) is not dict
+        ImportFinding(record.place, record.problem or str(refuse("an object", record.value)))
+        for record in metadata
+        if type(record.value) is not dict
     ]
     files = [folder / each for each in _with_missing(steps)]
     reader = Placed(partial(map, record_in, files))

@@ -317,13 +317,15 @@ def _forgets(args: Fields) -> Fields | None:
             return None
         fields["forgotten_event_ids"] = tuple(ids)
     elif type(start) is int and type(end) is int:
-        fields["forgotten_events_start_id"], fields["forgotten_events_end_id"] = start, end
+        fields["forgotten_events_start_id"] = start
+        fields["forgotten_events_end_id"] = end
     else:
         return None
     if summary is not None:
         if type(summary) is not str or type(offset) is not int:
             return None
-        fields["summary"], fields["summary_offset"] = summary, offset
+        fields["summary"] = summary
+        fields["summary_offset"] = offset
     return fields
 
 

@@ -107,37 +107,37 @@ class OpenHandsV1Encoder(RecordEncoder):
                 record["llm_message"] = {"role": role, "content": blocks_of(event.content)}
                 record["extended_content"] = []
             case SystemMessage():
-                record["kind"], record["tools"] = "SystemPromptEvent", list(event.tools)
+                record["kind"] = "SystemPromptEvent"
+                record["tools"] = list(event.tools)
                 if prompt := joined_text(event.content):
                     record["system_prompt"] = text_part(prompt)
             case Annotation():
                 record["kind"] = event.name
                 record.update(event.data if isinstance(event.data, dict) else {"value": event.data})
             case CondensationAction():
-                record["kind"], record["forgotten_event_ids"] = (
-                    "Condensation",
-                    self._forgotten(event),
-                )
+                record["kind"] = "Condensation"
+                record["forgotten_event_ids"] = self._forgotten(event)
                 if event.summary is not None:
-                    record["summary"], record["summary_offset"] = (
-                        event.summary,
-                        event.summary_offset,
-                    )
+                    record["summary"] = event.summary
+                    record["summary_offset"] = event.summary_offset
             case CondensationSummary():
-                record["kind"], record["summary"] = "CondensationSummaryEvent", event.content
+                record["kind"] = "CondensationSummaryEvent"
+                record["summary"] = event.content
             case CondensationRequest():
                 record["kind"] = "CondensationRequest"
         return record
 
     def _write_observation(self, event: Observation, record: Fields) -> None:
-        record["kind"], record["tool_name"] = "ObservationEvent", event.tool
+        record["kind"] = "ObservationEvent"
+        record["tool_name"] = event.tool
         record["tool_call_id"] = call_id_of(event)
         # Write a redacted result and an error as an ``AgentErrorEvent``. To read any other kind of
         # result, the SDK needs the class of the result, which is unknown after a redaction. And the
         # SDK adds a text for the model to all other kinds.
         is_rejection = REJECTION_SOURCE in event.extras
         if event.redacted is not None or (event.is_error and not is_rejection):
-            record["kind"], record["error"] = "AgentErrorEvent", joined_text(event.content)
+            record["kind"] = "AgentErrorEvent"
+            record["error"] = joined_text(event.content)
             return
         if event.cause is None:
             action_id = None
@@ -146,10 +146,8 @@ class OpenHandsV1Encoder(RecordEncoder):
         if action_id is not None:
             record["action_id"] = action_id
         if is_rejection:
-            record["kind"], record["rejection_reason"] = (
-                "UserRejectObservation",
-                joined_text(event.content),
-            )
+            record["kind"] = "UserRejectObservation"
+            record["rejection_reason"] = joined_text(event.content)
             record[REJECTION_SOURCE] = event.extras[REJECTION_SOURCE]
             return
         record["observation"] = {**event.extras, "content": blocks_of(event.content)}
@@ -168,11 +166,9 @@ def _new_id(event_id: int) -> str:
 
 
 def _write_action(event: Action, record: Fields) -> None:
-    record["kind"], record["tool_name"], record["thought"] = (
-        "ActionEvent",
-        event.tool,
-        blocks_of(event.thought),
-    )
+    record["kind"] = "ActionEvent"
+    record["tool_name"] = event.tool
+    record["thought"] = blocks_of(event.thought)
     if thinking := [block for block in event.thinking if block.get("type") != "reasoning"]:
         record["thinking_blocks"] = thinking
     if event.response_id is not None:

@@ -29,8 +29,8 @@ def replies(reply):
     """The contents of a reply of ``contract.Script``."""
     parts = [reply] if isinstance(reply, str) else reply
     return [
-        said(each) if isinstance(each, str) else call(each[0], json.dumps(each[2]), each[1])
-        for each in parts
+        said(part) if isinstance(part, str) else call(part[0], json.dumps(part[2]), part[1])
+        for part in parts
     ]
 
 
@@ -63,7 +63,8 @@ class ScriptedClient(FunctionInvocationLayer, ChatMiddlewareLayer, BaseChatClien
 
     def __init__(self, script, messages_max=None, **settings):
         super().__init__(**settings)
-        self.script, self.messages_max = script, messages_max
+        self.script = script
+        self.messages_max = messages_max
         self.prompts = []
 
     def _inner_get_response(self, *, messages, stream=False, options=None, **kwargs):

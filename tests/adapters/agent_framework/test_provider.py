@@ -105,7 +105,8 @@ def any_message(choice, number):
 
 
 async def test_random_messages_equal_the_sdks_provider(file_url):
-    choice, theirs = random.Random(3), InMemoryHistoryProvider()
+    choice = random.Random(3)
+    theirs = InMemoryHistoryProvider()
     states = {"a": {}, "b/c": {}, None: {}}
     for opened in range(4):
         async with FoldlogHistoryProvider(file_url) as provider:
@@ -163,7 +164,7 @@ class TestKeeps(Answers, Condenses):
 
     def texts(self, prompt):
         contents = [content for message in prompt for content in message.contents]
-        return [each.text or each.result or each.parse_arguments() for each in contents]
+        return [content.text or content.result or content.parse_arguments() for content in contents]
 
     def parts(self, prompt):
         return parts(prompt)
@@ -377,7 +378,8 @@ async def test_simultaneous_runs_send_calls_before_their_results(strategy):
     with foldlog.open("memory:", condenser=STRATEGIES.get(strategy)) as histories:
         provider = FoldlogHistoryProvider(histories, condense=strategy is not None)
         # they refuse a prompt as a server does
-        client, other = client_of(script), client_of(three_steps)
+        client = client_of(script)
+        other = client_of(three_steps)
         await run_agent(agent_of(client, provider, tools=(measure, ask_another)), "go")
         contents = [content for _, (content,) in parts(client.prompts[-1])[-5:]]
         sent = [content.get("text") or content["call_id"] for content in contents]

@@ -93,7 +93,8 @@ def conversation(url):
 
 def test_a_session_goes_on_from_the_store_alone(world):
     url, folder, home = world
-    server, first = AnthropicServer(script(["echo one"])), home()
+    server = AnthropicServer(script(["echo one"]))
+    first = home()
     ran = agent(url, server, first, folder, "begin")
     assert json.loads(ran.stdout)["result"] == "finished", ran.stderr
     session = json.loads(ran.stdout)["session"]
@@ -156,9 +157,9 @@ def parts(messages):
     """What a request says, in order. The results of parallel calls are in any order."""
     named = {"tool_use": "id", "tool_result": "tool_use_id", "text": "text"}
     pairs = [
-        (each["type"], each[named[each["type"]]].strip())
+        (block["type"], block[named[block["type"]]].strip())
         for message in messages
-        for each in blocks_of(message)
+        for block in blocks_of(message)
     ]
     pairs = [(kind, text) for kind, text in pairs if kind != "text" or SAID.match(text)]
     grouped = (list(group) for _, group in groupby(pairs, lambda each: each[0] == "tool_result"))
@@ -175,7 +176,9 @@ async def test_the_view_equals_the_prompt_of_random_steps(world):
     that are forked.
     """
     url, folder, home = world
-    choice, requests, sessions = random.Random(7), [], []
+    choice = random.Random(7)
+    requests = []
+    sessions = []
 
     def play(prompt):
         number = len(requests)
@@ -189,7 +192,9 @@ async def test_the_view_equals_the_prompt_of_random_steps(world):
         calls = [use(f"{number:03}{n}", f"echo {number}") for n in range(choice.choice([1, 1, 2]))]
         return Reply(f"step {number}", calls)
 
-    server, session, own = AnthropicServer(play), None, home()
+    server = AnthropicServer(play)
+    session = None
+    own = home()
     async with FoldlogSessionStore(url) as store:
         while len(requests) < 200:
             first = len(requests)
@@ -207,7 +212,8 @@ async def test_the_view_equals_the_prompt_of_random_steps(world):
     with foldlog.open(url) as histories:
         name = f"claude/{project_key_for_directory(folder)}/"
         for session, sent in sessions:
-            history, version = histories[name + session], 0
+            history = histories[name + session]
+            version = 0
             views = [
                 parts(history.at(n).to_messages("anthropic")) for n in range(history.version() + 1)
             ]

@@ -89,7 +89,8 @@ async def test_the_conformance_suite_of_the_sdk_passes(url, tmp_path, request):
 
 
 async def test_random_entries_survive_a_reopen(file_url):
-    choice, entries = random.Random(1), []
+    choice = random.Random(1)
+    entries = []
     names = [
         "message",
         "content",
@@ -151,7 +152,8 @@ async def test_a_history_can_be_read_during_a_session(store, histories):
 
 
 async def test_a_deleted_session_begins_again(histories):
-    store, other = FoldlogSessionStore(histories), FoldlogSessionStore(histories)
+    store = FoldlogSessionStore(histories)
+    other = FoldlogSessionStore(histories)
     await store.append(KEY, [line(0), line(1)])
     await other.append(KEY, [line(2)])
     fork = histories[store.conversation(KEY)].fork(id="mine")
@@ -172,7 +174,8 @@ async def test_a_deleted_session_begins_again(histories):
 
 
 async def test_summaries_equal_the_sdks_and_are_incremental(histories, monkeypatch):
-    choice, theirs = random.Random(3), InMemorySessionStore()
+    choice = random.Random(3)
+    theirs = InMemorySessionStore()
     stores = [FoldlogSessionStore(histories), FoldlogSessionStore(histories)]
     numbers = itertools.count()
 
@@ -181,7 +184,8 @@ async def test_summaries_equal_the_sdks_and_are_incremental(histories, monkeypat
         return {summary["session_id"]: summary["data"] for summary in listed}
 
     for turn in range(120):
-        key, store = {**KEY, "session_id": choice.choice("abc")}, choice.choice(stores)
+        key = {**KEY, "session_id": choice.choice("abc")}
+        store = choice.choice(stores)
         entries = []
         for number in itertools.islice(numbers, choice.randrange(1, 9)):
             about = {"customTitle": f"t{number}"} if choice.random() < 0.1 else {}
@@ -191,7 +195,8 @@ async def test_summaries_equal_the_sdks_and_are_incremental(histories, monkeypat
             await each.append(key, entries)
         if turn % 10 == 0:
             assert await summaries(store) == await summaries(theirs)
-    read, before = [], foldlog.History.events
+    read = []
+    before = foldlog.History.events
 
     def events(self, *arguments, **options):
         for event in before(self, *arguments, **options):
@@ -213,7 +218,8 @@ def write_lines(path, entries):
 
 
 async def test_a_folder_of_transcripts_is_imported(histories, tmp_path, monkeypatch):
-    store, projects = FoldlogSessionStore(histories), tmp_path / "projects"
+    store = FoldlogSessionStore(histories)
+    projects = tmp_path / "projects"
     monkeypatch.setenv("CLAUDE_CONFIG_DIR", str(tmp_path))
     names = [str(uuid.UUID(int=number)) for number in range(1, 5)]
     about = {"timestamp": "2026-01-01T00:00:00.000Z", "gitBranch": "main"}
@@ -264,7 +270,8 @@ async def test_a_session_deleted_during_its_import_stays_deleted(
     store, histories, tmp_path, monkeypatch
 ):
     name = str(uuid.UUID(int=1))
-    key, path = {**KEY, "session_id": name}, tmp_path / "-work" / f"{name}.jsonl"
+    key = {**KEY, "session_id": name}
+    path = tmp_path / "-work" / f"{name}.jsonl"
     entries = [line(number) for number in range(4)]
     write_lines(path, entries[:2])
     await FoldlogSessionStore(histories).import_folder(tmp_path)
@@ -316,7 +323,8 @@ class TestKeeps(Lists, Pays):
                 return Reply("done")
             return Reply(calls=[("mcp__bank__pay", call_id, {"to": "ann"})])
 
-        server, folder = AnthropicServer(play), os.path.dirname(urlsplit(url).path)
+        server = AnthropicServer(play)
+        folder = os.path.dirname(urlsplit(url).path)
         home = f"{folder}/home-{os.getpid()}"
         os.mkdir(home)
         session = "6b0d6b5f-1f0e-4d55-9d0e-3a3f0a0f1c11"

@@ -17,7 +17,9 @@ from dbos import DBOS, SetWorkflowID
 
 import foldlog
 
-FOLDER, KILL_AT, TURNS = Path(sys.argv[1]), int(sys.argv[2]), int(sys.argv[3])
+FOLDER = Path(sys.argv[1])
+KILL_AT = int(sys.argv[2])
+TURNS = int(sys.argv[3])
 DBOS(
     config={
         "name": "agent",

@@ -14,7 +14,8 @@ from pathlib import Path
 
 import foldlog
 
-ROOT, AGENT = Path(__file__).parents[3], Path(__file__).parent / "agent.py"
+ROOT = Path(__file__).parents[3]
+AGENT = Path(__file__).parent / "agent.py"
 
 
 def run(folder: Path, kill_at: int, turns: int) -> subprocess.CompletedProcess[str]:
@@ -31,7 +32,8 @@ def lines(path: Path) -> list:
 def test_a_killed_workflow_has_one_prompt_each_turn(
     tmp_path: Path,
 ) -> None:
-    kills, doubts = 0, 0
+    kills = 0
+    doubts = 0
     for point in range(1, 100):
         folder = tmp_path / str(point)
         folder.mkdir()

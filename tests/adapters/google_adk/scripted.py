@@ -24,7 +24,7 @@ def check(contents):
 
     def ids(content, kind):
         parts = [getattr(part, kind) for part in content.parts or ()]
-        return [each.id or each.name for each in parts if each]
+        return [part.id or part.name for part in parts if part]
 
     contract.check_prompt(
         [(ids(each, "function_call"), ids(each, "function_response")) for each in contents]
@@ -93,7 +93,8 @@ def any_state(choice, values=_JSON):
 def any_event(choice, number, *, plain=False):
     """Return an event of any form; a plain one holds what the SDK's own JSON can hold."""
     values = _JSON if plain else _VALUES
-    text, value = choice.choice(["hi", "é"] if plain else _TEXTS), choice.choice(values)
+    text = choice.choice(["hi", "é"] if plain else _TEXTS)
+    value = choice.choice(values)
     result = types.FunctionResponse(id="c0", name="f", response={"result": value, "n": None})
     error = types.FunctionResponse(name="f", response={"error": text})
     blob = types.Blob(data=b"\x00\xff", mime_type=choice.choice(["image/png", "audio/wav"]))

@@ -127,7 +127,9 @@ def random_operation(choice, number):
     names = {"app_name": choice.choice(["a", "b/ü"]), "user_id": choice.choice(["u", "v w"])}
     session_id = choice.choice(["s", "t", " s ", "x/y"])
     key = (*names.values(), session_id)
-    what, state, seed = choice.random(), any_state(choice), choice.random()
+    what = choice.random()
+    state = any_state(choice)
+    seed = choice.random()
     shared_by = choice.choice([("app_name",), ("app_name", "user_id")])
     config = GetSessionConfig(
         num_recent_events=choice.choice([None, 0, 1, 3]),
@@ -172,8 +174,12 @@ class StrictSqliteService(SqliteSessionService):
 
 @pytest.mark.parametrize("seed", range(2))
 async def test_random_operations_equal_the_sdks_service(service, tmp_path, seed):
-    choice, theirs = random.Random(seed), StrictSqliteService(str(tmp_path / "theirs.db"))
-    ours_held, theirs_held, number, appended = {}, {}, 0, 0
+    choice = random.Random(seed)
+    theirs = StrictSqliteService(str(tmp_path / "theirs.db"))
+    ours_held = {}
+    theirs_held = {}
+    number = 0
+    appended = 0
     platform_time.set_time_provider(lambda: 900.0 + number)
     try:
         for number in range(150):
@@ -232,7 +238,8 @@ async def test_random_events_survive_a_reopen(file_url):
 @pytest.mark.parametrize("killed_at", ["adk/a/u/s", "adk/a/u/+state", "adk/a/+state"])
 async def test_events_and_shared_states_change_atomically(service, monkeypatch, killed_at):
     session = await service.create_session(**S, state=dict.fromkeys(KEYS, 1))
-    delta, append = dict.fromkeys(KEYS, 2), Appending.__call__
+    delta = dict.fromkeys(KEYS, 2)
+    append = Appending.__call__
     event = change(state_delta=delta)
 
     def killed(work, transaction):
@@ -355,7 +362,8 @@ async def test_a_deleted_session_is_erased_and_begins_again(service, histories):
 
 
 async def test_events_of_others_make_a_session_stale(service):
-    session, other = await talk(service), await service.get_session(**S)
+    session = await talk(service)
+    other = await service.get_session(**S)
     await service.append_event(session, event_of(id="x"))
     with pytest.raises(StaleSessionError, match="session 's' was updated at"):
         await service.append_event(other, event_of(id="y"))
@@ -363,7 +371,8 @@ async def test_events_of_others_make_a_session_stale(service):
 
 
 async def test_older_event_of_another_machine_makes_a_session_stale(service):
-    session, other = await talk(service), await service.get_session(**S)
+    session = await talk(service)
+    other = await service.get_session(**S)
     await service.append_event(session, event_of(id="x", timestamp=session.last_update_time - 5))
     with pytest.raises(StaleSessionError):
         await service.append_event(other, event_of(id="y"))
@@ -419,7 +428,8 @@ async def test_an_append_after_a_simultaneous_one_is_stale(service, monkeypatch)
 
 
 async def test_a_copy_has_all_sessions_and_states(service, tmp_path):
-    theirs, choice = SqliteSessionService(str(tmp_path / "theirs.db")), random.Random(4)
+    theirs = SqliteSessionService(str(tmp_path / "theirs.db"))
+    choice = random.Random(4)
     sessions = [{**S, "user_id": user, "session_id": name} for user in "uv" for name in "st"]
     for names in sessions:
         session = await theirs.create_session(**names, state={"app:n": names["session_id"]})
@@ -459,8 +469,8 @@ class TestKeeps(Lists, Condenses):
 
     async def listed(self, store):
         sessions = (await store.list_sessions(app_name="a")).sessions
-        for each in sessions:
-            assert each.state["k"] == int(each.id.removeprefix("c")) + each.state["user:k"]
+        for session in sessions:
+            assert session.state["k"] == int(session.id.removeprefix("c")) + session.state["user:k"]
         return sessions
 
     async def add_to(self, store, name):
@@ -485,7 +495,8 @@ class TestKeeps(Lists, Condenses):
 
     def texts(self, prompt):
         def text(part):
-            called, result = part.function_call, part.function_response
+            called = part.function_call
+            result = part.function_response
             if not result:
                 return called.args if called else part.text
             (value,) = result.response.values()
@@ -569,7 +580,8 @@ async def test_the_view_equals_prompts_after_rewinds_and_compactions(
 
 
 async def _compare(service, choice, condenses, compaction):
-    requests, compared = [], []
+    requests = []
+    compared = []
 
     def script(number):
         compared.append((shown(history.view()), sent(model.prompts[-1])))
@@ -587,9 +599,11 @@ async def _compare(service, choice, condenses, compaction):
     config = EventsCompactionConfig(summarizer=summarizer, **compaction)
     agent = LlmAgent(name="agent", model=model, tools=[measure])
     app = App(name="a", root_agent=agent, events_compaction_config=config)
-    runner, session = Runner(app=app, session_service=service), {"user_id": "u", "session_id": "s"}
+    runner = Runner(app=app, session_service=service)
+    session = {"user_id": "u", "session_id": "s"}
     await service.create_session(**S)
-    history, rewinds = history_of(service), 0
+    history = history_of(service)
+    rewinds = 0
     while len(compared) < 200:
         turn = types.Content(role="user", parts=[types.Part(text=f"turn {len(compared)}")])
         events = [event async for event in runner.run_async(**session, new_message=turn)]
@@ -730,7 +744,7 @@ async def test_exports_are_readable_and_views_show_images(histories):
         id="c1", name="look", response={"result": "see"}, parts=[of_result]
     )
     parts = [[shown], [thought, call("look", "c1")], [types.Part(function_response=answered)]]
-    events = [event_of(content=types.Content(role="user", parts=each)) for each in parts]
+    events = [event_of(content=types.Content(role="user", parts=part)) for part in parts]
     service = FoldlogSessionService(histories)
     session = await service.create_session(**S)
     for event in events:

@@ -66,19 +66,24 @@ def any_message(choice: random.Random) -> BaseMessage:
 
 @pytest.mark.parametrize("seed", range(3))
 async def test_random_operations_equal_the_sdks_history(histories, seed):
-    choice, theirs = random.Random(seed), InMemoryChatMessageHistory()
+    choice = random.Random(seed)
+    theirs = InMemoryChatMessageHistory()
     ours = FoldlogChatMessageHistory("s/1", histories)
     for _ in range(60):
         what = choice.random()
         if what < 0.7:
             messages = [any_message(choice) for _ in range(choice.choice([0, 1, 1, 3]))]
             theirs.add_messages(messages)
-            await ours.aadd_messages(messages) if choice.random() < 0.5 else ours.add_messages(
-                messages
-            )
+            if choice.random() < 0.5:
+                await ours.aadd_messages(messages)
+            else:
+                ours.add_messages(messages)
         elif what < 0.72:
             theirs.clear()
-            await ours.aclear() if choice.random() < 0.5 else ours.clear()
+            if choice.random() < 0.5:
+                await ours.aclear()
+            else:
+                ours.clear()
         else:
             again = choice.choice([ours, FoldlogChatMessageHistory("s/1", histories)])
             assert again.messages == await again.aget_messages() == theirs.messages
@@ -90,7 +95,7 @@ async def test_a_condensation_is_a_message_with_its_summary(ours):
     ours.history.append(
         CondensationAction(forgotten_event_ids=[0, 1], summary="1, 2", summary_offset=0)
     )
-    assert [(each.type, each.content) for each in ours.messages] == [
+    assert [(message.type, message.content) for message in ours.messages] == [
         ("human", "1, 2"),
         ("human", "three"),
     ]
@@ -115,7 +120,7 @@ async def test_clearing_retracts_or_erases(histories, how):
     ours.clear()
     assert ours.messages == []
     ours.add_messages([HumanMessage("new")])
-    assert [each.content for each in ours.messages] == ["new"]
+    assert [message.content for message in ours.messages] == ["new"]
     assert ("secret" in str(list(ours.history.events()))) == (how == "retract")
 
 

@@ -168,7 +168,8 @@ def test_random_changes_are_followed(histories, seed):
 
 def test_a_value_comes_from_the_graphs_reducer(histories):
     """The history has what was written, until a snapshot tells what is left of it."""
-    saver, lengths = FoldlogSaver(histories), list[int]()
+    saver = FoldlogSaver(histories)
+    lengths = list[int]()
     for number, every in enumerate([100, 100, 1, 100]):
         compiled = graph(channel(every, last_two), saver, answer)
         ask(compiled, number)
@@ -195,7 +196,8 @@ def test_writes_become_history_when_their_step_ends(histories):
 
 def test_an_empty_checkpoint_id_means_the_newest_checkpoint(histories):
     """What a caller asks for without an id, with an empty one, and of the SDK's saver."""
-    ours, theirs = FoldlogSaver(histories), InMemorySaver()
+    ours = FoldlogSaver(histories)
+    theirs = InMemorySaver()
     newest = []
     for saver in (ours, theirs):
         compiled = graph(channel(100), saver, answer)
@@ -251,7 +253,8 @@ def test_the_writes_of_a_checkpoint_need_few_queries(histories):
     compiled = graph(channel(10_000), FoldlogSaver(histories), answer)
     for number in range(24):
         ask(compiled, number)
-    saver, name = FoldlogSaver(histories), "messages"
+    saver = FoldlogSaver(histories)
+    name = "messages"
     with counted(histories) as queries:
         assert saver.get_delta_channel_history(config=THREAD, channels=[name])[name]["writes"]
     assert len(queries) < 24  # there are 72 checkpoints

@@ -84,7 +84,8 @@ def test_threads_of_another_saver_are_copied_whole(tmp_path, kind):
 
 
 def test_an_interrupted_copy_goes_on(monkeypatch):
-    theirs, calls = InMemorySaver(), itertools.count()
+    theirs = InMemorySaver()
+    calls = itertools.count()
     with FoldlogSaver("memory:") as ours:
         run(theirs)
         put_rows = FoldlogSaver._put_rows

@@ -257,8 +257,10 @@ def test_stored_values_do_not_change_in_place(histories):
     def values():
         return {"a": {"n": [1]}, "messages": numbered(1)}
 
-    versions, changed = {"a": 1, "messages": 1}, {"a": {"n": [3]}, "messages": []}
-    saver, other = FoldlogSaver(histories), FoldlogSaver(histories)
+    versions = {"a": 1, "messages": 1}
+    changed = {"a": {"n": [3]}, "messages": []}
+    saver = FoldlogSaver(histories)
+    other = FoldlogSaver(histories)
     checkpoint = checkpoint_of(values(), {**versions})
     config = saver.put(THREAD, checkpoint, {}, versions)
     for each in (checkpoint, *(reader.get_tuple(THREAD).checkpoint for reader in (saver, other))):
@@ -283,13 +285,17 @@ def test_values_that_are_no_messages_are_stored(saver):
 
 
 def test_a_list_of_all_threads_equals_langgraphs(histories, tmp_path):
-    choice, newest, counts = random.Random(3), {}, []
-    ours, theirs = FoldlogSaver(histories), SqliteSaver(sqlite3.connect(tmp_path / "theirs.db"))
+    choice = random.Random(3)
+    newest = {}
+    counts = []
+    ours = FoldlogSaver(histories)
+    theirs = SqliteSaver(sqlite3.connect(tmp_path / "theirs.db"))
 
     for threads in (8, 60):
         for step in range(4 * threads):
             names = f"t{choice.randrange(threads)}", choice.choice(["", "", "in|ner"])
-            checkpoint, parent = checkpoint_of({"a": step}, {"a": step}), newest.get(names)
+            checkpoint = checkpoint_of({"a": step}, {"a": step})
+            parent = newest.get(names)
             thread = {"thread_id": names[0], "checkpoint_ns": names[1], "checkpoint_id": parent}
             put_at = {"configurable": thread}
             for saver in (ours, theirs):
@@ -319,7 +325,8 @@ def test_the_newest_checkpoint_needs_one_query(histories):
     """The figure of 5,000 checkpoints is in the benchmark; what it rests on is that nothing is
     walked.
     """
-    saver, config = FoldlogSaver(histories), None
+    saver = FoldlogSaver(histories)
+    config = None
     for number in range(40):
         config = put(saver, {"a": number, "messages": numbered(1)}, config)
         if number in (5, 39):
@@ -447,7 +454,8 @@ def test_no_call_is_sent_without_its_result(strategy, durability):
 
 
 def test_a_deleted_threads_messages_are_all_sent(histories):
-    saver, messages = FoldlogSaver(histories, condense=True), numbered(6)
+    saver = FoldlogSaver(histories, condense=True)
+    messages = numbered(6)
     put_messages(saver, messages)
     saver.delete_thread("t")
     assert prompt_of(saver, messages) == messages
@@ -601,7 +609,9 @@ def test_a_run_outlives_the_deletion_of_its_thread(tmp_path, durability, deleter
     with foldlog.open(
         url, condenser={"type": "digest", "max_size": 8, "keep_first": 1}
     ) as histories:
-        ours, theirs, ended = FoldlogSaver(histories, condense=True), InMemorySaver(), []
+        ours = FoldlogSaver(histories, condense=True)
+        theirs = InMemorySaver()
+        ended = []
         with FoldlogSaver(url) as other:
             for saver, deletes, graph_of in (
                 (ours, other if deleter == "another saver" else ours, hooked),
@@ -700,7 +710,8 @@ def parts_of(messages):
     """What messages say, part by part: calls and answers by their ids."""
     for message in messages:
         calls = [("call", each["id"]) for each in getattr(message, "tool_calls", ())]
-        kind, words = message.type, getattr(message, "tool_call_id", message.content)
+        kind = message.type
+        words = getattr(message, "tool_call_id", message.content)
         yield from calls or [("answer" if kind == "tool" else kind, words)]
 
 
@@ -716,7 +727,10 @@ def shown(view):
 @pytest.mark.parametrize("file_url", ["sqlite"], indirect=True)
 def test_the_view_equals_the_prompt_of_random_steps(file_url):
     """With parallel calls, time travel, messages that the graph removes, and condensations."""
-    choice, compared, forks, removed = random.Random(5), [], 0, 0
+    choice = random.Random(5)
+    compared = []
+    forks = 0
+    removed = 0
     with foldlog.open(
         file_url, condenser={"type": "digest", "max_size": 24, "keep_first": 1}
     ) as histories:
@@ -736,7 +750,8 @@ def test_the_view_equals_the_prompt_of_random_steps(file_url):
         )
         run = {**THREAD, "recursion_limit": 500}
         while len(compared) < 200:
-            config, how = run, choice.random()
+            config = run
+            how = choice.random()
             past = islice(graph.get_state_history(THREAD), 12) if compared and how < 0.3 else ()
             ends = [each for each in past if not each.next]
             if how < 0.15 and ends:
@@ -745,9 +760,9 @@ def test_the_view_equals_the_prompt_of_random_steps(file_url):
             elif ends:
                 first = choice.choice(range(len(ends[0].values["messages"]) - 1))
                 users = [
-                    each
-                    for each in ends[0].values["messages"][first:]
-                    if isinstance(each, HumanMessage)
+                    message
+                    for message in ends[0].values["messages"][first:]
+                    if isinstance(message, HumanMessage)
                 ][:1]
                 graph.update_state(
                     THREAD,

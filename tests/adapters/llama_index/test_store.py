@@ -61,9 +61,12 @@ def contents(store):
 
 @pytest.mark.parametrize("seed", range(3))
 async def test_random_operations_equal_the_sdks_store(histories, seed):
-    choice, theirs = random.Random(seed), SimpleChatStore()
+    choice = random.Random(seed)
+    theirs = SimpleChatStore()
     for _ in range(120):
-        ours, key, what = FoldlogChatStore(histories), choice.choice(["k", "a/b"]), choice.random()
+        ours = FoldlogChatStore(histories)
+        key = choice.choice(["k", "a/b"])
+        what = choice.random()
         there = list(theirs.get_messages(key))
         if what < 0.5:
             message = choice.choice(MESSAGES)()
@@ -201,7 +204,8 @@ def test_condensed_lists_restore_no_redacted_text():
             store.add_message("k", user(text))
             store.get_messages("k")
             store.add_message("k", ChatMessage(f"re {text}", role="assistant"))
-        messages, history = store.get_messages("k"), store.history("k")
+        messages = store.get_messages("k")
+        history = store.history("k")
         assert contents(store) == ["marigold", "re marigold"]
         history.redact(holding(history, "marigold"), reason="asked to")
         store.set_messages("k", messages)

@@ -78,7 +78,8 @@ class ScriptedModel(Model):
     """``script(items, number)`` returns the output of a call; ``prompts`` are what came."""
 
     def __init__(self, script, items_max=None):
-        self.script, self.items_max = script, items_max
+        self.script = script
+        self.items_max = items_max
         self.prompts = []
 
     async def get_response(self, system_instructions, input, *args, **kwargs):

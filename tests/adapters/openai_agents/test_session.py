@@ -92,7 +92,8 @@ def any_item(choice):
 
 
 async def test_random_operations_equal_the_sdks_session(histories, tmp_path):
-    choice, theirs = random.Random(3), SQLiteSession("s", tmp_path / "theirs.db")
+    choice = random.Random(3)
+    theirs = SQLiteSession("s", tmp_path / "theirs.db")
     session = FoldlogSession("s", histories)
     for _ in range(250):
         if choice.random() < 0.3:  # another process goes on
@@ -161,7 +162,8 @@ async def test_clearing_can_erase(histories):
 
 
 async def test_an_erased_session_is_empty(histories):
-    first, second = FoldlogSession("s", histories), FoldlogSession("s", histories)
+    first = FoldlogSession("s", histories)
+    second = FoldlogSession("s", histories)
     await first.add_items([user("secret")])
     assert len(await second.get_items()) == 1
     histories.erase("openai-agents/s", reason="asked for")
@@ -181,9 +183,11 @@ async def test_an_erased_session_is_empty(histories):
 
 
 async def test_a_session_is_copied_and_copied_on(histories, tmp_path):
-    choice, path = random.Random(4), tmp_path / "theirs.db"
+    choice = random.Random(4)
+    path = tmp_path / "theirs.db"
     for name in ("a", "b/c", "é \x01", "empty"):
-        theirs, ours = SQLiteSession(name, path), FoldlogSession(name, histories)
+        theirs = SQLiteSession(name, path)
+        ours = FoldlogSession(name, histories)
         if name != "empty":
             await theirs.add_items([any_item(choice) for _ in range(30)])
         assert await ours.copy_from(theirs) == (0 if name == "empty" else 30)
@@ -283,7 +287,9 @@ def parts_of(items):
 
 @pytest.mark.parametrize("url", ["sqlite", "postgres"], indirect=True)
 async def test_the_view_equals_the_prompt_of_random_steps(url):
-    choice, compared, cleared = random.Random(9), [], 0
+    choice = random.Random(9)
+    compared = []
+    cleared = 0
     with foldlog.open(url, condenser=STRATEGIES["digest"]) as histories:
         session = FoldlogSession("s", histories, condense=True)
         history = history_of(session)
@@ -499,15 +505,17 @@ def asking(name, *agents, turns=1):
         if number % (turns + 1) < turns:
             return [
                 call(
-                    f"ask_{each.name}", json.dumps({"input": "go on"}), f"{name}{number}{each.name}"
+                    f"ask_{agent.name}",
+                    json.dumps({"input": "go on"}),
+                    f"{name}{number}{agent.name}",
                 )
-                for each in agents
+                for agent in agents
             ]
         return [said(f"answer of {name}", number)]
 
     model = ScriptedModel(reply if agents else lambda items, number: [said("leaf", number)])
     model.model = "gpt-5"
-    tools = [each.as_tool(f"ask_{each.name}", "asks") for each in agents]
+    tools = [agent.as_tool(f"ask_{agent.name}", "asks") for agent in agents]
     return Agent(name=name, model=model, tools=tools)
 
 
@@ -529,7 +537,8 @@ async def test_calls_of_agents_that_are_tools_are_counted(session):
 
 
 async def test_agents_of_several_models_have_no_price(session):
-    cheap, dear = asking("cheap"), asking("dear")
+    cheap = asking("cheap")
+    dear = asking("dear")
     dear.model.model = "gpt-5-pro"
     await Runner.run(asking("top", cheap, dear), "go", **session.run_options())
     calls = {model.model: model.calls for model in history_of(session).stats().models.values()}

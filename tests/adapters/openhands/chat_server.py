@@ -51,7 +51,8 @@ class ChatServer(ModelServer):
 
     def __init__(self, script, messages_max=None):
         super().__init__()
-        self.script, self.messages_max = script, messages_max
+        self.script = script
+        self.messages_max = messages_max
         self.prompts = []
         self.url += "/v1"
 

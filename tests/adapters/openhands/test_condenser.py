@@ -32,7 +32,8 @@ def messages(count, *, system=True):
 
 
 def test_a_condensation_request_is_answered(histories, tmp_path):
-    server, conversation_id = ChatServer(lambda prompt, number: Reply("done")), uuid4()
+    server = ChatServer(lambda prompt, number: Reply("done"))
+    conversation_id = uuid4()
     store = FoldlogFileStore(histories, conversation_id)
     talk = conversation(store, conversation_id, served(server.url), tmp_path, FoldlogCondenser())
     for number in range(12):
@@ -89,7 +90,8 @@ def test_the_models_context_limit_is_respected():
 def test_masked_results_are_masked_for_the_sdk():
     import random
 
-    choice, events = random.Random(1), messages(1)
+    choice = random.Random(1)
+    events = messages(1)
     while len(events) < 30:
         events += any_events(choice, None)
     view = View.from_events(events)
@@ -152,13 +154,13 @@ def test_cleared_calls_are_cleared_for_the_sdk():
     config = {"type": "clear_tool_uses", "trigger": 200, "keep": 1, "clear_tool_inputs": True}
     events = FoldlogCondenser(config=config).condense(view).events
     arguments = [
-        json.loads(each.tool_call.arguments) for each in events if isinstance(each, ActionEvent)
+        json.loads(event.tool_call.arguments) for event in events if isinstance(event, ActionEvent)
     ]
     assert [[*each] for each in arguments] == [["cleared"], ["cleared"], ["what"]]
     results = [
-        "".join(map(str, each.to_llm_message().content))
-        for each in events
-        if each.to_llm_message().role == "tool"
+        "".join(map(str, event.to_llm_message().content))
+        for event in events
+        if event.to_llm_message().role == "tool"
     ]
     assert ["one" in results[0], "two" in results[1], "three" in results[2]] == [False, False, True]
 

@@ -50,7 +50,8 @@ def store(histories):
 def test_calls_repeated_in_a_reply_run_once_each(store, monkeypatch, is_resumed):
     paid = []
     monkeypatch.setattr(paying, "BANK", [lambda to: paid.append(to) or f"receipt {len(paid)}"])
-    action, thought = paying.PayAction(to="ann"), [TextContent(text="I pay.")]
+    action = paying.PayAction(to="ann")
+    thought = [TextContent(text="I pay.")]
     events = EventLog(store)
     for call_id in ("c1", "c2"):
         about = {"tool_name": "pay", "tool_call_id": call_id, "llm_response_id": "r1"}
@@ -97,7 +98,8 @@ def worked(what, *content, is_error=False):
 
 def any_events(choice, parent):
     """Yield events as an agent makes them, each after the one before it."""
-    text, number = choice.choice(TEXTS), uuid4().hex
+    text = choice.choice(TEXTS)
+    number = uuid4().hex
     about = {"tool_name": "work", "tool_call_id": number}
     match choice.randrange(7):
         case 0:
@@ -146,9 +148,12 @@ def shown(history):
 
 def test_a_random_tree_equals_the_sdks(url, tmp_path):
     choice = random.Random(1)
-    store, theirs = FoldlogFileStore(url, "c1"), LocalFileStore(str(tmp_path / "theirs"))
-    log, other = EventLog(store), EventLog(theirs)
-    head, heads = None, [None]
+    store = FoldlogFileStore(url, "c1")
+    theirs = LocalFileStore(str(tmp_path / "theirs"))
+    log = EventLog(store)
+    other = EventLog(theirs)
+    head = None
+    heads = [None]
     for _ in range(60):
         if choice.random() < 0.2:
             head = choice.choice(heads)
@@ -179,10 +184,12 @@ def test_a_random_tree_equals_the_sdks(url, tmp_path):
 
 
 def test_other_files_equal_the_sdks(store):
-    choice, theirs = random.Random(5), InMemoryFileStore()
+    choice = random.Random(5)
+    theirs = InMemoryFileStore()
     paths = ["base_state.json", "a/b.txt", "a/c.txt", "a/d/e.json", "f"]
     for _ in range(150):
-        path, what = choice.choice(paths), choice.random()
+        path = choice.choice(paths)
+        what = choice.random()
         if what < 0.5:
             text = choice.choice(TEXTS)
             store.write(path, text.encode() if choice.random() < 0.3 else text)
@@ -277,7 +284,8 @@ def test_a_failed_listing_is_no_empty_log(histories, monkeypatch):
 
 
 def test_a_lock_is_held_by_one_thread(store):
-    held, released = threading.Event(), threading.Event()
+    held = threading.Event()
+    released = threading.Event()
 
     def hold():
         with store.lock("events/.eventlog.lock"):
@@ -326,7 +334,8 @@ class TestKeeps(Runs):
         store.write("base_state.json", json.dumps({"leaf_event_id": event.id}))
 
     async def names(self, store):
-        log, view = EventLog(store), shown(store.history)
+        log = EventLog(store)
+        view = shown(store.history)
         assert view == path_to(log, view[-1]), "the View is a branch of the SDK's tree"
         return [name for event in log for name in event.llm_message.content[0].text.split()]
 
@@ -402,8 +411,10 @@ def test_the_sdks_condensation_is_a_condensation(store):
 
 
 def test_a_conversation_is_copied_and_copied_on(histories, tmp_path):
-    choice, theirs = random.Random(7), LocalFileStore(str(tmp_path / "theirs"))
-    log, heads = EventLog(theirs), [None]
+    choice = random.Random(7)
+    theirs = LocalFileStore(str(tmp_path / "theirs"))
+    log = EventLog(theirs)
+    heads = [None]
     store = FoldlogFileStore(histories, "c1")
     for number in range(60):
         if number == 40:

@@ -58,10 +58,8 @@ def test_a_conversation_resumes_as_it_was(url, workspace):
         talk = conversation(store, ID, scripted(("c1", "this"), ("c2", "that"), "done"), workspace)
         talk.send_message("go")
         talk.run()
-        events, state = (
-            dumped(talk.state.events),
-            json.loads(talk.state.model_dump_json(exclude_none=True)),
-        )
+        events = dumped(talk.state.events)
+        state = json.loads(talk.state.model_dump_json(exclude_none=True))
         assert json.loads(store.read("base_state.json")) == state
         talk.close()
     with FoldlogFileStore(url, ID) as store:
@@ -82,7 +80,9 @@ def test_the_view_equals_the_prompt_of_random_steps(histories, workspace, serve,
     """With parallel calls, branches that are left and entered again, condensations and
     condensations on request.
     """
-    choice, compared, moves = random.Random(condenses), [], 0
+    choice = random.Random(condenses)
+    compared = []
+    moves = 0
     store = FoldlogFileStore(histories, ID)
 
     def script(messages, number):

@@ -97,7 +97,8 @@ def any_message(choice):
     """Return a message of any form; what it holds is kept by the SDK's own serializer, or by marks
     of ours.
     """
-    text, value = choice.choice(_TEXTS), choice.choice(_VALUES)
+    text = choice.choice(_TEXTS)
+    value = choice.choice(_VALUES)
     time = _START + timedelta(microseconds=choice.randrange(10**9))
     call_id = choice.choice(["c0", "c1"])
     if choice.random() < 0.5:

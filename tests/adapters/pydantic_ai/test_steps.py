@@ -96,7 +96,8 @@ async def test_a_run_saves_itself_and_goes_on(store):
 
 @pytest.mark.parametrize("condense", [True, False])
 async def test_the_view_equals_the_prompt_of_random_steps(file_url, condense):
-    choice, compared = random.Random(4), []
+    choice = random.Random(4)
+    compared = []
     with foldlog.open(
         file_url, condenser={"type": "digest", "max_size": 24, "keep_first": 1}
     ) as histories:
@@ -131,8 +132,8 @@ async def test_the_view_equals_the_prompt_of_random_steps(file_url, condense):
             if len(conversation.messages) > 4 and how < 0.1:
                 users = [
                     n
-                    for n, each in enumerate(conversation.messages)
-                    if isinstance(each.parts[0], UserPromptPart)
+                    for n, message in enumerate(conversation.messages)
+                    if isinstance(message.parts[0], UserPromptPart)
                 ]
                 summary = ModelRequest(parts=[CompactionPart(f"summary {len(compared)}")])
                 conversation.messages = [
@@ -143,8 +144,8 @@ async def test_the_view_equals_the_prompt_of_random_steps(file_url, condense):
             elif conversation.messages and how < 0.35:
                 ends = [
                     place
-                    for place, each in enumerate(conversation.messages)
-                    if each.kind == "response"
+                    for place, message in enumerate(conversation.messages)
+                    if message.kind == "response"
                 ]
                 ends = [place for place in ends if not conversation.messages[place].tool_calls]
                 conversation = await store.branch(
@@ -213,7 +214,8 @@ async def test_a_streamed_runs_last_results_are_saved(store, ends):
         with agent.override(model=FunctionModel(stream_function=stream)):
             async with agent.run_stream(prompt, conversation=conversation) as streamed:
                 assert await streamed.get_output() == Unit(unit="km")
-        ours, theirs = await messages_of(store), streamed.all_messages()
+        ours = await messages_of(store)
+        theirs = streamed.all_messages()
         assert ours[:-1] == theirs[:-1]
         assert (ours[-1].run_id, ours[-1].conversation_id) == (theirs[-1].run_id, "c")
         was_called = {
@@ -374,7 +376,8 @@ async def test_a_run_with_a_stale_copy_is_refused(store):
     await agent_of(store, steps(1)).run("go", conversation_id="c")
     stale = await store.load("c")
     await agent_of(store, steps(0)).run("b", conversation=await store.load("c"))
-    stored, prompts = await store.load("c"), []
+    stored = await store.load("c")
+    prompts = []
     for options in ({"conversation": stale}, {"conversation_id": "c"}):
         with pytest.raises(ConversationConflict):
             await agent_of(store, steps(0), prompts).run("a", **options)

@@ -95,7 +95,8 @@ class Twin(ConversationStore):
     )
 
     def __init__(self, ours, theirs):
-        self.ours, self.theirs = ours, theirs
+        self.ours = ours
+        self.theirs = theirs
         self.compared = 0
 
     async def both(self, method, *args, **kwargs):
@@ -116,8 +117,11 @@ class Twin(ConversationStore):
 
 async def random_operation(store, choice):
     """Do one thing with a store, as an application does."""
-    ids, scopes = ["a", "b/ü", "c\ud800", ""], [None, "s", "t"]
-    name, other, scope = choice.choice(ids), choice.choice(ids), choice.choice(scopes)
+    ids = ["a", "b/ü", "c\ud800", ""]
+    scopes = [None, "s", "t"]
+    name = choice.choice(ids)
+    other = choice.choice(ids)
+    scope = choice.choice(scopes)
     conversation = await store.load(name, limit=choice.choice([None, None, None, 1, 5]))
     count = 0 if conversation is None else len(conversation.messages)
     entries = await store.load_entries(name) or []
@@ -157,7 +161,8 @@ async def random_operation(store, choice):
 
 @pytest.mark.parametrize("seed", range(3))
 async def test_random_operations_equal_the_sdks_store(store, seed):
-    choice, twin = random.Random(seed), Twin(store, InMemoryConversationStore())
+    choice = random.Random(seed)
+    twin = Twin(store, InMemoryConversationStore())
     for _ in range(60):
         with contextlib.suppress(UserError):
             await random_operation(twin, choice)
@@ -441,10 +446,8 @@ async def test_a_save_does_not_reset_attributes(histories, store):
 
 
 async def test_a_record_changed_elsewhere_is_read_again(histories, store):
-    other, conversation = (
-        FoldlogConversationStore(histories),
-        Conversation(conversation_id="c", messages=[said("hi")]),
-    )
+    other = FoldlogConversationStore(histories)
+    conversation = Conversation(conversation_id="c", messages=[said("hi")])
     await store.save(conversation)
     await other.save(await other.load("c"))
     assert await store.read_record("c") == await other.read_record("c")

@@ -21,7 +21,7 @@ def replies(reply):
     """The contents of a reply of ``contract.Script``."""
     parts = [reply] if isinstance(reply, str) else reply
     return [
-        said(each) if isinstance(each, str) else call(each[0], each[2], each[1]) for each in parts
+        said(part) if isinstance(part, str) else call(part[0], part[2], part[1]) for part in parts
     ]
 
 
@@ -49,7 +49,8 @@ class ScriptedModel(Model):
     summary = staticmethod(lambda messages, number: f"summary {number}")
 
     def __init__(self, script, messages_max=None):
-        self.script, self.messages_max = script, messages_max
+        self.script = script
+        self.messages_max = messages_max
         self.prompts = []
 
     def update_config(self, **config):
@@ -70,7 +71,8 @@ class ScriptedModel(Model):
             yield {"redactContent": {"redactUserContentMessage": "taken out"}}
         yield {"messageStart": {"role": "assistant"}}
         for content in contents:
-            start, delta = {}, content
+            start = {}
+            delta = content
             if "toolUse" in content:
                 named = dict(content["toolUse"])
                 delta = {"toolUse": {"input": json.dumps(named.pop("input"))}}

@@ -103,14 +103,16 @@ def plain(value):
 
 
 async def test_random_operations_equal_the_sdks_repository(repository, tmp_path):
-    choice, theirs = random.Random(3), FileSessionManager("s", storage_dir=str(tmp_path))
+    choice = random.Random(3)
+    theirs = FileSessionManager("s", storage_dir=str(tmp_path))
     repository.create_session(SESSION)
     counts = {"a": 0, "b": 0}
     for agent_id in counts:
         for each in (repository, theirs):
             each.create_agent("s", SessionAgent(agent_id, {}, {}))
     for _ in range(150):
-        agent_id, what = choice.choice(list(counts)), choice.random()
+        agent_id = choice.choice(list(counts))
+        what = choice.random()
         if what < 0.6:
             message = any_message(choice, counts[agent_id])
             counts[agent_id] += 1
@@ -127,7 +129,8 @@ async def test_random_operations_equal_the_sdks_repository(repository, tmp_path)
                 read.append({**plain(each.read_agent("s", agent_id)), "created_at": None})
             assert read[0] == read[1]
         elif what < 0.9:
-            limit, offset = choice.choice([None, 0, 2, 9]), choice.choice([0, 1, 7, 200])
+            limit = choice.choice([None, 0, 2, 9])
+            offset = choice.choice([0, 1, 7, 200])
             ours, other = (
                 [*map(plain, each.list_messages("s", agent_id, limit, offset))]
                 for each in (repository, theirs)
@@ -159,7 +162,8 @@ async def test_missing_and_duplicate_names_are_refused(repository):
 
 async def test_an_unchanged_state_is_not_stored_again(stored, histories):
     """The SDK updates an agent after each message."""
-    history, other = history_of(stored), FoldlogSessionRepository(histories)
+    history = history_of(stored)
+    other = FoldlogSessionRepository(histories)
     for number, (writer, state, added) in enumerate(
         [(stored, {}, 0), (other, {"k": 2}, 1), (stored, {"k": 2}, 0), (other, {"k": 2}, 0)]
     ):
@@ -200,7 +204,8 @@ async def test_a_redacted_message_is_gone(stored):
     for number in (2, 5):
         before[number].redact_message = user("taken out")
         stored.update_message("s", "a", before[number])
-    now, history = stored.list_messages("s", "a"), history_of(stored)
+    now = stored.list_messages("s", "a")
+    history = history_of(stored)
     assert [each.message_id for each in now] == list(range(6))
     assert messages_of(now) == messages_of(before)
     assert stored.read_message("s", "a", 5).to_message() == user("taken out")
@@ -296,7 +301,10 @@ def shown(history):
 
     from foldlog.adapters._shared import from_plain, shown_records
 
-    summaries = {each.id: each.metadata.get("message") for each in history.view().condensations}
+    summaries = {
+        condensation.id: condensation.metadata.get("message")
+        for condensation in history.view().condensations
+    }
     messages = []
     for events, records in shown_records(history.view(), "strands", history):
         summary = summaries.get(getattr(events[0], "summary_of", None))
@@ -305,7 +313,8 @@ def shown(history):
 
 
 def test_removing_messages_reads_only_new_messages(stored, monkeypatch):
-    shown_records, read = strands.shown_records, []
+    shown_records = strands.shown_records
+    read = []
 
     def count_events(events, *others):
         events = [*events]
@@ -340,13 +349,15 @@ async def test_the_view_equals_the_prompt_of_each_call(url, manager, pins):
     with foldlog.open(url) as histories:
         repository = FoldlogSessionRepository(histories)
         model = ScriptedModel(script_of(steps(choice)), messages_max=14)
-        history, agent = history_of(repository), None
+        history = history_of(repository)
+        agent = None
         while len(model.prompts) < 200:
             # another process goes on: the SDK loses its pins
             if agent is None or (choice.random() < 0.1 and not pins):
                 agent = agent_of(repository, model, conversation_manager=manager(**pins))
             await agent.invoke_async(f"step {len(model.prompts)}")
-            sent, view = parts(model.prompts[-1]), shown(history)
+            sent = parts(model.prompts[-1])
+            view = shown(history)
             assert pins or view == [*sent, *parts([agent.messages[-1]])][-len(view) :]
             assert view == parts(agent.messages)
         assert len(condensations(history)) >= 5
@@ -390,7 +401,8 @@ async def summarized(histories):
     """An agent whose summary quotes its first message, its history, and its model, which quotes
     what it summarizes.
     """
-    repository, model = FoldlogSessionRepository(histories), numbered(6)
+    repository = FoldlogSessionRepository(histories)
+    model = numbered(6)
     model.summary = lambda messages, number: "card Kurt" if "Kurt" in str(messages) else "no card"
     agent = summarizing(repository, model)
     for text in ("card Kurt", "one", "two", "three"):
@@ -414,7 +426,8 @@ async def test_a_live_agent_restores_no_redacted_text(histories):
     agent, history, model = await summarized(histories)
     for event_id in reversed(holding(history, "Kurt")):
         history.redact(event_id, reason="asked to", with_summaries=True)
-    model.messages_max, before = None, len(condensations(history))
+    model.messages_max = None
+    before = len(condensations(history))
     agent.state.set("seen", 1)
     await agent.invoke_async("no new summary")
     assert len(condensations(history)) == before
@@ -483,7 +496,8 @@ async def test_a_live_agent_writes_nothing_after_an_erasure(histories, how, begi
 
 
 async def test_a_graph_writes_nothing_after_an_erasure(histories):
-    first, second = FoldlogSessionRepository(histories), FoldlogSessionRepository(histories)
+    first = FoldlogSessionRepository(histories)
+    second = FoldlogSessionRepository(histories)
     for repository in (first, second):
         repository.create_session(SESSION)
         repository.create_multi_agent("s", Graph())
@@ -496,7 +510,8 @@ async def test_a_graph_writes_nothing_after_an_erasure(histories):
 async def test_a_replaced_message_stays_until_its_removal(repository):
     manager = SlidingWindowConversationManager(window_size=6)
     agent = agent_of(repository, numbered(), (), conversation_manager=manager)
-    history, answers = history_of(repository), []
+    history = history_of(repository)
+    answers = []
     for number in range(7):
         await agent.invoke_async("a secret" if number == 2 else f"step {number}")
         assert shown(history) == parts(agent.messages)
@@ -525,7 +540,8 @@ def test_a_view_shows_the_sdks_images(histories):
         },
     ]
     written = [
-        SessionMessage.from_message(each, place).to_dict() for place, each in enumerate(messages)
+        SessionMessage.from_message(message, place).to_dict()
+        for place, message in enumerate(messages)
     ]
     check_import(histories, "strands", json.dumps(written), 2)
 

@@ -85,7 +85,8 @@ def steps(draw):
     """Steps of a runtime: the number of the parent, what stays of its records, how many are new,
     and what happens before the step.
     """
-    counts, flags = st.integers(0, 5), st.lists(st.booleans(), max_size=6)
+    counts = st.integers(0, 5)
+    flags = st.lists(st.booleans(), max_size=6)
     return [
         (
             draw(st.one_of(st.just(number - 1), st.integers(-1, number - 1))),
@@ -111,7 +112,9 @@ def kept_of(names, keeps):
 @given(steps())
 def test_each_checkpoint_is_what_was_put(drawn_steps):
     with foldlog.open("memory:") as histories:
-        checkpoints, expected, fresh = opened(histories), {}, iter(range(1_000))
+        checkpoints = opened(histories)
+        expected = {}
+        fresh = iter(range(1_000))
         for number, (parent, keeps, count, event) in enumerate(drawn_steps):
             if event == "reopen":
                 checkpoints = opened(histories)
@@ -200,7 +203,8 @@ def test_put_after_an_erasure_begins_again(histories):
     """Also where it was erased between the look and the append, and where a checkpoint before it
     had been put twice.
     """
-    checkpoints, other = opened(histories), opened(histories)
+    checkpoints = opened(histories)
+    other = opened(histories)
     put(checkpoints, 0, None, "a")
     put(checkpoints, 1, "000", "ab", "once")
     put(checkpoints, 2, "000", "ac", "a fork")
@@ -220,9 +224,11 @@ def test_put_after_an_erasure_begins_again(histories):
 
 def test_put_beside_another_writer_is_a_fork(monkeypatch, histories):
     """Another process puts a child of the same parent between the look and the append."""
-    ours, theirs = opened(histories), opened(histories)
+    ours = opened(histories)
+    theirs = opened(histories)
     put(ours, 0, None, "a")
-    changes, others = Checkpoints._changes, [partial(put, theirs, 1, "000", "ab")]
+    changes = Checkpoints._changes
+    others = [partial(put, theirs, 1, "000", "ab")]
 
     def raced(self, *looked):
         changed = changes(self, *looked)

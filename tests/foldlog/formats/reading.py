@@ -44,7 +44,8 @@ def histories_at(
     if store is None:
         with new_store() as store:
             return histories_at(path, format, store)
-    imports, histories = Import(store, [Path(path)], format), list[ReadHistory]()
+    imports = Import(store, [Path(path)], format)
+    histories = list[ReadHistory]()
     for outcome in imports:
         if isinstance(outcome, Failed):
             raise outcome.error

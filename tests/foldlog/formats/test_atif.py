@@ -20,7 +20,7 @@ def test_a_public_validator_takes_what_is_written(foldlog, tmp_path):
     )
     (case,) = [each for each in cases_in("writes")[CONDENSATIONS] if "atif" in each.outputs]
     with open_histories("foldlog.db") as histories:
-        histories["c"].append([replace(each, id=NOT_RECORDED) for each in case.events()])
+        histories["c"].append([replace(event, id=NOT_RECORDED) for event in case.events()])
     assert foldlog("export c --format atif --output out.json").status == 0
     document = json.loads((tmp_path / "out.json").read_text())
     trajectory = models.Trajectory.model_validate(document)
@@ -47,7 +47,7 @@ def test_a_step_with_wrong_fields_is_named(foldlog, tmp_path):
     (tmp_path / "run.json").write_text(json.dumps({**HEAD, "steps": steps}))
     ran = foldlog("import run.json")
     assert (ran.status, "4 records" in ran.out) == (0, True)
-    said_of = ran.err.replace("\n", " ")
-    assert "step 2 has the source 'robot', and the View does not show it" in said_of
-    assert "step 3 has a message that is an object, and is read without it" in said_of
-    assert "step 1" not in said_of
+    printed = ran.err.replace("\n", " ")
+    assert "step 2 has the source 'robot', and the View does not show it" in printed
+    assert "step 3 has a message that is an object, and is read without it" in printed
+    assert "step 1" not in printed

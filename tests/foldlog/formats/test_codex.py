@@ -72,7 +72,8 @@ def shown(events):
 
 
 def test_unknown_role_is_no_event(histories):
-    findings, odd = [], text("no", "critic")
+    findings = []
+    odd = text("no", "critic")
     records = [
         BASE,
         *message_records("a"),
@@ -82,7 +83,7 @@ def test_unknown_role_is_no_event(histories):
     ]
     events = list(decode(records, CODEX, findings=findings.append))
     assert shown(events) == ["You are", "b", "so far", "c"]
-    assert [str(each).partition(";")[0] for each in findings] == [
+    assert [str(finding).partition(";")[0] for finding in findings] == [
         "record 2: the role 'critic' is not known",
         "record 3: is a compaction, and its item 1 is not shown: the role 'critic' is not known",
     ]
@@ -101,7 +102,8 @@ def test_unknown_role_is_no_event(histories):
 
 def test_newest_20_000_tokens_of_the_user_stay():
     """A token is four bytes of UTF-8. The message at the limit loses its middle."""
-    first, last = "x" * 60_000 + "y" * 20_000, "z" * 8
+    first = "x" * 60_000 + "y" * 20_000
+    last = "z" * 8
     records = [*message_records("older", first, last), compacted("So far")]
     events = read(*records)
     assert shown(events) == [
@@ -237,7 +239,8 @@ def rollout(steps):
     """The records of these steps: each call has an id of its own, each line of the session a time
     of its own, and an output is of any earlier call.
     """
-    records, calls = [BASE], 0
+    records = [BASE]
+    calls = 0
     for number, step in enumerate(steps):
         for part in step:
             if part == "call":
@@ -293,7 +296,7 @@ def test_repeated_end_adds_only_new_records(histories, tmp_path):
                 write_lines(path, [*log, *again][:length])
                 (history,) = histories.import_(path, conversation=path.stem)
             read.append([*history.events()])
-            assert [each.content for each in history.view()][1:] == [
+            assert [event.content for event in history.view()][1:] == [
                 "m1",
                 "m2",
                 "m3",
@@ -336,11 +339,11 @@ def page(name, first, *payloads, **session):
     ]
     return [
         {
-            **each,
+            **line,
             "timestamp": f"2026-09-01T09:{first:02}:{number:02}.000Z",
             "ordinal": first + number,
         }
-        for number, each in enumerate(lines)
+        for number, line in enumerate(lines)
     ]
 
 
@@ -376,7 +379,8 @@ def test_record_by_record_equals_files_of_a_thread(restarts):
 @given(st.lists(STEPS, max_size=30))
 @examples(250)
 def test_skeleton_counts_condensations_and_retractions(steps):
-    skeleton, records = CodexSkeleton(), rollout(steps)
+    skeleton = CodexSkeleton()
+    records = rollout(steps)
     for body in map(json_of, records):
         skeleton.add(body, sha256(body).digest()[:HASH_BYTES])
     kinds = [type(event) for event in decode(records, CODEX)]

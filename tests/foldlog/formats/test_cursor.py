@@ -39,7 +39,7 @@ def editor(path, **conversations):
 def command_line(folder, *messages, name="c-1", listed=None):
     """Write a store of the command line."""
     path = folder / "store.db"
-    texts = [json.dumps(each).encode() for each in messages]
+    texts = [json.dumps(message).encode() for message in messages]
     blobs = {sha256(text).hexdigest(): text for text in texts}
     ids = b"".join(b"\x0a\x20" + bytes.fromhex(each) for each in listed or blobs)
     blobs["00" * 32] = b"\x48\x96\x01" + ids + b"\x4a\x02/w"

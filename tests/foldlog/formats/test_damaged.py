@@ -33,7 +33,8 @@ def records_in_histories(row, document):
 def read(path, document):
     """Return the texts of the records of each history by its name, and the findings."""
     path.write_text(json.dumps(document))
-    histories, findings = {}, []
+    histories = {}
+    findings = []
     with new_store() as store:
         imports = Import(store, [path])
         for outcome in imports:
@@ -50,7 +51,8 @@ def read(path, document):
 @pytest.mark.parametrize("format", DOCUMENTS)
 def test_damaged_record_is_named_and_others_imported(format, tmp_path):
     row = DOCUMENTS[format]
-    sound, field = row["document"], row["field"]
+    sound = row["document"]
+    field = row["field"]
     records_of = partial(records_in_histories, row)
     path = tmp_path / f"{format}.json"
     whole, silent = read(path, sound)
@@ -67,7 +69,7 @@ def test_damaged_record_is_named_and_others_imported(format, tmp_path):
                 continue  # another field says what this one is
             histories, findings = read(path, document)
             assert findings
-            assert all(each.startswith(str(path)) for each in findings)
+            assert all(finding.startswith(str(path)) for finding in findings)
             assert histories.keys() == whole.keys()
             (damaged,) = (name for name in whole if histories[name] != whole[name])
             assert damaged == [*whole][number]
@@ -92,7 +94,8 @@ def test_a_conversation_whose_messages_are_lost_is_named(format, array, tmp_path
 
 
 def test_record_nested_too_deep_is_a_finding():
-    (first, *_), deep = records_of("atif"), None
+    first, *_ = records_of("atif")
+    deep = None
     for _ in range(5_000):
         deep = [deep]
     findings = []

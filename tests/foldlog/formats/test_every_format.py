@@ -48,7 +48,8 @@ OURS = [
 
 @pytest.mark.parametrize("format", FORMATS)
 def test_file_is_read_whatever_its_name(tmp_path, format):
-    content, read = (CORPUS / f"{format}.jsonl").read_bytes(), []
+    content = (CORPUS / f"{format}.jsonl").read_bytes()
+    read = []
     for name in some(["c.json", "c.jsonl", "c.txt", "c.bak", "c", "stdin"], 3):
         path = tmp_path / name
         path.write_bytes(content)
@@ -179,7 +180,8 @@ def events_and_findings(records, format):
 @pytest.mark.parametrize("format", FORMATS)
 def test_every_word_becomes_event_or_finding(format):
     words = "words of a later version"
-    unseen, shapes = [], set()
+    unseen = []
+    shapes = set()
     for number, record in enumerate(RECORDS[format]):
         shape = str(record.get("type")), *sorted(record)
         if shape in shapes:
@@ -212,8 +214,10 @@ written so.
 
 @pytest.mark.parametrize("format", FORMATS)
 def test_log_written_twice_is_read_once_or_named(format, tmp_path):
-    records, problems = RECORDS[format], []
-    count, twice = len(records), records * 2
+    records = RECORDS[format]
+    problems = []
+    count = len(records)
+    twice = records * 2
     list(decode(twice, format, findings=problems.append))
     with open_histories("memory:") as histories:
 
@@ -240,7 +244,7 @@ def test_log_written_twice_is_read_once_or_named(format, tmp_path):
             "spans are put in order"
         )
         is_once = figures == imported("once", count)[1]
-    named = [each for each in problems if "repeats all earlier records" in str(each)]
+    named = [problem for problem in problems if "repeats all earlier records" in str(problem)]
     assert (is_once, bool(named)) == (format not in {*NAMED, "openhands-v0"}, format in NAMED)
 
 

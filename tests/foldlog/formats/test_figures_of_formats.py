@@ -24,7 +24,8 @@ NOT_BEFORE_USE = frozenset(("events", "kinds", "view_tokens", "condensations", "
 
 def row_of(store, conversation):
     """The name and the figures of a conversation, without those that its import does not repeat."""
-    figures, only = FiguresOfStore(store), Where(only=[conversation])
+    figures = FiguresOfStore(store)
+    only = Where(only=[conversation])
     ((_, summary),) = figures.of([store.conversation(conversation, as_stored=True)])
     stats = figures.totals(only)
     spent = [

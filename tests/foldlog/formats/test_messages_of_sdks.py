@@ -30,7 +30,8 @@ def test_calls_of_one_response_are_together():
 def test_part_of_a_message_is_not_written(history):
     messages = records_of("pydantic-ai")
     history.append_records(messages, format="pydantic-ai")
-    events, stored = list(history.events()), history._stored_records()
+    events = list(history.events())
+    stored = history._stored_records()
     starts = [event.id for event in events if event.origin.id is not None]
     for number, start in enumerate(starts):
         part = written(events[start:], "pydantic-ai", stored)

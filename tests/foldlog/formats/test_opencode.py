@@ -82,27 +82,24 @@ def as_read(records, *, whole=False):
     """The records of an import: the session first, and without what changed in the turn of a user,
     but in an export.
     """
-    messages = [each for each in records if "parts" in each]
+    messages = [record for record in records if "parts" in record]
     if whole:
         return [ABOUT, *messages]
     return [
         ABOUT,
         *(
-            each
-            if each["info"].get("summary") is True
-            else {**each, "info": without(each["info"], "summary")}
-            for each in messages
+            message
+            if message["info"].get("summary") is True
+            else {**message, "info": without(message["info"], "summary")}
+            for message in messages
         ),
     ]
 
 
 @pytest.mark.parametrize("make", [exported, stored, database])
 def test_a_session_is_the_same_wherever_it_lies(make, tmp_path, foldlog):
-    path = make(
-        tmp_path
-        / ("opencode.db" if make is database else "storage" if make is stored else "e.json"),
-        IN_ORDER,
-    )
+    names = {exported: "e.json", stored: "storage", database: "opencode.db"}
+    path = make(tmp_path / names[make], IN_ORDER)
     before = path.read_bytes() if path.is_file() else None
     (history,) = histories_at(tmp_path)
     assert (history.name, history.format, history.findings) == ("ses_1", OPENCODE, [])
@@ -224,7 +221,10 @@ def test_deleted_session_of_a_storage_stays(tmp_path, foldlog):
     path = stored(tmp_path / "storage", IN_ORDER)
     (session,) = (path / "session").glob("*/*.json")
     for text in (session.read_bytes(), None, session.read_bytes()):
-        session.write_bytes(text) if text else session.unlink()
+        if text:
+            session.write_bytes(text)
+        else:
+            session.unlink()
         assert foldlog("import", path).status == (0 if text else 2)
         assert foldlog("list --json").rows() == ["ses_1"]
 
@@ -265,7 +265,8 @@ def upgraded(path, messages, session="ses_1"):
     return path
 
 
-OF_2, AS_RECORDS = rows("opencode_2.json", "messages"), rows("opencode_2.json", "records")
+OF_2 = rows("opencode_2.json", "messages")
+AS_RECORDS = rows("opencode_2.json", "records")
 """The rows of a session, each with its id, its kind and its data; and the records of these rows."""
 
 

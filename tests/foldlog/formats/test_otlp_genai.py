@@ -11,7 +11,8 @@ from tests.golden.rows import rows
 NAME = "otlp-genai"
 
 
-LANGFUSE, PHOENIX = rows("spans.json", "langfuse"), rows("spans.json", "phoenix")
+LANGFUSE = rows("spans.json", "langfuse")
+PHOENIX = rows("spans.json", "phoenix")
 
 
 @pytest.mark.parametrize(

@@ -44,7 +44,8 @@ def events_of(steps):
     calls = {}
     yield Message(id=0, source="user", content="says go")
     for number, step in enumerate(steps.split(), 1):
-        name, response = step[1:], "r4" if step[1:] > "k3" else "r1"
+        name = step[1:]
+        response = "r4" if step[1:] > "k3" else "r1"
         if step[0] == "?":
             thought = "I look" if name in ("k1", "k4") else ""
             fields = {
@@ -200,6 +201,6 @@ def test_calls_are_read_back_with_results_and_replies(format):
 @pytest.mark.parametrize("format", SHAPES[all_results][1:])
 def test_calls_shown_in_part_are_one_record(history, format):
     history.append_records(written(events_of("?k1 ?k2 =k1 =k2"), format), format=format)
-    shown = [each for each in history.events() if isinstance(each, Action | Observation)]
+    shown = [event for event in history.events() if isinstance(event, Action | Observation)]
     records = [list(map(steps_of, records)) for _, records in shown_records(shown, format, history)]
     assert records == [[["?k1", "?k2"]], [["=k1", "=k2"]]]

@@ -35,20 +35,19 @@ def rows():
     return [tuple(line.split(" | ")) for line in CHANGES.strip().splitlines()]
 
 
+def id_of(word):
+    if word == '"…"':
+        return "the summary"
+    if word.startswith("S"):
+        return summary_id(int(word[1:]))
+    return int(word)
+
+
 def ids(cell):
     """Return the ids in a cell, and its new summary as the text."""
     if cell in ("no event", "nothing", "none"):
         return []
-    return [
-        (
-            "the summary"
-            if each == '"…"'
-            else summary_id(int(each[1:]))
-            if each.startswith("S")
-            else int(each)
-        )
-        for each in cell.split()
-    ]
+    return [id_of(word) for word in cell.split()]
 
 
 @pytest.mark.parametrize("row", rows(), ids=" | ".join)

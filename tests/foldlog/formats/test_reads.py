@@ -73,7 +73,8 @@ def test_records_are_read_as_these_events(row):
 
 @pytest.mark.parametrize("row", ROWS, ids=lambda row: row["name"])
 def test_records_in_two_parts_have_the_same_view(row):
-    records, format = row["records"], row["format"]
+    records = row["records"]
+    format = row["format"]
     with open_store("memory:") as store:
         whole = api.Histories(store)["whole"]
         whole.append_records(records, format=format)

@@ -127,7 +127,9 @@ def plain(name: str, records: list[Any]) -> list[Any]:
 
 
 def rounds(name: str, records: list[Any]) -> Iterator[Any]:
-    """The same records again and again, each time after the last record of the time before."""
+    """Yield the records ``ROUNDS`` times. Each round continues from the last record of the round
+    before it.
+    """
     turns = plain(name, records)
     last = ""
     for round in range(ROUNDS):

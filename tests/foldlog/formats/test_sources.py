@@ -37,7 +37,8 @@ def import_paths(folder, *paths, format="auto"):
     """What an import finds at paths in a folder: histories, and what belongs to none."""
     with new_store() as store:
         imports = Import(store, [folder / path for path in paths], format)
-        histories, findings = [], []
+        histories = []
+        findings = []
         for outcome in imports:
             if isinstance(outcome, Failed):
                 findings.append(str(outcome.error))
@@ -126,7 +127,8 @@ def test_paths_without_a_history(tmp_path):
     ],
 )
 def test_two_lines_with_text_are_jsonl(text, is_on_lines, tmp_path, monkeypatch):
-    file, really = tmp_path / "a.json", Path.open
+    file = tmp_path / "a.json"
+    really = Path.open
     file.write_text(text)
     assert on_lines(file) is is_on_lines
 

@@ -83,7 +83,7 @@ def test_import_reads_compactions_as_replies():
     answer = {"role": "assistant", "content": MESSAGE["content"]}
     sure = {"role": "user", "content": "sure?"}
     events = list(decode([ASKED, answer, sure], "anthropic-messages"))
-    assert [type(each) for each in events] == [Message, CondensationAction, Message, Message]
+    assert [type(event) for event in events] == [Message, CondensationAction, Message, Message]
     assert View.from_events(events).to_messages("anthropic")[1:] == [
         answer,
         {"role": "user", "content": [{"type": "text", "text": "sure?"}]},

@@ -90,7 +90,8 @@ def test_refused_erasure_leaves_the_companions(opened):
 
 
 def test_newer_companion_stays(opened):
-    maintenance, names = opened.maintenance, []
+    maintenance = opened.maintenance
+    names = []
 
     def stays(name):
         names.append(name)
@@ -239,7 +240,8 @@ def test_killed_redaction_is_repeated(foldlog, opened, monkeypatch):
         said([{"type": "text", "text": SECRET}, {"type": "text", "text": "more words"}])
     )
     opened["u/+writes"].append(note("more words"))
-    command, before = "store redact u --matching sk-4111 --reason x --yes", redact.redact
+    command = "store redact u --matching sk-4111 --reason x --yes"
+    before = redact.redact
     with monkeypatch.context() as patched:
         patched.setattr(redact, "redact", lambda *which, **how: before(*which, **how) and 1 / 0)
         assert foldlog(command).status != 0

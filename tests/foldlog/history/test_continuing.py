@@ -229,7 +229,7 @@ def test_claude_code_goes_back_to_a_line_that_was_handed_over(histories, task):
     session = Program(made)
     session.say("more", "yes")
     histories.import_(made.path)
-    first = next(each for each in session.records if each["type"] == "user")
+    first = next(record for record in session.records if record["type"] == "user")
     session.last = first["uuid"]
     session.say("otherwise", "good")
     (grown,) = histories.import_(made.path)
@@ -328,7 +328,9 @@ def test_view_is_condensed_on_the_way(tmp_path, histories, program):
         "answered later",
     )
     assert [texts.count(word) for word in words] == [1, 0, 1, 1, 1]
-    assert [each.findings for each in histories.maintenance.verify() if each.findings] == []
+    assert [
+        verdict.findings for verdict in histories.maintenance.verify() if verdict.findings
+    ] == []
 
 
 def test_view_that_cannot_be_condensed_is_not_handed_over(tmp_path, histories):
@@ -566,7 +568,9 @@ def test_fork_goes_on_without_its_parent(histories, task, program):
     (grown,) = histories.import_(made.path)
     texts = "".join(sent_by(grown))
     assert [texts.count(each) for each in ("four towers", "more")] == [1, 1]
-    assert [each.findings for each in histories.maintenance.verify() if each.findings] == []
+    assert [
+        verdict.findings for verdict in histories.maintenance.verify() if verdict.findings
+    ] == []
 
 
 @pytest.mark.parametrize("program", PROGRAMS)

@@ -74,7 +74,8 @@ def test_empty_history_is_empty_in_every_method(histories):
 
 
 def test_tool_may_change_its_arguments(histories):
-    history, arguments = histories["c1"], {"command": "ls", "env": {"A": "1"}}
+    history = histories["c1"]
+    arguments = {"command": "ls", "env": {"A": "1"}}
     history.append([*all_said("list it"), Action(tool="run", arguments=arguments, call_id="k")])
     for calls in (history.open_calls, lambda: history.view().open_calls):
         (call,) = calls()
@@ -147,7 +148,8 @@ def test_export_has_the_format_of_the_records(histories):
 
 
 def test_later_append_reads_no_records(monkeypatch, histories):
-    history, record = histories["c"], {"role": "user", "content": "a"}
+    history = histories["c"]
+    record = {"role": "user", "content": "a"}
     history.append_records([record], format="openai-responses")
     queries = []
     monkeypatch.setattr(histories.store.database.recorder, "query", queries.append)

@@ -67,7 +67,8 @@ def closed_late(history, monkeypatch, before):
     """Close the open calls of an earlier View, as if others had been quicker, and return the ids of
     the calls.
     """
-    views, current = [before], history._views.current
+    views = [before]
+    current = history._views.current
     monkeypatch.setattr(
         history._views, "current", lambda name: views.pop() if views else current(name)
     )

@@ -103,7 +103,8 @@ def test_results_follow_calls_without_unique_ids(history, call_id):
 
 
 def test_parts_and_arguments_are_read_and_found(history):
-    tool, first = history.recall_tool(max_tokens=900), history.version()
+    tool = history.recall_tool(max_tokens=900)
+    first = history.version()
     text = 'said "so" in dépôt\\notes'
     parts = parts_with(text)
     history.append([said([part]) for part in parts.values()])

@@ -109,7 +109,7 @@ def test_tools_are_stored_once(history):
     assert len(changes) == 1
     request = history.prepare().request("openai", tools=[{"name": "other"}])
     recorded = history.append_reply(reply(9), request=request)
-    assert [each.event.tool for each in recorded] == ["pay"]
+    assert [entry.event.tool for entry in recorded] == ["pay"]
     assert history.sent_request(recorded[0].id).request.tools == [{"name": "other"}]
     history.redact(history.version() - 1, reason="x")
     assert "tools or parameters" in str(history.sent_request(recorded[0].id))

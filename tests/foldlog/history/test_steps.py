@@ -32,8 +32,8 @@ def opened(tmp_path):
         return histories[-1]
 
     yield open_
-    for each in histories:
-        each.close()
+    for history in histories:
+        history.close()
 
 
 @pytest.fixture
@@ -185,8 +185,10 @@ with foldlog.open("memory:") as histories:
     ids=lambda config: config["type"],
 )
 def test_late_events_are_shown_to_the_model(opened, condenser):
-    histories, others = opened(condenser=condenser), opened()
-    history, shows_stop = histories["c1"], []
+    histories = opened(condenser=condenser)
+    others = opened()
+    history = histories["c1"]
+    shows_stop = []
     history.append(said("go"))
     calls = [{"type": "function", "function": {"name": "run", "arguments": "{}"}} for _ in range(8)]
     for turn in range(4):
@@ -211,7 +213,8 @@ def test_late_events_are_shown_to_the_model(opened, condenser):
 
 
 def test_unanswered_events_survive_failure_and_redaction(full, opened, monkeypatch):
-    history, reply = full, {"role": "assistant"}
+    history = full
+    reply = {"role": "assistant"}
     asked_at = history.prepare().version
     late = opened()["c1"].append(said("stop"))[0].event
     monkeypatch.setattr(history._store, "append", unavailable)

@@ -387,7 +387,7 @@ def test_cancel(history):
         assert reply.cancel() == recorded
         with pytest.raises(InvalidArgument, match="this reply has ended"):
             reply.feed("!")
-    (event,) = [each.event for each in recorded]
+    (event,) = [entry.event for entry in recorded]
     assert (event.content, event.meta) == ("A toy", {"user": "ann", "cut": True})
 
 

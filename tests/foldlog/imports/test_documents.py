@@ -28,7 +28,8 @@ from tests.said import say
 
 FILE = GOLDEN / "whole_documents.json"
 DOCUMENTS = json.loads(FILE.read_text("utf-8"))
-MESSAGES, TASK = DOCUMENTS["messages"], DOCUMENTS["a task with messages"]
+MESSAGES = DOCUMENTS["messages"]
+TASK = DOCUMENTS["a task with messages"]
 ASKED, *_, ANSWERED = MESSAGES
 SHAPES = [{}, {"indent": 2}, {"indent": "\t", "ensure_ascii": False}, {"separators": (",", ":")}]
 

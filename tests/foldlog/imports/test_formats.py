@@ -28,7 +28,8 @@ _WORDS_MIN = 20
 
 @pytest.mark.parametrize("format", FORMATS)
 def test_growing_source_equals_one_import(format, tmp_path):
-    lines, path = lines_of(format), tmp_path / "source.jsonl"
+    lines = lines_of(format)
+    path = tmp_path / "source.jsonl"
     path.write_bytes(b"".join(lines))
     with new_store() as at_once, new_store() as grown:
         whole = imported(at_once, path, format)
@@ -41,7 +42,8 @@ def test_growing_source_equals_one_import(format, tmp_path):
             if place % 2:
                 grown.version(outcome.conversation)  # which makes its events
         assert_sound(grown)
-        there, now = source_of(at_once, whole.conversation), source_of(grown, outcome.conversation)
+        there = source_of(at_once, whole.conversation)
+        now = source_of(grown, outcome.conversation)
         assert (now.head, now.records) == (there.head, there.records)
         assert bytes_of(grown, outcome.conversation) == path.read_bytes()
         assert events_of(grown, outcome.conversation) == events_of(at_once, whole.conversation)
@@ -61,7 +63,8 @@ def test_redacted_record_has_no_words(format):
 
 @pytest.mark.parametrize("format", FORMATS)
 def test_redacted_record_can_be_decoded(format):
-    rules, lines = format_named(format), lines_of(format)
+    rules = format_named(format)
+    lines = lines_of(format)
     for number, record in some(enumerate(lines), 24):
         counted = DecodedRecords(rules)
         remainder = counted.without_texts(record.strip())

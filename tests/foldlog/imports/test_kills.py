@@ -25,7 +25,8 @@ from tests.sound import assert_sound
 
 def killed_after(store, transactions, monkeypatch):
     """Let a store end the process when it would begin one more write transaction than these."""
-    recorder, numbers = store.database.recorder, count()
+    recorder = store.database.recorder
+    numbers = count()
     transact = recorder.transact
 
     def counted(work, *args, **options):

@@ -50,7 +50,9 @@ def test_import_uses_little_memory(tmp_path, monkeypatch):
 
 def size_of(held):
     """The bytes of an object and of all that it alone holds."""
-    size, counted_ids, pending = 0, set(), [held]
+    size = 0
+    counted_ids = set()
+    pending = [held]
     while pending:
         each = pending.pop()
         is_shared = isinstance(each, type | ModuleType | FunctionType | BuiltinFunctionType)
@@ -66,7 +68,8 @@ def held_for_each(record):
     """What counted some records, and how many bytes it holds for each, beside those for sets that
     are empty.
     """
-    skeleton, sizes = ClaudeCodeSkeleton(), []
+    skeleton = ClaudeCodeSkeleton()
+    sizes = []
     for number in range(2 * RECORDS):
         if number % RECORDS == 0:
             sizes.append(size_of(skeleton))
@@ -140,7 +143,8 @@ def test_set_and_its_pages_have_the_added_hashes():
     hashes = [bytes(2) + bytes(draw.choices((0, 1), k=6)) for _ in range(30)]
     hashes += [bytes(2) + draw.randbytes(6) for _ in range(200)]
     hashes += [draw.randbytes(HASH_BYTES) for _ in range(500)]
-    ours, added = HashSet(slice(0, HASH_BYTES)), set()
+    ours = HashSet(slice(0, HASH_BYTES))
+    added = set()
     for each in draw.choices(hashes, k=3_000):
         assert ours.add(each) is (each not in added)
         added.add(each)
@@ -178,7 +182,8 @@ def test_late_repetition_counts_no_reply_again():
 
 
 def test_a_total_in_between_changes_no_later_total():
-    watched, unwatched = ClaudeCodeSkeleton(), ClaudeCodeSkeleton()
+    watched = ClaudeCodeSkeleton()
+    unwatched = ClaudeCodeSkeleton()
     for number in range(100):
         record = reply(number)
         for skeleton in (watched, unwatched):

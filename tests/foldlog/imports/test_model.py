@@ -69,22 +69,27 @@ class Model:
     }
 
     def __init__(self, folder, seed, kind, place):
-        self.random, self.kind = random.Random(seed), kind
+        self.random = random.Random(seed)
+        self.kind = kind
         self.session = f"s{seed}"
         self.path = folder / self.session / kind.file
         self.path.parent.mkdir()
         self.keys = KEYS if self.random.random() < 0.3 else None
         self._place = place
         self.store = place.open(self.keys, is_first=True)
-        self.numbers, self.title = 0, ""
-        self.removed_words, self.erased, self.is_erased = set(), set(), False
+        self.numbers = 0
+        self.title = ""
+        self.removed_words = set()
+        self.erased = set()
+        self.is_erased = False
         first = kind.first(self.session)
         self.begin = 0 if first is None else 1
         self.lines = [json.dumps(first)] if first else []
         self.grow()
         self.lines += [self.line() for _ in range(5)]
         self.versions = [(self.lines[:], self.title)]
-        self.beside, self.loose = set(), set()
+        self.beside = set()
+        self.loose = set()
         """``beside`` has the words of titles and damaged lines. ``loose`` has the words that may be
         missing, because other words were redacted with them, or because they are stored twice.
         """
@@ -348,7 +353,8 @@ class Model:
             with open_with_imports() as store:
                 (result,) = Import(store, [other], self.kind.format)
                 assert not isinstance(result, Failed)
-                expected, ours = events_of(store, result.conversation), events_of(self.store, name)
+                expected = events_of(store, result.conversation)
+                ours = events_of(self.store, name)
             assert [*map(told_by, ours)] == [*map(told_by, expected)], (self.log, name)
 
 
@@ -394,7 +400,9 @@ class OnServer(InMemory):
     """
 
     def __init__(self, connection, new):
-        self._connection, self._new, self._url = connection, new, ""
+        self._connection = connection
+        self._new = new
+        self._url = ""
 
     def open(self, keys, *, is_first=False):
         self._url = self._new(another=is_first)

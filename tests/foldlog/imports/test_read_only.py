@@ -41,7 +41,8 @@ def session(folder, lines=None):
 def shown(store, name):
     """What commands that only read show of a conversation."""
     histories = foldlog.Histories(store)
-    history, views = histories[name], Views(store)
+    history = histories[name]
+    views = Views(store)
     return {
         "events": [*store.events(name)],
         "page": [*store.events(name, 3, 9)],
@@ -61,7 +62,8 @@ def shown(store, name):
 def test_it_is_shown_as_it_will_be(opened, tmp_path):
     writing, reading = opened
     name = imported(writing, session(tmp_path)).conversation
-    first, again = shown(reading, name), shown(reading, name)
+    first = shown(reading, name)
+    again = shown(reading, name)
     assert writing.conversation(name, as_stored=True).unmade > 0
     assert first == again == shown(writing, name)
     assert writing.conversation(name, as_stored=True).unmade == 0

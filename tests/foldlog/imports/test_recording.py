@@ -111,10 +111,12 @@ def test_rewind_is_an_event_of_its_record(histories):
             "actions": actions,
         }
 
-    history, rewound = histories["c"], {"rewind_before_invocation_id": "i1"}
+    history = histories["c"]
+    rewound = {"rewind_before_invocation_id": "i1"}
     for record in (turn(0), turn(1), turn(2, **rewound), turn(3)):
         history.append_records([record], format="google-adk")
-    events, stored = list(history.events()), history._stored_records()
+    events = list(history.events())
+    stored = history._stored_records()
     names = [type(event).__name__ for event in events]
     assert names == [*["Message"] * 3, "Retraction", "Message"]
     assert [stored.ids(event) for event in events] == [

@@ -147,7 +147,8 @@ def test_copy_begins_again_after_each_redaction(tmp_path, store, target):
     lines = [line(number, f"word {number}") for number in range(20)]
     imported(store, write(tmp_path / "s1.jsonl", lines))
     store.version("s1")
-    recorder, depths = store.database.recorder, list[int]()
+    recorder = store.database.recorder
+    depths = list[int]()
 
     def redact_next(_number):
         if len(depths) < len(lines):

@@ -174,7 +174,7 @@ def test_change_during_the_import_of_a_rewritten_source(change, tmp_path, store)
 
     write(path, OTHER)
     with meanwhile(store, 0, act):
-        [*Import(store, [path])]
+        list(Import(store, [path]))
     for row in store.iter_conversations():
         if row.erased_at is None:
             assert store.version(row.id) >= 3
@@ -211,7 +211,8 @@ def test_redaction_reaches_forks_copied_in_any_order(order, tmp_path, store, tar
 @pytest.mark.parametrize("redacting", ["source", "target"])
 @pytest.mark.parametrize("number", [1, 2, 3])
 def test_redaction_during_a_first_copy(number, redacting, path, store, target):
-    side, visible = {"source": store, "target": target}[redacting], []
+    side = {"source": store, "target": target}[redacting]
+    visible = []
 
     def act():
         visible.extend(side.conversations())
@@ -486,7 +487,9 @@ REPEATING = {
 def records_of(format, *words):
     """Records that each say a word, and one that repeats these words."""
     kind = next(kind for kind in KINDS if kind.format == format)
-    chosen, records, number = random.Random(1), [], 0
+    chosen = random.Random(1)
+    records = []
+    number = 0
     missing = [*(f"say {word}" for word in words), REPEATING.get(format, "say again")]
     first = kind.first("s1")
     lines = [] if first is None else [json.dumps(first)]

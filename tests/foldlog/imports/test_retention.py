@@ -57,14 +57,14 @@ def test_events_are_as_old_as_the_import(is_repeated, store, clock, path):
     if is_repeated:
         imported(store, path, read_all=True)
     assert older(store, 90 * DAY) == ["s1"]
-    assert [each.recorded_at for each in store.log("s1")] == [MARCH, MARCH]
+    assert [entry.recorded_at for entry in store.log("s1")] == [MARCH, MARCH]
 
 
 def test_growing_import_is_not_old(store, clock, path):
     clock.now += 100 * DAY
     imported(store, session(path, 3))
     assert older(store, 90 * DAY) == []
-    assert [each.recorded_at for each in store.log("s1")] == [clock.now] * 3
+    assert [entry.recorded_at for entry in store.log("s1")] == [clock.now] * 3
 
 
 def test_later_records_are_younger(store, clock, path):
@@ -72,7 +72,7 @@ def test_later_records_are_younger(store, clock, path):
     clock.now += DAY
     imported(store, session(path, 3))
     clock.now += DAY
-    assert [each.recorded_at for each in store.log("s1")] == [MARCH, MARCH, MARCH + DAY]
+    assert [entry.recorded_at for entry in store.log("s1")] == [MARCH, MARCH, MARCH + DAY]
 
 
 @pytest.mark.usefixtures("path")

@@ -197,7 +197,8 @@ def test_short_sources_share_a_transaction(tmp_path, monkeypatch, store):
     log = b"".join(lines_of("claude-code"))
     for name in ("a", "b", "c"):
         (tmp_path / f"{name}.jsonl").write_bytes(log.replace(b"5f0c1a52", name.encode()))
-    transact, transactions = store.database.recorder.transact, []
+    transact = store.database.recorder.transact
+    transactions = []
 
     def counted(work):
         transactions.append(work)
@@ -222,7 +223,8 @@ def test_longer_of_two_files_is_stored(lines, tmp_path, store):
 def test_others_make_the_events_first(lines, name, monkeypatch, store):
     """Others make them, one in each transaction, always before this one does."""
     set_sizes(monkeypatch, events=1)
-    extend, others = store.extend, iter(range(len(lines) - 2))
+    extend = store.extend
+    others = iter(range(len(lines) - 2))
 
     def late(*arguments, **how):
         if next(others, None) is not None:

@@ -62,7 +62,8 @@ USES = pytest.mark.parametrize("use", [unused, used])
 def test_full_disk_leaves_the_events_made_before(monkeypatch, store, name):
     set_sizes(monkeypatch, events=4)
     records = source_of(store, name).records
-    extend, written = store.extend, []
+    extend = store.extend
+    written = []
 
     def full(conversation, events, **how):
         if len(written) == 2:
@@ -164,7 +165,8 @@ def test_next_copy_restores_no_redacted_event(use, grows, store, target, path, l
     copied(store, target)
     redacted = next(event for event in events_of(target, name) if event.id >= 2)
     redact_event(target, name, redacted.id)
-    before, records = events_of(target, name), bytes_of(target, name)
+    before = events_of(target, name)
+    records = bytes_of(target, name)
     assert records != bytes_of(store, name)
     if grows:
         imported_lines(store, path, lines)
@@ -354,7 +356,8 @@ def killed_copies(store, target):
     """Copy again and again, each time one more transaction until a kill, and yield after each kill,
     until a copy is complete.
     """
-    recorder, settings = target.database.recorder, target.database.settings
+    recorder = target.database.recorder
+    settings = target.database.settings
     for transactions in count(1):
         with suppress(Killed):
             copied(store, Store(kill_after(recorder, transactions), settings), jobs=1)
@@ -381,11 +384,11 @@ def test_killed_copy_goes_on(use, monkeypatch, store, target, path, lines):
     set_sizes(monkeypatch, copied_blocks=1)
     for stop in (6, len(lines)):
         name = imported_lines(store, path, lines[:stop]).conversation
-        [*killed_copies(store, target)]
+        list(killed_copies(store, target))
         use(store, name)
         last = max(event.id for event in events_of(store, name) if has_content(event))
         redact_event(store, name, last)
-        [*killed_copies(store, target)]
+        list(killed_copies(store, target))
         assert_same_redacted_source(store, target, name)
         assert source_of(target, name).redacted != ()
         assert_sound(target)
@@ -439,7 +442,8 @@ def test_copy_redacts_event_and_record_together(store, target, name):
         for event in store.events(name)
         if isinstance(event, Message) and isinstance(event.content, str)
     ]
-    number, text = messages[-1].id, str(messages[-1].content).encode()
+    number = messages[-1].id
+    text = str(messages[-1].content).encode()
     assert text in bytes_of(target, name)
     redact_event(store, name, number)
     for _ in killed_copies(store, target):

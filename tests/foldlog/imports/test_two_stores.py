@@ -32,7 +32,8 @@ WEIGHTS = {"grow": 4, "fork": 1, "use": 2, "redact": 2, "copy": 5, "copy_one": 3
 
 class TwoStores:
     def __init__(self, stores, folder, seed):
-        self.stores, self.folder = stores, folder
+        self.stores = stores
+        self.folder = folder
         self.random = random.Random(seed)
         self.records = 0
         self.files = {"s1": [self.record(None)]}

@@ -134,7 +134,9 @@ def few_frames():
 def test_nightly_script_of_the_docs_runs(tmp_path, monkeypatch):
     page = (Path(__file__).parents[3] / "docs/how-to/production.md").read_text()
     [script] = re.findall(r"^```sh\n(# nightly\n.*?)^```", page, re.MULTILINE | re.DOTALL)
-    store, programs, age = tmp_path / "history.db", tmp_path / "bin", [100]
+    store = tmp_path / "history.db"
+    programs = tmp_path / "bin"
+    age = [100]
     with api.open(store, clock=lambda: datetime.now(UTC) - age[0] * DAYS) as histories:
         histories["old"].append(said("marigold"))
         histories["forked"].append(said("lily"))
@@ -177,7 +179,7 @@ def test_results_are_also_handed_over_as_they_come(two, histories):
         histories.maintenance.rekey(on_result=come.append),
     ]
     assert come == [*chain.from_iterable(results)]
-    assert [len(each) for each in results] == [3, 2, 2, 2]
+    assert [len(result) for result in results] == [3, 2, 2, 2]
 
 
 class Stop(Exception):

@@ -128,17 +128,17 @@ def test_a_history_redacts_several_events_all_or_none(histories):
     history.append([said("hi")] * 6)
     for plan in ({"line": "long " * 40}, {"line": "long " * 40, "next": 1}):
         history.append((), documents={"plan": plan})
-    assert [each.changed["plan"].get("base") for each in history.events(6)] == [None, 6]
+    assert [event.changed["plan"].get("base") for event in history.events(6)] == [None, 6]
     for one_is_wrong in ([2, 99], [2, -5], []):
         with pytest.raises(InvalidArgument):
             history.redact(one_is_wrong, reason="asked to")
     with pytest.raises(CannotRedact, match="redact event 7 first"):
         history.redact([2, 6], reason="asked to")
-    assert not any(each.redacted for each in history.events())
+    assert not any(event.redacted for event in history.events())
     receipt = history.redact([6, *history.events(2, 4), 7], reason="asked to")
     assert (receipt.event_ids, receipt.documents_lost) == ((6, 2, 3, 7), ("plan",))
-    assert [each.id for each in history.events() if each.redacted] == [2, 3, 6, 7]
-    (written,) = (each for each in history.events() if isinstance(each, Redaction))
+    assert [event.id for event in history.events() if event.redacted] == [2, 3, 6, 7]
+    (written,) = (event for event in history.events() if isinstance(event, Redaction))
     assert len(written.event_ids) == 4
 
 
@@ -168,7 +168,8 @@ def test_rows_read_stay_linear(foldlog, write, rows_read):
 
 
 def test_attachments_and_other_fields_are_redacted(tmp_path):
-    store, held = tmp_path / "store.db", b"marigold " * 20
+    store = tmp_path / "store.db"
+    held = b"marigold " * 20
     image = b"\x89PNG" + held
     parts = [
         {"type": "file", "file": {"filename": "tulip.txt", "file_data": held}},
@@ -245,8 +246,8 @@ def test_redacted_summary_takes_its_whole_record(summaries_first, histories):
     ]
     history = histories["c"]
     records = [
-        {"timestamp": "2026-02-01T00:00:00Z", "type": kind, "payload": each}
-        for kind, each in payloads
+        {"timestamp": "2026-02-01T00:00:00Z", "type": kind, "payload": payload}
+        for kind, payload in payloads
     ]
     history.append_records(records, format="codex")
     # the summary is event 4

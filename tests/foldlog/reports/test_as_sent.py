@@ -62,7 +62,8 @@ def history_with(condenser, turns=0):
 )
 def test_each_prompt_can_be_shown_again(steps):
     with foldlog.open("memory:") as histories:
-        history, prompts = histories["c"], {}
+        history = histories["c"]
+        prompts = {}
         history.append(SYSTEM)
         for number, (condenser, size) in enumerate(steps):
             turn(history, number, size)
@@ -83,7 +84,8 @@ def test_prompt_long_after_its_rule(condenser):
 
 def test_why_says_what_hides_an_event():
     with history_with(RECENT, 5) as history:
-        hidden, sent = history.why(5), history.why(0)
+        hidden = history.why(5)
+        sent = history.why(0)
         assert (hidden.fate, hidden.sent, sent.sent) == ("shown", False, True)
         assert "hidden by recent_events (recorded in event 9)" in hidden.reason
         assert history.why(5, at=9).sent, "before a step hid it"

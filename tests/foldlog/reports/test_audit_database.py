@@ -243,7 +243,8 @@ def test_unreadable_event_is_named(store, tmp_path):
 
 @pytest.mark.parametrize("named", [None, ["tidewatch"]])
 def test_restored_store_makes_it_again(store, tmp_path, named):
-    audit, backup = tmp_path / "audit.db", tmp_path / "backup.db"
+    audit = tmp_path / "audit.db"
+    backup = tmp_path / "backup.db"
     back_up(store, str(backup))
     update(store, audit, named)
     say(store, "tidewatch", "lost")

@@ -91,7 +91,8 @@ def test_two_followers_add_each_event_once(url, tmp_path):
 
 
 def test_killed_follower_loses_no_event(tmp_path):
-    url, path = f"sqlite:///{tmp_path}/history.db", tmp_path / "audit.db"
+    url = f"sqlite:///{tmp_path}/history.db"
+    path = tmp_path / "audit.db"
     command = [sys.executable, "-m", *f"foldlog export --db {url} --to {path} --follow".split()]
     with open_store(url) as store:
         for round_ in range(3):

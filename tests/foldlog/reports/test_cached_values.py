@@ -103,7 +103,8 @@ def test_reports_do_not_wait_for_a_writer(writer, tmp_path, request):
     url = f"sqlite:///{tmp_path}/history.db"
     if writer == "postgresql":
         url = request.getfixturevalue("postgres_url")()
-    begun, answered = threading.Event(), threading.Event()
+    begun = threading.Event()
+    answered = threading.Event()
 
     def held(read):
         read("a")
@@ -151,7 +152,8 @@ def test_postponed_values_are_written_in_batches(url, monkeypatch):
         return sum(record is not None for _, record in records)
 
     with open_store(url) as store:
-        beside, recorder = CachedValues(store, "titles", 1), store.database.recorder
+        beside = CachedValues(store, "titles", 1)
+        recorder = store.database.recorder
         offer = recorder.offer
 
         def offered(work, *, at_once):
@@ -170,15 +172,18 @@ def test_postponed_values_are_written_in_batches(url, monkeypatch):
 def test_pages_read_few_attributes(histories, monkeypatch):
     for number in range(30):
         histories[f"c{number:02}"].append(said("hi"), documents={"attributes": {"user": "ann"}})
-    read, really = [], listing._attributes
+    read = []
+    really = listing._attributes
     monkeypatch.setattr(
         listing, "_attributes", lambda *arguments: (read.append(1), really(*arguments))[1]
     )
-    database, names, after = histories.store.database, [], None
+    database = histories.store.database
+    names = []
+    after = None
     monkeypatch.setattr(database.recorder, "offer", lambda *_, **__: False)
     while after or not names:
         page = recent_conversations(database, {"user": "ann"}, limit=4, after=after, age_max_s=0)
-        names += [each.id for each in page.conversations]
+        names += [conversation.id for conversation in page.conversations]
         after = page.after
     assert names == [f"c{number:02}" for number in reversed(range(30))]
     assert len(read) <= 2 * 30
@@ -236,7 +241,8 @@ def test_title_redacted_meanwhile_is_not_stored(url, monkeypatch):
 
 
 def test_import_stores_the_figures(tmp_path, read, foldlog):
-    source, db = tmp_path / "a.jsonl", f"sqlite:///{tmp_path}/history.db"
+    source = tmp_path / "a.jsonl"
+    db = f"sqlite:///{tmp_path}/history.db"
     source.write_bytes((CORPUS / "claude-code.jsonl").read_bytes())
     foldlog("import", source, "--db", db)
     shown = foldlog("list --sort activity --db", db, "--json").document["conversations"]
@@ -247,7 +253,8 @@ def test_import_stores_the_figures(tmp_path, read, foldlog):
 
 
 def test_values_below_an_id(histories):
-    store, last = histories.store, "a/\U0010ffff\U0010ffff"
+    store = histories.store
+    last = "a/\U0010ffff\U0010ffff"
     names = ["a/", "a/kept", "a/grown", "a/erased", "a/redacted", "a/other code", last]
     for name in ("a", "a0", *names):
         histories[name].append(said(name))

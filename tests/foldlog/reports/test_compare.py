@@ -88,7 +88,8 @@ def test_condensers_are_replayed_without_writing(foldlog, work, config, tmp_path
 
 
 def test_limits_are_counted_as_in_an_agent(foldlog, work, config):
-    file, shown = config("digest", "max_tokens = 1500"), []
+    file = config("digest", "max_tokens = 1500")
+    shown = []
     for model, says in (
         (None, "Condensers compare estimated tokens with their limits"),
         (
@@ -98,7 +99,8 @@ def test_limits_are_counted_as_in_an_agent(foldlog, work, config):
     ):
         agent_llm = None if model is None else library.LLM(library.LLMConfig(model=model))
         with library.open("memory:", condenser=str(file), agent_llm=agent_llm) as histories:
-            run, views = histories["run"], []
+            run = histories["run"]
+            views = []
             run.append(said("mend the parser"))
             for n in range(1, 2 * CALLS, 2):
                 views.append(len(run.prepare()))
@@ -143,10 +145,8 @@ def test_usage_of_a_summarizer_is_shown(foldlog, work, config):
     with OpenAIServer(Text("so far, so good")) as server:
         file = config("llm", "max_size = 20", *model_at(server.url))
         _, row, *_ = by_name(foldlog("compare c1 --config", file, "--json")).values()
-        request_count, sent = (
-            len(server.requests),
-            sum(request.tokens for request in server.requests),
-        )
+        request_count = len(server.requests)
+        sent = sum(request.tokens for request in server.requests)
         out = foldlog("compare c1 --config", file).out
     assert row["condensations"] == request_count > 2
     assert row["condenser_tokens"] > sent
@@ -178,7 +178,8 @@ def test_unknown_price_is_not_zero(foldlog, work, config):
 def test_unreachable_model_ends_the_command(foldlog, work, config, tmp_path, how):
     with OpenAIServer(Failure(401, "no such key")) as server:
         url = server.url if how == "refused" else "http://127.0.0.1:9/v1"
-        good, file = config("noop"), config("llm", "max_size = 20", *model_at(url))
+        good = config("noop")
+        file = config("llm", "max_size = 20", *model_at(url))
         arguments = ["--config", good, "--config", file, "--curve", "views.svg"]
         for options in ([], ["--json"]):
             ran = foldlog("compare c1", *arguments, *options)

@@ -189,7 +189,7 @@ def test_strategy_without_a_model_costs_nothing(histories):
     figures = [
         next(iter(histories[name].stats().condensations.values())) for name in ("ours", "other")
     ]
-    assert [each.cost for each in figures] == [0.0, None]
+    assert [figure.cost for figure in figures] == [0.0, None]
     with asking_store(histories.store) as client:
         pages = [client.json("history", {"id": name}) for name in ("ours", "other")]
     for costs in (pages, [change for page in pages for change in page["changes"]]):

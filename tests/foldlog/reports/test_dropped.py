@@ -48,7 +48,7 @@ def naive(events, condensation):
 
 
 def ids_and_terms(dropped):
-    return [*dropped.ids], [(each.event, each.term, each.needed_in) for each in dropped.terms]
+    return [*dropped.ids], [(term.event, term.term, term.needed_in) for term in dropped.terms]
 
 
 @st.composite
@@ -136,11 +136,11 @@ def test_needed_terms_are_named(history):
         (1, 2),
         "read src/a.py",
     )
-    assert [(each.term, each.event, each.needed_in) for each in dropped.terms] == [
+    assert [(term.term, term.event, term.needed_in) for term in dropped.terms] == [
         ("4711002", 2, None),
         ("MAX_SIZE", 2, 4),
     ]
-    assert [each.term for each in dropped.needed] == ["MAX_SIZE"]
+    assert [term.term for term in dropped.needed] == ["MAX_SIZE"]
     assert dropped.tokens > 0
     assert history.dropped(3) == dropped
     assert repr(dropped) == "<Dropped by condensation 3: 2 events, 2 terms, 1 needed again>"
@@ -169,7 +169,7 @@ def test_term_within_a_longer_one_stays(history):
             forgotten_event_ids=(5,), summary="src/alpha.py was read", summary_offset=1
         )
     )
-    assert [each.term for each in history.dropped().terms] == ["beta.py"]
+    assert [term.term for term in history.dropped().terms] == ["beta.py"]
 
 
 @examples(60)
@@ -206,9 +206,9 @@ def test_long_range_reads_each_event_once(monkeypatch, histories):
 
 def test_search_for_a_term_ends(history, monkeypatch):
     history.append([said("so?"), replied("4711002")])
-    assert [each.term for each in history.dropped().needed] == ["MAX_SIZE", "4711002"]
+    assert [term.term for term in history.dropped().needed] == ["MAX_SIZE", "4711002"]
     monkeypatch.setattr(dropped_module, "EVENTS_AFTER", 2)
-    assert [each.term for each in history.dropped().needed] == ["MAX_SIZE"]
+    assert [term.term for term in history.dropped().needed] == ["MAX_SIZE"]
     history.append(CondensationAction(forgotten_event_ids=(5,)))
     first, _ = dropped_module.dropped_in(*of(history))
     assert first == history.dropped(3), "a later condensation does not extend the search"

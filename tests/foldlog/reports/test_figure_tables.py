@@ -382,7 +382,8 @@ def test_a_reader_does_not_wait_for_another_thread_that_counts():
     with open_store("memory:") as store:
         store.append("c", [said("text")], expected_version=0)
         figures = FiguresOfStore(store)
-        began, may_end = threading.Event(), threading.Event()
+        began = threading.Event()
+        may_end = threading.Event()
 
         def count(_):
             began.set()

@@ -34,7 +34,8 @@ def test_figures_are_equal_everywhere(foldlog, format, stored):
     logged = foldlog("log c --json").document["events"]
     in_python = stored["c"].stats()
     stats = foldlog("stats c --json").document
-    events, errors = stats["events"]["total"], stats["errors"]
+    events = stats["events"]["total"]
+    errors = stats["errors"]
     condensations = sum(row["made"] for row in stats["condensations"].values())
     calls = {tool: figures["calls"] for tool, figures in stats["tools"].items() if figures["calls"]}
 
@@ -53,7 +54,8 @@ def test_figures_are_equal_everywhere(foldlog, format, stored):
     assert execute("audit.db", of_c) == [(events, errors or 0)]
     with open_existing("foldlog.db") as store, asking_store(store) as client:
         assert client.json("fleet")["events"] == events + 1
-        page, models = client.json("history?id=c"), client.json("models?id=c")["models"]
+        page = client.json("history?id=c")
+        models = client.json("models?id=c")["models"]
     assert (page["events_counted"], page["condensations"]) == (events, condensations)
     for field in ("calls", "condenser_calls", "prompt_tokens", "completion_tokens"):
         of_models = sum(model[field] or 0 for model in models)

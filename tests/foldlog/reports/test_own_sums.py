@@ -120,7 +120,7 @@ def test_codex(path, is_made):
 @needs_samples
 @pytest.mark.parametrize("path", SWE, ids=lambda path: path.stem[-20:])
 def test_swe_agent(path):
-    told = (json.loads(path.read_text()).get("info") or {}).get("model_stats") or {}
+    expected = (json.loads(path.read_text()).get("info") or {}).get("model_stats") or {}
     stats = figures_of(path, is_made=True)
-    assert (stats.spent.cost or 0) == pytest.approx(told.get("instance_cost", 0))
-    assert (stats.spent.prompt_tokens or 0) == told.get("tokens_sent", 0)
+    assert (stats.spent.cost or 0) == pytest.approx(expected.get("instance_cost", 0))
+    assert (stats.spent.prompt_tokens or 0) == expected.get("tokens_sent", 0)

@@ -21,7 +21,8 @@ def test_only_words_around_difference_are_cut():
     assert passage.words.startswith("left away")
     assert passage.other_words == "right"
     assert passage.before == "… far far far far far far far far far"
-    equal, other = f"left {'away ' * 50}", f"right {'away ' * 50}"
+    equal = f"left {'away ' * 50}"
+    other = f"right {'away ' * 50}"
     (passage,), _ = find_passages(equal, other)
     assert passage.before == ""
     assert passage.after == "away away away away away away away …"

@@ -85,7 +85,7 @@ def test_masked_results_count_as_missing():
     assert (result.missing, result.needed_shown) == ((), 100)
     masked = replayed(looking_back(), type="observation_masking", attention_window=2)
     recent = replayed(looking_back(), type="recent_events", max_events=5)
-    assert {each.term for each in masked.missing} == {each.term for each in recent.missing}
+    assert {term.term for term in masked.missing} == {term.term for term in recent.missing}
 
 
 @pytest.mark.parametrize("inputs", [False, True])
@@ -122,7 +122,7 @@ def test_without_condenser_only_unsendable_is_missing(events):
     result = replayed(events, type="noop")
     sent = {event.id for event in result.final}
     assert all(
-        not sent.issuperset(each.occurred) or result.final.open_calls for each in result.missing
+        not sent.issuperset(term.occurred) or result.final.open_calls for term in result.missing
     )
 
 
@@ -132,7 +132,7 @@ def test_copier_keeps_user_words_and_ids():
     summary = next(event for event in result.final if event.id < 0)
     assert summary.content.splitlines()[0].startswith("User:")
     assert summary.content.splitlines()[0].endswith("[0]")
-    assert any(each.named for each in result.missing) or not result.missing
+    assert any(term.named for term in result.missing) or not result.missing
 
 
 # --- facts ---

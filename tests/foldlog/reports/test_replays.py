@@ -253,7 +253,9 @@ class Watching(Condenser):
     type = "watching"
 
     def __init__(self, condenser):
-        self.condenser, self.counter, self.tokens = condenser, Counted().counter, []
+        self.condenser = condenser
+        self.counter = Counted().counter
+        self.tokens = []
 
     def step(self, view, agent_llm=None):
         try:

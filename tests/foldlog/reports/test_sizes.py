@@ -56,7 +56,8 @@ def read_served(store, model=None):
 
 def page_tokens(history):
     """Return the tokens of a page's newest View, as the script of the page sums them."""
-    columns, spans = history["events"], dict(history["spans"])
+    columns = history["events"]
+    spans = dict(history["spans"])
     tokens = dict(enumerate(columns["tokens"])) | {
         summary["id"]: summary["tokens"] for summary in history["summaries"]
     }
@@ -97,7 +98,8 @@ def test_model_counts_on_pages_estimates_in_lists(url):
     model = LLM(LLMConfig(model="gpt-4o"))
     with open_store(url) as store:
         rows, _, pages = read_served(store, model)
-        views, counted = Views(store), CountedTokens(model)
+        views = Views(store)
+        counted = CountedTokens(model)
         expected = {name: sum_tokens(views.current(name), counted) for name in pages}
         estimated = {name: view_tokens(views.current(name)) for name in pages}
     assert pages == expected

@@ -356,7 +356,8 @@ def test_task_expires_with_its_last_agent():
 def test_killed_erasure_leaves_no_orphan():
     for transactions in count():
         with api.open("memory:") as histories:
-            ids, store = make_task(histories), histories.store
+            ids = make_task(histories)
+            store = histories.store
             killed = Store(
                 kill_after(store.database.recorder, transactions), store.database.settings
             )
@@ -488,14 +489,22 @@ def test_task_says_who_lost_a_text(foldlog, words):
         hand_down(histories)
         answers = histories["top"].hand_overs(words)
     assert [
-        (each.conversation, each.fact is not None, each.came_from, each.is_given, each.is_returned)
-        for each in answers
+        (
+            answer.conversation,
+            answer.fact is not None,
+            answer.came_from,
+            answer.is_given,
+            answer.is_returned,
+        )
+        for answer in answers
     ] == WORDS[words]
     shown = foldlog(f"why top {words} --with-children")
     assert ("lost: result 3 of top" in shown.out) == (words != "key_0042")
     assert ("call 1 of top did not give it" in shown.out) == (words == "key_0042")
     document = foldlog(f"why top {words} --with-children --json").document
-    assert [agent["reason"] for agent in document["agents"]] == [each.reason for each in answers]
+    assert [agent["reason"] for agent in document["agents"]] == [
+        answer.reason for answer in answers
+    ]
 
 
 @pytest.mark.parametrize("parents", [{"a": "b", "b": "a"}, {"a": "gone", "b": "a"}])

@@ -27,7 +27,7 @@ def replay_events(run, model, history):
                 recorded = history.append_reply(answer)
             except InvalidEvent:  # an empty reply
                 recorded = history.append([replace(each, id=-1) for each in call.reply])
-            by_call = {getattr(each.event, "call_id", None): each.id for each in recorded}
+            by_call = {getattr(entry.event, "call_id", None): entry.id for entry in recorded}
             for each in call.reply:
                 new_ids[each.id] = by_call.get(getattr(each, "call_id", None), recorded[0].id)
         elif event.id not in of_replies:

@@ -141,7 +141,7 @@ def word_added(messages, random):
 
 
 def user_named(messages, random):
-    next(each for each in messages if each["role"] == "user")["name"] = "bob"
+    next(message for message in messages if message["role"] == "user")["name"] = "bob"
     return messages
 
 
@@ -150,7 +150,7 @@ def message_added(messages, random):
 
 
 def message_dropped(messages, random):
-    places = [at for at, each in enumerate(messages) if each["role"] != "system"]
+    places = [at for at, message in enumerate(messages) if message["role"] != "system"]
     del messages[random.choice(places)]
     return messages
 
@@ -207,7 +207,8 @@ def request_changed(place):
 
 
 def results_exchanged(agent, random):
-    agent.results["tide"], agent.results["wind"] = "wind 6", "tide at {harbor}: 3 m"
+    agent.results["tide"] = "wind 6"
+    agent.results["wind"] = "tide at {harbor}: 3 m"
 
 
 HARMFUL = [

@@ -542,7 +542,8 @@ def replies_of(dialect, end):
     ],
 )
 def test_an_answer_has_the_recorded_end_and_usage(dialect, end, histories):
-    recorded, again = histories["recorded"], histories["again"]
+    recorded = histories["recorded"]
+    again = histories["again"]
     recorded.append(said("tell"))
     recorded.append_reply(replies_of(dialect, end))
     with replay(recorded) as model:

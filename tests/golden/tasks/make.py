@@ -62,9 +62,9 @@ class Fleet(ModelServer):
 
     def reply_to(self, request):
         messages = request["messages"]
-        words = json.dumps([each for each in messages if each["role"] != "assistant"][:2])
+        words = json.dumps([message for message in messages if message["role"] != "assistant"][:2])
         agent = _NAMED.findall(words)[-1]
-        turn = sum(each["role"] == "assistant" for each in messages)
+        turn = sum(message["role"] == "assistant" for message in messages)
         prompt, reply = SIZES[agent]
         calls = () if turn else calls_of(agent, *self._call)
         return Reply(f"the {agent} is done" if turn else "", calls, prompt + turn, reply)

@@ -25,7 +25,8 @@ class Agent:
                 return condensation.action
 
 
-agent, state = Agent(AmortizedForgettingCondenser(max_size=10, keep_first=1)), State()
+agent = Agent(AmortizedForgettingCondenser(max_size=10, keep_first=1))
+state = State()
 sizes = []
 for number in range(30):
     state.history.append(Message(source="user", content=f"task {number}"))

@@ -45,7 +45,8 @@ class Counting(Condenser):
         return view
 
 
-counting, state = Counting(), SimpleNamespace(history=[], extra_data={})
+counting = Counting()
+state = SimpleNamespace(history=[], extra_data={})
 for _ in range(2):
     state.history.append(Message(source="user", content="more"))
     counting.condensed_history(state)

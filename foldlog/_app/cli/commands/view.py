@@ -78,7 +78,8 @@ def _document(
         for message, places in sent_view.sent.rendered()
         for place in places
     }
-    states, (events, summaries) = states_of(sent_view), sent_of(sent_view)
+    states = states_of(sent_view)
+    events, summaries = sent_of(sent_view)
     return ViewDocument.of(
         view,
         conversation=conversation,

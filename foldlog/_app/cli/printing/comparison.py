@@ -160,8 +160,8 @@ def _missing(row: StrategyFiguresDocument) -> str:
     """Return the terms that the prompts of a strategy lacked most often. For each term, name the
     last event that used it, and an event that has it.
     """
-    often = Counter(each.term for each in row.missing).most_common(_MISSING_SHOWN)
-    last = {each.term: each for each in row.missing}
+    often = Counter(term.term for term in row.missing).most_common(_MISSING_SHOWN)
+    last = {term.term: term for term in row.missing}
     return "; ".join(
         f"{term} ({count(times, 'time')}; event {last[term].used} used it, event"
         f" {last[term].occurred[0]} has it)"

@@ -119,7 +119,9 @@ def _cost(spent: SpendingDocument) -> str:
 def condensed_document(
     conversation: str, dry_run: bool, outcome: Made, tokens: Sizes, counter: LLM | None
 ) -> CondensedDocument:
-    action, summary, (before, after) = outcome.action, outcome.summary, tokens
+    action = outcome.action
+    summary = outcome.summary
+    before, after = tokens
     counted = None
     if counter is not None and before is not None and after is not None:
         counted = SizesDocument(before=before, after=after, counted_as=counter.tokenizer)

@@ -46,12 +46,11 @@ def show_difference(
         in_view = len(ids_left.intersection(ids))
         if in_view < len(ids):
             event_count += f", {in_view:,} of them in the View of version {difference.before:,}"
+        summary = f"the summary of condensation {replacement.condensation.id}"
         why = because(replacement.condensation, requests.get(replacement.condensation.id, ()))
-        sentence = (
-            f"the summary of condensation {replacement.condensation.id}{f', {why},' if why else ''}"
-            f" replaced {event_count}:"
-        )
-        terminal.say_wrapped((sentence, "dim"))
+        if why:
+            summary += f", {why},"
+        terminal.say_wrapped((f"{summary} replaced {event_count}:", "dim"))
         terminal.print_summary(replacement.summary.content, 8)
 
 

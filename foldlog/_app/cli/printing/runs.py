@@ -91,7 +91,7 @@ def _reply_word(runs: RunsDocument) -> str:
 
 
 def _reply_words(runs: RunsDocument) -> str:
-    return "calls" if all(run.calls for run in runs.runs) else "replies"
+    return {"call": "calls", "reply": "replies"}[_reply_word(runs)]
 
 
 def _system_heading(difference: DifferingDocument) -> str:

@@ -109,7 +109,7 @@ def texts(path):
         elif isinstance(node, ast.JoinedStr):
             left_out.update(node.values)
             values = [part.value for part in node.values]  # of a formatted one, a node
-            texts.append("".join(each if isinstance(each, str) else "X" for each in values))
+            texts.append("".join(value if isinstance(value, str) else "X" for value in values))
         elif isinstance(getattr(node, "value", None), str) and node not in left_out:
             texts.append(node.value)
     return texts

@@ -338,7 +338,8 @@ def test_a_pipe_gets_all_rows_in_the_same_columns(foldlog, stored, options, rest
 
 @pytest.mark.parametrize("options, more", [("--short", 1), ("--long", 0)])
 def test_long_list_costs_few_statements(foldlog, options, more):
-    statements, counts = [], []
+    statements = []
+    counts = []
     with (
         foldlog_open("sqlite:///foldlog.db", durability="relaxed") as histories,
         traced(statements),

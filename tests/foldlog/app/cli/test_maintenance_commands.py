@@ -45,7 +45,8 @@ def test_vacuum_returns_space_of_erased_history(command):
 
 
 def test_file_of_killed_backup_is_no_damage(command, tmp_path):
-    part, journal = tmp_path / "copy.db.12345678.part", tmp_path / "copy.db.12345678.part-journal"
+    part = tmp_path / "copy.db.12345678.part"
+    journal = tmp_path / "copy.db.12345678.part-journal"
     part.touch()
     journal.touch()
     with open_store("foldlog.db") as store:
@@ -94,7 +95,8 @@ def test_removal_on_a_full_disk_leaves_bytes_pending(command, monkeypatch, line,
 
 def _full_at(monkeypatch, module, name, nth):
     """Make the ``nth`` call of a function meet a full disk."""
-    real, calls = getattr(module, name), itertools.count(1)
+    real = getattr(module, name)
+    calls = itertools.count(1)
 
     def call(*arguments, **named):
         return _full() if next(calls) == nth else real(*arguments, **named)

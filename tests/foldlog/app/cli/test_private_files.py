@@ -40,7 +40,8 @@ def _open_umask():
 @pytest.mark.usefixtures("_open_umask")
 @pytest.mark.parametrize("line", WRITING)
 def test_written_file_belongs_to_its_owner(foldlog, filled, line):
-    before, name = {*filled.iterdir()}, WRITING[line]
+    before = {*filled.iterdir()}
+    name = WRITING[line]
     separator = "" if line.endswith("/") else " "
     ran = foldlog(f"{line}{separator}{name}")
     assert ran.status == 0, ran.err
@@ -118,7 +119,8 @@ def test_an_error_of_the_disk_names_the_file(tmp_path):
 
 def test_file_then_name_are_synced(tmp_path, monkeypatch):
     steps = []
-    sync, replace = os.fsync, os.replace
+    sync = os.fsync
+    replace = os.replace
 
     def synced(descriptor):
         steps.append("folder" if stat.S_ISDIR(os.fstat(descriptor).st_mode) else "file")

@@ -143,7 +143,8 @@ class Listed(Document, frozen=True, kw_only=True):
 @example("\x1b[2J" * 20)
 def test_line_looks_as_rich_prints_it(color, bold, text):
     """Also where the environment has NO_COLOR."""
-    written, expected = io.StringIO(), io.StringIO()
+    written = io.StringIO()
+    expected = io.StringIO()
     there = Console(
         width=60,
         color_system=color,
@@ -296,9 +297,10 @@ def test_whatever_prints_escapes_what_it_prints(name, is_terminal, capsys, monke
     monkeypatch.setattr("sys.stdin", io.StringIO("y\n"))
     monkeypatch.setattr("sys.stdin.isatty", lambda: is_terminal, raising=False)
     monkeypatch.setenv("PAGER", "cat")
-    monkeypatch.setenv("COLUMNS", "60") if is_terminal else monkeypatch.delenv(
-        "COLUMNS", raising=False
-    )
+    if is_terminal:
+        monkeypatch.setenv("COLUMNS", "60")
+    else:
+        monkeypatch.delenv("COLUMNS", raising=False)
     logging.getLogger("foldlog").addHandler(terminal._NOTES)
     try:
         with contextlib.suppress(Refused):

@@ -35,8 +35,11 @@ class Session:
     """A transcript of Claude Code that grows."""
 
     def __init__(self, folder, name, cwd="/srv/project"):
-        self.path, self.name, self.cwd = folder / f"{name}.jsonl", name, cwd
-        self.lines, self.parent = 0, None
+        self.path = folder / f"{name}.jsonl"
+        self.name = name
+        self.cwd = cwd
+        self.lines = 0
+        self.parent = None
         folder.mkdir(parents=True, exist_ok=True)
 
     def add(self, kind, **fields):
@@ -536,7 +539,8 @@ OWN_HOOK = {"type": "command", "command": "mine.sh"}
 
 def test_changed_settings_stay(home, foldlog):
     foldlog("setup claude-code")
-    settings, servers = home / ".claude/settings.json", home / ".claude.json"
+    settings = home / ".claude/settings.json"
+    servers = home / ".claude.json"
     hooks = json.loads(settings.read_text())["hooks"]
     hooks["Stop"][0]["hooks"].append(OWN_HOOK)
     settings.write_text(json.dumps({"hooks": hooks}))
@@ -589,7 +593,8 @@ def test_rewritten_transcript_has_another_format(histories, session):
 # -- secrets
 # --------------------------------------------------------------------------------------------------
 
-_A, _D = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789", "0123456789"
+_A = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789"
+_D = "0123456789"
 PLANTED = {  # put together here, so that no scanner takes this file for a leak
     "AWS Access Key": "AKI" + "AIOSFODNN7EXAMPLE",
     "GitHub Token": "gh" + "p_" + _A[:36],

@@ -189,7 +189,8 @@ def test_reader_without_script_sees_the_count(tmp_path):
 
 
 def test_damaged_event_stays_in_its_place(tmp_path):
-    url, path = f"sqlite:///{tmp_path}/s.db", tmp_path / "c.html"
+    url = f"sqlite:///{tmp_path}/s.db"
+    path = tmp_path / "c.html"
     with open_store(url) as store:
         store.ingest("c", (said(f"message {number}") for number in range(3)))
     execute(tmp_path / "s.db", "UPDATE events SET body = replace(body, '1', '9') WHERE id = 1")

@@ -37,10 +37,12 @@ def free_port():
 
 @pytest.mark.skipif(NGINX is None, reason="apt-get install nginx")
 def test_the_page_is_served_through_nginx(tmp_path):
-    behind, before = free_port(), free_port()
+    behind = free_port()
+    before = free_port()
     with foldlog.open(tmp_path / "s.db") as histories:
         histories["c1"].append(said("hi"))
-    key, certificate = tmp_path / "key.pem", tmp_path / "certificate.pem"
+    key = tmp_path / "key.pem"
+    certificate = tmp_path / "certificate.pem"
     made = (
         "openssl req -x509 -newkey rsa:2048 -nodes -days 1 -subj /CN=logs.example"
         f" -addext subjectAltName=DNS:logs.example -keyout {key} -out {certificate}"
@@ -106,7 +108,8 @@ class ToThisMachine(urllib.request.HTTPSHandler):
 
     def __init__(self, port, context):
         super().__init__(context=context)
-        self._port, self._tls = port, context
+        self._port = port
+        self._tls = context
 
     def https_open(self, request):
         return self.do_open(self._connection, request)

@@ -191,12 +191,13 @@ def test_every_list_counts_the_condensations_that_were_made(store):
             figures = Histories(store)["some"].stats().condensations.values()
             page = client.json("history?id=some")
             assert page["condensations"] == place
-            assert page["tokens_saved"] == sum(each.tokens_saved for each in figures) > 0
+            assert page["tokens_saved"] == sum(figure.tokens_saved for figure in figures) > 0
         not_made = CondensationAction(forgotten_event_ids=(), metadata=declined)
         append(store, "some", not_made, Retraction(version=6))
         until_counted(client, 4)
         by_name = rows(client)
-        fleet, history = client.json("fleet"), client.json("history?id=some")
+        fleet = client.json("fleet")
+        history = client.json("history?id=some")
     assert by_name["some"]["condensations"] == history["condensations"] == 2
     assert fleet["condensations"] == sum(row["condensations"] for row in by_name.values())
     reasons = {row["reason"]: row["condensations"] for row in fleet["reasons"]}
@@ -208,7 +209,8 @@ def test_every_list_counts_the_condensations_that_were_made(store):
 @pytest.fixture
 def may_count(monkeypatch):
     """Is set when figures may be counted."""
-    event, refresh = threading.Event(), FiguresOfStore.refresh
+    event = threading.Event()
+    refresh = FiguresOfStore.refresh
     monkeypatch.setattr(
         FiguresOfStore, "refresh", lambda self, most: refresh(self, most * event.is_set())
     )

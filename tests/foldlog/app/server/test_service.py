@@ -99,7 +99,7 @@ def test_a_header_that_comes_twice_is_one_list(app, store):
 
     assert append(("if-match", '"9"'), ("if-match", "*")) == 400
     assert append(("idempotency-key", "a"), ("idempotency-key", "b")) == 201
-    assert [each.id for each in Histories(store)["c1"].recorded("a, b")] == [1]
+    assert [entry.id for entry in Histories(store)["c1"].recorded("a, b")] == [1]
 
 
 def test_only_the_newest_version_is_an_etag(client, http):
@@ -191,7 +191,8 @@ def test_pages_of_large_events_are_short(http, store):
     page = http("read_events", conversation="big")
     assert (len(page["events"]), page["next"]) == (8, 8)
     assert len(http("read_events", conversation="big", start=8)["events"]) == 4
-    ids, after = [], "0"
+    ids = []
+    after = "0"
     while len(ids) < 12:
         page = http("follow_conversation", conversation="big", after=after)
         assert len(page["events"]) == 1
@@ -201,7 +202,8 @@ def test_pages_of_large_events_are_short(http, store):
 
 
 def test_a_stream_goes_on_after_large_events(app, store, ending):
-    large, small = [said("x" * MEBIBYTE) for _ in range(3)], [said("y") for _ in range(150)]
+    large = [said("x" * MEBIBYTE) for _ in range(3)]
+    small = [said("y") for _ in range(150)]
     store.append("big", large + small, expected_version=0)
     sent = []
 
@@ -307,7 +309,8 @@ def test_a_body_that_says_it_is_too_long_is_not_read(app):
 @pytest.mark.parametrize("take, size_max", [("take_body", 32), ("take_answer", 64)])
 def test_what_a_token_holds_in_memory_has_a_limit(take, size_max):
     principal = Principal("ann", TokenEntry(scope="append", token=TOKEN), b"")
-    first, second = principal.enter(), principal.enter()
+    first = principal.enter()
+    second = principal.enter()
     getattr(first, take)(size_max // 2 * MEBIBYTE)
     getattr(second, take)(size_max // 2 * MEBIBYTE)
     with pytest.raises(Refusal, match="more than") as refused:

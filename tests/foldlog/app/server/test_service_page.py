@@ -14,7 +14,8 @@ NGINX = shutil.which("nginx", path="/usr/sbin:/usr/local/sbin:/usr/bin")
 @pytest.mark.skipif(NGINX is None, reason="apt-get install nginx")
 def test_nginx_takes_the_configuration(tmp_path):
     server = re.search(r"^```nginx\n(.*?)^```", PAGE, re.MULTILINE | re.DOTALL)[1]
-    key, certificate = tmp_path / "key.pem", tmp_path / "certificate.pem"
+    key = tmp_path / "key.pem"
+    certificate = tmp_path / "certificate.pem"
     made = f"openssl req -x509 -newkey rsa:2048 -nodes -subj /CN=x -keyout {key} -out {certificate}"
     subprocess.run(made.split(), check=True, capture_output=True)
     server = re.sub(r"/etc/ssl/\S+\.pem", str(certificate), server)

@@ -14,7 +14,8 @@ from foldlog.eventstore import open_store
 from tests.http_client import HttpClient
 from tests.web_client import Client, Gate, application
 
-ADMIN, ANN = "token-of-the-admin", "token-of-ann-only"
+ADMIN = "token-of-the-admin"
+ANN = "token-of-ann-only"
 CALL = {"id": "k1", "type": "function", "function": {"name": "pay", "arguments": '{"to": "Ann"}'}}
 KEY = "AKIA" + "Q3EGRZQXN7HD2WLK"  # in two parts, so that no scanner takes it for a secret
 
@@ -104,7 +105,8 @@ def test_an_export_has_pages(admin, monkeypatch):
     assert [each["role"] for each in whole["records"]] == ["user", "assistant"]
     assert whole["next"] is None
     monkeypatch.setattr(reports, "_PAGE_BYTES", 0)
-    pages, after = [], 0
+    pages = []
+    after = 0
     while after is not None:
         page = admin("export", conversation="ann", format="openai-chat", after=after)
         pages.append(page["records"])

@@ -217,7 +217,8 @@ def test_an_offset_inside_a_body_of_json(client):
 def test_a_large_body_is_read_page_by_page(client):
     text = "".join(f"{number:7}" for number in range(300_000))
     put(client, headers=TEXT, body=text.encode())
-    offset, parts = "-1", []
+    offset = "-1"
+    parts = []
     while not parts or parts[-1]:
         answer = client.get(REPLY, {"offset": offset})
         offset = answer.headers["stream-next-offset"]

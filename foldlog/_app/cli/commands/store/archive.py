@@ -37,17 +37,17 @@ def run(
         outcomes = Maintenance(store).archive(
             before, to, pairs(where), on_result=lambda each: update(advance=1)
         )
-    archived_rows = [each for each in outcomes if each.stays is None]
+    archived_rows = [outcome for outcome in outcomes if outcome.stays is None]
     document = ArchivedDocument(
         conversations=tuple(map(ArchivedConversationDocument.of, archived_rows)),
         stay=tuple(
-            ProblemDocument(conversation=each.conversation, problem=each.stays)
-            for each in outcomes
-            if each.stays is not None
+            ProblemDocument(conversation=outcome.conversation, problem=outcome.stays)
+            for outcome in outcomes
+            if outcome.stays is not None
         ),
     )
-    events = count(sum(each.events for each in archived_rows), "event")
-    size = f"{sum(each.bytes for each in archived_rows):,} bytes"
+    events = count(sum(row.events for row in archived_rows), "event")
+    size = f"{sum(row.bytes for row in archived_rows):,} bytes"
     terminal.answer(
         document, f"{count(len(archived_rows), 'conversation')} archived: {events}, {size}"
     )

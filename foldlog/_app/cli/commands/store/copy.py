@@ -80,8 +80,8 @@ def run(
     if outcome.forks:
         forks = count(outcome.forks, "fork")
         terminal.note(f"copied as separate conversations, with all events: {forks}")
-    for each in outcome.problems:
-        terminal.warn(terminal.about(each.conversation, each.problem or ""))
+    for problem in outcome.problems:
+        terminal.warn(terminal.about(problem.conversation, problem.problem or ""))
 
 
 class _Outcome(NamedTuple):
