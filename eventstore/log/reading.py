@@ -41,9 +41,6 @@ early.
 _id_of = attrgetter("id")
 _stop_of = attrgetter("stop")
 _shown = attrgetter("shown")
-_structural = attrgetter("structural")
-_shown_before = attrgetter("shown_before")
-_structural_before = attrgetter("structural_before")
 _DOCUMENTS = "document_changes"
 _BACK = 16
 """If a caller asks for one earlier version after another, each query reads ``_BACK`` events."""

@@ -1,6 +1,22 @@
 // The agents of a task: side by side on one time line above the transcript, and inside the calls that began them.
 
-import { ask, costWords, count, dated, duration, el, idOf, keep, kept, moment, phone, printable, refill, said, sentence } from "./dom.js";
+import {
+  ask,
+  costWords,
+  count,
+  dated,
+  duration,
+  el,
+  idOf,
+  keep,
+  kept,
+  moment,
+  phone,
+  printable,
+  refill,
+  said,
+  sentence,
+} from "./dom.js";
 import { STATES_OF_RUNS, addressOf, shortId, timeIn } from "./runs.js";
 import { textOf } from "./texts.js";
 
@@ -20,7 +36,13 @@ export class Agents {
     this.runs = new Map();
     this.begun = new Map(); // For the event of a call, the agents that the call began.
     this.node = el("section", { class: "agents", "aria-label": "Task", hidden: true });
-    this.box = el("input", { type: "search", placeholder: "Where does a text come from?", "aria-label": "Ask all agents of the task about a text", autocomplete: "off", spellcheck: "false" });
+    this.box = el("input", {
+      type: "search",
+      placeholder: "Where does a text come from?",
+      "aria-label": "Ask all agents of the task about a text",
+      autocomplete: "off",
+      spellcheck: "false",
+    });
     this.found = el("div", { role: "status" });
   }
 
@@ -29,7 +51,8 @@ export class Agents {
     this.begun = new Map();
     const { conversation } = this.app.history;
     for (const agent of [...task.agents, ...task.erased.filter(({ parent }) => parent === conversation)]) {
-      if (agent.call_event !== undefined) this.begun.set(agent.call_event, [...(this.begun.get(agent.call_event) ?? []), agent]);
+      if (agent.call_event !== undefined)
+        this.begun.set(agent.call_event, [...(this.begun.get(agent.call_event) ?? []), agent]);
     }
     this.node.hidden = !task.sub_agents && !task.erased.length;
     if (!this.node.hidden) this.draw(AGENTS_SHOWN);
@@ -49,17 +72,50 @@ export class Agents {
     const erased = task.erased.length ? ` + ${count(task.erased.length, "erased agent")}` : "";
     const unreached = task.sub_agents_unreached ? `, ${task.sub_agents_unreached} no longer reached` : "";
     const sums = [
-      count(task.sub_agents, "sub-agent"), task.errors ? count(task.errors, "error") : "", task.spent.cost === null ? `${erased.slice(3)}${unreached}` : `${costWords(task.spent)}${erased}${unreached}${alone}`,
+      count(task.sub_agents, "sub-agent"),
+      task.errors ? count(task.errors, "error") : "",
+      task.spent.cost === null
+        ? `${erased.slice(3)}${unreached}`
+        : `${costWords(task.spent)}${erased}${unreached}${alone}`,
       `${duration(task.seconds * 1000)} of work in ${duration(took)}${task.agents.length > 1 ? ` (the first agent alone: ${duration(lastedOf(top))})` : ""}`,
-    ].filter(Boolean).join(", ");
-    const more = task.agents.length > most ? el("button", { onclick: () => this.draw(Infinity) }, `All ${count(task.agents.length, "agent")}`) : "";
+    ]
+      .filter(Boolean)
+      .join(", ");
+    const more =
+      task.agents.length > most
+        ? el("button", { onclick: () => this.draw(Infinity) }, `All ${count(task.agents.length, "agent")}`)
+        : "";
     const times = task.first_event_at ? `${dated(first).join(" ")} to ${dated(first + took).join(" ")}` : "";
-    const head = el("div", { class: "agent-head", role: "row" }, ...COLUMNS.map((name) => el("span", { role: "columnheader", title: name === "Longest gap" ? GAP : null }, name || times)));
+    const head = el(
+      "div",
+      { class: "agent-head", role: "row" },
+      ...COLUMNS.map((name) =>
+        el("span", { role: "columnheader", title: name === "Longest gap" ? GAP : null }, name || times),
+      ),
+    );
     const form = el("form", { onsubmit: (event) => this.askAbout(event) }, this.box, el("button", {}, "Ask"));
-    const isOpen = this.node.querySelector("details")?.open ?? (!phone.matches && kept("sessionStorage", CLOSED) !== "closed");
-    refill(this.node, this.above(), el("details", { open: isOpen, ontoggle: ({ target }) => keep("sessionStorage", CLOSED, target.open ? "" : "closed") },
-      el("summary", {}, "Task with ", sums), ...this.facts(),
-      el("div", { role: "table", "aria-label": "Agents on one time line" }, head, ...task.agents.slice(0, most).map((agent) => this.row(agent, first, took)), ...task.erased.slice(0, most).map((agent) => this.erasedRow(agent, first, took))), more, form, this.found));
+    const isOpen =
+      this.node.querySelector("details")?.open ?? (!phone.matches && kept("sessionStorage", CLOSED) !== "closed");
+    refill(
+      this.node,
+      this.above(),
+      el(
+        "details",
+        { open: isOpen, ontoggle: ({ target }) => keep("sessionStorage", CLOSED, target.open ? "" : "closed") },
+        el("summary", {}, "Task with ", sums),
+        ...this.facts(),
+        el(
+          "div",
+          { role: "table", "aria-label": "Agents on one time line" },
+          head,
+          ...task.agents.slice(0, most).map((agent) => this.row(agent, first, took)),
+          ...task.erased.slice(0, most).map((agent) => this.erasedRow(agent, first, took)),
+        ),
+        more,
+        form,
+        this.found,
+      ),
+    );
   }
 
   // The way from a sub-agent to the call that began it.
@@ -67,17 +123,33 @@ export class Agents {
     const { agents } = this.task;
     const here = agents.find((agent) => agent.conversation === this.app.history.conversation);
     const parent = agents.find((agent) => agent.conversation === here?.parent);
-    return parent ? el("p", {}, "Sub-agent of ", el("a", { href: `${addressOf(parent.conversation)}#child=${encodeURIComponent(here.conversation)}` }, nameOf(parent)), ": the call that began it, what it was given and what it returned") : "";
+    return parent
+      ? el(
+          "p",
+          {},
+          "Sub-agent of ",
+          el(
+            "a",
+            { href: `${addressOf(parent.conversation)}#child=${encodeURIComponent(here.conversation)}` },
+            nameOf(parent),
+          ),
+          ": the call that began it, what it was given and what it returned",
+        )
+      : "";
   }
 
   // Lines about all agents: the first error, the highest cost, the longest call and wait, open calls, and redactions.
   facts() {
     const { task } = this;
     const { agents } = task;
-    const most = (some, figure) => some.reduce((best, agent) => ((figure(agent) ?? -1) > (figure(best) ?? -1) ? agent : best), {});
+    const most = (some, figure) =>
+      some.reduce((best, agent) => ((figure(agent) ?? -1) > (figure(best) ?? -1) ? agent : best), {});
     const cost = (agent) => agent.spent?.cost;
     const parents = new Set(agents.map((agent) => agent.parent));
-    const slowest = most(agents.filter((agent) => !parents.has(agent.conversation)), (agent) => agent.longest_wait_s);
+    const slowest = most(
+      agents.filter((agent) => !parents.has(agent.conversation)),
+      (agent) => agent.longest_wait_s,
+    );
     const dearest = most(agents, cost);
     const { history } = this.app;
     const longest = { call: -1, took: 0 };
@@ -94,25 +166,73 @@ export class Agents {
     return [
       failed ? line("bad", "First error in ", link(failed, "at=error"), ": ", said(task.first_error)) : "",
       cost(dearest) ? line("", "Highest cost: ", link(dearest), ` ${costWords(dearest.spent)}`) : "",
-      longest.took ? line("", "Longest call of this agent: ", this.app.way(longest.call), ` ${duration(longest.took)}${this.begun.has(longest.call) ? ", waited for a sub-agent" : ""}`) : "",
-      slowest.longest_wait_s ? line("", "Longest wait of an agent without sub-agents: ", link(slowest, "at=wait"), ` ${duration(slowest.longest_wait_s * 1000)}`) : "",
-      open.length ? line("", "Calls without a result, which may have run: in ", ...names(open, (agent) => link(agent, "at=open")), rest(open)) : "",
-      redacted.length ? line("", "Redacted: ", ...names(redacted, (agent) => el("span", {}, link(agent), ...redactionsOf(agent))), rest(redacted)) : "",
+      longest.took
+        ? line(
+            "",
+            "Longest call of this agent: ",
+            this.app.way(longest.call),
+            ` ${duration(longest.took)}${this.begun.has(longest.call) ? ", waited for a sub-agent" : ""}`,
+          )
+        : "",
+      slowest.longest_wait_s
+        ? line(
+            "",
+            "Longest wait of an agent without sub-agents: ",
+            link(slowest, "at=wait"),
+            ` ${duration(slowest.longest_wait_s * 1000)}`,
+          )
+        : "",
+      open.length
+        ? line(
+            "",
+            "Calls without a result, which may have run: in ",
+            ...names(open, (agent) => link(agent, "at=open")),
+            rest(open),
+          )
+        : "",
+      redacted.length
+        ? line(
+            "",
+            "Redacted: ",
+            ...names(redacted, (agent) => el("span", {}, link(agent), ...redactionsOf(agent))),
+            rest(redacted),
+          )
+        : "",
     ];
   }
 
   row(agent, first, took) {
     const bar = el("span", { class: agent.errors ? "span bad" : "span" });
-    if (agent.first_event_at && agent.last_event_at) setSpan(bar, timeIn(agent.first_event_at), timeIn(agent.last_event_at), first, took);
+    if (agent.first_event_at && agent.last_event_at)
+      setSpan(bar, timeIn(agent.first_event_at), timeIn(agent.last_event_at), first, took);
     const isHere = agent.conversation === this.app.history.conversation;
-    const name = el("a", { class: "name", href: addressOf(agent.conversation), "aria-current": isHere ? "page" : null, title: printable(agent.conversation) }, nameOf(agent));
+    const name = el(
+      "a",
+      {
+        class: "name",
+        href: addressOf(agent.conversation),
+        "aria-current": isHere ? "page" : null,
+        title: printable(agent.conversation),
+      },
+      nameOf(agent),
+    );
     name.style.paddingLeft = `${Math.min(agent.depth, 12)}em`;
     const cells = [
-      STATES_OF_RUNS[agent.state] ?? "", printable(agent.models.join(", ")), agent.errors ? count(agent.errors, "error") : "",
-      agent.longest_wait_s >= 0.05 ? duration(agent.longest_wait_s * 1000) : "", agent.spent && agent.spent.cost !== null ? costWords(agent.spent) : "",
+      STATES_OF_RUNS[agent.state] ?? "",
+      printable(agent.models.join(", ")),
+      agent.errors ? count(agent.errors, "error") : "",
+      agent.longest_wait_s >= 0.05 ? duration(agent.longest_wait_s * 1000) : "",
+      agent.spent && agent.spent.cost !== null ? costWords(agent.spent) : "",
     ];
-    return el("div", { class: "agent", role: "row" }, el("span", { role: "cell" }, name), el("span", { class: "line", role: "cell" }, bar),
-      ...cells.map((words, column) => el("span", { role: "cell", class: COLUMNS[column + 2] === "Errors" ? "bad" : "", title: words }, words)));
+    return el(
+      "div",
+      { class: "agent", role: "row" },
+      el("span", { role: "cell" }, name),
+      el("span", { class: "line", role: "cell" }, bar),
+      ...cells.map((words, column) =>
+        el("span", { role: "cell", class: COLUMNS[column + 2] === "Errors" ? "bad" : "", title: words }, words),
+      ),
+    );
   }
 
   // The bar of an erased agent reaches from the call that began it to the result, if the open conversation has both.
@@ -122,10 +242,22 @@ export class Agents {
     const isHere = agent.parent === history.conversation;
     const call = isHere ? history.time(agent.call_event) : null;
     bar.hidden = call === null;
-    if (call !== null) setSpan(bar, call, history.time(history.answered.get(agent.call_event) ?? agent.call_event) ?? call, first, took);
-    const name = el("a", { class: "name", href: addressOf(agent.parent, agent.call_event), title: printable(agent.conversation) }, shortId(agent.conversation));
+    if (call !== null)
+      setSpan(bar, call, history.time(history.answered.get(agent.call_event) ?? agent.call_event) ?? call, first, took);
+    const name = el(
+      "a",
+      { class: "name", href: addressOf(agent.parent, agent.call_event), title: printable(agent.conversation) },
+      shortId(agent.conversation),
+    );
     name.style.paddingLeft = `${Math.min((this.task.agents.find(({ conversation }) => conversation === agent.parent)?.depth ?? 0) + 1, 12)}em`;
-    return el("div", { class: "agent erased", role: "row" }, el("span", { role: "cell" }, name), el("span", { class: "line", role: "cell" }, bar), el("span", { role: "cell", "aria-colspan": 4, title: erasedWords(agent) }, erasedWords(agent)), el("span", { role: "cell" }, "unknown"));
+    return el(
+      "div",
+      { class: "agent erased", role: "row" },
+      el("span", { role: "cell" }, name),
+      el("span", { class: "line", role: "cell" }, bar),
+      el("span", { role: "cell", "aria-colspan": 4, title: erasedWords(agent) }, erasedWords(agent)),
+      el("span", { role: "cell" }, "unknown"),
+    );
   }
 
   // Which agents have a text, from whom, and where it was lost.
@@ -135,15 +267,48 @@ export class Agents {
     if (!words) return;
     this.found.replaceChildren("Asking …");
     try {
-      const { agents } = await ask(`hand-overs?${new URLSearchParams({ id: this.task.agents[0].conversation, words })}`);
+      const { agents } = await ask(
+        `hand-overs?${new URLSearchParams({ id: this.task.agents[0].conversation, words })}`,
+      );
       const known = new Map(this.task.agents.map((agent) => [agent.conversation, agent]));
       const time = ({ first_at: at }) => (at ? timeIn(at) : Infinity);
-      const telling = agents.filter((agent) => agent.reason !== NOT_THERE).sort((one, other) => (time(one) < time(other) ? -1 : Number(time(one) > time(other))));
-      const lines = telling.map((agent) => el("li", {}, el("a", { href: addressOf(agent.conversation, agent.first ?? undefined) }, nameOf(known.get(agent.conversation) ?? agent)), ": ", ...withLinks(agent)));
+      const telling = agents
+        .filter((agent) => agent.reason !== NOT_THERE)
+        .sort((one, other) => (time(one) < time(other) ? -1 : Number(time(one) > time(other))));
+      const lines = telling.map((agent) =>
+        el(
+          "li",
+          {},
+          el(
+            "a",
+            { href: addressOf(agent.conversation, agent.first ?? undefined) },
+            nameOf(known.get(agent.conversation) ?? agent),
+          ),
+          ": ",
+          ...withLinks(agent),
+        ),
+      );
       const silent = agents.length - telling.length;
       const lost = telling.find((agent) => agent.first != null && agent.is_returned === false && !agent.is_given);
-      const lead = telling[0]?.first == null ? "" : el("p", {}, el("b", {}, "First in ", eventLink(telling[0].conversation, telling[0].first, "event"), ...(lost ? ["; lost in ", eventLink(lost.parent, lost.result, "result")] : [])));
-      this.found.replaceChildren(lead, el("ul", {}, ...lines), silent ? `No event of ${count(silent, lines.length ? "other agent" : "agent")} has this text.` : "");
+      const lead =
+        telling[0]?.first == null
+          ? ""
+          : el(
+              "p",
+              {},
+              el(
+                "b",
+                {},
+                "First in ",
+                eventLink(telling[0].conversation, telling[0].first, "event"),
+                ...(lost ? ["; lost in ", eventLink(lost.parent, lost.result, "result")] : []),
+              ),
+            );
+      this.found.replaceChildren(
+        lead,
+        el("ul", {}, ...lines),
+        silent ? `No event of ${count(silent, lines.length ? "other agent" : "agent")} has this text.` : "",
+      );
     } catch (error) {
       this.found.replaceChildren(el("p", { class: "problem" }, said(error.message)));
     }
@@ -154,7 +319,12 @@ export class Agents {
   // block of its call is drawn again.
   of(id) {
     return (this.begun.get(id) ?? []).map((agent) => {
-      if (this.task.erased.includes(agent)) return el("p", { class: "sub-agent soft" }, `Sub-agent ${shortId(agent.conversation)}: ${erasedWords(agent)}; cost unknown`);
+      if (this.task.erased.includes(agent))
+        return el(
+          "p",
+          { class: "sub-agent soft" },
+          `Sub-agent ${shortId(agent.conversation)}: ${erasedWords(agent)}; cost unknown`,
+        );
       if (!this.runs.has(agent.conversation)) this.runs.set(agent.conversation, this.run(agent, id));
       return this.runs.get(agent.conversation);
     });
@@ -166,8 +336,18 @@ export class Agents {
 
   run(agent, call) {
     const events = el("div", { class: "run-of" });
-    const node = el("details", { class: "sub-agent" },
-      el("summary", {}, "Sub-agent ", el("a", { href: addressOf(agent.conversation) }, nameOf(agent)), agent.errors ? `, ${count(agent.errors, "error")}` : ""), events);
+    const node = el(
+      "details",
+      { class: "sub-agent" },
+      el(
+        "summary",
+        {},
+        "Sub-agent ",
+        el("a", { href: addressOf(agent.conversation) }, nameOf(agent)),
+        agent.errors ? `, ${count(agent.errors, "error")}` : "",
+      ),
+      events,
+    );
     node.addEventListener("toggle", () => {
       if (!node.open || events.childNodes.length) return;
       const losses = el("div");
@@ -182,10 +362,24 @@ export class Agents {
   async compare(agent, call, node) {
     try {
       const { agents } = await ask(`hand-overs?${new URLSearchParams({ id: this.app.history.conversation, call })}`);
-      const { not_given: given, not_returned: returned } = agents.find(({ conversation }) => conversation === agent.conversation);
-      const list = (terms, end) => terms.map(({ term, event, needed_in: again }) => el("li", {}, said(term), again === null ? ` (${idOf(event)})` : el("b", {}, ` (${idOf(event)}, needed ${end} at ${idOf(again)})`)));
-      const part = (words, terms, end) => (terms.length ? [el("p", { class: "soft" }, words), el("ul", { class: "terms" }, ...list(terms, end))] : []);
-      node.replaceChildren(...part("Names that the parent knew, and the call did not give:", given, "by the sub-agent"), ...part("Names that the sub-agent knew, and the result did not return:", returned, "by the parent"));
+      const { not_given: given, not_returned: returned } = agents.find(
+        ({ conversation }) => conversation === agent.conversation,
+      );
+      const list = (terms, end) =>
+        terms.map(({ term, event, needed_in: again }) =>
+          el(
+            "li",
+            {},
+            said(term),
+            again === null ? ` (${idOf(event)})` : el("b", {}, ` (${idOf(event)}, needed ${end} at ${idOf(again)})`),
+          ),
+        );
+      const part = (words, terms, end) =>
+        terms.length ? [el("p", { class: "soft" }, words), el("ul", { class: "terms" }, ...list(terms, end))] : [];
+      node.replaceChildren(
+        ...part("Names that the parent knew, and the call did not give:", given, "by the sub-agent"),
+        ...part("Names that the sub-agent knew, and the result did not return:", returned, "by the parent"),
+      );
     } catch (error) {
       node.replaceChildren(el("p", { class: "problem" }, said(error.message)));
     }
@@ -195,25 +389,42 @@ export class Agents {
     try {
       const { events } = await this.app.source.ask("events", { id: conversation, start, stop: start + AGENT_EVENTS });
       run.querySelector(".more")?.remove();
-      run.append(...events.filter((event) => event.kind !== "annotation" && event.kind !== "document_changes").map((event) => this.line(event)));
-      if (events.length) run.append(el("button", { class: "more", onclick: () => this.load(conversation, run, start + events.length) }, "More"));
+      run.append(
+        ...events
+          .filter((event) => event.kind !== "annotation" && event.kind !== "document_changes")
+          .map((event) => this.line(event)),
+      );
+      if (events.length)
+        run.append(
+          el("button", { class: "more", onclick: () => this.load(conversation, run, start + events.length) }, "More"),
+        );
     } catch (error) {
       run.append(el("p", { class: "problem" }, said(error.message)));
     }
   }
 
   line(event) {
-    const text = event.kind === "action" ? `${event.tool} ${JSON.stringify(event.arguments ?? {})}` : textOf(event.content ?? event.summary ?? event.reason ?? "");
-    return el("p", { class: event.is_error ? "bad" : "" }, el("b", {}, `${idOf(event.id)} ${sentence(event.source ?? event.kind)} `), printable(text.slice(0, AGENT_TEXT)));
+    const text =
+      event.kind === "action"
+        ? `${event.tool} ${JSON.stringify(event.arguments ?? {})}`
+        : textOf(event.content ?? event.summary ?? event.reason ?? "");
+    return el(
+      "p",
+      { class: event.is_error ? "bad" : "" },
+      el("b", {}, `${idOf(event.id)} ${sentence(event.source ?? event.kind)} `),
+      printable(text.slice(0, AGENT_TEXT)),
+    );
   }
 }
 
 // The last part of the id, and the title.
-const nameOf = ({ conversation, title }) => el("span", {}, el("b", {}, shortId(conversation)), title ? said(` (${title})`) : "");
+const nameOf = ({ conversation, title }) =>
+  el("span", {}, el("b", {}, shortId(conversation)), title ? said(` (${title})`) : "");
 const lastedOf = (agent) => timeIn(agent.last_event_at ?? "") - timeIn(agent.first_event_at ?? "") || 0;
 const clockOf = (time) => moment(time, "").slice(11);
 const erasedWords = ({ at, reason }) => `erased ${clockOf(timeIn(at))}${reason && `, ${printable(reason)}`}`;
-const eventLink = (conversation, id, what) => el("a", { href: addressOf(conversation, id) }, `${what} ${idOf(id)} of ${shortId(conversation)}`);
+const eventLink = (conversation, id, what) =>
+  el("a", { href: addressOf(conversation, id) }, `${what} ${idOf(id)} of ${shortId(conversation)}`);
 
 // Place a bar on the time line.
 function setSpan(bar, from, to, first, took) {
@@ -226,7 +437,9 @@ function setSpan(bar, from, to, first, took) {
 function redactionsOf({ conversation, receipts = [], redactions }) {
   if (!receipts.length) return [` (${count(redactions, "event")})`];
   return receipts.flatMap(({ event_ids: ids, by, reason }) => [
-    ...ids.slice(0, NAMED).flatMap((id) => [" ", el("a", { href: addressOf(conversation, id) }, `event ${idOf(id)}`)]), ids.length > NAMED ? ` and ${count(ids.length - NAMED, "other")}` : "", said(` (by ${by}: ${reason})`),
+    ...ids.slice(0, NAMED).flatMap((id) => [" ", el("a", { href: addressOf(conversation, id) }, `event ${idOf(id)}`)]),
+    ids.length > NAMED ? ` and ${count(ids.length - NAMED, "other")}` : "",
+    said(` (by ${by}: ${reason})`),
   ]);
 }
 
@@ -237,11 +450,15 @@ function withLinks({ conversation, parent, reason }) {
   for (const found of reason.matchAll(/(?:event|call|result) (\d+)/g)) {
     const after = found.index + found[0].length;
     const isParents = parent && reason.startsWith(` of ${parent}`, after);
-    parts.push(said(reason.slice(end, found.index)), el("a", { href: addressOf(isParents ? parent : conversation, found[1]) }, found[0]));
+    parts.push(
+      said(reason.slice(end, found.index)),
+      el("a", { href: addressOf(isParents ? parent : conversation, found[1]) }, found[0]),
+    );
     end = after;
   }
   return [...parts, said(reason.slice(end))];
 }
 
 // A link to an agent. ``place`` names a part of its page, such as "at=error".
-const link = (agent, place = "") => el("a", { href: `${addressOf(agent.conversation)}${place && `#${place}`}` }, nameOf(agent));
+const link = (agent, place = "") =>
+  el("a", { href: `${addressOf(agent.conversation)}${place && `#${place}`}` }, nameOf(agent));

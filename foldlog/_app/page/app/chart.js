@@ -12,8 +12,16 @@ const ABOVE_ROWS = 6;
 const ROOMY = 600;
 const TALLEST = 26;
 const STATE_WORDS = {
-  "not yet": "comes later", "never shown": "never shown", damaged: "damaged: it cannot be read", pending: "pending: not sent yet", unsent: "unsent: another part of its call is gone",
-  masked: "masked", sent: "sent to the model", summarized: "summarized", forgotten: "forgotten", "taken back": "taken back",
+  "not yet": "comes later",
+  "never shown": "never shown",
+  damaged: "damaged: it cannot be read",
+  pending: "pending: not sent yet",
+  unsent: "unsent: another part of its call is gone",
+  masked: "masked",
+  sent: "sent to the model",
+  summarized: "summarized",
+  forgotten: "forgotten",
+  "taken back": "taken back",
 };
 
 export class Chart {
@@ -25,7 +33,13 @@ export class Chart {
     this.base = el("canvas", { class: "layer", role: "img" });
     this.over = el("canvas", { class: "layer over", "aria-hidden": true });
     this.tip = el("div", { class: "tip", hidden: true });
-    this.node = el("div", { class: "canvas", onpointerleave: () => (this.tip.hidden = true) }, this.base, this.over, this.tip);
+    this.node = el(
+      "div",
+      { class: "canvas", onpointerleave: () => (this.tip.hidden = true) },
+      this.base,
+      this.over,
+      this.tip,
+    );
     this.over.addEventListener("click", (event) => this.pick(event));
     this.over.addEventListener("pointermove", (event) => this.move(event));
     new ResizeObserver(() => app.changed("size")).observe(this.node);
@@ -85,7 +99,13 @@ export class Chart {
 
   measure() {
     const { clientWidth: width, clientHeight: height } = this.node;
-    this.box = { width, height, livesTop: ABOVE_ROWS, livesHeight: Math.max(20, height - ABOVE_ROWS - 6), plotWidth: this.strip.width };
+    this.box = {
+      width,
+      height,
+      livesTop: ABOVE_ROWS,
+      livesHeight: Math.max(20, height - ABOVE_ROWS - 6),
+      plotWidth: this.strip.width,
+    };
   }
 
   // The height of all rows. Rows have a maximum height, so few rows do not fill the picture.
@@ -114,7 +134,20 @@ export class Chart {
   readColors() {
     const style = getComputedStyle(document.documentElement);
     const named = (name) => style.getPropertyValue(`--${name}`).trim();
-    const names = ["font", "user-text", "ink", "soft", "line", "ground", "entered", "left", "focus", "limit", "border", "wait"];
+    const names = [
+      "font",
+      "user-text",
+      "ink",
+      "soft",
+      "line",
+      "ground",
+      "entered",
+      "left",
+      "focus",
+      "limit",
+      "border",
+      "wait",
+    ];
     this.colors = /** @type {any} */ (Object.fromEntries(names.map((name) => [name, named(name)])));
     this.colors.groups = GROUPS.map(named);
     this.patterns = {
@@ -234,7 +267,9 @@ export class Chart {
       const there = ids.map((id) => history.group(id));
       const group = there.reduce((most, other) => (owed[other] > owed[most] ? other : most));
       owed[group] -= 1;
-      const largest = ids.filter((id) => history.group(id) === group).reduce((one, other) => (history.tokens(other) > history.tokens(one) ? other : one));
+      const largest = ids
+        .filter((id) => history.group(id) === group)
+        .reduce((one, other) => (history.tokens(other) > history.tokens(one) ? other : one));
       lines.push([largest, livesTop + line, livesTop + line + 1]);
     }
     this.drawGone(context, lines);
@@ -337,7 +372,10 @@ export class Chart {
         if (drawn.size >= ARCS || drawn.has(event) || !this.strip.isInWindow(id)) continue;
         drawn.add(event);
         const [left, right] = [this.strip.x(condensation + 1), this.strip.at(id)];
-        const [from, to] = [this.y(this.place(this.history.came(event)) + 0.5), this.y(Math.min(this.rows.length, this.place(id) + 1) - 0.5)];
+        const [from, to] = [
+          this.y(this.place(this.history.came(event)) + 0.5),
+          this.y(Math.min(this.rows.length, this.place(id) + 1) - 0.5),
+        ];
         context.beginPath();
         context.moveTo(left, from);
         context.bezierCurveTo(right, from, right, (from + to) / 2, right, to);
@@ -370,14 +408,23 @@ export class Chart {
     const changes = taking.filter((change) => this.strip.isInWindow(change.id));
     const saved = ({ id }) => total[id] - total[id + 1];
     const most = Math.floor(this.box.livesHeight / 36);
-    const labelled = changes.length > most ? changes.sort((one, other) => saved(other) - saved(one)).slice(0, most) : changes;
+    const labelled =
+      changes.length > most ? changes.sort((one, other) => saved(other) - saved(one)).slice(0, most) : changes;
     for (const change of labelled) {
       const took = this.app.removed(change.id);
       const tokens = took.before - took.after;
       const words = change.kind === "retraction" ? "took back" : "forgot";
       const saves = `${about}${tokens < 0 ? "+" : "−"}${short(Math.abs(tokens))}`;
-      const texts = change.outcome === "declined" ? ["declined"] : [`${words} ${took.words}, ${saves} tokens`, `${words} ${took.count}, ${saves}`, saves];
-      this.drawLabel(context, change.id, texts, change.kind === "retraction" ? this.colors.left : this.colors.groups[2]);
+      const texts =
+        change.outcome === "declined"
+          ? ["declined"]
+          : [`${words} ${took.words}, ${saves} tokens`, `${words} ${took.count}, ${saves}`, saves];
+      this.drawLabel(
+        context,
+        change.id,
+        texts,
+        change.kind === "retraction" ? this.colors.left : this.colors.groups[2],
+      );
     }
   }
 
@@ -449,7 +496,12 @@ export class Chart {
       if (now === before) return;
       const top = this.y(place);
       context.fillStyle = now ? this.colors.entered : this.colors.left;
-      context.fillRect(now ? this.strip.at(version) + 2 : this.strip.at(from) - 6, top, 4, Math.max(1, this.y(place + 1) - top));
+      context.fillRect(
+        now ? this.strip.at(version) + 2 : this.strip.at(from) - 6,
+        top,
+        4,
+        Math.max(1, this.y(place + 1) - top),
+      );
     });
   }
 

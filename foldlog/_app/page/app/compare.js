@@ -1,6 +1,19 @@
 // Two runs side by side. Equal requests and calls stand in the same row.
 
-import { ask, costWords, count, eventsAndSummaries, el, grouped, idOf, printable, said, sentence, table, tokenCount } from "./dom.js";
+import {
+  ask,
+  costWords,
+  count,
+  eventsAndSummaries,
+  el,
+  grouped,
+  idOf,
+  printable,
+  said,
+  sentence,
+  table,
+  tokenCount,
+} from "./dom.js";
 import { addressOf, homeAddress } from "./runs.js";
 
 const MOST_TOOLS = 12;
@@ -15,14 +28,27 @@ export class Comparison {
 
   async start() {
     const main = el("main", { class: "compared" }, el("p", { class: "soft", role: "status" }, "Comparing …"));
-    this.root.replaceChildren(el("header", {}, el("a", { class: "back", href: homeAddress() }, "← Runs"), el("h1", {}, "Two runs")), main);
+    this.root.replaceChildren(
+      el("header", {}, el("a", { class: "back", href: homeAddress() }, "← Runs"), el("h1", {}, "Two runs")),
+      main,
+    );
     const found = await ask(`compare?${new URLSearchParams({ id: this.ids[0], other: this.ids[1] })}`);
     document.title = "Two runs · foldlog";
     this.reply = found.runs.every((run) => run.calls) ? ["call", "calls"] : ["reply", "replies"]; // The word for a step that is not a request.
-    const runs = found.runs.map(({ conversation: id }) => el("div", {}, el("a", { href: addressOf(id) }, said(printable(id)))));
+    const runs = found.runs.map(({ conversation: id }) =>
+      el("div", {}, el("a", { href: addressOf(id) }, said(printable(id)))),
+    );
     main.replaceChildren(
-      this.sentence(found), el("div", { class: "step runs-of" }, ...runs), ...this.systemPrompts(found), ...this.firstDifference(found), el("h2", {}, "Both in figures"), this.figures(found), ...this.shown(found),
-      el("h2", {}, `Requests and ${this.reply[1]}`), this.steps(found));
+      this.sentence(found),
+      el("div", { class: "step runs-of" }, ...runs),
+      ...this.systemPrompts(found),
+      ...this.firstDifference(found),
+      el("h2", {}, "Both in figures"),
+      this.figures(found),
+      ...this.shown(found),
+      el("h2", {}, `Requests and ${this.reply[1]}`),
+      this.steps(found),
+    );
   }
 
   way(place, event) {
@@ -32,14 +58,24 @@ export class Comparison {
   // A sentence about the beginnings of the runs.
   sentence({ same_first: same, same: both, redacted_first: redacted, system_prompts: prompts }) {
     const [one, many] = this.reply;
-    const beginning = !same ? "their first requests differ" : same === 1 ? `their first request or ${one} is equal` : `their first ${grouped(same)} requests and ${many} are equal`;
+    const beginning = !same
+      ? "their first requests differ"
+      : same === 1
+        ? `their first request or ${one} is equal`
+        : `their first ${grouped(same)} requests and ${many} are equal`;
     const words = sentence(`${prompts ? "their system prompts differ; " : ""}${beginning}`);
-    return el("p", { class: "summary" }, el("b", {}, words), `; ${count(both, `request or ${one} is`, `requests and ${many} are`)} in both.${redacted ? ` Among the first ${grouped(same)}, ${count(redacted, "redacted one was", "redacted ones were")} not compared.` : ""}`);
+    return el(
+      "p",
+      { class: "summary" },
+      el("b", {}, words),
+      `; ${count(both, `request or ${one} is`, `requests and ${many} are`)} in both.${redacted ? ` Among the first ${grouped(same)}, ${count(redacted, "redacted one was", "redacted ones were")} not compared.` : ""}`,
+    );
   }
 
   systemPrompts({ system_prompts: prompts }) {
     if (!prompts) return [];
-    if (prompts.events.includes(null)) return [el("h2", {}, "Only one run has a system prompt"), this.differing(prompts)];
+    if (prompts.events.includes(null))
+      return [el("h2", {}, "Only one run has a system prompt"), this.differing(prompts)];
     const [lines, apart] = [prompts.lines, prompts.lines_apart].map((numbers) => numbers.map(grouped));
     const first = `${apart[0]} of ${lines[0]} lines only in the first`;
     const second = `${apart[1]} of ${lines[1]} lines only in the second`;
@@ -60,33 +96,82 @@ export class Comparison {
         const words = side ? passage.other_words : passage.words;
         return el("p", {}, said(passage.before), " ", words && said(words, "mark"), " ", said(passage.after));
       });
-      return el("div", {}, this.way(side, event.event), ` ${event.kind} `, ...(texts.length ? texts : [said(event.gist)]), more ? el("p", { class: "soft" }, `and ${count(more, "more place")}`) : null);
+      return el(
+        "div",
+        {},
+        this.way(side, event.event),
+        ` ${event.kind} `,
+        ...(texts.length ? texts : [said(event.gist)]),
+        more ? el("p", { class: "soft" }, `and ${count(more, "more place")}`) : null,
+      );
     };
     return el("div", { class: "steps-of" }, el("div", { class: "step differs" }, ...events.map(column)));
   }
 
   figures({ runs, knew }) {
     const number = (value) => (typeof value === "number" ? grouped(value) : "unknown");
-    const rows = ["requests", "replies", "calls", "errors"].map((name) => [name, ...runs.map((run) => number(run[name]))]);
+    const rows = ["requests", "replies", "calls", "errors"].map((name) => [
+      name,
+      ...runs.map((run) => number(run[name])),
+    ]);
     const tools = [...new Set(runs.flatMap((run) => Object.keys(run.tools)))].slice(0, MOST_TOOLS);
     rows.push(...tools.map((tool) => [`calls of ${tool}`, ...runs.map((run) => grouped(run.tools[tool] ?? 0))]));
-    for (const [name, words] of [["prompt_tokens", "prompt tokens"], ["completion_tokens", "completion tokens"]]) rows.push([words, ...runs.map(({ spent }) => number(spent?.[name]))]);
-    rows.push(["cost", ...runs.map((run) => costWords(run.spent))], ...(runs.some((run) => run.task) ? [["cost with sub-agents", ...runs.map((run) => costWords((run.task ?? run).spent))]] : []), ["last answer", ...runs.map((run) => (run.answer ? run.answer.gist : "none"))]);
+    for (const [name, words] of [
+      ["prompt_tokens", "prompt tokens"],
+      ["completion_tokens", "completion tokens"],
+    ])
+      rows.push([words, ...runs.map(({ spent }) => number(spent?.[name]))]);
+    rows.push(
+      ["cost", ...runs.map((run) => costWords(run.spent))],
+      ...(runs.some((run) => run.task)
+        ? [["cost with sub-agents", ...runs.map((run) => costWords((run.task ?? run).spent))]]
+        : []),
+      ["last answer", ...runs.map((run) => (run.answer ? run.answer.gist : "none"))],
+    );
     const differs = knew.some((each, place) => each.version < runs[place].version);
-    rows.push([differs ? "was shown at the first difference" : "was shown at the end", ...knew.map((each) => `${eventsAndSummaries(each.events - each.summaries, each.summaries)}, ≈ ${tokenCount(each.tokens)}`)]);
-    const head = [el("td"), ...runs.map((run) => el("th", { scope: "col" }, printable(run.conversation.length > NAME ? `…${run.conversation.slice(-NAME)}` : run.conversation)))];
-    const cells = rows.map(([name, ...values]) => [el("th", { scope: "row" }, said(name)), ...values.map((value) => el("td", { class: value === values[0] && value === values[1] ? "soft" : "" }, said(value)))]);
+    rows.push([
+      differs ? "was shown at the first difference" : "was shown at the end",
+      ...knew.map(
+        (each) => `${eventsAndSummaries(each.events - each.summaries, each.summaries)}, ≈ ${tokenCount(each.tokens)}`,
+      ),
+    ]);
+    const head = [
+      el("td"),
+      ...runs.map((run) =>
+        el(
+          "th",
+          { scope: "col" },
+          printable(run.conversation.length > NAME ? `…${run.conversation.slice(-NAME)}` : run.conversation),
+        ),
+      ),
+    ];
+    const cells = rows.map(([name, ...values]) => [
+      el("th", { scope: "row" }, said(name)),
+      ...values.map((value) =>
+        el("td", { class: value === values[0] && value === values[1] ? "soft" : "" }, said(value)),
+      ),
+    ]);
     return table(head, cells);
   }
 
   // The events that only one of the two models was shown, at the first difference or at the end.
   shown({ knew }) {
     if (!knew.some((each) => each.alone.length)) return [];
-    const columns = knew.map(({ alone }, side) => el("div", {},
-      ...alone.slice(0, MOST_LINES).map((line) => el("p", {}, this.way(side, line.event), ` ${line.kind} `, said(line.gist))),
-      alone.length > MOST_LINES ? el("p", { class: "soft" }, `and ${grouped(alone.length - MOST_LINES)} more`) : null,
-      alone.length ? null : el("p", { class: "soft" }, "nothing")));
-    return [el("h2", {}, "What only one of them was shown"), el("div", { class: "steps-of" }, el("div", { class: "step alone" }, ...columns))];
+    const columns = knew.map(({ alone }, side) =>
+      el(
+        "div",
+        {},
+        ...alone
+          .slice(0, MOST_LINES)
+          .map((line) => el("p", {}, this.way(side, line.event), ` ${line.kind} `, said(line.gist))),
+        alone.length > MOST_LINES ? el("p", { class: "soft" }, `and ${grouped(alone.length - MOST_LINES)} more`) : null,
+        alone.length ? null : el("p", { class: "soft" }, "nothing"),
+      ),
+    );
+    return [
+      el("h2", {}, "What only one of them was shown"),
+      el("div", { class: "steps-of" }, el("div", { class: "step alone" }, ...columns)),
+    ];
   }
 
   // The steps of both runs in one table. A step of both runs fills both cells of its row, any other step only one.
@@ -96,7 +181,13 @@ export class Comparison {
       const isBoth = step.event !== null && step.other_event !== null;
       const row = el("div", { class: `step${isBoth ? " both" : ""}${place === same ? " differs" : ""}`, role: "row" });
       for (const [side, event] of [step.event, step.other_event].entries()) {
-        row.append(el("div", { role: "cell", class: event === null ? "none" : "" }, ...(event === null ? ["–"] : line(side, event, step))));
+        row.append(
+          el(
+            "div",
+            { role: "cell", class: event === null ? "none" : "" },
+            ...(event === null ? ["–"] : line(side, event, step)),
+          ),
+        );
       }
       return row;
     });

@@ -15,15 +15,23 @@ export function el(tag, attributes = {}, ...children) {
 }
 
 // A list of names, each with a description.
-export const terms = (attributes, pairs) => el("dl", attributes, ...pairs.flatMap(([name, value]) => [el("dt", {}, name), el("dd", {}, value)]));
+export const terms = (attributes, pairs) =>
+  el("dl", attributes, ...pairs.flatMap(([name, value]) => [el("dt", {}, name), el("dd", {}, value)]));
 
 // A table with a row of headings.
-export const table = (head, rows) => el("table", {}, el("thead", {}, el("tr", {}, ...head)), el("tbody", {}, ...rows.map((cells) => el("tr", {}, ...cells))));
+export const table = (head, rows) =>
+  el(
+    "table",
+    {},
+    el("thead", {}, el("tr", {}, ...head)),
+    el("tbody", {}, ...rows.map((cells) => el("tr", {}, ...cells))),
+  );
 
 // Replace the children of a node. If one of them had the keyboard focus, the focus moves to the new child with the same
 // label, or else to the child at the same place, or else to the node.
 export function refill(node, ...children) {
-  const before = node.contains(document.activeElement) && node !== document.activeElement ? document.activeElement : null;
+  const before =
+    node.contains(document.activeElement) && node !== document.activeElement ? document.activeElement : null;
   const place = before ? focusable(node).indexOf(before) : -1;
   node.replaceChildren(...children);
   if (!before) return;
@@ -33,7 +41,9 @@ export function refill(node, ...children) {
 }
 
 // Whether a pressed key belongs to an input field. Such a key is not a shortcut.
-export const isTyped = ({ target }) => target instanceof HTMLElement && (target.isContentEditable || target.matches("textarea, select, input:not([type=range])"));
+export const isTyped = ({ target }) =>
+  target instanceof HTMLElement &&
+  (target.isContentEditable || target.matches("textarea, select, input:not([type=range])"));
 
 const focusable = (node) => Array.from(node.querySelectorAll("button, a[href], input, textarea, [tabindex]"));
 
@@ -177,12 +187,16 @@ export function short(number) {
 export const tokenCount = (number) => `${short(number)} ${number === 1 ? "token" : "tokens"}`;
 
 // What "saved" means, for all places that show saved tokens.
-export const savingMeans = (countedAs) => `the tokens of the View before each condensation minus the tokens after it, ${countedAs === null ? "estimated event by event (≈)" : `counted as ${printable(countedAs)} does`}`;
+export const savingMeans = (countedAs) =>
+  `the tokens of the View before each condensation minus the tokens after it, ${countedAs === null ? "estimated event by event (≈)" : `counted as ${printable(countedAs)} does`}`;
 
 // "19 events and 1 summary", or in a narrow place "19 + 1".
-export const eventsAndSummaries = (events, summaries) => [events || !summaries ? count(events, "event") : "", summaries ? count(summaries, "summary", "summaries") : ""].filter(Boolean).join(" and ");
+export const eventsAndSummaries = (events, summaries) =>
+  [events || !summaries ? count(events, "event") : "", summaries ? count(summaries, "summary", "summaries") : ""]
+    .filter(Boolean)
+    .join(" and ");
 
-export const plus = (events, summaries) => summaries ? `${grouped(events)} + ${grouped(summaries)}` : grouped(events);
+export const plus = (events, summaries) => (summaries ? `${grouped(events)} + ${grouped(summaries)}` : grouped(events));
 
 // The cost of model calls. It begins with ≈ if prices come from a table.
 export function costWords(spent) {
@@ -211,11 +225,14 @@ export function duration(milliseconds) {
 }
 
 // The whole number in a text, with or without commas. If the text has no whole number, NaN.
-export const numberIn = (text) => /^\d[\d,]*$/.test(text.trim()) ? Number(text.replaceAll(",", "")) : NaN;
+export const numberIn = (text) => (/^\d[\d,]*$/.test(text.trim()) ? Number(text.replaceAll(",", "")) : NaN);
 
 // The words of a search, and the phrases "in quotes", split as the server splits them. An event must contain all of
 // them.
-export const wanted = (text) => Array.from(text.toLowerCase().matchAll(/"([^"]*)"|(\S+)/g), ([, quoted, word]) => quoted ?? word).filter((each) => each.trim());
+export const wanted = (text) =>
+  Array.from(text.toLowerCase().matchAll(/"([^"]*)"|(\S+)/g), ([, quoted, word]) => quoted ?? word).filter((each) =>
+    each.trim(),
+  );
 
 export function moment(milliseconds, zone) {
   if (milliseconds === null || !Number.isFinite(milliseconds) || Math.abs(milliseconds) > 8.64e15) return "";

@@ -5,12 +5,36 @@ import { count } from "./dom.js";
 export const GROUPS = ["system", "user", "summary", "agent", "observation", "error", "other"];
 
 const GROUP_OF = {
-  system: 0, user: 1, summary: 2, agent: 3, action: 3, observation: 4, refused: 4, environment: 4, error: 5, damaged: 5,
+  system: 0,
+  user: 1,
+  summary: 2,
+  agent: 3,
+  action: 3,
+  observation: 4,
+  refused: 4,
+  environment: 4,
+  error: 5,
+  damaged: 5,
 };
 
 export class History {
   // These fields are copied from the document.
-  title; format; unshown; limit; window; window_of; zone; masks; order; summaries; borders; tokens_are; counted_as; redactions; attributes; models;
+  title;
+  format;
+  unshown;
+  limit;
+  window;
+  window_of;
+  zone;
+  masks;
+  order;
+  summaries;
+  borders;
+  tokens_are;
+  counted_as;
+  redactions;
+  attributes;
+  models;
 
   constructor(document) {
     this.conversation = document.conversation;
@@ -36,11 +60,30 @@ export class History {
     }
     this.prompts = [...this.prompts.filter(([id]) => id < start), ...document.prompts];
     for (const [id, spans] of document.spans) this.spans.set(id, spans.map(asSpan));
-    for (const name of ["title", "format", "limit", "window", "window_of", "zone", "masks", "order", "summaries", "borders", "tokens_are", "counted_as", "redactions", "attributes", "models"]) {
+    for (const name of [
+      "title",
+      "format",
+      "limit",
+      "window",
+      "window_of",
+      "zone",
+      "masks",
+      "order",
+      "summaries",
+      "borders",
+      "tokens_are",
+      "counted_as",
+      "redactions",
+      "attributes",
+      "models",
+    ]) {
       this[name] = document[name];
     }
     if (this.window && (!this.window_of || !this.limit)) this.limit = this.window;
-    this.unshown = this.format !== "foldlog" ? `it was not shown to the agent in the ${this.format} history from which it was imported` : "its writer marked it as not shown";
+    this.unshown =
+      this.format !== "foldlog"
+        ? `it was not shown to the agent in the ${this.format} history from which it was imported`
+        : "its writer marked it as not shown";
     this.version = document.version;
     this.counted = document.events_counted;
     this.changes = new Map(document.changes.map((change) => [change.id, change]));
@@ -120,7 +163,9 @@ export class History {
     const left = this.columns.left[id];
     if (left === undefined || left < 0) return NONE;
     const sent = this.columns.sent[id];
-    return [{ start: id + 1, stop: left, by: this.columns.by[id], sent: sent ? [sent] : NONE, place: null, index: null }];
+    return [
+      { start: id + 1, stop: left, by: this.columns.by[id], sent: sent ? [sent] : NONE, place: null, index: null },
+    ];
   }
 
   isShown(id, version) {
@@ -169,7 +214,10 @@ export class History {
       if (id >= version) break;
       if (id < 0) continue;
       const by = this.spans.has(id) || this.isShown(id, version) ? null : this.columns.by[id];
-      add(by === null ? this.state(id, version) : remembered(fates, by, Infinity, () => this.departure(by, version)), 1);
+      add(
+        by === null ? this.state(id, version) : remembered(fates, by, Infinity, () => this.departure(by, version)),
+        1,
+      );
     }
     if (rest) add("never shown", rest);
     return states;
@@ -253,7 +301,9 @@ export class History {
   savingsAt(version) {
     const made = this.made.filter(({ id }) => id < version);
     const sum = (values) => (values.length ? values.reduce((one, other) => one + other) : null);
-    const costs = this.standing.filter(({ id, cost }) => id < version && typeof cost === "number").map(({ cost }) => cost);
+    const costs = this.standing
+      .filter(({ id, cost }) => id < version && typeof cost === "number")
+      .map(({ cost }) => cost);
     const saved = made.map((change) => change.tokens_saved).filter((tokens) => tokens !== null);
     return { made: made.length, saved: sum(saved), cost: sum(costs), priced: costs.length };
   }
@@ -264,7 +314,11 @@ export class History {
     const made = before(this.made);
     const undone = before(this.condensations) - before(this.standing);
     const retractions = before(this.taking) - before(this.condensations);
-    const numbers = [made && count(made, "condensation"), undone && `${count(undone, "condensation")} that an import took back`, retractions && count(retractions, "retraction")];
+    const numbers = [
+      made && count(made, "condensation"),
+      undone && `${count(undone, "condensation")} that an import took back`,
+      retractions && count(retractions, "retraction"),
+    ];
     return numbers.filter(Boolean).join(", ") || "no condensation";
   }
 
@@ -363,7 +417,8 @@ export class History {
   // The first version from ``first`` to ``until`` at which the View has the most tokens.
   largest(first = 0, until = this.version) {
     let most = first;
-    for (let version = first; version <= until; version += 1) if (this.total[version] > this.total[most]) most = version;
+    for (let version = first; version <= until; version += 1)
+      if (this.total[version] > this.total[most]) most = version;
     return most;
   }
 

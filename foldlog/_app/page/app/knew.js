@@ -1,18 +1,44 @@
 // The column at the side: the chosen event, what the model knew at the open version, what it did not know any more, and
 // why.
 
-import { count, el, eventsAndSummaries, grouped, idOf, moment, printable, refill, said, sentence, short, tokenCount } from "./dom.js";
+import {
+  count,
+  el,
+  eventsAndSummaries,
+  grouped,
+  idOf,
+  moment,
+  printable,
+  refill,
+  said,
+  sentence,
+  short,
+  tokenCount,
+} from "./dom.js";
 import { highlighted, pretty } from "./texts.js";
 import { calledWords, receipt } from "./why.js";
 
 const MOST_NAMED = 12;
 const MOST_FOUND = 200;
-const WORDS = ["system prompt", "messages of the user", "summaries", "the agent: calls and texts", "results of tools", "errors of tools"];
+const WORDS = [
+  "system prompt",
+  "messages of the user",
+  "summaries",
+  "the agent: calls and texts",
+  "results of tools",
+  "errors of tools",
+];
 const UNUSUAL = {
-  pending: "in the View, not sent yet: a call waits for its result", unsent: "in the View, not sent any more: another part of its call is gone",
-  damaged: "its stored bytes cannot be read", "never shown": "bookkeeping, or the work of a sub-agent",
+  pending: "in the View, not sent yet: a call waits for its result",
+  unsent: "in the View, not sent any more: another part of its call is gone",
+  damaged: "its stored bytes cannot be read",
+  "never shown": "bookkeeping, or the work of a sub-agent",
 };
-const GONE = { summarized: "a summary took its place", forgotten: "without a summary", "taken back": "by a retraction" };
+const GONE = {
+  summarized: "a summary took its place",
+  forgotten: "without a summary",
+  "taken back": "by a retraction",
+};
 
 export class Knew {
   constructor(app) {
@@ -39,16 +65,34 @@ export class Knew {
   found() {
     const { app } = this;
     const { hits, history, searched, version } = app;
-    if (app.problem) return [el("h2", {}, "The search failed"), el("p", { class: "problem", role: "alert" }, app.problem)];
-    if (!hits.length) return searched ? [el("h2", {}, "Nothing found"), el("p", { class: "soft" }, app.box.title)] : [el("h2", {}, "Searching …")];
+    if (app.problem)
+      return [el("h2", {}, "The search failed"), el("p", { class: "problem", role: "alert" }, app.problem)];
+    if (!hits.length)
+      return searched
+        ? [el("h2", {}, "Nothing found"), el("p", { class: "soft" }, app.box.title)]
+        : [el("h2", {}, "Searching …")];
     const sent = hits.filter(({ id }) => history.isSent(id, version)).length;
     const summaries = hits.filter(({ id }) => id < 0).length;
     return [
       el("h2", {}, `${eventsAndSummaries(hits.length - summaries, summaries)} found`),
-      el("p", { class: "soft" }, `The search covers the whole history. At version ${grouped(version)}, the model is sent ${grouped(sent)} of the hits. Enter and Shift+Enter go through the hits. Escape ends the search.`),
-      ...hits.slice(0, MOST_FOUND).map(({ id, snippet }) => el("button", { class: `hit-of${app.event === id ? " chosen" : ""}`, onclick: () => app.choose(id) },
-        el("span", { class: "soft" }, `${idOf(id)} ${history.kind(id)}`), el("bdi", {}, ...highlighted(snippet, app.words)))),
-      hits.length > MOST_FOUND ? el("p", { class: "soft" }, `The first ${grouped(MOST_FOUND)} of ${grouped(hits.length)}.`) : null,
+      el(
+        "p",
+        { class: "soft" },
+        `The search covers the whole history. At version ${grouped(version)}, the model is sent ${grouped(sent)} of the hits. Enter and Shift+Enter go through the hits. Escape ends the search.`,
+      ),
+      ...hits
+        .slice(0, MOST_FOUND)
+        .map(({ id, snippet }) =>
+          el(
+            "button",
+            { class: `hit-of${app.event === id ? " chosen" : ""}`, onclick: () => app.choose(id) },
+            el("span", { class: "soft" }, `${idOf(id)} ${history.kind(id)}`),
+            el("bdi", {}, ...highlighted(snippet, app.words)),
+          ),
+        ),
+      hits.length > MOST_FOUND
+        ? el("p", { class: "soft" }, `The first ${grouped(MOST_FOUND)} of ${grouped(hits.length)}.`)
+        : null,
     ];
   }
 
@@ -59,7 +103,8 @@ export class Knew {
     const tokens = history.total[version] ?? 0;
     const masked = states.get("masked") ?? 0;
     const facts = [
-      history.limit && `${Math.round((100 * tokens) / history.limit)} % of its limit of ${short(history.limit)}`, `${eventsAndSummaries(events, summaries)} sent`,
+      history.limit && `${Math.round((100 * tokens) / history.limit)} % of its limit of ${short(history.limit)}`,
+      `${eventsAndSummaries(events, summaries)} sent`,
       masked && `${grouped(masked)} masked, which leaves ${history.about}${short(tokens - history.masked[version])}`,
     ];
     const groups = history.sizes.map((sizes, group) => [group, sizes[version]]).filter(([, size]) => size > 0);
@@ -69,9 +114,13 @@ export class Knew {
       el("p", { class: "soft sent" }, facts.filter(Boolean).join(" · ")),
       ...this.recorded(),
       tokens ? this.shares(groups) : null,
-      ...groups.sort((one, other) => other[1] - one[1]).map(([group, size]) => pair(`g${group}`, WORDS[group], tokenCount(size))),
+      ...groups
+        .sort((one, other) => other[1] - one[1])
+        .map(([group, size]) => pair(`g${group}`, WORDS[group], tokenCount(size))),
       ...this.counts(UNUSUAL, states),
-      this.app.compared ? null : el("div", { class: "ways" }, el("button", { onclick: () => this.app.compare(version) }, "Compare from here")),
+      this.app.compared
+        ? null
+        : el("div", { class: "ways" }, el("button", { onclick: () => this.app.compare(version) }, "Compare from here")),
     ];
   }
 
@@ -87,7 +136,9 @@ export class Knew {
   // The number of events in each of these states at the open version.
   counts(meanings, states) {
     const there = Object.entries(meanings).filter(([state]) => states.get(state));
-    return there.map(([state, meaning]) => pair(`k-${state.replace(" ", "-")}`, state, count(states.get(state), "event"), meaning));
+    return there.map(([state, meaning]) =>
+      pair(`k-${state.replace(" ", "-")}`, state, count(states.get(state), "event"), meaning),
+    );
   }
 
   // The tokens that the source recorded for the prompt of the next model call, in addition to the estimate.
@@ -98,7 +149,15 @@ export class Knew {
     const [id, tokens] = prompt;
     const window = history.window ? ` of a window of ${short(history.window)}` : "";
     const call = id < version ? "the last call, in " : "the next call, in ";
-    return [el("p", { class: "recorded" }, `Recorded: ${tokenCount(tokens)}${window}, for the prompt of ${call}`, this.app.way(id), ". This number includes the descriptions of tools, but not the texts that the program cut.")];
+    return [
+      el(
+        "p",
+        { class: "recorded" },
+        `Recorded: ${tokenCount(tokens)}${window}, for the prompt of ${call}`,
+        this.app.way(id),
+        ". This number includes the descriptions of tools, but not the texts that the program cut.",
+      ),
+    ];
   }
 
   // The two compared versions, and how many events entered and left the View between them.
@@ -109,13 +168,29 @@ export class Knew {
     const [from, to] = app.compared;
     const changes = history.ordered.map((id) => history.changeOf(id, from, to));
     const number = (change) => grouped(changes.filter((each) => each === change).length);
-    const choice = (words, only) => el("button", { "aria-pressed": app.onlyChanges === only, onclick: () => app.showChanges(only) }, words);
+    const choice = (words, only) =>
+      el("button", { "aria-pressed": app.onlyChanges === only, onclick: () => app.showChanges(only) }, words);
     return [
       el("h2", {}, `Version ${grouped(from)} → ${grouped(to)}`),
-      el("p", { class: "comparing" }, el("b", { class: "added" }, `${number("entered")} entered`), ", ", el("b", { class: "removed" }, `${number("left")} left`), `: ${history.about}${short(history.total[from])} → ${tokenCount(history.total[to])}`),
-      el("div", { class: "ways" },
-        el("span", { class: "choices", role: "group", "aria-label": "Events to show" }, choice("Changes", true), choice("All events", false)),
-        el("button", { onclick: () => app.compare(null) }, "Stop comparing")),
+      el(
+        "p",
+        { class: "comparing" },
+        el("b", { class: "added" }, `${number("entered")} entered`),
+        ", ",
+        el("b", { class: "removed" }, `${number("left")} left`),
+        `: ${history.about}${short(history.total[from])} → ${tokenCount(history.total[to])}`,
+      ),
+      el(
+        "div",
+        { class: "ways" },
+        el(
+          "span",
+          { class: "choices", role: "group", "aria-label": "Events to show" },
+          choice("Changes", true),
+          choice("All events", false),
+        ),
+        el("button", { onclick: () => app.compare(null) }, "Stop comparing"),
+      ),
     ];
   }
 
@@ -126,10 +201,19 @@ export class Knew {
     if (event === null) return [];
     const tokens = history.tokens(event);
     return [
-      el("div", { class: "heading" }, el("h2", {}, `${sentence(history.kind(event))} ${idOf(event)}`),
+      el(
+        "div",
+        { class: "heading" },
+        el("h2", {}, `${sentence(history.kind(event))} ${idOf(event)}`),
         el("span", { class: "soft" }, tokens ? `${history.aboutOf(event)}${tokenCount(tokens)}` : ""),
-        el("button", { class: "close", title: "Close (Escape)", "aria-label": "Close", onclick: () => app.choose(null) }, "×")),
-      ...app.why.about(event), ...this.stored(event),
+        el(
+          "button",
+          { class: "close", title: "Close (Escape)", "aria-label": "Close", onclick: () => app.choose(null) },
+          "×",
+        ),
+      ),
+      ...app.why.about(event),
+      ...this.stored(event),
     ];
   }
 
@@ -140,10 +224,18 @@ export class Knew {
     const called = calledWords(document.meta);
     // If an event has no block in the transcript, this is the only place that shows its text.
     const isOpen = !app.transcript.hasBlock(id) && !document.redacted;
-    const whole = el("details", { class: "stored", "aria-label": "As it is stored", open: isOpen, ontoggle: () => fill() }, el("summary", {}, "As it is stored"));
+    const whole = el(
+      "details",
+      { class: "stored", "aria-label": "As it is stored", open: isOpen, ontoggle: () => fill() },
+      el("summary", {}, "As it is stored"),
+    );
     const fill = () => whole.children.length > 1 || whole.append(app.transcript.code(`${id} stored`, pretty(document)));
     if (isOpen) fill();
-    return [...(document.redacted ? receipt(document.redacted) : []), called ? el("p", { class: "called" }, said(called)) : null, whole];
+    return [
+      ...(document.redacted ? receipt(document.redacted) : []),
+      called ? el("p", { class: "called" }, said(called)) : null,
+      whole,
+    ];
   }
 
   // What left the View before the open version. The terms that the agent needed again later come first.
@@ -156,14 +248,45 @@ export class Knew {
     for (const { terms } of again) for (const term of terms) if (!named.has(term.term)) named.set(term.term, term);
     // A term that was needed again before the open version has come back to the View.
     const later = [...named.values()].filter((term) => term.needed_in >= app.version);
-    const rows = later.slice(0, MOST_NAMED).map(({ term, event, needed_in: id }) => el("div", { class: "pair" },
-      el("span", {}, said(term), " ", el("button", { class: "link", title: "Choose the event, at this version", onclick: () => app.choose(event) }, `(${idOf(event)})`)), app.way(id, `needed again at ${idOf(id)}`, "needed")));
+    const rows = later
+      .slice(0, MOST_NAMED)
+      .map(({ term, event, needed_in: id }) =>
+        el(
+          "div",
+          { class: "pair" },
+          el(
+            "span",
+            {},
+            said(term),
+            " ",
+            el(
+              "button",
+              { class: "link", title: "Choose the event, at this version", onclick: () => app.choose(event) },
+              `(${idOf(event)})`,
+            ),
+          ),
+          app.way(id, `needed again at ${idOf(id)}`, "needed"),
+        ),
+      );
     const more = later.length - rows.length;
     const before = named.size - later.length;
     return [
-      el("h2", {}, "It did not know any more"), ...rows,
-      more ? el("p", { class: "soft" }, `and ${grouped(more)} more terms that were needed again; the condensations name them`) : null,
-      before ? el("p", { class: "soft" }, `${grouped(before)} ${before === 1 ? "term" : "terms"} that condensations dropped ${before === 1 ? "was" : "were"} needed again before this version, and came back then`) : null,
+      el("h2", {}, "It did not know any more"),
+      ...rows,
+      more
+        ? el(
+            "p",
+            { class: "soft" },
+            `and ${grouped(more)} more terms that were needed again; the condensations name them`,
+          )
+        : null,
+      before
+        ? el(
+            "p",
+            { class: "soft" },
+            `${grouped(before)} ${before === 1 ? "term" : "terms"} that condensations dropped ${before === 1 ? "was" : "were"} needed again before this version, and came back then`,
+          )
+        : null,
       ...counts,
     ];
   }
@@ -172,12 +295,22 @@ export class Knew {
   why() {
     const { app } = this;
     const change = app.history.taking.findLast(({ id }) => id < app.version);
-    const ways = change && el("div", { class: "ways" }, el("button", { onclick: () => app.goToEvent(change.id) }, `${sentence(change.kind)} ${idOf(change.id)}`),
-      el("button", { onclick: () => app.compare(change.id, change.id + 1, change.id) }, "Before ⇄ after"));
+    const ways =
+      change &&
+      el(
+        "div",
+        { class: "ways" },
+        el("button", { onclick: () => app.goToEvent(change.id) }, `${sentence(change.kind)} ${idOf(change.id)}`),
+        el("button", { onclick: () => app.compare(change.id, change.id + 1, change.id) }, "Before ⇄ after"),
+      );
     return [
       el("h2", {}, "Why not more?"),
-      change ? el("p", {}, app.removed(change.id).sentence, ` Reason: ${printable(change.reason || "none given")}.`) : el("p", {}, "Nothing was forgotten before this version."),
-      ways, ...app.why.totals(), ...app.why.changes(),
+      change
+        ? el("p", {}, app.removed(change.id).sentence, ` Reason: ${printable(change.reason || "none given")}.`)
+        : el("p", {}, "Nothing was forgotten before this version."),
+      ways,
+      ...app.why.totals(),
+      ...app.why.changes(),
     ];
   }
 
@@ -191,7 +324,8 @@ export class Knew {
     const id = printable(app.history.conversation);
     const last = moment(app.history.timeAt(app.version), app.history.zone);
     return [
-      el("h2", {}, "In a terminal"), el("pre", { class: "code" }, `foldlog view ${/^[\w./@-]+$/.test(id) ? id : `'${id}'`} --at ${app.version}`),
+      el("h2", {}, "In a terminal"),
+      el("pre", { class: "code" }, `foldlog view ${/^[\w./@-]+$/.test(id) ? id : `'${id}'`} --at ${app.version}`),
       last ? el("p", { class: "soft when" }, `Last event before: ${last}`) : null,
     ];
   }
@@ -199,4 +333,9 @@ export class Knew {
 
 // A row with the colour of a kind in the pictures, the name of the kind, and a number.
 const pair = (kind, name, value, title = null) =>
-  el("div", { class: "pair", title }, el("span", {}, el("span", { class: `swatch ${kind}`, "aria-hidden": true }), name), el("span", { class: "number" }, value));
+  el(
+    "div",
+    { class: "pair", title },
+    el("span", {}, el("span", { class: `swatch ${kind}`, "aria-hidden": true }), name),
+    el("span", { class: "number" }, value),
+  );

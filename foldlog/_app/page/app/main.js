@@ -3,8 +3,29 @@
 import { Agents } from "./agents.js";
 import { Chart } from "./chart.js";
 import {
-  Live, count, duration, el, eventsAndSummaries, grouped, idOf, isTyped, keep, kept, moment, money, numberIn, phone, plus, printable,
-  refill, said, sentence, short, terms, tokenCount, wanted,
+  Live,
+  count,
+  duration,
+  el,
+  eventsAndSummaries,
+  grouped,
+  idOf,
+  isTyped,
+  keep,
+  kept,
+  moment,
+  money,
+  numberIn,
+  phone,
+  plus,
+  printable,
+  refill,
+  said,
+  sentence,
+  short,
+  terms,
+  tokenCount,
+  wanted,
 } from "./dom.js";
 import { History, remembered } from "./history.js";
 import { Comparison } from "./compare.js";
@@ -111,7 +132,8 @@ class App {
   showPart(part) {
     this.main.dataset.part = part;
     for (const [name, button] of Object.entries(this.parts)) button.setAttribute("aria-pressed", name === part);
-    if (phone.matches && part === "knew") scrollTo(0, Math.min(scrollY, this.main.offsetTop + this.partsNode.offsetTop));
+    if (phone.matches && part === "knew")
+      scrollTo(0, Math.min(scrollY, this.main.offsetTop + this.partsNode.offsetTop));
     if (part === "text") this.toRead = this.event ?? this.version - 1;
     this.changed("size");
   }
@@ -225,7 +247,12 @@ class App {
         const { version, redactions, borders } = this.history;
         await this.grow();
         const { history } = this;
-        if (history.version === version && history.redactions === redactions && history.borders.length === borders.length) break;
+        if (
+          history.version === version &&
+          history.redactions === redactions &&
+          history.borders.length === borders.length
+        )
+          break;
       }
       this.live.set(true);
     } catch (error) {
@@ -238,7 +265,9 @@ class App {
 
   isBehind() {
     const { version, redactions, borders } = this.history;
-    return this.present.version > version || this.present.redactions > redactions || this.present.borders < borders.length;
+    return (
+      this.present.version > version || this.present.redactions > redactions || this.present.borders < borders.length
+    );
   }
 
   // Load the new events, and stay at the end if the reader is there. Load all events again if the content of an event
@@ -333,10 +362,15 @@ class App {
     const change = history.changes.get(id);
     const verb = change.kind === "retraction" ? "took back" : "forgot";
     return {
-      words, before, after,
+      words,
+      before,
+      after,
       count: plus(events, summaries),
       sent: [id, id + 1].map((version) => history.sentAt(version)),
-      sentence: change.outcome === "declined" ? `Condensation ${idOf(id)} was declined.` : `At version ${grouped(id + 1)}, ${change.kind} ${idOf(id)} ${verb} ${words}: ${history.about}${short(before)} → ${short(after)} tokens.`,
+      sentence:
+        change.outcome === "declined"
+          ? `Condensation ${idOf(id)} was declined.`
+          : `At version ${grouped(id + 1)}, ${change.kind} ${idOf(id)} ${verb} ${words}: ${history.about}${short(before)} → ${short(after)} tokens.`,
     };
   }
 
@@ -373,7 +407,8 @@ class App {
     const { history, version } = this;
     if (document.activeElement !== this.number) this.number.value = grouped(version);
     for (const button of [this.steps.back]) button.setAttribute("aria-disabled", version === 0);
-    for (const button of [this.steps.on, this.steps.newest]) button.setAttribute("aria-disabled", version === history.version);
+    for (const button of [this.steps.on, this.steps.newest])
+      button.setAttribute("aria-disabled", version === history.version);
     this.tell();
   }
 
@@ -401,7 +436,12 @@ class App {
     this.nameIt();
     this.live = new Live();
     this.box = el("input", {
-      type: "search", placeholder: "Search", title: RULE, "aria-label": "Search all events, or an id", autocomplete: "off", spellcheck: "false",
+      type: "search",
+      placeholder: "Search",
+      title: RULE,
+      "aria-label": "Search all events, or an id",
+      autocomplete: "off",
+      spellcheck: "false",
       onkeydown: (event) => this.searchKey(event),
       oninput: () => {
         clearTimeout(this.typing);
@@ -414,35 +454,67 @@ class App {
     this.chips = el("div", { class: "chips", role: "group", "aria-label": "Marks of this run" });
     this.showMarks();
     const isServed = this.source instanceof Server;
-    const page = (name, words) => el("button", { "aria-pressed": name === this.tab, onclick: () => this.showPage(name) }, words);
+    const page = (name, words) =>
+      el("button", { "aria-pressed": name === this.tab, onclick: () => this.showPage(name) }, words);
     this.pages = { transcript: page("transcript", "Transcript"), memory: page("memory", "Memory") };
-    const part = (name, words) => el("button", { "aria-pressed": name === "text", onclick: () => this.showPart(name) }, words);
+    const part = (name, words) =>
+      el("button", { "aria-pressed": name === "text", onclick: () => this.showPart(name) }, words);
     this.parts = { text: part("text", "Transcript"), knew: part("knew", "What it knew") };
     this.partsNode = choices("Show below", "parts", ...Object.values(this.parts));
-    this.main = el("main", { class: "run", "data-tab": this.tab, "data-part": "text" },
-      this.strip.node, el("section", { class: "picture", "aria-label": "Lifetimes of events: versions across, events down" }, this.chart.node),
-      this.agents.node, this.buildBar(), this.knew.node, this.transcript.node);
+    this.main = el(
+      "main",
+      { class: "run", "data-tab": this.tab, "data-part": "text" },
+      this.strip.node,
+      el(
+        "section",
+        { class: "picture", "aria-label": "Lifetimes of events: versions across, events down" },
+        this.chart.node,
+      ),
+      this.agents.node,
+      this.buildBar(),
+      this.knew.node,
+      this.transcript.node,
+    );
     return [
-      el("header", { class: "of-run" },
+      el(
+        "header",
+        { class: "of-run" },
         isServed ? el("a", { class: "back", href: homeAddress() }, "← Runs") : null,
-        el("div", { class: "names" }, this.heading, this.facts), isServed ? this.live.node : null, this.chips,
-        choices("Show", "", this.pages.transcript, this.pages.memory), el("div", { class: "search" }, this.box),
-        el("button", { class: "round", title: "Help (?)", "aria-label": "Help", onclick: () => this.help.showModal() }, "?")),
-      this.main, this.helpDialog(), this.told, this.toast,
+        el("div", { class: "names" }, this.heading, this.facts),
+        isServed ? this.live.node : null,
+        this.chips,
+        choices("Show", "", this.pages.transcript, this.pages.memory),
+        el("div", { class: "search" }, this.box),
+        el(
+          "button",
+          { class: "round", title: "Help (?)", "aria-label": "Help", onclick: () => this.help.showModal() },
+          "?",
+        ),
+      ),
+      this.main,
+      this.helpDialog(),
+      this.told,
+      this.toast,
     ];
   }
 
   // The buttons that choose a version, zoom the picture, and change how the transcript shows texts.
   buildBar() {
-    const step = (target, sign, words) => el("button", { title: words, "aria-label": words, onclick: () => this.go(target()) }, sign);
+    const step = (target, sign, words) =>
+      el("button", { title: words, "aria-label": words, onclick: () => this.go(target()) }, sign);
     this.steps = {
       back: step(() => this.version - 1, "←", "Previous version (←)"),
       on: step(() => this.version + 1, "→", "Next version (→)"),
       newest: step(() => this.history.version, "now", "Now, the newest version (End)"),
     };
     this.number = el("input", {
-      class: "number", inputmode: "numeric", "aria-label": "Go to version", title: "Go to version", autocomplete: "off",
-      onchange: () => this.goToNumber(), onfocus: () => this.number.select(),
+      class: "number",
+      inputmode: "numeric",
+      "aria-label": "Go to version",
+      title: "Go to version",
+      autocomplete: "off",
+      onchange: () => this.goToNumber(),
+      onfocus: () => this.number.select(),
       onkeydown: (event) => {
         if (event.key === "Enter") this.goToNumber();
         else if (event.key === "Escape") this.transcript.node.focus();
@@ -456,18 +528,32 @@ class App {
       this.toRead = this.event ?? this.version - 1;
       this.changed("chosen");
     };
-    const form = (words, title, option) => el("button", { "aria-pressed": false, title, onclick: ({ currentTarget }) => turn(currentTarget, option) }, words);
-    const zoom = choices("Zoom", "of-picture",
+    const form = (words, title, option) =>
+      el(
+        "button",
+        { "aria-pressed": false, title, onclick: ({ currentTarget }) => turn(currentTarget, option) },
+        words,
+      );
+    const zoom = choices(
+      "Zoom",
+      "of-picture",
       el("button", { title: "Zoom out (−)", "aria-label": "Zoom out", onclick: () => chart.zoom(1.6) }, "−"),
       el("button", { title: "Zoom in (+)", "aria-label": "Zoom in", onclick: () => chart.zoom(1 / 1.6) }, "+"),
-      el("button", { onclick: () => chart.setWindow(0, this.history.version + 1) }, "Whole history"));
-    return el("div", { class: "bar" },
+      el("button", { onclick: () => chart.setWindow(0, this.history.version + 1) }, "Whole history"),
+    );
+    return el(
+      "div",
+      { class: "bar" },
       choices("Go to another version", "", this.steps.back, this.number, this.steps.on, this.steps.newest),
-      zoom, this.partsNode, el("span", { class: "grow" }),
+      zoom,
+      this.partsNode,
+      el("span", { class: "grow" }),
       el("button", { onclick: () => this.copyLink() }, "Copy link"),
       this.source.file ? el("a", { class: "button", href: this.source.file, download: "" }, "Save as file") : null,
-      form("Expand all", "Show all texts in full", "isWhole"), form("Plain text", "Show texts as they are, without Markdown", "isPlain"),
-      form("All events", "Also show events that are never sent to a model, such as annotations and receipts", "isAll"));
+      form("Expand all", "Show all texts in full", "isWhole"),
+      form("Plain text", "Show texts as they are, without Markdown", "isPlain"),
+      form("All events", "Also show events that are never sent to a model, such as annotations and receipts", "isAll"),
+    );
   }
 
   // Show the numbers of errors, condensations and waits, each with buttons for the previous and the next one.
@@ -476,19 +562,48 @@ class App {
     const chip = (kind, words, hint) => {
       const number = marks.ids(kind).length;
       if (!number) return null;
-      const step = (by, sign, which) => el("button", { "aria-label": `${which} ${words}`, title: `${which} ${words}${hint ? ` (${by > 0 ? hint : hint.toUpperCase()})` : ""}`, onclick: () => this.nextMark(kind, by) }, sign);
-      return el("span", { class: `chip ${kind}`, title: kind === "waits" ? "Waits of 30 s or more for a model or a tool" : null }, el("span", {}, count(number, words)), kind === "waits" ? longest() : null, step(-1, "‹", "Previous"), step(1, "›", "Next"));
+      const step = (by, sign, which) =>
+        el(
+          "button",
+          {
+            "aria-label": `${which} ${words}`,
+            title: `${which} ${words}${hint ? ` (${by > 0 ? hint : hint.toUpperCase()})` : ""}`,
+            onclick: () => this.nextMark(kind, by),
+          },
+          sign,
+        );
+      return el(
+        "span",
+        { class: `chip ${kind}`, title: kind === "waits" ? "Waits of 30 s or more for a model or a tool" : null },
+        el("span", {}, count(number, words)),
+        kind === "waits" ? longest() : null,
+        step(-1, "‹", "Previous"),
+        step(1, "›", "Next"),
+      );
     };
     const longest = () => {
       const { id, from, to } = marks.longest;
-      return el("button", { class: "link", title: "The longest wait", "aria-label": `${duration(to - from)}, the longest wait`, onclick: () => this.goToEvent(id) }, duration(to - from));
+      return el(
+        "button",
+        {
+          class: "link",
+          title: "The longest wait",
+          "aria-label": `${duration(to - from)}, the longest wait`,
+          onclick: () => this.goToEvent(id),
+        },
+        duration(to - from),
+      );
     };
     const costs = history.models.map((model) => model.cost).filter((cost) => typeof cost === "number");
     const cost = costs.reduce((sum, each) => sum + each, 0);
     const about = history.models.some((model) => model.costs_estimated) ? "≈ " : "";
-    refill(this.chips,
+    refill(
+      this.chips,
       costs.length ? el("span", { class: "chip", title: "The cost of all model calls" }, `${about}${money(cost)}`) : "",
-      chip("errors", "error", "e") ?? "", chip("condensations", "condensation", "c") ?? "", chip("waits", "wait", "w") ?? "");
+      chip("errors", "error", "e") ?? "",
+      chip("condensations", "condensation", "c") ?? "",
+      chip("waits", "wait", "w") ?? "",
+    );
   }
 
   nameIt() {
@@ -510,7 +625,11 @@ class App {
     const { words, version, tokens, about } = peak;
     const near = limit ? ` of ${short(limit)} (${Math.round((100 * tokens) / limit)} %)` : "";
     const of = limit ? (model && limit === window ? `, window of ${printable(model)}` : "") : ", no limit known";
-    return el("button", { class: "link", onclick: () => this.goTo(version) }, `${words} ${about}${short(tokens)}${near}, at version ${grouped(version)}${of}`);
+    return el(
+      "button",
+      { class: "link", onclick: () => this.goTo(version) },
+      `${words} ${about}${short(tokens)}${near}, at version ${grouped(version)}${of}`,
+    );
   }
 
   describe() {
@@ -518,23 +637,59 @@ class App {
     const first = moment(marks.first ?? null, "").slice(0, 10);
     const last = moment(marks.last ?? null, "").slice(0, 10);
     return `Whole history: ${[
-      first && (first === last ? first : `${first} to ${last}`), marks.took ? `took ${duration(marks.took)}` : "", history.models.map((model) => printable(model.model)).slice(0, 2).join(", "),
-      count(history.counted, "event"), history.counted < history.version && `${grouped(history.version)} with copies and events that imports took back`, history.changesAt(history.version),
+      first && (first === last ? first : `${first} to ${last}`),
+      marks.took ? `took ${duration(marks.took)}` : "",
+      history.models
+        .map((model) => printable(model.model))
+        .slice(0, 2)
+        .join(", "),
+      count(history.counted, "event"),
+      history.counted < history.version && `${grouped(history.version)} with copies and events that imports took back`,
+      history.changesAt(history.version),
       this.name === history.conversation ? "" : printable(history.conversation),
-      history.borders.length && `fork of ${printable(history.borders.at(-1).parent)} at version ${grouped(history.borders.at(-1).parent_version)}`,
-      history.tokens_are === "counted" ? `tokens as ${printable(history.counted_as)} counts them${history.estimated.size ? `, ${grouped(history.estimated.size)} estimated` : ""}` : "tokens estimated (≈)",
-    ].filter(Boolean).join(" · ")}`;
+      history.borders.length &&
+        `fork of ${printable(history.borders.at(-1).parent)} at version ${grouped(history.borders.at(-1).parent_version)}`,
+      history.tokens_are === "counted"
+        ? `tokens as ${printable(history.counted_as)} counts them${history.estimated.size ? `, ${grouped(history.estimated.size)} estimated` : ""}`
+        : "tokens estimated (≈)",
+    ]
+      .filter(Boolean)
+      .join(" · ")}`;
   }
 
   helpDialog() {
     const keys = [
-      ["e, c, w", "next error, condensation or wait; with Shift, the previous one"], ["j, k", "next and previous block of the transcript"], ["n", "note"], ["m", "switch between Transcript and Memory"],
-      ["← →", "one version"], ["Home, End", "first and last version"], ["Page Up, Page Down", "scroll the transcript"], ["Enter", "in Memory, start or stop comparing with this version"], ["+ −", "zoom the picture"], ["/", "search for an id, or for words in any order; words \"in quotes\" must stand side by side. Enter and Shift+Enter go through the hits"], ["Escape", "back"],
+      ["e, c, w", "next error, condensation or wait; with Shift, the previous one"],
+      ["j, k", "next and previous block of the transcript"],
+      ["n", "note"],
+      ["m", "switch between Transcript and Memory"],
+      ["← →", "one version"],
+      ["Home, End", "first and last version"],
+      ["Page Up, Page Down", "scroll the transcript"],
+      ["Enter", "in Memory, start or stop comparing with this version"],
+      ["+ −", "zoom the picture"],
+      [
+        "/",
+        'search for an id, or for words in any order; words "in quotes" must stand side by side. Enter and Shift+Enter go through the hits',
+      ],
+      ["Escape", "back"],
     ];
-    this.help = el("dialog", { "aria-label": "Help" },
-      el("form", { method: "dialog" }, el("h2", {}, "How to read this page"), el("button", { autofocus: true }, "Close")),
-      el("p", {}, "At the top are the tokens of the View, by kind, and the dashed line of the limit. In Memory, each row below is an event. The row begins on the diagonal, at the version that the event made. The row ends at a thin line across rows: the condensation that forgot the event. A vertical line at a version crosses all events that the View showed at that version. After its end, the row is hatched: in the colour of summaries while a summary replaces the event, and in red if a retraction took the event back. A row is faint where the View shows the event, but its content is not sent to the model."),
-      terms({ class: "keys" }, keys));
+    this.help = el(
+      "dialog",
+      { "aria-label": "Help" },
+      el(
+        "form",
+        { method: "dialog" },
+        el("h2", {}, "How to read this page"),
+        el("button", { autofocus: true }, "Close"),
+      ),
+      el(
+        "p",
+        {},
+        "At the top are the tokens of the View, by kind, and the dashed line of the limit. In Memory, each row below is an event. The row begins on the diagonal, at the version that the event made. The row ends at a thin line across rows: the condensation that forgot the event. A vertical line at a version crosses all events that the View showed at that version. After its end, the row is hatched: in the colour of summaries while a summary replaces the event, and in red if a retraction took the event back. A row is faint where the View shows the event, but its content is not sent to the model.",
+      ),
+      terms({ class: "keys" }, keys),
+    );
     return this.help;
   }
 
@@ -553,12 +708,19 @@ class App {
     const version = versions[event.key];
     const mark = { e: "errors", c: "condensations", w: "waits" }[event.key.toLowerCase()];
     const actions = {
-      j: () => this.transcript.step(1), k: () => this.transcript.step(-1), n: () => this.note(),
-      PageUp: () => this.transcript.scroll(-1), PageDown: () => this.transcript.scroll(1),
-      m: () => this.showPage(isMemory ? "transcript" : "memory"), "/": () => this.box.focus(), "?": () => this.help.showModal(), Escape: () => this.escape(),
+      j: () => this.transcript.step(1),
+      k: () => this.transcript.step(-1),
+      n: () => this.note(),
+      PageUp: () => this.transcript.scroll(-1),
+      PageDown: () => this.transcript.scroll(1),
+      m: () => this.showPage(isMemory ? "transcript" : "memory"),
+      "/": () => this.box.focus(),
+      "?": () => this.help.showModal(),
+      Escape: () => this.escape(),
     };
     if (isMemory) Object.assign(actions, { "+": () => this.chart.zoom(1 / 1.6), "-": () => this.chart.zoom(1.6) });
-    if (isMemory && !event.target.closest("button, a, summary, input")) actions.Enter = () => this.compare(this.from === null ? this.version : null);
+    if (isMemory && !event.target.closest("button, a, summary, input"))
+      actions.Enter = () => this.compare(this.from === null ? this.version : null);
     if (version === undefined && !mark && !actions[event.key]) return;
     if (event.key.startsWith("Page") && event.target.closest(".knew")) return;
     event.preventDefault();
@@ -603,14 +765,18 @@ class App {
     this.from = number("from", "version", isVersion);
     this.event = number("e", "event", (id) => (id >= 0 && id < last) || history.summaryOf.has(id));
     const { errors, waits } = this.marks;
-    const place = { error: errors[0], wait: waits.length ? this.marks.longest.id : undefined, open: history.openCall }[given.get("at")];
+    const place = { error: errors[0], wait: waits.length ? this.marks.longest.id : undefined, open: history.openCall }[
+      given.get("at")
+    ];
     if (place !== undefined) {
       this.event = place;
       this.version = place + 1;
     }
     this.child = given.get("child");
     this.showChild();
-    this.notice.textContent = unknown.length ? `This history has no ${unknown.join(" and no ")}: it has the versions 0 to ${grouped(last)}${last ? `, and the events 0 to ${grouped(last - 1)}` : ""}. Version ${grouped(this.version)} is shown.` : "";
+    this.notice.textContent = unknown.length
+      ? `This history has no ${unknown.join(" and no ")}: it has the versions 0 to ${grouped(last)}${last ? `, and the events 0 to ${grouped(last - 1)}` : ""}. Version ${grouped(this.version)} is shown.`
+      : "";
     if (this.chart.history) this.chart.reveal(this.version);
     const tab = given.get("tab") ?? (this.from !== null ? "memory" : null);
     if (tab === "memory" || tab === "transcript") this.showPage(tab);
@@ -641,24 +807,42 @@ class App {
 
 const TAB = "foldlog-tab";
 const MARKS = { errors: "error", condensations: "condensation", waits: "wait" };
-const RULE = "Search for an id, or for words. The search finds an event that contains all of the words: in any order, also inside longer words. Words \"in quotes\" must stand side by side. #17 finds only the event with this id.";
-const choices = (name, kind, ...buttons) => el("span", { class: `choices ${kind}`, role: "group", "aria-label": name }, ...buttons);
+const RULE =
+  'Search for an id, or for words. The search finds an event that contains all of the words: in any order, also inside longer words. Words "in quotes" must stand side by side. #17 finds only the event with this id.';
+const choices = (name, kind, ...buttons) =>
+  el("span", { class: `choices ${kind}`, role: "group", "aria-label": name }, ...buttons);
 
 // The page after an error: the reason, and buttons that lead on.
 function failure(error, isServed = true) {
   const isHome = !location.search;
   // A browser raises a TypeError if no reply comes.
   const [why, remedy] = !isServed
-    ? [error.message, "The file may be incomplete. Write it again with foldlog report, and open it in a browser of the last three years."]
+    ? [
+        error.message,
+        "The file may be incomplete. Write it again with foldlog report, and open it in a browser of the last three years.",
+      ]
     : error instanceof TypeError
       ? ["The server does not answer.", "Start it again with foldlog serve, and open the address that it prints."]
       : [error.message, null];
   return [
     el("header", {}, el("span", { class: "brand" }, "foldlog")),
-    el("main", { class: "failure" },
-      el("div", { role: "alert" }, el("h1", {}, "This page cannot be shown"), said(sentence(why).replace(/[^.]$/, "$&."), "p")),
+    el(
+      "main",
+      { class: "failure" },
+      el(
+        "div",
+        { role: "alert" },
+        el("h1", {}, "This page cannot be shown"),
+        said(sentence(why).replace(/[^.]$/, "$&."), "p"),
+      ),
       remedy && el("p", { class: "soft" }, remedy),
-      el("div", { class: "ways" }, isServed && !isHome ? el("a", { class: "button", href: homeAddress() }, "All runs") : null, el("button", { onclick: () => location.reload() }, "Try again"))),
+      el(
+        "div",
+        { class: "ways" },
+        isServed && !isHome ? el("a", { class: "button", href: homeAddress() }, "All runs") : null,
+        el("button", { onclick: () => location.reload() }, "Try again"),
+      ),
+    ),
   ];
 }
 

@@ -3,7 +3,8 @@
 
 import { el, said } from "./dom.js";
 
-const INLINE = /`([^`\n]+)`|\*\*((?:`[^`\n]+`|[^*\n])+)\*\*|(?<![\w*])\*([^*\s](?:[^*\n]*[^*\s])?)\*(?![\w*])|\[([^\]\n]{1,300})\]\(([^()\s]{1,2000})\)/g;
+const INLINE =
+  /`([^`\n]+)`|\*\*((?:`[^`\n]+`|[^*\n])+)\*\*|(?<![\w*])\*([^*\s](?:[^*\n]*[^*\s])?)\*(?![\w*])|\[([^\]\n]{1,300})\]\(([^()\s]{1,2000})\)/g;
 
 const BULLET = /^(\s*)([-*+]|\d{1,3}[.)])\s+(.*)$/;
 const LISTED = /^(?:\s*(?:[-*+]|\d{1,3}[.)])\s+|\s{2,}\S)/; // An item, or another line of an item.
@@ -38,7 +39,12 @@ export function markdown(text) {
     place += 1;
     if (!block) continue;
     // A paragraph ends where another block begins.
-    while (place < lines.length && block.goesOn.test(lines[place]) && (block.goesOn !== OTHER || blockAt(lines[place]) === block)) place += 1;
+    while (
+      place < lines.length &&
+      block.goesOn.test(lines[place]) &&
+      (block.goesOn !== OTHER || blockAt(lines[place]) === block)
+    )
+      place += 1;
     nodes.push(block.make(lines.slice(start, place)));
     if (block.begins === FENCE) place += 1;
   }

@@ -7,7 +7,8 @@ const WAIT = 30_000; // A pause of at least this many milliseconds between two e
 
 // The marks of a run. A mark is the id of an event. For a wait, it is the event that ended the wait.
 export class Marks {
-  first; last; // the times of the first and the last event
+  first;
+  last; // the times of the first and the last event
 
   constructor(history) {
     this.history = history;
@@ -23,7 +24,12 @@ export class Marks {
       const time = history.time(id);
       if (time === null || history.changes.has(id)) continue;
       if (before !== null && time - before >= WAIT) {
-        const wait = { id, from: before, to: time, who: WAITED_FOR[kind] ?? (kind === "user" ? "the user" : "the next event") };
+        const wait = {
+          id,
+          from: before,
+          to: time,
+          who: WAITED_FOR[kind] ?? (kind === "user" ? "the user" : "the next event"),
+        };
         (kind in WAITED_FOR ? this.waits : this.pauses).push(wait);
       }
       before = before === null ? time : Math.max(before, time);
@@ -79,5 +85,6 @@ export class Marks {
   }
 }
 
-const FILE = /\.(?:c|cc|cfg|cpp|cs|css|csv|go|h|html|ini|java|js|jsonl?|jsx|lock|md|php|py|rb|rs|sh|sql|toml|tsx?|txt|xml|ya?ml)$/; // not ``cache.load``
+const FILE =
+  /\.(?:c|cc|cfg|cpp|cs|css|csv|go|h|html|ini|java|js|jsonl?|jsx|lock|md|php|py|rb|rs|sh|sql|toml|tsx?|txt|xml|ya?ml)$/; // not ``cache.load``
 const WAITED_FOR = { agent: "the model", action: "the model", observation: "a tool", error: "a tool" };

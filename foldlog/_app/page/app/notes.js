@@ -16,7 +16,9 @@ export class Notes {
   editor(event) {
     const note = this.of(event);
     const name = event === null ? "Note on this run" : `Note on ${idOf(event)}`;
-    const field = /** @type {HTMLTextAreaElement} */ (el("textarea", { rows: 2, "aria-label": name, placeholder: `${name}, or leave it empty for a bookmark` }));
+    const field = /** @type {HTMLTextAreaElement} */ (
+      el("textarea", { rows: 2, "aria-label": name, placeholder: `${name}, or leave it empty for a bookmark` })
+    );
     field.value = note?.text ?? "";
     const problem = el("p", { class: "problem", role: "alert" });
     const change = (text) => async (submitted) => {
@@ -28,12 +30,29 @@ export class Notes {
         problem.textContent = `The note was not saved: ${error.message}`;
       }
     };
-    return el("form", { class: "noting", onsubmit: change("") }, field,
-      el("div", { class: "ways" }, el("button", {}, note ? "Change" : "Keep"), note ? el("button", { type: "button", onclick: change(null) }, "Remove") : null), problem);
+    return el(
+      "form",
+      { class: "noting", onsubmit: change("") },
+      field,
+      el(
+        "div",
+        { class: "ways" },
+        el("button", {}, note ? "Change" : "Keep"),
+        note ? el("button", { type: "button", onclick: change(null) }, "Remove") : null,
+      ),
+      problem,
+    );
   }
 
   // All notes, each with a link to its event.
   list() {
-    return this.all.map((note) => el("div", { class: "pair" }, note.event === null ? el("span", { class: "soft" }, "run") : this.app.way(note.event), said(note.text || "bookmarked")));
+    return this.all.map((note) =>
+      el(
+        "div",
+        { class: "pair" },
+        note.event === null ? el("span", { class: "soft" }, "run") : this.app.way(note.event),
+        said(note.text || "bookmarked"),
+      ),
+    );
   }
 }

@@ -11,7 +11,10 @@ export class Opening {
     this.bar = el("progress", { "aria-label": "Events read" });
     this.words = el("p", { class: "soft", role: "status" }, "Reading …");
     const waiting = Array.from({ length: PLACES }, () => el("div", { class: "waiting" }));
-    root.replaceChildren(el("header", {}, el("h1", {}, source.id ? said(source.id) : "foldlog")), el("main", { class: "starting" }, this.words, this.bar, ...waiting));
+    root.replaceChildren(
+      el("header", {}, el("h1", {}, source.id ? said(source.id) : "foldlog")),
+      el("main", { class: "starting" }, this.words, this.bar, ...waiting),
+    );
     if (source.progress) setTimeout(() => this.ask(), PATIENCE);
   }
 

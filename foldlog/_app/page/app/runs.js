@@ -1,7 +1,29 @@
 // All runs of a store: which runs failed, and what they cost. The server filters and sorts the runs, and computes the
 // sums.
 
-import { DAY, ask, costWords, count, dated, duration, el, grouped, idOf, isTyped, keep, kept, Live, moment, phone, printable, refill, said, short, table, withMarks } from "./dom.js";
+import {
+  DAY,
+  ask,
+  costWords,
+  count,
+  dated,
+  duration,
+  el,
+  grouped,
+  idOf,
+  isTyped,
+  keep,
+  kept,
+  Live,
+  moment,
+  phone,
+  printable,
+  refill,
+  said,
+  short,
+  table,
+  withMarks,
+} from "./dom.js";
 import { distinguished } from "./titles.js";
 
 const PAGE = 100; // The number of runs in one request.
@@ -9,12 +31,30 @@ const MOST_HITS = 50;
 const MOST_FACETS = 10;
 const SORT = "-activity";
 const SORTS = [
-  ["state", "Run", "Sort by state: runs that ended with an error first"], ["condensations", "Condensed", "How often the context was condensed"], ["", "First error", ""],
-  ["errors", "Errors", "Results of calls that their source marks as errors"], ["wait", "Longest wait", "The longest wait for a model or a tool"], ["duration", "Took", "From the first event to the last one"],
-  ["cost", "Cost", "The cost of all model calls. ≈ means that prices come from a table"], ["activity", "Last event", "Runs without times come last"],
+  ["state", "Run", "Sort by state: runs that ended with an error first"],
+  ["condensations", "Condensed", "How often the context was condensed"],
+  ["", "First error", ""],
+  ["errors", "Errors", "Results of calls that their source marks as errors"],
+  ["wait", "Longest wait", "The longest wait for a model or a tool"],
+  ["duration", "Took", "From the first event to the last one"],
+  ["cost", "Cost", "The cost of all model calls. ≈ means that prices come from a table"],
+  ["activity", "Last event", "Runs without times come last"],
 ];
-const FACETS = [["state", "State"], ["program", "Program"], ["tool", "Tool"], ["model", "Model"], ["attribute", "Attribute"]];
-export const STATES_OF_RUNS = { error: "ended with an error", refused: "a person refused a call", open_call: "waits for a tool", result: "waits for the model", request: "asked, not answered", answer: "answered" };
+const FACETS = [
+  ["state", "State"],
+  ["program", "Program"],
+  ["tool", "Tool"],
+  ["model", "Model"],
+  ["attribute", "Attribute"],
+];
+export const STATES_OF_RUNS = {
+  error: "ended with an error",
+  refused: "a person refused a call",
+  open_call: "waits for a tool",
+  result: "waits for the model",
+  request: "asked, not answered",
+  answer: "answered",
+};
 const HOME = "foldlog-home";
 
 export class Runs {
@@ -80,7 +120,9 @@ export class Runs {
   }
 
   askPage(start, limit = PAGE) {
-    return ask(`conversations?${new URLSearchParams({ q: this.line, sort: this.sort, start: String(start), limit: String(limit) })}`);
+    return ask(
+      `conversations?${new URLSearchParams({ q: this.line, sort: this.sort, start: String(start), limit: String(limit) })}`,
+    );
   }
 
   // -- what is chosen -------------------------------------------------------------------------------------------------
@@ -104,7 +146,11 @@ export class Runs {
 
   // The words of the search line that name a facet, each with its value.
   words() {
-    return Array.from(this.line.matchAll(WORD), ([word, key, quoted, plain]) => ({ word, key, value: quoted ?? plain }));
+    return Array.from(this.line.matchAll(WORD), ([word, key, quoted, plain]) => ({
+      word,
+      key,
+      value: quoted ?? plain,
+    }));
   }
 
   isOn(key, value) {
@@ -113,13 +159,17 @@ export class Runs {
 
   toggle(key, value) {
     const found = this.words().find((each) => each.key === key && each.value === value);
-    const others = this.words().filter((each) => each.key === key && !SEVERAL.has(key)).reduce((line, each) => line.replace(each.word, " "), this.line);
+    const others = this.words()
+      .filter((each) => each.key === key && !SEVERAL.has(key))
+      .reduce((line, each) => line.replace(each.word, " "), this.line);
     this.choose((found ? this.line.replace(found.word, " ") : `${others} ${wordOf(key, value)}`).replace(/\s+/g, " "));
   }
 
   // Choose the runs whose last event is between two days. Without days, choose all days.
   brush(from, to) {
-    const others = this.words().filter(({ key }) => key === "since" || key === "until").reduce((line, { word }) => line.replace(word, " "), this.line);
+    const others = this.words()
+      .filter(({ key }) => key === "since" || key === "until")
+      .reduce((line, { word }) => line.replace(word, " "), this.line);
     this.choose(`${others}${from ? ` since:${from} until:${to}` : ""}`.replace(/\s+/g, " "));
   }
 
@@ -151,7 +201,13 @@ export class Runs {
   build() {
     this.live = new Live();
     this.box = el("input", {
-      type: "search", placeholder: 'has:error  tool:Bash  program:codex  "No such file"', "aria-label": "Choose runs", title: RUNS_RULE, autocomplete: "off", spellcheck: "false", list: "facet-words",
+      type: "search",
+      placeholder: 'has:error  tool:Bash  program:codex  "No such file"',
+      "aria-label": "Choose runs",
+      title: RUNS_RULE,
+      autocomplete: "off",
+      spellcheck: "false",
+      list: "facet-words",
       oninput: () => {
         clearTimeout(this.typing);
         this.typing = setTimeout(() => this.choose(this.box.value), 250);
@@ -161,24 +217,59 @@ export class Runs {
     this.problem = el("p", { class: "problem", role: "alert" });
     this.facets = el("aside", { class: "facets", "aria-label": "Facets" });
     this.sentence = el("p", { class: "summary", role: "status" });
-    this.costs = el("div", { class: "costs", role: "group", "aria-label": "Cost by model and by day", tabindex: "0", hidden: true });
+    this.costs = el("div", {
+      class: "costs",
+      role: "group",
+      "aria-label": "Cost by model and by day",
+      tabindex: "0",
+      hidden: true,
+    });
     this.days = el("div", { class: "histogram", role: "img" });
     this.ends = el("div", { class: "ends soft" });
     this.followBrush();
     this.hits = el("section", { class: "hits", "aria-label": "Events that contain the words", hidden: true });
     this.comparing = el("div", { class: "picked", hidden: true });
-    this.buttons = new Map(SORTS.map(([name, , title]) => [name, el("button", { class: "sort", title, onclick: () => this.sortBy(name) })]));
-    this.head = el("div", { class: "row head", role: "group", "aria-label": "Order of the runs" },
-      ...SORTS.map(([name, words]) => el("span", { class: `cell c-${name || "first"}` }, name === "condensations" ? el("span", { title: "The tokens of the prompts over the run" }, "Context") : "", name ? this.buttons.get(name) : words)));
+    this.buttons = new Map(
+      SORTS.map(([name, , title]) => [name, el("button", { class: "sort", title, onclick: () => this.sortBy(name) })]),
+    );
+    this.head = el(
+      "div",
+      { class: "row head", role: "group", "aria-label": "Order of the runs" },
+      ...SORTS.map(([name, words]) =>
+        el(
+          "span",
+          { class: `cell c-${name || "first"}` },
+          name === "condensations" ? el("span", { title: "The tokens of the prompts over the run" }, "Context") : "",
+          name ? this.buttons.get(name) : words,
+        ),
+      ),
+    );
     this.inner = el("div", { role: "presentation" });
     this.end = el("div", { class: "end" });
     this.list = el("div", { class: "rows", "aria-label": "Runs" }, this.inner, this.end);
     this.seen = new IntersectionObserver(([{ isIntersecting }]) => isIntersecting && this.loadMore());
     this.root.replaceChildren(
-      el("header", {}, el("h1", {}, "foldlog"), el("div", { class: "search wide" }, this.box, this.proposals), this.live.node),
-      el("main", { class: "runs" },
+      el(
+        "header",
+        {},
+        el("h1", {}, "foldlog"),
+        el("div", { class: "search wide" }, this.box, this.proposals),
+        this.live.node,
+      ),
+      el(
+        "main",
+        { class: "runs" },
         el("details", { class: "facets-of", open: !phone.matches }, el("summary", {}, "Facets"), this.facets),
-        el("section", { class: "conversations" }, el("div", { class: "above" }, this.problem, this.sentence, this.costs, this.days, this.ends), this.hits, this.comparing, this.head, this.list)),
+        el(
+          "section",
+          { class: "conversations" },
+          el("div", { class: "above" }, this.problem, this.sentence, this.costs, this.days, this.ends),
+          this.hits,
+          this.comparing,
+          this.head,
+          this.list,
+        ),
+      ),
     );
   }
 
@@ -207,7 +298,9 @@ export class Runs {
   }
 
   markDays(first, last) {
-    Array.from(this.days.children).forEach((day, place) => day.classList.toggle("chosen", place >= first && place <= last));
+    Array.from(this.days.children).forEach((day, place) =>
+      day.classList.toggle("chosen", place >= first && place <= last),
+    );
   }
 
   // -- showing --------------------------------------------------------------------------------------------------------
@@ -217,7 +310,17 @@ export class Runs {
     this.showFacets();
     this.showDays();
     this.list.querySelector(".empty")?.remove();
-    if (!this.total) this.list.append(this.fleet.conversations ? el("p", { class: "empty" }, "No run matches.") : el("div", { class: "empty" }, el("p", {}, "The store has no runs yet. Import some:"), el("pre", { class: "code" }, this.fleet.import_command)));
+    if (!this.total)
+      this.list.append(
+        this.fleet.conversations
+          ? el("p", { class: "empty" }, "No run matches.")
+          : el(
+              "div",
+              { class: "empty" },
+              el("p", {}, "The store has no runs yet. Import some:"),
+              el("pre", { class: "code" }, this.fleet.import_command),
+            ),
+      );
   }
 
   showRows() {
@@ -240,15 +343,48 @@ export class Runs {
     const { chosen, conversations, counted, behind } = this.fleet;
     const tools = this.fleet.facets.filter((facet) => facet.what === "tool errors");
     const tool = tools.sort((one, other) => other.number - one.number)[0];
-    const all = chosen.conversations < conversations && this.fleet.spent.cost !== null ? ` of ${costWords(this.fleet.spent)}` : "";
-    const unknown = [[chosen.without_usage, "usage"], [chosen.without_cost, "a price"]].filter(([number]) => number).map(([number, what]) => `${grouped(number)} without ${what}`);
+    const all =
+      chosen.conversations < conversations && this.fleet.spent.cost !== null
+        ? ` of ${costWords(this.fleet.spent)}`
+        : "";
+    const unknown = [
+      [chosen.without_usage, "usage"],
+      [chosen.without_cost, "a price"],
+    ]
+      .filter(([number]) => number)
+      .map(([number, what]) => `${grouped(number)} without ${what}`);
     const hasCost = chosen.spent.cost !== null;
-    const button = el("button", { class: "link", "aria-expanded": !this.costs.hidden, title: "Cost by model and by day", onclick: () => this.turnCosts() }, `${costWords(chosen.spent)}${all}`);
-    refill(this.sentence,
+    const button = el(
+      "button",
+      {
+        class: "link",
+        "aria-expanded": !this.costs.hidden,
+        title: "Cost by model and by day",
+        onclick: () => this.turnCosts(),
+      },
+      `${costWords(chosen.spent)}${all}`,
+    );
+    refill(
+      this.sentence,
       el("b", {}, errorWords(chosen, this.total)),
-      tool ? el("span", {}, " · most errors in ", el("button", { class: "link bad", onclick: () => this.choose(`has:error ${wordOf("tool", tool.name)}`) }, printable(tool.name)), ` (${grouped(tool.number)})`) : "",
-      hasCost ? el("span", {}, " · ", button) : "", unknown.length && hasCost ? el("span", { class: "soft" }, ` (${unknown.join(", ")})`) : "",
-      counted < conversations ? el("span", { class: "soft" }, ` · still counting: ${grouped(counted)} of ${grouped(conversations)}`) : "",
+      tool
+        ? el(
+            "span",
+            {},
+            " · most errors in ",
+            el(
+              "button",
+              { class: "link bad", onclick: () => this.choose(`has:error ${wordOf("tool", tool.name)}`) },
+              printable(tool.name),
+            ),
+            ` (${grouped(tool.number)})`,
+          )
+        : "",
+      hasCost ? el("span", {}, " · ", button) : "",
+      unknown.length && hasCost ? el("span", { class: "soft" }, ` (${unknown.join(", ")})`) : "",
+      counted < conversations
+        ? el("span", { class: "soft" }, ` · still counting: ${grouped(counted)} of ${grouped(conversations)}`)
+        : "",
       behind?.as_of ? el("span", { class: "soft" }, ` · as of ${moment(Date.parse(behind.as_of), "")}`) : "",
     );
     if (!hasCost) this.costs.hidden = true;
@@ -267,14 +403,22 @@ export class Runs {
     const of = (name, rows, named) => {
       const head = [name, "Calls", "Tokens", "Cost"].map((words) => el("th", { scope: "col" }, words));
       const cells = rows.map((row) => [
-        el("th", { scope: "row" }, said(named(row))), el("td", {}, grouped(row.calls)),
-        el("td", {}, short((row.prompt_tokens ?? 0) + (row.completion_tokens ?? 0))), el("td", {}, costWords(row)),
+        el("th", { scope: "row" }, said(named(row))),
+        el("td", {}, grouped(row.calls)),
+        el("td", {}, short((row.prompt_tokens ?? 0) + (row.completion_tokens ?? 0))),
+        el("td", {}, costWords(row)),
       ]);
       return table(head, cells);
     };
-    refill(this.costs,
-      of("Model", [...models].sort((one, other) => (other.cost ?? -1) - (one.cost ?? -1)), ({ model }) => model || "not named"),
-      of("Day", [...days].reverse(), ({ day }) => day));
+    refill(
+      this.costs,
+      of(
+        "Model",
+        [...models].sort((one, other) => (other.cost ?? -1) - (one.cost ?? -1)),
+        ({ model }) => model || "not named",
+      ),
+      of("Day", [...days].reverse(), ({ day }) => day),
+    );
   }
 
   showFacets() {
@@ -292,18 +436,47 @@ export class Runs {
       const sorted = found.sort((one, other) => other.conversations - one.conversations);
       const some = this.wide.has(key) ? sorted : sorted.slice(0, MOST_FACETS);
       const hidden = sorted.length - some.length;
-      const more = hidden ? el("button", { class: "more", onclick: () => widen(key) }, el("span", {}, `${grouped(hidden)} more`)) : "";
+      const more = hidden
+        ? el("button", { class: "more", onclick: () => widen(key) }, el("span", {}, `${grouped(hidden)} more`))
+        : "";
       if (!some.length) return null;
-      return el("div", { class: "facet", role: "group", "aria-label": name }, el("h2", {}, name), ...some.map((facet) => {
-        const isOn = this.isOn(key, facet.name);
-        const words = key === "state" ? (STATES_OF_RUNS[facet.name] ?? facet.name) : printable(facet.name);
-        return el("button", { "aria-pressed": isOn, title: words, onclick: () => this.toggle(key, facet.name) }, el("span", {}, words), el("span", { class: "number" }, grouped(facet.conversations)));
-      }), more);
+      return el(
+        "div",
+        { class: "facet", role: "group", "aria-label": name },
+        el("h2", {}, name),
+        ...some.map((facet) => {
+          const isOn = this.isOn(key, facet.name);
+          const words = key === "state" ? (STATES_OF_RUNS[facet.name] ?? facet.name) : printable(facet.name);
+          return el(
+            "button",
+            { "aria-pressed": isOn, title: words, onclick: () => this.toggle(key, facet.name) },
+            el("span", {}, words),
+            el("span", { class: "number" }, grouped(facet.conversations)),
+          );
+        }),
+        more,
+      );
     });
-    const having = (name, number) => el("button", { "aria-pressed": this.isOn("has", name), onclick: () => this.toggle("has", name) }, el("span", {}, `with ${name === "error" ? "an" : "a"} ${name}`), el("span", { class: "number" }, grouped(number)));
+    const having = (name, number) =>
+      el(
+        "button",
+        { "aria-pressed": this.isOn("has", name), onclick: () => this.toggle("has", name) },
+        el("span", {}, `with ${name === "error" ? "an" : "a"} ${name}`),
+        el("span", { class: "number" }, grouped(number)),
+      );
     const { with_errors: errors, with_notes: notes } = this.fleet.chosen;
-    refill(this.facets, el("div", { class: "facet" }, having("error", errors), notes ? having("note", notes) : ""), ...groups.filter(Boolean));
-    refill(this.proposals, ...this.fleet.facets.filter((facet) => facet.what !== "tool errors").slice(0, 200).map((facet) => el("option", { value: `${this.plain ? `${this.line} ` : ""}${facet.what}:${facet.name}` })));
+    refill(
+      this.facets,
+      el("div", { class: "facet" }, having("error", errors), notes ? having("note", notes) : ""),
+      ...groups.filter(Boolean),
+    );
+    refill(
+      this.proposals,
+      ...this.fleet.facets
+        .filter((facet) => facet.what !== "tool errors")
+        .slice(0, 200)
+        .map((facet) => el("option", { value: `${this.plain ? `${this.line} ` : ""}${facet.what}:${facet.name}` })),
+    );
   }
 
   // Show all days from the first to the last day, including days without a run. An event with a wrong time may lie
@@ -312,7 +485,9 @@ export class Runs {
     const known = new Map(this.fleet.days.map((day) => [day.day, day]));
     const [since, until] = ["since", "until"].map((key) => this.words().find((each) => each.key === key)?.value);
     const periods = periodsOf([...this.fleet.days].sort((one, other) => (one.day < other.day ? -1 : 1)));
-    const shown = periods.find(({ days }) => since && days.some(({ day }) => day >= since && (!until || day < until))) ?? [...periods].sort((one, other) => other.runs - one.runs)[0];
+    const shown =
+      periods.find(({ days }) => since && days.some(({ day }) => day >= since && (!until || day < until))) ??
+      [...periods].sort((one, other) => other.runs - one.runs)[0];
     this.range = shown ? daysBetween(shown.first, shown.last) : [];
     this.days.hidden = this.ends.hidden = !this.range.length;
     if (!this.range.length) return;
@@ -326,21 +501,40 @@ export class Runs {
         bar.style.height = number ? `max(2px, ${100 * Math.sqrt(number / most)}%)` : "0";
         return bar;
       });
-      return el("span", { class: "day", title: `${label(name)}: ${count(conversations, "run")}, ${count(errors, "error")}` }, ...bars);
+      return el(
+        "span",
+        { class: "day", title: `${label(name)}: ${count(conversations, "run")}, ${count(errors, "error")}` },
+        ...bars,
+      );
     });
     this.days.replaceChildren(...days);
     const [first, last] = [this.range[0], this.range.at(-1)];
     const others = periods.filter((period) => period !== shown).map((period) => this.outside(period, label));
     if (others.length) others.unshift("; not shown:");
-    this.ends.replaceChildren(el("span", {}, label(first)), el("span", {}, `runs by day, errors in red; at most ${grouped(most)} a day; heights are square roots`, ...others), el("span", {}, label(last)));
-    this.days.setAttribute("aria-label", `Runs and errors by day from ${first} to ${last}, at most ${grouped(most)} on a day. The words since: and until: choose days`);
-    if (since) this.markDays(this.range.findIndex((name) => name >= since), this.range.findLastIndex((name) => !until || name < until));
+    this.ends.replaceChildren(
+      el("span", {}, label(first)),
+      el("span", {}, `runs by day, errors in red; at most ${grouped(most)} a day; heights are square roots`, ...others),
+      el("span", {}, label(last)),
+    );
+    this.days.setAttribute(
+      "aria-label",
+      `Runs and errors by day from ${first} to ${last}, at most ${grouped(most)} on a day. The words since: and until: choose days`,
+    );
+    if (since)
+      this.markDays(
+        this.range.findIndex((name) => name >= since),
+        this.range.findLastIndex((name) => !until || name < until),
+      );
   }
 
   // A button that chooses the runs of a period that the picture of the days does not show.
   outside({ first, last, runs }, label) {
     const when = first === last ? `on ${label(first)}` : `from ${label(first)} to ${label(last)}`;
-    return el("button", { class: "link", onclick: () => this.brush(first, nextDay(last)) }, `${count(runs, "run")} ${when}`);
+    return el(
+      "button",
+      { class: "link", onclick: () => this.brush(first, nextDay(last)) },
+      `${count(runs, "run")} ${when}`,
+    );
   }
 
   // Shorten the titles of loaded runs that begin alike, so that the words that differ are visible.
@@ -402,31 +596,81 @@ export class Runs {
   row(one, place) {
     const item = el("div", { class: "item", role: "listitem", "aria-setsize": this.total, "aria-posinset": place + 1 });
     const told = (words) => el("span", { class: "told" }, words);
-    const cell = (name, text, unit) => el("span", { class: `cell c-${name}` }, text, text ? told(unit) : "", text ? told(", ") : "");
+    const cell = (name, text, unit) =>
+      el("span", { class: `cell c-${name}` }, text, text ? told(unit) : "", text ? told(", ") : "");
     const state = STATES_OF_RUNS[one.state] ?? "";
-    const box = /** @type {HTMLInputElement} */ (el("input", { type: "checkbox", title: "Compare with another run", "aria-label": `Compare ${printable(one.title ?? one.conversation)}`, onchange: () => this.pick(one.conversation, box.checked) }));
+    const box = /** @type {HTMLInputElement} */ (
+      el("input", {
+        type: "checkbox",
+        title: "Compare with another run",
+        "aria-label": `Compare ${printable(one.title ?? one.conversation)}`,
+        onchange: () => this.pick(one.conversation, box.checked),
+      })
+    );
     box.checked = this.chosen.has(one.conversation);
-    const took = one.first_event_at && one.last_event_at ? timeIn(one.last_event_at) - timeIn(one.first_event_at) : null;
+    const took =
+      one.first_event_at && one.last_event_at ? timeIn(one.last_event_at) - timeIn(one.first_event_at) : null;
     const { spent, errors, first_error: words } = one.task ?? one; // A row of a task has the sums over its agents.
     const failed = words ? (one.task?.first_error_in ?? one.conversation) : one.conversation;
     const error = words ? printable(words.replace(COLOURS, "")) : null;
-    const under = [one.format === "foldlog" ? "" : one.format, one.model, one.parent && `fork of ${one.parent}`, one.attributes?.incomplete, one.task && count(one.task.sub_agents, "sub-agent"), one.attributes?.parent && `sub-agent of ${shortId(one.attributes.parent)}`, shortId(one.conversation)].filter(Boolean).join(" · ");
+    const under = [
+      one.format === "foldlog" ? "" : one.format,
+      one.model,
+      one.parent && `fork of ${one.parent}`,
+      one.attributes?.incomplete,
+      one.task && count(one.task.sub_agents, "sub-agent"),
+      one.attributes?.parent && `sub-agent of ${shortId(one.attributes.parent)}`,
+      shortId(one.conversation),
+    ]
+      .filter(Boolean)
+      .join(" · ");
     // A click on the first error opens the run at this error. Any other click opens the end of the run.
     const lead = ({ target, currentTarget: link }) => {
       const isToError = words && target.closest(".c-first");
       link.href = addressOf(isToError ? failed : one.conversation) + (isToError ? "#at=error" : "");
     };
-    const row = el("a", { class: "row", href: addressOf(one.conversation), onclick: lead },
-      el("span", { class: "cell c-state" }, el("span", { class: `dot is-${one.state ?? "unknown"}`, title: state, "aria-hidden": true }), told(state && `${state}: `),
-        el("span", { class: "name", title: printable(one.title ?? one.conversation) }, ...this.nameOf(one)), told(", "),
-        el("span", { class: "under" }, one.problem ? el("span", { class: "problem" }, said(one.problem)) : said(under))),
-      el("span", { class: "cell c-condensations" }, sparkline(one.context ?? [], one.state === "error"), one.condensations ? el("span", { class: "condensed", title: count(one.condensations, "condensation") }, grouped(one.condensations), told(one.condensations === 1 ? " condensation, " : " condensations, ")) : ""),
+    const row = el(
+      "a",
+      { class: "row", href: addressOf(one.conversation), onclick: lead },
+      el(
+        "span",
+        { class: "cell c-state" },
+        el("span", { class: `dot is-${one.state ?? "unknown"}`, title: state, "aria-hidden": true }),
+        told(state && `${state}: `),
+        el("span", { class: "name", title: printable(one.title ?? one.conversation) }, ...this.nameOf(one)),
+        told(", "),
+        el("span", { class: "under" }, one.problem ? el("span", { class: "problem" }, said(one.problem)) : said(under)),
+      ),
+      el(
+        "span",
+        { class: "cell c-condensations" },
+        sparkline(one.context ?? [], one.state === "error"),
+        one.condensations
+          ? el(
+              "span",
+              { class: "condensed", title: count(one.condensations, "condensation") },
+              grouped(one.condensations),
+              told(one.condensations === 1 ? " condensation, " : " condensations, "),
+            )
+          : "",
+      ),
       el("span", { class: "cell c-first", title: error }, error ? said(error) : ""),
       cell("errors", errors ? grouped(errors) : "", errors === 1 ? " error" : " errors"),
       cell("wait", one.longest_wait_s >= 0.05 ? duration(one.longest_wait_s * 1000) : "", " longest wait"),
       cell("duration", took === null ? "" : duration(took), " taken"),
-      cell("cost", spent && spent.cost !== null ? (spent.cost > 0 && spent.cost < 0.0005 ? "< $0.001" : costWords(spent)) : "", " cost"),
-      el("span", { class: "cell c-activity" }, ...(one.last_event_at ? dated(timeIn(one.last_event_at)).map((part) => el("span", {}, `${part} `)) : [el("span", { class: "soft" }, "no times")])));
+      cell(
+        "cost",
+        spent && spent.cost !== null ? (spent.cost > 0 && spent.cost < 0.0005 ? "< $0.001" : costWords(spent)) : "",
+        " cost",
+      ),
+      el(
+        "span",
+        { class: "cell c-activity" },
+        ...(one.last_event_at
+          ? dated(timeIn(one.last_event_at)).map((part) => el("span", {}, `${part} `))
+          : [el("span", { class: "soft" }, "no times")]),
+      ),
+    );
     item.append(box, row);
     return item;
   }
@@ -439,7 +683,16 @@ export class Runs {
     while (this.chosen.size > 2) this.chosen.delete(this.chosen.values().next().value);
     const [one, other] = [...this.chosen];
     this.comparing.hidden = !this.chosen.size;
-    refill(this.comparing, other === undefined ? el("span", { class: "soft" }, "Tick another run to compare the two.") : el("a", { class: "button", href: `./?${new URLSearchParams({ compare: one, with: other })}` }, "Compare the two runs"));
+    refill(
+      this.comparing,
+      other === undefined
+        ? el("span", { class: "soft" }, "Tick another run to compare the two.")
+        : el(
+            "a",
+            { class: "button", href: `./?${new URLSearchParams({ compare: one, with: other })}` },
+            "Compare the two runs",
+          ),
+    );
     this.draw();
   }
 
@@ -449,7 +702,9 @@ export class Runs {
   // search only errors.
   async search() {
     const words = this.plain;
-    const facets = this.words().map(({ word }) => word).join(" ");
+    const facets = this.words()
+      .map(({ word }) => word)
+      .join(" ");
     const asksForErrors = this.isOn("has", "error");
     const asked = String(new URLSearchParams({ words, limit: String(MOST_HITS), q: facets }));
     if (asked === this.searched) return;
@@ -460,12 +715,39 @@ export class Runs {
       const reply = await ask(`search?${asked}`);
       if (asked !== this.searched) return;
       this.hits.hidden = false;
-      refill(this.hits,
-        el(reply.hits.length ? "h2" : "p", {}, reply.hits.length ? `${reply.more ? "The first " : ""}${count(reply.hits.length, asksForErrors ? "error" : "event")} in ${facets ? "the chosen" : "all"} runs with all of the words` : `No ${asksForErrors ? "error" : "event"} contains these words.`),
-        ...reply.hits.map((hit) => el("a", { class: "hit", href: addressOf(hit.conversation, hit.event) }, el("b", {}, ...this.nameOf({ conversation: hit.conversation })), el("span", { class: hit.kind === "error" ? "bad" : "soft", title: printable(hit.task ? `${hit.conversation}, a sub-agent in the task ${hit.task}` : hit.conversation) }, `${hit.task ? `in task ${shortId(hit.task)} · ` : ""}${hit.kind} ${idOf(hit.event)} · ${shortId(hit.conversation)}`), el("bdi", { class: "snippet" }, ...withMarks(hit.snippet, hit.highlights)))));
+      refill(
+        this.hits,
+        el(
+          reply.hits.length ? "h2" : "p",
+          {},
+          reply.hits.length
+            ? `${reply.more ? "The first " : ""}${count(reply.hits.length, asksForErrors ? "error" : "event")} in ${facets ? "the chosen" : "all"} runs with all of the words`
+            : `No ${asksForErrors ? "error" : "event"} contains these words.`,
+        ),
+        ...reply.hits.map((hit) =>
+          el(
+            "a",
+            { class: "hit", href: addressOf(hit.conversation, hit.event) },
+            el("b", {}, ...this.nameOf({ conversation: hit.conversation })),
+            el(
+              "span",
+              {
+                class: hit.kind === "error" ? "bad" : "soft",
+                title: printable(
+                  hit.task ? `${hit.conversation}, a sub-agent in the task ${hit.task}` : hit.conversation,
+                ),
+              },
+              `${hit.task ? `in task ${shortId(hit.task)} · ` : ""}${hit.kind} ${idOf(hit.event)} · ${shortId(hit.conversation)}`,
+            ),
+            el("bdi", { class: "snippet" }, ...withMarks(hit.snippet, hit.highlights)),
+          ),
+        ),
+      );
     } catch (error) {
       this.hits.hidden = false;
-      this.hits.replaceChildren(el("p", { class: "soft" }, said(`Only titles and ids were searched: ${error.message}`)));
+      this.hits.replaceChildren(
+        el("p", { class: "soft" }, said(`Only titles and ids were searched: ${error.message}`)),
+      );
     }
   }
 }
@@ -486,7 +768,8 @@ function errorWords({ conversations, unmarked, ended_with_error: failed, with_er
 const WORD = /(?:^|(?<=\s))(state|program|tool|model|attribute|has|since|until):(?:"([^"]*)"|(\S+))/g;
 const SEVERAL = new Set(["attribute", "has"]); // Several values of these facets may be chosen.
 const wordOf = (key, value) => `${key}:${/[\s"]/.test(value) ? `"${value}"` : value}`;
-const RUNS_RULE = "Words are searched in titles, ids and texts. These words choose runs: has:error, has:note, state:error, tool:Bash, program:codex, model:…, attribute:name=value, since:2026-09-20 and until:2026-10-01. has:error tool:Bash chooses the runs in which Bash failed.";
+const RUNS_RULE =
+  "Words are searched in titles, ids and texts. These words choose runs: has:error, has:note, state:error, tool:Bash, program:codex, model:…, attribute:name=value, since:2026-09-20 and until:2026-10-01. has:error tool:Bash chooses the runs in which Bash failed.";
 const COLOURS = /\x1b\[[\d;?]*[a-zA-Z]/g; // Escape sequences that colour a terminal.
 
 // An area that shows the tokens of a run's prompts. If the run ended with an error, a red line is at the end.
@@ -505,7 +788,8 @@ export function sparkline(context, isFailed = false) {
 // The address of the list, with the search line and the order that it had.
 export const homeAddress = () => `./${kept("sessionStorage", HOME) ?? ""}`;
 
-export const addressOf = (id, event = undefined) => `./?${new URLSearchParams({ id })}${event === undefined ? "" : `#e=${event}`}`;
+export const addressOf = (id, event = undefined) =>
+  `./?${new URLSearchParams({ id })}${event === undefined ? "" : `#e=${event}`}`;
 export const timeIn = (text) => Date.parse(/[zZ]|[+-]\d\d:?\d\d$/.test(text) ? text : `${text}Z`);
 
 // The short form of an id, such as the first part of a UUID.
@@ -522,7 +806,10 @@ function periodsOf(days) {
   const periods = [];
   for (const day of days) {
     const period = periods.at(-1);
-    const isSame = period && Date.parse(day.day) - Date.parse(period.last) <= 366 * DAY && Date.parse(day.day) - Date.parse(period.first) < 3660 * DAY;
+    const isSame =
+      period &&
+      Date.parse(day.day) - Date.parse(period.last) <= 366 * DAY &&
+      Date.parse(day.day) - Date.parse(period.first) < 3660 * DAY;
     if (isSame) {
       period.days.push(day);
       period.last = day.day;

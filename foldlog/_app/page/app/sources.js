@@ -115,7 +115,10 @@ export class Server {
 
   async changeNote(event, text) {
     const reply = await fetch(`api/notes?${new URLSearchParams({ id: this.id })}`, {
-      method: "POST", credentials: "same-origin", headers: { "content-type": "application/json" }, body: JSON.stringify({ event, text }),
+      method: "POST",
+      credentials: "same-origin",
+      headers: { "content-type": "application/json" },
+      body: JSON.stringify({ event, text }),
     });
     const document = await reply.json();
     if (!reply.ok) throw new Error(document.error ?? reply.statusText);
@@ -167,7 +170,10 @@ function matching(event, words) {
   const text = texts.join(" · ");
   const lower = text.toLowerCase();
   if (!words.every((word) => lower.includes(word))) return null;
-  return excerpt(text, words.map((word) => [lower.indexOf(word), word.length]));
+  return excerpt(
+    text,
+    words.map((word) => [lower.indexOf(word), word.length]),
+  );
 }
 
 const BEFORE_WORD = 14;
@@ -190,7 +196,18 @@ function excerpt(text, places) {
   return `${told}${parts.at(-1)[1] < text.length ? "…" : ""}`.replace(/\s+/g, " ");
 }
 
-const HIDDEN = new Set(["id", "kind", "timestamp", "source", "call_id", "response_id", "cause", "shown", "source_id", "format"]);
+const HIDDEN = new Set([
+  "id",
+  "kind",
+  "timestamp",
+  "source",
+  "call_id",
+  "response_id",
+  "cause",
+  "shown",
+  "source_id",
+  "format",
+]);
 
 function collect(value, texts, depth = 0) {
   if (typeof value === "string") texts.push(value);

@@ -15,8 +15,21 @@ export class Strip {
     this.app = app;
     this.canvas = el("canvas", { class: "layer", role: "img" });
     this.tip = el("div", { class: "tip", hidden: true });
-    this.slider = el("input", { type: "range", class: "slider", min: 0, step: 1, "aria-label": "Version", oninput: () => app.show(Number(this.slider.value)) });
-    this.node = el("section", { class: "strip", "aria-label": "The run over time" }, this.canvas, this.slider, this.tip);
+    this.slider = el("input", {
+      type: "range",
+      class: "slider",
+      min: 0,
+      step: 1,
+      "aria-label": "Version",
+      oninput: () => app.show(Number(this.slider.value)),
+    });
+    this.node = el(
+      "section",
+      { class: "strip", "aria-label": "The run over time" },
+      this.canvas,
+      this.slider,
+      this.tip,
+    );
     this.canvas.addEventListener("pointerdown", (event) => this.press(event));
     this.canvas.addEventListener("pointermove", (event) => this.move(event));
     this.canvas.addEventListener("pointerleave", () => (this.tip.hidden = true));
@@ -68,12 +81,19 @@ export class Strip {
     for (const id of marks.condensations) if (this.isInWindow(id + 1)) this.drawCondensation(context, id);
     for (const id of marks.errors) if (this.isInWindow(id + 1)) this.drawError(context, id);
     const taken = [];
-    for (const each of [version, from]) if (each !== null && this.isInWindow(each)) taken.push(this.drawVersion(context, each, taken[0]));
+    for (const each of [version, from])
+      if (each !== null && this.isInWindow(each)) taken.push(this.drawVersion(context, each, taken[0]));
     this.drawAxis(context, taken);
     this.slider.max = history.version;
     this.slider.value = version;
-    this.slider.setAttribute("aria-valuetext", `${grouped(version)} of ${grouped(history.version)}, ${history.about}${tokenCount(history.total[version] ?? 0)}`);
-    this.canvas.setAttribute("aria-label", `The View's tokens from the first to the last of ${grouped(history.version)} versions, with ${grouped(marks.errors.length)} errors, ${grouped(marks.condensations.length)} condensations and ${grouped(marks.waits.length)} waits`);
+    this.slider.setAttribute(
+      "aria-valuetext",
+      `${grouped(version)} of ${grouped(history.version)}, ${history.about}${tokenCount(history.total[version] ?? 0)}`,
+    );
+    this.canvas.setAttribute(
+      "aria-label",
+      `The View's tokens from the first to the last of ${grouped(history.version)} versions, with ${grouped(marks.errors.length)} errors, ${grouped(marks.condensations.length)} condensations and ${grouped(marks.waits.length)} waits`,
+    );
   }
 
   // For each column of pixels, draw the largest View in faint colours and the smallest View above it. Then draw the
@@ -93,7 +113,10 @@ export class Strip {
         if (total[version] < total[low]) low = version;
         if (total[version] > total[high]) high = version;
       }
-      for (const [alpha, chosen] of /** @type {[number, number][]} */ ([[0.5, high], [1, low]])) {
+      for (const [alpha, chosen] of /** @type {[number, number][]} */ ([
+        [0.5, high],
+        [1, low],
+      ])) {
         let bottom = ABOVE_CURVE + CURVE;
         context.globalAlpha = alpha;
         for (let group = 0; group < sizes.length; group += 1) {
@@ -109,7 +132,12 @@ export class Strip {
     context.globalAlpha = 1;
     context.fillStyle = this.colors.soft;
     context.textAlign = "right";
-    for (const [words, y] of /** @type {[string, number][]} */ ([[short(most), ABOVE_CURVE + 4], ["tokens", ABOVE_CURVE + CURVE / 2], ["0", ABOVE_CURVE + CURVE - 3]])) context.fillText(words, LEFT - 8, y);
+    for (const [words, y] of /** @type {[string, number][]} */ ([
+      [short(most), ABOVE_CURVE + 4],
+      ["tokens", ABOVE_CURVE + CURVE / 2],
+      ["0", ABOVE_CURVE + CURVE - 3],
+    ]))
+      context.fillText(words, LEFT - 8, y);
     context.fillRect(LEFT, ABOVE_CURVE + CURVE, this.width, 1);
     if (!limit || limit > most) return;
     const y = ABOVE_CURVE + CURVE - scale(limit);
@@ -143,11 +171,13 @@ export class Strip {
     };
     if (this.hasTime) {
       const step = marks.took / Math.max(1, Math.floor(this.width / (2 * TICK)));
-      for (let time = marks.first; time <= marks.last; time += step) write(LEFT + ((time - marks.first) / marks.took) * this.width, "", time);
+      for (let time = marks.first; time <= marks.last; time += step)
+        write(LEFT + ((time - marks.first) / marks.took) * this.width, "", time);
       return;
     }
     const step = niceStep((last - first) / Math.max(2, this.width / TICK));
-    for (let version = Math.ceil(first / step) * step; version < last; version += step) write(this.at(version), grouped(version), history.timeAt(version));
+    for (let version = Math.ceil(first / step) * step; version < last; version += step)
+      write(this.at(version), grouped(version), history.timeAt(version));
   }
 
   drawWait(context, { id, from, to, who }) {
@@ -186,7 +216,8 @@ export class Strip {
     context.font = `600 11px ${this.colors.font}`;
     const width = tagWidth(context, words);
     let left = Math.min(Math.max(2, x - width / 2), LEFT + this.width + RIGHT - width - 2);
-    if (open && left < open[1] && open[0] < left + width) left = version < this.app.version ? open[0] - width - 2 : open[1] + 2;
+    if (open && left < open[1] && open[0] < left + width)
+      left = version < this.app.version ? open[0] - width - 2 : open[1] + 2;
     context.fillStyle = isOpen ? this.colors.ink : this.colors.soft;
     context.fillRect(x - 1, ABOVE_CURVE - 6, isOpen ? 2 : 1, HEIGHT);
     drawTag(context, words, left, ABOVE_CURVE + CURVE + 18, this.colors.ground);
@@ -205,8 +236,14 @@ export class Strip {
     const version = this.versionAt(event.offsetX);
     if (this.canvas.hasPointerCapture(event.pointerId)) this.app.show(version);
     const time = history.timeAt(version);
-    showTip(this.tip, event, this.node,
-      el("b", {}, `Version ${grouped(version)}`), el("div", {}, `${history.about}${tokenCount(history.total[version])}`), time === null ? "" : el("div", { class: "soft" }, dated(time).join(" ")));
+    showTip(
+      this.tip,
+      event,
+      this.node,
+      el("b", {}, `Version ${grouped(version)}`),
+      el("div", {}, `${history.about}${tokenCount(history.total[version])}`),
+      time === null ? "" : el("div", { class: "soft" }, dated(time).join(" ")),
+    );
   }
 }
 

@@ -13,7 +13,9 @@ export function textOf(content) {
 
 // The beginning of an event's text, in one line.
 export function lineOf(event) {
-  const text = event.tool ? `${event.tool}: ${asText(event.arguments ?? "")}` : textOf(event.content ?? event.summary ?? event.problem ?? "");
+  const text = event.tool
+    ? `${event.tool}: ${asText(event.arguments ?? "")}`
+    : textOf(event.content ?? event.summary ?? event.problem ?? "");
   return printable(text.slice(0, 160).replace(/\s+/g, " "));
 }
 
@@ -53,7 +55,9 @@ const SIGNS = { "+": "added", "-": "removed" };
 function lowered(text) {
   const lower = text.toLowerCase();
   if (lower.length === text.length) return lower;
-  return Array.from(text, (letter) => (letter.toLowerCase().length === letter.length ? letter.toLowerCase() : letter)).join("");
+  return Array.from(text, (letter) =>
+    letter.toLowerCase().length === letter.length ? letter.toLowerCase() : letter,
+  ).join("");
 }
 
 // One line of a text, with marks around all words of a search.
@@ -61,9 +65,13 @@ export function highlighted(text, words) {
   const lower = lowered(text);
   const spots = [];
   for (const word of words) {
-    for (let at = lower.indexOf(word); at >= 0; at = lower.indexOf(word, at + word.length)) spots.push([at, at + word.length]);
+    for (let at = lower.indexOf(word); at >= 0; at = lower.indexOf(word, at + word.length))
+      spots.push([at, at + word.length]);
   }
-  return withMarks(text, spots.sort((one, other) => one[0] - other[0]));
+  return withMarks(
+    text,
+    spots.sort((one, other) => one[0] - other[0]),
+  );
 }
 
 // In each text of a node, mark the first occurrence of each word of a search.

@@ -10,9 +10,17 @@ export function distinguished(conversations) {
   const names = new Map();
   titles.forEach((title, place) => {
     const alike = Math.max(shared(title, titles[place - 1]), shared(title, titles[place + 1]));
-    const cut = alike < ALIKE ? 0 : wordAt(title, alike === title.length ? alike : Math.max(ALIKE, Math.min(alike, title.length - LEAST)));
+    const cut =
+      alike < ALIKE
+        ? 0
+        : wordAt(title, alike === title.length ? alike : Math.max(ALIKE, Math.min(alike, title.length - LEAST)));
     const isWhole = cut === 0 || cut >= title.length;
-    names.set(title, isWhole ? { name: title, start: "" } : { name: title.slice(cut), start: `${title.slice(0, wordAt(title, ALIKE)).trim()} …` });
+    names.set(
+      title,
+      isWhole
+        ? { name: title, start: "" }
+        : { name: title.slice(cut), start: `${title.slice(0, wordAt(title, ALIKE)).trim()} …` },
+    );
   });
   return new Map(conversations.map((one) => [one.conversation, names.get(titleOf(one))]));
 }

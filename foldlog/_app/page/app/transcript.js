@@ -1,7 +1,24 @@
 // The run as text. A call and its result are one block, and a condensation is a cut. Only blocks near the visible part
 // are elements. For the other blocks, the page reserves their measured height, or the usual height of their kind.
 
-import { DAY, Sight, count, dated, duration, el, firstPlace, grouped, idOf, moment, printable, refill, said, sentence, short, tokenCount } from "./dom.js";
+import {
+  DAY,
+  Sight,
+  count,
+  dated,
+  duration,
+  el,
+  firstPlace,
+  grouped,
+  idOf,
+  moment,
+  printable,
+  refill,
+  said,
+  sentence,
+  short,
+  tokenCount,
+} from "./dom.js";
 import { RESULTS_OF_TOOLS } from "./history.js";
 import { Marks } from "./marks.js";
 import { markdown } from "./markdown.js";
@@ -46,7 +63,8 @@ export class Transcript {
     this.sight = new Sight(this.node, this.inner, () => this.draw());
     new ResizeObserver(() => this.measure()).observe(this.shown);
     this.shown.addEventListener("click", (event) => this.click(event));
-    for (const moves of ["wheel", "touchmove", "pointerdown"]) this.node.addEventListener(moves, () => (this.target = undefined), { passive: true });
+    for (const moves of ["wheel", "touchmove", "pointerdown"])
+      this.node.addEventListener(moves, () => (this.target = undefined), { passive: true });
   }
 
   // Show the blocks of a history. If the history has grown, keep the measured heights.
@@ -55,7 +73,10 @@ export class Transcript {
     this.history = history;
     this.blocks = blocksOf(history, this.isAll).filter((block) => this.isWanted(block));
     this.days = this.newDays();
-    this.heights = Float64Array.from(this.blocks, ({ id, border }, place) => before?.[place] ?? (border ? 40 : (USUAL[history.kind(id)] ?? 60)));
+    this.heights = Float64Array.from(
+      this.blocks,
+      ({ id, border }, place) => before?.[place] ?? (border ? 40 : (USUAL[history.kind(id)] ?? 60)),
+    );
     this.tops = new Float64Array(this.blocks.length + 1);
     this.node.setAttribute("aria-busy", "false");
     this.again();
@@ -112,8 +133,14 @@ export class Transcript {
   draw() {
     if (!this.history) return;
     const { top, height } = this.sight;
-    const first = Math.max(0, firstPlace(this.blocks.length, (place) => this.tops[place + 1] > top - 500));
-    const last = Math.min(this.blocks.length, firstPlace(this.blocks.length, (place) => this.tops[place] > top + (height || 800) + 500));
+    const first = Math.max(
+      0,
+      firstPlace(this.blocks.length, (place) => this.tops[place + 1] > top - 500),
+    );
+    const last = Math.min(
+      this.blocks.length,
+      firstPlace(this.blocks.length, (place) => this.tops[place] > top + (height || 800) + 500),
+    );
     for (const [place, node] of this.nodes) {
       if (place >= first && place < last) continue;
       node.remove();
@@ -168,7 +195,10 @@ export class Transcript {
   // After the texts around the event have been loaded, do not keep the event at its place any more.
   settle() {
     clearTimeout(this.settling);
-    this.settling = setTimeout(() => (this.shown.querySelector(".waiting") ? this.settle() : (this.target = undefined)), 700);
+    this.settling = setTimeout(
+      () => (this.shown.querySelector(".waiting") ? this.settle() : (this.target = undefined)),
+      700,
+    );
   }
 
   bring(place) {
@@ -196,7 +226,10 @@ export class Transcript {
   // Go to the next or the previous block, counted from the chosen event, or from the first visible block.
   step(by) {
     const { event } = this.app;
-    const at = event === null ? firstPlace(this.blocks.length, (place) => this.tops[place] >= this.sight.top) - (by > 0 ? 1 : 0) : this.placeOf(event);
+    const at =
+      event === null
+        ? firstPlace(this.blocks.length, (place) => this.tops[place] >= this.sight.top) - (by > 0 ? 1 : 0)
+        : this.placeOf(event);
     const place = Math.min(this.blocks.length - 1, Math.max(0, at + by));
     if (this.blocks[place]) this.app.goToEvent(this.blocks[place].id);
   }
@@ -214,7 +247,10 @@ export class Transcript {
   loadAround(id) {
     const own = Math.max(0, id - (id % PORTION));
     const starts = [own - PORTION, own, own + PORTION].filter((start) => start >= 0 && start < this.history.version);
-    return Promise.race([Promise.all(starts.map((start) => this.load(start))), new Promise((resolve) => setTimeout(resolve, SOON))]);
+    return Promise.race([
+      Promise.all(starts.map((start) => this.load(start))),
+      new Promise((resolve) => setTimeout(resolve, SOON)),
+    ]);
   }
 
   async load(start) {
@@ -223,7 +259,7 @@ export class Transcript {
     if (this.texts.size > MOST_TEXTS) this.forgetTexts(); // The visible texts are loaded again.
     this.portions.set(start, stop);
     try {
-      for (let at = start; at < stop; ) {
+      for (let at = start; at < stop;) {
         const events = await this.app.source.events(at, stop);
         if (!events.length) break;
         events.forEach((event, place) => this.texts.set(at + place, event));
@@ -304,10 +340,14 @@ export class Transcript {
     if (border) return this.border(border, place);
     const kind = history.kind(id);
     if (history.changes.get(id)?.kind === "condensation") return this.cut(id, place);
-    const isFailed = kind === "damaged" || kind === "error" || (result !== undefined && history.kind(result) === "error");
+    const isFailed =
+      kind === "damaged" || kind === "error" || (result !== undefined && history.kind(result) === "error");
     const node = el("article", {
       class: `block-of g${history.group(id)}${isFailed ? " failed" : ""}`,
-      "data-event": id, "aria-posinset": place + 1, "aria-setsize": this.blocks.length, "aria-label": `${sentence(kind)} ${idOf(id)}`,
+      "data-event": id,
+      "aria-posinset": place + 1,
+      "aria-setsize": this.blocks.length,
+      "aria-label": `${sentence(kind)} ${idOf(id)}`,
     });
     if (history.isUnshown(id)) node.classList.add("unshown");
     const main = el("div", { class: "what" });
@@ -315,7 +355,14 @@ export class Transcript {
     if (event === undefined) main.append(el("b", {}, sentence(kind)), el("div", { class: "waiting" }));
     else main.append(...this.content(id, kind, event));
     if (result !== undefined) main.append(...this.result(id, result));
-    else if (kind === "action") main.append(el("p", { class: "soft" }, this.hasBegun(id) ? "No result. The tool has begun, so the call may have run." : "No result."));
+    else if (kind === "action")
+      main.append(
+        el(
+          "p",
+          { class: "soft" },
+          this.hasBegun(id) ? "No result. The tool has begun, so the call may have run." : "No result.",
+        ),
+      );
     main.append(...app.agents.of(id), ...this.notesOf(id), ...(result === undefined ? [] : this.notesOf(result)));
     markWords(main, app.words);
     if (this.days[place] !== null) node.append(el("div", { class: "day" }, dated(this.days[place])[0]));
@@ -334,7 +381,11 @@ export class Transcript {
   }
 
   idLink(id) {
-    return el("button", { class: "id link", "aria-label": `Choose event ${idOf(id)}`, onclick: () => this.app.goToEvent(id, false) }, idOf(id));
+    return el(
+      "button",
+      { class: "id link", "aria-label": `Choose event ${idOf(id)}`, onclick: () => this.app.goToEvent(id, false) },
+      idOf(id),
+    );
   }
 
   // For each block, its time if it is the first block of a day, or else null.
@@ -353,17 +404,35 @@ export class Transcript {
     const { history } = this;
     const tokens = history.tokens(id) + (result === undefined ? 0 : history.tokens(result));
     const time = moment(history.time(id), "");
-    return el("div", { class: "facts-of", title: time ? moment(history.time(id), history.zone) : null }, el("span", {}, time.slice(11)), el("span", {}, tokens ? `${history.about}${tokenCount(tokens)}` : ""));
+    return el(
+      "div",
+      { class: "facts-of", title: time ? moment(history.time(id), history.zone) : null },
+      el("span", {}, time.slice(11)),
+      el("span", {}, tokens ? `${history.about}${tokenCount(tokens)}` : ""),
+    );
   }
 
   content(id, kind, event) {
-    if (event.kind === "damaged") return [el("b", { class: "problem" }, "Damaged"), el("p", { class: "problem" }, said(event.problem))];
-    if (event.redacted) return [el("b", {}, sentence(kind)), el("p", { class: "soft" }, `Its content was erased: ${event.redacted.reason}`)];
+    if (event.kind === "damaged")
+      return [el("b", { class: "problem" }, "Damaged"), el("p", { class: "problem" }, said(event.problem))];
+    if (event.redacted)
+      return [
+        el("b", {}, sentence(kind)),
+        el("p", { class: "soft" }, `Its content was erased: ${event.redacted.reason}`),
+      ];
     if (kind === "action") return this.call(id, event);
     const nodes = [el("b", {}, NAMES[kind] ?? sentence(kind)), ...this.thinking(id, event)];
     if (RESULTS_OF_TOOLS.has(kind)) return [...nodes, ...this.output(id, event)];
-    if (kind === "user" || kind === "agent" || kind === "environment" || kind === "system") return [...nodes, ...this.neededAgain(id), textOf(event.content ?? "").trim() ? this.prose(id, textOf(event.content)) : el("span", { class: "soft" }, " no text")];
-    if (kind === "retraction") return [...nodes, el("p", {}, `Returns to version ${grouped(event.version)}. `, said(event.reason ?? ""))];
+    if (kind === "user" || kind === "agent" || kind === "environment" || kind === "system")
+      return [
+        ...nodes,
+        ...this.neededAgain(id),
+        textOf(event.content ?? "").trim()
+          ? this.prose(id, textOf(event.content))
+          : el("span", { class: "soft" }, " no text"),
+      ];
+    if (kind === "retraction")
+      return [...nodes, el("p", {}, `Returns to version ${grouped(event.version)}. `, said(event.reason ?? ""))];
     if (kind === "approval" && isWellFormed(event)) return [...nodes, ...this.approval(id, event)];
     return [...nodes, this.code(`${id} whole`, pretty(event.data ?? event.changed ?? event.reason ?? event))];
   }
@@ -371,28 +440,59 @@ export class Transcript {
   // Who was asked and who decided about a call, in the words of `foldlog log`.
   approval(id, { data, cause }) {
     const call = this.app.way(cause, `call ${idOf(cause)}`);
-    if (!("approved" in data)) return [el("p", {}, said(`asked ${data.asked || "somebody"} to approve `), call, ":"), this.code(`${id} shown`, asText(data.shown ?? null))];
+    if (!("approved" in data))
+      return [
+        el("p", {}, said(`asked ${data.asked || "somebody"} to approve `), call, ":"),
+        this.code(`${id} shown`, asText(data.shown ?? null)),
+      ];
     const who = `${data.by || "somebody"}${data.token ? ` with the token ${data.token}` : ""}`;
     const end = `${data.until ? ` until ${data.until}` : ""}${data.reason ? `: ${data.reason}` : ""}`;
     return [el("p", {}, said(`${who} ${data.approved === true ? "approved" : "refused"} `), call, said(end))];
   }
 
   thinking(id, event) {
-    const texts = (event.thinking ?? []).map((part) => part.thinking).filter((text) => typeof text === "string" && text);
+    const texts = (event.thinking ?? [])
+      .map((part) => part.thinking)
+      .filter((text) => typeof text === "string" && text);
     if (!texts.length) return [];
-    return [el("details", { open: this.isWhole, "aria-label": "Thinking" }, el("summary", { class: "soft" }, "Thinking"), this.prose(`${id} thinking`, texts.join("\n")))];
+    return [
+      el(
+        "details",
+        { open: this.isWhole, "aria-label": "Thinking" },
+        el("summary", { class: "soft" }, "Thinking"),
+        this.prose(`${id} thinking`, texts.join("\n")),
+      ),
+    ];
   }
 
   call(id, event) {
     const thought = textOf(event.thought ?? "");
     const values = parsed(event.arguments);
     const { line, brief, rest } = parts(values);
-    const head = el("div", { class: "call" }, said(String(event.tool), "b"), " ", line ? el("bdi", { class: "line-of soft" }, printable(line.split("\n")[0])) : null,
-      ...brief.map(([name, value]) => el("span", { class: "brief soft" }, said(`${name} ${value}`))));
+    const head = el(
+      "div",
+      { class: "call" },
+      said(String(event.tool), "b"),
+      " ",
+      line ? el("bdi", { class: "line-of soft" }, printable(line.split("\n")[0])) : null,
+      ...brief.map(([name, value]) => el("span", { class: "brief soft" }, said(`${name} ${value}`))),
+    );
     return [
-      ...this.thinking(id, event), thought ? this.prose(`${id} thought`, thought) : null, head, ...this.neededAgain(id),
+      ...this.thinking(id, event),
+      thought ? this.prose(`${id} thought`, thought) : null,
+      head,
+      ...this.neededAgain(id),
       line.includes("\n") ? this.code(`${id} line`, line) : null,
-      ...Object.entries(rest).map(([name, text]) => el("div", { class: "argument" }, name === DIFFERENCE ? null : el("span", { class: "soft" }, said(name)), PROSE.has(name) ? this.prose(`${id} ${name}`, text) : this.code(`${id} ${name}`, text, "", name === DIFFERENCE))),
+      ...Object.entries(rest).map(([name, text]) =>
+        el(
+          "div",
+          { class: "argument" },
+          name === DIFFERENCE ? null : el("span", { class: "soft" }, said(name)),
+          PROSE.has(name)
+            ? this.prose(`${id} ${name}`, text)
+            : this.code(`${id} ${name}`, text, "", name === DIFFERENCE),
+        ),
+      ),
     ].filter(Boolean);
   }
 
@@ -400,10 +500,23 @@ export class Transcript {
     const { history } = this;
     const event = this.text(result);
     const isError = history.kind(result) === "error";
-    const took = history.time(result) === null || history.time(id) === null ? null : history.time(result) - history.time(id);
+    const took =
+      history.time(result) === null || history.time(id) === null ? null : history.time(result) - history.time(id);
     const code = event?.extras?.exit_code;
-    const words = [history.kind(result) === "refused" ? "refused by the user" : "", isError ? `failed${typeof code === "number" ? `, exit ${code}` : ""}` : "", took === null || took < 50 ? "" : `after ${duration(took)}`].filter(Boolean).join(" ");
-    const head = el("div", { class: isError ? "outcome error" : "outcome soft" }, this.idLink(result), ` ${words} `, stateLabel(result));
+    const words = [
+      history.kind(result) === "refused" ? "refused by the user" : "",
+      isError ? `failed${typeof code === "number" ? `, exit ${code}` : ""}` : "",
+      took === null || took < 50 ? "" : `after ${duration(took)}`,
+    ]
+      .filter(Boolean)
+      .join(" ");
+    const head = el(
+      "div",
+      { class: isError ? "outcome error" : "outcome soft" },
+      this.idLink(result),
+      ` ${words} `,
+      stateLabel(result),
+    );
     if (event === undefined) return [head, el("div", { class: "waiting" })];
     if (event.redacted) return [head, el("p", { class: "soft" }, `Its content was erased: ${event.redacted.reason}`)];
     return [head, ...this.output(result, event)];
@@ -411,7 +524,9 @@ export class Transcript {
 
   output(id, event) {
     const text = textOf(event.content ?? event.problem ?? "").replace(/\s+$/, "");
-    return text ? [this.code(`${id} output`, text, this.history.kind(id) === "error" ? "error" : "")] : [el("p", { class: "soft" }, "no output")];
+    return text
+      ? [this.code(`${id} output`, text, this.history.kind(id) === "error" ? "error" : "")]
+      : [el("p", { class: "soft" }, "no output")];
   }
 
   // The terms that the agent wrote in an event although they had been dropped.
@@ -420,13 +535,24 @@ export class Transcript {
     if (!terms) return [];
     const { event, condensation } = terms[0];
     const names = Marks.names(terms);
-    return [el("span", { class: "needed", title: names.join(", ") }, `needed again: ${names.slice(0, 3).map(printable).join(", ")}${names.length > 3 ? ` and ${grouped(names.length - 3)} more` : ""}, known at `, this.app.way(event), ", forgotten at ", this.app.way(condensation))];
+    return [
+      el(
+        "span",
+        { class: "needed", title: names.join(", ") },
+        `needed again: ${names.slice(0, 3).map(printable).join(", ")}${names.length > 3 ? ` and ${grouped(names.length - 3)} more` : ""}, known at `,
+        this.app.way(event),
+        ", forgotten at ",
+        this.app.way(condensation),
+      ),
+    ];
   }
 
   // -- texts as elements ----------------------------------------------------------------------------------------------
 
   prose(name, text) {
-    return this.clipped(name, text, (part) => (this.isPlain ? el("pre", { class: "prose" }, said(part)) : el("div", { class: "prose" }, ...markdown(part))));
+    return this.clipped(name, text, (part) =>
+      this.isPlain ? el("pre", { class: "prose" }, said(part)) : el("div", { class: "prose" }, ...markdown(part)),
+    );
   }
 
   code(name, text, kind = "", isPatch = false) {
@@ -441,13 +567,23 @@ export class Transcript {
     markWords(node, this.app.words);
     if (end < text.length || (whole && !this.isWhole)) {
       const lines = text.slice(end).split("\n").length;
-      const button = el("button", { class: "more", "aria-expanded": whole, onclick: () => {
-        if (!this.opened.delete(name)) this.opened.add(name);
-        const other = this.clipped(name, text, show);
-        box.replaceWith(other);
-        /** @type {HTMLElement} */ (other.querySelector(".more")).focus({ preventScroll: true });
-        this.measure();
-      } }, whole ? "Show less" : `Show all: ${lines > 1 ? count(lines, "more line") : `${short(text.length - end)} more characters`}`);
+      const button = el(
+        "button",
+        {
+          class: "more",
+          "aria-expanded": whole,
+          onclick: () => {
+            if (!this.opened.delete(name)) this.opened.add(name);
+            const other = this.clipped(name, text, show);
+            box.replaceWith(other);
+            /** @type {HTMLElement} */ (other.querySelector(".more")).focus({ preventScroll: true });
+            this.measure();
+          },
+        },
+        whole
+          ? "Show less"
+          : `Show all: ${lines > 1 ? count(lines, "more line") : `${short(text.length - end)} more characters`}`,
+      );
       const box = el("div", { class: "clip" }, node, button);
       return box;
     }
@@ -458,7 +594,13 @@ export class Transcript {
 
   border({ parent, parent_version: version }, place) {
     const href = this.app.source.address?.(parent, version);
-    return el("article", { class: "cut border", "aria-posinset": place + 1, "aria-setsize": this.blocks.length, "aria-label": "Fork" }, "Fork of ", href ? el("a", { href }, said(parent)) : said(parent), ` at version ${grouped(version)}: the events before are shared`);
+    return el(
+      "article",
+      { class: "cut border", "aria-posinset": place + 1, "aria-setsize": this.blocks.length, "aria-label": "Fork" },
+      "Fork of ",
+      href ? el("a", { href }, said(parent)) : said(parent),
+      ` at version ${grouped(version)}: the events before are shared`,
+    );
   }
 
   // A condensation: the events that it removed from the View, and the terms that were needed again.
@@ -470,13 +612,61 @@ export class Transcript {
     const names = needed ? Marks.names(needed.terms) : [];
     const time = moment(history.time(id), "").slice(11);
     const isDeclined = change.outcome === "declined";
-    const node = el("article", { class: "cut", "data-event": id, "aria-posinset": place + 1, "aria-setsize": this.blocks.length, "aria-label": `Condensation ${idOf(id)}` },
-      el("p", {}, el("b", {}, isDeclined ? "Declined at " : "Condensed at ", this.app.way(id)), ` ${[time, change.reason || "no reason given", `${history.about}${short(took.before)} → ${tokenCount(took.after)}`].filter(Boolean).map((each) => `· ${each}`).join(" ")}`),
-      isDeclined ? null : el("p", {}, `${sentence(took.words)} left the context`, change.summary == null ? "; no summary took their place." : ", one summary took their place.",
-        ...(names.length ? [" Of what was dropped, ", el("b", {}, `${count(names.length, "thing was", "things were")} needed again`), ": ", said(names.slice(0, 6).join(", ")), names.length > 6 ? `, ${grouped(names.length - 6)} more` : "", "."] : needed ? " Nothing that was dropped was needed again." : [])),
-      el("div", { class: "ways" },
+    const node = el(
+      "article",
+      {
+        class: "cut",
+        "data-event": id,
+        "aria-posinset": place + 1,
+        "aria-setsize": this.blocks.length,
+        "aria-label": `Condensation ${idOf(id)}`,
+      },
+      el(
+        "p",
+        {},
+        el("b", {}, isDeclined ? "Declined at " : "Condensed at ", this.app.way(id)),
+        ` ${[
+          time,
+          change.reason || "no reason given",
+          `${history.about}${short(took.before)} → ${tokenCount(took.after)}`,
+        ]
+          .filter(Boolean)
+          .map((each) => `· ${each}`)
+          .join(" ")}`,
+      ),
+      isDeclined
+        ? null
+        : el(
+            "p",
+            {},
+            `${sentence(took.words)} left the context`,
+            change.summary == null ? "; no summary took their place." : ", one summary took their place.",
+            ...(names.length
+              ? [
+                  " Of what was dropped, ",
+                  el("b", {}, `${count(names.length, "thing was", "things were")} needed again`),
+                  ": ",
+                  said(names.slice(0, 6).join(", ")),
+                  names.length > 6 ? `, ${grouped(names.length - 6)} more` : "",
+                  ".",
+                ]
+              : needed
+                ? " Nothing that was dropped was needed again."
+                : []),
+          ),
+      el(
+        "div",
+        { class: "ways" },
         el("button", { onclick: () => app.compare(id, id + 1, id) }, "Before ⇄ after"),
-        needed?.terms.length ? el("button", { onclick: () => app.goToEvent(needed.terms[0].needed_in) }, `First needed again at ${idOf(needed.terms[0].needed_in)}`) : null));
+        needed?.terms.length
+          ? el(
+              "button",
+              { onclick: () => app.goToEvent(needed.terms[0].needed_in) },
+              `First needed again at ${idOf(needed.terms[0].needed_in)}`,
+            )
+          : null,
+      ),
+    );
     node.append(change.summary == null ? stateLabel(id) : this.summary(id), ...this.notesOf(id));
     this.showState(place, node);
     return node;
@@ -486,9 +676,17 @@ export class Transcript {
     const event = this.text(id);
     const text = event?.summary ?? "";
     const tokens = this.history.tokens(this.history.changes.get(id).summary);
-    return el("details", { "aria-label": `Summary ${idOf(-id - 2)}`, open: this.isWhole || this.opened.has(`${id} summary`), ontoggle: ({ target }) => (target.open ? this.opened.add(`${id} summary`) : this.opened.delete(`${id} summary`)) },
+    return el(
+      "details",
+      {
+        "aria-label": `Summary ${idOf(-id - 2)}`,
+        open: this.isWhole || this.opened.has(`${id} summary`),
+        ontoggle: ({ target }) =>
+          target.open ? this.opened.add(`${id} summary`) : this.opened.delete(`${id} summary`),
+      },
       el("summary", {}, `Summary ${idOf(-id - 2)}, ${this.history.about}${tokenCount(tokens)} `, stateLabel(-id - 2)),
-      event === undefined ? el("div", { class: "waiting" }) : this.prose(`${id} summary text`, text));
+      event === undefined ? el("div", { class: "waiting" }) : this.prose(`${id} summary text`, text),
+    );
   }
 
   notesOf(id) {
@@ -497,7 +695,8 @@ export class Transcript {
   }
 }
 
-const isWellFormed = ({ data, cause }) => typeof cause === "number" && typeof data === "object" && data !== null && !Array.isArray(data);
+const isWellFormed = ({ data, cause }) =>
+  typeof cause === "number" && typeof data === "object" && data !== null && !Array.isArray(data);
 const WORTH_SAYING = new Set(["not yet", "pending", "unsent", "masked", "forgotten", "taken back"]);
 const SIGNS_OF = { entered: "+", left: "−" };
 const stateLabel = (id) => el("span", { class: "state", "data-of": id });
@@ -520,7 +719,10 @@ function parts(values) {
   const given = { ...values };
   const rest = {};
   const brief = [];
-  for (const [before, after] of [["old_str", "new_str"], ["old_string", "new_string"]]) {
+  for (const [before, after] of [
+    ["old_str", "new_str"],
+    ["old_string", "new_string"],
+  ]) {
     if (typeof given[before] !== "string" || typeof given[after] !== "string") continue;
     rest[DIFFERENCE] = difference(given[before], given[after]);
     delete given[before];
