@@ -78,8 +78,9 @@ def _insert_row(
     transaction: Transaction, key: int, name: str, row: Row, *, is_first: bool = False
 ) -> None:
     number = 0
-    for entry in () if is_first else entries(transaction, key):
-        number = entry.id + 1
+    if not is_first:
+        for entry in entries(transaction, key):
+            number = entry.id + 1
     transaction.insert(
         -key, with_checksums(checksum_seed(name), [row.counted(number, row.shown_before, 0)])
     )

@@ -153,10 +153,11 @@ def find(database: Database, format: str, source_id: Any) -> tuple[FoundEvent, .
 
     def read(reader: Reader) -> tuple[FoundEvent, ...]:
         events = list[FoundEvent]()
-        for owner, _, recalled in [] if key is None else reader.recalled_among(None, [key]):
-            state = database.find_key(reader, owner)
-            if state is not None and state.visible and state.erasure is None:
-                events.append(FoundEvent(state.id, recalled.first_id))
+        if key is not None:
+            for owner, _, recalled in reader.recalled_among(None, [key]):
+                state = database.find_key(reader, owner)
+                if state is not None and state.visible and state.erasure is None:
+                    events.append(FoundEvent(state.id, recalled.first_id))
         return tuple(sorted(events))
 
     return database.recorder.query(read)

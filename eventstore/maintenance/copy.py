@@ -676,8 +676,9 @@ class CopyWriter(StagedWriter):
                 self._records.check(writing.transaction, makes_a_row)
             writing.insert(rows)
             note_made(writing, made, stop)
-            for row in rows if keys else ():
-                _remember(writing, keys.get(row.id + 1, ()))
+            if keys:
+                for row in rows:
+                    _remember(writing, keys.get(row.id + 1, ()))
             if redacted:
                 writing.count_redactions(len(redacted))
             if self._is_published:

@@ -531,15 +531,16 @@ class HistoryRun(HistoryLog):
         from foldlog._history.effects import taken_back
 
         retraction = Retraction(version=version, reason=check_text("reason", reason))
-        for first in self.recorded(idempotency_key)[:1] if idempotency_key else ():
-            # The events of this call changed what a repeated call would append.
-            before = first.event
-            if (version, reason) != (
-                getattr(before, "version", None),
-                getattr(before, "reason", 0),
-            ):
-                raise IdempotencyConflict(self.id, str(idempotency_key), first.id)
-            return first
+        if idempotency_key:
+            for first in self.recorded(idempotency_key)[:1]:
+                # The events of this call changed what a repeated call would append.
+                before = first.event
+                if (version, reason) != (
+                    getattr(before, "version", None),
+                    getattr(before, "reason", 0),
+                ):
+                    raise IdempotencyConflict(self.id, str(idempotency_key), first.id)
+                return first
         events: list[Event] = [retraction]
         expected = version_of(expected_version)
         while True:

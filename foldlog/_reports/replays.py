@@ -397,10 +397,11 @@ class Replaying:
             for event, (before, after) in zip(view.events, pairwise(sums), strict=True)
             if event.id in ids
         )
-        own, wish = (estimate(load_prompt(name).text) for name in ("summary", "next_summary"))
+        instructions = estimate(load_prompt("summary").text)
+        wish = estimate(load_prompt("next_summary").text)
         repeated = self._repeated_tokens(view, sums)
         self._summaries.append(
-            SummaryPrompts(quoted + own, sums[-1] + wish, repeated, estimate(summary))
+            SummaryPrompts(quoted + instructions, sums[-1] + wish, repeated, estimate(summary))
         )
 
     def _report(self, reports: Iterable[Report]) -> None:

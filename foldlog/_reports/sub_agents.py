@@ -68,7 +68,8 @@ def _part_of(record: str, call_id: str | None, named: re.Pattern[str]) -> str:
         values: list[object] = [parse(record.encode())]
         for value in values:  # the list grows
             if isinstance(value, dict):
-                objects += [value] if call_id in value.values() else []
+                if call_id in value.values():
+                    objects.append(value)
                 values += value.values()
             elif isinstance(value, list):
                 values += value

@@ -130,12 +130,13 @@ def _written(reply: Sequence[Event], calls: Sequence[Action], dialect: Dialect) 
     ]
     # A prompt never has arguments that are no JSON, but a model may write such arguments.
     texts = {call.call_id: call.arguments for call in calls if isinstance(call.arguments, str)}
-    for written in messages if texts else ():
-        for call in written.get("tool_calls", ()):
-            function = call["function"]
-            function["arguments"] = texts.get(call["id"], function["arguments"])
-        if written.get("type") == "function_call":
-            written["arguments"] = texts.get(written["call_id"], written["arguments"])
+    if texts:
+        for written in messages:
+            for call in written.get("tool_calls", ()):
+                function = call["function"]
+                function["arguments"] = texts.get(call["id"], function["arguments"])
+            if written.get("type") == "function_call":
+                written["arguments"] = texts.get(written["call_id"], written["arguments"])
     return messages
 
 

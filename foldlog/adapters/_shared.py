@@ -290,17 +290,18 @@ def record_approvals(history: History, approvals: Iterable[Approval]) -> None:
     Cost: reading the log backwards to the calls.
     """
     waiting = [approval for approval in approvals if approval.call_id is not None]
-    for event in history.events(reverse=True) if waiting else ():
-        if not isinstance(event, Action):
-            continue
-        for approval in waiting:
-            if approval.call_id == event.call_id:
-                about = Annotation(name=APPROVAL, data=approval.data, cause=event.id)
-                key = json.dumps(["approval", event.id, approval.data], sort_keys=True)
-                history.append(about, idempotency_key=sha256(key.encode()).hexdigest())
-        waiting = [approval for approval in waiting if approval.call_id != event.call_id]
-        if not waiting:
-            return
+    if waiting:
+        for event in history.events(reverse=True):
+            if not isinstance(event, Action):
+                continue
+            for approval in waiting:
+                if approval.call_id == event.call_id:
+                    about = Annotation(name=APPROVAL, data=approval.data, cause=event.id)
+                    key = json.dumps(["approval", event.id, approval.data], sort_keys=True)
+                    history.append(about, idempotency_key=sha256(key.encode()).hexdigest())
+            waiting = [approval for approval in waiting if approval.call_id != event.call_id]
+            if not waiting:
+                return
 
 
 # -- names

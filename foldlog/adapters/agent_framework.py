@@ -388,7 +388,8 @@ def _append_new(history: History, records: list[Any], run: _Run | None) -> None:
     if run is not None and run.meta and replied is not None:
         events[replied] = replace(events[replied], meta=run.meta)
     change = change_of_prompt(excluded, (), "compaction", metadata=_BY_SDK)
-    events += () if change is None else (change,)
+    if change is not None:
+        events += (change,)
     if events:
         history._append_recorded(events, recorder, view.seen)
 
@@ -415,14 +416,16 @@ def _condensations_of_run(run: _Run, view: View) -> Iterator[Event]:
         ids = None if message is None else _ids_of(message)
         if message is not None and ids is None:
             annotation = message.additional_properties.get(GROUP_ANNOTATION_KEY) or {}
-            summaries += [message] if SUMMARY_OF_GROUP_IDS_KEY in annotation else []
+            if SUMMARY_OF_GROUP_IDS_KEY in annotation:
+                summaries.append(message)
             continue
         there = set(shown)
         removed_ids = list[int]()
         for each in loaded:
             if each == ids:
                 break
-            removed_ids += () if each in run.kept else (id for id in each if id in there)
+            if each not in run.kept:
+                removed_ids += (id for id in each if id in there)
         places = [shown.index(id) for id in removed_ids or ids or () if id in there]
         offset = min(places, default=len(shown))
         for summary in summaries or ([None] if removed_ids else []):
@@ -511,18 +514,19 @@ def _messages_with_calls(history: History, waiting: set[str]) -> list[Event]:
     called = list[Event]()
     message = list[Event]()
     results = dict[str | None, Event]()
-    for event in history.events(reverse=True) if waiting else ():
-        message.insert(0, event)
-        if _head_of(event) == event.id:
-            calls = [each.call_id for each in message if isinstance(each, Action)]
-            there = {call: results.pop(call) for call in calls if call in results}
-            if waiting.intersection(calls) - there.keys():
-                waiting = waiting.difference(calls)
-                called = [*message, *there.values(), *called]
-            results |= {each.call_id: each for each in message if isinstance(each, Observation)}
-            message = []
-        if not waiting:
-            break
+    if waiting:
+        for event in history.events(reverse=True):
+            message.insert(0, event)
+            if _head_of(event) == event.id:
+                calls = [each.call_id for each in message if isinstance(each, Action)]
+                there = {call: results.pop(call) for call in calls if call in results}
+                if waiting.intersection(calls) - there.keys():
+                    waiting = waiting.difference(calls)
+                    called = [*message, *there.values(), *called]
+                results |= {each.call_id: each for each in message if isinstance(each, Observation)}
+                message = []
+            if not waiting:
+                break
     return called
 
 

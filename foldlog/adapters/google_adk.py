@@ -504,10 +504,14 @@ class FoldlogSessionService(OpenHistories, BaseSessionService):  # type: ignore[
                             f"session {names[2]!r} was updated at {updated}, but this object was"
                             f" read at {last_updated}; get the session again"
                         )
-                    is_late = event.timestamp < updated
-                    about = {**stored.about, **({"unordered": True} if is_late else {})}
-                    documents: Fields = {"session": about} if about != stored.about else {}
-                    documents |= {"state": {**stored.state, **own}} if own else {}
+                    about = dict(stored.about)
+                    if event.timestamp < updated:
+                        about["unordered"] = True
+                    documents: Fields = {}
+                    if about != stored.about:
+                        documents["session"] = about
+                    if own:
+                        documents |= {"state": {**stored.state, **own}}
                     if request is not None:
                         stored.history._asked_at, stored.history._sent_beside = request
                     self._write(
@@ -604,18 +608,19 @@ def _approvals_in(event: AdkEvent, history: History, user: str) -> Iterator[Appr
         for answer in event.get_function_responses()
         if answer.name == _CONFIRMATION and answer.id is not None
     }
-    for past in history.events(reverse=True) if answers else ():
-        if isinstance(past, Action) and past.call_id in answers:
-            answer = answers.pop(past.call_id)
-            # A web client wraps the answer in a text.
-            if isinstance(text := within(answer, "response"), str):
-                with suppress(ValueError):
-                    answer = parse(text.encode())
-            call_id = within(past.arguments, "originalFunctionCall", "id")
-            approved = within(answer, "confirmed") is True
-            yield Approval.decided(call_id, approved, by=user)
-        if not answers:
-            return
+    if answers:
+        for past in history.events(reverse=True):
+            if isinstance(past, Action) and past.call_id in answers:
+                answer = answers.pop(past.call_id)
+                # A web client wraps the answer in a text.
+                if isinstance(text := within(answer, "response"), str):
+                    with suppress(ValueError):
+                        answer = parse(text.encode())
+                call_id = within(past.arguments, "originalFunctionCall", "id")
+                approved = within(answer, "confirmed") is True
+                yield Approval.decided(call_id, approved, by=user)
+            if not answers:
+                return
 
 
 def _as_compaction(history: History, view: View, action: CondensationAction) -> EventCompaction:

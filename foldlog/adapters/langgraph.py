@@ -260,7 +260,8 @@ class FoldlogSaver(WithHistories, base.BaseCheckpointSaver[Any]):  # type: ignor
             of_all = codec.listed(messages)
             listed = lambda before, records: of_all  # noqa: E731
             del values[self._messages]
-            body |= {} if messages is value else {"delta": SNAPSHOT}
+            if messages is not value:
+                body |= {"delta": SNAPSHOT}
         elif (
             codec.readable
             and self._messages in checkpoint["channel_versions"]
@@ -391,12 +392,13 @@ class FoldlogSaver(WithHistories, base.BaseCheckpointSaver[Any]):  # type: ignor
         checkpoints of the store.
         """
         runs = frozenset(run_ids)
-        for _, _, thread in self._namespaces() if runs else ():
-            walked = self._checkpoints.walk(thread)
-            if ids := [
-                each.id for each in walked if self._values.metadata(each).get("run_id") in runs
-            ]:
-                self._checkpoints.hide(thread, ids)
+        if runs:
+            for _, _, thread in self._namespaces():
+                walked = self._checkpoints.walk(thread)
+                if ids := [
+                    each.id for each in walked if self._values.metadata(each).get("run_id") in runs
+                ]:
+                    self._checkpoints.hide(thread, ids)
 
     def copy_thread(self, source_thread_id: str, target_thread_id: str) -> None:
         """Copy all checkpoints of a thread, with their writes, to another thread. A second copy

@@ -60,7 +60,8 @@ def after_writes(
         elif place is not None:
             order[place] = message
         else:
-            places |= {} if message.id is None else {message.id: len(order)}
+            if message.id is not None:
+                places |= {message.id: len(order)}
             order.append(message)
     remaining = [each for each in order if each is not None]
 

@@ -203,13 +203,14 @@ class FoldlogConversationStore(OpenHistories, ConversationStore):  # type: ignor
             return self._all(scope)
         attributes = {"runtime": _FORMAT, **({} if scope is None else {"scope": scope})}
         records: list[ConversationRecord] = []
-        for row in recent(self._sync, attributes) if limit else ():
-            if len(records) >= limit and row.updated_at < records[limit - 1].updated_at:
-                break  # a conversation is never saved after its last activity
-            record = self._record_in(self._stored_value_of(row.id))
-            if record is not None and (scope is None or record.scope == scope):
-                records.append(record)
-                records.sort(key=lambda each: each.updated_at, reverse=True)
+        if limit:
+            for row in recent(self._sync, attributes):
+                if len(records) >= limit and row.updated_at < records[limit - 1].updated_at:
+                    break  # a conversation is never saved after its last activity
+                record = self._record_in(self._stored_value_of(row.id))
+                if record is not None and (scope is None or record.scope == scope):
+                    records.append(record)
+                    records.sort(key=lambda each: each.updated_at, reverse=True)
         return records[:limit]
 
     @to_its_end
@@ -879,8 +880,9 @@ def _approvals_in(messages: Sequence[Any], deferred: Any) -> list[Approval]:
         )
         for call in waiting
     ]
-    for part in messages[-1].parts if messages else ():
-        if isinstance(part, ToolReturnPart) and part.outcome == "denied":
-            reason = part.model_response_str()
-            approvals.append(Approval.decided(part.tool_call_id, False, reason=reason))
+    if messages:
+        for part in messages[-1].parts:
+            if isinstance(part, ToolReturnPart) and part.outcome == "denied":
+                reason = part.model_response_str()
+                approvals.append(Approval.decided(part.tool_call_id, False, reason=reason))
     return approvals

@@ -353,7 +353,8 @@ class _Encoder(RepliesEncoder):
         Without the copies, a reader would drop these events.
         """
         step = self._step(event, "system", "Context compaction performed")
-        step |= {"observation": {"results": [{"content": event.summary}]}} if event.summary else {}
+        if event.summary:
+            step |= {"observation": {"results": [{"content": event.summary}]}}
         step["extra"] = {"context_management": {"type": "compaction", "boundary": "replace"}}
         copier = _Encoder()
         copies = list[Fields]()

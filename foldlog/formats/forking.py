@@ -133,8 +133,9 @@ def _after_its_group(store: Store, conversation: str, event: Event) -> int:
     has_calls = any(isinstance(each, Action | Observation) for each in record)
     view = Views(store).at(conversation, version) if has_calls else None
     waiting = WaitingCalls()
-    for call in view.open_calls if view else ():
-        waiting.add(call, call.id)
+    if view:
+        for call in view.open_calls:
+            waiting.add(call, call.id)
     newest = next(
         (each.response_id for each in reversed(view or ()) if isinstance(each, Action)), None
     )

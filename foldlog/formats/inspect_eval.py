@@ -208,10 +208,11 @@ class _Agents:
         reply = self._replies[agent][-1]
         prompt = dicts_in(reply, "input")
         places = reply.get("input_refs")
-        for place in places if type(places) is list else ():
-            match place:
-                case [int(start), int(stop)]:
-                    prompt += self._pool[start:stop]
+        if type(places) is list:
+            for place in places:
+                match place:
+                    case [int(start), int(stop)]:
+                        prompt += self._pool[start:stop]
         return [
             *prompt,
             *(choice.get("message") for choice in dicts_in(reply, "output", "choices")),
@@ -252,12 +253,13 @@ def _histories_of_sample(
     end = {**omit(sample, *_NOT_KEPT), **agents.usage("")}
     records = Placed(partial(_records, messages, end, texts, problem, place))
     yield Contained(full_name, records)
-    for agent, call in agents.begun_by.items() if full_name else ():
-        caller = agents.caller_of(agent)
-        link = {"parent": f"{full_name}/{caller}".rstrip("/"), "parent_call": call}
-        end = {"id": agent, "epoch": sample.get("epoch", 1), **agents.usage(agent)}
-        records = Placed(partial(_records, agents.messages(agent), end, texts, None, place))
-        yield Contained(f"{full_name}/{agent}", records, link=link)
+    if full_name:
+        for agent, call in agents.begun_by.items():
+            caller = agents.caller_of(agent)
+            link = {"parent": f"{full_name}/{caller}".rstrip("/"), "parent_call": call}
+            end = {"id": agent, "epoch": sample.get("epoch", 1), **agents.usage(agent)}
+            records = Placed(partial(_records, agents.messages(agent), end, texts, None, place))
+            yield Contained(f"{full_name}/{agent}", records, link=link)
 
 
 def _records(

@@ -172,7 +172,8 @@ def beside(fields: JsonMap, records: Sequence[Any]) -> Beside:
             response.get("usage"), model=response.get("model"), reply=response.get("id"), cost=cost
         )
         at = time_at(fields.get("timestamp")) if meta else None
-        meta |= {} if at is None else {"at": at.isoformat()}
+        if at is not None:
+            meta |= {"at": at.isoformat()}
     is_new = accepts(answer) and not (records and alike(records[-1], answer))
     return (answer,) if is_new else (), [meta] if meta else []
 
@@ -297,7 +298,8 @@ def message_of(events: Sequence[Event]) -> Fields | None:
     if isinstance(event, Action):
         message["tool_calls"] = list(map(_call, calls))
     elif isinstance(event, Observation):
-        message |= {"name": event.tool} if event.tool else {}
+        if event.tool:
+            message |= {"name": event.tool}
         message["tool_call_id"] = call_id_of(event)
     message |= dict_or_empty(event.meta, "message")
     return {key: value for key, value in message.items() if value is not None or key == "content"}

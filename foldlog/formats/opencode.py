@@ -124,7 +124,8 @@ class _Decoder(FollowingDecoder):
                 self.past.needs_all()
             if reverted := self._messages.get(text_or_none(info, "revert", "messageID")):
                 read.add(Retraction, version=reverted[0])
-            read.meta |= {"title": info["title"]} if text_or_empty(info, "title").strip() else {}
+            if text_or_empty(info, "title").strip():
+                read.meta |= {"title": info["title"]}
         elif read.tag:
             compaction = next((part for part in parts if part.get("type") == "compaction"), None)
             self._messages[read.tag] = self.next_id, compaction

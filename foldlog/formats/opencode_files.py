@@ -395,11 +395,8 @@ def _message(info: Fields) -> Fields:
             ]
         case {"type": "assistant"}:
             parts = [*map(_answer, _take_objects(info, "content"))]
-            info |= (
-                {"error": {"name": "MessageAbortedError", "data": info["error"]}}
-                if info.get("error")
-                else {}
-            )
+            if info.get("error"):
+                info |= {"error": {"name": "MessageAbortedError", "data": info["error"]}}
         case {"type": "compaction", "status": "completed"}:
             parts = [text_part(info.pop(key, "")) for key in ("summary", "recent")]
             parts.append({"type": "compaction", "auto": info.get("reason") == "auto"})

@@ -103,7 +103,8 @@ def cut_trailing_space(messages: Sequence[Part]) -> None:
     """
     if messages and messages[-1]["role"] == "assistant":
         last = messages[-1]["content"][-1]
-        last |= {"text": last["text"].rstrip()} if last["type"] == "text" else {}
+        if last["type"] == "text":
+            last |= {"text": last["text"].rstrip()}
 
 
 def _blocks(part: Part) -> Sequence[Part]:

@@ -36,7 +36,8 @@ def test_prompts_change_only_when_enough_is_cleared(at_least):
         now = shown(condenser.condense(view))
         changed = [event for event, other in zip(now, before, strict=False) if event is not other]
         assert all(map(is_masked, changed)), "what was cleared stays cleared"
-        batches += [len(changed)] if changed else []
+        if changed:
+            batches.append(len(changed))
         before = now
     assert len(batches) >= 40 if at_least == 0 else 10 <= len(batches) <= 15
     assert min(batches) * ONE >= at_least

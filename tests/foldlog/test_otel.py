@@ -48,13 +48,14 @@ class Telemetry:
         """Return the sum of each metric, by name and by name and attributes."""
         data = self._reader.get_metrics_data()
         sums = {}
-        for metric in data.resource_metrics[0].scope_metrics[0].metrics if data else ():
-            for point in metric.data.data_points:
-                value = getattr(point, "value", None)
-                value = point.sum if value is None else value
-                sums[metric.name] = sums.get(metric.name, 0) + value
-                for attribute in point.attributes.values():
-                    sums[metric.name, attribute] = sums.get((metric.name, attribute), 0) + value
+        if data:
+            for metric in data.resource_metrics[0].scope_metrics[0].metrics:
+                for point in metric.data.data_points:
+                    value = getattr(point, "value", None)
+                    value = point.sum if value is None else value
+                    sums[metric.name] = sums.get(metric.name, 0) + value
+                    for attribute in point.attributes.values():
+                        sums[metric.name, attribute] = sums.get((metric.name, attribute), 0) + value
         return sums
 
     def everything(self):

@@ -12,26 +12,22 @@ def atoms(messages: list[dict[str, Any]]) -> list[str]:
 
 
 def not_in_order(searched: list[str], request: list[str]) -> list[str]:
-    """Return the atoms that a request does not contain after the atom before it. Programs join
-    texts.
+    """Return the atoms that a request does not contain after the atom before it. An atom may be a
+    part of a text of the request, because programs join texts.
     """
-    lost = []
-    place = start = 0
+    missing = []
+    place = 0
+    start = 0
     for atom in searched:
-        found = next(
-            (
-                (number, at)
-                for number in range(place, len(request))
-                if (at := request[number].find(atom, start if number == place else 0)) >= 0
-            ),
-            None,
-        )
-        if found is None:
-            lost.append(atom)
+        for number in range(place, len(request)):
+            at = request[number].find(atom, start if number == place else 0)
+            if at >= 0:
+                place = number
+                start = at + len(atom)
+                break
         else:
-            place = found[0]
-            start = found[1] + len(atom)
-    return lost
+            missing.append(atom)
+    return missing
 
 
 def _atoms_of(value: Any) -> list[str]:

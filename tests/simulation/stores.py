@@ -26,16 +26,17 @@ class StoreSteps(Runner):
             """Copy into the model what is copied by now, if another process is about to change the
             source.
             """
-            for name in source.model.names() if self.nested else ():
-                ends = [None]
-                if name in target.model.living:
-                    ends.append(self.stored_version(target, name))
-                for end in ends:
-                    trial = target.model.snapshot()
-                    trial.copy(name, source.model, end)
-                    if self._is_as_stored(target, trial, name):
-                        target.model = trial
-                        break
+            if self.nested:
+                for name in source.model.names():
+                    ends = [None]
+                    if name in target.model.living:
+                        ends.append(self.stored_version(target, name))
+                    for end in ends:
+                        trial = target.model.snapshot()
+                        trial.copy(name, source.model, end)
+                        if self._is_as_stored(target, trial, name):
+                            target.model = trial
+                            break
 
         copied, error = self.call_product(process, copy, update_model)
         self.end_faults(target)

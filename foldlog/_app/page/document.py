@@ -146,7 +146,8 @@ class PageFold:
             self._requests.append(event)
             self._changes.append(ChangeDocument(id=event.id, kind=kind, reason=event.reason))
         elif isinstance(event, Retraction):
-            self._replacing += [event] if is_replacing(event) else []
+            if is_replacing(event):
+                self._replacing.append(event)
             self._changes.append(
                 ChangeDocument(id=event.id, kind=kind, reason=event.reason, version=event.version)
             )

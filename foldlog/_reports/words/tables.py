@@ -59,7 +59,8 @@ def _why_table(why: Why) -> Table:
         ("its summary", why.summary),
         ("replaced now by", why.stands_in),
     ):
-        rows += [[name, *event_row(event)]] if event is not None else []
+        if event is not None:
+            rows.append([name, *event_row(event)])
     return Table(
         f"{why.fate} at version {why.version}: {why.reason}", ("", "id", "kind", "text"), rows
     )

@@ -393,7 +393,8 @@ class Checkpoints:
                     removed = before.version
                 else:
                     removed = before.removed
-                value |= {} if removed < 0 else {"removed": removed}
+                if removed >= 0:
+                    value |= {"removed": removed}
                 if recorder is None:
                     append = history._append_seen
                 else:

@@ -80,7 +80,8 @@ def changes(
         change = change_of_prompt(
             before, after, condensed_at=condensed_at, metadata={"reason": _REASON}
         )
-        events += [] if change is None else [change]
+        if change is not None:
+            events.append(change)
     if len(places) < len(new):
         decoder = recorder()
         decoder.skip(len(events))

@@ -141,10 +141,9 @@ class EventFiles:
             begin = before
             first = before.id
         encoder = Encoder(NAME, stored=stored)
-        for cause in (
-            () if begin.cause is None else self._history.events(begin.cause, begin.cause + 1)
-        ):
-            encoder.records(cause)  # what remains of a redacted result names its call
+        if begin.cause is not None:
+            for cause in self._history.events(begin.cause, begin.cause + 1):
+                encoder.records(cause)  # what remains of a redacted result names its call
         events = (
             self._event(number) for number in range(first, first + (stored.count(begin) or 1))
         )

@@ -242,8 +242,9 @@ class ClaudeCodeSkeleton(Skeleton):
         content = None if skeleton.message is None else skeleton.message.content
         if skeleton.message is not None and type(content) is str:
             skeleton.message.content = ""
-        for block in content if type(content) is list else ():
-            block.text = block.text and ""
+        if type(content) is list:
+            for block in content:
+                block.text = block.text and ""
 
     def error_in(self, record: bytes) -> str:
         texts = (words for _, words in _failed_results(record))

@@ -271,12 +271,13 @@ def _with_missing(steps: list[tuple[int, str]]) -> Iterator[str]:
     """
     is_row = steps[-1][0] - steps[0][0] < 2 * len(steps)
     for (before, _), (number, name) in pairwise((*steps[:1], *steps)):
-        for missing in range(before + 1, number) if is_row else ():
-            yield (
-                f"event-{missing:05}.json"
-                if name[0] == "e"
-                else f"{'message_' * (name[0] == 'm')}{missing}.json"
-            )
+        if is_row:
+            for missing in range(before + 1, number):
+                yield (
+                    f"event-{missing:05}.json"
+                    if name[0] == "e"
+                    else f"{'message_' * (name[0] == 'm')}{missing}.json"
+                )
         yield name
 
 

@@ -40,11 +40,12 @@ class CodexSession(NativeSession):
     release = "0.171.0"
 
     def new_id(self) -> str:
-        # Codex names its sessions by UUIDs of version 7, which begin with the time.
+        # Codex names its sessions by UUIDs of version 7: the time, the version, and random bits.
         milliseconds = int(self.now.timestamp() * 1000)
-        value = milliseconds << 80 | uuid4().int & (1 << 80) - 1
-        value = value & ~(0xF << 76) & ~(3 << 62) | 7 << 76 | 2 << 62
-        return str(UUID(int=value))
+        random_bits = uuid4().int & ((1 << 80) - 1)
+        version_and_variant = (7 << 76) | (2 << 62)
+        random_bits &= ~((0xF << 76) | (3 << 62))
+        return str(UUID(int=(milliseconds << 80) | version_and_variant | random_bits))
 
     def path(self) -> Path:
         at = self.now.astimezone()

@@ -340,7 +340,8 @@ class _Encoder(OpenAIChatEncoder):
                 self._newest = None
             else:
                 self._newest = events[-1]
-            spans += [self._span(events[-1], [message])] if self._newest is None else ()
+            if self._newest is None:
+                spans.append(self._span(events[-1], [message]))
             self._sent.append(SentMessage(b"", message, tuple(event.id for event in events)))
         return spans
 

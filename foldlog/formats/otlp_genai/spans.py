@@ -264,7 +264,8 @@ class SpanFiles(FileReader):
                 problems.append(row)
                 continue
             traces.setdefault(span.trace, Trace(span.trace)).add(span)
-            model_spans += [span] if span.is_ours else ()
+            if span.is_ours:
+                model_spans.append(span)
         histories: dict[str, list[TracedSpan]] = {}
         for span in model_spans:
             histories.setdefault(traces[span.trace].history_of(span.id), []).append(span)
@@ -366,7 +367,8 @@ class Trace:
         self._agents |= {span.id} if span.is_agent else set()
         if call := text_or_empty(span.attributes, "gen_ai.tool.call.id"):
             self._calls[span.id] = call
-        self._reports += [(span.id, span.began, tells)] if tells else ()
+        if tells:
+            self._reports.append((span.id, span.began, tells))
         for key, names in self._conversations.items():
             if name := text_or_empty(span.attributes.get(key)):
                 names[span.id] = name

@@ -422,7 +422,8 @@ def test_a_conversation_is_copied_and_copied_on(histories, tmp_path):
         head = heads[-1] if choice.random() < 0.8 else choice.choice(heads)
         for event in any_events(choice, head if head is not None or not len(log) else "__root__"):
             log.append(event)
-            heads += [] if isinstance(event, ConversationStateUpdateEvent) else [event.id]
+            if not isinstance(event, ConversationStateUpdateEvent):
+                heads.append(event.id)
     theirs.write("base_state.json", json.dumps({"leaf_event_id": heads[-1], "tags": {"a": "b"}}))
     before = len(store.list("events"))
     assert store.copy_from(theirs) == len(log) - before

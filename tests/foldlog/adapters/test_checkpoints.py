@@ -173,8 +173,9 @@ def test_documents_of_the_newest_checkpoint(checkpoints, histories):
     put(checkpoints, 1, "000", "ab", "one")
     put(checkpoints, 2, "000", "ac", "two")
     for event in (None, Annotation(name="x"), said("from us")):
-        for branch in (THREAD, f"{THREAD}/@002") if event is not None else ():
-            histories[branch].append(event)
+        if event is not None:
+            for branch in (THREAD, f"{THREAD}/@002"):
+                histories[branch].append(event)
         newest, _ = opened(histories).newest(THREAD)
         assert (newest.checkpoint.id, newest.documents["d"]) == ("002", "two")
         reader = opened(histories)

@@ -673,7 +673,8 @@ def titled(histories, tmp_path, kind):
     asked = {"type": "user", "uuid": "u1", "parentUuid": None, "message": message}
     title = {"type": "custom-title", "customTitle": "Zanzibar plan", "sessionId": session}
     lines = [{**asked, "sessionId": session, "cwd": str(tmp_path)}]
-    lines += [title] if kind == "import" else []
+    if kind == "import":
+        lines.append(title)
     path.write_text("".join(json.dumps(line) + "\n" for line in lines))
     return histories.import_(path)[0]
 

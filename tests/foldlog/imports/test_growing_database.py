@@ -194,7 +194,8 @@ class Both:
         def counted(reader, mark):
             marked = read_newest(reader, mark)
             self.by_mark += marked is not None
-            self.read_by_mark += [] if marked is None else [len(marked.records)]
+            if marked is not None:
+                self.read_by_mark.append(len(marked.records))
             return marked
 
         self._readings = (counted, lambda reader, mark: None)

@@ -24,7 +24,7 @@ def import_and_use(store, path):
 @pytest.mark.parametrize(
     "first", [pytest.param(1), *(pytest.param(n, marks=pytest.mark.long) for n in range(2, 9))]
 )
-def test_it_leaves_nothing_half(first, tmp_path):
+def test_an_interrupted_import_leaves_nothing_half(first, tmp_path):
     path = tmp_path / "session.jsonl"
     path.write_bytes(b"".join(lines_of("claude-code")[:9]))
     with open_with_imports() as store:

@@ -285,8 +285,9 @@ class Model:
         """Yield all values in all tables, inflated where they are deflated; of a sealed store they
         say nothing.
         """
-        for row in () if self.keys is not None else self._place.rows(self.store):
-            yield from map(inflated, row)
+        if self.keys is None:
+            for row in self._place.rows(self.store):
+                yield from map(inflated, row)
 
     # -- a step
     # ----------------------------------------------------------------------------------------------

@@ -430,7 +430,8 @@ def test_random_forest_counts_each_reply_once(histories):
     for name in parents:
         task = [name]
         for child, parent in parents.items():
-            task += [child] if parent in task else []
+            if parent in task:
+                task.append(child)
         counted = {reply: tokens for each in task for reply, tokens in replies[each].items()}
         stats = histories[name].stats(with_children=True)
         assert stats.conversations == len(task)

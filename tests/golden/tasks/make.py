@@ -232,9 +232,10 @@ def google_adk(path):
             (agent,) = set(_NAMED.findall(str(llm_request.config.system_instruction)))
             turn = sum(content.role == "model" for content in llm_request.contents)
             parts = [types.Part(text=f"the {agent} is done")] if turn else []
-            for tool, call_id, arguments in () if turn else calls_of(agent, "request", ""):
-                call = types.FunctionCall(id=call_id, name=tool, args=arguments)
-                parts.append(types.Part(function_call=call))
+            if not turn:
+                for tool, call_id, arguments in calls_of(agent, "request", ""):
+                    call = types.FunctionCall(id=call_id, name=tool, args=arguments)
+                    parts.append(types.Part(function_call=call))
             prompt, reply = SIZES[agent]
             usage = types.GenerateContentResponseUsageMetadata(
                 prompt_token_count=prompt + turn, candidates_token_count=reply

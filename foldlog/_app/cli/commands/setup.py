@@ -63,7 +63,8 @@ def run(
             f"{program}; {where}"
         )
     options = [] if db == home_db() else ["--db", _absolute(db)]
-    options += ["--redact-secrets"] if redact_secrets else []
+    if redact_secrets:
+        options.append("--redact-secrets")
     try:
         record = read_record(folder)
         changed = settings_with(chosen, _start_command(), options, record)

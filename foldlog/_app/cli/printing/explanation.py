@@ -98,8 +98,11 @@ def show_why(
         _show_summary("summary {} replaced it:", answer.summary, conversation)
         _show_summary("now summary {} replaces it:", answer.stands_in, conversation)
     has_own_lines = answer.stands_in is not None and answer.event.id >= 0
-    for line in summary_lines(answer) if has_own_lines else ():
-        terminal.say_wrapped("its line about the event: ", (terminal.printable(line.line), "dim"))
+    if has_own_lines:
+        for line in summary_lines(answer):
+            terminal.say_wrapped(
+                "its line about the event: ", (terminal.printable(line.line), "dim")
+            )
     if document.dropped:
         loss = f"{count(len(document.dropped), 'term')} of the event left the View with it"
         needed = needed_words(document.dropped)

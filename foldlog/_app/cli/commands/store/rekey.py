@@ -73,10 +73,11 @@ def run(
             terminal.warn(
                 f"conversation {outcome.conversation!r} was left as it is: {outcome.problem}"
             )
-    for name in outcomes[-1].plain if outcomes else ():
-        terminal.note(
-            f"{name} contains texts of the store as plain text; protect it like the key, or "
-            f"delete it"
-        )
+    if outcomes:
+        for name in outcomes[-1].plain:
+            terminal.note(
+                f"{name} contains texts of the store as plain text; protect it like the key, or "
+                f"delete it"
+            )
     if pending:
         terminal.note(remedy)
