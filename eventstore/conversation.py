@@ -232,7 +232,7 @@ def _check_documents(state: State, event: DocumentChanges, newest: Mapping[str, 
 def _not_attributes(value: object) -> str:
     if not isinstance(value, dict):
         return f"{value!r:.60} is not a map"
-    count = sum(len(each) if isinstance(each, list) else 1 for each in value.values())
+    count = sum(len(item) if isinstance(item, list) else 1 for item in value.values())
     if count > _ATTRIBUTES_MAX:
         return (
             f"{count:,} attributes and texts in lists are more than {_ATTRIBUTES_MAX:,}; keep what"

@@ -224,14 +224,16 @@ class Documents:
         """
         change = self._change(conversation, _check_values(changed), at=at)
         append = prepare_append(self._store, new_id, change.event or (), at)
-        of_caller_and_change = [each for each in (seen, change.guard.seen) if each is not None]
+        of_caller_and_change = [
+            seen_state for seen_state in (seen, change.guard.seen) if seen_state is not None
+        ]
         database = self._store.database
 
         def fork_and_append(transaction: Transaction) -> None:
             begin_fork(database, transaction, conversation, at, new_id)
             original = find_existing(database, transaction, conversation)
-            for each in of_caller_and_change:
-                each.at_any_version().check(original)
+            for seen_state in of_caller_and_change:
+                seen_state.at_any_version().check(original)
             append(transaction)
 
         database.recorder.transact(fork_and_append)

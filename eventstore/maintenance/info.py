@@ -99,7 +99,7 @@ def _read_info(store: Store, reader: Reader) -> StoreInfo:
         refused=_sums(reader, "count_refused")[0],
         keys=dict(sorted(keys.items())),
         bytes_pending=reader.value("bytes_pending") != "",
-        unfinished=dict(Counter(each.operation for each in reader.unfinished())),
+        unfinished=dict(Counter(unfinished.operation for unfinished in reader.unfinished())),
     )
 
 

@@ -138,7 +138,7 @@ def _write(
     }
     *others, last = going_over.events
     events = [*first, *others, replace(last, meta={**last.meta, HANDED_OVER: note})]
-    lines = [each.line() for each in written]
+    lines = [record.line() for record in written]
 
     def is_begun() -> bool:
         try:
@@ -217,8 +217,8 @@ def _ids_of(written: Sequence[SessionRecord], events: Sequence[Event]) -> list[l
     blank text, belongs to the record of the next event.
     """
     owners = dict[int, int]()
-    for number, each in enumerate(written):
-        for position in each.positions:
+    for number, record in enumerate(written):
+        for position in record.positions:
             owners.setdefault(position, number)
     ids: list[list[int]] = [[] for _ in written]
     owner = max(owners.values())

@@ -182,7 +182,9 @@ def effect(
             return tool(*args, **kwargs, **key_argument) if answer is None else answer
 
         guarded: Any = wraps(tool)(run_async if inspect.iscoroutinefunction(tool) else run_here)
-        shown_parameters = [each for name, each in signature.parameters.items() if name != "key"]
+        shown_parameters = [
+            parameter for name, parameter in signature.parameters.items() if name != "key"
+        ]
         guarded.__signature__ = signature.replace(parameters=shown_parameters)
         guarded.__annotations__ = {
             name: of for name, of in getattr(tool, "__annotations__", {}).items() if name != "key"

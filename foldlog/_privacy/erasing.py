@@ -125,7 +125,7 @@ def ids_with(store: Store, attributes: JsonMap) -> set[str]:
     ids = {
         name
         for name, place in places(store).items()
-        if any(place.get(each) == value for each, value in attributes.items())
+        if any(place.get(name) == value for name, value in attributes.items())
         and _has(store, name, place, attributes)
     }
     after = None

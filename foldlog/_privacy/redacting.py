@@ -798,7 +798,7 @@ def _readable(
     store: Store, conversation: Conversation, start: int, unread: list[str]
 ) -> Iterator[Event]:
     version, _ = conversation.end
-    return (each.event for each in sound(store, conversation.id, start, version, unread))
+    return (entry.event for entry in sound(store, conversation.id, start, version, unread))
 
 
 def shown_by(store: Store, events_by_name: Mapping[str, Iterable[Event]]) -> dict[str, list[Event]]:

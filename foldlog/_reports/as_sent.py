@@ -101,7 +101,7 @@ def _apply(rules: Iterable[Report], view: View) -> View:
         if report.get("outcome") == "shortened":
             shortening = msgspec.convert(rule, _Shortening)
             continue
-        kind = next((each for each in _MASKS if each.type == of), None)
+        kind = next((mask for mask in _MASKS if mask.type == of), None)
         if kind is None:
             raise InvalidCondenser(
                 f"the recorded rule of condenser {of!r} is not one of foldlog's masks"

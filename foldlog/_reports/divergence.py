@@ -31,11 +31,13 @@ def find_divergence(
     )
     pairs = enumerate(zip_longest(*logs), start=shared)
     differing = (
-        each for each in pairs if None in each[1] or not _equal(*(one.event for one in each[1]))
+        entries
+        for entries in pairs
+        if None in entries[1] or not _equal(*(one.event for one in entries[1]))
     )
     place, pair = next(differing, (None, (None, None)))
     event, other_event = (
-        None if each is None else event_document(each.event, each.recorded_at) for each in pair
+        None if entry is None else event_document(entry.event, entry.recorded_at) for entry in pair
     )
     return DivergenceDocument(
         conversation=one,

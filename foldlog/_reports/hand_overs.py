@@ -65,7 +65,7 @@ def _about_words(
         unread = list[str]()
         with_words = events_with(store, name, terms, unread)
         holders = [
-            each for each in with_words if each.shown or isinstance(each, CondensationAction)
+            event for event in with_words if event.shown or isinstance(event, CondensationAction)
         ]
         first = holders[0] if holders else None
         answer = HandOverDocument(conversation=name)

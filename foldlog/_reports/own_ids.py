@@ -35,11 +35,17 @@ def in_own_ids(store: Store, conversation: str) -> Callable[[Event], Event]:
             return event
         start = before[-1].id + 1 if before else 0
         with suppress(ConversationErased, ConversationNotFound):
-            for _, each in sound(store, conversation, start, event.id, []):
-                origin = each.origin and Origin(format=each.origin.format, id=each.origin.id)
-                before.append(Annotation(id=each.id, name="", origin=origin))
+            for _, earlier in sound(store, conversation, start, event.id, []):
+                origin = earlier.origin and Origin(
+                    format=earlier.origin.format, id=earlier.origin.id
+                )
+                before.append(Annotation(id=earlier.id, name="", origin=origin))
         tomb = entomb((), event)
-        ids = tuple(each.id for each in before if each.id < event.id and is_buried(tomb, each))
+        ids = tuple(
+            annotation.id
+            for annotation in before
+            if annotation.id < event.id and is_buried(tomb, annotation)
+        )
         return replace(
             event,
             forgotten_event_ids=ids,

@@ -150,7 +150,7 @@ class Replay:
         at least ``least_age`` events, one of ``AGES``. Return None if none was needed.
         """
         counts = [
-            each for (name, age), each in self.recall.items() if name == kind and age >= least_age
+            sums for (name, age), sums in self.recall.items() if name == kind and age >= least_age
         ]
         needed = sum(count[0] for count in counts)
         return 100 * sum(count[1] for count in counts) / needed if needed else None

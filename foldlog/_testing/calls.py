@@ -79,7 +79,7 @@ def join_replies(events: Iterable[Event], first_id: int) -> Iterator[Event]:
 
 
 def _are_apart(event: Event, previous: Event) -> bool:
-    ids = {getattr(each, "response_id", None) for each in (event, previous)}
+    ids = {getattr(either, "response_id", None) for either in (event, previous)}
     return len(ids) > 1 and None not in ids
 
 
@@ -104,7 +104,7 @@ def groups_of_parallel_results(events: Iterable[Event]) -> dict[int, str]:
             continue
         if sum(isinstance(each, Observation) for each in together) > 1:
             name = f"{together[0].id}-{together[-1].id}"
-            names |= {each.id: name for each in together}
+            names |= {observation.id: name for observation in together}
         together = []
     return names
 

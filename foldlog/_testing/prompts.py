@@ -211,7 +211,7 @@ def flat_tool(tool: JsonMap) -> JsonObject:
 
 def _plain_schema(schema: Any) -> Any:
     if isinstance(schema, list | tuple):
-        return [_plain_schema(each) for each in schema]
+        return [_plain_schema(item) for item in schema]
     if not isinstance(schema, dict):
         return schema
     return {

@@ -80,7 +80,7 @@ class LinkedEntries:
         entries are read. If the parent of an entry is not directly before the entry in the log, the
         parent is found by a search.
         """
-        return [parse(each.text) for each in self.back(entry_id, limit, guard)][::-1]
+        return [parse(entry.text) for entry in self.back(entry_id, limit, guard)][::-1]
 
     def back(
         self,
@@ -288,7 +288,7 @@ class Moves:
             return retraction
         history = self._entries.history(self._conversation)
         before, after = (
-            [event.id for event in history.at(each)] for each in (self._stored, version)
+            [event.id for event in history.at(read_at)] for read_at in (self._stored, version)
         )
         metadata = {"reason": "the runtime compacted these messages", _RETURNS: version}
         change = change_of_prompt(before, after, "compaction", metadata=metadata)

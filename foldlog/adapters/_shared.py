@@ -680,14 +680,14 @@ def to_plain(value: Any, *, unknown: bool = False) -> Any:
     if value is None or kind is str or kind is int or kind is bool:
         return value
     if kind is dict and all(type(key) is str for key in value):
-        plain = {key: to_plain(each, unknown=unknown) for key, each in value.items()}
+        plain = {key: to_plain(item, unknown=unknown) for key, item in value.items()}
         if len(plain) == 1 and next(iter(plain)).startswith("$"):
             return {"$dict": plain}
         return plain
     if kind is list:
-        return [to_plain(each, unknown=unknown) for each in value]
+        return [to_plain(item, unknown=unknown) for item in value]
     if kind is tuple:
-        return {"$tuple": [to_plain(each, unknown=unknown) for each in value]}
+        return {"$tuple": [to_plain(item, unknown=unknown) for item in value]}
     if kind is bytes:
         return {"$bytes": b64encode(value).decode()}
     if kind is float:
@@ -709,7 +709,7 @@ def as_in_sdk(held: Any, key: str) -> None:
 def from_plain(plain: Any) -> Any:
     kind = type(plain)
     if kind is list:
-        return [from_plain(each) if type(each) in _HOLDERS else each for each in plain]
+        return [from_plain(item) if type(item) in _HOLDERS else item for item in plain]
     if kind is not dict:
         return plain
     if len(plain) == 1:
@@ -717,7 +717,7 @@ def from_plain(plain: Any) -> Any:
         if key in _MARKED:
             return _MARKED[key](inside)
     return {
-        key: from_plain(each) if type(each) in _HOLDERS else each for key, each in plain.items()
+        key: from_plain(item) if type(item) in _HOLDERS else item for key, item in plain.items()
     }
 
 
@@ -734,9 +734,9 @@ _HOLDERS = (dict, list)
 
 _MARKED: dict[str, Callable[[Any], Any]] = {
     "$bytes": b64decode,
-    "$tuple": lambda inside: tuple(from_plain(each) for each in inside),
+    "$tuple": lambda inside: tuple(from_plain(item) for item in inside),
     "$float": float,
-    "$dict": lambda inside: {key: from_plain(each) for key, each in inside.items()},
+    "$dict": lambda inside: {key: from_plain(item) for key, item in inside.items()},
 }
 
 

@@ -258,10 +258,12 @@ class FoldlogHistoryProvider(OpenHistories, HistoryProvider):  # type: ignore[mi
         session in ``other`` does not begin with the messages of this session, for example because
         this session was condensed.
         """
-        to_copy = [each.to_dict() for each in await other.get_messages(session_id, state=state)]
-        here = [each.to_dict() for each in await self.get_messages(session_id)]
+        to_copy = [
+            message.to_dict() for message in await other.get_messages(session_id, state=state)
+        ]
+        here = [message.to_dict() for message in await self.get_messages(session_id)]
         new = not_here_yet(session_id, here, to_copy, "messages")
-        await self.save_messages(session_id, [Message.from_dict(each) for each in to_copy])
+        await self.save_messages(session_id, [Message.from_dict(record) for record in to_copy])
         return len(new)
 
 
@@ -421,11 +423,11 @@ def _condensations_of_run(run: _Run, view: View) -> Iterator[Event]:
             continue
         there = set(shown)
         removed_ids = list[int]()
-        for each in loaded:
-            if each == ids:
+        for message_ids in loaded:
+            if message_ids == ids:
                 break
-            if each not in run.kept:
-                removed_ids += (id for id in each if id in there)
+            if message_ids not in run.kept:
+                removed_ids += (id for id in message_ids if id in there)
         places = [shown.index(id) for id in removed_ids or ids or () if id in there]
         offset = min(places, default=len(shown))
         for summary in summaries or ([None] if removed_ids else []):
@@ -439,7 +441,7 @@ def _condensations_of_run(run: _Run, view: View) -> Iterator[Event]:
             change = change_of_prompt(shown, after, "compaction", metadata={**_BY_SDK, **record})
             if change is not None:
                 yield change
-            shown = [summary_id(number) if isinstance(each, str) else each for each in after]
+            shown = [summary_id(number) if isinstance(member, str) else member for member in after]
             offset += summary is not None
             number = number + 1
             removed_ids = []
@@ -457,7 +459,7 @@ def _count_repeated(history: History, view: View, records: list[Any]) -> int:
         count -= place_of(view[start]) == 0
     newest = _messages(view, shown_records(view[start:], _FORMAT, history))
     last = [to_plain(message.to_dict()) for message in newest]
-    there, here = ([_identity(record) for record in each] for each in (last, records))
+    there, here = ([_identity(record) for record in group] for group in (last, records))
     one_input = bool(there) and there[-1][:2] == ("", "user")  # a user may send it twice
     for skipped in range(len(here) - len(there) + 1 if there else 0):
         if here[skipped : skipped + len(there)] == there and not (
@@ -518,12 +520,12 @@ def _messages_with_calls(history: History, waiting: set[str]) -> list[Event]:
         for event in history.events(reverse=True):
             message.insert(0, event)
             if _head_of(event) == event.id:
-                calls = [each.call_id for each in message if isinstance(each, Action)]
+                calls = [part.call_id for part in message if isinstance(part, Action)]
                 there = {call: results.pop(call) for call in calls if call in results}
                 if waiting.intersection(calls) - there.keys():
                     waiting = waiting.difference(calls)
                     called = [*message, *there.values(), *called]
-                results |= {each.call_id: each for each in message if isinstance(each, Observation)}
+                results |= {part.call_id: part for part in message if isinstance(part, Observation)}
                 message = []
             if not waiting:
                 break
@@ -588,15 +590,19 @@ def _records_in_order(records: Iterable[Any], run: Any) -> Iterator[Any]:
     for record in records:
         held.append(record)
         results = {
-            each["call_id"] for each in record["contents"] if each["type"] == "function_result"
+            content["call_id"]
+            for content in record["contents"]
+            if content["type"] == "function_result"
         }
         if (waiting and not results) or any(
-            each["type"] == _APPROVAL for each in record["contents"]
+            content["type"] == _APPROVAL for content in record["contents"]
         ):
             return
         waiting -= results
         waiting.update(
-            each["call_id"] for each in record["contents"] if each["type"] == "function_call"
+            content["call_id"]
+            for content in record["contents"]
+            if content["type"] == "function_call"
         )
         if not waiting:
             yield from held

@@ -384,16 +384,16 @@ def _transcripts(folder: Path) -> Iterator[tuple[SessionKey, Path]]:
     if any(folder.glob("*.jsonl")):
         projects = [folder]
     else:
-        projects = sorted(each for each in folder.iterdir() if each.is_dir())
+        projects = sorted(entry for entry in folder.iterdir() if entry.is_dir())
     for project in projects:
         for path in sorted(project.glob("*.jsonl")):
             if not _SESSION_FILE_NAME.fullmatch(path.stem):
                 continue
             key: SessionKey = {"project_key": project.name, "session_id": path.stem}
             yield key, path
-            for each in sorted((project / path.stem).glob("subagents/**/*.jsonl")):
-                subpath = each.relative_to(project / path.stem).with_suffix("").as_posix()
-                yield {**key, "subpath": subpath}, each
+            for transcript in sorted((project / path.stem).glob("subagents/**/*.jsonl")):
+                subpath = transcript.relative_to(project / path.stem).with_suffix("").as_posix()
+                yield {**key, "subpath": subpath}, transcript
 
 
 def _entries_of_transcript(path: Path, findings: list[str]) -> Iterator[Any]:

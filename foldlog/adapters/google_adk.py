@@ -726,8 +726,8 @@ def _record_of(event: AdkEvent) -> Fields:
     ):
         for part in dicts_in(content, "parts"):
             as_in_sdk(part, "thought_signature")
-            for each in (part, *dicts_in(part, "function_response", "parts")):
-                as_in_sdk(each.get("inline_data"), "data")
+            for holder in (part, *dicts_in(part, "function_response", "parts")):
+                as_in_sdk(holder.get("inline_data"), "data")
     return record
 
 

@@ -396,7 +396,9 @@ class FoldlogSaver(WithHistories, base.BaseCheckpointSaver[Any]):  # type: ignor
             for _, _, thread in self._namespaces():
                 walked = self._checkpoints.walk(thread)
                 if ids := [
-                    each.id for each in walked if self._values.metadata(each).get("run_id") in runs
+                    checkpoint.id
+                    for checkpoint in walked
+                    if self._values.metadata(checkpoint).get("run_id") in runs
                 ]:
                     self._checkpoints.hide(thread, ids)
 
@@ -510,24 +512,26 @@ class FoldlogSaver(WithHistories, base.BaseCheckpointSaver[Any]):  # type: ignor
         seeds = dict[str, WholeCheckpoint]()
         since = dict[str, int]()
         is_known = False
-        for each in self._checkpoints.line(thread, target):
-            line.append(each)
+        for checkpoint in self._checkpoints.line(thread, target):
+            line.append(checkpoint)
             channels = [
-                name for name in cached.written if name not in seeds and self._has_value(each, name)
+                name
+                for name in cached.written
+                if name not in seeds and self._has_value(checkpoint, name)
             ]
             if channels:
-                whole = self._checkpoints.whole(thread, each)
+                whole = self._checkpoints.whole(thread, checkpoint)
                 there = self._value(whole).keys() & {*channels}  # redacted values are missing
                 seeds |= dict.fromkeys(there, whole)
                 since |= dict.fromkeys(there, len(line))
-            is_known = each.id == cached.id
+            is_known = checkpoint.id == cached.id
             if is_known or len(seeds) == len(cached.written):
                 break
         before = {
             name: cached.written[name] if is_known and name not in seeds else []
             for name in cached.written
         }
-        notes = self._checkpoints.all_notes(thread, [each.id for each in line])
+        notes = self._checkpoints.all_notes(thread, [checkpoint.id for checkpoint in line])
         written = {name: list(before[name]) for name in before}
         for steps, each in reversed([*enumerate(line)]):
             for task, name, packed in pending_writes(notes[each.id]):
@@ -573,8 +577,8 @@ class FoldlogSaver(WithHistories, base.BaseCheckpointSaver[Any]):  # type: ignor
         """Yield the same checkpoints as ``list``, with the same options."""
         listed = self.list(config, **options)
         while page := await self.histories.pool.run(lambda: [*islice(listed, _PAGE)], finish=False):
-            for each in page:
-                yield each
+            for checkpoint in page:
+                yield checkpoint
 
     # -- the history and condensing
     # ----------------------------------------------------------------------------------
@@ -739,16 +743,16 @@ class FoldlogSaver(WithHistories, base.BaseCheckpointSaver[Any]):  # type: ignor
             there = self._recent_namespaces()
         else:
             there = ((_ABOVE_ALL, names) for names in self._namespaces(thread_id))
-        for each in self._merge_by_age(
+        for candidate in self._merge_by_age(
             (bound, names) for bound, names in there if namespace in (None, names[1])
         ):
-            checkpoint = each.found
+            checkpoint = candidate.found
             if (
                 (not checkpoint_id or checkpoint.id == checkpoint_id)
                 and (not before or checkpoint.id < before)
                 and self._has(metadata, checkpoint)
             ):
-                yield each
+                yield candidate
 
     def _merge_by_age(self, there: Iterable[tuple[str, _Names]]) -> Iterator[_Listed]:
         """Yield the checkpoints of namespaces, the newest checkpoint first.
@@ -883,7 +887,7 @@ def _none(before: Checkpoint, records: RecordList) -> None:
 
 def _interrupts(written: Any) -> list[Any]:
     """Return the values of the interrupts in a write of a task."""
-    return [each.value for each in written if hasattr(each, "value")] if written else []
+    return [value.value for value in written if hasattr(value, "value")] if written else []
 
 
 def _is_message(value: Any) -> bool:

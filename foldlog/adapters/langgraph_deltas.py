@@ -70,7 +70,7 @@ def after_writes(
         return record_before(each) if isinstance(each, int) else record(each)
 
     return Listed(
-        [before.keys[each] if isinstance(each, int) else key(each) for each in remaining],
-        [before.ids[each] if isinstance(each, int) else each.id for each in remaining],
+        [before.keys[member] if isinstance(member, int) else key(member) for member in remaining],
+        [before.ids[member] if isinstance(member, int) else member.id for member in remaining],
         made,
     )

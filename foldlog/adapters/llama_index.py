@@ -117,9 +117,9 @@ class FoldlogChatStore(BaseChatStore):  # type: ignore[misc]
             seen = history._seen()
             sent = list(_sent(history, condense=self.condense))
             if seen.key and history._asked_at is not None:
-                hashes = {each.ids[0]: _hash(each.record) for each in sent}
+                hashes = {record.ids[0]: _hash(record.record) for record in sent}
                 self._read[key] = _Read(history._asked_at, seen, hashes)
-            return [_message(each.record) for each in sent]
+            return [_message(record.record) for record in sent]
         return []
 
     def add_message(self, key: str, message: ChatMessage) -> None:
@@ -147,7 +147,7 @@ class FoldlogChatStore(BaseChatStore):  # type: ignore[misc]
         def change(history: History) -> None:
             def others(shown: Sequence[_Shown]) -> tuple[list[int], list[Any]]:
                 records = self._as_redacted(key, history, new_records)
-                stay = staying([each.record for each in shown], records)
+                stay = staying([record.record for record in shown], records)
                 return stay, records[len(stay) :]
 
             _change(history, others)
@@ -174,10 +174,10 @@ class FoldlogChatStore(BaseChatStore):  # type: ignore[misc]
         if read is None or read.seen.is_unredacted_in(now) or now.key != read.seen.key:
             return []
         return [
-            (read.hashes[each.ids[0]], each.record)
-            for each in _shown(history, history.at(read.version))
+            (read.hashes[record.ids[0]], record.record)
+            for record in _shown(history, history.at(read.version))
             # A message that the condenser hid was not returned.
-            if each.ids[0] in read.hashes
+            if record.ids[0] in read.hashes
         ]
 
     def delete_message(self, key: str, idx: int) -> ChatMessage | None:

@@ -243,7 +243,7 @@ class FoldlogSession(OpenHistories):
                 [newest[0].id], [], condensed_at=condensed_at, metadata={"reason": _POPPED}
             )
             notice = taken_back(history, newest[0].id)
-            events: list[Event] = [each for each in (change, notice) if each is not None]
+            events: list[Event] = [event for event in (change, notice) if event is not None]
             with suppress(VersionConflict):  # another writer appended or redacted an event
                 history._append_seen(events, view.seen)
                 return popped[-1] if popped else None
@@ -383,7 +383,7 @@ class FoldlogSession(OpenHistories):
             if newest := _items(prompt, [event]):
                 forms = (
                     newest,
-                    _items(prompt, [each for each in prompt.view if each.id == event.id]),
+                    _items(prompt, [shown for shown in prompt.view if shown.id == event.id]),
                 )
                 for rest in (_items_after(input_items, form[-1]) for form in forms if form):
                     if rest is not None:
@@ -448,7 +448,7 @@ class FoldlogSession(OpenHistories):
         """Record the sum of the calls of agents that are tools of ``agent``. Its cost is unknown if
         their models differ.
         """
-        models = {_model_name(each.model) for each in _agents_below(agent)}
+        models = {_model_name(agent_below.model) for agent_below in _agents_below(agent)}
         model = models.pop() if len(models) == 1 else None
         self._append_usage(usage_meta(_reported(usage), model=model, calls=usage.requests))
 
@@ -654,9 +654,9 @@ class _Hooks(RunHooks[Any]):  # type: ignore[misc]
 
 
 def _difference(usage: Usage, recorded: Usage) -> Usage:
-    cached, cached_before = (each.input_tokens_details.cached_tokens for each in (usage, recorded))
+    cached, cached_before = (side.input_tokens_details.cached_tokens for side in (usage, recorded))
     thought, thought_before = (
-        each.output_tokens_details.reasoning_tokens for each in (usage, recorded)
+        side.output_tokens_details.reasoning_tokens for side in (usage, recorded)
     )
     return Usage(
         requests=usage.requests - recorded.requests,

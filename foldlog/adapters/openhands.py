@@ -352,7 +352,7 @@ class FoldlogCondenser(CondenserBase):
     @field_validator("config")
     @classmethod
     def _without_keys(cls, config: Fields) -> Fields:
-        if any(isinstance(each, dict) and "api_key" in each for _, each in values_in(config)):
+        if any(isinstance(value, dict) and "api_key" in value for _, value in values_in(config)):
             raise ValueError(
                 "config holds an api_key, which the SDK would store; set the key in the environment"
             )

@@ -558,11 +558,11 @@ def _messages(records: Iterable[Fields]) -> list[ModelMessage]:
     values: list[Any] = []
     for record in records:
         value = from_plain(
-            {key: each for key, each in record.items() if key not in ("entry_id", "parent_id")}
+            {key: field for key, field in record.items() if key not in ("entry_id", "parent_id")}
         )
-        for each in (value, *value["parts"]):
-            if "timestamp" in each:
-                each["timestamp"] = time_from(each["timestamp"])
+        for holder in (value, *value["parts"]):
+            if "timestamp" in holder:
+                holder["timestamp"] = time_from(holder["timestamp"])
         values.append(value)
     messages: list[ModelMessage] = ModelMessagesTypeAdapter.validate_python(values)
     return messages

@@ -151,7 +151,8 @@ def with_results(blocks: Iterable[Fields], *, singles: bool = False) -> list[Fie
         elif is_own and answered in block_by_id:
             both = [*block_by_id[answered].get("blocks", [block_by_id[answered]]), block]
             result_blocks = [
-                {key: value for key, value in each.items() if value is not None} for each in both
+                {key: value for key, value in fields.items() if value is not None}
+                for fields in both
             ]
             block_by_id[answered] = {"type": "server_tool", "blocks": result_blocks}
         else:
@@ -206,8 +207,8 @@ def thought_in(block: Fields) -> tuple[str, str]:
     if kind_of(block) == "redacted_thinking":
         return "", text_or_empty(block, "data")
     texts = (
-        text_or_empty(each.get("thinking", each.get("text")))
-        for each in (block, *dicts_in(block, "summary"))
+        text_or_empty(holder.get("thinking", holder.get("text")))
+        for holder in (block, *dicts_in(block, "summary"))
     )
     text = "\n".join(filter(None, texts))
     return text, text_or_empty(block, "signature") if text else ""

@@ -103,8 +103,8 @@ class OpenCalls:
 
     def _take(self, call_id: str, cause: int | None) -> int | None:
         places = (
-            self._waiting.take(Observation(content="", call_id=call_id, cause=each))
-            for each in (cause, None)
+            self._waiting.take(Observation(content="", call_id=call_id, cause=possible_cause))
+            for possible_cause in (cause, None)
         )
         return next((place for place in places if place is not None), None)
 

@@ -111,11 +111,11 @@ def _message_blocks(record: Fields) -> list[Fields]:
     blocks = [block for block in content if kind_of(block)] if type(content) is list else []
     blocks = blocks or [text_part(text_or_empty(record, "text"))]
     attached: list[str] = []
-    for each in dicts_in(record, "attachments"):
-        text = text_or_empty(each, "extracted_content")
-        name = text_or_empty(each, "file_name")
+    for attachment in dicts_in(record, "attachments"):
+        text = text_or_empty(attachment, "extracted_content")
+        name = text_or_empty(attachment, "file_name")
         attached.append(f"{name}\n{text}" if name and text else text or f"[file {name}]")
-    attached += (f"[file {text_or_empty(each, 'file_name')}]" for each in dicts_in(record, "files"))
+    attached += (f"[file {text_or_empty(file, 'file_name')}]" for file in dicts_in(record, "files"))
     return [*map(text_part, attached), *blocks]
 
 

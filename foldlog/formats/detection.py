@@ -70,9 +70,9 @@ def _nothing_of_ours(records: Iterable[Any]) -> str:
 def _reader_of(path: Path, begin: bytes) -> Format | None:
     return next(
         (
-            each
-            for each in each_format()
-            if each.files is not None and each.files.holds(path, begin)
+            candidate
+            for candidate in each_format()
+            if candidate.files is not None and candidate.files.holds(path, begin)
         ),
         None,
     )

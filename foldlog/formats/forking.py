@@ -40,7 +40,9 @@ def begin_fork(store: Store, conversation: str, at: int, new: str) -> Conversati
         return attributes, Seen.of(reading)
 
     documents = Documents(store)
-    unread = [each for each in documents.get(conversation, UNREAD, default=()) if each[1] < at]
+    unread = [
+        change for change in documents.get(conversation, UNREAD, default=()) if change[1] < at
+    ]
     if not unread or documents.get(conversation, UNREAD, version=at):
         return store.fork(conversation, at, new)
     while True:

@@ -109,7 +109,7 @@ def _matches(record: Any) -> bool:
 def parts_of(content: Any) -> list[Fields]:
     """Return content as parts. The content may be a text, a part, or a list of texts and parts."""
     several = content if type(content) is list else [content]
-    return dicts_in([{"text": each} if type(each) is str else each for each in several])
+    return dicts_in([{"text": part} if type(part) is str else part for part in several])
 
 
 def content_of(content: Any) -> Content:

@@ -225,10 +225,12 @@ def _usage(info: Fields, parts: list[Fields]) -> Fields:
     """
     steps = dicts_in([part.get("tokens") for part in parts if part.get("type") == "step-finish"])
     flat = [
-        {**each, **dict_or_empty(each, "cache")} for each in steps or dicts_in([info.get("tokens")])
+        {**tokens, **dict_or_empty(tokens, "cache")}
+        for tokens in steps or dicts_in([info.get("tokens")])
     ]
     counts = {
-        ours: sum(count_in(each, *theirs) or 0 for each in flat) for ours, theirs in _USAGE.items()
+        ours: sum(count_in(tokens, *theirs) or 0 for tokens in flat)
+        for ours, theirs in _USAGE.items()
     }
     call_fields = {
         "model": info.get("modelID"),

@@ -388,7 +388,7 @@ def _message(info: Fields) -> Fields:
     words = None
     match info:
         case {"type": "user"}:
-            texts = [each.get("text") for each in dicts_in(info, "skills")]
+            texts = [skill.get("text") for skill in dicts_in(info, "skills")]
             parts = [
                 *map(text_part, (*texts, info.pop("text", ""))),
                 *map(_file, _take_objects(info, "files")),

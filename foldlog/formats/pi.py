@@ -196,8 +196,8 @@ class PiDecoder(FollowingDecoder):
                     "system", content_of_parts([*shown_blocks(content), *shown_blocks([*sections])])
                 )
                 tools = [
-                    {"type": "function", "function": each}
-                    for each in dicts_in(message, "toolsAdded")
+                    {"type": "function", "function": tool}
+                    for tool in dicts_in(message, "toolsAdded")
                 ]
                 read.take(replace(event, tools=tuple(tools)))
             case "context_edit" if edited := self._places.get(str(message.get("targetId"))):

@@ -44,7 +44,8 @@ def change_of_prompt(
     staying = set(after)
     forgotten_ids = tuple(event_id for event_id in before if event_id not in staying)
     place, summary = next(
-        ((place, each) for place, each in enumerate(after) if isinstance(each, str)), (None, None)
+        ((place, member) for place, member in enumerate(after) if isinstance(member, str)),
+        (None, None),
     )
     fields = metadata or {}
     if not forgotten_ids and summary is None:

@@ -42,7 +42,7 @@ def standing_in(structural: Iterable[Event], version: int) -> Callable[[Event], 
         later = islice(retractions, next_index, None)
         # Only the first retraction that takes the event back matters. If the program itself made
         # this retraction, the event is not written again, so it is counted.
-        taken_back_by = next((each for each in later if each.version <= event.id), None)
+        taken_back_by = next((change for change in later if change.version <= event.id), None)
         return taken_back_by is not None and not is_replacing(taken_back_by)
 
     return stands

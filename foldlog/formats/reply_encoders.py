@@ -137,12 +137,12 @@ def thoughts_before(calls: Sequence[Action]) -> Content:
 
 def join_contents(contents: Iterable[Content]) -> Content:
     non_empty = [content for content in contents if content]
-    texts = [each for each in non_empty if isinstance(each, str)]
+    texts = [content for content in non_empty if isinstance(content, str)]
     if len(texts) == len(non_empty):
         return "\n\n".join(texts)
     if len(non_empty) == 1:
         return non_empty[0]
-    return tuple(part for each in non_empty for part in parts_in(each))
+    return tuple(part for content in non_empty for part in parts_in(content))
 
 
 def thinking_before(calls: Sequence[Action]) -> tuple[Fields, ...]:

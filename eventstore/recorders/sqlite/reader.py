@@ -33,7 +33,9 @@ class SQLiteReader(Reader):
         return self._run(statement, *parameters).fetchall()
 
     def _run(self, statement: str, *parameters: Any) -> sqlite3.Cursor:
-        bindings = [utf8(each) if isinstance(each, str) else each for each in parameters]
+        bindings = [
+            utf8(parameter) if isinstance(parameter, str) else parameter for parameter in parameters
+        ]
         return self._execute(SQL[statement], bindings)
 
     def _array(self, values: Sequence[int] | Sequence[str]) -> str:

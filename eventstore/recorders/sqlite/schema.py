@@ -103,7 +103,7 @@ def made_parts(number: int) -> Parts:
     """Return the parts of a new store of schema ``number``."""
     with closing(sqlite3.connect(":memory:")) as made:
         made.text_factory = bytes
-        for each, script in migrations("sqlite").items():
-            if each <= number:
+        for migration, script in migrations("sqlite").items():
+            if migration <= number:
                 made.executescript(script)
         return parts_of(made)

@@ -29,7 +29,7 @@ EVENT_SETTINGS: JsonMap = {"ignore_unknown_options": True}
 class Command(click.Command):
     def format_options(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         parameters = self.get_params(ctx)
-        rows = [each.help_row() for each in parameters if isinstance(each, Argument)]
+        rows = [parameter.help_row() for parameter in parameters if isinstance(parameter, Argument)]
         if rows:
             with formatter.section("Arguments"):
                 formatter.write_dl(rows)

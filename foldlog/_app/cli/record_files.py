@@ -156,12 +156,13 @@ def write_files(
     document = write(conversation, output)
     written = [write(name, file) for name, file in files.items()]
     lines = [
-        f"{count(each.records, 'record')} of {each.conversation} ({each.format}) in {each.file}"
-        for each in (document, *written)
+        f"{count(export.records, 'record')} of {export.conversation} ({export.format})"
+        f" in {export.file}"
+        for export in (document, *written)
     ]
     terminal.answer(replace(document, sub_agents=tuple(written) or UNSET), lines)
-    for each in (document, *written):
-        terminal.note(*(each.notes or ()))
+    for export in (document, *written):
+        terminal.note(*(export.notes or ()))
 
 
 def _files_of(conversation: str, children: Sequence[str], output: Path) -> dict[str, Path]:

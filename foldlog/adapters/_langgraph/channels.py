@@ -131,7 +131,7 @@ def pending_writes(notes: Iterable[JsonMap]) -> list[tuple[str, str, Any]]:
 def is_json(value: Any) -> bool:
     kind = type(value)
     if kind is dict:
-        return all(type(key) is str and is_json(each) for key, each in value.items())
+        return all(type(key) is str and is_json(inner) for key, inner in value.items())
     if kind is list:
         return all(map(is_json, value))
     return value is None or kind in (str, int, bool) or (kind is float and isfinite(value))

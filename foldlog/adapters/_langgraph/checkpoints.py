@@ -165,7 +165,7 @@ class Checkpoints:
         if hidden:
             return walked
         is_hidden = _is_hidden(branches)
-        return (each for each in walked if not is_hidden(each.id))
+        return (checkpoint for checkpoint in walked if not is_hidden(checkpoint.id))
 
     def newest(
         self, thread: str, *, hidden: bool = False
@@ -287,10 +287,10 @@ class Checkpoints:
         """
 
         def read(moment: Moment) -> dict[str, list[Any]]:
-            notes_by_id: dict[str, list[Any]] = {each: [] for each in ids}
+            notes_by_id: dict[str, list[Any]] = {checkpoint_id: [] for checkpoint_id in ids}
             with suppress(ConversationErased, ConversationNotFound):
                 reading = moment.conversation(companion(thread, _NOTES))
-                firsts = [reading.recall(note_key(each, 0)) for each in ids]
+                firsts = [reading.recall(note_key(checkpoint_id, 0)) for checkpoint_id in ids]
                 start = min(
                     (first.first_id for first in firsts if first is not None),
                     default=reading.version,
@@ -619,7 +619,7 @@ def _notes(thread: str, checkpoint_id: str, moment: Moment) -> list[Any]:
     conversation = companion(thread, _NOTES)
     with suppress(ConversationErased, ConversationNotFound):
         reading = moment.conversation(conversation)
-        ids = [each.first_id for each in appended_for(moment, conversation, checkpoint_id)]
+        ids = [outcome.first_id for outcome in appended_for(moment, conversation, checkpoint_id)]
         notes = (event for event_id in ids for event in reading.events(event_id, event_id + 1))
         return [
             {name: value for name, value in note.data.items() if name not in _PLACE}

@@ -70,8 +70,8 @@ def changes(
     if len(places) < len(old.spans):
         stood = summaries()
         of_gone = [
-            each
-            for each, of in stood.items()
+            event_id
+            for event_id, of in stood.items()
             if not any(a <= s[0] <= b for a, b in of for s in spans)
         ]
         before = [*of_gone, *(event_id for span in old.spans for event_id in range(*span))]

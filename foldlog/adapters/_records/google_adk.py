@@ -121,16 +121,16 @@ def _snake_case(record: Any, levels: int = 8) -> Any:
     not changed.
     """
     if type(record) is list and levels:
-        return [_snake_case(each, levels - 1) for each in record]
+        return [_snake_case(item, levels - 1) for item in record]
     if type(record) is not dict or "invocation_id" in record or not levels:
         return record
     named = {
-        re.sub("[A-Z]", lambda letter: f"_{letter[0].lower()}", key): each
-        for key, each in record.items()
+        re.sub("[A-Z]", lambda letter: f"_{letter[0].lower()}", key): value
+        for key, value in record.items()
     }
     return {
-        key: each if key in ("args", "response") else _snake_case(each, levels - 1)
-        for key, each in named.items()
+        key: value if key in ("args", "response") else _snake_case(value, levels - 1)
+        for key, value in named.items()
     }
 
 

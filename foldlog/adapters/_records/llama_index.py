@@ -131,7 +131,7 @@ class _Encoder(RepliesEncoder):
             thinking = event.thinking
         else:
             thinking = thinking_before(calls)
-        blocks = [_thinking_block(*thought_in(each)) for each in thinking]
+        blocks = [_thinking_block(*thought_in(thought)) for thought in thinking]
         blocks += parts_as(
             thoughts_before(calls) if calls else event.content, _text_block, _file_block
         )

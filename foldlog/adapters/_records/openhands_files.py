@@ -285,22 +285,22 @@ def _version_and_redactions(reading: ReadTransaction) -> tuple[int, int]:
 
 
 def _count(metrics: dict[str, Fields]) -> dict[str, int]:
-    return {use: len(dicts_in(each, "token_usages")) for use, each in metrics.items()}
+    return {use: len(dicts_in(report, "token_usages")) for use, report in metrics.items()}
 
 
 def _uncounted_usage(metrics: dict[str, Fields], counted: dict[str, int]) -> Iterator[Annotation]:
     """For each call that was not counted yet, yield an event with its usage. The event has the cost
     of the call if the state has a cost for every call.
     """
-    for use, each in metrics.items():
-        calls = dicts_in(each, "token_usages")
-        costs = dicts_in(each, "costs")
+    for use, report in metrics.items():
+        calls = dicts_in(report, "token_usages")
+        costs = dicts_in(report, "costs")
         for place in range(counted.get(use, 0), len(calls)):
             if len(costs) == len(calls):
                 cost = costs[place].get("cost") or None
             else:
                 cost = None
-            model = calls[place].get("model") or each.get("model_name")
+            model = calls[place].get("model") or report.get("model_name")
             yield Annotation(name="usage", meta=usage_meta(calls[place], model=model, cost=cost))
 
 

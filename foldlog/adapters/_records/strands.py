@@ -135,7 +135,7 @@ def _contents(event: Any) -> list[Fields]:
             }
         ]
     contents = [
-        each for each in parts_as(event.content, lambda text: {"text": text}, _written_file) if each
+        part for part in parts_as(event.content, lambda text: {"text": text}, _written_file) if part
     ]
     if not isinstance(event, Observation):
         return contents

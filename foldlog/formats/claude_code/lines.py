@@ -151,7 +151,7 @@ def words_of(record: Fields) -> Content:
     rendered = record.get("rendered")
     if record.get("type") != "attachment" or type(rendered) is not list:
         return ""
-    contents = [each.get("content") for each in rendered if type(each) is dict]
+    contents = [message.get("content") for message in rendered if type(message) is dict]
     return content_of_parts(
         [part for content in contents for part in parts_in(content_of(content))]
     )

@@ -200,7 +200,9 @@ class CodexDecoder(FollowingDecoder):
     def _go_on_from(self, read: RecordEvents, end: int, session: Any) -> None:
         records = reversed(self._numbered)
         newest = next(records, (-1, 0))
-        last, version = next((each for each in chain((newest,), records) if each[0] < end), (-1, 0))
+        last, version = next(
+            (record for record in chain((newest,), records) if record[0] < end), (-1, 0)
+        )
         if last != end - 1:
             self.report(_NOT_HERE.format(within(session, "history_base", "thread_id")))
         if newest[0] >= end:
@@ -267,8 +269,12 @@ class CodexDecoder(FollowingDecoder):
         instructions = [payload.get(key) for key in _INSTRUCTIONS[line]]
         texts = [
             text
-            for each in instructions
-            if (text := text_or_empty(each.get("text") if type(each) is dict else each))
+            for instruction in instructions
+            if (
+                text := text_or_empty(
+                    instruction.get("text") if type(instruction) is dict else instruction
+                )
+            )
         ]
         unsaid = [text for text in texts if not self._is_shown(text)]
         if line == "session_meta":
@@ -289,7 +295,7 @@ class CodexDecoder(FollowingDecoder):
         room = texts_max
         for _, member in self.shown.newest_first():
             is_near = member.role == _BASE or room is None or room > 0
-            if is_near and any(text in each for each in member.texts):
+            if is_near and any(text in member_text for member_text in member.texts):
                 return True
             if room is not None and member.role != _BASE:
                 room -= len(member.texts)

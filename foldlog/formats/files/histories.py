@@ -304,7 +304,7 @@ def _of_event_files(
     files = [folder / each for each in _with_missing(steps)]
     reader = Placed(partial(map, record_in, files))
     name, _ = Names(root, home, folder=True).of(
-        state, conversation=format.conversation(each.value for each in reader)
+        state, conversation=format.conversation(record.value for record in reader)
     )
     if (home / "subagents").is_dir():
         state["subagents"] = True  # their conversations are found apart

@@ -68,7 +68,7 @@ def on_lines(path: Path, least: int = 2) -> bool:
     """
     if least > 1 and not _has_two_lines(path):
         return False
-    first, *others = [type(each.value) for each in islice(JsonLines(path), 3)] or [object]
+    first, *others = [type(line.value) for line in islice(JsonLines(path), 3)] or [object]
     return len(others) + 1 >= least and (first in (dict, list) or others == [dict, dict])
 
 

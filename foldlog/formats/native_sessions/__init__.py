@@ -21,10 +21,10 @@ SESSIONS: tuple[type[NativeSession], ...] = (ClaudeCodeSession, CodexSession)
 
 def session_of(program: str) -> type[NativeSession]:
     """Return the writer for a program. Raises ``InvalidArgument`` for an unknown program."""
-    for each in SESSIONS:
-        if each.program == program:
-            return each
-    names = " or ".join(repr(each.program) for each in SESSIONS)
+    for session in SESSIONS:
+        if session.program == program:
+            return session
+    names = " or ".join(repr(session.program) for session in SESSIONS)
     raise InvalidArgument(
         f"a history cannot go on in {program!r}; use {names}. Other programs can read an export"
         " ('foldlog export ID --format openai-chat')"

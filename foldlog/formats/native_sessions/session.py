@@ -97,7 +97,7 @@ def _letters_in(value: Any) -> int:
     if isinstance(value, dict):
         if value.get("type") == "base64":
             return _LETTERS_OF_A_FILE
-        return sum(len(key) + _letters_in(each) for key, each in value.items())
+        return sum(len(key) + _letters_in(inner) for key, inner in value.items())
     if isinstance(value, list | tuple):
         return sum(map(_letters_in, value))
     return 1

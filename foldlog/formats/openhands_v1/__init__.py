@@ -64,7 +64,7 @@ def metrics_in(state: Any) -> dict[str, Fields]:
     """Return the metrics that a state records for each use of a model."""
     stats = dict_or_empty(state, "stats")
     uses = dict_or_empty(stats.get("usage_to_metrics", stats.get("service_to_metrics")))
-    return {use: each for use, each in uses.items() if type(each) is dict}
+    return {use: report for use, report in uses.items() if type(report) is dict}
 
 
 def _begun_by(path: Path) -> dict[str, str]:
@@ -79,13 +79,13 @@ def _begun_by(path: Path) -> dict[str, str]:
 
 def _beside(state: JsonMap, _: Sequence[Any]) -> Beside:
     usages: list[Fields] = []
-    for use, each in metrics_in(state).items():
+    for use, report in metrics_in(state).items():
         if SUB_AGENTS in state and use.startswith(_SUB_AGENT_PREFIXES):
             continue  # the sub-agent's own conversation has its usage
-        tokens = each.get("accumulated_token_usage")
-        calls = len(dicts_in(each, "token_usages"))
-        model = each.get("model_name")
-        cost = each.get("accumulated_cost") or None
+        tokens = report.get("accumulated_token_usage")
+        calls = len(dicts_in(report, "token_usages"))
+        model = report.get("model_name")
+        cost = report.get("accumulated_cost") or None
         if usage := usage_meta(tokens, model=model, cost=cost, calls=calls):
             usages.append(usage | {"use": use})
     return (), usages

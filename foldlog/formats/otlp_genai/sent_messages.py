@@ -32,8 +32,8 @@ class SentMessage(NamedTuple):
 def parts_of(message: Fields) -> list[Fields]:
     return dicts_in(
         [
-            {"type": "text", "content": each} if type(each) is str else each
-            for each in message["parts"]
+            {"type": "text", "content": part} if type(part) is str else part
+            for part in message["parts"]
         ]
     )
 
@@ -80,9 +80,11 @@ def effective(messages: Iterable[Fields]) -> list[Fields]:
     all messages from the newest compaction on.
     """
     split = alone(messages)
-    newest = max((place for place, each in enumerate(split) if is_compaction(each)), default=0)
+    newest = max(
+        (place for place, message in enumerate(split) if is_compaction(message)), default=0
+    )
     return [
-        *(each for each in split[:newest] if each.get("role") in _SYSTEM_ROLES),
+        *(message for message in split[:newest] if message.get("role") in _SYSTEM_ROLES),
         *split[newest:],
     ]
 

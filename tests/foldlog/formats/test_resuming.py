@@ -39,7 +39,7 @@ TIMES = {"timestamp", "startTime", "lastUpdated"}
 HEADERS = {"session", "session_meta", "session.start", "summary"}
 """The types of records that stand only at the beginning of a source."""
 ROUNDS = 12
-ODD = 4
+WHOLE_EVERY = 4
 """Each fourth round has all records. The other rounds have only records of ordinary turns."""
 AFTER = 3
 """A source grows by so many records at once."""
@@ -133,12 +133,12 @@ def rounds(name: str, records: list[Any]) -> Iterator[Any]:
     turns = plain(name, records)
     last = ""
     for round in range(ROUNDS):
-        is_odd = round % ODD == 0
-        for record in records if is_odd else turns:
+        is_whole = round % WHOLE_EVERY == 0
+        for record in records if is_whole else turns:
             new = renamed(record, round)
             if type(new) is dict and round:
                 for parent in PARENTS & new.keys():
-                    new[parent] = new[parent] if is_odd and new[parent] is not None else last
+                    new[parent] = new[parent] if is_whole and new[parent] is not None else last
             yield new
             if type(new) is dict:
                 last = str(new.get("uuid", new.get("id", last)))

@@ -104,7 +104,9 @@ def run(
         with terminal.working("comparing"):
             can_count = agent is None and find_spec("litellm") is not None
             called = model_called(store, conversation) if can_count else None
-        about = {name: describe_condenser(each, model) for name, each in condensers.items()}
+        about = {
+            name: describe_condenser(condenser, model) for name, condenser in condensers.items()
+        }
         about["default"]["tokens_max"] = limit or about["default"]["tokens_max"]
         rows = comparison(replays, asks, price, about, cache_rule(agent or ""))
         verdict = verdict_of(rows, price, priced, "" if counter else "≈ ")

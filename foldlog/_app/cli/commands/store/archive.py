@@ -51,5 +51,5 @@ def run(
     terminal.answer(
         document, f"{count(len(archived_rows), 'conversation')} archived: {events}, {size}"
     )
-    for each in document.stay:
-        terminal.note(f"conversation {each.conversation!r} stays: {each.problem}")
+    for problem in document.stay:
+        terminal.note(f"conversation {problem.conversation!r} stays: {problem.problem}")

@@ -100,7 +100,10 @@ class _Outcome(NamedTuple):
 
     @property
     def problems(self) -> list[Moved | UnequalConversation]:
-        return [*self.failed, *(each for each in self.unequal if not each.behind)]
+        return [
+            *self.failed,
+            *(conversation for conversation in self.unequal if not conversation.behind),
+        ]
 
     @property
     def are_equal(self) -> bool:
@@ -109,15 +112,17 @@ class _Outcome(NamedTuple):
     def document(self) -> CopiedDocument:
         moved = [*self.copied, *self.failed]
         nothing_new = [
-            each for each in self.copied if each.added == each.tombstones == each.records == 0
+            outcome
+            for outcome in self.copied
+            if outcome.added == outcome.tombstones == outcome.records == 0
         ]
         return CopiedDocument(
             conversations=len(_ids_there(self.copied, self.failed)),
             already_there=len(nothing_new),
-            events=sum(each.added for each in moved),
-            tombstones=sum(each.tombstones for each in moved),
-            records=sum(each.records for each in moved),
-            grown_since=tuple(each.conversation for each in self.unequal if each.behind),
+            events=sum(outcome.added for outcome in moved),
+            tombstones=sum(outcome.tombstones for outcome in moved),
+            records=sum(outcome.records for outcome in moved),
+            grown_since=tuple(unequal.conversation for unequal in self.unequal if unequal.behind),
             findings=tuple(map(ProblemDocument.of, self.problems)),
         )
 
@@ -145,7 +150,7 @@ def _copy(
             (copied if moved.problem is None else failed).append(moved)
 
         care.copy_from(ours, *names, jobs=jobs, damaged=damaged, again=again, on_result=show)
-    failed_ids = {each.conversation for each in failed}
+    failed_ids = {outcome.conversation for outcome in failed}
     unequal = [
         each for each in care.differences_from(ours, *names) if each.conversation not in failed_ids
     ]
@@ -159,8 +164,10 @@ def _copy(
 
 def _ids_there(copied: Sequence[Moved], failed: Sequence[Moved]) -> set[str]:
     """Return the conversations of which the target has at least a part."""
-    partly = [each for each in failed if each.added or each.tombstones or each.records]
-    return {each.conversation for each in (*copied, *partly)}
+    partly = [
+        outcome for outcome in failed if outcome.added or outcome.tombstones or outcome.records
+    ]
+    return {outcome.conversation for outcome in (*copied, *partly)}
 
 
 def _sentences(document: CopiedDocument, *, are_equal: bool) -> list[str]:

@@ -123,7 +123,7 @@ def _shown_again(store: Store, former: str) -> dict[str, set[int]]:
     try:
         with open_store(f"{as_url(former)}?mode=ro") as earlier:
             rows, before = (
-                {row.id: row for row in each.iter_conversations()} for each in (store, earlier)
+                {row.id: row for row in side.iter_conversations()} for side in (store, earlier)
             )
             for then in (
                 row for row in before.values() if row.redactions and row.erased_at is None
@@ -132,7 +132,7 @@ def _shown_again(store: Store, former: str) -> dict[str, set[int]]:
                 if now is None or (now.created_at, now.erased_at) != (then.created_at, None):
                     continue  # another conversation has this id
                 past = sound(earlier, then.id, 0, min(then.version, now.version), unread)
-                blank_ids = {each.event.id for each in past if not has_content(each.event)}
+                blank_ids = {entry.event.id for entry in past if not has_content(entry.event)}
                 for event in store.events(now.id, 0, max(blank_ids, default=-1) + 1):
                     if event.id in blank_ids and has_content(event):
                         owner = now
