@@ -35,7 +35,6 @@ from foldlog.eventstore.log.appending import (
     Appending,
     ExpectedVersion as ExpectedVersion,
     Seen,
-    Version,
     version_of,
 )
 from foldlog.eventstore.log.redacted import has_content
@@ -70,6 +69,10 @@ T = TypeVar("T")
 Appended: TypeAlias = (
     "Event | Mapping[str, Any] | Condensation | Iterable[Event | Mapping[str, Any]]"
 )
+_Append: TypeAlias = Callable[
+    [Event | Sequence[Event], ExpectedVersion, Mapping[str, Any] | None], tuple[Recorded, ...]
+]
+"""Appends events at a version, together with documents."""
 
 
 class EndingReply(Protocol):
@@ -390,31 +393,39 @@ class HistoryLog:
         self,
         appended: Event | list[Event],
         expected_version: ExpectedVersion,
-        append: Callable[
-            [Event | Sequence[Event], ExpectedVersion, Mapping[str, Any] | None],
-            tuple[Recorded, ...],
-        ],
+        append: _Append,
         documents: Mapping[str, Any] | None,
     ) -> tuple[Recorded, ...]:
-        asked_at = self._asked_at
-        expected: Version = ANY_VERSION
-        if asked_at is not None:
+        """Append events. If they need it, note the View that the model was shown."""
+        events = [appended] if isinstance(appended, Event) else appended
+        if self._asked_at is not None and any(map(begins_reply, events)):
             expected = version_of(expected_version)
             # After a later View, the append conflicts, unless the conversation was begun again.
-            if expected is not ANY_VERSION and asked_at > expected:
-                asked_at = None
-        events = [appended] if isinstance(appended, Event) else appended
-        if asked_at is None or not any(map(begins_reply, events)):
-            noted_events = None
-            if self._shown_at is not None:
-                noted_events = _note_shown_view(events, self._shown_at)
-            if noted_events is None:
-                return append(appended, expected_version, documents)
-            recorded = append(noted_events, expected_version, documents)
-            self._shown_at = None
-            return recorded
-        # First try to append right after the View that was answered. If this succeeds, no note is
-        # needed.
+            if expected is ANY_VERSION or expected >= self._asked_at:
+                return self._append_reply_to(
+                    self._asked_at, events, expected_version, append, documents
+                )
+        noted_events = None
+        if self._shown_at is not None:
+            noted_events = _note_shown_view(events, self._shown_at)
+        if noted_events is None:
+            return append(appended, expected_version, documents)
+        recorded = append(noted_events, expected_version, documents)
+        self._shown_at = None
+        return recorded
+
+    def _append_reply_to(
+        self,
+        asked_at: int,
+        events: list[Event],
+        expected_version: ExpectedVersion,
+        append: _Append,
+        documents: Mapping[str, Any] | None,
+    ) -> tuple[Recorded, ...]:
+        """Append a reply to the View of version ``asked_at``. First try to append right after this
+        View: then no note is needed.
+        """
+        expected = version_of(expected_version)
         version = asked_at if expected is ANY_VERSION else expected
         at_view: ExpectedVersion = version
         if isinstance(expected_version, Seen):
