@@ -8,7 +8,7 @@ T = TypeVar("T")
 
 
 def at_once(work: Callable[[T], object], cases: Iterable[T]) -> None:
-    """Run ``work`` with each case in a thread of its own, and wait for all threads. Raise the first
+    """Run ``work`` with each case in a separate thread, and wait for all threads. Raise the first
     error.
     """
     items = list(cases)

@@ -112,7 +112,7 @@ def _needs_server(item: pytest.Item) -> bool:
 
 
 def _in_children(runs: Sequence[Callable[[], None]], jobs: int) -> None:
-    """Call each function in a process of its own, and so many at a time."""
+    """Call each function in a separate process. At most ``jobs`` processes run at a time."""
     running: set[int] = set()
     for run in runs:
         if len(running) == jobs:

@@ -31,8 +31,8 @@ def _modules_after(code):
 
 
 def test_litellms_own_warnings_fail_no_test():
-    """It silences these as it is imported; pytest brings them back for the tests that the same
-    process runs later.
+    """litellm silences these warnings when it is imported. pytest brings them back for later tests
+    in the same process.
     """
     for message in (
         "a field using the `ReadOnly` qualifier",

@@ -117,7 +117,7 @@ def _public():
 
 
 def _raised(docstring):
-    """Return the names that the paragraphs with "Raises" quote, and those that they list."""
+    """Return the names that the paragraphs with "Raises" quote, and the names that they list."""
     parts = [part for part in docstring.split("\n\n") if "Raises" in part]
     quoted = [name for part in parts for name in re.findall(r"``(\w+)``", part)]
     listed = [line for part in parts for line in re.findall(r"^ {4}(\w+(?:, \w+)*): ", part, re.M)]

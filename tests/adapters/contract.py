@@ -82,7 +82,7 @@ def holding(history: foldlog.History, text: str) -> list[int]:
 
 
 def own_events(histories: foldlog.Histories) -> list[tuple[str, Any]]:
-    """Return all events of a store with the names of their conversations, those that forks share
+    """Return all events of a store with the names of their conversations. A shared event comes
     once.
     """
     rows = list(histories.store.iter_conversations())

@@ -41,7 +41,7 @@ class Operator:
 
     @property
     def same(self) -> str:
-        """Compares two values of which both may be null."""
+        """Compares two values, of which both may be null."""
         raise NotImplementedError
 
     def as_body(self, row: Row) -> str:

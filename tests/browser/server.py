@@ -1,4 +1,4 @@
-"""``foldlog serve`` in a process of its own."""
+"""``foldlog serve`` in a separate process."""
 
 import os
 import signal

@@ -181,7 +181,7 @@ def served(way: str) -> Iterator[tuple[str, Any, Any]]:
 
 
 def in_a_process(turn: Callable[[], Any]) -> Any:
-    """Run a turn in a process of its own, and return its result, or None if it failed."""
+    """Run a turn in a separate process. Return its result, or None if it failed."""
     receiver, sender = _fork.Pipe(duplex=False)
     process: ForkProcess = _fork.Process(target=lambda: sender.send(turn()))
     process.start()

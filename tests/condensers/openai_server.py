@@ -70,7 +70,9 @@ class Text:
 
 @dataclass(frozen=True)
 class ToolCall:
-    """A message that calls one tool. ``arguments`` as text is sent as it is, valid JSON or not."""
+    """A message that calls one tool. ``arguments`` given as text are sent unchanged, also if they
+    are invalid JSON.
+    """
 
     name: str
     arguments: dict[str, Any] | str = field(default_factory=dict)
@@ -159,8 +161,8 @@ def up_to(limit: int, respond: Responder) -> Responder:
 
 
 def _close_litellms_clients(*, lost: bool) -> None:
-    """litellm keeps its clients, and where threads race for one it drops the others without closing
-    them: ``lost``.
+    """Close the clients that litellm keeps. If threads race for a client, litellm drops the others
+    without closing them: with ``lost``, the warnings about these clients are ignored.
     """
     litellm = sys.modules.get("litellm")
     if litellm is None:

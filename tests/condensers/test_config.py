@@ -56,7 +56,7 @@ CASES = [case for cases in cases_in("configurations").values() for case in cases
 
 
 def run_case(case, output):
-    """Return what is loaded of a file, or of a group of it: ``loaded as GROUP``."""
+    """Return the configuration that a file gives, or one of its groups: ``loaded as GROUP``."""
     group = output.removeprefix("loaded").removeprefix(" as ")
     try:
         config = read_condenser_config(tomllib.loads("\n".join(case.lines)), group or None)

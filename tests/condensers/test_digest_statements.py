@@ -35,7 +35,7 @@ def plain(text):
 
 
 def texts_of_events(events):
-    """Map the id of each event to its words, with those of the call that it answers."""
+    """Map the id of each event to its words. A result also has the words of its call."""
     texts = {}
     calls = {}
     said = None

@@ -266,7 +266,7 @@ WORTHLESS = {
 
 
 def worked():
-    """A run in which an agent looks at folders, each with files of its own."""
+    """A run in which an agent looks at folders. Each folder has different files."""
     for number in range(30):
         files = " ".join(f"module_{number * 9 + place}.py" for place in range(9))
         yield from (pair(number, content=f"{files}\nowner ann{number}, port {8000 + number}"))

@@ -415,7 +415,7 @@ def test_a_model_that_raises_has_failed():
 
 
 def named(start, stop):
-    """Requests, each with names of its own, and the agent's answer to them."""
+    """Requests that each contain new names, and the agent's answers."""
     asked = [
         message(f"Put part {n} into src/module_{n}.py, port {8000 + n}." + " Please!" * 40)
         for n in range(start, stop)

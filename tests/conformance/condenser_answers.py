@@ -78,8 +78,8 @@ class CharacterAgent:
 
 @dataclass
 class Answer:
-    """An answer to one View, in the reference's words: what came of it, the View after a
-    condensation, and the keys of each report.
+    """An answer to one View in the reference's words: the outcome, the View after a condensation,
+    and the keys of each report.
     """
 
     result: Json

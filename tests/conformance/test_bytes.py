@@ -125,8 +125,8 @@ def fresh(store):
 
 
 def test_bytes_follow_events_that_have_none(store):
-    """An event without bytes is written in fewer steps where the conversation is known: this one is
-    not.
+    """An event without bytes takes a shorter way if the conversation is in memory. This
+    conversation is not in memory.
     """
     for content in ("see", "see", "see", picture(IMAGE), picture(IMAGE)):
         say(store, "c1", content)

@@ -184,7 +184,7 @@ def test_figures_that_cannot_be_written_are_searched_again(recorder):
 
 
 def test_a_note_of_a_later_change_stays(histories):
-    """Another process forgets figures again while this one counts."""
+    """A redaction deletes figures while this process counts them."""
     store = histories.store
     keep_up(store)
     redacted(store, "c1", 0)

@@ -173,7 +173,7 @@ def killed_in_its_tool(history, to="ann"):
 
 
 def run(history, call, tool, **how):
-    """Run a call under a lease of its own, and return the event of its outcome."""
+    """Run a call under a new lease, and return the event of its outcome."""
     with history.lease():
         return history.run(call, tool, **how).event
 

@@ -79,8 +79,8 @@ def sessions(monkeypatch, tmp_path):
 
 @pytest.fixture(params=["one object", "two objects"])
 def histories(request, recorder):
-    """The histories that hold the old object, and those that erase its conversation and begin
-    another.
+    """The histories that hold the old object, and the histories that erase its conversation and
+    begin another one.
     """
     first = Histories(Store(recorder))
     return first, first if request.param == "one object" else Histories(Store(recorder))

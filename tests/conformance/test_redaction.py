@@ -1,5 +1,5 @@
-"""Redaction on every recorder: the content of one event goes, everything else of it stays, and
-readers learn of it.
+"""Redaction on every recorder: the content of one event is erased, the rest of the event stays, and
+readers learn about it.
 """
 
 from functools import partial

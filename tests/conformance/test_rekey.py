@@ -90,7 +90,7 @@ def fill(store):
 
 
 def state(store):
-    """All that a change of the encryption must leave as it is."""
+    """Return everything that a change of the encryption must leave unchanged."""
     views = Views(store)
     return {
         name: (

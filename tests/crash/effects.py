@@ -42,7 +42,7 @@ class Outcome(NamedTuple):
 
 
 class Payments:
-    """The tools of an agent, which pay through a system with books of its own."""
+    """The tools of an agent, which pay through a system that books its payments."""
 
     def pay(self, to):
         return self._book(to, None)

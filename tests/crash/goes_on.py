@@ -52,7 +52,7 @@ class Fault:
             variable.value = self._counter.value + place
 
     def disarm(self):
-        """Let no more calls fail. Return whether the fault has happened."""
+        """Stop the faults. Return whether the fault has happened."""
         has_happened = self._counter.value >= self._variables[0].value
         for variable in self._variables:
             variable.value = 0

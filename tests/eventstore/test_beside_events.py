@@ -499,7 +499,7 @@ def test_event_dated_before_the_event_before_it_is_named(path, note):
 
 
 def redate(path, name, row, at):
-    """Change the time of the last event of a conversation, and make its head anew."""
+    """Change the time of the last event of a conversation, and compute its head again."""
     key = key_of(path, name)
     before = stored_row(path, key, row.id - 1)
     with opened(path) as store:

@@ -94,8 +94,8 @@ def last_blocks(store):
 
 
 def chain(length):
-    """Messages, and after every four a condensation that forgets them and the summary of the one
-    before.
+    """Return messages. After every four messages comes a condensation that forgets them and the
+    previous summary.
     """
     events = []
     while len(events) + 5 <= length:
@@ -152,7 +152,7 @@ def test_step_cost_does_not_grow(stores, step):
 
 
 def test_why_reads_later_condensations_once(stores):
-    """Each condensation of the chain forgets the summary of the one before, down to the newest."""
+    """Each condensation of the chain forgets the previous summary, down to the newest condensation."""
     _, store = stores
     views = Views(store)
     views.current("chain")

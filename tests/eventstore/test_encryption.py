@@ -204,7 +204,7 @@ def test_salt_is_encrypted(path):
 
 
 class Refusing:
-    """A projection that fails once everything is written, so that all of it is taken back."""
+    """A projection that fails after everything was written, so the transaction is rolled back."""
 
     name = "refusing"
     refuses = True

@@ -21,9 +21,7 @@ def append(store, content, conversation="c1"):
 
 
 def texts(store, position=0):
-    """Return what a follower reads after a position; that the file is a copy is told by a
-    number.
-    """
+    """Return what a follower reads after a position. A number says that the file is a copy."""
     return [
         f"restored {r.event.after}"
         if isinstance(r.event, StoreRestored)

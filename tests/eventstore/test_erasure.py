@@ -97,7 +97,9 @@ def keyed_path(path):
 
 
 def keyed(store, name, n):
-    """Append an event under a key that comes anywhere among those of its conversation."""
+    """Append an event under an idempotency key that sorts anywhere among the keys of its
+    conversation.
+    """
     key = f"{random.Random(n).random()}{mark('k', name) * 20}"
     say(store, name, mark("b", name) * (1 + n % 50), idempotency_key=key)
 

@@ -16,7 +16,7 @@ KEYS = KeyRing(["6b" * 32])
 
 @pytest.fixture(params=[None, KEYS], ids=["plain", "encrypted"])
 def path(request, tmp_path):
-    """A file with a conversation, its fork with one event of its own, and another conversation."""
+    """A file with a conversation, a fork that has one event, and another conversation."""
     path = tmp_path / "forks.db"
     with open_store(f"sqlite:///{path}", keys=request.param) as store:
         say(store, "c", *[f"c{n}" for n in range(4)])

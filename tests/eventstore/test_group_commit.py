@@ -111,7 +111,7 @@ def write_first(groups):
 
 @contextmanager
 def a_held_transaction(queue, work=write_first):
-    """A thread leads a group of its own, which goes on at the end of the block."""
+    """Let a thread lead a group, which continues at the end of the block."""
     begun = threading.Event()
     go_on = threading.Event()
 
@@ -151,7 +151,7 @@ def released_when(queue, waited):
 
 
 def jobs_inside(queue):
-    """Return how many jobs wait, and the one that leads."""
+    """Return how many jobs wait, and the job that leads."""
     return len(queue._waiting) + (queue._leader is not None and queue._leader not in queue._waiting)
 
 

@@ -183,7 +183,7 @@ def test_missing_package_names_the_extra(text, monkeypatch):
 @pytest.fixture(scope="module")
 def made_once(tmp_path_factory):
     """Make a store with plain, encrypted, forked, erased and redacted conversations, and a
-    checkpoint of it.
+    checkpoint.
     """
     folder = tmp_path_factory.mktemp("once")
     url = f"sqlite:///{folder / 'store.db'}"

@@ -166,9 +166,7 @@ CHANGES = [remove, rename, rename_all, replace, replace_and_clear, replace_folde
 
 @pytest.mark.parametrize("change", CHANGES)
 def test_moved_or_replaced_file_is_not_written(tmp_path, change, caplog):
-    """The writer is told at its next append, whatever it is, and the file that has the name now
-    stays as it is.
-    """
+    """The writer's next append fails, and the file that has the name now does not change."""
     folder = tmp_path / "folder"
     folder.mkdir()
     path = folder / "history.db"
@@ -425,7 +423,7 @@ for line in sys.stdin:
 
 
 class Agent:
-    """A process that has a store open, and does what it is told."""
+    """A process that has a store open and runs the commands that it gets."""
 
     def __init__(self, path):
         self._process = subprocess.Popen(

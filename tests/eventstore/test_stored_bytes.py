@@ -269,7 +269,7 @@ def test_page_reads_a_store(tmp_path, compression, keys):
 
 
 def proved(data_key, tag, place):
-    """Whether a nonce and a tag over nothing are those of this associated data."""
+    """Return whether a nonce and a tag over no bytes fit this associated data."""
     return AESGCM(data_key).decrypt(tag[:12], tag[12:], place) == b""
 
 

@@ -68,8 +68,8 @@ def verdicts(path, note=None):
 
 
 def findings_in(path, note=None):
-    """Findings by conversation, of those that have any; those of the database under an empty
-    name.
+    """Return the findings of each conversation that has any. The findings of the database have an
+    empty name.
     """
     return {
         name or "": [str(finding) for finding in verdict.findings]

@@ -1,5 +1,5 @@
-"""The lock between processes: who holds it, how long others wait for it, and what becomes of those
-who gave up.
+"""The lock between processes: who holds it, how long others wait, and what happens after a wait
+that was given up.
 """
 
 import os

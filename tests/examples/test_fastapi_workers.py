@@ -1,6 +1,4 @@
-"""The chat server as three processes: one chat that all of them answer, and one of them that is
-killed.
-"""
+"""The chat server as three processes: all of them serve one chat, and one process is killed."""
 
 import asyncio
 import os

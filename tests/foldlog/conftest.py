@@ -1,4 +1,4 @@
-"""The command, run in this process, in a folder of its own."""
+"""The command, run in this process in an empty folder."""
 
 import itertools
 import json
@@ -81,7 +81,7 @@ def histories():
 
 @pytest.fixture
 def completed(foldlog, monkeypatch):
-    """``completed("foldlog vi")``: what a shell is told to make of the last word of a line."""
+    """``completed("foldlog vi")`` returns what a shell offers for the last word of a line."""
 
     def complete(line: str, shell: str = "bash") -> str:
         *before, word = line.split()
@@ -145,6 +145,6 @@ def write(tmp_path):
 
 @pytest.fixture
 def five_messages(write):
-    """A history of five messages, of which a condensation then forgets three."""
+    """A history of five messages. A condensation then forgets three of them."""
     records = [said(n, f"message {n}") for n in range(5)]
     return write("five.jsonl", [*records, condensed(5, [1, 2, 3], "three messages", 1)])

@@ -233,7 +233,7 @@ async def test_waiting_appends_keep_their_order(histories, groups):
 
 
 async def test_cancelled_append_is_withdrawn_or_finished(histories, groups, monkeypatch):
-    """Some are cancelled before their group begins, others in the middle of it."""
+    """Cancel some appends before their group begins, and others while it runs."""
     middle = Gate()
 
     def held(database, works):

@@ -107,8 +107,8 @@ ALL = "all"
 
 
 def fill(path, names):
-    """Append each odd event between others to a conversation of its own, and to one with all.
-    Return what is taken.
+    """Append each odd event between others to a separate conversation, and to one with all. Return
+    the accepted events.
     """
     accepted = []
     with api.open(path) as histories:
@@ -186,7 +186,7 @@ def failures(foldlog, names, *forms):
 
 @pytest.fixture(scope="module")
 def odd(tmp_path_factory):
-    """A store with all odd events, to be copied, and which of them are in it."""
+    """A store with all odd events that is copied, and the conversations in it."""
     path = tmp_path_factory.mktemp("odd") / "odd.db"
     return path, fill(path, [*ODD])
 

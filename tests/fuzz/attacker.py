@@ -78,7 +78,7 @@ def _append_turn(store, name, expected, turn):
 
 
 class Trial(damage.Trial):
-    """One encrypted store, and an attack after another on copies of it."""
+    """One encrypted store. Each attack gets a copy."""
 
     keys = KEYS
     earlier_version = 9

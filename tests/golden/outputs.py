@@ -85,7 +85,7 @@ _LINES = {
 
 
 def make_folder(folder):
-    """Make a store with a small history, a backup of it, and a chat that can be imported."""
+    """Make a store with a small history, a backup of the store, and a chat to import."""
     events = [
         Message(source="user", content="Why do the tests fail?"),
         Action(tool="bash", arguments={"command": "pytest"}, call_id="a"),

@@ -1,6 +1,4 @@
-"""Programs as they are written for the published architecture, with only their import lines
-changed.
-"""
+"""Programs for the published architecture, with only their import lines changed."""
 
 import runpy
 from pathlib import Path

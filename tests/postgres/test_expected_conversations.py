@@ -192,7 +192,7 @@ def test_a_fork_that_others_detached(ours, theirs):
 
 
 def test_a_redaction_without_a_receipt(ours, theirs):
-    """A copy brings a redaction before the receipt of it."""
+    """A copy brings a redaction before its receipt."""
     with open_store("memory:") as source:
         list(copy_store(ours, source))
         redacted(source, "c1", 0)
@@ -296,7 +296,9 @@ def test_a_used_key_with_a_guard(ours):
 
 @pytest.mark.parametrize("cut", CUTS)
 def test_an_equal_event_of_another_writer(url, via, proxy, cut):
-    """Of the same content at the same time, so with the same head: which of them is there?"""
+    """Two writers append the same content at the same time, so both events have the same head. The
+    store must know which event it wrote.
+    """
     with open_store(via, clock=lambda: NOON) as ours, open_store(url, clock=lambda: NOON) as theirs:
         say(ours, "c1", "0")
         before_recovery(ours, lambda: say(theirs, "c1", "same"))
@@ -325,8 +327,8 @@ def test_a_wrong_guess_with_a_lost_answer(via, proxy, theirs):
 
 
 def test_a_waiting_writer_has_no_number(ours, theirs, postgres_server):
-    """A number that is older than the turn would place its events before those of whoever had the
-    turn before.
+    """With a number older than the turn, the events would get positions before the events of the
+    previous writer.
     """
     recorder = ours._recorder
     waiting = threading.Thread(target=lambda: say(theirs, "c1", "2"))

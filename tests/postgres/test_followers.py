@@ -25,7 +25,7 @@ def followed(store, after=0):
 
 @pytest.fixture
 def primary(folder):
-    """A server of its own, whose commits wait for a standby as soon as one is named."""
+    """A separate server, whose commits wait for a standby as soon as a standby is named."""
     server = new_primary(folder / "primary", {"wal_level": "replica"})
     yield server
     with contextlib.suppress(Exception):

@@ -126,7 +126,9 @@ def waiters(server):
 
 
 def test_appends_wait_for_an_encryption(url, postgres_server, plain):
-    """Two data keys for one conversation would leave the events of one of them unreadable."""
+    """With two data keys for one conversation, the events under one of the keys would be
+    unreadable.
+    """
     ring = KeyRing(NEW)
     with (
         open_store(url, keys=ring) as sealing,

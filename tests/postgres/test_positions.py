@@ -74,8 +74,8 @@ def test_keys_of_equal_transactions_rarely_collide():
 
 
 class Follower:
-    """Follows a store in a thread of its own, a few events at a time, and keeps what it saw. After
-    a text as the place to begin, it goes on after texts of positions.
+    """Follows a store in another thread, a few events at a time, and keeps the events. After a text
+    as the place to begin, the follower continues after texts of positions.
     """
 
     def __init__(self, store, place=0):
@@ -252,7 +252,7 @@ def test_a_restored_dump_continues_its_positions(url, schema, postgres_server, o
 
 @pytest.fixture
 def pair(folder):
-    """A primary, and a copy of it as it is now: a backup, or a standby that is behind."""
+    """A primary, and a copy of its present state: a backup, or a standby that is behind."""
     primary = new_primary(folder / "primary")
     copy = Server(folder / "copy")
     yield primary, copy

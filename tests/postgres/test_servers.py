@@ -154,7 +154,7 @@ def programs(request):
 
 @pytest.fixture
 def started(folder):
-    """Return a function that starts a server in a folder of its own."""
+    """Return a function that starts a server in a new folder."""
     servers = []
 
     def start(settings=None, **options):

@@ -35,7 +35,7 @@ class Held:
 
 
 def together(store, works, meanwhile=lambda: None):
-    """Run works in threads, all of which wait for one that leads already. Return their outcomes."""
+    """Run works in threads that wait for a work that already leads. Return their outcomes."""
     recorder = store.database.recorder
     held = Held()
     outcomes = {}

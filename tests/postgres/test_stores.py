@@ -1,5 +1,5 @@
-"""Several stores behind one address: where a conversation is, what is asked of one of them, and
-what of all.
+"""Several stores behind one address: where a conversation is, which questions go to one store, and
+which to all.
 """
 
 import itertools
@@ -52,7 +52,7 @@ def counted(postgres_server, table, where="true"):
 
 
 def elsewhere(store, conversation):
-    """An id that names another store than that of a conversation."""
+    """An id that belongs to another store than the id of a conversation."""
     home = store.database.recorder.home
     return next(
         name for n in range(99) if home(name := f"{conversation} {n}") != home(conversation)

@@ -132,7 +132,7 @@ class ClaudeCode(Driven):
         return Terminal([str(BIN / self.binary), "--resume"], self.work, self.environment)
 
     def shell(self, command: str) -> tuple[str, dict[str, str]]:
-        """Return the call of its own tool that runs a command."""
+        """Return a call of the program's tool that runs a command."""
         return "Bash", {"command": command, "description": "d"}
 
     def compact(self) -> None:
@@ -183,7 +183,7 @@ wire_api = "responses"
         return Terminal(command, self.work, self.environment)
 
     def shell(self, command: str) -> tuple[str, dict[str, str]]:
-        """Return the call of its own tool that runs a command."""
+        """Return a call of the program's tool that runs a command."""
         return "exec_command", {"cmd": command}
 
     def compact(self) -> None:

@@ -101,8 +101,8 @@ def _asks_for_summary(request: dict[str, Any]) -> bool:
 
 
 def _last_asked(messages: list[dict[str, Any]]) -> list[dict[str, Any]]:
-    """Return the last message that is no instruction: Claude Code may put those of servers of tools
-    behind it.
+    """Return the last message that is not an instruction. Claude Code may append the instructions
+    of tool servers.
     """
     return [message for message in messages if message.get("role") != "system"][-1:]
 

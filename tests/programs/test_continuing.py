@@ -136,7 +136,7 @@ RELAYS = (("codex", "claude-code", "codex"), ("claude-code", "codex", "claude-co
 
 @pytest.mark.parametrize("order", RELAYS, ids="-".join)
 def test_relay(tmp_path, order):
-    """Each program calls a tool of its own, and hands over to the other."""
+    """Each program calls a tool, and hands over to the other program."""
     with closing(StandIn()) as model:
         agents = [
             PROGRAMS[name](tmp_path / f"{name}-{number}", model)

@@ -17,7 +17,7 @@ NOBODY = "00000000-0000-4000-8000-00000000dead"
 
 @pytest.fixture(scope="module")
 def session(tmp_path_factory):
-    """A whole session of three turns, of which the first calls a tool."""
+    """A whole session of three turns. The first turn calls a tool."""
     with closing(StandIn()) as model:
         claude = ClaudeCode(tmp_path_factory.mktemp("grove"), model)
         tool, arguments = claude.shell("echo yew-result")

@@ -23,7 +23,7 @@ def histories(request, tmp_path):
 
 @pytest.fixture
 def long(tmp_path):
-    """The URL of a store with one long history, nothing of it in memory."""
+    """The URL of a store with one long history. Nothing of the history is in memory."""
     url = f"sqlite:///{tmp_path}/long.db"
     with foldlog.open(url) as opened:
         opened["c1"].append(all_said(*map(str, range(LONG))))

@@ -20,7 +20,7 @@ def check_equal(label, actual, expected, about=""):
 
 
 def name_of(error):
-    """Return the name of an error's public class. A recorder may raise a subclass of its own."""
+    """Return the name of an error's public class. A recorder may raise a subclass."""
     return next(
         class_.__name__ for class_ in type(error).__mro__ if ".recorders." not in class_.__module__
     )
@@ -470,7 +470,7 @@ def check_no_words(label, words, path):
 
 
 def check_figures(process):
-    """Compare the stored figures with figures that are computed anew."""
+    """Compare the stored figures with newly computed figures."""
     store = process.store
     views = process.histories.views
     living = [row for row in store.iter_conversations() if row.erased_at is None]

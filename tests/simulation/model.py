@@ -686,7 +686,7 @@ class Store:
             raise Refused("HistoryDiverged")
 
     def ingest(self, name, source, now):
-        """Import a history as it is."""
+        """Import a history unchanged."""
         self.check_importable(name, source)
         conversation = self.get_or_new(name)
         self.living[name] = conversation

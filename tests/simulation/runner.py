@@ -233,7 +233,7 @@ class Runner(Draws):
 
     @staticmethod
     def end_faults(site):
-        """Inject no more faults in this step, and start killed processes again."""
+        """Inject no further faults in this step, and start killed processes again."""
         for number, process in enumerate(site.processes):
             process.seam.arm()
             if process.seam.dead:

@@ -390,7 +390,7 @@ async def test_simultaneous_runs_send_calls_before_their_results(strategy):
 
 
 class Nameless(ScriptedClient):
-    """A client whose messages have no ids, as those of many servers."""
+    """A client whose messages have no ids, as from many servers."""
 
     async def _answered(self, messages):
         response = await super()._answered(messages)

@@ -55,8 +55,8 @@ def script(commands):
 
 @pytest.fixture
 def world(tmp_path):
-    """What agents share, and what each of them gets anew: ``(store's URL, folder, a fresh
-    home)``.
+    """Return what all agents share and what each agent gets: the store's URL, a folder, and a new
+    home.
     """
     folder = tmp_path / "work"
     folder.mkdir()

@@ -110,7 +110,7 @@ async def outcome(work):
 
 
 async def erase_state(service, *names):
-    """Erase the state of an app, or of a user of it."""
+    """Erase the state of an app, or of one of its users."""
     if isinstance(service, FoldlogSessionService):
         with suppress(foldlog.ConversationNotFound):
             service.histories.sync.erase(service.conversation(*names), reason="asked to")

@@ -442,8 +442,8 @@ async def test_a_compaction_of_redacted_items_hides_no_append(session, monkeypat
 
 @pytest.fixture
 def parent(histories):
-    """A conversation of which the session is a fork. If it redacts an event, the version of the
-    fork stays the same.
+    """The session is a fork of this conversation. If the conversation redacts an event, the version
+    of the fork stays the same.
     """
     parent = histories["parent"]
     parent.append_records(SECRETS, format="openai-responses")

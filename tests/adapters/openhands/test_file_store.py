@@ -97,7 +97,7 @@ def worked(what, *content, is_error=False):
 
 
 def any_events(choice, parent):
-    """Yield events as an agent makes them, each after the one before it."""
+    """Yield events that an agent makes after the event ``parent``."""
     text = choice.choice(TEXTS)
     number = uuid4().hex
     about = {"tool_name": "work", "tool_call_id": number}

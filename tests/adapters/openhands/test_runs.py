@@ -47,7 +47,7 @@ def dumped(events):
 
 
 def shown(talk):
-    """The View of foldlog, and that of the SDK, by the SDK's ids."""
+    """Return the View of foldlog and the View of the SDK, both as the SDK's ids."""
     ours = [event.origin.id for event in talk.state._fs.history.view()]
     return ours, [event.id for event in talk.state.view.events]
 

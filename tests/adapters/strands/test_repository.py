@@ -247,7 +247,7 @@ class TestKeeps(Runs):
         return FoldlogSessionRepository(url, **options)
 
     async def add(self, store, *names):
-        """The SDK's call blocks its thread, so it has one of its own here."""
+        """Run the SDK's call in another thread, because the call blocks its thread."""
         await store.histories.pool.run(partial(self._add, store, names), finish=True)
 
     def _add(self, store, names):

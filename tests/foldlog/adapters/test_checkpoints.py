@@ -99,7 +99,7 @@ def steps(draw):
 
 
 def kept_of(names, keeps):
-    """The names that stay: all, the first ones, or those with a flag."""
+    """Return the names to keep: all names, the first names, or the names with a flag."""
     if keeps == "all":
         return names
     if isinstance(keeps, int):

@@ -126,7 +126,7 @@ def test_newest_20_000_tokens_of_the_user_stay():
     ],
 )
 def test_a_message_is_truncated_where_codex_truncates_it(text, tokens, truncated):
-    """The values are those of Codex's own tests."""
+    """The values come from Codex's tests."""
     assert truncate_middle(text, tokens) == truncated
 
 

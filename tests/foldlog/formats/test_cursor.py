@@ -1,4 +1,4 @@
-"""Conversations of Cursor: where they lie, and what its model was told."""
+"""Conversations of Cursor: where Cursor stores them, and what its model was sent."""
 
 import json
 from contextlib import closing

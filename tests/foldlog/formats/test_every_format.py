@@ -1,4 +1,6 @@
-"""What holds for every format: what is written for it, what is sent of it, and how it grows."""
+"""Rules that hold for every format: what is written, what is sent to a model, and how a source
+grows.
+"""
 
 import json
 

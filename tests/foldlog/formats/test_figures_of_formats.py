@@ -23,7 +23,9 @@ NOT_BEFORE_USE = frozenset(("events", "kinds", "view_tokens", "condensations", "
 
 
 def row_of(store, conversation):
-    """The name and the figures of a conversation, without those that its import does not repeat."""
+    """Return the name and the figures of a conversation, without the figures that its import does
+    not repeat.
+    """
     figures = FiguresOfStore(store)
     only = Where(only=[conversation])
     ((_, summary),) = figures.of([store.conversation(conversation, as_stored=True)])

@@ -251,7 +251,7 @@ def test_a_damaged_database_hides_no_storage_beside_it(tmp_path):
 
 
 def upgraded(path, messages, session="ses_1"):
-    """Write what OpenCode 2 has of a session, in tables of its own."""
+    """Write a session as OpenCode 2 stores it, in its tables."""
     about = {"id": session, "project_id": "prj_1", "title": "Newer"}
     about |= {"fork_boundary": {"type": "before"}}
     about |= {"time_created": SESSION["info"]["time"]["created"]}

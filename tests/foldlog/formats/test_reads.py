@@ -25,8 +25,8 @@ ROWS = [row for path in FILES for row in read_lines(path)]
 
 
 def stored(event):
-    """Return what a store keeps of an event, without what a library deflates: another one makes
-    other bytes of it.
+    """Return what a store keeps of an event. Deflated bytes are left out, because another version
+    of the library makes other bytes.
     """
     body = json.loads(codec.encode(event).body)
     return {

@@ -1,5 +1,5 @@
-"""A format is one object: whatever reads or writes histories knows no more about it than that
-object says.
+"""A format is one object. Code that reads or writes histories knows only what this object says
+about the format.
 """
 
 from dataclasses import replace

@@ -75,7 +75,9 @@ class Growth:
             self.events.append(decoded(decoder, record))
 
     def grown_at(self, number: int) -> str:
-        """Continue from the state before record ``number``, and say what became of it."""
+        """Continue from the state before record ``number``. Return whether the events are equal,
+        whether there is no state, or whether the decoder needs all records.
+        """
         if not self.states[number]:
             return "no state"
         state = msgspec.msgpack.decode(self.states[number], type=DecoderState)

@@ -55,8 +55,8 @@ ODD = [
 
 
 class Mixed:
-    """Records like those of a format's corpus, with each other's values and keys, or with odd
-    values at their keys.
+    """Return records like the records of a format's corpus, with exchanged values and keys, or with
+    odd values.
     """
 
     def __init__(self, format):
@@ -103,9 +103,7 @@ seeds = st.integers(0, 2**32).map(random.Random)
 
 
 def text(records):
-    """Compared as text, 1 and 1.0 and true are three things, as they are in JSON, and keys have an
-    order.
-    """
+    """Return values as text, because JSON distinguishes 1, 1.0 and true, and the order of keys."""
     return json.dumps(records)
 
 
@@ -146,7 +144,7 @@ def test_records_become_the_same_events_each_time(format, at):
 @examples(60)
 @given(at=seeds)
 def test_records_appended_singly_come_back_unchanged(format, at):
-    """Decoders begin anew at any record, and events of ours come in between."""
+    """Decoders begin again at any record, with our events between the records."""
     records = MIXED[format].records(at, 8)
     with foldlog.open("memory:") as histories:
         history = histories["c1"]

@@ -26,7 +26,7 @@ ROWS = read_lines(FILE)
 
 
 def write(path, *lines):
-    """Write lines, a text as it is; bytes that are no text are surrogates."""
+    """Write lines. A text is written unchanged, and surrogates stand for bytes that are not text."""
     path.parent.mkdir(parents=True, exist_ok=True)
     texts = [line if isinstance(line, str) else json.dumps(line) for line in lines]
     path.write_bytes("\n".join(texts).encode("utf-8", "surrogateescape"))

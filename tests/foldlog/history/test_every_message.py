@@ -273,7 +273,7 @@ def drawn_message_of_anthropic(chance):
 
 
 def read(event):
-    """What an event holds of its message, but for what a history and its source say of it."""
+    """Return what an event holds of its message, without the fields about its history and source."""
     meta = {key: value for key, value in event.meta.items() if key == "custom_tool"}
     event = replace(event, id=-1, origin=None, timestamp=None, cause=None, meta=meta)
     if isinstance(event, Action) and isinstance(event.arguments, str):

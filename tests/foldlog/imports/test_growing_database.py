@@ -54,7 +54,7 @@ def database_at(path):
 
 
 def add_messages(path, numbers, session="s"):
-    """Add messages to a session: questions, and answers of which every second has a call."""
+    """Add messages to a session: questions, and answers. Every second answer has a call."""
     is_new = not path.exists()
     with database_at(path) as database:
         if is_new:

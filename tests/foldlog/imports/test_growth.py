@@ -36,7 +36,7 @@ OPENCODE = next(kind for kind in KINDS if kind.format == "opencode")
 
 
 def turns(count_of_records, start=0):
-    """Lines of an ordinary session of Claude Code, each with a word of its own."""
+    """Return lines of an ordinary session of Claude Code. Each line contains a different word."""
     for number in range(start, count_of_records):
         role = "assistant" if number % 2 else "user"
         content = [{"type": "text", "text": f"plank{number:05}"}]

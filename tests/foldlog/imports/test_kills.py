@@ -68,7 +68,7 @@ def read_conversations(store):
 
 
 def imported_in(store, name):
-    """All events but receipts, each of which has a time of its own; so has what it redacted."""
+    """Return all events except receipts, without marks of redaction: their times differ."""
     events = [event for event in events_of(store, name) if not isinstance(event, Redaction)]
     return [event if event.redacted is None else replace(event, redacted=None) for event in events]
 

@@ -340,7 +340,7 @@ class Model:
         )
 
     def check_events(self):
-        """The events of the source are those of an import of its bytes at once."""
+        """Compare the events of the source with the events of one import of the same bytes."""
         for name, source in self.sources():
             is_redacted = (
                 self.store.conversation(name, as_stored=True).redactions or source.redacted

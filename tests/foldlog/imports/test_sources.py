@@ -221,7 +221,7 @@ def test_longer_of_two_files_is_stored(lines, tmp_path, store):
 
 
 def test_others_make_the_events_first(lines, name, monkeypatch, store):
-    """Others make them, one in each transaction, always before this one does."""
+    """Another process makes the events, one in each transaction, always before this process."""
     set_sizes(monkeypatch, events=1)
     extend = store.extend
     others = iter(range(len(lines) - 2))

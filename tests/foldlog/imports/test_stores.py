@@ -89,7 +89,7 @@ def test_full_disk_leaves_the_events_made_before(monkeypatch, store, name):
 
 
 def copied(store, target, *conversations, jobs=4):
-    """Copy the one conversation of a store, or this one of several."""
+    """Copy the only conversation of a store, or the named one."""
     (moved,) = copy_store(store, target, *conversations, jobs=jobs)
     assert moved.problem is None
     return moved
@@ -348,7 +348,7 @@ def test_secret_of_salts_goes_with_the_first_use(store, name):
 
 
 def without_keys(source):
-    """The source, as it is equal in two stores."""
+    """Return the source without its keys, which differ between two stores."""
     return source._replace(conversation=0, root=0, parent=None)
 
 

@@ -27,7 +27,7 @@ def parent(histories):
 
 
 def begin(history):
-    """Append events, of which event 1 has the word "marigold" as the value of two documents."""
+    """Append events. Event 1 has the word "marigold" as the value of two documents."""
     history.append(said("hi"))
     history.append((), documents={"attributes": {"flower": "marigold"}, "note": "marigold"})
     history.append([said("one"), said("two")])

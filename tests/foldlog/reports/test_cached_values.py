@@ -1,5 +1,5 @@
-"""What lists and the home of the page keep beside conversations, so that they read only those that
-have changed.
+"""The cached values of lists and of the page's home, which let them read only changed
+conversations.
 """
 
 import sqlite3

@@ -1,6 +1,4 @@
-"""The JSON documents of the command and the server are those that ``docs/json-schema.json``
-describes.
-"""
+"""The JSON documents of the command and the server fit the schemas in ``docs/json-schema.json``."""
 
 import json
 import shlex

@@ -90,7 +90,7 @@ RUNS = json.loads((GOLDEN / "runs.json").read_text())
 
 
 def check(store, tmp_path):
-    """The pages, figures and sums of the runs are those of ``tests/golden/runs.json``."""
+    """Compare the pages, figures and sums of the runs with ``tests/golden/runs.json``."""
     figures = FiguresOfStore(store, prices=prices(tmp_path))
     figures.refresh()
     for case in RUNS["pages"]:

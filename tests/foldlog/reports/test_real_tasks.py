@@ -1,4 +1,4 @@
-"""Real sessions with sub-agents, counted by a script of its own: each sum and tree is equal."""
+"""Real sessions with sub-agents, counted by an independent script: each sum and tree is equal."""
 
 from collections import Counter
 

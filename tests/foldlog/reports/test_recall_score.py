@@ -29,8 +29,8 @@ def name(number):
 
 
 def lag(number):
-    """How many calls before the call of this number the one is whose name it uses: 1, 3, … 15, each
-    name once.
+    """Return how many calls earlier the call is whose name this call uses: 1, 3, … 15. Each name is
+    used once.
     """
     return 2 * (number % 8) + 1
 
@@ -171,8 +171,8 @@ def test_facts_in_plain_words_are_neighbours():
 
 
 def walks(steps, used):
-    """A walk that sees a bird of its own at each step, and says at the end again which it saw at
-    the steps ``used``.
+    """Return a walk that sees another bird at each step. At the end it names the birds of the steps
+    ``used`` again.
     """
     events = [said("Count the birds.", id=0)]
     for number in range(steps):

@@ -136,9 +136,7 @@ def test_replay_without_condenser_ends_with_recorded_view(history):
 
 
 def test_lines_missing_in_a_digest_are_lost():
-    """Where events were taken back, those after them have other ids in a replay than in the lines
-    of its digests.
-    """
+    """After a retraction, later events have other ids in a replay than in the lines of its digests."""
     config = {"type": "digest", "max_size": 12, "max_length": 500}
     with foldlog.open("memory:", condenser=config) as histories:
         history = histories["c"]

@@ -65,7 +65,7 @@ class Session:
 
 
 def resumed(folder):
-    """Three sessions: seven calls of tools, of which three fail, and seven replies."""
+    """Three sessions with seven replies and seven calls of tools. Three calls fail."""
     first = Session(SESSIONS[0])
     first.ask("Find the leak.")
     first.call("Grep", "pipe.c: 3")

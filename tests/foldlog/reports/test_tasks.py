@@ -270,7 +270,7 @@ def test_fork_without_its_parent_is_no_sub_agent(histories):
 
 
 def make_task(histories, depth=2):
-    """Begin ``task``, two sub-agents of it, and a sub-agent of each."""
+    """Begin ``task`` with two sub-agents, each with a sub-agent."""
     agents = [histories["task"]]
     agents[0].append(said("go"))
     for agent in agents:

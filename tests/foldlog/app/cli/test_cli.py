@@ -215,7 +215,7 @@ def test_interrupted_import_continues(foldlog, tmp_path):
 
 
 def records_in(store):
-    """The records of the one source of a store, as far as they are committed."""
+    """Return the committed records of a store that has one source."""
     if not store.exists():
         return 0
     with closing(sqlite3.connect(f"file:{store}?mode=ro", uri=True)) as connection:

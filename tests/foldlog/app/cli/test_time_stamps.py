@@ -39,7 +39,7 @@ def openssl(folder, *arguments):
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory):
-    """A folder with an authority's key, certificates, and those of a stranger."""
+    """A folder with an authority's key and certificates, and with certificates of a stranger."""
     if shutil.which("openssl") is None:
         pytest.skip("OpenSSL is not installed, and signs the time stamps")
     folder = tmp_path_factory.mktemp("authority")

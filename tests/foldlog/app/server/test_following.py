@@ -31,7 +31,7 @@ async def woken(store):
 
 
 async def quiet(*followers):
-    """Take what a follower is told at first, because it may have changed before it waited."""
+    """Take the first signal of each follower, because the store may have changed before the wait."""
     for follower in followers:
         assert await follower.wait(60)
 
@@ -102,7 +102,9 @@ PIECE = following.PIECE_BYTES
 
 
 class Source:
-    """A large page behind each of three places, and what was read of it."""
+    """A source with a large page behind each of three places. ``reads`` lists the places that were
+    read.
+    """
 
     def __init__(self):
         self.reads = []

@@ -394,7 +394,7 @@ def end_of(stream):
 
 
 def test_a_redacted_event_is_in_no_page_of_a_later_reader(app, histories, monkeypatch):
-    """A redaction of an event that a fork shares leaves the version of the fork as it is."""
+    """A redaction of an event that a fork shares does not change the version of the fork."""
     monkeypatch.setattr(streams_over_http, "_SSE_S", 0)
     histories["c1"].append({"role": "user", "content": "the code is 7411"})
     fork = histories["c1"].fork(2)
