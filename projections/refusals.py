@@ -17,7 +17,7 @@ _BEGINNING = 400
 output that quotes them.
 """
 _REFUSED = re.compile(
-    r"(?:the )?user (?:doesn't|does not) want to proceed with this tool use"
+    r"(?:the )?user (?:doesn't|does not) want to (?:proceed with this tool use|take this action)"
     r"|(?:the )?user (?:rejected|denied|declined) (?:permission to use )?(?:this|the)"
     r" (?:specific )?(?:tool call|tool use|operation|action)"
     r"|user did not allow tool call"

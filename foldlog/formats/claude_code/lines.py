@@ -61,7 +61,7 @@ def cost_in(value: Any) -> float | None:
 
 WITHOUT_PARENT = (
     "a line names the parent {}, which no earlier line has, so the View shows the lines before it;"
-    " Claude Code resumes the session without them"
+    " Claude Code resumes the session without them, unless a later line is this parent"
 )
 
 

@@ -17,6 +17,7 @@ from tests.stored_rows import execute
 
 REFUSALS = (
     "The user doesn't want to proceed with this tool use. The tool use was rejected.",
+    "The user doesn't want to take this action right now. STOP what you are doing and wait.",
     "Error: The user doesn't want to proceed with this tool use. The user said:\nask me first",
     "The user rejected permission to use this specific tool call.",
     "The user denied this operation.",
