@@ -641,18 +641,18 @@ def find_outcome(history: HistoryLog, call_id: str | Action, outcome: Outcome) -
     call.
     """
     key = outcome.idempotency_key
+    recorded = None if key is None else next(iter(history.recorded(key)), None)
+    if recorded is None:
+        return None
     # An outcome is an observation or a late outcome, so the store cannot compare the events.
-    if key is not None:
-        for recorded in history.recorded(key):
-            event: Any = recorded.event
-            late = effect_fields(event.meta) if isinstance(event, Message) else {}
-            content = late.get("outcome", getattr(event, "content", None))
-            failed = late.get("is_error", getattr(event, "is_error", None))
-            is_equal = (as_json(content), failed) == (as_json(outcome.content), outcome.is_error)
-            if not _is_of_call(history, event, call_id) or (has_content(event) and not is_equal):
-                raise IdempotencyConflict(history.id, str(key), event.id)
-            return recorded
-    return None
+    event: Any = recorded.event
+    late = effect_fields(event.meta) if isinstance(event, Message) else {}
+    content = late.get("outcome", getattr(event, "content", None))
+    failed = late.get("is_error", getattr(event, "is_error", None))
+    is_equal = (as_json(content), failed) == (as_json(outcome.content), outcome.is_error)
+    if not _is_of_call(history, event, call_id) or (has_content(event) and not is_equal):
+        raise IdempotencyConflict(history.id, str(key), event.id)
+    return recorded
 
 
 def _is_of_call(history: HistoryLog, outcome: Event, call_id: str | Action) -> bool:

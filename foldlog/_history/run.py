@@ -531,16 +531,16 @@ class HistoryRun(HistoryLog):
         from foldlog._history.effects import taken_back
 
         retraction = Retraction(version=version, reason=check_text("reason", reason))
-        if idempotency_key:
-            for first in self.recorded(idempotency_key)[:1]:
-                # The events of this call changed what a repeated call would append.
-                before = first.event
-                if (version, reason) != (
-                    getattr(before, "version", None),
-                    getattr(before, "reason", 0),
-                ):
-                    raise IdempotencyConflict(self.id, str(idempotency_key), first.id)
-                return first
+        recorded = self.recorded(idempotency_key) if idempotency_key else ()
+        if recorded:
+            # The events of this call changed what a repeated call would append.
+            former = recorded[0].event
+            if (version, reason) != (
+                getattr(former, "version", None),
+                getattr(former, "reason", 0),
+            ):
+                raise IdempotencyConflict(self.id, str(idempotency_key), recorded[0].id)
+            return recorded[0]
         events: list[Event] = [retraction]
         expected = version_of(expected_version)
         while True:

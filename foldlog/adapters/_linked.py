@@ -254,7 +254,8 @@ class Moves:
             self.go_to(entry["parent_id"])
             for event in self._recorder.decode(entry):
                 self.events.append(structs.replace(event, id=NOT_RECORDED))
-            self._tip, self._version = entry["entry_id"], self._stored + len(self.events)
+            self._tip = entry["entry_id"]
+            self._version = self._stored + len(self.events)
             self._added[entry["entry_id"]] = self._version
 
     def go_to(self, entry_id: str | None) -> None:

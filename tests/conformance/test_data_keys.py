@@ -90,8 +90,8 @@ def test_rekey_leaves_an_erased_conversation(recorder):
 
 
 def test_rekey_discards_a_killed_import(recorder):
-    """It is published by nobody; but its rows are in the database, and the old key must not be
-    needed for them.
+    """Nobody publishes the killed import, but its rows are in the database. They must not need the
+    old key.
     """
     store = store_on(recorder, OLD)
     staged = store._recorder.transact(

@@ -520,9 +520,7 @@ def test_cancelled_task_finishes_its_call(tmp_path):
 
 
 async def test_cancelled_task_releases_its_lease(histories):
-    """One in its block, and more that wait than there are threads: none of them holds up other
-    calls.
-    """
+    """One task holds the lease, and more tasks wait than there are threads. No other call waits."""
     history = histories["c"]
     entered = anyio.Event()
 
@@ -543,7 +541,7 @@ async def test_cancelled_task_releases_its_lease(histories):
             tasks.start_soon(wait)
         await histories["c"].append(said("from a user"))
         assert (await histories["c"].current_lease()).held
-        assert [each async for each in histories.to_resume()] == []
+        assert [name async for name in histories.to_resume()] == []
         tasks.cancel_scope.cancel()
     assert await histories["c"].current_lease() is None
     async with history.lease(wait_s=0):
