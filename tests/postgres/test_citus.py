@@ -184,8 +184,8 @@ def test_citus_plans_each_statement(made):
     connection, schema = made
     refused = {}
     for name, statement in statements("postgresql", ON_CITUS).items():
-        if not statement.startswith(PLANNED):
-            continue
+        if not statement.startswith(PLANNED) or "{schema}.search_" in statement:
+            continue  # a search index is refused
         for place, words in PLACES.items():
             statement = statement.replace(place, words)
         types = dict(re.findall(r"\$(\d+)::(\w+(?:\[\])?)", statement))
