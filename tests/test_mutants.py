@@ -112,7 +112,7 @@ def test_unnoticed_mutant_survives(project, monkeypatch):
     assert failing_test(mutant_of(project, "(number >= 0)"), project) is None
     assert failing_test(either, project) == "test_it.py::test_it"
     monkeypatch.setattr(mutants, "covering", lambda path: [])
-    assert failing_test(either, project) == "test_it.py::test_it", "of all tests"
+    assert failing_test(either, project) == "test_it.py::test_it", "all tests were run"
 
 
 def test_broken_test_judges_no_mutant(project):

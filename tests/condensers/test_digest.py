@@ -487,7 +487,7 @@ def test_an_agent_with_a_small_window_works_on():
     for n in range(100):
         while not isinstance(result := condenser.condense(view, agent), View):
             assert plan(result).metadata["tokens_after"] <= 1_800 * 3 / 4, (
-                "half for head and tail, a quarter for it"
+                "half is for the head and the tail, a quarter for the summary"
             )
             forgotten += 1
             view = after(view, result)
@@ -514,7 +514,7 @@ def test_the_newest_request_stays_beside_large_results(earlier, result):
     assert "Which glue holds paper? Think of the rain." in str(texts)
     fits = result <= 5_000
     assert isinstance(outcome, View) or fits or len(str(outcome.action.summary)) > 400, (
-        "a part of the limit is for it"
+        "a part of the limit is for the summary"
     )
     assert not fits or Characters().token_sums(shown)[-1] <= 6_000 * 0.9
 

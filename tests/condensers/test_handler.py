@@ -114,7 +114,7 @@ def test_the_view_must_fit_the_agents_model(full):
 def test_a_failed_model_call_is_reported(full):
     view = full.handle(llm(failed()))
     assert len(view) == 11
-    assert view.version == full.version() == 12, "the View is of after the report"
+    assert view.version == full.version() == 12, "the View is newer than the report"
     assert [note[0]["failure"] for note in full.notes()] == ["refused"]
 
 
@@ -137,7 +137,7 @@ def asked_at(c1, handler, model, events):
 def test_a_failed_model_is_asked_ever_more_rarely(full):
     condenser = llm(failed())
     versions = asked_at(full, full.handler(condenser), condenser.llm, 160)
-    assert versions == [11, 31, 71, 151], "20, 40 and 80 later"
+    assert versions == [11, 31, 71, 151], "a step waits for 20, 40 and 80 events"
     assert len(full.notes()) == 4
 
 
@@ -178,7 +178,7 @@ def test_a_handler_remembers_only_recent_conversations(c1, monkeypatch):
     for name in ("c1", "c2", "c3", "c3", "c4", "c4", "c3", "c2", "c1"):
         handler.handle(name)
     assert handler._remembered.cache_info().currsize == 3
-    assert len(condenser.llm.calls) == 4, "each once: the log knows the wait that was forgotten"
+    assert len(condenser.llm.calls) == 4, "one call for each conversation: the log has the wait"
 
 
 def test_a_new_process_waits_as_long_as_the_last_one(full):
@@ -200,7 +200,7 @@ def test_a_new_process_waits_as_long_as_the_last_one(full):
             full.store.append(name, message(), expected_version=version)
     in_one, in_many = asked
     assert in_one == in_many
-    assert len(in_one) == 3, "after 20 and 40 events"
+    assert len(in_one) == 3, "a step waits for 20 and 40 events"
 
 
 def test_a_model_that_answers_ends_the_wait_in_the_log(full):

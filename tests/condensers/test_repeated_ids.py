@@ -89,7 +89,7 @@ def lengths(condenser, calls, call_id, reply_id):
         for sent_id, content in results.items():
             assert content.startswith(functions[sent_id]["arguments"])
         assert View.from_events(history.events()).fit_positions == history.view().fit_positions, (
-            "read anew"
+            "the events were read again"
         )
         return [*shown, len(view)]
 

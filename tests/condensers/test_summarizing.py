@@ -211,7 +211,7 @@ def test_long_events_are_summarized_in_parts():
     action = plan(condenser.condense(view))
     assert action.summary == "of " + " ".join(f"w{n}" for n in range(12))
     failures = [report.get("failure") for report in action.metadata[CONDENSER_METADATA_KEY]]
-    assert failures == ["context_window", None, None], "one that was refused, and two halves"
+    assert failures == ["context_window", None, None], "one refused call, and a call for each half"
 
 
 def test_the_longest_events_are_cut_for_parts():

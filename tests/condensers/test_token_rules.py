@@ -59,7 +59,7 @@ def test_a_digest_always_counts_tokens(
     assert condenser.condensation_requirement(view) is Requirement.SOFT
     after = view.then([plan(condenser.condense(view))])
     tokens = ESTIMATE.token_sums(after)[-1] - ESTIMATE.token_sums(viewed(head))[-1]
-    assert 14_000 < tokens < 20_000, "half of them, and the digest"
+    assert 14_000 < tokens < 20_000, "half of the tokens, and the digest"
     assert condenser.condense(after) is after
 
 

@@ -141,9 +141,7 @@ def test_a_guard_reads_its_conversation_and_others(store):
     say(store, "other", "x")
     store.append("c", [HI, HI], expected_version=0, guard=guard)
     store.append("c", HI, expected_version=ANY_VERSION, guard=guard)
-    assert snapshots == [(2, [1], ["x"])], (
-        "a conversation that does not exist has nothing to be guarded"
-    )
+    assert snapshots == [(2, [1], ["x"])], "a new conversation has nothing to guard"
 
 
 # -- errors and contexts

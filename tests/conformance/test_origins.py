@@ -43,9 +43,9 @@ def test_an_overlapping_batch_adds_new_events(store):
     assert add(store, event("a"), event("b")) == [0, 1]
     assert add(store, event("b"), event("c"), event("c"), event("d")) == [2, 3]
     assert add(store, event(None), event(None), said("ours")) == [4, 5, 6]
-    assert add(store, event("a"), conversation="c2") == [0], "another history is another matter"
+    assert add(store, event("a"), conversation="c2") == [0], "another history may have the same ids"
     assert add(store, event("a"), event("e", rest=1)) == [7], (
-        "of another record than the one before"
+        "the second event belongs to another record"
     )
     assert [add(store, event("e", rest=1), event("d"), *more) for more in ((), [event("f")])] == [
         [],
@@ -68,7 +68,7 @@ def test_older_histories_are_indexed_on_demand(store, monkeypatch):
     assert add(store, event("e3"), event("new")) == [9]
     assert known(store, "e0", conversation="none") == [False]
     store.append("c1", event("unseen"), expected_version=ANY_VERSION)
-    assert add(store, event("unseen")) == [11], "an append that does not ask is not in the index"
+    assert add(store, event("unseen")) == [11], "an append without dedupe is not in the index"
     assert_sound(store)
 
 
@@ -145,7 +145,7 @@ def test_shared_events_after_the_parents_erasure(store):
     assert places(store, "a") == (("c1", 0),), "events are found where they are stored"
     erased(store, "c1", detach_forks=True)
     erased(store, "c2", detach_forks=True)
-    assert places(store, "a") == (("f", 0),), "of g's parent none were in the index"
+    assert places(store, "a") == (("f", 0),), "the index had no events of the parent of g"
     assert places(store, "b") == (("f", 1),)
     assert places(store, "c") == ()
     assert add(store, event("b"), event("d"), conversation="f") == [2]

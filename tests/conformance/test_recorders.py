@@ -118,7 +118,9 @@ def stage(recorder, conversation, chunks):
 def test_a_published_conversation_appears_whole(recorder):
     key = stage(recorder, "import", [[row(0), row(1)], [row(2)]])
     live = begin(recorder, "live", [row(0)])
-    assert [each.conversation for each in placed(recorder)] == ["live"], "a staged one is not seen"
+    assert [each.conversation for each in placed(recorder)] == ["live"], (
+        "a staged conversation is not seen"
+    )
     recorder.transact(lambda transaction: transaction.publish(key, 3))
     first = int(recorder.position(recorder.value("last_position"))) - 2
     recorder.transact(lambda transaction: transaction.insert(live, [row(1)]))

@@ -252,7 +252,7 @@ def test_other_conversation_with_the_same_end(source, target):
         store.fork("a", 1, "fork")
     assert differing(source, target) == [("fork", False)]
     reported = problems(source, target)
-    assert reported.pop("fork"), "it says that they differ"
+    assert reported.pop("fork"), "the message says that the histories differ"
     assert set(reported.values()) == {None}
 
 

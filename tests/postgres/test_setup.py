@@ -522,7 +522,7 @@ def test_each_role_does_its_work_and_no_more(roles):
         ):
             with pytest.raises(EventStoreError, match="permission denied"):
                 forbidden()
-        assert histories["imported"].version() == 1_100, "nothing of it was erased"
+        assert histories["imported"].version() == 1_100, "no event was erased"
         assert history.view()
     with foldlog.open(roles("reports") + "&mode=ro") as histories:
         assert histories["c1"].view()

@@ -121,7 +121,7 @@ def test_a_past_view_begins_at_a_revision_in_memory(store, monkeypatch):
     past = views.at("c", 39 * 101)
     assert sum(counts) < 500, "the events of that View, not all events of the log"
     assert ids(past) == ids(other.at("c", 39 * 101))
-    assert sum(counts) > 3_000, "without a View in memory all are read"
+    assert sum(counts) > 3_000, "without a View in memory, all events are read"
 
 
 def test_a_past_view_uses_no_erased_revision(store):
@@ -413,4 +413,4 @@ def test_a_log_is_folded_in_growing_chunks(store):
         chunks = [
             folded.version for folded, _ in fold_log(snapshot, EMPTY_FOLD, snapshot.version, past)
         ]
-    assert chunks == [1_000, 2_000, 3_000, 4_500, 5_000], "each half as large as all before"
+    assert chunks == [1_000, 2_000, 3_000, 4_500, 5_000], "a chunk is half as large as all before"

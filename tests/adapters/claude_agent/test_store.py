@@ -146,7 +146,7 @@ async def test_a_history_can_be_read_during_a_session(store, histories):
     await store.append(KEY, [line(2)])
     assert [event.content for event in history.view()] == ["before", "m1", "m2"]
     assert await store.load(KEY) == [line(0), line(1), line(2)], (
-        "what the session resumes from is the session's own"
+        "the session resumes from its own entry"
     )
     assert history.why(0).by.id == 2
 

@@ -354,7 +354,7 @@ async def test_a_deleted_session_is_erased_and_begins_again(service, histories):
     await talk(service, 2)
     history = history_of(service)
     attributes = {"runtime": "google-adk", "app": "a", "user": "u"}
-    assert history.attributes() == attributes, "by which retention finds it"
+    assert history.attributes() == attributes, "retention finds the session by these attributes"
     await service.delete_session(**S)
     assert await service.get_session(**S) is None
     assert history.id not in histories

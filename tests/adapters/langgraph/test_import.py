@@ -76,7 +76,7 @@ def test_threads_of_another_saver_are_copied_whole(tmp_path, kind):
         graph = agent(ScriptedModel(script=steps(0)), [measure], ours)
         ended = graph.invoke({"messages": [HumanMessage("more")]}, THREADS[0], durability="sync")
         assert ended["messages"][-1].content == "finished", (
-            "a thread with the versions of the other saver goes on"
+            "a thread continues with the versions of the other saver"
         )
         history = ours.history(THREADS[0])
         assert history.id.startswith("langgraph/one/@")

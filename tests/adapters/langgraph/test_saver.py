@@ -775,7 +775,7 @@ def test_the_view_equals_the_prompt_of_random_steps(file_url):
             assert view == messages
         assert min(forks, removed) > 3
         assert len(channels(saver, THREAD)["messages"]) > 40, (
-            "the state keeps what the model is not sent"
+            "the state keeps messages that the model is not sent"
         )
         events = [
             event

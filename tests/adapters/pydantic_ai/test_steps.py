@@ -88,7 +88,7 @@ async def test_a_run_saves_itself_and_goes_on(store):
     now = await store.load("c")
     assert (now.messages, now.usage.requests) == (again.all_messages(), 5)
     record = await store.read_record("c")
-    assert record.branches == [], "each message was saved once, as it stayed"
+    assert record.branches == [], "each message was saved once, in its final form"
     view = store.histories.sync[store.conversation("c")].view()
     assert view.to_messages()[-1] == {"role": "assistant", "content": "finished"}
     assert [message["role"] for message in view.to_messages()][:3] == ["user", "assistant", "tool"]

@@ -126,7 +126,7 @@ def test_missing_times_stay_missing(format):
         for event in decode(encode(OURS, format), format)
     }
     assert times == {(None, None)}, (
-        "some formats have no way to leave a time out: they get that of 1970"
+        "formats that cannot leave out a time write the beginning of 1970"
     )
 
 
@@ -240,7 +240,7 @@ def test_log_written_twice_is_read_once_or_named(format, tmp_path):
         grown, grown_figures = imported("grown", count, count + 1, count * 3 // 2, count * 2)
         assert grown_figures[-1] == figures[-1]
         assert format == "otlp-genai" or grown_figures == figures, (
-            "spans are put in order, in a fork, which counts its own"
+            "spans are sorted, in a fork too, which counts its own spans"
         )
         assert format == "otlp-genai" or [*grown.events()] == [*history.events()], (
             "spans are put in order"

@@ -471,7 +471,7 @@ def test_chat_result_needs_its_call(history):
     history.append([call, result], idempotency_key="x")
     history.append(CondensationAction(forgotten_event_ids=[0, 1]))
     assert len(history.append([call, result], idempotency_key="x")) == 2
-    assert history.append(result)[0].event.id == 3, "of a call that is forgotten"
+    assert history.append(result)[0].event.id == 3, "the call of this result is forgotten"
 
 
 def chat_of(place):

@@ -180,9 +180,7 @@ def test_killed_agent_repeats_no_begun_call(tmp_path):
     with foldlog.open(f"sqlite:///{store}") as histories:
         history = histories["agent"]
         assert waiting(history) == ["call-1", "call-2"]
-        assert shown(history) == {}, (
-            "the model would be shown none, not even of the one that was done"
-        )
+        assert shown(history) == {}, "the model would see no result, not even of the finished call"
 
     again = run_agent(store)
     assert again.returncode == 0, again.stderr

@@ -53,11 +53,11 @@ def test_recall_by_words_ids_and_paths(history):
     assert recall(path="/no/such") == "no event of this conversation matches"
     history.append(replied("nothing here either"))
     assert ids_in(recall("nothing here")) == [5, history.version() - 1], (
-        "of equally good ones those that are forgotten"
+        "of equally good events, forgotten events come first"
     )
     history.append(replied("nothing but filler"))
     assert ids_in(recall("filler nothing"))[:2] == [history.version() - 1, 5], (
-        "with more words, also if it is shown"
+        "an event with more words comes first, also if it is shown"
     )
 
 

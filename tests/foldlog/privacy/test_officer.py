@@ -154,7 +154,7 @@ def test_nightly_script_of_the_docs_runs(tmp_path, monkeypatch):
         assert sorted(histories) == ["forked", "new", "young"]
     assert b"marigold" not in store.read_bytes()
     (backup,) = (tmp_path / "backups").glob("*.db")
-    assert b"marigold" in backup.read_bytes(), "it was made before"
+    assert b"marigold" in backup.read_bytes(), "the backup is older than the erasure"
 
 
 # -- maintenance that goes over many conversations

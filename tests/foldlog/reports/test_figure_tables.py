@@ -103,7 +103,7 @@ def check(store, tmp_path):
     day = START + timedelta(days=2)
     ((row, _),) = figures.page(Where(since=day, until=day + timedelta(days=1))).rows
     assert row.id == "run-2"
-    assert figures.page().total == 9, "with what a runtime keeps for itself"
+    assert figures.page().total == 9, "the companion of a runtime is listed too"
 
     first, *_ = figures.page(LISTED, **BY_ID).rows
     document = json.loads(encode(document_of(*first, prices(tmp_path))))
@@ -259,7 +259,7 @@ def test_replies_are_compared_once(store, tmp_path, monkeypatch):
     assert read == [7]
     histories["run-3"].append(said("more"))  # It has no replies.
     assert (calls_of(store, FiguresOfStore(store)), read) == (before, [7]), (
-        "nothing to compare, in another process"
+        "another process has nothing to compare"
     )
     write_logs(logs, {"third": [5, 6]})
     histories.import_(logs)

@@ -148,7 +148,7 @@ def test_failed_summary_without_a_fallback(foldlog, without_a_model):
     ran = without_a_model("fallback = false")
     assert ran.status == 1
     *notes, error = ran.err.splitlines()
-    assert all('"level":"note"' in note for note in notes), "of the core's log"
+    assert all('"level":"note"' in note for note in notes), "the notes come from the core's log"
     assert "conversation 'c1' stays as it is" in error
     assert (ran.document["outcome"], ran.document["model"]["failed"] > 0) == ("declined", True)
     *others, _, declined = events_of()
