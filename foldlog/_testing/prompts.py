@@ -10,7 +10,7 @@ from __future__ import annotations
 import json
 import re
 from collections import defaultdict
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import chain, takewhile
 from typing import Any
@@ -20,6 +20,7 @@ from foldlog._base.values import parse, replace_texts, texts_in, values_in
 from foldlog._reports.words.texts import text_of
 from foldlog._testing.calls import join_replies
 from foldlog.condensers.strategies.digest.fold import TITLE
+from foldlog.condensers.strategies.digest.names import CUT
 from foldlog.eventstore import Action, Event, Observation
 from foldlog.formats.replies import from_openai
 from foldlog.projections import Dialect, View, as_json
@@ -30,6 +31,11 @@ _TIME = re.compile(r"\d{4}-\d\d-\d\d(?:[T ]\d\d:\d\d(?::\d\d(?:[.,]\d+)?)?(?:Z|[
 _ID = re.compile(r"[0-9a-f]{8}-(?:[0-9a-f]{4}-){3}[0-9a-f]{12}|[0-9a-f]{24,}")
 _WORD = re.compile(r"[\w-]+")
 _EVENT_ID = re.compile(r"\[(\d+)\]")
+_IGNORED = re.compile(r"<time>|<id \d+>")
+"""What stands in place of an ignored text."""
+_END_IDS = re.compile(r" \[[^\]]*\]\Z")
+"""The ids of events at the end of a line of a digest."""
+_LAST_WORD = re.compile(r"[\w:.+-]*\Z")
 _REMINDERS = re.compile(r"\s*<system-reminder>.*?</system-reminder>\s*", re.DOTALL)
 """Claude Code writes a part of its system prompt into messages of the user."""
 _KEYS_OF_IDS = frozenset(("id", "call_id", "tool_call_id", "tool_use_id"))
@@ -173,6 +179,45 @@ def with_groups_of_results(messages: Messages, groups: Mapping[int, str]) -> Mes
 
     digests = {text: _EVENT_ID.sub(group, text) for text in texts_in(messages) if TITLE in text}
     return replace_texts(messages, digests) if groups and digests else messages
+
+
+def with_recorded_cuts(messages: Messages, recorded: Messages) -> Messages:
+    """Return the messages with the recorded lines of digests, where a line is cut at another place.
+    A digest cuts long lines, and an ignored time or id may have another length in this run.
+    """
+    known = [*_ignored_lines(recorded)]
+    lines = {
+        line: same
+        for line in _ignored_lines(messages)
+        if line not in known
+        for same in known
+        if _is_same_but_for_cut(line, same)
+    }
+    if not lines:
+        return messages
+    digests = {
+        text: "\n".join(lines.get(line, line) for line in text.split("\n"))
+        for text in texts_in(messages)
+        if TITLE in text
+    }
+    changed: Messages = replace_texts(messages, digests)
+    return changed
+
+
+def _ignored_lines(messages: Messages) -> Iterator[str]:
+    digests = (text for text in texts_in(messages) if TITLE in text)
+    return (line for text in digests for line in text.split("\n") if _IGNORED.search(line))
+
+
+def _is_same_but_for_cut(line: str, other: str) -> bool:
+    """Return whether two lines of digests have the same ids of events, and the beginning of one is
+    the other, which is cut. The last word before the cut may be a part of an ignored text.
+    """
+    bodies = [_END_IDS.sub("", text) for text in (line, other)]
+    if line[len(bodies[0]) :] != other[len(bodies[1]) :]:
+        return False
+    cut, whole = sorted(bodies, key=lambda body: (not body.endswith(CUT), len(body)))
+    return cut.endswith(CUT) and whole.startswith(_LAST_WORD.sub("", cut.removesuffix(CUT)))
 
 
 def unpaired(events: Iterable[Event]) -> list[str]:

@@ -45,6 +45,7 @@ from foldlog._testing.prompts import (
     prompt_of,
     unpaired,
     with_groups_of_results,
+    with_recorded_cuts,
 )
 from foldlog._testing.run_file import Run, read_run
 from foldlog._testing.server import ModelServer
@@ -280,6 +281,8 @@ class RecordedRun:
             ours, theirs = (
                 with_groups_of_results(messages, self._groups) for messages in (ours, theirs)
             )
+            if self._ignore:
+                theirs = with_recorded_cuts(theirs, ours)
         differences = [*beside_differences(beside, asked, self._ignore)]
         if has_parameters(beside) or any(map(name_of, view)):
             differences.extend(name_differences(view, asked))

@@ -323,6 +323,32 @@ def test_parallel_results_may_come_in_another_order(seed):
             run_in_parallel(histories["raised"], run, list, raised=1)
 
 
+def run_at(history, model, time, paid="paid"):
+    history.append(said("pay all"))
+    for _ in range(8):
+        request = history.prepare().request("openai", tools=[TOOL], model="m")
+        history.append_reply(
+            model(request.messages, tools=request.tools, model="m"), request=request
+        )
+        for call in history.open_calls():
+            history.append_tool_result(call, f"at {time} {paid} " + "and so on " * 30)
+
+
+@pytest.mark.parametrize("time", ["2027-01-01", "2027-01-01T10:00:00.123456+02:00"])
+def test_a_digest_may_cut_a_line_elsewhere_for_an_ignored_time(time):
+    with api.open("memory:", condenser={"type": "digest", "max_size": 8}) as histories:
+        replies = iter(map(reply, range(8)))
+        recorded_at = "2026-11-27T09:15:00Z"
+        run_at(histories["pay"], lambda messages, **_: next(replies), recorded_at)
+        assert histories["pay"].view().summary_event is not None
+        with replay(histories["pay"], ignore=["times"]) as model:
+            run_at(histories["again"], model, time)
+        for ignored, paid in (((), "paid"), (["times"], "kept")):
+            run = replay(histories["pay"], ignore=ignored)
+            with pytest.raises(RunDiffers), run:
+                run_at(histories[f"differs {paid}"], run, time, paid)
+
+
 REPEAT = {"type": "digest", "max_size": 24, "keep_first": 1}
 
 
