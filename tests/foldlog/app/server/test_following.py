@@ -14,6 +14,11 @@ pytestmark = pytest.mark.anyio
 
 
 @pytest.fixture
+def anyio_backend():
+    return "asyncio"
+
+
+@pytest.fixture
 def histories(tmp_path):
     with foldlog.open(f"sqlite:///{tmp_path}/a.db") as histories:
         for name in "ab":
