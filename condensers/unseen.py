@@ -6,9 +6,9 @@ replies, the events of a View count as seen once a later event records that the 
 condenser forgets, hides or masks unseen events.
 
 If a prompt exceeds a token limit and no further event can be forgotten, the step shortens the
-longest texts of results and messages. The step shortens even texts that a model has seen. The log
-keeps the full texts, and a report in the log names the shortened events. A later step shortens the
-texts again if the prompt still exceeds the limit.
+longest texts of results and messages. The step shortens even texts that a model has seen, and at
+last summaries. The log keeps the full texts, and a report in the log names the shortened events. A
+later step shortens the texts again if the prompt still exceeds the limit.
 """
 
 from __future__ import annotations
@@ -43,6 +43,7 @@ from foldlog.condensers.strategies.summarizing import limit_of, overrun_of
 from foldlog.eventstore import (
     Action,
     CondensationRequest,
+    CondensationSummary,
     Event,
     Message,
     Observation,
@@ -62,9 +63,13 @@ LENGTH = "length"
 
 
 class _TooLong(NoCondensationAvailable):
-    """A View exceeds ``limit``, in tokens, even with its shortest texts."""
+    """A View exceeds ``limit``, in tokens, even with its shortest texts.
+
+    ``last_resort`` is the step that also shortens summaries, if this is enough.
+    """
 
     limit = 0
+    last_resort: Step | None = None
 
 
 def step(condenser: Condenser, view: View, agent_llm: AgentModel | None) -> Step:
@@ -75,24 +80,34 @@ def step(condenser: Condenser, view: View, agent_llm: AgentModel | None) -> Step
     Unless ``condenser.fallback`` is false, a digest takes the place of the condenser in three
     cases: if a condensation is required and the condenser's model fails, if the View does not fit
     even with shortened texts, and if the model fails and the View exceeds the default limit of a
-    digest. Raises ``NoCondensationAvailable`` if a condensation is required and impossible, and
-    shorter texts would not help. Cost: the step runs the condenser and counts the View's tokens
-    once. If texts are shortened, their tokens are counted about 6 times.
+    digest. If nothing else helps, summaries are shortened too. Raises ``NoCondensationAvailable``
+    if a condensation is required and impossible, and shorter texts would not help. Cost: the step
+    runs the condenser and counts the View's tokens once. If texts are shortened, their tokens are
+    counted about 6 times.
     """
     guarded = replace(view, kept_from=_first_unseen(view))
+    try:
+        result = _step_or_digest(condenser, guarded, agent_llm)
+    except _TooLong as error:
+        if error.last_resort is None:
+            raise
+        result = error.last_resort
+    return result._replace(result=view) if result.result is guarded else result
+
+
+def _step_or_digest(condenser: Condenser, view: View, agent_llm: AgentModel | None) -> Step:
     is_spared = model_use.get() is ModelUse.SPARE
     try:
         with _using_models(ModelUse.SPARE if is_spared else ModelUse.TRY):
-            result = _step(condenser, guarded, agent_llm)
+            result = _step(condenser, view, agent_llm)
     except NoCondensationAvailable as error:
         is_too_long = isinstance(error, _TooLong) and condenser.handles_condensation_requests()
         if not condenser.fallback or not (is_spared or error.model_failed or is_too_long):
             raise
-        result = _step_without_model(condenser, guarded, agent_llm, error)
-    else:
-        if condenser.fallback and (is_spared or failures_in(result.reports)):
-            result = _digest_above_default(condenser, guarded, agent_llm, result)
-    return result._replace(result=view) if result.result is guarded else result
+        return _step_without_model(condenser, view, agent_llm, error)
+    if condenser.fallback and (is_spared or failures_in(result.reports)):
+        return _digest_above_default(condenser, view, agent_llm, result)
+    return result
 
 
 @contextmanager
@@ -244,15 +259,32 @@ def _shown_version(event: Event, default: int = 0) -> int:
 def _shorten(
     condenser: Condenser, view: View, over: Overrun, error: NoCondensationAvailable
 ) -> Step:
+    ids = {event.id for event in view.events}
+    summaries = {event.id for event in view.events if isinstance(event, CondensationSummary)}
+    step = _with_shorter_texts(condenser, view, over, error, ids - summaries)
+    if step is None:
+        shortest = shorten_texts(view, _LENGTHS[0], ids - summaries)
+        too_long = _too_long(shortest, over, error)
+        too_long.last_resort = _with_shorter_texts(condenser, view, over, error, ids)
+        raise too_long from error
+    return step
 
+
+def _with_shorter_texts(
+    condenser: Condenser,
+    view: View,
+    over: Overrun,
+    error: NoCondensationAvailable,
+    ids: Container[int],
+) -> Step | None:
     def tokens(length: int) -> int:
-        return over.counter.token_sums(shorten_texts(view, length))[-1]
+        return over.counter.token_sums(shorten_texts(view, length, ids))[-1]
 
     fitting = bisect_right(_LENGTHS, over.limit, key=tokens)
     if not fitting:
-        raise _too_long(shorten_texts(view, _LENGTHS[0]), over, error) from error
+        return None
     length = _LENGTHS[fitting - 1]
-    shown = shorten_texts(view, length)
+    shown = shorten_texts(view, length, ids)
     cut = [event.id for event in shown.events if event.meta.get(MASKED) == LENGTH]
     report = {
         "condenser": condenser.type,
@@ -300,26 +332,25 @@ def _too_long(shortest: View, over: Overrun, error: NoCondensationAvailable) -> 
     return too_long
 
 
-def shorten_texts(view: View, length: int, ids: Container[int] | None = None) -> View:
-    """Return the View with the texts of results, messages and arguments cut to ``length``
-    characters. If ``ids`` is not None, only the texts of the events with these ids are cut.
+def shorten_texts(view: View, length: int, ids: Container[int]) -> View:
+    """Return the View with the texts of results, messages, summaries and arguments cut to
+    ``length`` characters, where they are of the events with these ids.
     """
     candidates = (
         (index, event)
         for index, event in enumerate(view.events)
-        if isinstance(event, Action | Observation | Message)
+        if isinstance(event, Action | Observation | Message | CondensationSummary)
     )
     return view.with_masks(
-        {
-            index: _cut(event, length)
-            for index, event in candidates
-            if ids is None or event.id in ids
-        }
+        {index: _cut(event, length) for index, event in candidates if event.id in ids}
     )
 
 
-def _cut(event: Action | Observation | Message, length: int) -> Event:
-    hint = f"; the log has all of event {event.id}"
+def _cut(event: Action | Observation | Message | CondensationSummary, length: int) -> Event:
+    if isinstance(event, CondensationSummary):
+        hint = "; the log has the whole summary"
+    else:
+        hint = f"; the log has all of event {event.id}"
     if isinstance(event, Action):
         return _cut_arguments(event, length, hint)
     content = with_texts(event.content, lambda text: truncate(text, length, hint))

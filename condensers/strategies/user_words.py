@@ -140,8 +140,8 @@ _TAGS = re.compile(
     r"|///PROCESS-DONE:\S*|\[Python Interpreter: [^]\n]*\]"
 )
 ERROR = re.compile(
-    r"\b\w*(?:Error|Exception)\b|\b(?:error|fatal|panic|failed|failure|denied|not found|no"
-    r" such|cannot|can't|unable|not allowed|invalid)\b",
+    r"\b\w*(?:Error|Exception)\b|\b(?:error|fatal|panic|(?-i:fail)|failed|failure|denied"
+    r"|not found|no such|cannot|can't|unable|not allowed|invalid)\b",
     re.IGNORECASE,
 )
 _ENDS = re.compile(

@@ -443,3 +443,22 @@ def test_an_unknown_event_notes_no_view():
         )
         assert recorded.event == next(history.events(1))
         assert history.append(message("b"))[0].event.meta == {"shown_version": version}
+
+
+def test_a_summary_is_cut_where_the_last_turn_leaves_no_room():
+    condenser = {"type": "digest", "max_tokens": 6_000}
+    with new_history(condenser, agent_llm=Characters(6_000)) as history:
+        history.append([message(), message("I looked.", source="agent"), message("Go on.")])
+        history.append(condensed(0, 1, 2, summary="the harbour falcon " * 160, offset=0))
+        calls = [call(call_id=f"c{number}", path="x" * 90) for number in range(9)]
+        history.append(calls)
+        for number in range(9):
+            history.append(answer("y" * 390, f"c{number}"))
+        view = history.prepare()
+        assert Characters().token_sums(view)[-1] <= 6_000
+        summary, *others = view.events
+        assert summary.content.startswith("the harbour falcon")
+        assert "left out; the log has the whole summary ...]" in summary.content
+        assert not any(map(is_masked, others)), "shorter texts of results would not be enough"
+        assert history.sent().to_messages() == view.to_messages()
+        assert history.view()[0].content == "the harbour falcon " * 160
