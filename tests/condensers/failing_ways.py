@@ -30,9 +30,8 @@ import foldlog
 from benchmarks.pieces import Pieces
 from foldlog import LLM, LLMConfig, Message, SystemMessage
 from foldlog.condensers import ESTIMATE, condenser_from_config
-from foldlog.condensers.prompts import load_prompt
+from foldlog.condensers.prompts.rendering import event_text
 from foldlog.condensers.strategies.state_fields import FIELDS, REQUIRED, TOOL_NAME
-from foldlog.condensers.strategies.worth import worth_of
 from foldlog.eventstore import CondensationAction
 from foldlog.projections import View
 from tests.condensers.openai_server import (
@@ -269,19 +268,22 @@ def _turn(
 
 
 def _lost(history: Any, made: CondensationAction) -> int:
-    """Return how many events a condensation forgot without a text that stands for them."""
+    """Return how many events a condensation forgot without a text that stands for them. The judge
+    is not the one of the product: a text stands for events if it has one of their names.
+    """
     forgotten = [
         event
         for first, last in made.forgotten.intervals
         for event in history.events(first, last + 1)
     ]
     text = made.summary or ""
-    if text.startswith("# Digest of"):
-        return 0
-    worth = worth_of(text, forgotten, load_prompt("summary"))
-    has_digest = "\n\n# Digest of" in text
-    is_worthless = not text or worth.problem or not (worth.is_judged or has_digest)
-    return len(forgotten) if is_worthless else 0
+    has_digest = text.startswith("# Digest of") or "\n\n# Digest of" in text
+    names = {*_NAME.findall("".join(map(event_text, forgotten)))}
+    return 0 if has_digest or names & {*_NAME.findall(text)} else len(forgotten)
+
+
+_NAME: Final = re.compile(r"module_\d+|owner_\d+|[Ss]tep \d+|ticket \d+")
+"""Matches what the events of a run name. A text without any of these names stands for none."""
 
 
 def _append(history: Any, number: int) -> None:
