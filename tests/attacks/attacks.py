@@ -417,6 +417,12 @@ def of_sources(op: Operator) -> Iterator[Attack]:
             "made",
             partial(_change_made, key=key, number=number),
         )
+    for entry in range(3):
+        yield Attack(
+            f"made: entry {entry} of opened removed",
+            "made",
+            partial(_remove_made, key=key, entry=entry),
+        )
 
 
 def _put_between(op: Operator, key: int, text: bytes) -> None:
@@ -458,6 +464,15 @@ def _change_made(op: Operator, key: int, number: int) -> None:
         if row["conversation"] == key:
             numbers = array("I", zlib.decompress(bytes(row["places"])))
             numbers[number - 3] += 1
+            op.update("made", row, places=zlib.compress(numbers.tobytes()))
+
+
+def _remove_made(op: Operator, key: int, entry: int) -> None:
+    """Remove what the list says of one record."""
+    for row in op.rows("made"):
+        if row["conversation"] == key:
+            numbers = array("I", zlib.decompress(bytes(row["places"])))
+            del numbers[3 * entry : 3 * entry + 3]
             op.update("made", row, places=zlib.compress(numbers.tobytes()))
 
 

@@ -94,6 +94,7 @@ def test_plain_store_answers_all_questions(auditor: Auditor) -> None:
     assert (untouched.status, UNCHANGED in untouched.words) == (0, True)
     assert "2 conversations with 6 events checked" in untouched.words
     assert "After the checkpoint came 0 events" in untouched.words
+    assert "figures and attributes in lists, were not compared" in untouched.words
     redact(auditor)
     redacted = auditor.verify()
     assert redacted.status == 0
@@ -127,6 +128,7 @@ def test_encrypted_store_without_its_key_says_what_only_the_key_shows(auditor: A
     assert untouched.status == 3
     assert "no changes found in what could be checked." in untouched.words
     assert "2 not checked because a key is missing" in untouched.words
+    assert "the number, order, kinds and times of its events were compared" in untouched.words
     redact(auditor, keys=keys)
     redacted = auditor.verify()
     assert redacted.status == 3
@@ -146,6 +148,7 @@ def test_encrypted_store_without_its_key_shows_a_change(auditor: Auditor) -> Non
     auditor.change("DELETE FROM events WHERE id = 3")
     cut = auditor.verify()
     assert cut.status == 1
+    assert "were not encrypted at the checkpoint" not in cut.words
     assert "its end is cut off: it had 4 events at the checkpoint, and has 3" in cut.words
 
 

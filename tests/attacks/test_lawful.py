@@ -67,6 +67,51 @@ def import_again(all_: foldlog.Histories, arena: Arena) -> None:
         all_.import_(arena.folder / f"{name}.json", conversation=name)
 
 
+def append_records(all_: foldlog.Histories, arena: Arena) -> None:
+    """Append records to conversations with and without a source, and to a fork of an import."""
+    fork = all_["opened"].fork(at=2, id="fork of opened")
+    for history in (all_["recorded"], all_["chat"], all_["opened"], all_["unopened"], fork):
+        for number in range(3):
+            history.append_records([user(f"record {number}")], format="openai-chat")
+        history.append(user("no record"))
+        history.append_records([user("record 3")], format="openai-chat", dedupe="origin")
+    all_["recorded"].redact(1, **WHY)
+    all_["recorded"].fork(at=2, id="fork of records").append_records(
+        [user("own")], format="openai-chat"
+    )
+
+
+def detach_from_an_import(all_: foldlog.Histories, arena: Arena) -> None:
+    fork = all_["opened"].fork(at=2, id="of import")
+    fork.append_records([user("own")], format="openai-chat")
+    all_["opened"].fork(at=3, id="also of import")
+    all_.erase("opened", reason="asked", detach_forks=True)
+    fork.append(user("later"))
+
+
+def import_grown_after_an_append(all_: foldlog.Histories, arena: Arena) -> None:
+    all_["opened"].append(user("mine"))
+    import_grown(all_, arena)
+
+
+def import_two_branches(all_: foldlog.Histories, arena: Arena) -> None:
+    for end in ("one end", "another end"):
+        messages = [*RECORDS, user(end)]
+        (arena.folder / "opened.json").write_text(json.dumps({"messages": messages}))
+        for history in all_.import_(arena.folder / "opened.json"):
+            history.view()
+
+
+def hand_over_an_import(all_: foldlog.Histories, arena: Arena) -> None:
+    with pytest.MonkeyPatch.context() as environment:
+        environment.setenv("CODEX_HOME", str(arena.folder / "codex of import"))
+        made = all_["opened"].continue_in("codex", cwd=arena.folder)
+        all_.import_(made.path)
+        again = all_[made.session].continue_in("codex", cwd=arena.folder)
+        all_.import_(again.path)
+        all_[again.session].append(user("go on"))
+
+
 def import_another(all_: foldlog.Histories, arena: Arena) -> None:
     (arena.folder / "another.json").write_text(json.dumps({"messages": RECORDS}))
     all_.import_(arena.folder / "another.json", conversation="another")
@@ -246,6 +291,11 @@ WORK: dict[str, Work] = {
     "import again": import_again,
     "import grown": import_grown,
     "import another": import_another,
+    "append records": append_records,
+    "detach from an import": detach_from_an_import,
+    "import grown after an append": import_grown_after_an_append,
+    "import two branches": import_two_branches,
+    "hand over an import": hand_over_an_import,
     "use an import": lambda all_, arena: all_["unopened"].view(),
     "rekey all": lambda all_, arena: [*rekey(all_.store)],
     "rekey and check": lambda all_, arena: ([*rekey(all_.store)], make_checkpoint(all_.store)),

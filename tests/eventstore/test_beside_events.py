@@ -16,6 +16,7 @@ from pathlib import Path
 import pytest
 from msgspec.structs import replace
 
+import foldlog
 from foldlog.eventstore import KeyRing, open_store
 from foldlog.eventstore.codec import encode
 from foldlog.eventstore.events import Redacted, RedactionCopied
@@ -553,6 +554,18 @@ def test_changed_encrypted_store_is_named_without_the_key(path, sealed, tmp_path
     assert run_foldlog(*check) == 1
     err = capsys.readouterr().err
     assert "found: conversation 'secret': event 1: its checksum does not match" in err
+
+
+def test_records_of_an_encrypted_conversation_are_not_checked_without_the_key(path):
+    with foldlog.open(path, keys=KEYS) as histories:
+        note = make_checkpoint(histories.store)
+        for number in range(2):
+            record = {"role": "user", "content": f"record {number}"}
+            histories["sealed"].append_records([record], format="openai-chat")
+    with opened(path) as store:
+        verdicts = [*verify_against(store, note)]
+    findings = [finding for verdict in verdicts for finding in verdict.findings]
+    assert [finding.needs_key for finding in findings] == [True]
 
 
 def exchange_sealed(path):

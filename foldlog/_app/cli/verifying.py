@@ -119,12 +119,14 @@ class Checks:
 
     def _check_figures(self, store: Store, name: str, *, repair: bool) -> None:
         from foldlog._reports.figures.checking import find_wrong_figures, forget_figures
+        from foldlog._reports.records.checking import find_wrong_events_of_records
 
         if repair:
             forget_figures(store, name)
         problems = chain(
             find_wrong_attributes(store.database, name),
             find_wrong_figures(store, Views(store), name),
+            find_wrong_events_of_records(store, name),
         )
         self.findings.extend((name, problem) for problem in problems)
 

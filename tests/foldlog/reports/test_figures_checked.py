@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import json
 import sqlite3
-from collections.abc import Iterator
+import zlib
+from array import array
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing
 from pathlib import Path
 
@@ -17,6 +19,7 @@ from foldlog._reports.figures.checking import (
     forget_figures,
 )
 from foldlog._reports.figures.stored import FiguresOfStore
+from foldlog._reports.records.checking import find_wrong_events_of_records
 from foldlog.eventstore import Store, open_store
 from foldlog.eventstore.documents.listing import find_wrong_attributes
 from foldlog.projections import Views
@@ -165,6 +168,34 @@ def test_attributes_in_lists_that_are_no_object_are_named(
     with foldlog.open(path) as histories:
         [paid] = [row for row in histories.list(age_max_s=0).conversations if row.id == "paid"]
     assert paid.attributes == {"user": "ann"}
+
+
+@pytest.mark.parametrize(
+    "change_entries, problem",
+    [
+        (lambda numbers: numbers[:-3], "lacks event 1, which came from its source"),
+        (lambda numbers: [], "lacks 2 events, which came from its source"),
+        (lambda numbers: [*numbers[:4], 0, *numbers[5:]], "gives event 0 to two records"),
+    ],
+)
+def test_events_of_records_are_compared(
+    path: Path,
+    store: Store,
+    change_entries: Callable[[Sequence[int]], Sequence[int]],
+    problem: str,
+) -> None:
+    with foldlog.open(path) as histories:
+        histories["import"].append(user("mine"))
+    assert [*find_wrong_events_of_records(store, "import")] == []
+    operator = SQLiteOperator(path)
+    [row] = operator.rows("made")
+    numbers = array("I", zlib.decompress(row["places"]))
+    changed = array("I", change_entries(numbers.tolist()))
+    operator.update("made", row, places=zlib.compress(changed.tobytes()))
+    operator.close()
+    [found] = find_wrong_events_of_records(store, "import")
+    assert problem in found
+    assert run_foldlog("store", "verify", "import", "--views", "--db", str(path)) == 1
 
 
 @pytest.mark.parametrize("is_listed", [True, False])

@@ -37,6 +37,16 @@ def show_outcome(checks: Checks, stamped_at: datetime | None, *, with_views: boo
     terminal.say_wrapped(f"{words}: {outcome}.")
     if checks.later is not None:
         terminal.say_wrapped(_later_in_words(checks.later))
+        if checks.unchecked:
+            terminal.say_wrapped(
+                "Without the key of a conversation, the number, order, kinds and times of its"
+                " events were compared, if no line above says otherwise, but not their contents."
+            )
+        if not with_views:
+            terminal.say_wrapped(
+                "Stored Views, and the figures and attributes in lists, were not compared with the"
+                " events: --views compares them."
+            )
 
 
 def show_erased(verdict: Verdict) -> None:
