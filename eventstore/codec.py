@@ -72,11 +72,21 @@ _STORE_ONLY = frozenset(
 _TYPED = frozenset({"timestamp", "origin", "forgotten_event_ids", "redacted"})
 
 
+class BodySums(NamedTuple):
+    """The salt of an event, the commitment to its salt and body, and the checksum of its body. For
+    a long body they are computed before the transaction, so that other writers do not wait.
+    """
+
+    salt: bytes
+    commitment: bytes
+    checksum: int
+
+
 class Encoded(NamedTuple):
     """An event as the store writes it. ``body`` is JSON text in UTF-8.
 
     ``decoded`` is the event decoded from ``body``, with the id that the caller set. If another
-    process encoded the event, ``decoded`` is None.
+    process encoded the event, ``decoded`` is None. ``sums`` are of a long body: see ``BodySums``.
     """
 
     kind: str
@@ -85,6 +95,7 @@ class Encoded(NamedTuple):
     structural: bool
     body: bytes
     decoded: Event | None
+    sums: BodySums | None = None
 
     @property
     def event(self) -> Event:
@@ -107,6 +118,10 @@ _TIME_AT = Entry.__struct_fields__.index("timestamp")  # every kind begins with 
 _LONG = 1_000
 """A body of fewer than ``_LONG`` bytes cannot have more than 500 levels, because each level needs
 two brackets.
+"""
+_LONG_TOGETHER = 1_000_000
+"""Bodies of more bytes are decoded one by one: a page of events of 14 MB would stop all other
+threads for a second (``python -m benchmarks.tenants giant-events``).
 """
 _DEPTH_MAX = _LONG // 2
 """The maximal number of levels of nested lists and objects in an event. The JSON parsers recurse,
@@ -161,7 +176,8 @@ def encode(event: Event, *, finite: bool = False, ours: bool = False) -> Encoded
         )
     if without_id is not event:
         force_setattr(read_back, "id", event.id)
-    return _new(Encoded, (kind, schema, read_back.shown, event.structural, body, read_back))
+    columns = kind, schema, read_back.shown, event.structural
+    return _new(Encoded, (*columns, body, read_back, None))
 
 
 def _refuse(event: Event, kind: str) -> NoReturn:
@@ -286,7 +302,12 @@ def decode_all(
     (``benchmarks/reading.py``).
     """
     try:
-        events: list[Event] = list(map(_strict.decode, bodies))
+        events: list[Event]
+        if sum(map(len, bodies)) > _LONG_TOGETHER:
+            # Between two steps of a loop, other threads get the interpreter's lock.
+            events = [_strict.decode(body) for body in bodies]
+        else:
+            events = list(map(_strict.decode, bodies))
     except (TypeError, msgspec.DecodeError, UnicodeDecodeError, RecursionError):
         return None
     if list(map(_STORED_AS.__getitem__, map(type, events))) != list(

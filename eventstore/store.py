@@ -47,7 +47,7 @@ from foldlog.eventstore.log.importing import ingest, project_batch
 from foldlog.eventstore.log.origins import check_own_key
 from foldlog.eventstore.log.reading import ReadTransaction
 from foldlog.eventstore.log.results import ConversationRow, Ingested, Logged, Recorded, row_of
-from foldlog.eventstore.log.row import begun, dense_events, from_microseconds
+from foldlog.eventstore.log.row import begun, dense_events, from_microseconds, with_sums
 from foldlog.eventstore.log.seal import EVENT_BYTES_MAX, WriteSettings
 from foldlog.eventstore.log.writing import InlineProjection, WriteTransaction
 from foldlog.eventstore.recorders.base import Reader, Recorder, Transaction
@@ -464,7 +464,7 @@ class Store:
                 f" {self._event_bytes_max:,}; divide the event, or raise event_bytes_max of"
                 " open_store"
             )
-        return encoded
+        return with_sums(encoded)
 
     def _encode_all(
         self, events: Iterable[Event | Encoded], source: str, *, finite: bool = True

@@ -70,8 +70,8 @@ def enter_restoring(transaction: Transaction, after: int) -> None:
 
 
 def _row_of_entry(entry: Event, at: int, version: int = 0, head: bytes | None = None) -> Row:
-    kind, schema, shown, structural, body, _ = encode(entry, ours=True)
-    return row_of(0, kind, schema, shown, structural, at, PLAIN, body, head or b"", version)
+    encoded = encode(entry, ours=True)
+    return row_of(0, *encoded[:4], at, PLAIN, encoded.body, head or b"", version)
 
 
 def _insert_row(

@@ -144,7 +144,10 @@ def test_commits_are_synced(recorder, path):
     relaxed.close()
 
 
-def test_log_has_a_greatest_length(recorder, path):
+def test_log_has_a_greatest_length(path, monkeypatch):
+    for module in (checkpoints, writing):
+        monkeypatch.setattr(module, "IN_COMMITS_AT", 2 * checkpoints.AT)
+    recorder = SQLiteRecorder(path)
     key = begin(recorder)
     body = b"x" * 100_000
     for n in range(1, 100):

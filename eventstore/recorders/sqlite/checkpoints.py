@@ -30,8 +30,10 @@ AT = 1_000
 """The length of the log, in pages, at which the thread begins to write it back. The default of
 SQLite is also 1,000 pages.
 """
-IN_COMMITS_AT: Final = 4_000
-"""The length of the log, in pages, at which SQLite writes it back in a commit."""
+IN_COMMITS_AT: Final = 8_000
+"""The length of the log, in pages, at which SQLite writes it back in a commit. Two events of 14 MB
+have fewer pages, so the thread has the time of two commits.
+"""
 
 
 class LogCheckpoints:

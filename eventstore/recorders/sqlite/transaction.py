@@ -28,6 +28,8 @@ from foldlog.eventstore.recorders.types import (
 )
 
 _TOGETHER = 20
+_LONG: Final = 100_000
+"""The copy of a longer body takes longer than the search for an adapter: see ``_insert``."""
 _STORE_KEY: Final = 0
 """The key of records that belong to no conversation."""
 _STAGED_FIRST: Final = -(1 << 63)
@@ -176,7 +178,7 @@ class SQLiteTransaction(SQLiteReader, Transaction):
             values: list[object] = []
             for event_id, meta, body in batch:
                 kind, shown, structural = in_columns(meta)
-                stored = bytearray(body)
+                stored = bytearray(body) if len(body) < _LONG else body
                 its_meta = bytearray(meta)
                 values += position, key, event_id, kind, +shown, +structural, its_meta
                 if not are_plain:
