@@ -14,7 +14,7 @@ See docs/internals/decisions/0032-views-are-registered.md.
 from __future__ import annotations
 
 import threading
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from copy import copy
 from dataclasses import replace
 from functools import partial
@@ -97,9 +97,19 @@ class Views:
 
     name = PROJECTION
 
-    def __init__(self, store: Store, *, dialect: Dialect = "litellm") -> None:
+    def __init__(
+        self,
+        store: Store,
+        *,
+        dialect: Dialect = "litellm",
+        read_by: Callable[[ReadTransaction], ReadTransaction] | None = None,
+    ) -> None:
+        """Make the Views of a store. ``read_by`` returns the reading that Views get their events
+        from, such as one that shortens long events.
+        """
         self._store = store
         self._dialect = check_dialect(dialect)
+        self._read_by = read_by
         self._lock = threading.Lock()
         self._latest: dict[str, _Latest] = {}
 
@@ -237,6 +247,8 @@ class Views:
         return self._store.query(conversation, partial(self._opened, version=version))
 
     def _opened(self, reading: ReadTransaction, version: int | None) -> View:
+        if self._read_by is not None:
+            reading = self._read_by(reading)
         state = reading.state
         conversation = state.id
         present = state.version

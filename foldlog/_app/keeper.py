@@ -5,6 +5,7 @@ figures, the list of conversations, and the search index if the store has one.
 from __future__ import annotations
 
 import threading
+import time
 from collections.abc import Callable
 from typing import Final, Self
 
@@ -13,6 +14,11 @@ from foldlog._history.histories import Histories
 from foldlog.eventstore import EventStoreError, Store
 
 EVERY_S: Final = 1.0
+_REST: Final = 3
+"""How long a ``Keeper`` rests after its work, for each second of it. While it computes, appends
+wait for the interpreter's lock.
+"""
+_REST_MAX_S: Final = 10.0
 
 
 class Keeper:
@@ -40,13 +46,17 @@ class Keeper:
         recorder = self._store.database.recorder
         maintenance = Histories(self._store).maintenance
         while recorder.writable and not self._is_ending.is_set():
+            wait_s = self._every_s
             try:
                 version = self._store.database.data_version()
                 if version != seen:
+                    began_at = time.monotonic()
                     maintenance.keep_up()
+                    took_s = time.monotonic() - began_at
+                    wait_s = max(wait_s, min(_REST * took_s, _REST_MAX_S))
                     # What was written meanwhile by this call needs no other call.
                     seen = version
                     on_kept()
             except EventStoreError as error:
                 tell("foldlog.keeper.behind", problem=str(error))
-            self._is_ending.wait(self._every_s)
+            self._is_ending.wait(wait_s)

@@ -9,6 +9,8 @@ from contextlib import suppress
 from functools import partial
 from typing import TYPE_CHECKING, NamedTuple, TypeGuard
 
+from msgspec.structs import replace
+
 from foldlog._base.json_types import JsonMap, JsonObject
 from foldlog._base.usage import IMPORTED
 from foldlog._reports.words.times import read_with_format, time_text
@@ -62,6 +64,9 @@ LINK = (PARENT, PARENT_CALL)
 in that conversation. An import has them in the ``meta`` of the first event.
 """
 _WITHIN = 30
+_READ_FIRST = 4
+"""How many events are read before it is known whether they are long."""
+_LONG_CONTENT = 200_000
 TITLE_MAX = 300
 
 
@@ -257,15 +262,35 @@ def _title_in(values: JsonMap) -> str | None:
 
 
 def _ends(version: int, log: _Log, counts_event: Callable[[Event], bool]) -> list[Logged]:
-    first_page = [*log(0, min(_WITHIN, version))]
+    first_page = _shortened(log, 0, min(_WITHIN, version))
     last_page = list[Logged]()
     stop = version
     while stop > _WITHIN and not any(
         is_activity(event) and counts_event(event) for _, event in last_page
     ):
         start = max(_WITHIN, stop - _WITHIN)
-        stop, last_page = start, [*log(start, stop)]
+        stop, last_page = start, _shortened(log, start, stop)
     return first_page + last_page
+
+
+def _shortened(log: _Log, start: int, stop: int) -> list[Logged]:
+    """Return events whose long texts are cut off behind what titles need. Long events are read one
+    by one, because 30 may have 500 MB.
+    """
+    page = list[Logged]()
+    count = _READ_FIRST
+    while start < stop:
+        end = min(stop, start + count)
+        are_long = False
+        for recorded_at, event in log(start, end):
+            content = getattr(event, "content", "")
+            if isinstance(content, str) and len(content) > _LONG_CONTENT:
+                are_long = True
+                event = replace(event, content=content[:READ_MAX])
+            page.append(Logged(recorded_at, event))
+        start = end
+        count = 1 if are_long else _WITHIN
+    return page
 
 
 def copies_before(event: Event) -> int:

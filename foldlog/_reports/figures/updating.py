@@ -126,9 +126,12 @@ class FigureCounter:
 
     @cached_property
     def _views(self) -> Views:
-        from foldlog.projections import Views  # only counting needs Views
+        if self._given_views is not None:
+            return self._given_views
+        from foldlog._reports.figures.short_reading import ShortReading  # only counting needs it
+        from foldlog.projections import Views
 
-        return self._given_views or Views(self._store)
+        return Views(self._store, read_by=ShortReading)
 
     def refresh(self, most: int | None = None, events: int | None = None) -> int:
         """Count up to ``most`` conversations that have changed, the newest first, and return the
