@@ -490,8 +490,11 @@ class HistoryRun(HistoryLog):
         (recorded,) = self.append(request, idempotency_key=idempotency_key)
         return recorded
 
-    def condense(self, reason: str = "") -> View | Condensation:
-        """Request a condensation, and take the step that fulfils the request.
+    def condense(
+        self, reason: str = "", *, idempotency_key: str | None = None
+    ) -> View | Condensation:
+        """Request a condensation, and take the step that fulfils the request. A call that is
+        repeated with its ``idempotency_key`` condenses once, and then returns the View.
 
         Raises ``InvalidCondenser`` (a ``ValueError``) if the condenser does not handle requests,
         and ``NoCondensationAvailable`` if the history is empty. In both cases, nothing is appended.
@@ -504,7 +507,11 @@ class HistoryRun(HistoryLog):
             raise NoCondensationAvailable(
                 f"conversation {self.id!r} has no events to condense; append its events first"
             )
-        self.request_condensation(reason)
+        self.request_condensation(reason, idempotency_key=idempotency_key)
+        if idempotency_key is not None:
+            view = self.view()
+            if not view.unhandled_condensation_request:
+                return view
         return self.step()
 
     def retract(

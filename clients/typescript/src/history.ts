@@ -272,8 +272,8 @@ export class History {
     return this.write("/condensation-requests", { reason }, options);
   }
 
-  condense(reason = "") {
-    return this.send("post", "/condensations", { body: { reason }, waitMs: CONDENSING_MS, repeatable: false });
+  condense(reason = "", options: KeyedOptions = {}) {
+    return this.send("post", "/condensations", { body: { reason }, waitMs: CONDENSING_MS }, keyed(options));
   }
 
   /** Take back all events after a version. They stay in the log. */
@@ -288,12 +288,15 @@ export class History {
 
   /** Erase the content of events for good. Needs the scope `administer`. */
   redact(body: Body<"post", InConversation<"/redactions">>) {
-    return this.send("post", "/redactions", { body, repeatable: false });
+    return this.send("post", "/redactions", { body });
   }
 
-  /** Erase the conversation for good. Needs the scope `administer`. */
+  /**
+   * Erase the conversation for good. Needs the scope `administer`. With a token that has a filter, a
+   * call whose first answer was lost throws `ConversationNotFound`: the conversation is erased.
+   */
   erase(body: Body<"post", InConversation<"/erasure">>) {
-    return this.send("post", "/erasure", { body, repeatable: false });
+    return this.send("post", "/erasure", { body });
   }
 
   // -- tool calls

@@ -3871,6 +3871,8 @@ export interface operations {
         parameters: {
             query?: never;
             header?: {
+                /** @description A request that is repeated with its key is carried out only once. */
+                "Idempotency-Key"?: string;
                 /** @description The token of the lease under which the request writes. */
                 "Foldlog-Lease"?: string;
             };

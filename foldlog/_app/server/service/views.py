@@ -119,10 +119,12 @@ def request_condensation(
 
 
 @operation("POST", "/conversations/{conversation}/condensations", status=200)
-def condense(request: AdmittedRequest, *, reason: str = "") -> ShownView:
+def condense(
+    request: AdmittedRequest, *, reason: str = "", idempotency_key: str | None
+) -> ShownView:
     """Condense now, and return the View."""
     history = request.history
-    history.condense(reason)
+    history.condense(reason, idempotency_key=idempotency_key)
     return ShownView.of_view(history.view(), None)
 
 
