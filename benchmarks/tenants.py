@@ -79,7 +79,10 @@ class Ann:
         client = self.client()
         self.long = client.create(title="long")
         self.giant = client.create()
-        self.small = [client.create(number=number) for number in range(300)]
+        self.small = []
+        for number in range(300):
+            self.small.append(client.create(number=number))
+            time.sleep(0.005)  # a token sends 200 requests a second at most
         for _ in range(24):
             client.say(self.long, _LONG)
         for _ in range(10):

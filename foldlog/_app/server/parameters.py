@@ -18,6 +18,7 @@ from foldlog.eventstore import InvalidEvent
 
 _SILENCE_MAX_S: Final = 30.0
 """A body must go on after this time."""
+LARGE_BODY_BYTES: Final = 256 * 1024
 _BODY_BYTES_PER_S: Final = 10_000
 """A body must arrive at least this fast, on the average behind the first ``_SILENCE_MAX_S``."""
 
@@ -60,15 +61,17 @@ async def read_body(
     bytes_max: int,
     decode: Callable[[bytes | bytearray], T],
     take: Callable[[int], object] = lambda size: None,
+    turns: asyncio.Semaphore | None = None,
 ) -> T:
     """Return the JSON body that comes in parts. A body may be compressed with gzip, and counts by
     its bytes before and after. ``take`` is called with the number of bytes that come into memory,
-    and may refuse them. Raises a ``Refusal``, also if the body comes too slowly.
+    and may refuse them. While others have all ``turns``, no more of a large body is read. Raises a
+    ``Refusal``, also if the body comes too slowly.
     """
     media_type = headers.get("content-type", "").partition(";")[0].strip().lower()
     if media_type != "application/json":
         raise Refusal(415, "send the body as application/json")
-    body = await read_bytes(headers, parts, bytes_max, take)
+    body = await read_bytes(headers, parts, bytes_max, take, turns)
     try:
         return decode(body)
     except (msgspec.MsgspecError, UnicodeError, RecursionError) as error:
@@ -81,6 +84,7 @@ async def read_bytes(
     parts: AsyncIterator[bytes],
     bytes_max: int,
     take: Callable[[int], object] = lambda size: None,
+    turns: asyncio.Semaphore | None = None,
 ) -> bytearray:
     """Return the body that comes in parts: see ``read_body``."""
     encoding = headers.get("content-encoding", "identity").lower()
@@ -110,6 +114,12 @@ async def read_bytes(
                 if max(received, len(body)) > bytes_max:
                     raise too_large(bytes_max)
                 take(len(body) - before)
+                if turns is not None and len(body) > LARGE_BODY_BYTES and turns.locked():
+                    limit.reschedule(None)
+                    async with turns:
+                        pass
+                    began_at += loop.time() - now
+                    limit.reschedule(loop.time() + _SILENCE_MAX_S)
     except TimeoutError:
         raise Refusal(
             408,

@@ -12,7 +12,11 @@ from typing import Any, Final
 
 import msgspec
 
-_STEP_CHARS: Final = 1024 * 1024
+_STEP_CHARS: Final = 256 * 1024
+"""The C library takes larger blocks from the system each time, which costs more than the step: see
+``return_large_blocks``.
+"""
+_PART_BYTES: Final = 1024 * 1024
 _STEP_ITEMS: Final = 64
 _encode: Final = msgspec.json.Encoder().encode
 
@@ -37,7 +41,7 @@ def _joined(parts: Iterable[bytes]) -> Iterator[bytes]:
     for part in parts:
         waiting.append(part)
         size += len(part)
-        if size >= _STEP_CHARS:
+        if size >= _PART_BYTES:
             yield b"".join(waiting)
             waiting, size = [], 0
     yield b"".join(waiting)

@@ -21,7 +21,7 @@ from starlette.responses import Response
 from starlette.types import ASGIApp, Receive, Scope as AsgiScope, Send
 
 from foldlog._app.server.following import PIECE_BYTES, StoreChanges
-from foldlog._app.server.parameters import convert, fields_of, read_body
+from foldlog._app.server.parameters import LARGE_BODY_BYTES, convert, fields_of, read_body
 from foldlog._app.server.problems import MEDIA_TYPE, Refusal, refusal_of, stopping
 from foldlog._app.server.service import openapi
 from foldlog._app.server.service.encoding import encoded_parts
@@ -42,7 +42,6 @@ from foldlog.eventstore import ANY_VERSION, EventStoreError
 PREFIX: Final = "/v1"
 _STREAMS: Final = "/stream/"
 _GZIP_FROM_BYTES: Final = 1_000
-_LARGE_BODY_BYTES: Final = 256 * 1024
 _LARGE_ANSWER_BYTES: Final = 4 * 1024 * 1024
 _MANY_ATTRIBUTES: Final = 50
 """An append of more holds the write lock so long that a token writes one at a time."""
@@ -176,7 +175,12 @@ class Service:
                 body_bytes += size
 
             body = await read_body(
-                headers, request.stream(), principal.body_bytes_max, operation.decode, take
+                headers,
+                request.stream(),
+                principal.body_bytes_max,
+                operation.decode,
+                take,
+                principal.large_writes,
             )
             arguments |= fields_of(body) if isinstance(body, msgspec.Struct) else {"body": body}
 
@@ -226,7 +230,7 @@ def _turns(
         return principal.long_reads
     if operation.method == "GET":
         return principal.reads
-    is_large = body_bytes > _LARGE_BODY_BYTES
+    is_large = body_bytes > LARGE_BODY_BYTES
     is_large = is_large or len(arguments.get("attributes") or ()) > _MANY_ATTRIBUTES
     return principal.large_writes if is_large else None
 

@@ -320,6 +320,28 @@ def test_what_a_token_holds_in_memory_has_a_limit(take, size_max):
     getattr(second, take)(size_max // 2 * MEBIBYTE)
 
 
+def test_a_large_body_waits_while_a_large_write_runs(monkeypatch):
+    """Also longer than a client may pause."""
+    monkeypatch.setattr(parameters, "_SILENCE_MAX_S", 0.01)
+    sent = 0
+
+    async def parts():
+        nonlocal sent
+        for sent in range(1, 11):  # noqa: B007 - the test reads it
+            yield b" " * 100_000
+
+    async def read():
+        turns = asyncio.Semaphore(1)
+        await turns.acquire()
+        reading = asyncio.create_task(parameters.read_bytes({}, parts(), MEBIBYTE, turns=turns))
+        await asyncio.sleep(0.05)
+        sent_meanwhile = sent
+        turns.release()
+        return sent_meanwhile, len(await reading)
+
+    assert asyncio.run(read()) == (3, 1_000_000)
+
+
 def test_a_large_answer_is_sent_in_pieces():
     content = bytes(range(256)) * 1_000
     parts = [content[:100_000], content[100_000:]]
