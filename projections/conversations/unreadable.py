@@ -4,7 +4,7 @@ return an error or a placeholder.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 
 from foldlog import projections
 from foldlog.eventstore import CorruptEvent, Event, Logged, Store, UnknownEvent
@@ -13,15 +13,25 @@ DAMAGED = "damaged"
 """The kind of the placeholder for an event that cannot be read."""
 
 
+ReadLog = Callable[[str, int, int | None], Iterable[Logged]]
+"""Reads the events of a conversation from one id to another, as ``Store.log`` does."""
+
+
 def iter_log(
-    store: Store, conversation: str, start: int = 0, stop: int | None = None
+    store: Store,
+    conversation: str,
+    start: int = 0,
+    stop: int | None = None,
+    log: ReadLog | None = None,
 ) -> Iterator[Logged | CorruptEvent]:
     """Yield the events of a conversation with ``start <= id < stop``, and an error in place of each
-    event that cannot be read. Raises all other errors of ``Store.log``.
+    event that cannot be read. ``log`` reads the events, by default ``Store.log``. Raises all other
+    errors of ``Store.log``.
     """
+    read = log or store.log
     while stop is None or start < stop:
         try:
-            yield from store.log(conversation, start, stop)
+            yield from read(conversation, start, stop)
             return
         except CorruptEvent as error:
             yield error
@@ -31,16 +41,21 @@ def iter_log(
 
 
 def sound(
-    store: Store, conversation: str, start: int, stop: int, findings: list[str]
+    store: Store,
+    conversation: str,
+    start: int,
+    stop: int,
+    findings: list[str],
+    log: ReadLog | None = None,
 ) -> Iterator[Logged]:
     """Yield the readable events. Problems of unreadable events are added to ``findings``.
-    Consecutive events with the same problem have a single finding.
+    Consecutive events with the same problem have a single finding. ``log`` reads the events.
     """
     first: CorruptEvent | None = None
     """The error of the first event in the present series of unreadable events."""
     next_id = start
     """The id after the last event in the present series of unreadable events."""
-    for item in iter_log(store, conversation, start, stop):
+    for item in iter_log(store, conversation, start, stop, log):
         if not isinstance(item, CorruptEvent):
             yield item
             continue

@@ -4,9 +4,8 @@ conversation to earlier figures. In a fork, only the fork's own events are count
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import partial
-from itertools import islice
 from typing import Any
 
 from msgspec import Struct, field
@@ -14,7 +13,7 @@ from msgspec.structs import replace
 
 from foldlog._reports.answers.figures import CondensationsDocument, SavingsDocument
 from foldlog._reports.figures.counts import Counts, strategy_of
-from foldlog._reports.figures.overview import Overview, counted_in, overview_of
+from foldlog._reports.figures.overview import Overview, counted_in, overview_of, read_in_steps
 from foldlog._reports.figures.savings import is_made, saving_of
 from foldlog._reports.figures.sizes import view_tokens
 from foldlog._reports.figures.spending import Spending, imported_calls, sum_up, total_of
@@ -168,14 +167,12 @@ def counted_on(
 
     recorded_in = partial(_find_origin, row.id, origins)
 
+    def read(conversation: str, first: int, stop: int | None) -> Iterator[Logged]:
+        return read_in_steps(partial(store.log, conversation), first, stop or row.version)
+
     def read_log(first: int) -> Iterator[Logged]:
-        log = sound(store, row.id, first, row.version, counts.findings)
-        while page := list(islice(log, _TELL_EVERY)):
-            on_events(len(page))
-            for entry in page:
-                _, event = entry
-                if counts_event(event):
-                    yield entry
+        log = sound(store, row.id, first, row.version, counts.findings, read)
+        return (entry for entry in _tell(log, on_events) if counts_event(entry.event))
 
     def count_log() -> Iterator[Logged]:
         for recorded_at, event in read_log(start):
@@ -196,6 +193,18 @@ def counted_on(
     figures.counted = row.version
     counts.conversations = 1
     return figures
+
+
+def _tell(log: Iterable[Logged], on_events: Callable[[int], object]) -> Iterator[Logged]:
+    """Yield the events of a log, and tell how many there were from time to time."""
+    untold = 0
+    for entry in log:
+        untold += 1
+        if untold == _TELL_EVERY:
+            on_events(untold)
+            untold = 0
+        yield entry
+    on_events(untold)
 
 
 def _find_origin(conversation: str, origins: Sequence[Border], event_id: int) -> str:

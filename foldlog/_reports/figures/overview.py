@@ -4,10 +4,10 @@ events. Lists of conversations show the values of this module.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import suppress
 from functools import partial
-from typing import TYPE_CHECKING, NamedTuple, TypeGuard
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeGuard
 
 from msgspec.structs import replace
 
@@ -64,9 +64,10 @@ LINK = (PARENT, PARENT_CALL)
 in that conversation. An import has them in the ``meta`` of the first event.
 """
 _WITHIN = 30
-_READ_FIRST = 4
-"""How many events are read before it is known whether they are long."""
-_LONG_CONTENT = 200_000
+FIRST: Final = 8
+"""How many events are read before it is known whether they are long: see ``read_in_steps``."""
+AT_ONCE: Final = 1_000
+_LONG_CHARS: Final = 200_000
 TITLE_MAX = 300
 
 
@@ -274,23 +275,52 @@ def _ends(version: int, log: _Log, counts_event: Callable[[Event], bool]) -> lis
 
 
 def _shortened(log: _Log, start: int, stop: int) -> list[Logged]:
-    """Return events whose long texts are cut off behind what titles need. Long events are read one
-    by one, because 30 may have 500 MB.
-    """
-    page = list[Logged]()
-    count = _READ_FIRST
+    """Return events whose long texts are cut off behind what titles need."""
+    return [
+        Logged(recorded_at, _cut_content(event) if is_long(event) else event)
+        for recorded_at, event in read_in_steps(log, start, stop)
+    ]
+
+
+def _cut_content(event: Event) -> Event:
+    content = _cut(getattr(event, "content", None))
+    return replace(event, content=content)
+
+
+def _cut(content: Any) -> Any:
+    if isinstance(content, str):
+        return content[:READ_MAX]
+    if isinstance(content, dict):
+        return {name: _cut(value) for name, value in content.items()}
+    if isinstance(content, list | tuple):
+        return list(map(_cut, content))
+    return content
+
+
+def read_in_steps(log: _Log, start: int, stop: int) -> Iterator[Logged]:
+    """Yield the events of a log. Long events are read one by one: a thousand have gigabytes."""
+    count = FIRST
     while start < stop:
         end = min(stop, start + count)
-        are_long = False
-        for recorded_at, event in log(start, end):
-            content = getattr(event, "content", "")
-            if isinstance(content, str) and len(content) > _LONG_CONTENT:
-                are_long = True
-                event = replace(event, content=content[:READ_MAX])
-            page.append(Logged(recorded_at, event))
+        count = AT_ONCE
+        for logged in log(start, end):
+            if is_long(logged.event):
+                count = 1
+            yield logged
         start = end
-        count = 1 if are_long else _WITHIN
-    return page
+
+
+def is_long(event: Event) -> bool:
+    """Return whether the content of an event has a text of more than 200,000 characters."""
+    return _has_long_text(getattr(event, "content", None))
+
+
+def _has_long_text(content: object) -> bool:
+    if isinstance(content, str):
+        return len(content) > _LONG_CHARS
+    if isinstance(content, dict):
+        return any(map(_has_long_text, content.values()))
+    return isinstance(content, list | tuple) and any(map(_has_long_text, content))
 
 
 def copies_before(event: Event) -> int:

@@ -5,19 +5,19 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import Final
 
-from foldlog._reports.figures.sizes import shorten
-from foldlog.eventstore import Event, ReadTransaction
+from msgspec.structs import replace
+
+from foldlog._reports.figures.overview import AT_ONCE, FIRST, is_long
+from foldlog._reports.figures.sizes import ShortContent, event_tokens
+from foldlog.eventstore import Event, Message, Observation, ReadTransaction
 
 Interval = tuple[int, int]
 
-_FIRST: Final = 8
-_AT_ONCE: Final = 1_000
+_SHORT_CHARS: Final = 1_000
 
 
 class ShortReading(ReadTransaction):
-    """Shortens each event of a View after it was read, and reads long events one by one. Events of
-    a View that are read together may have gigabytes.
-    """
+    """Shortens each event of a View after it was read, and reads long events one by one."""
 
     def __init__(self, reading: ReadTransaction) -> None:
         super().__init__(reading._reader, reading.state, reading.database)
@@ -25,14 +25,23 @@ class ShortReading(ReadTransaction):
     def flagged_events(self, intervals: Sequence[Interval]) -> list[Event]:
         events = list[Event]()
         waiting = list(intervals)[::-1]
-        count = _FIRST
+        count = FIRST
         while waiting:
             read = super().flagged_events(list(_take(waiting, count)))
             shortened = list(map(shorten, read))
             events += shortened
-            is_long = any(map(_is_other, read, shortened))
-            count = 1 if is_long else _AT_ONCE
+            count = 1 if any(map(_is_other, read, shortened)) else AT_ONCE
         return events
+
+
+def shorten(event: Event) -> Event:
+    """Return an event without its long content, but with the same ``event_tokens``."""
+    if not isinstance(event, Message | Observation) or not is_long(event):
+        return event
+    content = event.content
+    short = ShortContent(content[:_SHORT_CHARS] if isinstance(content, str) else "")
+    short.tokens = event_tokens(event)
+    return replace(event, content=short)
 
 
 def _take(waiting: list[Interval], count: int) -> Iterator[Interval]:

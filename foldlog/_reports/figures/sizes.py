@@ -5,7 +5,7 @@ tokenizer of a model or with an estimate.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, Final, Protocol
+from typing import Any, Protocol
 
 from msgspec.structs import replace
 
@@ -22,9 +22,6 @@ from foldlog.condensers.models.estimate import (
 from foldlog.eventstore import Action, Annotation, Event, Message, Observation, SystemMessage
 from foldlog.projections import View, arguments_of, as_json, render_events, says_something
 from foldlog.projections.messages.chat import signed_blocks
-
-_LONG_CHARS: Final = 200_000
-_SHORT_CHARS: Final = 1_000
 
 
 class CountsTokens(Protocol):
@@ -82,24 +79,6 @@ class ShortContent(str):
     """The beginning of the content of an event, with the tokens of the whole event."""
 
     tokens: int
-
-
-def shorten(event: Event) -> Event:
-    """Return an event without its long content, but with the same ``event_tokens``."""
-    if not isinstance(event, Message | Observation) or not _is_long(event.content):
-        return event
-    content = event.content
-    short = ShortContent(content[:_SHORT_CHARS] if isinstance(content, str) else "")
-    short.tokens = event_tokens(event)
-    return replace(event, content=short)
-
-
-def _is_long(content: object) -> bool:
-    if isinstance(content, str):
-        return len(content) > _LONG_CHARS
-    if isinstance(content, dict):
-        return any(map(_is_long, content.values()))
-    return isinstance(content, list | tuple) and any(map(_is_long, content))
 
 
 def event_tokens(event: Event) -> int:

@@ -29,7 +29,7 @@ def test_an_overview_reads_long_events_one_by_one():
     page = overview._shortened(log, 0, 24)
     assert [event.id for _, event in page] == [*range(24)]
     assert max(len(event.content) for _, event in page) == overview.READ_MAX
-    assert read == [(0, 4), (4, 5), (5, 24)]
+    assert read == [(0, 8), (8, 9), (9, 24)]
 
 
 def test_views_without_long_contents_have_the_same_sizes(tmp_path):
