@@ -257,10 +257,13 @@ class RecordedRun:
         system = system or beside.get("parameters", {}).get("instructions", "")
         if system:
             beside["system"] = system
+        parameters = answering_parameters(asked.parameters)
+        if self._update and "model" in asked.parameters:
+            parameters["model"] = asked.parameters["model"]
         sent_beside: dict[str, Any] = {
             "system": asked.system,
             "tools": asked.tools,
-            "parameters": answering_parameters(asked.parameters),
+            "parameters": parameters,
         }
         for name, value in sent_beside.items():
             if value and not _has_recorded(beside, name) and name not in self._ignore:

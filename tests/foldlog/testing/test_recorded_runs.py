@@ -248,6 +248,13 @@ def test_parameters_that_a_run_lacks_are_noted_and_added(histories, tmp_path):
     with pytest.raises(RunDiffers, match=r"temperature is None, and the run has 0\.2"), recorded:
         run_agent(histories["fourth"], lambda messages, **others: recorded(messages, **others))
 
+    def another_model(messages, **others):
+        return recorded(messages, **{**others, "temperature": 0.2, "model": "n"})
+
+    recorded = replay(path)
+    with pytest.raises(RunDiffers, match="model is 'n', and the run has 'm'"), recorded:
+        run_agent(histories["fifth"], another_model)
+
 
 def test_arguments_in_another_order_are_no_difference(histories, tmp_path):
     def agent(history, model, turn):
@@ -681,7 +688,8 @@ def test_missing_tools_are_added_on_request(histories, recorded, pytester):
     plugin = (*PLUGIN, "-W", "always", "-W", "ignore::pytest.PytestAssertRewriteWarning")
     pytester.runpytest_inprocess(*plugin).assert_outcomes(passed=1, warnings=1)
     pytester.runpytest_inprocess(*plugin, "--foldlog-update").assert_outcomes(passed=1)
-    assert read_run(Path("pay.jsonl")).beside == {1: {"tools": [TOOL]}}
+    noted = {"tools": [TOOL], "parameters": {"model": "m"}, "noted": ["model"]}
+    assert read_run(Path("pay.jsonl")).beside == {1: noted}
 
 
 def test_the_plugin_imports_nothing_until_it_is_used():
