@@ -64,6 +64,7 @@ if TYPE_CHECKING:
     from foldlog._history.log import HistoryLog
 
 Repeat = Literal["never", "same key", "safe"]
+MissingApproval = Literal["none", "refused", "ended"]
 Check = Callable[[str, Action], Any]
 _REPEATS = ("never", "same key", "safe")
 RULE = "__foldlog_effect__"
@@ -85,12 +86,14 @@ class Outcome(NamedTuple):
 
 class NotApproved(InvalidArgument):
     """The call needs an approval, and its last decision does not allow it now. Nothing was run.
-    ``problem`` is the message without the remedy.
+    ``problem`` is the message without the remedy. ``decision`` tells the caller what to do next:
+    ``none`` (ask a person), ``refused`` (tell the model), or ``ended`` (ask again).
     """
 
-    def __init__(self, problem: str) -> None:
+    def __init__(self, problem: str, decision: MissingApproval) -> None:
         super().__init__(f"{problem}; history.decide(call, True, by=…) approves it")
         self.problem = problem
+        self.decision = decision
 
 
 @dataclass(frozen=True)
@@ -459,11 +462,16 @@ def approval_of(history: HistoryLog, trace: CallTrace) -> JsonObject:
     ]
     event_id, decision = decisions[-1] if decisions else (None, {})
     now = from_microseconds(history._store.database.now()).isoformat()
-    if decision.get("approved") is not True or (decision.get("until") or now) < now:
-        said = "its approval has ended or was refused" if decisions else "it has no approval"
+    is_approved = decision.get("approved") is True
+    if not is_approved or (decision.get("until") or now) < now:
+        if is_approved:
+            said = "its approval has ended"
+        else:
+            said = "a person refused it" if decisions else "it has no approval"
         raise NotApproved(
             f"conversation {history.id!r}: call {trace.call.id} of tool {trace.call.tool!r} needs"
-            f" an approval, and {said}; nothing was run"
+            f" an approval, and {said}; nothing was run",
+            "ended" if is_approved else "refused" if decisions else "none",
         )
     return {"by": decision["by"], "reason": decision["reason"], "approval": event_id}
 

@@ -439,9 +439,10 @@ def test_an_approval_precedes_its_tool(replied):
     def begin(send):
         return send("begin_effect", event=0, body={"needs_approval": True}, headers=headers)
 
-    for approved in (False, True):
+    for approved, decision in ((False, "none"), (True, "refused")):
         refusal = begin(http.refusal)
         assert (refusal.status, refusal.error) == (403, "NotApproved")
+        assert refusal.decision == decision
         decided = http("decide", event=0, body={"approved": approved})
         assert decided["event"]["data"]["by"] == "administrator"
     assert begin(http)["next"] == "run"

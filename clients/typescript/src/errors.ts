@@ -66,8 +66,13 @@ export class InvalidRequest extends FoldlogError {}
 /** There is no token, or the token does not allow this. */
 export class NotAllowed extends FoldlogError {}
 
-/** No person approved the call, or its approval has ended or was refused: see `decide`. */
-export class NotApproved extends NotAllowed {}
+/**
+ * The call may not run now. `decision` says what to do: `none`, ask a person; `refused`, tell the model;
+ * `ended`, ask again. See `decide`.
+ */
+export class NotApproved extends NotAllowed {
+  declare readonly decision: "none" | "refused" | "ended";
+}
 
 /** The conversation has forks that need its events: erase it with them, or detach them. */
 export class ConversationHasForks extends FoldlogError {}

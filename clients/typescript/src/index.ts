@@ -2,6 +2,7 @@
 
 import { follow, type FollowOptions } from "./follow.js";
 import { History } from "./history.js";
+import type { components } from "./openapi.js";
 import { type Body, type FoldlogOptions, type Query, Transport } from "./transport.js";
 
 export type { components, operations, paths } from "./openapi.js";
@@ -21,6 +22,9 @@ export class Foldlog {
     this.histories = new Histories(new Transport(options));
   }
 }
+
+type ListQuery = Omit<Query<"get", "/v1/conversations">, "where">;
+type SearchQuery = Omit<Query<"get", "/v1/search">, "words">;
 
 /** The conversations that the token may see. */
 export class Histories {
@@ -46,32 +50,43 @@ export class Histories {
    * whose ids begin with it, in no order.
    */
   async *list(where: Record<string, string> = {}, below = "") {
-    const query: Query<"get", "/v1/conversations"> = {
-      below,
-      where: Object.entries(where)
-        .map((pair) => pair.map(encodeURIComponent).join("="))
-        .join(","),
-    };
+    const query: ListQuery = { below };
     do {
-      const page = await this.#transport.send("get", "/v1/conversations", { query });
+      const page = await this.listPage(where, query);
       yield* page.conversations;
       query.after = page.next;
     } while (query.after);
   }
 
+  /** One page of a list, of `limit` conversations. `next` is the `after` of the next page, or null. */
+  listPage(where: Record<string, string> = {}, query: ListQuery = {}) {
+    const pairs = Object.entries(where).map((pair) => pair.map(encodeURIComponent).join("="));
+    return this.#transport.send("get", "/v1/conversations", { query: { ...query, where: pairs.join(",") } });
+  }
+
   /**
    * The events with all the words, in the conversations that the token may see: the conversation that
-   * was active last comes first. `within` is the id of one conversation. The pages are read as they
-   * are needed, so end the loop when you have enough.
+   * was active last comes first. `within` is the id of one conversation, and `kind` chooses events: `message` is
+   * what persons and agents said. The pages are read as they are needed, so end the loop
+   * when you have enough.
    */
-  async *search(words: string, options: Omit<Query<"get", "/v1/search">, "words" | "after"> = {}) {
-    const query: Query<"get", "/v1/search"> = { ...options, words };
+  async *search(words: string, options: Omit<SearchQuery, "after"> = {}) {
+    const query: SearchQuery = { ...options };
     for (;;) {
-      const page = await this.#transport.send("get", "/v1/search", { query });
+      const page = await this.searchPage(words, query);
       yield* page.hits;
       if (page.next === null) return;
       query.after = page.next;
     }
+  }
+
+  /**
+   * One page of a search, of `limit` hits. `next` is the `after` of the next page, or null. The places
+   * of the words in a snippet are indices of JavaScript: `snippet.slice(begin, end)`.
+   */
+  async searchPage(words: string, query: SearchQuery = {}) {
+    const page = await this.#transport.send("get", "/v1/search", { query: { ...query, words } });
+    return { ...page, hits: page.hits.map(withPlaces) };
   }
 
   /** Append to several conversations: all events are appended, or none. */
@@ -87,4 +102,11 @@ export class Histories {
   follow(options: FollowOptions = {}) {
     return follow(this.#transport, "/v1/follow", undefined, options);
   }
+}
+
+/** A hit whose places count UTF-16 units, as JavaScript does. The service counts code points. */
+function withPlaces(hit: components["schemas"]["FoundEvent"]) {
+  const points = [...hit.snippet];
+  const unitsBefore = (count: number): number => points.slice(0, count).join("").length;
+  return { ...hit, highlights: hit.highlights.map(([begin, end]) => [unitsBefore(begin), unitsBefore(end)] as const) };
 }

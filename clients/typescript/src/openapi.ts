@@ -2021,7 +2021,8 @@ export interface components {
         /**
          * FoundEvent
          * @description An event with all the words. ``highlights`` are the places of the words in ``snippet``: pairs
-         *         of start and end, counted in characters. ``timestamp`` is when the event happened, or null.
+         *         of start and end, counted in code points of Unicode. ``timestamp`` is when the event happened, or
+         *         null.
          */
         FoundEvent: {
             conversation: string;
@@ -2586,6 +2587,7 @@ export interface components {
             detail: string;
             /** @description The error, such as NotApproved. */
             error?: string;
+            decision?: string;
         } & {
             [key: string]: unknown;
         };

@@ -139,6 +139,30 @@ test("a list and a search have all their pages", async () => {
   assert.deepEqual(found, ["the heron", "the heron", "the heron"]);
 });
 
+test("pages of a list and of a search, and places behind an emoji", async () => {
+  const topic = `topic${Date.now()}`;
+  const names: string[] = [];
+  for (let number = 0; number < 5; number++) {
+    const history = await foldlog.histories.create({ attributes: { of: topic } });
+    await history.appendMessages([user(`👋👋 <b>${topic}</b> number ${number}`)]);
+    names.unshift(history.id);
+  }
+  const listed: string[][] = [];
+  for (let after: string | null | undefined; after !== null; ) {
+    const page = await foldlog.histories.listPage({ of: topic }, { limit: 2, after: after ?? undefined });
+    listed.push(page.conversations.map(({ id }) => id));
+    after = page.next;
+  }
+  assert.deepEqual(listed.filter((page) => page.length > 0), [names.slice(0, 2), names.slice(2, 4), names.slice(4)]);
+
+  const first = await foldlog.histories.searchPage(topic, { limit: 3, kind: "message" });
+  const second = await foldlog.histories.searchPage(topic, { limit: 3, kind: "message", after: first.next ?? undefined });
+  assert.deepEqual([first.hits.length, second.hits.length], [3, 2]);
+  for (const { snippet, highlights } of [...first.hits, ...second.hits]) {
+    assert.deepEqual(highlights.map(([begin, end]) => snippet.slice(begin, end)), [topic]);
+  }
+});
+
 test("views, reasons and changes", async () => {
   const history = newHistory();
   for (const text of ["one", "two"]) await history.appendMessages([user(text)]);

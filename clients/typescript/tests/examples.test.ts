@@ -129,7 +129,7 @@ test("claude-agent.js continues its session after a kill, in a home without its 
 
 test("the chat of the page asks before it pays, lists and searches", async () => {
   const tokens = { "secret-of-worker": "token-of-worker", "secret-of-approver": "token-of-approver" };
-  await compilePage("chat.md", "page-chat.ts", { ...tokens, "chat-1": "chat of the page" });
+  await compilePage("chat.md", "page-chat.ts", { ...tokens, "first chat": "chat of the page" });
   const lines = ["The heron sleeps.", "pay Ann", "y", "pay Bob", "n", "/list", "/search heron", "/quit"];
   const chat = spawn(process.execPath, ["build/examples/page-chat.js"], { stdio: ["pipe", "pipe", "inherit"] });
   let printed = "";

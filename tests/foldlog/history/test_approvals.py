@@ -8,7 +8,7 @@ from datetime import UTC, datetime, timedelta
 import pytest
 
 import foldlog as api
-from foldlog.errors import InvalidArgument, InvalidEvent
+from foldlog.errors import InvalidArgument, InvalidEvent, NotApproved
 from tests.said import said
 from tests.web_client import asking_store
 
@@ -50,21 +50,22 @@ def approve_and_refuse(history, call):
 
 
 @pytest.mark.parametrize(
-    "act, problem",
+    "act, decision",
     [
-        (lambda history, call: None, "it has no approval"),
-        (lambda history, call: history.ask_approval(call, to="ann", shown="Pay?"), "no approval"),
-        (approve_and_redact, "no approval"),
-        (approve_and_refuse, "has ended or was refused"),
-        (lambda *call: approve(*call, until=datetime(2026, 1, 1, tzinfo=UTC)), "has ended"),
+        (lambda history, call: None, "none"),
+        (lambda history, call: history.ask_approval(call, to="ann", shown="Pay?"), "none"),
+        (approve_and_redact, "none"),
+        (approve_and_refuse, "refused"),
+        (lambda *call: approve(*call, until=datetime(2026, 1, 1, tzinfo=UTC)), "ended"),
     ],
     ids=["nobody asked", "asked", "redacted", "refused", "expired"],
 )
-def test_tool_without_its_approval_does_not_run(history, call, act, problem):
+def test_tool_without_its_approval_does_not_run(history, call, act, decision):
     act(history, call)
     version = history.version()
-    with pytest.raises(InvalidArgument, match=f"{problem}.*nothing was run"):
+    with pytest.raises(NotApproved, match="needs an approval.*nothing was run") as raised:
         pay(history, call, needs_approval=True)
+    assert raised.value.decision == decision
     assert history.version() == version
 
 

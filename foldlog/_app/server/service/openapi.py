@@ -66,6 +66,7 @@ _PROBLEMS: Final[Mapping[int, tuple[str, str | None, str]]] = {
 }
 """What each status means, with a header of its answer."""
 _MEMBERS: Final[Mapping[int, Mapping[str, str]]] = {
+    403: {"decision": "string"},
     409: {"expected": "integer", "actual": "integer", "key": "string", "first_id": "integer"},
     410: {"erased_at": "string", "reason": "string"},
     413: {"bytes_max": "integer"},
