@@ -2021,8 +2021,7 @@ export interface components {
         /**
          * FoundEvent
          * @description An event with all the words. ``highlights`` are the places of the words in ``snippet``: pairs
-         *         of start and end, counted in code points of Unicode. ``timestamp`` is when the event happened, or
-         *         null.
+         *         of start and end, counted in code points. ``timestamp`` is when the event happened, or null.
          */
         FoundEvent: {
             conversation: string;

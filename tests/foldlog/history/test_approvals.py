@@ -63,7 +63,7 @@ def approve_and_refuse(history, call):
 def test_tool_without_its_approval_does_not_run(history, call, act, decision):
     act(history, call)
     version = history.version()
-    with pytest.raises(NotApproved, match="needs an approval.*nothing was run") as raised:
+    with pytest.raises(NotApproved, match=r"needs an approval.*nothing was run") as raised:
         pay(history, call, needs_approval=True)
     assert raised.value.decision == decision
     assert history.version() == version

@@ -23,8 +23,7 @@ Kind = Annotated[str, msgspec.Meta(extra_json_schema={"enum": [*KINDS]})]
 
 class FoundEvent(Document, frozen=True):
     """An event with all the words. ``highlights`` are the places of the words in ``snippet``: pairs
-    of start and end, counted in code points of Unicode. ``timestamp`` is when the event happened, or
-    null.
+    of start and end, counted in code points. ``timestamp`` is when the event happened, or null.
     """
 
     conversation: str
