@@ -450,6 +450,19 @@ def test_an_approval_precedes_its_tool(replied):
     assert http.refusal("decide", event=0, body={"approved": False}).status == 422
 
 
+def test_what_a_dead_worker_left_is_unfinished(replied):
+    http = replied
+    assert http("list_unfinished")["conversations"] == ["c1"]
+    assert http("read_view")["reply_due"] is False
+    http("append_tool_result", body={"call": "k1", "content": "paid"})
+    assert http("list_unfinished")["conversations"] == []
+    assert http("read_view")["reply_due"] is True
+    lease = http("take_lease", body={"worker": "w1"})
+    assert http("list_unfinished")["conversations"] == []
+    http("release_lease", headers={"foldlog-lease": lease["token"]})
+    assert http("list_unfinished")["conversations"] == []
+
+
 def test_a_client_that_left_frees_its_stream(store):
     tokens = Tokens([("worker", TokenEntry(scope="append", token="worker", connections=1))])
     service = Service(Histories(store), tokens, check=lambda: None)

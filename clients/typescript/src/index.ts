@@ -89,6 +89,14 @@ export class Histories {
     return { ...page, hits: page.hits.map(withPlaces) };
   }
 
+  /**
+   * The ids of the conversations that a worker left, for example because it died: they have open calls, or
+   * a lease that was not released. A worker that starts takes the lease of each, and goes on.
+   */
+  async unfinished() {
+    return (await this.#transport.send("get", "/v1/unfinished", {})).conversations;
+  }
+
   /** Append to several conversations: all events are appended, or none. */
   async appendTogether(
     appends: Body<"post", "/v1/appends">["appends"],

@@ -247,6 +247,32 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
+    "/v1/unfinished": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /**
+         * Return the conversations that a worker left, for example because it died.
+         * @description Return the conversations that a worker left, for example because it died.
+         *
+         *     Such a conversation has open calls, or a lease that was not released, and no worker drives it
+         *     now. A worker that starts takes the lease of each and goes on. Sub-agents are left out, because
+         *     the worker of their conversation resumes them.
+         *
+         *     Scope: append.
+         */
+        get: operations["list_unfinished"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
     "/v1/conversations/{conversation}": {
         parameters: {
             query?: never;
@@ -1734,6 +1760,13 @@ export interface components {
             /** @description By default true. */
             is_complete?: boolean;
         };
+        /**
+         * UnfinishedConversations
+         * @description The ids of the conversations, at most 1,000.
+         */
+        UnfinishedConversations: {
+            conversations: string[];
+        };
         /** ForkRequest */
         ForkRequest: {
             at?: number | null;
@@ -1787,7 +1820,7 @@ export interface components {
          * ShownView
          * @description ``events`` are shown to a model, in this order. Summaries have ids below -1. ``system`` is
          *         the system prompt, which messages for Anthropic do not contain. A reply to the messages names
-         *         ``model_request``.
+         *         ``model_request``. ``reply_due`` says whether the model is to reply now.
          */
         ShownView: {
             version: number;
@@ -1795,6 +1828,7 @@ export interface components {
                 [key: string]: unknown;
             }[];
             unhandled_condensation_request: boolean;
+            reply_due: boolean;
             messages?: {
                 [key: string]: unknown;
             }[] | null;
@@ -1822,6 +1856,7 @@ export interface components {
                 [key: string]: unknown;
             }[];
             unhandled_condensation_request: boolean;
+            reply_due: boolean;
             messages: {
                 [key: string]: unknown;
             }[];
@@ -3445,6 +3480,34 @@ export interface operations {
             415: components["responses"]["Problem415"];
             422: components["responses"]["Problem422"];
             423: components["responses"]["Problem423"];
+            429: components["responses"]["Problem429"];
+            500: components["responses"]["Problem500"];
+            503: components["responses"]["Problem503"];
+        };
+    };
+    list_unfinished: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description Return the conversations that a worker left, for example because it died. */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["UnfinishedConversations"];
+                };
+            };
+            400: components["responses"]["Problem400"];
+            401: components["responses"]["Problem401"];
+            403: components["responses"]["Problem403"];
+            404: components["responses"]["Problem404"];
+            422: components["responses"]["Problem422"];
             429: components["responses"]["Problem429"];
             500: components["responses"]["Problem500"];
             503: components["responses"]["Problem503"];

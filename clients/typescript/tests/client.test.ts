@@ -163,6 +163,16 @@ test("pages of a list and of a search, and places behind an emoji", async () => 
   }
 });
 
+test("what a dead worker left is unfinished, and its reply is due", async () => {
+  const history = newHistory();
+  const call = { id: "k1", type: "function", function: { name: "pay", arguments: "{}" } };
+  await history.appendReply({ role: "assistant", content: null, tool_calls: [call] });
+  assert.ok((await foldlog.histories.unfinished()).includes(history.id));
+  await history.appendToolResult("k1", "paid");
+  assert.ok(!(await foldlog.histories.unfinished()).includes(history.id));
+  assert.equal((await history.view()).reply_due, true);
+});
+
 test("views, reasons and changes", async () => {
   const history = newHistory();
   for (const text of ["one", "two"]) await history.appendMessages([user(text)]);

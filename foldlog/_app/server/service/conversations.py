@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import re
 import time
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
+from itertools import islice
 from typing import Annotated, Any
 from urllib.parse import unquote
 
@@ -20,7 +21,7 @@ from foldlog._base.json_types import JsonMap
 from foldlog._history.lease import Lease
 from foldlog._reports.answers.document import Document
 from foldlog._reports.answers.events import AttributesDocument, DocumentsDocument
-from foldlog.adapters._shared import below as rows_below
+from foldlog.adapters._shared import below as rows_below, recent
 from foldlog.eventstore import (
     ATTRIBUTES,
     ConversationHasForks,
@@ -89,6 +90,12 @@ class ConversationPage(Document, frozen=True):
     next: str | None
     as_of: str | None = None
     is_complete: bool = True
+
+
+class UnfinishedConversations(Document, frozen=True):
+    """The ids of the conversations, at most 1,000."""
+
+    conversations: list[str]
 
 
 ReadSeconds = Annotated[int, msgspec.Meta(ge=1, le=3_600)]
@@ -209,6 +216,22 @@ def list_conversations(
         as_of=as_of,
         is_complete=is_complete,
     )
+
+
+@operation("GET", "/unfinished", Scope.APPEND, is_long=True)
+def list_unfinished(request: AdmittedRequest) -> UnfinishedConversations:
+    """Return the conversations that a worker left, for example because it died.
+
+    Such a conversation has open calls, or a lease that was not released, and no worker drives it
+    now. A worker that starts takes the lease of each and goes on. Sub-agents are left out, because
+    the worker of their conversation resumes them.
+    """
+    histories, where = request.histories, request.principal.where
+    left: Iterable[str] = histories.to_resume()
+    if where:
+        among = {row.id for row in recent(histories, where)}
+        left = (name for name in left if name in among)
+    return UnfinishedConversations(conversations=list(islice(left, _LISTED_MAX)))
 
 
 @operation("GET", "/conversations/{conversation}")

@@ -24,12 +24,13 @@ from foldlog.projections.messages.turns import Dialect
 class ShownView(Document, frozen=True):
     """``events`` are shown to a model, in this order. Summaries have ids below -1. ``system`` is
     the system prompt, which messages for Anthropic do not contain. A reply to the messages names
-    ``model_request``.
+    ``model_request``. ``reply_due`` says whether the model is to reply now.
     """
 
     version: int
     events: list[JsonObject]
     unhandled_condensation_request: bool
+    reply_due: bool
     messages: list[JsonObject] | None = None
     model_request: RequestIdentity | None = None
     system: str | None = None
