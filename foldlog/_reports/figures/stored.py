@@ -45,8 +45,10 @@ PAGE = 1_000
 _BLOCKS_AT_ONCE = 8
 _COUNTED_AT_ONCE = 128
 _EVENTS_AT_ONCE = 16_000
+_SECONDS_AT_ONCE = 0.1
 """What a reader counts and sums up at most, if it does not wait for complete figures: so many
-blocks of conversations, conversations, and events. It takes a few tenths of a second.
+blocks of conversations, conversations, and events. It takes a few tenths of a second. Where each
+query takes long, the time ends it.
 """
 _EVENTS_OF_CONVERSATION = 60
 """A conversation costs as much as this number of events, beside its events."""
@@ -131,7 +133,9 @@ class FiguresOfStore:
         self._tables.blocks.begin()
         if not self._is_quick:
             return self._counter.refresh(most)
-        return self._counter.refresh(_COUNTED_AT_ONCE if most is None else most, _EVENTS_AT_ONCE)
+        return self._counter.refresh(
+            _COUNTED_AT_ONCE if most is None else most, _EVENTS_AT_ONCE, _SECONDS_AT_ONCE
+        )
 
     def keep_up(self) -> None:
         """Count all conversations that have changed, and sum up their figures, so that no reader
@@ -201,11 +205,12 @@ class FiguresOfStore:
             on_stored(sum(row.version for row in page if row.id in present))
             if whole and missing:
                 counted = missing if events_left is None else _first_of(missing, events_left)
+                seconds = None if events_left is None else _SECONDS_AT_ONCE
+                late = self._counter.count_now(counted, seconds)
                 if events_left is not None:
-                    events_left -= sum(map(_cost, counted))
-                self._counter.count_now(counted)
+                    events_left = 0 if late else events_left - sum(map(_cost, counted))
                 present |= self._present_figures(counted)
-                missing = missing[len(counted) :]
+                missing = [*late, *missing[len(counted) :]]
                 self._uncounted += len(missing)
             calls: Mapping[int, Sequence[Calls]] = {}
             if whole:

@@ -15,6 +15,7 @@ from contextlib import suppress
 from datetime import datetime
 from functools import cached_property, partial
 from itertools import islice
+from time import monotonic
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from msgspec import to_builtins
@@ -69,6 +70,8 @@ _ASIDE_NOTED: Final = 1_000
 """The position is not stored if more figures than these cannot be written."""
 _EVENTS_TOGETHER = 1_000
 """A reader looks at its bound after conversations with so many events."""
+_COUNTED_AT_LEAST: Final = 16
+"""A reader counts so many conversations, however long it takes."""
 
 
 class _Look(NamedTuple):
@@ -133,11 +136,14 @@ class FigureCounter:
 
         return Views(self._store, read_by=ShortReading)
 
-    def refresh(self, most: int | None = None, events: int | None = None) -> int:
+    def refresh(
+        self, most: int | None = None, events: int | None = None, seconds: float | None = None
+    ) -> int:
         """Count up to ``most`` conversations that have changed, the newest first, and return the
         number of conversations that were found and not counted. Sums contain their outdated
         figures. ``missing`` is the number of conversations without figures. With ``events``, the
-        method counts no further conversation after it has read this number of events.
+        method counts no further conversation after it has read this number of events, and with
+        ``seconds``, none after this time, except the first ``_COUNTED_AT_LEAST``.
 
         With ``most``, the method waits for no other thread that counts. It searches all
         conversations only after it has counted those that it found before, and the newest events
@@ -146,7 +152,8 @@ class FigureCounter:
         if not self._lock.acquire(timeout=-1 if most is None else _LOCK_WAIT_S):
             return max(1, len(self._found))
         try:
-            return self._refresh(most, events)
+            until = None if seconds is None else monotonic() + seconds
+            return self._refresh(most, events, until)
         finally:
             self._lock.release()
 
@@ -173,7 +180,7 @@ class FigureCounter:
                 lambda transaction: transaction.set_value(_AS_OF, time)
             )
 
-    def _refresh(self, most: int | None, events: int | None) -> int:
+    def _refresh(self, most: int | None, events: int | None, until: float | None) -> int:
         version = self._store.database.data_version()
         now = self._store.database.now()
         if version == self._seen:
@@ -186,7 +193,7 @@ class FigureCounter:
             self._found_time = now
         if most is not None and len(self._found) > most:
             self._found = self._find_newest() | self._found
-        looked_at = self._count_found(most, events)
+        looked_at = self._count_found(most, events, until)
         for name in looked_at:
             del self._found[name]
         self.missing = sum(self._found.values())  # see ``to_count``
@@ -267,26 +274,33 @@ class FigureCounter:
 
         recorder.offer(note)
 
-    def _count_found(self, most: int | None, events: int | None) -> Sequence[str]:
+    def _count_found(
+        self, most: int | None, events: int | None, until: float | None
+    ) -> Collection[str]:
         """Count the conversations that were found, and return those that were looked at."""
-        looked_at = list[str]()
+        looked_at = dict[str, None]()
         waiting = list[ConversationRow]()
+        late = list[ConversationRow]()
         counted = 0
         self._events_read = 0
         for name in self._found:
+            if late:
+                break
             if most is not None and (counted >= most or len(looked_at) >= most * _LOOKS_FOR_EACH):
                 break
             if events is not None and self._events_read >= events:
                 break
-            looked_at.append(name)
+            looked_at[name] = None
             for row in self._rows([name]):
                 if not self.is_aside(row):
                     waiting.append(row)
                     counted += 1
             if events is not None and sum(row.version for row in waiting) >= _EVENTS_TOGETHER:
-                self._count(waiting)
+                late += self._count(waiting, until)
                 waiting = []
-        self._count(waiting)
+        late += self._count(waiting, until)
+        for row in late:
+            del looked_at[row.id]
         return looked_at
 
     def _find_newest(self) -> dict[str, bool]:
@@ -297,9 +311,13 @@ class FigureCounter:
         database = self._store.database
         return self._tables.to_count(database.recorder.query(database.newest_changed))
 
-    def count_now(self, rows: Iterable[ConversationRow]) -> None:
+    def count_now(
+        self, rows: Iterable[ConversationRow], seconds: float | None = None
+    ) -> Sequence[ConversationRow]:
+        """Count conversations, and return those for which no time was left: see ``refresh``."""
+        until = None if seconds is None else monotonic() + seconds
         with self._lock:
-            self._count(rows)
+            return self._count(rows, until)
 
     def write_aside(self) -> None:
         with self._lock:
@@ -318,19 +336,29 @@ class FigureCounter:
                 if row.erased_at is None:
                     yield row
 
-    def _count(self, rows: Iterable[ConversationRow]) -> None:
+    def _count(
+        self, rows: Iterable[ConversationRow], until: float | None = None
+    ) -> Sequence[ConversationRow]:
+        """Count conversations, and return those for which no time was left."""
         remaining = iter(rows)
         while page := list(islice(remaining, _TOGETHER)):
-            counted = {
-                row.id: (row, figures)
-                for row in page
-                if (figures := self._count_one(row)) is not None
-            }
+            counted: dict[str, tuple[ConversationRow, Figures]] = {}
+            late = list[ConversationRow]()
+            for place, row in enumerate(page):
+                if until is not None and place >= _COUNTED_AT_LEAST and monotonic() > until:
+                    late = page[place:]
+                    break
+                figures = self._count_one(row)
+                if figures is not None:
+                    counted[row.id] = (row, figures)
             self.has_counted = True
             written = self._write(counted)
             for name, (row, figures) in counted.items():
                 if name not in written:
                     self._put_aside(row, figures)
+            if late:
+                return [*late, *remaining]
+        return []
 
     def _store_replies(self) -> None:
         """Store the usage of replies that several conversations contain. If the store cannot write

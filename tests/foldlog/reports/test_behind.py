@@ -91,6 +91,22 @@ def test_a_reader_counts_no_further_conversation_after_many_events(store, monkey
     assert read(store)[1].conversations == 0
 
 
+def test_a_reader_counts_few_conversations_where_each_takes_long(store, monkeypatch):
+    monkeypatch.setattr(stored, "_SECONDS_AT_ONCE", 0)
+    begin(store, 40)
+    assert [read(store)[1].conversations for _ in range(3)] == [24, 8, 0]
+    assert FiguresOfStore(store).totals().conversations == 40
+
+
+def test_a_list_counts_few_conversations_where_each_takes_long(store, monkeypatch):
+    monkeypatch.setattr(stored, "_SECONDS_AT_ONCE", 0)
+    begin(store, 40)
+    figures = FiguresOfStore(store, is_quick=True)
+    rows = [*figures.of(store.iter_conversations())]
+    assert [row.columns.events is not None and row.key > 0 for _, row in rows].count(True) == 16
+    assert figures.behind().conversations == 24
+
+
 def test_a_list_describes_what_it_does_not_count_by_its_ends(store, monkeypatch):
     monkeypatch.setattr(stored, "_EVENTS_AT_ONCE", 130)
     begin(store, 5)
