@@ -13,7 +13,7 @@ from typing import Final, NamedTuple
 from foldlog.condensers.models.estimate import estimate, event_size
 from foldlog.condensers.prompts import Prompt
 from foldlog.condensers.prompts.rendering import event_text
-from foldlog.eventstore import Event
+from foldlog.eventstore import CondensationSummary, Event
 
 _WORD: Final = re.compile(r"\w+")
 _WITHOUT_SPACES: Final = re.compile(r"[\u2e80-\u9fff\uac00-\ud7af\u0e00-\u0e7f]")
@@ -44,10 +44,12 @@ class Worth(NamedTuple):
 
 
 def worth_of(text: str, events: Sequence[Event], prompt: Prompt) -> Worth:
-    """Judge whether ``text`` can be a summary of the events. Words of the ``prompt`` are no terms.
-    Cost: the function reads the texts of the events.
+    """Judge whether ``text`` can be a summary of the events. Words of the ``prompt`` are no terms,
+    and neither are words of earlier summaries, which a model could just repeat. Cost: the function
+    reads the texts of the events.
     """
-    terms = _terms_of(events) - {*_words(prompt.text)}
+    new = [event for event in events if not isinstance(event, CondensationSummary)]
+    terms = _terms_of(new) - {*_words(prompt.text)}
     if len(terms) < _TERMS_LEAST:
         return Worth(is_judged=False)
     tokens = estimate(text)

@@ -29,7 +29,7 @@ from foldlog.condensers import (
     reports_of,
 )
 from foldlog.condensers.models.estimate import ESTIMATE
-from foldlog.eventstore import InvalidArgument
+from foldlog.eventstore import CondensationAction, InvalidArgument
 from tests.condensers.made import REQUEST, flat, message, messages, pair, reason_of
 from tests.condensers.openai_server import (
     Failure,
@@ -301,6 +301,20 @@ def test_a_short_summary_in_any_language_is_one(text):
     history, _ = stepped(condenser, *worked(), REQUEST)
     (made,) = history.view().condensations
     assert made.summary == text
+
+
+def test_an_earlier_summary_that_is_repeated_is_none_of_newer_events():
+    text = ("ann7 owns port 8007, and the harbour folder 5 goes to /srv/data5. " * 5).strip()
+    condenser = LLMSummarizingCondenser(Scripted(said(text)), max_size=20)
+    history, _ = stepped(condenser, *worked(), REQUEST)
+    history.append(flat(*counted_tickets(60)))
+    history.request_condensation()
+    history.prepare()
+    made = (event for event in history.events() if isinstance(event, CondensationAction))
+    first, second = made
+    assert first.summary == text
+    assert second.metadata["condenser"] == "digest"
+    assert "terms of the events that it replaces" in reports_of(second)[0]["problem"]
 
 
 def counted_tickets(count, step=1):

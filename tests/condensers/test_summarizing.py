@@ -435,7 +435,9 @@ def test_a_digest_stands_below_the_text_of_the_model():
 
 
 def test_the_model_does_not_read_the_last_digest():
-    second = PREFERS.replace("trains", "buses to src/module_32.py, port 8032, or")
+    second = PREFERS.replace(
+        "trains", "buses to src/module_32.py, port 8032, and src/module_33.py, or"
+    )
     model = Scripted(PREFERS, second)
     condenser = LLMSummarizingCondenser(model, max_size=20, keep_first=1, digest_length=6_000)
     with new_history(condenser) as history:
