@@ -14,6 +14,7 @@ from foldlog._history.log import ExpectedVersion, HistoryLog
 from foldlog.eventstore import (
     ANY_VERSION,
     Action,
+    CondensationAction,
     CondensationRequest,
     CondensationSummary,
     ConversationNotFound,
@@ -494,7 +495,8 @@ class HistoryRun(HistoryLog):
         self, reason: str = "", *, idempotency_key: str | None = None
     ) -> View | Condensation:
         """Request a condensation, and take the step that fulfils the request. A call that is
-        repeated with its ``idempotency_key`` condenses once, and then returns the View.
+        repeated with its ``idempotency_key`` condenses once, and then returns the View, or raises
+        ``NoCondensationAvailable`` again.
 
         Raises ``InvalidCondenser`` (a ``ValueError``) if the condenser does not handle requests,
         and ``NoCondensationAvailable`` if the history is empty. In both cases, nothing is appended.
@@ -507,12 +509,25 @@ class HistoryRun(HistoryLog):
             raise NoCondensationAvailable(
                 f"conversation {self.id!r} has no events to condense; append its events first"
             )
-        self.request_condensation(reason, idempotency_key=idempotency_key)
+        request = self.request_condensation(reason, idempotency_key=idempotency_key)
         if idempotency_key is not None:
             view = self.view()
             if not view.unhandled_condensation_request:
+                self._raise_again(request.id)
                 return view
         return self.step()
+
+    def _raise_again(self, request_id: int) -> None:
+        """Raise the error with which a condensation was declined that somebody requested."""
+        for event in self.events(request_id + 1):
+            if isinstance(event, CondensationAction):
+                if event.metadata.get("outcome") == "declined":
+                    from foldlog.condensers import NoCondensationAvailable
+
+                    error = NoCondensationAvailable(str(event.metadata.get("reason")))
+                    error.may_go_on = True  # the declined condensation closed the request
+                    raise error
+                return
 
     def retract(
         self,

@@ -242,11 +242,24 @@ test("a request without a key is not repeated, and one with a key is", async () 
     await history.appendMessages([user("one")]);
     // Deno sends a request again by itself when a connection breaks, and passes on the second answer.
     const isDeno = "Deno" in globalThis;
-    await assert.rejects(history.condense(), isDeno ? FoldlogError : Unavailable);
+    await assert.rejects(history.settle("a key", { outcome: "paid" }), isDeno ? FoldlogError : Unavailable);
     assert.equal(proxy.seen.length, isDeno ? 3 : 2);
     const version = (await history.view()).version;
-    await history.retract(1, "wrong");
+    await history.retract(0, "wrong");
     assert.equal((await history.view()).version, version + 1);
+  });
+});
+
+test("condense, redact and erase are carried out once, also when their answer was lost", async () => {
+  await behindProxy(["none", "none", "cut", "none", "none", "cut", "cut"], async (history) => {
+    const texts = Array.from({ length: 40 }, (_, number) => ({ role: number % 2 === 0 ? "user" : "assistant", content: "word" }));
+    await history.appendMessages(texts);
+    await history.view();
+    const { version } = await history.condense("tidy");
+    assert.equal(version, 42);
+    assert.equal((await history.state()).version, 42);
+    assert.deepEqual((await history.redact({ events: [3], reason: "asked" })).redacted, [3]);
+    assert.equal((await history.erase({ reason: "asked" })).events, 43);
   });
 });
 
@@ -542,7 +555,7 @@ test("an empty answer of a proxy is no answer of the service", async () => {
   });
   assert.deepEqual(await contents(history), ["hi", "Hello."]);
   assert.equal(requests % 2, 0);
-  await assert.rejects(behind.condense(), Unavailable);
+  await assert.rejects(behind.settle("a key", { outcome: "paid" }), Unavailable);
 });
 
 test("an answer of a proxy is told in its words", async () => {

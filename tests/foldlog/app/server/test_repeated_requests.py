@@ -55,6 +55,14 @@ def test_condense_refuses_the_key_of_another_reason(http):
     assert refusal.status == 409
 
 
+def test_condense_is_declined_again(http, store):
+    """A request that is repeated does not look as if it had condensed."""
+    store.append("short", [Message(source="user", content="hi")], expected_version=0)
+    first, second = (http.refusal("condense", conversation="short", headers=KEY) for _ in range(2))
+    assert (first.status, first.document) == (second.status, second.document)
+    assert store.version("short") == 3
+
+
 def test_redact_again_answers_the_same(http, store):
     body = {"events": [3, 4], "reason": "a name"}
     first = http("redact", conversation="c1", body=body)
