@@ -397,8 +397,14 @@ _MEASURES: dict[str, Callable[..., dict[str, float]]] = {
 
 def _measure_in(checkout: Path, row: str, format: str, size: int | str) -> dict[str, float]:
     command = [checkout / ".venv/bin/python", "-P", __file__, row, format, str(size)]
+    # A user's interpreter keeps what it compiles, and hooks of a session begin many processes.
+    environment = {"PYTHONPATH": str(checkout), "PYTHONDONTWRITEBYTECODE": ""}
     result = subprocess.run(
-        command, check=True, cwd=checkout, stdout=subprocess.PIPE, env={**os.environ}
+        command,
+        check=True,
+        cwd=checkout,
+        stdout=subprocess.PIPE,
+        env={**os.environ, **environment},
     )
     measured: dict[str, float] = json.loads(result.stdout)
     return measured
