@@ -101,7 +101,7 @@ class Block(NamedTuple):
         # White space between the records may stay.
         if not any(part.strip() for part in self.between()):
             return self
-        return of_records(self.first, self.records())._replace(hashes=self.hashes)
+        return of_records(self.first, self.records(), [self.hashes])
 
     def packed(self) -> tuple[bytes, bytes]:
         return pack(_steps_to(self.places).tobytes()) + self.hashes, pack(self.raw)
@@ -174,16 +174,21 @@ def join(blocks: Sequence[Block]) -> Block:
     return Block(blocks[0].first, places, hashes, b"".join(block.raw for block in blocks))
 
 
-def of_records(first: int, records: Iterable[bytes]) -> Block:
+def of_records(
+    first: int, records: Iterable[bytes], hashes: Iterable[bytes] | None = None
+) -> Block:
+    """Return a block with a record on each line. ``hashes`` are the hashes of the records, if they
+    are known.
+    """
     places = array("I")
     length = 0
     raw = list[bytes]()
-    hashes = list[bytes]()
     for record in records:
         places.extend((length, length + len(record)))
         length += len(record) + 1
         raw += (record, b"\n")
-        hashes.append(hash_of(record))
+    if hashes is None:
+        hashes = map(hash_of, raw[::2])
     return Block(first, places, b"".join(hashes), b"".join(raw))
 
 

@@ -67,12 +67,13 @@ _PARTS = ("details", "cache_creation")
 """If a key ends with one of these words, such as ``prompt_tokens_details``, its value is a map that
 also contains counts.
 """
-_OUR_NAMES = [
-    (source_name, name) for name, names in _NAMES.items() for source_name in reversed(names)
-]
-"""Pairs of the name that a source uses for a count, and foldlog's name. A later pair replaces an
-earlier one.
+_OUR_NAMES: Mapping[Any, str] = {
+    source_name: name for name, names in _NAMES.items() for source_name in reversed(names)
+}
+"""Maps the name that a source uses for a count to foldlog's name. If a source has several names of
+one count, the last one in this order counts.
 """
+_PLACES: Mapping[Any, int] = {name: place for place, name in enumerate(_OUR_NAMES)}
 _BESIDE_THE_INPUT = ("cache_read_input_tokens", "cache_creation_input_tokens")
 """Anthropic's names of cached tokens. Anthropic's ``input_tokens`` do not include cached tokens."""
 _COUNTS = {"total_tokens", *(name for names in _NAMES.values() for name in names)}
@@ -144,9 +145,10 @@ def usage_of(source: Any) -> dict[str, int]:
     counts = _counts_in(source)
     for name, value in source.items():
         # most values are numbers, so their type is looked at before the name
-        if type(value) is not int and isinstance(value, Mapping) and str(name).endswith(_PARTS):
+        if type(value) is not int and str(name).endswith(_PARTS) and isinstance(value, Mapping):
             counts = {**_counts_in(value), **counts}
-    usage = {name: counts[source_name] for source_name, name in _OUR_NAMES if source_name in counts}
+    names = sorted(counts.keys() & _PLACES.keys(), key=_PLACES.__getitem__)
+    usage = {_OUR_NAMES[source_name]: counts[source_name] for source_name in names}
     written_by_age = sum([counts.get(name, 0) for name in _BY_AGE])
     if written_by_age > usage.get("cache_write_tokens", 0):
         usage["cache_write_tokens"] = written_by_age

@@ -26,6 +26,7 @@ from foldlog.formats.json_text import (
     UnreadableJson,
     bytes_of,
     check_limits,
+    in_utf8,
     joined_objects,
 )
 from foldlog.formats.record import (
@@ -43,7 +44,7 @@ _NOT_UTF_8: Final = "has bytes that are not UTF-8, which are read as U+FFFD"
 _BUFFER: Final = 2**20
 
 Add = Callable[[bytes, bytes], None]
-"""A function that is called with each record and its hash. The function raises
+"""A function that is called with each record, in UTF-8, and its hash. The function raises
 ``msgspec.DecodeError`` or ``UnreadableJson`` for a record that is not JSON.
 """
 
@@ -190,7 +191,8 @@ class LineReading(_Findings):
                     if len(record) >= RECORD_SIZE_MAX:
                         raise UnreadableJson(TOO_LONG)
                     check_limits(record)
-                    add(record, hashed)
+                    text = in_utf8(record)
+                    add(text, hashed)
                 except (msgspec.DecodeError, UnreadableJson) as error:
                     joined = _joined_in(record)
                     if is_last and not joined and len(record) < RECORD_SIZE_MAX:
@@ -203,15 +205,16 @@ class LineReading(_Findings):
                         self.find(self.place, _problem(error))
                         self._is_in_long_line = is_last
                 else:
-                    self._find_padding(line, record)
-                    if not record.isascii():
-                        self._find_bytes(record)
                     # Most lines have no padding, so search for the record in its line only if there
                     # is padding.
                     if len(record) == len(line):
                         begin = start
                     else:
+                        self._find_padding(line, record)
                         begin = start + line.find(record)
+                    if text is not record:
+                        # The record is stored as it is, and reads replace these bytes.
+                        self.find(self.place, _NOT_UTF_8, is_unread=False)
                     places.extend((begin, begin + len(record)))
                     hashes.append(hashed)
                     self._lines.append(self._line)
@@ -254,15 +257,6 @@ class LineReading(_Findings):
             count = line.count(0) - record.count(0)
             if count:
                 self.find(self.place, _LOST.format(count))
-
-    def _find_bytes(self, record: bytes) -> None:
-        """Note a finding for bytes that are not UTF-8. The record is stored as it is, and reads
-        replace these bytes.
-        """
-        try:
-            record.decode()
-        except UnicodeDecodeError:
-            self.find(self.place, _NOT_UTF_8, is_unread=False)
 
 
 def _joined_in(record: bytes) -> list[bytes]:
@@ -348,34 +342,38 @@ class WholeReading(_Findings):
     ) -> Iterator[Block]:
         places = dict[int, tuple[int, int]]()
         records = list[bytes]()
+        hashes = list[bytes]()
         size = 0
         first = self.records
         for located in located_records:
             self.place = located.place
-            record = self._accept(located, add)
-            if record is None:
+            accepted = self._accept(located, add)
+            if accepted is None:
                 continue
+            record, record_hash = accepted
             if document is not None and located.text:
                 places[self.records] = located.offset, located.offset + len(located.text.decode())
             records.append(record)
+            hashes.append(record_hash)
             self._hash.update(record)
             self.records += 1
             size += len(record) + 1
             if size >= SIZE:
-                yield of_records(first, records)
+                yield of_records(first, records, hashes)
                 records = []
+                hashes = []
                 size = 0
                 first = self.records
         if records:
-            yield of_records(first, records)
+            yield of_records(first, records, hashes)
         if document is not None:
             self.frame = frame_of(document.text, places, self.records)
         self.taken = self.records
         self.is_done = True
 
-    def _accept(self, located: Located, add: Add) -> bytes | None:
-        """Return the bytes of a record. If the record cannot be read, note a finding and return
-        None. If the program has not finished the record, only return None.
+    def _accept(self, located: Located, add: Add) -> tuple[bytes, bytes] | None:
+        """Return the bytes of a record, and their hash. If the record cannot be read, note a
+        finding and return None. If the program has not finished the record, only return None.
         """
         if located.waits:
             self.waits = True
@@ -387,8 +385,9 @@ class WholeReading(_Findings):
                 if len(record) > RECORD_SIZE_MAX:
                     raise UnreadableJson(TOO_LONG)
                 check_limits(record)
-                add(record, hash_of(record))
-                return record
+                record_hash = hash_of(record)
+                add(in_utf8(record), record_hash)
+                return record, record_hash
             except (msgspec.DecodeError, UnreadableJson) as error:
                 problem = _problem(error)
         self.find(located.place, problem)

@@ -310,18 +310,17 @@ class SourceWriter:
                 if problem not in self._problems:
                     self.reading.find_in(number, problem)
         if not self._is_used:
-            self._count_sub_agent(source.conversation)
+            self._count_sub_agent(source)
 
-    def _count_sub_agent(self, key: int) -> None:
+    def _count_sub_agent(self, source: Source) -> None:
         # The sub-agents of a conversation are found by their figures. The figures of all other
         # sources without a skeleton are counted by the first list.
-        source = self.source(key)
-        if source is not None and PARENT in about(source).get(WHERE, {}):
+        if PARENT in about(source).get(WHERE, {}):
             from foldlog._reports.figures.stored import FiguresOfStore
             from foldlog._reports.figures.tables import Where
 
             figures = FiguresOfStore(self.store)
-            figures.bring_up_to_date(Where(only=[self.name_of(key)]))
+            figures.bring_up_to_date(Where(only=[self.name_of(source.conversation)]))
 
     def begin_function(
         self,

@@ -19,19 +19,41 @@ fragmented. With this size, a page is the largest object that Python's own alloc
 """
 
 
+_FEW: Final = 1_024
+"""Up to this number of hashes, buckets would take more memory than a dictionary, and each import of
+a short source would make a thousand lists, which the garbage collector visits.
+"""
+
+
 class HashSet:
     """A set of hashes of at least two bytes. The set stores only the bytes of a hash that the
-    slice ``part`` selects. An empty set takes 200 kB of memory. A hash takes a little more memory
-    than its stored bytes.
+    slice ``part`` selects, and those before them. A set of more than 1,024 hashes takes 200 kB of
+    memory, and each hash a little more memory than its stored bytes.
     """
 
     def __init__(self, part: slice = SUFFIX) -> None:
         self._part = part
+        self._few: dict[bytes, None] | None = {}
+        """The beginnings of the hashes in their order, or None if the set has buckets."""
         self._buckets = dict[int, list[bytes | bytearray]]()
         """Maps the number of a bucket to its pages. Only the last page of a bucket grows."""
 
     def add(self, full_hash: bytes) -> bool:
         """Add a hash. Return whether the set did not have the hash before."""
+        few = self._few
+        if few is None:
+            return self._add_to_bucket(full_hash)
+        start = full_hash[: self._part.stop]
+        if start in few:
+            return False
+        few[start] = None
+        if len(few) > _FEW:
+            self._few = None
+            for start in few:
+                self._add_to_bucket(start)
+        return True
+
+    def _add_to_bucket(self, full_hash: bytes) -> bool:
         bucket = _bucket_of(full_hash)
         part = full_hash[self._part]
         pages = self._buckets.get(bucket)
@@ -50,12 +72,15 @@ class HashSet:
         return True
 
     def __contains__(self, full_hash: bytes) -> bool:
+        if self._few is not None:
+            return full_hash[: self._part.stop] in self._few
         part = full_hash[self._part]
         pages = self._buckets.get(_bucket_of(full_hash), ())
         return any(index_of(part, page) >= 0 for page in pages)
 
     def copy(self) -> HashSet:
         copied = HashSet(self._part)
+        copied._few = None if self._few is None else {**self._few}
         # only the last page of a bucket changes
         copied._buckets = {
             bucket: [*pages[:-1], bytearray(pages[-1])] for bucket, pages in self._buckets.items()
@@ -66,6 +91,9 @@ class HashSet:
         """Yield the stored parts of all hashes. A copy of the set yields the parts in the same
         order.
         """
+        # the order of the buckets, so that few hashes are stored as they are among many
+        for start in sorted(self._few or (), key=_bucket_of):
+            yield start[self._part]
         for bucket in sorted(self._buckets):
             yield from self._buckets[bucket]
 

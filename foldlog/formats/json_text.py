@@ -62,6 +62,17 @@ def parse(text: bytes) -> Any:
     return value
 
 
+def in_utf8(text: bytes) -> bytes:
+    """Return a text in which bytes that are not UTF-8 are replaced by U+FFFD."""
+    if text.isascii():
+        return text
+    try:
+        text.decode()
+        return text
+    except UnicodeDecodeError:
+        return text.decode(errors="replace").encode()
+
+
 def parse_utf8(text: bytes) -> Any:
     """Return the value of a JSON text as ``parse`` does. Also raises ``UnreadableJson`` for bytes
     that are not UTF-8.

@@ -19,7 +19,7 @@ from msgspec.structs import replace
 from foldlog.eventstore.codec_json import whole_pairs
 from foldlog.eventstore.sources.blocks import HASH_BYTES, Block, each_hash
 from foldlog.formats.hash_set import HashSet, index_of
-from foldlog.formats.json_text import bytes_of, parse
+from foldlog.formats.json_text import bytes_of, in_utf8, parse
 from foldlog.formats.record import Fields
 from foldlog.formats.summed_calls import NO_DAY, CountedReplies, ReplyCounter
 from foldlog.formats.user_requests import request_in
@@ -100,6 +100,7 @@ class SourceState(Struct):
 
 
 class _Titles(Struct):
+    title: str | None = None
     asked: str | None = None
     said: str | None = None
 
@@ -209,6 +210,14 @@ def with_place(where: Mapping[str, str], **values: Any) -> dict[str, str]:
     return {**where, **texts} if texts else dict(where)
 
 
+def title_in(sums: bytes) -> str | None:
+    """Return the title in the stored sums of a source. The cost does not depend on the number of
+    its replies.
+    """
+    titles = _decode_titles(sums)
+    return titles.title or titles.asked or titles.said
+
+
 def changes_titles(sums: bytes, new: Skeleton) -> bool:
     """Return whether the records in ``new`` may change a title in the ``sums`` of the records
     before them.
@@ -255,8 +264,8 @@ class Skeleton(ABC):
         """Read the part of ``state`` that only this format has."""
 
     def add(self, record: bytes, record_hash: bytes) -> None:
-        """Count the record with the hash ``record_hash``. Raises ``UnreadableJson`` for a record
-        that is not JSON.
+        """Count a record, in UTF-8, with the hash ``record_hash``. Raises ``UnreadableJson`` for a
+        record that is not JSON.
         """
         skeleton, text = self._read(record)
         if skeleton is None or not self.is_record(skeleton):
@@ -284,11 +293,8 @@ class Skeleton(ABC):
         the record has another shape.
         """
         try:
-            skeleton = self._decode(record)
-            if not record.isascii():
-                record.decode()  # msgspec does not check the fields outside of a skeleton
-            return skeleton, record
-        except (msgspec.DecodeError, UnicodeDecodeError):
+            return self._decode(record), record
+        except msgspec.DecodeError:
             text = bytes_of(whole_pairs(parse(record), "replace"))
         try:
             return self._decode(text), text
@@ -328,7 +334,7 @@ class Skeleton(ABC):
 
     def without_texts(self, record: bytes) -> bytes:
         """Return what the store keeps of a record after a redaction: its skeleton without texts."""
-        skeleton, _ = self._read(record)
+        skeleton, _ = self._read(in_utf8(record))
         if skeleton is None:
             return b"{}"
         self.blank(skeleton)
@@ -427,4 +433,4 @@ class Skeleton(ABC):
 def count_block(counter: Skeleton, block: Block) -> None:
     """Count the records of a block."""
     for record, record_hash in zip(block.records(), each_hash(block.hashes), strict=True):
-        counter.add(record, record_hash)
+        counter.add(in_utf8(record), record_hash)

@@ -176,8 +176,8 @@ class ClaudeCodeSkeleton(Skeleton):
         )
         if state.conversation is None and skeleton.sessionId:
             self._store_session(skeleton)
-        if (session := text_or_none(skeleton.foldlog, "session")) and not skeleton.isSidechain:
-            state.extra.setdefault("handed_over", session)
+        if skeleton.foldlog is not None and not skeleton.isSidechain:
+            self._store_hand_over(skeleton)
         named = getattr(skeleton, TITLES[kind]) if kind in TITLES else None
         state.title = self._titles.of(kind, skeleton.uuid, named, skeleton.leafUuid) or state.title
         if skeleton.cwd:
@@ -263,6 +263,10 @@ class ClaudeCodeSkeleton(Skeleton):
         elif line.agentId:
             self.state.conversation = f"{session}/agent-{line.agentId}"
             self.state.parent = session
+
+    def _store_hand_over(self, line: _Line) -> None:
+        if session := text_or_none(line.foldlog, "session"):
+            self.state.extra.setdefault("handed_over", session)
 
     def _count_user(self, line: _Line, message: _Message) -> None:
         content = message.content

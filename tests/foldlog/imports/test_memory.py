@@ -9,6 +9,8 @@ import sys
 import tracemalloc
 from types import BuiltinFunctionType, FunctionType, ModuleType
 
+import pytest
+
 from foldlog._reports.figures import of_sources
 from foldlog.eventstore.sources.blocks import hash_of
 from foldlog.formats.claude_code.skeleton import ClaudeCodeSkeleton
@@ -137,23 +139,55 @@ def test_first_records_are_freed_after_detection(tmp_path):
         tracemalloc.stop()
 
 
-def test_set_and_its_pages_have_the_added_hashes():
+@pytest.mark.parametrize("number", [500, 3_000])
+def test_set_and_its_pages_have_the_added_hashes(number):
     draw = random.Random(7)
     # many in one bucket, some of which differ in few bytes
     hashes = [bytes(2) + bytes(draw.choices((0, 1), k=6)) for _ in range(30)]
     hashes += [bytes(2) + draw.randbytes(6) for _ in range(200)]
-    hashes += [draw.randbytes(HASH_BYTES) for _ in range(500)]
+    hashes += [draw.randbytes(HASH_BYTES) for _ in range(number)]
     ours = HashSet(slice(0, HASH_BYTES))
     added = set()
-    for each in draw.choices(hashes, k=3_000):
+    for each in draw.choices(hashes, k=4 * number):
         assert ours.add(each) is (each not in added)
         added.add(each)
+    assert all(each in ours for each in added)
+    assert draw.randbytes(HASH_BYTES) not in ours
     pages = b"".join(ours.pages())
     stored = [pages[place : place + HASH_BYTES] for place in range(0, len(pages), HASH_BYTES)]
     assert sorted(stored) == sorted(added)
     again = HashSet(slice(0, HASH_BYTES))
     assert all(map(again.add, stored))
-    assert b"".join(again.pages()) == pages
+    assert b"".join(again.pages()) == pages == b"".join(ours.copy().pages())
+
+
+def test_few_hashes_are_stored_in_the_order_of_many():
+    draw = random.Random(8)
+    hashes = [draw.randbytes(HASH_BYTES) for _ in range(900)]
+    few = HashSet(slice(0, HASH_BYTES))
+    many = HashSet(slice(0, HASH_BYTES))
+    for each in hashes:
+        few.add(each)
+        many.add(each)
+    later = [draw.randbytes(HASH_BYTES) for _ in range(900)]
+    for each in later:
+        many.add(each)
+    pages = b"".join(many.pages())
+    stored = [pages[place : place + HASH_BYTES] for place in range(0, len(pages), HASH_BYTES)]
+    assert b"".join(each for each in stored if each in set(hashes)) == b"".join(few.pages())
+
+
+def test_short_source_makes_few_objects():
+    """The garbage collector visits each list, and an import of many short sources would make a list
+    for each record.
+    """
+    draw = random.Random(9)
+    hashes = [draw.randbytes(HASH_BYTES) for _ in range(1_000)]
+    hash_set = HashSet()
+    before = len(gc.get_objects())
+    for each in hashes:
+        hash_set.add(each)
+    assert len(gc.get_objects()) - before < 20
 
 
 def test_repeated_record_is_recognized_after_storing():

@@ -12,7 +12,10 @@ from foldlog import Histories
 from foldlog._imports.redacting import source_files
 from foldlog._imports.writing import SourceWriter
 from foldlog.eventstore.maintenance import erase
+from foldlog.eventstore.sources.blocks import of_records
+from foldlog.formats.claude_code.skeleton import ClaudeCodeSkeleton
 from foldlog.formats.record import INCOMPLETE
+from foldlog.formats.skeleton import count_block
 from tests.between import before_next_call
 from tests.figures import FiguresOfStore
 from tests.foldlog.formats.reading import records_in
@@ -264,6 +267,17 @@ def test_bytes_that_are_not_utf_8_are_replaced_and_a_finding(lines, path, store)
         file.write(lines[2])
     grown = imported(store, path)
     assert (grown.conversation, grown.added) == (outcome.conversation, 1)
+
+
+def test_failed_result_that_is_not_utf_8_is_counted_from_its_block():
+    record = (
+        b'{"type": "user", "uuid": "u1", "message": {"role": "user", "content": [{"type":'
+        b' "tool_result", "tool_use_id": "c1", "is_error": true, "content": "caf\xff"}]}}'
+    )
+    skeleton = ClaudeCodeSkeleton()
+    count_block(skeleton, of_records(0, [record]))
+    assert (skeleton.state.errors, skeleton.state.first_error) == (1, "caf\ufffd")
+    assert b"caf" not in skeleton.without_texts(record)
 
 
 @pytest.mark.parametrize(
