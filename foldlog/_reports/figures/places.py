@@ -18,6 +18,7 @@ from foldlog.eventstore.recorders.types import Conversation
 from foldlog.eventstore.sources.reading import about, continued
 from foldlog.eventstore.sources.tables import TITLE, WHERE, Sources
 from foldlog.formats.format import Format
+from foldlog.formats.skeleton import title_in
 from foldlog.projections.conversations.companions import companion_of
 
 
@@ -60,10 +61,7 @@ def place_in(
 
 
 def _title_counted(format: Format, sums: bytes) -> str | None:
-    if format.skeleton is None or not sums:
-        return None
-    state = format.skeleton(sums).state
-    return state.title or state.asked or state.said
+    return title_in(sums) if format.skeleton is not None and sums else None
 
 
 def program_in(database: Database, reader: Reader, conversation: Conversation) -> str | None:

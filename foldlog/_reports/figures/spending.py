@@ -32,6 +32,7 @@ class Spending(Struct):
     ``calls``      the sums of imported calls that have no reply id
     ``replies``    each reply's id with its call; a total counts each id once. A reply that was
                    recorded without an id is named by the place where it was recorded
+    ``hashes``     the hash of each reply that was hashed before, and has not changed since
     ``runs``       the sums of calls that the source does not record one by one
     ``paid``       the cost of all calls together, if the source records no other cost
     ``last``       the tokens of the prompt of the agent's last call
@@ -44,6 +45,7 @@ class Spending(Struct):
 
     calls: list[Calls] = []
     replies: dict[str, Calls] = {}
+    hashes: dict[str, int] = {}
     runs: list[Calls] = []
     paid: float | None = None
     last: int | None = None
@@ -151,10 +153,14 @@ class Spending(Struct):
         earlier = self.replies.get(reply)
         if earlier is None or calls.tokens >= earlier.tokens:  # A copy of a reply may be cut short.
             self.replies[reply] = calls
+            self.hashes.pop(reply, None)
 
     def by_hash(self) -> dict[int, CountedReply]:
+        for reply, calls in self.replies.items():
+            if reply not in self.hashes:
+                self.hashes[reply] = hash_of_reply(reply, calls)
         return {
-            hash_of_reply(reply, calls): CountedReply(calls, self.tools.by_reply.get(reply, {}))
+            self.hashes[reply]: CountedReply(calls, self.tools.by_reply.get(reply, {}))
             for reply, calls in self.replies.items()
         }
 

@@ -18,6 +18,7 @@ from itertools import islice
 from time import monotonic
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
+import msgspec
 from msgspec import to_builtins
 
 from foldlog._reports.figures.overview import Overview
@@ -497,8 +498,7 @@ class FigureCounter:
             return False  # The conversation must be encrypted first.
         writing = WriteTransaction(transaction, conversation, database)
         if not conversation.lacks_events:
-            body = json.dumps(to_builtins(figures.to_count_on(), str_keys=True)).encode()
-            record = Record(row.version, CODE, body)
+            record = Record(row.version, CODE, _encode(figures.to_count_on()))
             writing.put_records(_PROJECTION, [record], replace_all=True)
         data_key = database.codec_of(conversation).data_key
         put_figures(transaction, conversation, data_key, keys, figures)
@@ -539,6 +539,13 @@ class _CountedTo(NamedTuple):
 
 def _write(transaction: Transaction, statement: str, values: Sequence[Any]) -> None:
     transaction.write(statement, *values)
+
+
+def _encode(figures: Figures) -> bytes:
+    try:
+        return msgspec.json.encode(figures)
+    except UnicodeEncodeError:  # a name has half a surrogate pair
+        return json.dumps(to_builtins(figures, str_keys=True)).encode()
 
 
 def read_state(store: Store, conversation: str) -> Figures | None:
