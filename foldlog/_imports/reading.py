@@ -215,7 +215,8 @@ class LineReading(_Findings):
                     if text is not record:
                         # The record is stored as it is, and reads replace these bytes.
                         self.find(self.place, _NOT_UTF_8, is_unread=False)
-                    places.extend((begin, begin + len(record)))
+                    places.append(begin)
+                    places.append(begin + len(record))
                     hashes.append(hashed)
                     self._lines.append(self._line)
                     self.records += 1

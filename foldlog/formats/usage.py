@@ -206,12 +206,14 @@ def _has_usage(event: Event) -> bool:
 
 def calls_of_replies(events: Iterable[Event]) -> Iterator[ModelCall]:
     """Yield the calls in the ``meta`` of events. A reply counts only once. If a reply has several
-    events, the usage of the last event counts, because only it covers the whole reply.
+    events, or if its record is repeated, the usage of the last event counts, because only it covers
+    the whole reply.
     """
     replies: dict[str | int, Event] = {}
     for event in events:
         if _has_usage(event):
-            replies[str(event.meta["reply"]) if "reply" in event.meta else event.id] = event
+            reply = event.meta.get("reply") or id_of_source(event)
+            replies[str(reply) if reply else event.id] = event
     for event in replies.values():
         meta = event.meta
         calls = count_of(meta.get("calls", 1))

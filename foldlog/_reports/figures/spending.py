@@ -75,9 +75,8 @@ class Spending(Struct):
         from foldlog.formats.imported_calls import calls_of_imported, counts_on
 
         sums = list[ModelCall]()
-        # The figures may have been counted between two lines of a reply, so the first call may
-        # belong to the newest reply.
-        newest = next(reversed(self.replies), None)
+        # The figures may have been counted between two lines of a reply.
+        earlier = dict(self.replies)
         # The loop reads all events, through the generator that counts native calls. A history that
         # went on in another program has events of several formats.
         all_events = self._count_native(logged, start, recorded_in)
@@ -91,9 +90,7 @@ class Spending(Struct):
                 self.is_each = True
                 self.has_cost = self.has_cost or call.cost is not None
                 if call.event_id >= start:
-                    goes_on = newest is not None and call.reply == newest
-                    newest = None
-                    self._take_call(call, goes_on=goes_on)
+                    self._take_call(call, earlier)
         self.tools.assign(self.replies)
         self.calls = add_up(self.calls)
         self.runs = []
@@ -129,11 +126,14 @@ class Spending(Struct):
                 event = replace(event, timestamp=happened_at(event, recorded_at))
             yield event
 
-    def _take_call(self, call: ModelCall, *, goes_on: bool = False) -> None:
-        """Count a call. ``goes_on`` says whether its reply began before the present events."""
+    def _take_call(self, call: ModelCall, earlier: Mapping[str, Calls] | None = None) -> None:
+        """Count a call. ``earlier`` has the replies that began before the present events. If the
+        call belongs to one of them, its prompt is counted already.
+        """
         calls = calls_in(call)
         prompt = calls.usage.get("prompt_tokens", 0)
-        is_counted = goes_on and prompt == self.last
+        began = (earlier or {}).get(call.reply or "")
+        is_counted = began is not None and began.usage.get("prompt_tokens") == prompt
         if call.calls == 1 and prompt and not call.by_condenser and not is_counted:
             self.last = prompt
             self.context.add(prompt)
