@@ -72,6 +72,7 @@ def lookup(model: str) -> tuple[str, JsonMap] | None:
     if not slash:
         has_one_provider = entry.get("litellm_provider") in ("anthropic", "openai")
         return (model, entry) if has_one_provider and ":" not in model else None
+    # Names with a colon are of models of one's own, fine-tuned or an image of Ollama.
     own = litellms_entry(name)
     if own.get("litellm_provider") != provider:
         own = {}

@@ -993,7 +993,9 @@ class _Comparison:
             return
         now = Extent(0, **_origin_of_fork(state))
         if (now.parent, now.parent_version) != (extent.parent, extent.parent_version):
-            yield f"it shared {count(extent.parent_version, 'event')} with {extent.parent!r}"
+            had = f"shared {count(extent.parent_version, 'event')} with {extent.parent!r}"
+            was = had if extent.parent else "was no fork"
+            yield f"its parent differs from the checkpoint, at which it {was}"
 
     def _has_ledger(self, key: int, leaves: Sequence[Leaf]) -> bool:
         ledgers = self._recorder.query(lambda reader: {*_ledgers(reader, key)})

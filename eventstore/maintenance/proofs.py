@@ -22,9 +22,14 @@ class EventProof(msgspec.Struct, frozen=True):
     """A proof that a checkpoint covers an event: docs/PROOF.md says how to check it. Hashes and
     salts are in hexadecimal.
 
-    ``links``   the hashed fields and the commitment of the event, and of each later event up to the
-                version of the leaf
-    ``leaf``    the number of the leaf, and ``path`` the hashes from the leaf to the root
+    ``body``        the event as JSON, and ``event_salt`` the salt of its commitment
+    ``salt``        the salt of the conversation's heads, and ``before`` the head before the event
+    ``links``       the hashed fields and the commitment of the event, and of each later event up to
+                    the version of the leaf
+    ``ledger``      the hash of the conversation's ledger in the leaf, and ``extent`` what else it
+                    covers
+    ``leaf``        the number of the leaf, and ``path`` the hashes from the leaf to the root
+    ``checkpoint``  the signed text of the checkpoint
     """
 
     conversation: str
@@ -60,7 +65,7 @@ def prove_event(
     database = store.database
 
     def prove(reader: Reader) -> EventProof:
-        # Before the conversation is found: later reads of joined stores are in its store.
+        # Comes first, because joined stores read only the store of a conversation once it is found.
         leaves = leaves_of(reader, checkpoint)
         state = find_existing(database, reader, conversation)
         reading = ReadTransaction(reader, state, database)

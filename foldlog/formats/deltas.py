@@ -76,7 +76,7 @@ class CallDraft(Struct):
 
     @property
     def is_complete(self) -> bool:
-        """Whether the call has all its arguments. No beginning of a JSON object is one too."""
+        """Whether the call has all its arguments: only the whole text is a JSON object."""
         if not self.tool:
             return False
         return self.ends or _is_object(self.arguments)

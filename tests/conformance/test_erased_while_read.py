@@ -77,6 +77,6 @@ def test_creating_again_during_an_erasure(store, monkeypatch):
         return answer
 
     monkeypatch.setattr(recorder, "query", and_erase)
-    # as of its only look at the store: there is one, with an event
+    # The one query of ``create`` saw the conversation before its erasure.
     with pytest.raises(VersionConflict):
         histories.create("c", {"app": "x"}, replace_erased=True)

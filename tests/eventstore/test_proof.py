@@ -39,6 +39,7 @@ from tests.eventstore.test_operator import remove, rewrite
 from tests.privacy import erased, redacted
 from tests.said import all_said, say
 from tests.sound import changes
+from tests.stored_rows import execute
 
 KEYS = KeyRing(["22" * 32])
 BYTES = bytes(range(0x60, 0x70))
@@ -574,3 +575,19 @@ def test_a_checkpoint_reads_no_rows_of_what_was_never_redacted(tmp_path, monkeyp
         store.fork("c", 1, "fork")
         monkeypatch.setattr(checkpoints, "_redacted_pages", lambda *_: pytest.fail("rows are read"))
         assert make_checkpoint(store)
+
+
+def test_a_parent_that_was_given_later_is_named(tmp_path):
+    path = tmp_path / "s.db"
+    with open_store(f"sqlite:///{path}") as store:
+        for name in ("a", "b"):
+            say(store, name, "0", "1")
+        store.fork("a", 1, "fork")
+        note = make_checkpoint(store)
+    execute(path, "UPDATE conversations SET parent = 1, parent_version = 0 WHERE id = 'b'")
+    execute(path, "UPDATE conversations SET parent = 2 WHERE id = 'fork'")
+    with open_store(f"sqlite:///{path}") as store:
+        found = changes(store, note)
+    was = "its parent differs from the checkpoint, at which it"
+    assert f"{was} was no fork" in found["b"]
+    assert f"{was} shared 1 event with 'a'" in found["fork"]

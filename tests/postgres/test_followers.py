@@ -89,13 +89,13 @@ def test_unconfirmed_events_are_not_followed_after_a_crash(primary):
             for chosen in options
         ]
         with ThreadPoolExecutor() as threads:
-            list(threads.map(is_refused, followers))
+            list(threads.map(assert_refused, followers))
         wait_for(primary, "")
         for follower in followers:
             assert followed(follower) == ["confirmed", "never confirmed"]
 
 
-def is_refused(follower):
+def assert_refused(follower):
     with pytest.raises(
         StoreUnavailable, match="a follower first waits until a standby has confirmed"
     ):
@@ -136,7 +136,7 @@ def test_a_follower_leaves_no_session_behind(primary):
     open_store(primary.url()).close()
     wait_for(primary, "away")
     with open_store(primary.url(mode="ro", patience_s=BRIEF)) as follower:
-        is_refused(follower)
+        assert_refused(follower)
     until(lambda: not waiting(primary))
 
 
@@ -145,7 +145,7 @@ def test_a_promoted_standby_confirms_first(standby):
     with open_store(standby.url(mode="ro", patience_s=BRIEF)) as follower:
         assert followed(follower) == ["0"]  # this connection lives on
         standby.promote()
-        is_refused(follower)
+        assert_refused(follower)
         wait_for(standby, "")
         assert followed(follower) == ["0"]
 

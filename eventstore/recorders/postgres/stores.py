@@ -487,7 +487,9 @@ class StoresTransaction:
             return as_text(rows[0][0]) if rows else ""
         if name == "key_ids":
             return self._key_ids()
-        return self._transaction_of(self._home or 0 if name == "now" else 0).value(name)
+        # The clock is that of the server that has the conversation of this transaction.
+        number = (self._home or 0) if name == "now" else 0
+        return self._transaction_of(number).value(name)
 
     def _key_ids(self) -> str:
         store = self._transaction_of(self._home or 0)

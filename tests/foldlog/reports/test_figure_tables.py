@@ -235,7 +235,7 @@ def replies_stored(store):
     return counts
 
 
-def calls_of(store, figures):
+def calls_of(figures):
     figures.refresh()
     return sum(model.calls for model in figures.totals().models.values())
 
@@ -255,18 +255,18 @@ def test_replies_are_compared_once(store, tmp_path, monkeypatch):
     histories = foldlog.Histories(store)
     histories.import_(logs)
     figures = FiguresOfStore(store)
-    before = calls_of(store, figures)
+    before = calls_of(figures)
     assert read == [7]
     histories["run-3"].append(said("more"))  # It has no replies.
-    assert (calls_of(store, FiguresOfStore(store)), read) == (before, [7]), (
+    assert (calls_of(FiguresOfStore(store)), read) == (before, [7]), (
         "another process has nothing to compare"
     )
     write_logs(logs, {"third": [5, 6]})
     histories.import_(logs)
-    assert (calls_of(store, figures), read) == (before + 1, [7, 1])
+    assert (calls_of(figures), read) == (before + 1, [7, 1])
     write_logs(logs, {"fourth": [1, 6, 7]})
     histories.import_(logs)
-    assert (calls_of(store, figures), read) == (before + 2, [7, 1, 1])
+    assert (calls_of(figures), read) == (before + 2, [7, 1, 1])
     assert replies_stored(store) == {"first": 3, "second": 2, "third": 1, "fourth": 2}
 
 
@@ -356,7 +356,7 @@ def test_equal_replies_at_the_same_moment_count_each(url_on):
         histories = foldlog.Histories(store)
         for name in ("one", "two"):
             histories[name].append([said("hello"), answer("yes"), answer("no")])
-        assert calls_of(store, FiguresOfStore(store)) == 4
+        assert calls_of(FiguresOfStore(store)) == 4
 
 
 def test_a_reader_counts_a_few_and_the_newest_at_once(monkeypatch):

@@ -228,8 +228,7 @@ SELECT id FROM {schema}.conversations
 WHERE visible AND substring(id, 1, 256) >= substring($1::bytea, 1, 256) AND id >= $1::bytea
 ORDER BY substring(id, 1, 256), id LIMIT 1
 
--- A query on several stores together, which finds cheaply the stores that have the conversations. {store} is the number of
--- each store.
+-- Asked of several stores together, so it reads no more than the ids.
 -- name: ids
 SELECT id, key FROM {schema}.conversations
 WHERE visible AND substring(id, 1, 256) >= substring($1::bytea, 1, 256) AND id >= $1::bytea

@@ -100,10 +100,11 @@ class Tombstones(Document, frozen=True):
     next: str | None
 
 
-@operation("GET", "/tombstones")
+@operation("GET", "/tombstones", is_long=True)
 def list_tombstones(request: AdmittedRequest, *, limit: Limit = 100, after: str = "") -> Tombstones:
     """List the conversations that were erased, and why. Needs a token without a filter, because
-    a tombstone has no attributes. ``after`` is ``next`` of the page before.
+    a tombstone has no attributes. ``after`` is ``next`` of the page before. A page costs reading
+    the rows of all conversations up to its last tombstone.
     """
     request.refuse_filter("tombstones")
     erased = (
