@@ -64,7 +64,7 @@ LINK = (PARENT, PARENT_CALL)
 in that conversation. An import has them in the ``meta`` of the first event.
 """
 _WITHIN = 30
-FIRST: Final = 8
+FIRST: Final = 2
 """How many events are read before it is known whether they are long: see ``read_in_steps``."""
 AT_ONCE: Final = 1_000
 _LONG_CHARS: Final = 200_000
