@@ -332,6 +332,7 @@ func main() {
 	call("change_attributes", at(nil), M{"attributes": M{"title": 1.5}}, none, "400")
 	call("read_attributes", at(nil), nil, none, "200")
 	call("list_conversations", M{"where": "user=ann", "limit": 1}, nil, none, "200")
+	call("list_unfinished", M{}, nil, none, "200")
 	call("search_events", M{"words": "Ann"}, nil, none, "200")
 	call("search_events", M{"words": "!"}, nil, none, "422")
 	call("fork", at(nil), M{"id": "go-2", "at": 2}, none, "201")

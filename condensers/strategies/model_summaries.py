@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import re
 from abc import abstractmethod
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import ClassVar, Literal, NamedTuple
 
 from msgspec.structs import replace as replace_field
@@ -37,7 +38,7 @@ from foldlog.condensers.models.replies import (
     report_on,
     useless,
 )
-from foldlog.condensers.prompts import Prompt, load_prompt
+from foldlog.condensers.prompts import load_prompt
 from foldlog.condensers.prompts.rendering import (
     event_blocks,
     event_text,
@@ -62,7 +63,7 @@ from foldlog.condensers.strategies.state_fields import (
     text_of_state,
 )
 from foldlog.condensers.strategies.summarizing import SummarizingCondenser, Summary, limit_of
-from foldlog.condensers.strategies.worth import worth_of
+from foldlog.condensers.strategies.worth import Worth, worth_of
 from foldlog.eventstore import CondensationSummary, Event
 from foldlog.projections import View
 
@@ -212,7 +213,7 @@ class ModelSummaryCondenser(AskingCondenser, SummarizingCondenser):
             view, span, self.llm, prompt, required=", ".join(REQUIRED), fields=fields
         )
         try:
-            return self._write(request, view[span])
+            return self._write(request, view[span], view[: span.start])
         except ModelCallFailed as error:
             if error.failure != "context_window":
                 raise
@@ -332,7 +333,9 @@ class ModelSummaryCondenser(AskingCondenser, SummarizingCondenser):
         metadata = {**_with_costs(parts[-1].metadata, reports), "parts": len(parts)}
         return replace(parts[-1], metadata=metadata, reports=reports)
 
-    def _write(self, request: Request, events: Sequence[Event]) -> Summary:
+    def _write(
+        self, request: Request, events: Sequence[Event], before: Sequence[Event] = ()
+    ) -> Summary:
         try:
             reply = self._ask(request)
             written = _Written(self._text(reply), reply, (report_on(reply),))
@@ -345,21 +348,22 @@ class ModelSummaryCondenser(AskingCondenser, SummarizingCondenser):
             metadata["cut"] = True
         try:
             text = fit_to_replace(written.reply, written.text, events)
-            if not self._is_judged(written.reply, text, events, request.prompt):
+            worth = partial(worth_of, text, events, request.prompt, before)
+            if not self._is_judged(written.reply, text, worth):
                 metadata[_NOT_JUDGED] = True
         except ModelCallFailed as error:
             error.reports = (*written.reports[:-1], *error.reports)
             raise
         return Summary(text, metadata, written.reports)
 
-    def _is_judged(self, reply: Reply, text: str, events: Sequence[Event], prompt: Prompt) -> bool:
+    def _is_judged(self, reply: Reply, text: str, judge: Callable[[], Worth]) -> bool:
         """Return False if nobody can tell whether the text is a summary of the events. Raises
         ``ModelCallFailed`` if it is none.
         """
         # Only where a digest takes its place: a condenser that is used alone takes what it gets.
         if not self._has_digest:
             return True
-        worth = worth_of(text, events, prompt)
+        worth = judge()
         if worth.problem:
             raise useless(reply, f"{problem_of(text)!r} is no summary: {worth.problem}")
         return worth.is_judged

@@ -43,13 +43,17 @@ class Worth(NamedTuple):
     is_judged: bool = True
 
 
-def worth_of(text: str, events: Sequence[Event], prompt: Prompt) -> Worth:
+def worth_of(
+    text: str, events: Sequence[Event], prompt: Prompt, before: Sequence[Event] = ()
+) -> Worth:
     """Judge whether ``text`` can be a summary of the events. Words of the ``prompt`` are no terms,
-    and neither are words of earlier summaries, which a model could just repeat. Cost: the function
-    reads the texts of the events.
+    and neither are words of earlier summaries and of the events ``before``, which the model read
+    too and could just repeat. Cost: the function reads the texts of the events.
     """
     new = [event for event in events if not isinstance(event, CondensationSummary)]
     terms = _terms_of(new) - {*_words(prompt.text)}
+    for event in before:
+        terms -= {*_words(event_text(event))}
     if len(terms) < _TERMS_LEAST:
         return Worth(is_judged=False)
     tokens = estimate(text)

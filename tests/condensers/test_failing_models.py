@@ -317,6 +317,17 @@ def test_an_earlier_summary_that_is_repeated_is_none_of_newer_events():
     assert "terms of the events that it replaces" in reports_of(second)[0]["problem"]
 
 
+def test_a_request_that_is_repeated_is_no_summary_of_the_work():
+    request = "Look whether ann7 still owns port 8007, and ann9 port 8009, in module_64.py. " * 4
+    condenser = LLMSummarizingCondenser(
+        Scripted(said(request)), prompt="continue", max_size=20, keep_first=1
+    )
+    history, _ = stepped(condenser, message(request), *worked(), REQUEST)
+    (made,) = history.view().condensations
+    assert made.metadata["condenser"] == "digest"
+    assert "terms of the events that it replaces" in reports_of(made)[0]["problem"]
+
+
 def counted_tickets(count, step=1):
     """A run in which few words are rare: the number of a ticket in each result, or in every third."""
     for number in range(count):
