@@ -11,6 +11,7 @@
  * the last step, and no result of a tool that ran after an approval.
  */
 
+export { declareTools, runTools, type RunToolsOptions } from "./ai-sdk/tools.js";
 export { type ChatTransportOptions, FoldlogChatTransport, uiMessageStream } from "./ai-sdk-streams.js";
 import type { ModelMessage, UIMessage } from "ai";
 import {
@@ -25,10 +26,11 @@ import {
   StoredChat,
   type StoredSlot,
 } from "./ai-sdk/chat.js";
-import { areEqual } from "./json.js";
+import { areEqual, type Json, toJson } from "./json.js";
+import { standingEvents } from "./ai-sdk/standing.js";
 import { eventsOfMessages, modelMessagesOf, requestOf } from "./ai-sdk/model.js";
 import { type Approvals, readApprovals } from "./approvals.js";
-import { NotAllowed, VersionConflict } from "./errors.js";
+import { chatConflict, NotAllowed, VersionConflict, versionConflict } from "./errors.js";
 import type { AppendableEvent, History, StoredEvent, WriteOptions } from "./history.js";
 
 export interface ApprovalOptions {
@@ -41,6 +43,22 @@ export interface ApprovalOptions {
   by?: string;
 }
 
+export interface SaveOptions extends ApprovalOptions {
+  /**
+   * The version of the chat that the messages were made of: the `version` of `loadChat`. Messages that
+   * the list changes or leaves out are then taken back. Raises `VersionConflict` if the conversation
+   * has another version.
+   */
+  expectedVersion?: number;
+}
+
+/** What `useChat` sends to a server: the messages, and `trigger` and `messageId` of its transport. */
+export interface ChatRequest {
+  messages: UIMessage[];
+  /** "regenerate-message" takes back the replies to the newest message. */
+  trigger?: string;
+}
+
 /**
  * The messages of a chat, as they were saved, with what others recorded: messages and replies,
  * decisions about calls that wait for one, and results of calls. Messages that were replaced stay in
@@ -50,12 +68,17 @@ export async function loadMessages<M extends UIMessage = UIMessage>(history: His
   return messagesOf((await readChat(history)).continued) as unknown as M[];
 }
 
-/** A chat for a page: pass `id` and `messages` to `useChat`, and `reply` to its `FoldlogChatTransport`. */
+/**
+ * A chat for a page: pass `id` and `messages` to `useChat`, and `reply` and `version` to its
+ * `FoldlogChatTransport`.
+ */
 export interface LoadedChat<M extends UIMessage = UIMessage> {
   id: string;
   messages: M[];
   /** Where the reply begins that is being written, or null. The messages do not have this reply yet. */
   reply: string | null;
+  /** The version of the conversation that the messages are of. */
+  version: number;
 }
 
 /**
@@ -67,26 +90,68 @@ export async function loadChat<M extends UIMessage = UIMessage>(history: History
     const chat = await readChat(history);
     const reply = await history.openReply();
     const { done } = await history.events(chat.version).next();
-    if (done) return { id: history.id, messages: messagesOf(chat.continued) as unknown as M[], reply };
+    const { id } = history;
+    const { continued, version } = chat;
+    if (done) return { id, messages: messagesOf(continued) as unknown as M[], reply, version };
   }
 }
 
 /**
  * Save the messages of a chat. Only what is new is appended: a View shows texts, files, tool calls
- * and results. If a message was changed or removed, such as by "regenerate", its events and those
- * after it are retracted. A repeated call changes nothing. An approval of a part becomes the
- * question and the decision of foldlog: see `ApprovalOptions`.
+ * and results. A repeated call changes nothing. An approval of a part becomes the question and the
+ * decision of foldlog: see `ApprovalOptions`.
  *
- * Raises `TypeError`, and saves nothing, if JSON cannot hold a message, or if two messages have one id.
+ * All roles are saved as the list claims, so pass a list that your server made, such as the one of
+ * `onFinish`, and save a request of a browser with `saveRequest`.
+ *
+ * Raises `ChatConflict`, and saves nothing, if the list changes or leaves out messages that were
+ * saved, as the list of an old page does; with `expectedVersion`, these are taken back. Raises
+ * `TypeError`, and saves nothing, if JSON cannot hold a message, or if two messages have one id.
  */
-export async function saveMessages(history: History, messages: UIMessage[], options: ApprovalOptions = {}): Promise<void> {
+export async function saveMessages(history: History, messages: UIMessage[], options: SaveOptions = {}): Promise<void> {
   const wanted = chatOf(messages);
+  await saving(history, options, () => wanted);
+}
+
+/**
+ * Save what a page may add to a chat: the newest message if it is a user's, or answers to approvals in
+ * the newest message. Everything else is as the store has it, so an old page takes nothing back, and
+ * no page writes words of the agent. A repeated call changes nothing.
+ *
+ * With the trigger "regenerate-message", and if the newest message was changed, the replies to it are
+ * taken back. Raises `ChatConflict` if later messages of the user would be taken back too, unless
+ * `expectedVersion` is the version of the chat; then raises `VersionConflict` if it is another.
+ */
+export async function saveRequest(history: History, request: ChatRequest, options: SaveOptions = {}): Promise<void> {
+  chatOf(request.messages);
+  const newest = request.messages.at(-1);
+  if (newest?.role === "user") checkUserParts(newest);
+  await saving(history, options, (stored) => chatAfter(stored, request, options));
+}
+
+async function saving(history: History, options: SaveOptions, wantedOf: (stored: StoredChat) => Wanted): Promise<void> {
+  let { expectedVersion } = options;
+  let mayChange = true;
   for (;;) {
     const stored = await readChat(history);
+    const wanted = wantedOf(stored);
+    const changed = mayChange ? changedSlot(stored, wanted, expectedVersion) : undefined;
+    const { events, asked } = nextEvents(stored, wanted);
+    const isNews = changed !== undefined || events.length > 0 || asked !== undefined;
+    if (isNews && expectedVersion !== undefined && expectedVersion !== stored.version) {
+      throw versionConflict(history.id, expectedVersion, stored.version);
+    }
     try {
-      if (await save(history, stored, wanted, options)) return;
+      if (changed !== undefined) {
+        await history.retract(changed.event, "the chat was changed", { expectedVersion: stored.version });
+        expectedVersion = undefined; // it was the version, and what follows only appends
+        mayChange = false;
+        continue;
+      }
+      return await save(history, stored, wanted, options);
     } catch (error) {
-      if (!(error instanceof VersionConflict)) throw error; // another writer was first: look again
+      // Another writer was first: look again.
+      if (!(error instanceof VersionConflict)) throw error;
     }
   }
 }
@@ -152,31 +217,63 @@ async function readChat(history: History): Promise<StoredChat> {
   return chat;
 }
 
-/** The events that no retraction has taken back. A retraction may take back another one. */
-async function standingEvents(history: History): Promise<StoredEvent[]> {
-  interface Newest {
-    event: StoredEvent;
-    before: Newest | undefined;
-  }
-  const newestAt: (Newest | undefined)[] = [undefined];
-  let last: StoredEvent | undefined;
-  for await (const event of history.events()) {
-    last = event;
-    const before = newestAt.at(-1);
-    newestAt.push(event.kind === "retraction" ? newestAt[event["version"] as number] : { event, before });
-  }
-  const events: StoredEvent[] = last?.kind === "retraction" ? [last] : []; // its id is the version
-  for (let newest = newestAt.at(-1); newest !== undefined; newest = newest.before) events.push(newest.event);
-  return events.reverse();
+/** The chat to save. `mayChange` says that stored messages may be taken back. */
+interface Wanted extends Chat {
+  mayChange?: boolean;
 }
 
-/** Returns false if something was taken back, so that the chat has to be read again. */
-async function save(history: History, stored: StoredChat, wanted: Chat, options: ApprovalOptions): Promise<boolean> {
-  const changed = slotsBefore(stored, wanted).changed;
-  if (changed !== undefined) {
-    await history.retract(changed.event, "the chat was changed", { expectedVersion: stored.version });
-    return false;
+/** The chat as the newest message of a page goes on with it. */
+function chatAfter(stored: StoredChat, { messages, trigger }: ChatRequest, { expectedVersion }: SaveOptions): Wanted {
+  const known = messagesOf(stored.continued) as unknown as UIMessage[];
+  const newest = messages.at(-1);
+  if (newest?.role === "assistant") return chatOf(known.map((message) => withAnswers(message, newest)));
+  if (newest?.role !== "user") return chatOf(known);
+  const place = known.findIndex(({ id }) => id === newest.id);
+  if (place === -1) return chatOf([...known, newest]);
+  const isSame = areEqual(known[place], toJson(newest, "the newest message"));
+  if (isSame && trigger !== "regenerate-message") return chatOf(known);
+  const others = known.slice(place + 1).filter(({ role }) => role === "user");
+  if (others.length > 0 && expectedVersion === undefined) throw chatConflict(others.map(({ id }) => id));
+  return { ...chatOf([...known.slice(0, place), newest]), mayChange: true };
+}
+
+/** The message with the decisions about its calls that a page has. */
+function withAnswers(message: UIMessage, page: UIMessage): UIMessage {
+  const answers = new Map<unknown, Json>();
+  for (const part of page.parts as Json[]) {
+    if (part["state"] === "approval-responded") answers.set(approvalOf(part)?.id, part);
   }
+  const parts = (message.parts as Json[]).map((part) => {
+    const answer = part["state"] === "approval-requested" ? answers.get(approvalOf(part)?.id) : undefined;
+    if (answer === undefined || answer["toolCallId"] !== part["toolCallId"]) return part;
+    const { approved, reason } = approvalOf(answer) as { approved?: boolean; reason?: string };
+    const approval = { ...(part["approval"] as Json), approved, ...(reason === undefined ? {} : { reason }) };
+    return { ...part, state: "approval-responded", approval };
+  });
+  return { ...message, parts: parts as unknown as UIMessage["parts"] };
+}
+
+function checkUserParts({ id, parts }: UIMessage): void {
+  const other = parts.find(({ type }) => type !== "text" && type !== "file" && !type.startsWith("data-"));
+  if (other === undefined) return;
+  throw new TypeError(
+    `the message ${JSON.stringify(id)} of the user has a part of the type ${JSON.stringify(other.type)};` +
+      " nothing was saved; a page sends texts, files and data",
+  );
+}
+
+/** The first stored slot to take back. Raises `ChatConflict` if the list may take back nothing. */
+function changedSlot(stored: StoredChat, wanted: Wanted, expectedVersion: number | undefined): StoredSlot | undefined {
+  const isWhole = wanted.mayChange === true || expectedVersion === stored.version;
+  const { slots, changed } = slotsBefore(stored, wanted, isWhole);
+  if (changed === undefined || isWhole) return changed;
+  if (expectedVersion !== undefined) return changed; // a conflict of versions
+  const kept = new Set(slots.map(({ message }) => message));
+  const later = stored.slots.slice(stored.slots.indexOf(changed));
+  throw chatConflict([...new Set(later.map(({ message }) => message))].filter((id) => id === changed.message || !kept.has(id)));
+}
+
+async function save(history: History, stored: StoredChat, wanted: Chat, options: ApprovalOptions): Promise<void> {
   for (;;) {
     const { events, asked } = nextEvents(stored, wanted);
     if (events.length > 0) {
@@ -185,21 +282,22 @@ async function save(history: History, stored: StoredChat, wanted: Chat, options:
     } else if (asked !== undefined) {
       stored.add(await recordApproval(history, stored, asked, options));
     } else {
-      return true;
+      return;
     }
   }
 }
 
 /**
- * The stored slot of each wanted slot, and the first stored slot that was changed or removed. What
- * other programs recorded may be missing: a page that was loaded before does not have it.
+ * The stored slot of each wanted slot, and the first stored slot that was changed or removed. Unless
+ * the wanted chat is whole, what other programs recorded may be missing: a page that was loaded before
+ * does not have it.
  */
-function slotsBefore(stored: StoredChat, wanted: Chat): { slots: StoredSlot[]; changed?: StoredSlot } {
+function slotsBefore(stored: StoredChat, wanted: Chat, isWhole = false): { slots: StoredSlot[]; changed?: StoredSlot } {
   const slots: StoredSlot[] = [];
   for (const slot of stored.slots) {
     const after = wanted.slots[slots.length];
     if (after !== undefined && isContinued(slot, after)) slots.push(slot);
-    else if (slot.isOther !== true) return { slots, changed: slot };
+    else if (slot.isOther !== true || (isWhole && slot.part?.["type"] !== "step-start")) return { slots, changed: slot };
   }
   return { slots };
 }

@@ -42,6 +42,17 @@ export class VersionConflict extends FoldlogError {
   declare readonly actual: number;
 }
 
+/**
+ * The list of messages does not have messages that the chat has, as the list of an old page does.
+ * Nothing was saved. `messages` has their ids.
+ */
+export class ChatConflict extends FoldlogError {
+  declare readonly messages: string[];
+}
+
+/** A page sent a message or an answer, and the conversation has no reply to it. */
+export class NoReply extends FoldlogError {}
+
 /** The idempotency key was used for another request. */
 export class IdempotencyConflict extends FoldlogError {}
 
@@ -140,4 +151,26 @@ export function replyUnfinished(conversation: string, cause: FoldlogError): Repl
     `conversation ${JSON.stringify(conversation)}: a worker writes a reply, or left one unfinished;` +
     " call unfinishedReply() in history.lease, then cut() or continue() it";
   return new ReplyUnfinished({ ...cause.problem, detail }, { cause });
+}
+
+export function chatConflict(messages: string[]): ChatConflict {
+  const names = messages.map((id) => JSON.stringify(id)).join(", ");
+  const detail =
+    `the list changes or leaves out messages of the chat: ${names}; nothing was saved; load the chat again,` +
+    " or pass the `version` of its loadChat as `expectedVersion` to take these messages back";
+  return new ChatConflict({ type: "about:blank", title: "the chat has other messages", status: 409, detail, messages });
+}
+
+export function versionConflict(conversation: string, expected: number, actual: number): VersionConflict {
+  const detail =
+    `conversation ${JSON.stringify(conversation)}: version ${actual}, and not the expected version ${expected};` +
+    " nothing was saved; load the chat again";
+  return new VersionConflict({ type: "about:blank", title: "another version", status: 409, detail, expected, actual });
+}
+
+export function noReply(conversation: string): NoReply {
+  const detail =
+    `conversation ${JSON.stringify(conversation)}: no reply was begun to what was sent, and no worker holds the lease;` +
+    " look whether the server failed, or waits for a decision about a call";
+  return new NoReply({ type: "about:blank", title: "no reply", status: 504, detail });
 }

@@ -5,7 +5,7 @@ import { type AgentInputItem, MemorySession, type Session } from "@openai/agents
 import { convertToModelMessages, generateText, stepCountIs, tool, type UIMessage, validateUIMessages } from "ai-oldest";
 import { MockLanguageModelV3 } from "ai-oldest/test";
 import { Foldlog } from "foldlog";
-import { appendMessages, loadMessages, prepareMessages, saveMessages } from "foldlog/ai-sdk";
+import { appendMessages, loadChat, loadMessages, prepareMessages, saveMessages } from "foldlog/ai-sdk";
 import { FoldlogSessionStore } from "foldlog/claude-agent";
 import { FoldlogSession } from "foldlog/openai-agents";
 import { z } from "zod";
@@ -236,7 +236,8 @@ describe("messages of the AI SDK", () => {
     const history = newHistory();
     await saveMessages(history, [asked, answer({ type: "text", text: "No." })]);
     const again: UIMessage = { id: "m3", role: "assistant", parts: [{ type: "text", text: "Yes." }] };
-    await saveMessages(history, [asked, again]);
+    const { version } = await loadChat(history);
+    await saveMessages(history, [asked, again], { expectedVersion: version });
     assert.deepEqual(await loadMessages(history), [asked, again]);
     assert.deepEqual(await history.messages(), [
       { role: "user", content: "Pay Ann." },

@@ -1,17 +1,16 @@
 /** The page of the chat: `useChat` of the AI SDK over replies that foldlog stores. */
 
 import { useChat } from "@ai-sdk/react";
-import type { UIMessage } from "ai";
 import { Foldlog } from "foldlog";
-import { FoldlogChatTransport, type LoadedChat } from "foldlog/ai-sdk";
+import { type ChatRequest, FoldlogChatTransport, type LoadedChat } from "foldlog/ai-sdk";
 import { useState } from "react";
 import { createRoot } from "react-dom/client";
 
 location.hash ||= crypto.randomUUID();
 const id = location.hash.slice(1);
 
-async function ask<T>(path: string, message?: UIMessage): Promise<T> {
-  const init = message && { method: "POST", body: JSON.stringify(message) };
+async function ask<T>(path: string, sent?: ChatRequest): Promise<T> {
+  const init = sent && { method: "POST", body: JSON.stringify(sent) };
   const response = await fetch(`${path}?id=${id}`, init);
   if (!response.ok) throw new Error(await response.text());
   return (await response.json()) as T;
@@ -19,9 +18,9 @@ async function ask<T>(path: string, message?: UIMessage): Promise<T> {
 
 const chat = await ask<LoadedChat>("/chat");
 const transport = new FoldlogChatTransport({
-  send: ({ messages }) => ask("/chat", messages.at(-1)),
+  send: ({ messages, trigger }) => ask("/chat", { messages: messages.slice(-1), trigger }),
   history: async (name) => new Foldlog(await ask<{ url: string; token: string }>("/token")).histories.open(name),
-  reply: chat.reply,
+  version: chat.version,
 });
 
 function Chat() {

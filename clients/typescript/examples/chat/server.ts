@@ -9,10 +9,9 @@
 import { createServer, type IncomingMessage } from "node:http";
 import { json } from "node:stream/consumers";
 import { fileURLToPath } from "node:url";
-import type { UIMessage } from "ai";
 import { build } from "esbuild";
-import { Foldlog, type HeldHistory, type History, LeaseLost } from "foldlog";
-import { loadChat, loadMessages, saveMessages } from "foldlog/ai-sdk";
+import { Foldlog, type HeldHistory, type History, LeaseLost, type UnfinishedReply } from "foldlog";
+import { type ChatRequest, loadChat, saveRequest } from "foldlog/ai-sdk";
 import OpenAI from "openai";
 
 const { FOLDLOG_URL: url = "http://localhost:8765", FOLDLOG_TOKEN: token = "" } = process.env;
@@ -20,14 +19,11 @@ const { MODEL: model = "gpt-5", PORT: port = "8000" } = process.env;
 const foldlog = new Foldlog({ url, token });
 const openai = new OpenAI();
 
-/** Write the reply to the last message, or the rest of a reply that a killed program left. */
-async function reply(held: HeldHistory, begun: () => void): Promise<void> {
-  const unfinished = await held.unfinishedReply();
+/** Write a reply, or the rest of one: the server of the model goes on behind the text that it gets. */
+async function write(held: HeldHistory, unfinished?: UnfinishedReply): Promise<void> {
   const { messages } = await held.prepare("openai");
-  if (unfinished === undefined && messages.at(-1)?.role !== "user") return;
   const writer = unfinished?.continue() ?? (await held.streamReply());
-  begun();
-  if (unfinished !== undefined) messages.push(unfinished.message); // the server of the model goes on behind it
+  if (unfinished !== undefined) messages.push(unfinished.message);
   const source = await openai.chat.completions.create({ model, stream: true, messages }, { signal: held.signal });
   for await (const { choices } of source) {
     const text = choices[0]?.delta.content;
@@ -36,14 +32,21 @@ async function reply(held: HeldHistory, begun: () => void): Promise<void> {
   await writer.end(); // appends the whole reply, and closes its stream
 }
 
-async function drive(history: History, begun: () => void = () => undefined): Promise<void> {
+/** First what a killed program left, then the message of the page, then the reply to it. */
+async function drive(history: History, sent?: ChatRequest, saved: () => void = () => undefined): Promise<void> {
   try {
-    await history.lease({ worker: `process ${process.pid}`, ttlS: 15, waitS: 60 }, (held) => reply(held, begun));
+    await history.lease({ worker: `process ${process.pid}`, ttlS: 15, waitS: 60 }, async (held) => {
+      const unfinished = await held.unfinishedReply();
+      if (unfinished !== undefined) await write(held, unfinished);
+      if (sent !== undefined) await saveRequest(held, sent); // a repetition saves nothing
+      saved();
+      const { messages } = await held.prepare("openai");
+      if (messages.at(-1)?.role === "user") await write(held);
+    });
   } catch (error) {
-    if (error instanceof LeaseLost) return drive(history, begun);
+    if (error instanceof LeaseLost) return drive(history, sent, saved);
     console.error(history.id, error);
-  } finally {
-    begun();
+    throw error;
   }
 }
 
@@ -55,9 +58,10 @@ async function answer(request: IncomingMessage): Promise<unknown> {
       return loadChat(history);
     case "GET /token":
       return { url, ...(await history.readToken()) };
-    case "POST /chat":
-      await saveMessages(history, [...(await loadMessages(history)), (await json(request)) as UIMessage]);
-      return new Promise<void>((begun) => void drive(history, begun));
+    case "POST /chat": {
+      const sent = (await json(request)) as ChatRequest;
+      return new Promise<void>((saved, failed) => void drive(history, sent, saved).catch(failed));
+    }
     default:
       return undefined;
   }
@@ -81,4 +85,4 @@ createServer((request, response) => {
 }).listen(Number(port), "localhost", () => console.log(`http://localhost:${port}`));
 
 // What a killed program of before left.
-for await (const { id } of foldlog.histories.list({}, "chat/")) void drive(foldlog.histories.open(id));
+for await (const { id } of foldlog.histories.list({}, "chat/")) void drive(foldlog.histories.open(id)).catch(() => undefined);

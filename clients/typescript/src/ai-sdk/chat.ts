@@ -28,6 +28,8 @@ export interface StoredSlot extends Slot {
   result?: Json;
   /** Whether the event was not recorded by `saveMessages`: the ids of its message are of no one else. */
   isOther?: boolean;
+  /** The reply of a model that another program recorded. */
+  reply?: string;
 }
 
 /** The slots of a chat, and the members of its messages beside `id`, `role` and `parts`. */
@@ -117,10 +119,15 @@ export class StoredChat implements Chat<StoredSlot> {
   #addOther(event: StoredEvent): void {
     const role = roleOf(event);
     const last = this.slots.at(-1);
-    const message = role === "assistant" && last?.role === role ? last.message : `event-${event.id}`;
+    const isTurn = role === "assistant" && last?.role === role;
+    const message = isTurn ? last.message : `event-${event.id}`;
+    const { id, meta, response_id: response = meta?.["reply"] ?? `event ${id}` } = event as StoredEvent & { response_id?: string };
+    const shared = { message, role, event: id, isOther: true, ...(role === "assistant" ? { reply: String(response) } : {}) };
+    if (isTurn && last.reply !== shared.reply) {
+      this.#addSlot({ ...shared, number: `event ${id} step`, part: { type: "step-start" } }); // another reply
+    }
     for (const [index, part] of partsOfEvent(event).entries()) {
-      const number = `event ${event.id} ${index}`;
-      const slot: StoredSlot = { message, role, part, number, event: event.id, isOther: true };
+      const slot: StoredSlot = { ...shared, part, number: `event ${id} ${index}` };
       if (toolOf(part) !== undefined) this.#addCall(slot);
       this.#addSlot(slot);
     }

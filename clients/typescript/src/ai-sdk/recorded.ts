@@ -15,6 +15,7 @@ export function isPartOfChat({ kind, redacted }: StoredEvent): boolean {
 
 export function roleOf(event: StoredEvent): UIMessage["role"] {
   if (event.kind === "system") return "system";
+  if (event["source"] === "environment" && event.kind === "message") return "system"; // no person wrote it
   return event.kind === "action" || event["source"] === "agent" ? "assistant" : "user";
 }
 
