@@ -105,7 +105,8 @@ export async function loadChat<M extends UIMessage = UIMessage>(history: History
  * `onFinish`, and save a request of a browser with `saveRequest`.
  *
  * Raises `ChatConflict`, and saves nothing, if the list changes or leaves out messages that were
- * saved, as the list of an old page does; with `expectedVersion`, these are taken back. Raises
+ * saved, as the list of an old page does. A reply that another program recorded may be missing, and
+ * stays. With `expectedVersion`, everything that the list does not have is taken back. Raises
  * `TypeError`, and saves nothing, if JSON cannot hold a message, or if two messages have one id.
  */
 export async function saveMessages(history: History, messages: UIMessage[], options: SaveOptions = {}): Promise<void> {
