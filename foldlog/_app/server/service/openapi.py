@@ -189,6 +189,9 @@ def _statuses(operation: Operation) -> Sequence[int]:
         statuses |= {412, 423} if writes else set()
     if writes or operation.streams:
         statuses |= {409, 410}
+    names = {field.name for field in msgspec.structs.fields(operation.parameters)}
+    if "within" in names:  # a search in one conversation
+        statuses |= {410}
     if operation.body is not None:
         statuses |= {408, 413, 415}
     return sorted(statuses)
