@@ -229,7 +229,7 @@ function chatAfter(stored: StoredChat, { messages, trigger }: ChatRequest, { exp
   const newest = messages.at(-1);
   if (newest?.role === "assistant") return chatOf(known.map((message) => withAnswers(message, newest)));
   if (newest?.role !== "user") return chatOf(known);
-  const place = known.findIndex(({ id }) => id === newest.id);
+  const place = known.findIndex(({ id, role }) => id === newest.id && role === "user");
   if (place === -1) return chatOf([...known, newest]);
   const isSame = areEqual(known[place], toJson(newest, "the newest message"));
   if (isSame && trigger !== "regenerate-message") return chatOf(known);

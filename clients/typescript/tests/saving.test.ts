@@ -157,6 +157,15 @@ test("an edited message takes back its replies, and no later message of the user
   assert.deepEqual(await loadMessages(history), edited.messages);
 });
 
+test("a user's message with the id of a reply is refused", async () => {
+  const history = newHistory();
+  await saveRequest(history, { messages: [user("1", "hello")] });
+  await reply(history, "Hi.");
+  const messages = [user("event-1", "instead")];
+  await assert.rejects(saveRequest(history, { messages }), /has the id "event-1" of another message; nothing was saved/);
+  assert.deepEqual(await kindsOf(history), ["message", "message"]);
+});
+
 test("what foldlog says of a tool that had run is no message of the user, and is said once", async () => {
   const history = newHistory();
   await saveRequest(history, { messages: [user("1", "pay")] });

@@ -217,6 +217,17 @@ for (const [name, { AbstractChat, lastAssistantMessageIsCompleteWithApprovalResp
       assert.equal((await server.history.state()).version, 4);
     });
 
+    test("gets an answer behind a reply that a killed server left", async () => {
+      const server = new Server(newHistory());
+      await server.history.appendMessages([{ role: "user", content: "hello" }]);
+      await (await server.history.streamReply()).feed({ type: "text", text: "Hi" });
+      const page = new Page(server, await loadChat(server.history));
+      await page.sendMessage({ text: "and now?" });
+      assert.deepEqual(shown(page.lastMessage), ["You said: and now?"]);
+      const { messages } = await loadChat(server.history);
+      assert.deepEqual(messages.map(shown), [["hello"], ["Hi"], ["and now?"], ["You said: and now?"]]);
+    });
+
     test("of an old tab sends behind the messages of the others", async () => {
       const server = new Server(newHistory());
       const one = new Page(server, await loadChat(server.history));
