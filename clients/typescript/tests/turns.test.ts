@@ -280,7 +280,7 @@ for (const [name, { AbstractChat, lastAssistantMessageIsCompleteWithApprovalResp
       );
       const pages = transports.map((transport) => new (class extends AbstractChat<UIMessage> {})({ id: server.history.id, state: new State([]), transport }));
       const resumed = pages.map((page) => page.resumeStream());
-      await new Promise((resolve) => setTimeout(resolve, 100));
+      while (pages.some(({ messages }) => messages.length === 0)) await new Promise((resolve) => setTimeout(resolve, 20));
       go();
       await Promise.all([writing, ...resumed]);
       for (const page of pages) assert.deepEqual(page.messages.map(shown), [["Hi there."]]);
