@@ -18,6 +18,7 @@ from foldlog.condensers import (
     LLMSummarizingCondenser,
     Reason,
 )
+from foldlog.condensers.models import estimate as estimating
 from foldlog.condensers.models.estimate import ESTIMATE, counting, estimate, of_thinking
 from foldlog.eventstore import SystemMessage
 from foldlog.projections import View
@@ -34,6 +35,32 @@ from tests.condensers.scripted import Characters, Scripted
 from tests.how_many import some
 from tests.imported import imported, real_histories
 from tests.projections.parts import image, text
+
+
+@pytest.mark.parametrize("seed", some(range(50), 5))
+def test_a_long_text_is_counted_in_parts(monkeypatch, seed):
+    """As many tokens as at once; only other threads go on between the parts."""
+    at = random.Random(seed)
+    words = [
+        "word",
+        "number 12 ",
+        "\n",
+        "    x",
+        "Größe ",
+        "X9",
+        "a1b2 ",
+        "\t",
+        "-- ",
+        "日本",
+        "_f(",
+        "End. ",
+    ]
+    text = "".join(at.choice(words) for _ in range(3_000))
+    at_once = estimate(text)
+    monkeypatch.setattr(estimating, "_SLICE", 100)
+    assert len([*estimating._slices(text)]) > 20
+    assert estimate(text) == at_once
+
 
 TOKENIZERS = ["gpt-4o-mini", "gpt-4", "claude-sonnet-4-5"]
 """Three tokenizers that litellm ships."""
