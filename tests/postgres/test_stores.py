@@ -489,5 +489,5 @@ def test_a_reply_in_two_stores_counts_once(postgres_server, tmp_path):
         write_logs(tmp_path / "logs", {"first": [1, 2, 3], other: [2, 3, 4]})
         foldlog.Histories(store).import_(tmp_path / "logs")
         figures = FiguresOfStore(store)
-        assert calls_of(store, figures) == 4
-        assert calls_of(store, FiguresOfStore(store)) == 4
+        assert calls_of(figures) == 4
+        assert calls_of(FiguresOfStore(store)) == 4
