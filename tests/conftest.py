@@ -191,6 +191,14 @@ def pytest_terminal_summary(
         terminalreporter.write_line(f"{left_out} long tests were left out: scripts/test --all")
 
 
+@pytest.fixture(autouse=True, scope="session")
+def figures_without_a_time_limit() -> None:
+    """On a slow machine, a reader counts fewer conversations before it answers."""
+    from foldlog._reports.figures import stored
+
+    stored._SECONDS_AT_ONCE = 600.0
+
+
 @pytest.fixture(scope="session")
 def whole(pytestconfig: pytest.Config) -> bool:
     """Whether to take every case (``scripts/test --all``) instead of a sample."""
