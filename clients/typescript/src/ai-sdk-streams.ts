@@ -76,6 +76,7 @@ export class FoldlogChatTransport<M extends UIMessage> implements ChatTransport<
     const first = this.#version === undefined ? (this.#loaded ?? null) : null;
     this.#loaded = undefined; // the next time, ask
     const isLoaded = this.#turn === undefined;
+    if (isLoaded && this.#version === 0) return null; // a new chat, for which there is no read token yet
     const turn = this.#turnOf(this.#turn === undefined ? newTurn(0) : elsewhere(this.#turn.shown), options);
     if (isLoaded) turn.shown.before = this.#version ?? (await turn.state()).version;
     if (first === null && !(await turn.hasNews())) return null;

@@ -92,7 +92,8 @@ class Service:
         try:
             if (scope["method"], path) == ("GET", "/openapi.json"):
                 return _response(200, [self._document], {})
-            if path.startswith(_STREAMS) and scope["method"] == "OPTIONS":
+            is_for_pages = path.startswith(_STREAMS) or self._is_of_page(headers)
+            if is_for_pages and scope["method"] == "OPTIONS":
                 return self._for_pages(headers, Response(status_code=204, headers=PREFLIGHT))
             principal = self._tokens.principal(headers.get("authorization", ""))
             opened = principal.enter()
@@ -100,7 +101,8 @@ class Service:
             if path.startswith(_STREAMS):
                 answer = await self._answer_stream(request, path, headers, opened)
                 return self._for_pages(headers, answer)
-            return await self._admit(request, path, headers, opened)
+            answer = await self._admit(request, path, headers, opened)
+            return self._for_pages(headers, answer) if is_for_pages else answer
         except asyncio.CancelledError:
             if not self.changes.is_ending():
                 raise
@@ -110,7 +112,8 @@ class Service:
             if not isinstance(error, EventStoreError | ValueError | TypeError | ClientDisconnect):
                 _log.error("the service failed: %s", path, exc_info=error)
             answer = _answer_of_refusal(refusal_of(error, has_lease=LEASE in headers))
-            return self._for_pages(headers, answer) if path.startswith(_STREAMS) else answer
+            is_for_pages = path.startswith(_STREAMS) or self._is_of_page(headers)
+            return self._for_pages(headers, answer) if is_for_pages else answer
 
     async def _answer_stream(
         self, request: Request, path: str, headers: dict[str, str], opened: OpenRequest
@@ -137,19 +140,23 @@ class Service:
         opened.take_answer(len(getattr(answer, "body", b"")))
         return answer
 
+    def _is_of_page(self, headers: Mapping[str, str]) -> bool:
+        """Return whether a page of an allowed site sent the request."""
+        origin = headers.get("origin", "")
+        return bool(origin) and not self._origins.isdisjoint({"*", origin})
+
     def _for_pages(self, headers: Mapping[str, str], answer: Response) -> Response:
         """Let a page of an allowed site read the answer."""
-        origin = headers.get("origin", "")
         for name, value in SAFE.items():
             answer.headers.setdefault(name, value)
-        if origin and not self._origins.isdisjoint({"*", origin}):
-            answer.headers["access-control-allow-origin"] = origin
+        if self._is_of_page(headers):
+            answer.headers["access-control-allow-origin"] = headers["origin"]
         answer.headers.add_vary_header("origin")
         return answer
 
     async def _admit(
         self, request: Request, path: str, headers: dict[str, str], opened: OpenRequest
-    ) -> ASGIApp:
+    ) -> Response:
         principal = opened.principal
         operation, parts = _find(request.scope["method"], path)
         principal.require(operation.scope)
@@ -184,7 +191,7 @@ class Service:
             )
             arguments |= fields_of(body) if isinstance(body, msgspec.Struct) else {"body": body}
 
-        def handle() -> Deferred | ASGIApp:
+        def handle() -> Deferred | Response:
             self._check()
             answer = operation.handle(admitted, **arguments)
             if isinstance(answer, Deferred | Response):
@@ -204,11 +211,11 @@ class Service:
     async def _run_in_turn(
         self,
         admitted: AdmittedRequest,
-        handle: Callable[[], Deferred | ASGIApp],
+        handle: Callable[[], Deferred | Response],
         turns: asyncio.Semaphore | None,
         *,
         is_long: bool,
-    ) -> Deferred | ASGIApp:
+    ) -> Deferred | Response:
         threads = self.changes.long_reads if is_long else self.changes.threads
         if turns is None:
             return await threads.run(handle)

@@ -67,12 +67,13 @@ _split_lines: Final = re.compile(b"\r\n|\r|\n").split
 _encode: Final = msgspec.json.Encoder().encode
 METHODS: Final = "GET, HEAD, PUT, POST, DELETE, OPTIONS"
 _REQUEST_HEADERS: Final = (
-    "authorization, content-type, foldlog-lease, if-none-match, producer-epoch, producer-id,"
-    " producer-seq, stream-closed, stream-expires-at, stream-seq, stream-ttl"
+    "authorization, content-type, foldlog-lease, idempotency-key, if-match, if-none-match,"
+    " last-event-id, producer-epoch, producer-id, producer-seq, stream-closed, stream-expires-at,"
+    " stream-seq, stream-ttl"
 )
 _ANSWER_HEADERS: Final = (
     "etag, location, producer-epoch, producer-expected-seq, producer-received-seq, producer-seq,"
-    " stream-closed, stream-cursor, stream-expires-at, stream-next-offset,"
+    " retry-after, stream-closed, stream-cursor, stream-expires-at, stream-next-offset,"
     " stream-sse-data-encoding, stream-ttl, stream-up-to-date"
 )
 PREFLIGHT: Final = {

@@ -267,6 +267,14 @@ def test_pages_of_allowed_sites_may_read(app, client):
     )
     other = client.get(REPLY, headers={"origin": "https://other.example"})
     assert "access-control-allow-origin" not in other.headers
+    state = REPLY.replace("/stream/", "/conversations/").removesuffix("/reply")
+    for path in (state, f"{state}/events", f"{state}/nothing"):
+        asked = client.send("OPTIONS", path, headers={"origin": SITE})
+        assert (asked.status, asked.headers["access-control-allow-origin"]) == (204, SITE)
+        answer = client.get(path, headers={"origin": SITE})
+        assert answer.headers["access-control-allow-origin"] == SITE
+        other = client.get(path, headers={"origin": "https://other.example"})
+        assert "access-control-allow-origin" not in other.headers
 
 
 # -- live
