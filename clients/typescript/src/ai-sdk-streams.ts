@@ -76,7 +76,7 @@ export class FoldlogChatTransport<M extends UIMessage> implements ChatTransport<
     const first = this.#version === undefined ? (this.#loaded ?? null) : null;
     this.#loaded = undefined; // the next time, ask
     const isLoaded = this.#turn === undefined;
-    if (isLoaded && this.#version === 0) return null; // a new chat, for which there is no read token yet
+    if (isLoaded && this.#version === 0 && !(await this.#isThere(options.chatId))) return null;
     const turn = this.#turnOf(this.#turn === undefined ? newTurn(0) : elsewhere(this.#turn.shown), options);
     if (isLoaded) turn.shown.before = this.#version ?? (await turn.state()).version;
     if (first === null && !(await turn.hasNews())) return null;
@@ -98,6 +98,16 @@ export class FoldlogChatTransport<M extends UIMessage> implements ChatTransport<
     yield* turn.chunks(options);
     this.#version = turn.version;
     yield { type: "finish" };
+  }
+
+  /** Whether there is a read token: a new chat has none before its first message, which asks again. */
+  async #isThere(chatId: string): Promise<boolean> {
+    try {
+      await this.#options.history(chatId);
+      return true;
+    } catch {
+      return false;
+    }
   }
 
   /** What the transport knows is of one chat. */
