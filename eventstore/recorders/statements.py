@@ -15,7 +15,7 @@ from foldlog.eventstore.errors import count
 _SQL = os.path.join(os.path.dirname(__file__), "sql")
 
 _COMMAND = r"(?s)(?:\$\w*\$.*?\$\w*\$|[^;$])+;"
-_CREATE = r"(?m)^CREATE (?:UNIQUE )?(\w+) (?:{schema}\.)?(\w+)"
+_CREATE = r"(?m)^CREATE (?:OR REPLACE |UNIQUE )?(\w+) (?:{schema}\.)?(\w+)"
 
 
 def statements(dialect: str, instead: Mapping[str, str] = {}) -> Mapping[str, str]:
@@ -66,8 +66,9 @@ def commands(script: str) -> Sequence[str]:
 
 @cache
 def migrations(dialect: str) -> Mapping[int, str]:
-    """Return the scripts of the migrations. Script n changes a database from schema n-1 to schema
-    n.
+    """Return the scripts of the migrations, in the order of their numbers. Script n changes a
+    database from the schema before to schema n. A dialect lacks the numbers of the migrations that
+    change only the other dialect.
     """
     names = sorted(os.listdir(os.path.join(_SQL, dialect)))
     return {int(name[:4]): read_sql(dialect, name) for name in names if name[:4].isdigit()}

@@ -3,9 +3,9 @@
     python -m tests.golden.make
 
 It writes ``stores/schema-N.db.gz`` of the present schema, the rows of the same store on PostgreSQL in
-``stores/schema-N.postgresql.json.gz``, and what is in these stores beside them. It also writes what
-is stored of the records in ``imports/``. The files of earlier schemas stay as they are: run this
-again only for a new schema.
+``stores/schema-N.postgresql.json.gz``, and what is in these stores beside them. A file that is there
+stays as it is, so only a new schema gets a file. It also writes what is stored of the records in
+``imports/``.
 """
 
 import base64
@@ -39,6 +39,7 @@ from foldlog.eventstore.maintenance.copy import copy_store
 from foldlog.eventstore.maintenance.erase import erase
 from foldlog.eventstore.maintenance.redact import redact
 from foldlog.eventstore.recorders.sqlite import schema
+from foldlog.eventstore.recorders.statements import migrations
 from foldlog.projections import Views
 from tests.foldlog.imports.imports import bytes_of
 from tests.golden import postgres
@@ -277,17 +278,23 @@ def make_imports():
         path.write_text("".join(f"{json.dumps(line)}\n" for line in lines))
 
 
-def make_files():
-    stem = f"schema-{schema.NEWEST}"
+def make_file_of_sqlite():
+    packed = GOLDEN / "stores" / f"schema-{schema.NEWEST}.db.gz"
+    if packed.exists():
+        return
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         found = make_store(f"sqlite:///{folder}/store.db", folder, lambda: copy_file(folder))
-        (GOLDEN / "stores" / f"{stem}.db.gz").write_bytes(
-            gzip.compress((folder / "copy.db").read_bytes(), mtime=0)
-        )
-        (GOLDEN / "stores" / f"{stem}.json").write_text(
+        packed.write_bytes(gzip.compress((folder / "copy.db").read_bytes(), mtime=0))
+        packed.with_suffix("").with_suffix(".json").write_text(
             json.dumps({**found, "objects": objects_in(folder)}, indent=1) + "\n"
         )
+
+
+def make_file_of_postgresql():
+    packed = GOLDEN / "stores" / f"schema-{max(migrations('postgresql'))}.postgresql.json.gz"
+    if packed.exists():
+        return
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         folder.chmod(0o755)
@@ -303,7 +310,7 @@ def make_files():
             server.remove()
         rows = postgres.moved(dumped["rows"], f"file://{folder}/objects", ARCHIVE)
         golden = {**dumped, "rows": rows, "contents": found, "objects": objects_in(folder)}
-        postgres.write(GOLDEN / "stores" / f"{stem}.postgresql.json.gz", golden)
+        postgres.write(packed, golden)
 
 
 def copy_file(folder):
@@ -335,7 +342,8 @@ def put_objects(objects, folder):
 
 
 def main():
-    make_files()
+    make_file_of_sqlite()
+    make_file_of_postgresql()
     make_imports()
 
 

@@ -292,8 +292,11 @@ def test_an_old_backup_leaves_room(url, schema, postgres_server):
         assert (after.position - before.position) >> 20 > 30 * 86_400 * 10_000
 
 
-def test_who_waits_for_an_epoch_begins_no_other(url, schema, postgres_server):
-    """By then others write, and a follower would miss their numbers of the epoch before."""
+@pytest.mark.parametrize("is_older", [False, True], ids=["this program", "an older program"])
+def test_who_waits_for_an_epoch_begins_no_other(is_older, url, schema, postgres_server):
+    """By then others write, and a follower would miss their numbers of the epoch before. An older
+    program takes no advisory lock, and only calls the function.
+    """
     with open_store(url) as store:
         say(store, "c0", "x")
     postgres_server.sql(f"UPDATE {schema}.epoch SET cluster = 0")
@@ -305,7 +308,11 @@ def test_who_waits_for_an_epoch_begins_no_other(url, schema, postgres_server):
     ):
         first.execute("SELECT pg_advisory_xact_lock(%s)", [epoch_lock(schema)])
         first.execute(f"SELECT {schema}.begin_epoch()")
-        opening = pool.submit(open_store, url)
+        if is_older:
+            call = f"SELECT {schema}.begin_epoch()"
+            beginning = pool.submit(postgres_server.sql, call)
+        else:
+            beginning = pool.submit(lambda: open_store(url).close())
         until(lambda: postgres_server.sql(waiting) == "1")
         number = postgres_server.sql("SELECT pg_current_xact_id()")  # of the first writer
         first.execute(
@@ -313,7 +320,7 @@ def test_who_waits_for_an_epoch_begins_no_other(url, schema, postgres_server):
         )
         [begun] = first.execute(epoch).fetchone()
         first.commit()
-        opening.result().close()
+        beginning.result()
     assert postgres_server.sql(epoch) == str(begun)
 
 

@@ -99,7 +99,7 @@ OF_A_SERVER = re.compile(
 SUBSELECT = re.compile(r"\(\s*SELECT\b")
 CATALOG = re.compile(r"\b(?:FROM|JOIN) pg_\w+(?!\w*\()")
 COMMANDS = {
-    " ".join(command.split()[:3]): command
+    " ".join(command.replace("OR REPLACE ", "").split()[:3]): command
     for script in migrations("postgresql").values()
     for command in commands(script)
 }

@@ -168,6 +168,13 @@ def test_changed_part_of_the_schema_is_a_finding(part, schema, store, postgres_s
     assert any(finding.startswith(found) for finding in store._recorder.check())
 
 
+def test_parts_of_a_newer_schema_are_no_findings(schema, store, postgres_server):
+    """A newer version may replace a function without keeping this version away."""
+    postgres_server.sql(CHANGED["function here"].format(schema))
+    postgres_server.sql(f"UPDATE {schema}.store SET value = '99' WHERE name = 'schema'")
+    assert list(store._recorder.check()) == []
+
+
 @pytest.mark.parametrize("part", ADDED)
 def test_added_part_of_the_schema_is_a_finding(part, schema, store, postgres_server):
     postgres_server.sql(ADDED[part].format(schema))

@@ -41,9 +41,12 @@ def migrate(connection: sqlite3.Connection, path: str, inode: int) -> None:
     execute = connection.execute
     execute("BEGIN IMMEDIATE")
     try:
-        for number in range(max(FIRST, checked_number(connection, path) + 1), NEWEST + 1):
+        present = checked_number(connection, path)
+        for number, script in migrations("sqlite").items():
+            if number <= present:
+                continue
             # A script would commit the transaction.
-            for statement in migrations("sqlite")[number].split(";\n"):
+            for statement in script.split(";\n"):
                 execute(statement)
             if number == FIRST:
                 execute(f"PRAGMA application_id = {_APPLICATION_ID}")
