@@ -35,6 +35,12 @@ COPIED: Final = "copied"
 is counted neither as a call nor as a request.
 """
 
+PLACED_FROM: Final = "placed_from"
+"""The key in ``meta`` that marks an imported result which stands where a prompt needs it. The value
+is the id of the event with the same result, which the source has before its call. The value is None
+if the source has no result of the call. Figures count neither.
+"""
+
 _NAMES: Mapping[str, tuple[str, ...]] = {
     "prompt_tokens": ("prompt_tokens", "input_tokens"),
     "cached_tokens": (

@@ -25,6 +25,7 @@ from functools import cache, partial
 from itertools import chain
 from typing import NamedTuple, TypeVar
 
+from foldlog._base.usage import PLACED_FROM
 from foldlog._imports.redacting import (
     events_of_records,
     imported_paths,
@@ -54,6 +55,7 @@ from foldlog.eventstore import (
     EventStoreError,
     InvalidArgument,
     KeyUnavailable,
+    Observation,
     Store,
     summary_of,
 )
@@ -91,6 +93,8 @@ NOT_SEARCHED = (
 )
 
 _TOGETHER = 1_000
+_PLACED_WITHIN = 1_000
+"""A result that was written before its call is looked for among so many later events."""
 _IN_TOMBSTONE = (
     "the tombstone of the erased conversation {!r} contains the text, and stays in this store; copy"
     " the other conversations to a new store with foldlog store copy FROM TO ID …"
@@ -759,17 +763,10 @@ def _read_related(
         name: [*events.get(name, ()), *map(_recorded_id, unread_ids.get(name, ()))]
         for name in {**events, **unread_ids}
     }
-    asked = [(moment.conversation(name).state, ids) for name, ids in ids_by_name.items()]
-    of_records = events_of_records(Sources(store.database, moment.reader), asked)
-    all_ids = chain(ids_by_name.items(), ((name, sorted(ids)) for name, ids in of_records.items()))
-    for name, ids in all_ids:
-        known = events.setdefault(name, {})
-        for event_id in dict.fromkeys(ids):
-            if event_id in known:
-                continue
-            for event in moment.conversation(name).events(event_id, event_id + 1):
-                if event_id in ids_by_name.get(name, ()) or can_be_redacted(event):
-                    known[event_id] = event
+    asked: Mapping[str, Collection[int]] = ids_by_name
+    while asked:
+        _read_records(store, moment, asked, ids_by_name, events)
+        asked = _ids_of_placed(moment, events)
     found = _Found(events, [], [])
     sources = Sources(store.database, moment.reader)
     for name, known in events.items():
@@ -792,6 +789,57 @@ def _read_related(
             if living:
                 found.beside.append((state, own_ids, living))
     return found
+
+
+def _read_records(
+    store: Store,
+    moment: Moment,
+    asked: Mapping[str, Collection[int]],
+    ids_by_name: Mapping[str, Collection[int]],
+    events: dict[str, dict[int, Event]],
+) -> None:
+    """Add the events ``asked`` for, and all events of their records, to ``events``."""
+    states = [(moment.conversation(name).state, ids) for name, ids in asked.items()]
+    of_records = events_of_records(Sources(store.database, moment.reader), states)
+    all_ids = chain(asked.items(), ((name, sorted(ids)) for name, ids in of_records.items()))
+    for name, ids in all_ids:
+        known = events.setdefault(name, {})
+        for event_id in dict.fromkeys(ids):
+            if event_id in known:
+                continue
+            for event in moment.conversation(name).events(event_id, event_id + 1):
+                if event_id in ids_by_name.get(name, ()) or can_be_redacted(event):
+                    known[event_id] = event
+
+
+def _ids_of_placed(
+    moment: Moment, events: Mapping[str, Mapping[int, Event]]
+) -> dict[str, list[int]]:
+    """Return the ids of further events that have the result of one of the events: see
+    ``PLACED_FROM``.
+    """
+    further = {
+        name: [
+            other.id
+            for event in known.values()
+            for other in _same_result(moment, name, event)
+            if other.id not in known and can_be_redacted(other)
+        ]
+        for name, known in events.items()
+    }
+    return {name: ids for name, ids in further.items() if ids}
+
+
+def _same_result(moment: Moment, conversation: str, event: Event) -> Iterator[Event]:
+    if not isinstance(event, Observation) or event.origin is None:
+        return
+    reading = moment.conversation(conversation)
+    first_id = event.meta.get(PLACED_FROM)
+    if first_id is not None:
+        yield from reading.events(first_id, first_id + 1)
+    elif not event.shown:
+        later_events = reading.events(event.id + 1, event.id + 1 + _PLACED_WITHIN)
+        yield from (later for later in later_events if later.meta.get(PLACED_FROM) == event.id)
 
 
 def _readable(

@@ -5,15 +5,15 @@ collects the events of one record.
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Callable, Collection, Sequence
-from contextlib import suppress
+from collections.abc import Callable, Collection, Iterator, Sequence
+from contextlib import contextmanager, suppress
 from datetime import datetime
 from functools import partial
 from typing import Any, ClassVar, Literal
 
 from msgspec.structs import replace
 
-from foldlog._base.usage import COPIED
+from foldlog._base.usage import COPIED, PLACED_FROM
 from foldlog.eventstore import (
     Action,
     Annotation,
@@ -392,6 +392,19 @@ class RecordEvents:
         if (event.shown or event.structural) and self._decoder.keeps_shown:
             self._decoder.shown.follow(event, self._decoder.tag(event, self))
         return event
+
+    @contextmanager
+    def placed(self, first_id: int | None) -> Iterator[None]:
+        """Add results that the record does not have: see ``PLACED_FROM``. They get neither the id
+        nor the ``meta`` of the record.
+        """
+        is_empty = self.is_empty
+        meta = self.meta
+        self.is_empty = False
+        self.meta = {PLACED_FROM: first_id}
+        yield
+        self.is_empty = is_empty
+        self.meta = meta
 
     def take(self, event: Event, phase: Any = None) -> None:
         """Add an event that was read from a single message. A result without an id answers a call

@@ -7,6 +7,7 @@ from datetime import datetime
 from msgspec import Struct
 
 from foldlog._base.json_types import JsonMap
+from foldlog._base.usage import PLACED_FROM
 from foldlog._reports.answers.figures import CondensationsDocument, ToolDocument
 from foldlog._reports.figures.overview import SUB_AGENT, is_about_it
 from foldlog._reports.figures.savings import is_made, recorded_cost
@@ -93,6 +94,9 @@ class Counts(Struct):
         return tool
 
     def count(self, recorded_at: datetime, event: Event) -> None:
+        if event.origin is not None and PLACED_FROM in event.meta:
+            self._count_placed(event)
+            return
         kind = label(event)
         self.events[kind] = self.events.get(kind, 0) + 1
         if not is_about_it(event):
@@ -113,6 +117,11 @@ class Counts(Struct):
                     self._count_failure(report, NO_NAME)
         if not _marks_errors(event):
             self.unmarked = 1
+
+    def _count_placed(self, event: Event) -> None:
+        # the result was counted where the source has it, before its call began to wait
+        if isinstance(event, Observation) and event.meta[PLACED_FROM] is not None:
+            self._close_call(event)
 
     def _count_day(self, recorded_at: datetime, event: Event) -> None:
         at = time_of_event(event, recorded_at)

@@ -65,6 +65,15 @@ WITHOUT_PARENT = (
 )
 
 
+RESULT_FIRST = (
+    "the result of the call {} was written before its call; Views show it after the call, where"
+    " Claude Code sends it"
+)
+EARLY_MAX: Final = 100
+"""The number of results that wait for their calls."""
+NO_RESULT = "no result of this call was recorded"
+
+
 def is_boundary(record: Fields) -> bool:
     return record.get("type") == "system" and record.get("subtype") == "compact_boundary"
 

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from foldlog._base.usage import SYNTHETIC_MODEL
-from foldlog.eventstore import Event, Message, Source, SystemMessage
+from foldlog.eventstore import Action, Event, Message, Observation, Source, SystemMessage
 from foldlog.formats.blocks import (
     THINKING,
     content_of,
@@ -18,7 +18,10 @@ from foldlog.formats.blocks import (
 from foldlog.formats.calls import Recent
 from foldlog.formats.claude_code.branches import SAID, Switches, begins_main_chain, is_side
 from foldlog.formats.claude_code.lines import (
+    EARLY_MAX,
     ENVELOPE,
+    NO_RESULT,
+    RESULT_FIRST,
     TITLES,
     WITHOUT_PARENT,
     Kept,
@@ -54,6 +57,36 @@ _CLEARED = (
 )
 
 
+class ParallelCalls:
+    """The calls of the newest response that has calls."""
+
+    def __init__(self) -> None:
+        self.response: str | None = None
+        self.open: dict[str, Action] = {}
+        self.has_answer = False
+        self.began_before_window = False
+
+    def begin_before_window(self) -> None:
+        self.response = ""
+        self.began_before_window = True
+
+    @property
+    def lacks_result(self) -> bool:
+        """Whether some of the calls have results, and others have none."""
+        return self.began_before_window or (self.has_answer and bool(self.open))
+
+    def call(self, call: Action) -> None:
+        if call.response_id != self.response:
+            self.response = call.response_id
+            self.open = {}
+            self.has_answer = self.began_before_window = False
+        if call.call_id is not None:
+            self.open[call.call_id] = call
+
+    def answer(self, call_id: Any) -> None:
+        self.has_answer |= self.open.pop(call_id, None) is not None
+
+
 class ClaudeCodeDecoder(FollowingDecoder):
     """The View shows one chain: the chain of the session, or the chain of a sub-agent. The first
     line with a message decides which chain is shown. Claude Code 2.0 began some sessions with the
@@ -77,6 +110,11 @@ class ClaudeCodeDecoder(FollowingDecoder):
         """The key of the last system prompt with its tools."""
         self._switches = Switches(self.past)
         self._missing_parents = set[str]()
+        self._early: Recent[str, Observation] = Recent(EARLY_MAX)
+        """Results that were written before their calls, by the ids of the calls."""
+        self._early_before = frozenset[int]()
+        """Checksums of the calls whose results came before the window."""
+        self._parallel = ParallelCalls()
         self._boundary: Fields = {}
         """The ``compact_boundary`` line whose summary has not been read yet."""
         self._session: Any = None
@@ -91,6 +129,8 @@ class ClaudeCodeDecoder(FollowingDecoder):
             "rank": self._titles.rank,
             "awaiting": sorted(self._awaiting()),
             "prompt": self._prompt,
+            "early": sorted(self._early_before | {checksum(call_id) for call_id in self._early}),
+            "lacks_result": self._parallel.lacks_result,
         }
 
     def restore(self, facts: Facts) -> None:
@@ -104,6 +144,11 @@ class ClaudeCodeDecoder(FollowingDecoder):
         self._titles.rank = facts["rank"]
         self._awaited = frozenset(facts["awaiting"])
         self._prompt = facts["prompt"]
+        self._early_before = frozenset(facts.get("early", ())) - {
+            checksum(call_id) for call_id in self._early
+        }
+        if facts.get("lacks_result") and not self._parallel.lacks_result:
+            self._parallel.begin_before_window()
 
     def _awaiting(self) -> frozenset[int]:
         """Return checksums of the lines for which a title waits."""
@@ -139,6 +184,7 @@ class ClaudeCodeDecoder(FollowingDecoder):
         if version is not None:
             self.return_to(read, version)
             self._boundary = {}
+            self._parallel = ParallelCalls()
         missing = self._switches.missing
         if missing is not None and missing not in self._missing_parents:
             self._missing_parents.add(missing)
@@ -209,12 +255,9 @@ class ClaudeCodeDecoder(FollowingDecoder):
             kind = kind_of(block)
             if kind == "tool_result" and not is_agent:
                 read.say(user, as_text=False, **flags)
-                failed = block.get("is_error") is True
-                read.answer(
-                    block.get("tool_use_id"), content_of(block.get("content")), is_error=failed
-                )
+                self._read_result(read, block)
             elif kind == "tool_use" and is_agent:
-                read.call(block.get("name"), block.get("input"), block.get("id"))
+                self._read_call(read, block)
             elif kind in THINKING and is_agent:
                 read.thinking.append(block)
                 thinks = True
@@ -229,10 +272,59 @@ class ClaudeCodeDecoder(FollowingDecoder):
             read.thinking = []
         read.say("agent" if is_agent else user, as_text=is_agent or type(content) is str, **flags)
 
+    def _read_call(self, read: RecordEvents, block: Fields) -> None:
+        call = read.call(block.get("name"), block.get("input"), block.get("id"))
+        call_id = call.call_id
+        if not call.shown or call_id is None:
+            return
+        self._parallel.call(call)
+        if checksum(call_id) in self._early_before:
+            self.past.needs_all()
+        if (result := self._early.pop(call_id, None)) is None:
+            return
+        self._parallel.answer(call_id)
+        with read.placed(result.id):
+            read.answer(
+                call_id, result.content, is_error=result.is_error, timestamp=result.timestamp
+            )
+        self.report(RESULT_FIRST.format(call_id))
+
+    def _read_result(self, read: RecordEvents, block: Fields) -> None:
+        call_id = block.get("tool_use_id")
+        failed = block.get("is_error") is True
+        content = content_of(block.get("content"))
+        is_early = (
+            read.shown
+            and type(call_id) is str
+            and self._switches.missing is not None
+            and not self.calls.is_open(call_id)
+        )
+        # a View shows the result after its call, if the call comes
+        fields = {"shown": False} if is_early else {}
+        result = read.answer(call_id, content, is_error=failed, **fields)
+        if is_early and result.call_id is not None:
+            self._early[result.call_id] = result
+        elif read.shown:
+            self._parallel.answer(call_id)
+
+    def _supply_results(self, read: RecordEvents) -> None:
+        """Supply results of the previous response's calls, if the source has results of only some
+        of them. A model refuses these results without the results of all calls.
+        """
+        if self._parallel.began_before_window:
+            self.past.needs_all()
+        if self._parallel.lacks_result:
+            with read.placed(None):
+                for call in [*self._parallel.open.values()]:
+                    read.answer(call.call_id, NO_RESULT, is_error=True)
+        self._parallel = ParallelCalls()
+
     def _begin_response(self, read: RecordEvents, message: Fields) -> None:
         response = message.get("id")
         line = read.origin.id if type(read.origin.id) is str else None
         read.response = response if type(response) is str else line
+        if read.shown and self._parallel.response not in (None, read.response):
+            self._supply_results(read)
         if read.response is not None:
             if self.past.is_before_window(f"reply {read.response}"):
                 self.past.needs_all()
@@ -270,6 +362,7 @@ class ClaudeCodeDecoder(FollowingDecoder):
     def _condense(self, read: RecordEvents, summary: str) -> None:
         boundary = self._boundary
         self._boundary = {}
+        self._parallel = ParallelCalls()
         segment = Kept.by(boundary)
         comes_last = segment.anchor is not None and segment.anchor == boundary.get("uuid")
         shown = self.shown.tags()

@@ -7,6 +7,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+from foldlog._base.usage import PLACED_FROM
 from foldlog.eventstore import Action, Annotation, CondensationAction, Event, Message, Observation
 from foldlog.formats.blocks import as_anthropic, blocks_of, result_of, use_of
 from foldlog.formats.claude_code.branches import is_side
@@ -26,7 +27,7 @@ class RemainsEncoder(RecordEncoder):
         self._envelope: Fields = {}
 
     def records(self, event: Event) -> list[Any] | None:
-        if event.origin is None:
+        if event.origin is None or PLACED_FROM in event.meta:
             return None
         line = {
             **self._envelope,

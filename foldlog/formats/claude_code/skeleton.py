@@ -14,7 +14,9 @@ from foldlog._base.usage import SYNTHETIC_MODEL, usage_of
 from foldlog.formats.blocks import content_of
 from foldlog.formats.claude_code.branches import SAID
 from foldlog.formats.claude_code.lines import (
+    EARLY_MAX,
     LINES_MAX,
+    RESULT_FIRST,
     TITLES,
     WITHOUT_PARENT,
     Kept,
@@ -151,6 +153,10 @@ class ClaudeCodeSkeleton(Skeleton):
             for checksum in self._titles.lines:
                 self._ids.add(checksum.to_bytes(4))
         self._missing = set[str]()
+        self._is_missing = False
+        """Whether no line before the present line is its parent."""
+        self._early: list[str] = extra.setdefault("early", [])
+        """The ids of the calls whose results were written before them."""
         self._newest: str | None = None
         """The id of the newest line, which most lines name as their parent."""
         self._kept = Kept()
@@ -203,6 +209,7 @@ class ClaudeCodeSkeleton(Skeleton):
         """Report a message whose parent is no earlier line. After a compaction, a message may name
         a line that the compaction keeps.
         """
+        self._is_missing = False
         ids = self._ids
         if ids is None or line.uuid is None:
             return
@@ -224,9 +231,9 @@ class ClaudeCodeSkeleton(Skeleton):
             self._side = is_side  # this message decides which chain the View shows
         if is_first or is_side != self._side or not isinstance(parent, str) or parent == before:
             return
-        is_known = parent in self._missing or self._kept.continues_from(parent)
         checksum = crc32(parent.encode(errors="surrogatepass")).to_bytes(4)
-        if not is_known and checksum not in ids:
+        self._is_missing = not self._kept.continues_from(parent) and checksum not in ids
+        if self._is_missing and parent not in self._missing:
             self._missing.add(parent)
             self.on_finding(WITHOUT_PARENT.format(parent))
 
@@ -275,6 +282,9 @@ class ClaudeCodeSkeleton(Skeleton):
         for block in results:
             failed = block.is_error is True
             refused = failed and self._is_refused(block.tool_use_id)
+            call_id = block.tool_use_id
+            if self._is_missing and call_id and call_id not in self.state.waiting:
+                self._early[:] = [*self._early, call_id][-EARLY_MAX:]
             self.answered(block.tool_use_id, failed=failed, refused=refused)
         if len(results) == len(blocks) and results:
             return
@@ -291,6 +301,10 @@ class ClaudeCodeSkeleton(Skeleton):
         uses = [block for block in blocks if block.type == "tool_use"]
         for block in uses:
             self.called(block.id, block.name)
+            if block.id in self._early:
+                self._early.remove(block.id)
+                self.state.waiting.pop(block.id, None)
+                self.on_finding(RESULT_FIRST.format(block.id))
         if not uses:
             says = any(block.type == "text" for block in blocks) or type(message.content) is str
             self.part("agent" if says else "annotation")
