@@ -1,6 +1,6 @@
 """Seeded mutants: change one statement of the product, and see whether a test fails.
 
-    python -m tests.mutants [--seed N] [--count N] [--jobs N] [PART ...]
+    python -m tests.mutants [--seed N] [--count N] [--jobs N] [--pieces FOLDER --seconds N] [PART ...]
 
 draws changes from all modules, or from the modules whose paths begin with a PART. All drawn changes
 are in one copy of the project, each behind a switch, and one process collects the tests once and
@@ -17,6 +17,10 @@ A test that fails without a change too judges nothing: tests that failed in the 
 out, and a test that fails with a change runs again without it. The exit status is 1 if more than one
 mutant in ten survives, or if a mutant was not judged.
 
+With ``--pieces FOLDER``, all that is done stays in the folder, and the same command goes on where an
+earlier one ended. With ``--seconds N`` too, a command starts no test after N seconds, and its exit
+status is 3 while something is missing.
+
 Modules of adapters are left out: their tests run in the environments of the SDKs. A change of code
 that runs only when a module is imported survives, because the modules have been imported before.
 """
@@ -24,6 +28,7 @@ that runs only when a module is imported survives, because the modules have been
 import argparse
 import ast
 import contextlib
+import json
 import os
 import random
 import re
@@ -38,7 +43,7 @@ from pathlib import Path
 from typing import NamedTuple, TextIO
 
 from tests.beside import SAMPLES
-from tests.mutants_run import REACHED, first_failure
+from tests.mutants_run import REACHED, UNFINISHED, first_failure
 from tests.which import ROOT, covering, modules
 
 SURVIVORS_MAX = 0.1
@@ -214,6 +219,10 @@ class FailsUnchangedError(Exception):
     """A test fails without a mutant, so it cannot judge one."""
 
 
+class TimeOverError(Exception):
+    """Something is not done yet, and is left to a later run."""
+
+
 def with_switches(path: Path, numbered: Sequence[tuple[int, Mutant]]) -> tuple[str, set[int]]:
     """Return the text of a module with mutants behind switches, and the numbers of these mutants. A
     mutant has no switch if Python has no syntax for it, as in a pattern.
@@ -253,29 +262,45 @@ def _switched(source: bytes, numbered: Sequence[tuple[int, Mutant]], begin: int,
 
 
 def judge_switched(
-    mutants: Sequence[Mutant], folder: Path, jobs: int, tests: Sequence[str] = ()
+    mutants: Sequence[Mutant], folder: Path, jobs: int, seconds: float | None = None
 ) -> dict[int, str | None]:
     """Return the first test that fails for each mutant that has a switch; None if all tests pass. The
-    tests run in one copy of the project. Raises ``FailsUnchangedError`` if no test can run.
+    tests run in one copy of the project. Raises ``FailsUnchangedError`` if no test can run, and
+    ``TimeOverError`` if they are not done after ``seconds``.
     """
-    project = copy_project(folder / "switched")
-    (folder / REACHED).mkdir()
-    (folder / REACHED).chmod(0o777)  # some tests start processes of other users
-    module = SWITCH_MODULE.replace("FOLDER", str(folder / REACHED))
-    (project / "foldlog/_switch.py").write_text(module)
-    switched: set[int] = set()
-    for path in {mutant.path for mutant in mutants if mutant.path.suffix == ".py"}:
-        of_path = [entry for entry in enumerate(mutants) if entry[1].path == path]
-        text, numbers = with_switches(path, of_path)
-        (project / path.relative_to(ROOT)).write_text(text)
-        switched |= numbers
+    switched, texts = _switch_all(mutants)
+    project = folder / "switched/project"
+    if not (folder / REACHED).exists():
+        shutil.rmtree(folder / "switched", ignore_errors=True)
+        copy_project(folder / "switched")
+        module = SWITCH_MODULE.replace("FOLDER", str(folder / REACHED))
+        (project / "foldlog/_switch.py").write_text(module)
+        for path, text in texts.items():
+            (project / path.relative_to(ROOT)).write_text(text)
+        (folder / REACHED).mkdir()
+        (folder / REACHED).chmod(0o777)  # some tests start processes of other users
     # With "=", because pytest looks for its configuration beside a path that stands alone.
     options = [f"--mutants={folder}", f"--mutant-count={len(mutants)}", f"--jobs={jobs}"]
+    if seconds is not None:
+        options.append(f"--seconds={seconds}")
     plugin = ["-p", "tests.mutants_run", "-o", "faulthandler_timeout=0"]
-    status = _pytest([*plugin, *options, *tests], project)
+    status = _pytest([*plugin, *options], project)
+    if status == UNFINISHED:
+        raise TimeOverError
     if status:
         raise FailsUnchangedError(f"pytest ended with {status}")
     return {number: first_failure(folder / f"mutant.{number}") for number in sorted(switched)}
+
+
+def _switch_all(mutants: Sequence[Mutant]) -> tuple[set[int], dict[Path, str]]:
+    """Return the numbers of the mutants that have a switch, and the texts of their modules."""
+    switched: set[int] = set()
+    texts = {}
+    for path in {mutant.path for mutant in mutants if mutant.path.suffix == ".py"}:
+        of_path = [entry for entry in enumerate(mutants) if entry[1].path == path]
+        texts[path], numbers = with_switches(path, of_path)
+        switched |= numbers
+    return switched, texts
 
 
 def failing_test(mutant: Mutant, project: Path) -> str | None:
@@ -348,21 +373,36 @@ def copy_project(folder: Path) -> Path:
 
 
 def judge(
-    mutants: Sequence[Mutant], folder: Path, jobs: int
+    mutants: Sequence[Mutant], folder: Path, jobs: int, seconds: float | None = None
 ) -> Iterator[tuple[Mutant, str | None, bool]]:
-    """Yield each mutant with the test that noticed it, and whether it was judged."""
-    switched = judge_switched(mutants, folder, jobs)
-    project = copy_project(folder / "copy")
+    """Yield each mutant with the test that noticed it, and whether it was judged. Raises
+    ``TimeOverError`` if ``seconds`` end before.
+    """
+    deadline = None if seconds is None else time.monotonic() + seconds
+    switched = judge_switched(mutants, folder, jobs, seconds)
     for number, mutant in enumerate(mutants):
         if number in switched:
             again = folder / f"again.{number}"
             flaky = first_failure(again) if again.is_file() else None
             yield mutant, flaky or switched[number], flaky is None
             continue
-        try:
-            yield mutant, failing_test(mutant, project), True
-        except FailsUnchangedError as problem:
-            yield mutant, str(problem), False
+        alone = folder / f"alone.{number}.json"
+        if not alone.exists():
+            if deadline is not None and time.monotonic() > deadline:
+                raise TimeOverError
+            alone.write_text(json.dumps(_judge_alone(mutant, folder / "copy")))
+        failed, is_judged = json.loads(alone.read_text())
+        yield mutant, failed, is_judged
+
+
+def _judge_alone(mutant: Mutant, folder: Path) -> tuple[str | None, bool]:
+    """Make a change that has no switch in a copy of the project."""
+    shutil.rmtree(folder, ignore_errors=True)
+    project = copy_project(folder)
+    try:
+        return failing_test(mutant, project), True
+    except FailsUnchangedError as problem:
+        return str(problem), False
 
 
 def main() -> int:
@@ -370,12 +410,29 @@ def main() -> int:
     parser.add_argument("--seed", type=int, default=int(time.time()) // 86_400)
     parser.add_argument("--count", type=int, default=40)
     parser.add_argument("--jobs", type=int, default=2, help="runs at the same time")
+    parser.add_argument("--pieces", type=Path, help="a folder that keeps what is done")
+    parser.add_argument("--seconds", type=float, help="start nothing after so many seconds")
     parser.add_argument("part", nargs="*", help="how the path of a module begins")
     options = parser.parse_args()
     mutants = draw_mutants(options.seed, options.count, options.part)
-    survivors = count = unjudged = 0
+    if options.pieces is not None:
+        return judge_all(options, mutants, options.pieces)
     with tempfile.TemporaryDirectory(prefix="foldlog-mutants-") as folder:
-        for mutant, failed, is_judged in judge(mutants, Path(folder), options.jobs):
+        return judge_all(options, mutants, Path(folder))
+
+
+def judge_all(options: argparse.Namespace, mutants: Sequence[Mutant], folder: Path) -> int:
+    """Judge mutants, print what noticed each, and return the exit status."""
+    folder.mkdir(parents=True, exist_ok=True)
+    drawn = folder / "drawn.txt"
+    names = "".join(f"{mutant}\n" for mutant in mutants)
+    if drawn.exists() and drawn.read_text() != names:
+        print(f"{folder} has the results of other mutants: take another folder")
+        return 2
+    drawn.write_text(names)
+    survivors = count = unjudged = 0
+    try:
+        for mutant, failed, is_judged in judge(mutants, folder, options.jobs, options.seconds):
             if is_judged:
                 count += 1
                 survivors += failed is None
@@ -383,6 +440,11 @@ def main() -> int:
             else:
                 unjudged += 1
                 print(f"{mutant}\n    NOT JUDGED: fails without the change: {failed}", flush=True)
+    except TimeOverError:
+        done = len([*folder.glob("mutant.*"), *folder.glob("alone.*")])
+        tests = len([*folder.glob("unchanged.*")])
+        print(f"not done yet: {tests} batches of tests, {done} of {len(mutants)} mutants")
+        return UNFINISHED
     print(
         f"seed {options.seed}: {survivors} of {count} mutants survived, {unjudged} were not judged"
     )

@@ -5,6 +5,9 @@ The project is a copy in which each drawn place is written twice, as it is and c
 switch (``foldlog/_switch.py``). The process forks for each run, so that no run sees what another one
 left in memory. First all tests run without a change, and each place writes down the tests that reach
 it. Then for each mutant the tests that reached it run until one fails, the quick ones first.
+
+What a run writes has its final name only after the run has ended, and ``--seconds`` ends a process
+between two tests. Another process with the same folder then goes on with what is missing.
 """
 
 import contextlib
@@ -12,10 +15,11 @@ import faulthandler
 import json
 import os
 import signal
+import time
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import pytest
 
@@ -26,12 +30,26 @@ busy.
 """
 REACHED = "reached"
 """A folder with a file for each mutant, in which each line names a test that reached it."""
+BATCH = 100
+"""The number of tests in a run without a change: so many tests run again after a run that was ended."""
+UNFINISHED = 3
+"""The exit status of a process whose time was over."""
+
+
+class Run(NamedTuple):
+    """Tests that run one after another in a process, and the file for their outcomes."""
+
+    tests: Sequence[pytest.Item]
+    results: Path
+    mutant: int | None = None
+    limits: Mapping[str, float] | None = None
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--mutants", type=Path, help="a folder for the results of mutants 0 to N - 1")
     parser.addoption("--mutant-count", type=int)
     parser.addoption("--jobs", type=int, default=2)
+    parser.addoption("--seconds", type=float, help="start no test after so many seconds")
 
 
 def pytest_runtestloop(session: pytest.Session) -> object:
@@ -41,36 +59,49 @@ def pytest_runtestloop(session: pytest.Session) -> object:
     if session.testsfailed:
         raise session.Interrupted("a file of tests cannot be collected")
     jobs: int = session.config.getoption("--jobs")
-    parts = [folder / f"unchanged.{number}" for number in range(jobs)]
-    _in_children(
-        [
-            partial(_run, session, session.items[number::jobs], part, None)
-            for number, part in enumerate(parts)
-        ],
-        jobs,
-    )
-    seconds = read_seconds(parts)
+    seconds_left: float | None = session.config.getoption("--seconds")
+    deadline = None if seconds_left is None else time.monotonic() + seconds_left
+    stages = (_unchanged_runs, _mutant_runs, _repeated_runs)
+    if not all(_in_children(session, stage(session, folder), jobs, deadline) for stage in stages):
+        pytest.exit("the time is over", UNFINISHED)
+    return True
+
+
+def _unchanged_runs(session: pytest.Session, folder: Path) -> list[Run]:
+    """Return the runs of all tests without a change. Neighbours share fixtures of their file."""
+    batches = range(0, len(session.items), BATCH)
+    return [
+        Run(session.items[begin : begin + BATCH], folder / f"unchanged.{begin // BATCH}")
+        for begin in batches
+    ]
+
+
+def _mutant_runs(session: pytest.Session, folder: Path) -> list[Run]:
+    """Return a run for each mutant, of the tests that reached it."""
+    seconds = read_seconds([run.results for run in _unchanged_runs(session, folder)])
     reached = read_reached(folder / REACHED)
     items = {item.nodeid: item for item in session.items}
-    count: int = session.config.getoption("--mutant-count")
-    judged = []
-    for mutant in range(count):
+    runs = []
+    for mutant in range(session.config.getoption("--mutant-count")):
         tests = sorted(
             reached.get(mutant, set()) & seconds.keys(),
             key=lambda test: (_needs_server(items[test]), seconds[test]),
         )
         limits = {test: LIMIT_S + LIMIT_FACTOR * seconds[test] for test in tests}
         chosen = [items[test] for test in tests]
-        judged.append(partial(_run, session, chosen, folder / f"mutant.{mutant}", mutant, limits))
-    _in_children(judged, jobs)
-    failed = [(mutant, first_failure(folder / f"mutant.{mutant}")) for mutant in range(count)]
-    again = [
-        partial(_run, session, [items[test]], folder / f"again.{mutant}", None)
-        for mutant, test in failed
-        if test
-    ]
-    _in_children(again, jobs)
-    return True
+        runs.append(Run(chosen, folder / f"mutant.{mutant}", mutant, limits))
+    return runs
+
+
+def _repeated_runs(session: pytest.Session, folder: Path) -> list[Run]:
+    """Return a run without a change of each test that failed with a mutant."""
+    items = {item.nodeid: item for item in session.items}
+    runs = []
+    for mutant in range(session.config.getoption("--mutant-count")):
+        failed = first_failure(folder / f"mutant.{mutant}")
+        if failed:
+            runs.append(Run([items[failed]], folder / f"again.{mutant}"))
+    return runs
 
 
 def first_failure(results: Path) -> str | None:
@@ -111,62 +142,78 @@ def _needs_server(item: pytest.Item) -> bool:
     return any(name.startswith("postgres") for name in getattr(item, "fixturenames", ()))
 
 
-def _in_children(runs: Sequence[Callable[[], None]], jobs: int) -> None:
-    """Call each function in a separate process. At most ``jobs`` processes run at a time."""
-    running: set[int] = set()
-    for run in runs:
+def _in_children(
+    session: pytest.Session, runs: Sequence[Run], jobs: int, deadline: float | None
+) -> bool:
+    """Make each run that has not ended yet in a separate process, at most ``jobs`` at a time. Return
+    whether all runs ended before the deadline.
+    """
+    running: dict[int, Run] = {}
+    for run in [run for run in runs if not run.results.exists()]:
         if len(running) == jobs:
-            running.discard(_wait())
-        running.add(_fork(run))
+            _wait(running)
+        if not _is_over(deadline):
+            running[_fork(partial(_run, session, run, deadline))] = run
     while running:
-        running.discard(_wait())
+        _wait(running)
+    return all(run.results.exists() for run in runs)
 
 
-def _fork(run: Callable[[], None]) -> int:
+def _is_over(deadline: float | None) -> bool:
+    return deadline is not None and time.monotonic() > deadline
+
+
+def _fork(run: Callable[[], int]) -> int:
     pid = os.fork()
     if pid:
         return pid
+    status = 0
     try:
         os.setsid()
-        run()
+        status = run()
     finally:
-        os._exit(0)
+        os._exit(status)
 
 
-def _wait() -> int:
+def _wait(running: dict[int, Run]) -> None:
     """Wait for a child. What it has started, such as a database's server, ends with it."""
-    pid, _ = os.wait()
+    pid, status = os.wait()
     with contextlib.suppress(ProcessLookupError, PermissionError):
         os.killpg(pid, signal.SIGKILL)
-    return pid
+    run = running.pop(pid)
+    if os.waitstatus_to_exitcode(status) != UNFINISHED:
+        _unfinished(run).rename(run.results)
 
 
-def _run(
-    session: pytest.Session,
-    items: Sequence[pytest.Item],
-    results: Path,
-    mutant: int | None,
-    limits: Mapping[str, float] | None = None,
-) -> None:
-    """Run tests, with a mutant until one fails, and write down how they end."""
+def _unfinished(run: Run) -> Path:
+    return run.results.with_name(f"unfinished.{run.results.name}")
+
+
+def _run(session: pytest.Session, run: Run, deadline: float | None) -> int:
+    """Run tests, with a mutant until one fails, and write down how they end. Return the status of the
+    process.
+    """
     from foldlog import _switch
 
-    _switch.turn_on(mutant)
+    _switch.turn_on(run.mutant)
     output = os.open(os.devnull, os.O_RDWR)
     for number in range(3):
         os.dup2(output, number)
-    with results.open("w", buffering=1) as file:
+    with _unfinished(run).open("w", buffering=1) as file:
         session.config.pluginmanager.register(_Results(file))
-        for item, following in zip(items, [*items[1:], None], strict=True):
-            if limits:
-                faulthandler.dump_traceback_later(limits[item.nodeid], exit=True)
+        for item, following in zip(run.tests, [*run.tests[1:], None], strict=True):
+            if _is_over(deadline):
+                return UNFINISHED
+            if run.limits:
+                faulthandler.dump_traceback_later(run.limits[item.nodeid], exit=True)
             file.write(_line(item.nodeid, "started", 0))
             session.testsfailed = 0
             item.config.hook.pytest_runtest_protocol(item=item, nextitem=following)
             file.write(_line(item.nodeid, "ended", 0))
-            if mutant is not None and session.testsfailed:
+            if run.mutant is not None and session.testsfailed:
                 break
         session._setupstate.teardown_exact(None)
+    return 0
 
 
 def _line(test: str, outcome: str, seconds: float) -> str:

@@ -12,13 +12,15 @@ import pytest
 from tests import mutants
 from tests.mutants import (
     FailsUnchangedError,
+    TimeOverError,
     draw_mutants,
     failing_test,
     judge,
+    judge_all,
     mutants_of,
     with_switches,
 )
-from tests.mutants_run import first_failure, read_reached, read_seconds
+from tests.mutants_run import UNFINISHED, first_failure, read_reached, read_seconds
 
 SOURCE = '''
 def positive(number, seen):
@@ -233,6 +235,29 @@ def test_each_mutant_is_judged_by_the_tests_that_reach_it(small_project, tmp_pat
         (6, "1"): (None, True),
     }
     assert elsewhere in read_reached(tmp_path / "work/reached")[0]
+
+
+def test_later_run_does_what_an_earlier_one_left(small_project, tmp_path):
+    drawn = mutants_of(small_project / "foldlog/numbers_.py")
+    folder = tmp_path / "work"
+    with pytest.raises(TimeOverError):
+        list(judge(drawn, folder, 2, seconds=0))
+    assert not [*folder.glob("unchanged.*"), *folder.glob("mutant.*")]
+    judged = list(judge(drawn, folder, 2))
+    (folder / "mutant.0").unlink()
+    (folder / "unfinished.mutant.0").write_text("a run that was killed left this")
+    done = {path: path.stat().st_mtime_ns for path in folder.glob("*.*")}
+    assert list(judge(drawn, folder, 2)) == judged
+    again = {path: path.stat().st_mtime_ns for path in folder.glob("*.*")}
+    assert {path.name for path in again if again[path] != done.get(path)} == {"mutant.0"}
+
+
+def test_folder_of_other_mutants_is_refused(small_project, tmp_path, capsys):
+    options = SimpleNamespace(jobs=1, seconds=0, seed=7)
+    drawn = mutants_of(small_project / "foldlog/numbers_.py")
+    assert judge_all(options, drawn, tmp_path / "work") == UNFINISHED
+    assert judge_all(options, drawn[1:], tmp_path / "work") == 2
+    assert "has the results of other mutants" in capsys.readouterr().out
 
 
 def test_tests_that_cannot_be_collected_judge_nothing(small_project, tmp_path):
