@@ -165,9 +165,13 @@ class Maintenance:
 
     def verify_against(self, note: StoreCheckpoint) -> tuple[Verdict, ...]:
         """Check that every event is unchanged, and that no history was changed, shortened, removed
-        or replaced since a checkpoint. See ``maintenance.checkpoint.verify_against``.
+        or replaced since a checkpoint. See ``maintenance.checkpoint.verify_against``. If an import
+        got events since then, also compare them with its records.
         """
-        return tuple(checkpoint.verify_against(self._store, note))
+        from foldlog._reports.records.checking import with_new_events_compared  # all formats
+
+        verdicts = checkpoint.verify_against(self._store, note)
+        return tuple(with_new_events_compared(self._store, verdicts))
 
     def rekey(
         self,

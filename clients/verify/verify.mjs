@@ -70,6 +70,7 @@ function rootOf(leafHash, index, size, path) {
 
 // RFC 9162, section 2.1.4.2: both roots follow from one path.
 function checkConsistency(earlier, later, path) {
+  check(earlier.size <= later.size, "the later checkpoint has fewer leaves");
   if (earlier.size === later.size) return check(earlier.root.equals(later.root) && !path.length, "two roots for one size");
   let here = earlier.size - 1, last = later.size - 1;
   const isComplete = Number.isInteger(Math.log2(earlier.size));

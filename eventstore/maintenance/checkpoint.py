@@ -738,6 +738,7 @@ class _Comparison:
             findings=tuple(findings),
             redactions=redactions,
             redacted_records=self._redacted_since(state, leaves[-1]),
+            covered=_covered(state, leaves[-1]),
         )
 
     def _count(self, state: Conversation, leaves: Sequence[Leaf]) -> None:
@@ -1037,6 +1038,11 @@ class _Comparison:
         rows = self._database.codec_of(state).decode_rows(self._recorder.query(read))
         events = (stored_event_of(state.id, row) for row in rows)
         return tuple(event for event in events if isinstance(event, Redaction))
+
+
+def _covered(state: Conversation, leaf: Leaf) -> tuple[int, int] | None:
+    records = 0 if leaf.extent is None else leaf.extent.records
+    return (records, leaf.version) if records and state.version > leaf.version else None
 
 
 def _copied(reader: Reader, state: Conversation) -> list[Row]:

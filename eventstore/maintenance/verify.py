@@ -107,7 +107,8 @@ class Verdict(NamedTuple):
     conversation that were redacted since then, and ``receipts_unread`` the receipts since then, if
     its key is missing. ``redacted`` are all redacted events that are stored
     under the key of the conversation, and ``between`` the texts between the records of its source,
-    as in ``TextsBetween.found``.
+    as in ``TextsBetween.found``. ``covered`` is set for an import that got events since the
+    checkpoint: how many of its source records and of its events the checkpoint covers.
     """
 
     conversation: str | None
@@ -125,6 +126,7 @@ class Verdict(NamedTuple):
     between: tuple[tuple[int, bytes], ...] = ()
     redacted_unread: tuple[int, ...] = ()
     receipts_unread: tuple[int, ...] = ()
+    covered: tuple[int, int] | None = None
 
     @property
     def events(self) -> int:

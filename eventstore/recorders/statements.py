@@ -22,6 +22,11 @@ def statements(dialect: str, instead: Mapping[str, str] = {}) -> Mapping[str, st
     """Return the named statements of ``sql/<dialect>/queries.sql``. In a statement, a name in
     braces stands for the part with this name. ``instead`` maps names of parts to other SQL.
     """
+    return _statements(dialect, tuple(instead.items()))
+
+
+@cache
+def _statements(dialect: str, instead: tuple[tuple[str, str], ...]) -> Mapping[str, str]:
     # Every first open of a process reads this file: compiling patterns would take half of the time.
     blocks: dict[tuple[str, str], list[str]] = {}
     lines: list[str] = []
@@ -31,8 +36,9 @@ def statements(dialect: str, instead: Mapping[str, str] = {}) -> Mapping[str, st
             lines = blocks[what, name] = []
         elif not _is_comment(line):
             lines.append(line)
+    others = dict(instead)
     parts = {
-        name: instead.get(name, "\n".join(lines).strip())
+        name: others.get(name, "\n".join(lines).strip())
         for (what, name), lines in blocks.items()
         if what == "part"
     }

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from foldlog._app.cli.verifying import Checks
+from foldlog._reports.records.checking import with_new_events_compared
 from foldlog._reports.search import index
 from foldlog.errors import EventStoreError
 from foldlog.eventstore import open_store
@@ -37,7 +38,8 @@ class Arena:
         checks = Checks()
         try:
             with open_store(self.url, **options) as store:
-                verdicts = checks.count(verify_against(store, self.note), lambda **_: None)
+                compared = with_new_events_compared(store, verify_against(store, self.note))
+                verdicts = checks.count(compared, lambda **_: None)
                 for _ in checks.with_views(store, verdicts, repair=False):
                     pass
         except EventStoreError as error:
@@ -48,7 +50,8 @@ class Arena:
         """Return the findings without the key, but not what could not be checked."""
         checks = Checks()
         with open_store(self.url) as store:
-            for _ in checks.count(verify_against(store, self.note), lambda **_: None):
+            compared = with_new_events_compared(store, verify_against(store, self.note))
+            for _ in checks.count(compared, lambda **_: None):
                 pass
         return [f"{name}: {text}" for name, text in checks.findings]
 

@@ -18,6 +18,7 @@ from urllib.parse import quote
 import pytest
 
 import foldlog
+from foldlog._app.cli import stores
 from foldlog._app.cli.outcome import Refused
 from foldlog._app.cli.record_files import choose_export
 from foldlog._app.server.access import Gate
@@ -28,6 +29,7 @@ from foldlog._reports.words.event_json import event_document
 from foldlog.errors import EventStoreError
 from foldlog.eventstore import Store
 from foldlog.eventstore.events import StoreRestored
+from foldlog.eventstore.log.seal import WriteSettings
 from tests.commands import run_foldlog
 from tests.how_many import WHOLE
 from tests.web_client import Client
@@ -84,7 +86,7 @@ def shown(store: Store, url: str, key_file: Path) -> Shown:
     names = [row.id for row in store.iter_conversations() if row.erased_at is None]
     pages = [*_by_library(store, names), *_by_server(store, names)]
     if WHOLE in os.environ:
-        pages += _by_commands(url, key_file, names)
+        pages += _by_commands(store, url, key_file, names)
     return {page: _text(read) for page, read in pages}
 
 
@@ -168,20 +170,31 @@ def _followed(page: Any) -> Iterator[tuple[str, Any, str]]:
             yield entry["conversation"], entry["event"], at
 
 
-def _by_commands(url: str, key_file: Path, names: list[str]) -> Iterator[Page]:
+def _by_commands(store: Store, url: str, key_file: Path, names: list[str]) -> Iterator[Page]:
+    read = partial(_output, store, url, key_file)
     for command in COMMANDS:
         if "{}" not in command:
-            yield (command, ""), lambda command=command: _output(command.split(), url, key_file)
+            yield (command, ""), partial(read, command.split())
             continue
         for name in names:
             words = [name if word == "{}" else word for word in command.split()]
-            yield (command, name), lambda words=words: _output(words, url, key_file)
+            yield (command, name), partial(read, words)
 
 
-def _output(words: list[str], url: str, key_file: Path) -> str:
+def _output(store: Store, url: str, key_file: Path, words: list[str]) -> str:
+    """Return what a command prints. All commands share the connection of the store, because to
+    connect takes most of the time of a command.
+    """
+
+    def opened(url: str) -> Store:
+        own = Store(store.database.recorder, WriteSettings.chosen(None, None))
+        patch.setattr(own, "close", lambda: None)
+        return own
+
     said, complained = io.StringIO(), io.StringIO()
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("FOLDLOG_KEY_FILE", str(key_file))
+        patch.setattr(stores, "open_store", opened)
         with redirect_stdout(said), redirect_stderr(complained):
             status = run_foldlog(*words, "--db", url)
     return _timeless(f"{status} {said.getvalue()} {complained.getvalue()}")

@@ -489,6 +489,21 @@ def test_verifier_refuses_a_checkpoint_without_leaves(audit, size):
     assert (status, output) == (1, f"not proved: the checkpoint has '{size}' leaves\n")
 
 
+def test_verifier_refuses_a_checkpoint_with_fewer_leaves(audit):
+    first = read_note((audit / "first.txt").read_text())
+    pem = (audit / "key.pem").read_bytes()
+    line = read_key(pem.decode(), first.origin).signature_line
+
+    def signed(size):
+        note = first._replace(size=size)
+        return str(note._replace(signatures=(line(sign(pem, note.text)),)))
+
+    (audit / "eight.txt").write_text(signed(8))
+    proof = {"earlier": signed(8), "checkpoint": signed(4), "path": []}
+    status, output = run_on(audit, proof, "eight.txt")
+    assert (status, output) == (1, "not proved: the later checkpoint has fewer leaves\n")
+
+
 def test_verifier_refuses_json_without_a_proof(audit):
     for proof in ([], {"checkpoint": "a\n1\nAA==\n\n"}):
         status, output = run_on(audit, proof, "first.txt")

@@ -1,17 +1,36 @@
-"""Compare the list of the events that the records of an import became with these events."""
+"""Compare the events of an import with the records from which they were made."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from functools import partial
 from itertools import pairwise
 
-from foldlog.eventstore import Store
+from foldlog._reports.records.decoding import decode_records
+from foldlog.eventstore import Event, Store
+from foldlog.eventstore.codec import encode
 from foldlog.eventstore.errors import count
+from foldlog.eventstore.log.database import Database
+from foldlog.eventstore.log.row import is_redacted
+from foldlog.eventstore.maintenance.archived import address_of_object, read_archived
+from foldlog.eventstore.maintenance.verify import Verdict, VerifyFinding, of_all
+from foldlog.eventstore.recorders.base import Reader
+from foldlog.eventstore.recorders.types import Conversation, Row
+from foldlog.eventstore.sources.reading import continued
 from foldlog.eventstore.sources.tables import Made, Source, Sources, query_sources
+from foldlog.formats.decoded import READER
 
+_PAGE = 250
 _UNLISTED = (
     "the list of the events that its records became lacks {}, which came from its source; an export"
     " may repeat them"
+)
+_OTHERWISE = "since the checkpoint, record {} of its source became other events than it has"
+_NOT_COMPARED = (
+    "the events that record {} of its source became since the checkpoint were not compared: {}"
+)
+_CONTINUES = (
+    "its source says that it continues another conversation, but this conversation is no fork"
 )
 _TWICE = "the list of the events that its records became gives event {} to two records"
 
@@ -50,3 +69,101 @@ def find_wrong_events_of_records(store: Store, conversation: str) -> Iterator[st
         is_one = len(unlisted) == 1
         lacking = f"event {unlisted[0]}" if is_one else count(len(unlisted), "event")
         yield _UNLISTED.format(lacking)
+
+
+def with_new_events_compared(store: Store, verdicts: Iterator[Verdict]) -> Iterator[Verdict]:
+    """Yield the verdicts of ``verify_against``. If the records of an import became events since the
+    checkpoint, which covers only the records, decode them again, and compare the events.
+
+    Raises the errors of reading. Cost: decoding the source of each such import.
+    """
+    for verdict in verdicts:
+        if verdict.conversation is None or verdict.covered is None:
+            yield verdict
+            continue
+        records, version = verdict.covered
+        found = _find_other_events(store, verdict.conversation, records, version)
+        yield verdict._replace(findings=(*verdict.findings, *found))
+
+
+def _find_other_events(
+    store: Store, conversation: str, records: int, version: int
+) -> Iterator[VerifyFinding]:
+    """Yield a finding for the first record, of the first ``records``, that became other events than
+    its decoder makes. Events before ``version`` are not compared.
+    """
+
+    def read(sources: Sources) -> tuple[Conversation | None, Source | None, Made, set[int]]:
+        source = sources.of(conversation)
+        if source is None:
+            return None, None, {}, set()
+        state = sources.find(conversation)
+        return state, source, sources.made(source), sources.all_redacted(source)
+
+    state, source, made, redacted = query_sources(store.database, read)
+    if state is None or source is None:
+        return
+    if continued(source) is not None and not state.parent_version:
+        # Records that were handed over have no events, but only a fork gets such records.
+        yield of_all(_CONTINUES)
+        return
+    start = max((number for number, (first, _) in made.items() if first < version), default=-1) + 1
+    stop = min(records, source.made)
+    first_redacted = min(redacted, default=stop)
+    rows = _rows_since(store.database, state, version)
+    for number, events in decode_records(store, source, made, source.records, 0, []):
+        if number >= stop:
+            return
+        if number < start or number in redacted:
+            continue
+        if _are_same(_rows_of(rows, *made.get(number, (0, 0))), events):
+            continue
+        problem = ""
+        if number > first_redacted:
+            problem = f"record {first_redacted} before it was redacted"
+        elif source.reader != READER:
+            problem = "an earlier version of foldlog made them"
+        text = _NOT_COMPARED.format(number, problem) if problem else _OTHERWISE.format(number)
+        yield of_all(text, unproved=bool(problem))
+        return
+
+
+def _rows_since(database: Database, state: Conversation, start: int) -> Iterator[Row]:
+    """Yield the conversation's own rows from the event ``start`` on, decrypted."""
+    codec = database.codec_of(state)
+    start = max(start, state.begins)
+    if state.archived:
+        archived = read_archived(
+            state.id, database.recorder.query(partial(address_of_object, key=state.key))
+        )
+        yield from codec.decode_rows([row for row, _ in archived if row.id >= start])
+        start = max(start, archived[-1][0].id + 1)
+
+    def page(reader: Reader) -> Sequence[Row]:
+        return reader.rows(state.key, start, state.version, _PAGE)
+
+    while rows := database.recorder.query(page):
+        yield from codec.decode_rows(rows)
+        start = rows[-1].id + 1
+
+
+def _rows_of(rows: Iterator[Row], first: int, events: int) -> list[Row]:
+    """Read on to the last of these events. Return the rows of the events."""
+    found = list[Row]()
+    while len(found) < events:
+        row = next(rows, None)
+        if row is None:
+            break
+        if first <= row.id < first + events:
+            found.append(row)
+    return found
+
+
+def _are_same(rows: Sequence[Row], events: Sequence[Event]) -> bool:
+    """Return whether the rows have these events. A redacted row may have any event."""
+    return len(rows) == len(events) and all(
+        is_redacted(row.proof)
+        or (row.kind, row.schema, row.shown, row.structural, row.body)
+        == encode(event, ours=True)[:5]
+        for row, event in zip(rows, events, strict=True)
+    )

@@ -140,7 +140,9 @@ def _verdicts(
     note: StoreCheckpoint | None,
 ) -> Iterator[Verdict]:
     if note is not None:
-        return verify_against(store, note)
+        from foldlog._reports.records.checking import with_new_events_compared  # all formats
+
+        return with_new_events_compared(store, verify_against(store, note))
     check = partial(verify, store, start=start)
     # None stands for all conversations.
     chosen: list[str | None] = [*dict.fromkeys(names)] or [None]

@@ -1,0 +1,108 @@
+"""A checkpoint covers the records of an import that nobody had opened. An operator makes its events
+after the checkpoint, as the first reader does, and changes them.
+"""
+
+from __future__ import annotations
+
+import json
+import zlib
+from array import array
+from collections.abc import Callable
+
+import pytest
+
+import foldlog
+from foldlog.eventstore import open_store
+from tests.attacks.arenas import Arena
+from tests.attacks.made_store import KEYS, user
+from tests.attacks.operators import Operator
+from tests.stored_rows import with_fields
+
+NAME = "unopened"
+OTHER = "since the checkpoint, record 1 of its source became other events than it has"
+CONTINUES = "its source says that it continues another conversation"
+
+
+def without_key(arena: Arena) -> foldlog.Histories:
+    """Open the store so that new events are not encrypted, and the operator can write them."""
+    joined = "&" if "?" in arena.url else "?"
+    return foldlog.open(f"{arena.url}{joined}plain=allowed")
+
+
+def opened(arena: Arena) -> None:
+    arena.restore()
+    with without_key(arena) as all_:
+        all_[NAME].view()
+
+
+def say_otherwise(op: Operator) -> None:
+    key = op.conversation(NAME)["key"]
+    [row] = [row for row in op.events(key) if row.id == 1]
+    op.rewrite(key, with_fields(row, body=row.body.replace(b"12 tons", b"99 tons")))
+
+
+def drop_an_event(op: Operator) -> None:
+    state = op.conversation(NAME)
+    key = state["key"]
+    first, _, last = op.events(key)
+    op.execute("DELETE FROM events WHERE conversation = ? AND id = 1", key)
+    op.execute("UPDATE events SET id = 1 WHERE conversation = ? AND id = 2", key)
+    op.relink(state, [first, with_fields(last, event_id=1, shown_before=1)], 0)
+    for row in op.rows("made"):
+        if row["conversation"] == key:
+            made = array("I", [0, 0, 1, 2, 1, 1])
+            op.update("made", row, places=zlib.compress(made.tobytes()))
+
+
+def say_that_records_were_handed_over(op: Operator) -> None:
+    """Records of a conversation that went on in another program have no events of their own."""
+    say_otherwise(op)
+    for row in op.rows("sources"):
+        if op.name_of(row["conversation"]) == NAME:
+            about = json.loads(zlib.decompress(bytes(row["about"])))
+            about["continued"] = [2, [[0], [1]]]
+            op.update("sources", row, about=zlib.compress(json.dumps(about).encode()))
+
+
+@pytest.mark.parametrize(
+    "change, problem",
+    [
+        (say_otherwise, OTHER),
+        (drop_an_event, OTHER),
+        (say_that_records_were_handed_over, CONTINUES),
+    ],
+)
+def test_events_that_records_became_since_the_checkpoint_are_compared(
+    arena: Arena, change: Callable[[Operator], None], problem: str
+) -> None:
+    opened(arena)
+    assert arena.judge(keys=KEYS) == []
+    operator = arena.operator()
+    change(operator)
+    operator.close()
+    found = arena.judge(keys=KEYS)
+    assert any(text.startswith(f"{NAME}: {problem}") for text in found)
+
+
+def test_events_after_a_redacted_record_are_not_compared(arena: Arena) -> None:
+    """A redacted record may have had names to which later records refer, so only a difference after
+    it is no proof of a change.
+    """
+    opened(arena)
+    with without_key(arena) as all_:
+        all_[NAME].redact(0, reason="asked", by="legal")
+    assert arena.judge(keys=KEYS) == []
+    operator = arena.operator()
+    say_otherwise(operator)
+    operator.close()
+    [found] = arena.judge(keys=KEYS)
+    assert found.startswith(f"{NAME}: the events that record 1 of its source became since the")
+
+
+def test_appended_events_are_not_taken_for_records(arena: Arena) -> None:
+    opened(arena)
+    with foldlog.open(arena.url, keys=KEYS) as all_:
+        all_[NAME].append(user("mine"))
+    assert arena.judge(keys=KEYS) == []
+    with open_store(arena.url, keys=KEYS) as store:
+        assert store.version(NAME) == 4
