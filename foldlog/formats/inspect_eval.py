@@ -85,8 +85,6 @@ _SIZE_LEAST = 64 * 2**20
 of a megabyte could otherwise fill the memory, because repeated text shrinks to a thousandth.
 """
 _PIECE = 2**20
-_PACKED_PIECE = 256
-"""How many packed bytes zstd gets at once. They unpack to some megabytes at most."""
 _REFERENCES = ("attachment://", "tc://")
 _ROLES = ("system", "user", "assistant", "tool")
 
@@ -155,8 +153,7 @@ def _unpacked(log: zipfile.ZipFile, entry: zipfile.ZipInfo) -> Iterator[bytes]:
     name_size, extra_size = struct.unpack("<HH", file.read(4))
     file.seek(name_size + extra_size, 1)
     packed = file.read(entry.compress_size)
-    starts = range(0, len(packed), _PACKED_PIECE)
-    yield from unpacked_of(packed[start : start + _PACKED_PIECE] for start in starts)
+    yield from unpacked_of([packed])
 
 
 def _at_most(size_max: int, pieces: Iterable[bytes]) -> Iterator[bytes]:

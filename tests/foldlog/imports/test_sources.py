@@ -11,6 +11,7 @@ import zstandard
 from foldlog import Histories
 from foldlog._imports.redacting import source_files
 from foldlog._imports.writing import SourceWriter
+from foldlog.eventstore.files import compressed
 from foldlog.eventstore.maintenance import erase
 from foldlog.eventstore.sources.blocks import of_records
 from foldlog.formats.claude_code.skeleton import ClaudeCodeSkeleton
@@ -250,6 +251,38 @@ def test_compressed_log_is_read_unless_it_is_damaged(lines, path, store):
         damaged = Import(store, [path])
         assert not [*damaged]
         assert problem in str(damaged.nothing())
+
+
+def test_repeated_text_is_unpacked_in_small_pieces(path):
+    text = b"the tide comes in\n" * 2**20
+    path.write_bytes(zstandard.compress(text))
+    pieces = [*compressed.unpack(path)]
+    assert b"".join(pieces) == text
+    assert path.stat().st_size < len(text) / 5_000
+    assert max(map(len, pieces)) <= 4 * 2**20 < len(text) / 4
+
+
+def test_file_that_unpacks_to_more_than_its_limit_is_refused(lines, path, store, monkeypatch):
+    monkeypatch.setattr(compressed, "UNPACKED_LEAST", 1_000)
+    path.write_bytes(zstandard.compress(lines[0] + b"\n" * 2**20 + lines[1]))
+    monkeypatch.setattr(compressed, "RATIO_MAX", 10)
+    packed = path.stat().st_size
+    importing = Import(store, [path])
+    assert not [*importing]
+    limit = max(1_000, 10 * packed)
+    assert f"its {packed:,} bytes unpack to more than {limit:,}" in str(importing.nothing())
+    monkeypatch.setattr(compressed, "RATIO_MAX", 10_000)
+    assert imported(store, path).added == 2
+
+
+def test_frame_that_needs_too_much_memory_is_refused(lines, path, store, monkeypatch):
+    parameters = zstandard.ZstdCompressionParameters(window_log=20)
+    packer = zstandard.ZstdCompressor(compression_params=parameters).compressobj()
+    path.write_bytes(packer.compress(b"".join(lines)) + packer.flush())
+    monkeypatch.setattr(compressed, "WINDOW_MAX", 2**16)
+    importing = Import(store, [path])
+    assert not [*importing]
+    assert "needs more than 65,536 bytes of memory" in str(importing.nothing())
 
 
 def test_bytes_that_are_not_utf_8_are_replaced_and_a_finding(lines, path, store):
