@@ -9,7 +9,7 @@ from foldlog.condensers import (
     Reason,
     Requirement,
 )
-from foldlog.condensers.models.caches import CacheRule, cache_rule
+from foldlog.condensers.models.caches import RULES, CacheRule, cache_rule
 from foldlog.condensers.strategies.savings import saves
 from foldlog.eventstore import Message
 from tests.condensers.made import (
@@ -25,6 +25,10 @@ from tests.condensers.scripted import Scripted, Weights
 
 CHEAP = CacheRule(provider="a", models="", least=0, read=0.1)
 HUNDREDS = Weights(100, 100)
+
+
+def test_each_rule_names_the_page_that_it_was_taken_from():
+    assert all(rule.source.startswith("https://") for rule in RULES)
 
 
 def sums_of(view):

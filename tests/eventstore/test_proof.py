@@ -213,7 +213,7 @@ def note(made_once):
 
 
 def opened(path, **options):
-    return open_store(f"sqlite:///{path}", keys=KEYS, **options)
+    return open_store(f"sqlite:///{path}", **{"keys": KEYS, **options})
 
 
 def findings(path, note, **options):
@@ -233,6 +233,18 @@ def test_erasures_and_redactions_have_their_receipts(path, note):
         assert (receipt.event_ids, receipt.by) == ((1,), "me")
         later = make_checkpoint(store)
     assert findings(path, later) == findings(path, note) == {}
+
+
+def test_redactions_since_the_checkpoint_are_named_without_the_key(path, note):
+    with opened(path) as store:
+        say(store, "secret", "three")  # the checkpoint does not prove this event
+        redacted(store, "secret", 1)
+        redacted(store, "secret", 2)
+    with opened(path, keys=None) as store:
+        verdicts = {verdict.conversation: verdict for verdict in verify_against(store, note)}
+    verdict = verdicts["secret"]
+    assert verdict.redacted_unread == (1,)
+    assert verdict.receipts_unread == (3, 4)
 
 
 def test_new_key_is_lawful(path, note):
