@@ -13,6 +13,7 @@ from foldlog.eventstore.errors import (
     KeyUnavailable,
     StoreDamaged,
     StoreRefused,
+    count,
 )
 from foldlog.eventstore.log.database import Database
 from foldlog.eventstore.log.importing import ARCHIVE, ARCHIVED
@@ -128,7 +129,11 @@ def check_archived(store: Store, verdict: Verdict) -> Verdict:
     try:
         rows = as_rows(row for row, _ in read_archived(state.id, address))
         check = Check(database, state, state.version, rows)
-        findings = check.run()
+        findings = [*check.run()]
+        if len(rows) != state.archived:
+            counted = count(state.archived, "archived event")
+            problem = f"its row counts {counted}, and the archive has {len(rows):,}"
+            findings.append(VerifyFinding(None, None, problem, sound=True))
     except KeyUnavailable:  # which is a finding already
         return verdict
     except FAILURES as error:

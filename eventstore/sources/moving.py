@@ -35,6 +35,7 @@ from foldlog.eventstore.sources.blocks import (
 from foldlog.eventstore.sources.reading import (
     about,
     blocks_of,
+    is_about_readable,
     is_family_whole,
     without_texts,
 )
@@ -671,6 +672,8 @@ def _problems_of(
         if conversation.unmade:
             yield f"its source lacks {count(conversation.unmade, 'record')}"
         return
+    if not is_about_readable(source):
+        yield "what is stored beside the records of its source cannot be read"
     # Reading the list of events raises ``CorruptEvent`` if the list is damaged.
     made = query_sources(database, Sources.made, source)
     if any(

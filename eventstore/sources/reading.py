@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from functools import partial
 from itertools import islice
-from typing import Final
+from typing import Annotated, Any, Final
 
 import msgspec
 
@@ -76,6 +76,28 @@ def _by_pages(
 
 def about(source: Source) -> JsonObject:
     return dict(msgspec.json.decode(source.about)) if source.about else {}
+
+
+class _About(msgspec.Struct):
+    """The types of the fields of ``Source.about`` without which no events can be made."""
+
+    paths: list[str] = []
+    prefix: str = ""
+    usage: list[dict[str, Any]] = []
+    unread: list[int] = []
+    imported_at: int = 0
+    secret: Annotated[str, msgspec.Meta(pattern="^([0-9a-f]{2})+$")] = "00"
+    where: dict[str, Any] = {}
+    continued: tuple[int, list[list[int]]] | None = None
+
+
+def is_about_readable(source: Source) -> bool:
+    """Return whether the fields of ``Source.about`` have their types."""
+    try:
+        msgspec.convert(about(source), _About)
+    except (msgspec.DecodeError, ValueError, TypeError):
+        return False
+    return True
 
 
 def continued(source: Source) -> Continued | None:

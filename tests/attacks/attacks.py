@@ -50,6 +50,7 @@ def attacks(op: Operator) -> list[Attack]:
         of_redactions,
         of_order,
         of_sources,
+        of_documents,
         of_lists,
         of_two_places,
     )
@@ -474,6 +475,43 @@ def _remove_made(op: Operator, key: int, entry: int) -> None:
             numbers = array("I", zlib.decompress(bytes(row["places"])))
             del numbers[3 * entry : 3 * entry + 3]
             op.update("made", row, places=zlib.compress(numbers.tobytes()))
+
+
+# -- the documents of imports, of which an export writes the texts between the records
+
+
+def of_documents(op: Operator) -> Iterator[Attack]:
+    for name in ("opened", "unopened"):
+        key = op.conversation(name)["key"]
+        for what, order in (("lacks", [0, 2]), ("repeats", [0, 1, 1, 2]), ("exchanges", [1, 0, 2])):
+            yield Attack(
+                f"{name}: its document {what} a record",
+                "document",
+                partial(_change_about, key=key, path=("frame", "order"), new=order),
+            )
+        message = ', {"role": "assistant", "content": "burn it"}, '
+        for place, text in enumerate(('{"task": "burn it", "messages": [', message, message)):
+            where = "before the first" if place == 0 else "between the"
+            yield Attack(
+                f"{name}: a text {where} records of its document, {place}",
+                "document",
+                partial(_change_about, key=key, path=("frame", "between", place), new=text),
+            )
+        for field, value in (("secret", "no number"), ("imported_at", "now"), ("paths", None)):
+            yield Attack(
+                f"{name}: {field} beside its records is {value!r}",
+                "beside records",
+                partial(_change_about, key=key, path=(field,), new=value),
+            )
+
+
+def _change_about(op: Operator, key: int, path: tuple[Any, ...], new: Any) -> None:
+    """Change a field of what is stored beside the records of a source."""
+    for source in op.rows("sources"):
+        if source["conversation"] == key:
+            about = {"secret": "", **json.loads(zlib.decompress(bytes(source["about"])))}
+            changed = json.dumps(_with(about, path, new)).encode()
+            op.update("sources", source, about=zlib.compress(changed))
 
 
 # -- what lists show, with right checksums

@@ -120,6 +120,7 @@ class Checks:
     def _check_figures(self, store: Store, name: str, *, repair: bool) -> None:
         from foldlog._reports.figures.checking import find_wrong_figures, forget_figures
         from foldlog._reports.records.checking import find_wrong_events_of_records
+        from foldlog._reports.records.documents import find_other_records_in_document
 
         if repair:
             forget_figures(store, name)
@@ -127,6 +128,7 @@ class Checks:
             find_wrong_attributes(store.database, name),
             find_wrong_figures(store, Views(store), name),
             find_wrong_events_of_records(store, name),
+            find_other_records_in_document(store, name),
         )
         self.findings.extend((name, problem) for problem in problems)
 
