@@ -366,7 +366,7 @@ class ModelSummaryCondenser(AskingCondenser, SummarizingCondenser):
         worth = judge()
         if worth.problem:
             raise useless(reply, f"{problem_of(text)!r} is no summary: {worth.problem}")
-        return worth.is_judged
+        return worth.is_certain
 
 
 _NOT_JUDGED = "not_judged"

@@ -1,13 +1,16 @@
 """This module decides whether a text of a model can be a summary of events: it holds terms of what
 it replaces, and is not tiny beside it. So a refusal in any language, a question to the user or a
-word that is repeated a thousand times is no summary, without a list of phrases.
+word that is repeated a thousand times is no summary, without a list of phrases. A text that holds
+such terms may still be a copy of a part of the events, or small talk with a few names in it. A
+digest stands below such a text.
 """
 
 from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Sequence, Set
+from itertools import chain, pairwise
 from typing import Final, NamedTuple
 
 from foldlog.condensers.models.estimate import estimate, event_size
@@ -32,15 +35,23 @@ fewer than ``_TERMS_LEAST`` say too little to judge a summary, which may have ot
 _PART_LEAST: Final = 0.01
 _SIZE_ENOUGH: Final = 64
 """A text of so many tokens is not tiny, however many tokens it replaces."""
+_SHARE_LEAST: Final = 1 / 6
+"""The part of a text's words that are terms of the events, in a summary of them. In summaries of
+models in real histories it is a fifth to a half, and in summaries of other histories less.
+"""
+_PARTS: Final = 3
+"""A summary says something of more than one third of the events. A copy of their beginning, or of
+the newest event, does not.
+"""
 
 
 class Worth(NamedTuple):
-    """``problem`` says why a text is no summary, and is empty if it may be one. ``is_judged`` is
-    false if the events say too little to tell.
+    """``problem`` says why a text is no summary, and is empty if it may be one. ``is_certain`` is
+    false if it may still be none, or a summary of a part of the events only.
     """
 
     problem: str = ""
-    is_judged: bool = True
+    is_certain: bool = True
 
 
 def worth_of(
@@ -50,30 +61,57 @@ def worth_of(
     and neither are words of earlier summaries and of the events ``before``, which the model read
     too and could just repeat. Cost: the function reads the texts of the events.
     """
-    new = [event for event in events if not isinstance(event, CondensationSummary)]
-    terms = _terms_of(new) - {*_words(prompt.text)}
-    for event in before:
-        terms -= {*_words(event_text(event))}
+    summaries = [event for event in events if isinstance(event, CondensationSummary)]
+    new = [_words_of(event) for event in events if not isinstance(event, CondensationSummary)]
+    known = set[str]().union(*map(_words_of, (*before, *summaries)))
+    terms = _rare_words(new).difference(known, _words(prompt.text))
     if len(terms) < _TERMS_LEAST:
-        return Worth(is_judged=False)
-    tokens = estimate(text)
+        return Worth(is_certain=False)
+    words = {*_words(text)} - known
+    shared = terms & words
+    if len(shared) < (_SHARED_LEAST if len(terms) >= _TERMS_MANY else 1):
+        return Worth(
+            f"it has {len(shared)} of the {len(terms)} terms of the events that it replaces"
+        )
+    tokens = _tokens_once(text)
     replaced = sum(map(event_size, events))
     if tokens < min(_PART_LEAST * replaced, _SIZE_ENOUGH):
         return Worth(
             f"its {tokens} tokens are less than a hundredth of the {replaced} that it replaces"
         )
-    shared = len(terms & {*_words(text)})
-    if shared < (_SHARED_LEAST if len(terms) >= _TERMS_MANY else 1):
-        return Worth(f"it has {shared} of the {len(terms)} terms of the events that it replaces")
-    return Worth()
+    is_dense = len(shared) >= _SHARE_LEAST * len(words)
+    return Worth(is_certain=is_dense and not _is_of_one_part(shared, terms, new))
 
 
-def _terms_of(events: Sequence[Event]) -> set[str]:
-    found_in = Counter[str]()
-    for event in events:
-        found_in.update({*_words(event_text(event))})
-    most = max(1, int(_RARE_IN * len(events)))
+def _tokens_once(text: str) -> int:
+    """Return the tokens of a text without its repetitions. Two neighbouring words are a repetition
+    if they stood side by side before.
+    """
+    pairs = [*pairwise(_WORD.findall(text.casefold()))]
+    return estimate(text) * len({*pairs}) // len(pairs) if pairs else estimate(text)
+
+
+def _is_of_one_part(shared: Set[str], terms: set[str], words_of: Sequence[Set[str]]) -> bool:
+    """Return whether all terms in ``shared`` are of one part of the events, although other parts
+    have terms too.
+    """
+    size = -(-len(words_of) // _PARTS)
+    parts = [
+        terms.intersection(chain.from_iterable(words_of[start : start + size]))
+        for start in range(0, len(words_of), size)
+    ]
+    told = sum(bool(part & shared) for part in parts)
+    return told < min(2, sum(map(bool, parts)))
+
+
+def _rare_words(words_of: Sequence[Set[str]]) -> set[str]:
+    found_in = Counter(chain.from_iterable(words_of))
+    most = max(1, int(_RARE_IN * len(words_of)))
     return {word for word, number in found_in.items() if number <= most}
+
+
+def _words_of(event: Event) -> set[str]:
+    return {*_words(event_text(event))}
 
 
 def _words(text: str) -> Iterator[str]:

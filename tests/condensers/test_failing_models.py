@@ -303,11 +303,31 @@ def test_a_short_summary_in_any_language_is_one(text):
     assert made.summary == text
 
 
-def test_an_earlier_summary_that_is_repeated_is_none_of_newer_events():
-    text = ("ann7 owns port 8007, and the harbour folder 5 goes to /srv/data5. " * 5).strip()
+def counted_tickets(count, step=1):
+    """A run in which few words are rare: the number of a ticket in each result, or in every third."""
+    for number in range(count):
+        name = "ticket" if number % step else f"ticket {100 + number}"
+        yield from pair(number, content=f"{name} is open " * 5)
+    yield message("I looked at them.", source="agent")
+    yield message("Go on.")
+
+
+def looked_again():
+    """A run that names again what ``worked`` named, among new files."""
+    for number in range(30):
+        content = f"owner ann{number}, port {8000 + number}, in part_{number}.py of team{number}"
+        yield from pair(number, content=content)
+    yield message("I looked at them again.", source="agent")
+    yield message("Go on.")
+
+
+@pytest.mark.parametrize("newer", [[*counted_tickets(60)], [*looked_again()]])
+def test_an_earlier_summary_that_is_repeated_is_none_of_newer_events(newer):
+    owners = (f"ann{number} owns port {8000 + number}" for number in (3, 7, 11, 14, 18))
+    text = f"{', '.join(owners)}. The harbour folder 5 goes to /srv/data5."
     condenser = LLMSummarizingCondenser(Scripted(said(text)), max_size=20)
     history, _ = stepped(condenser, *worked(), REQUEST)
-    history.append(flat(*counted_tickets(60)))
+    history.append(flat(*newer))
     history.request_condensation()
     history.prepare()
     made = (event for event in history.events() if isinstance(event, CondensationAction))
@@ -326,15 +346,6 @@ def test_a_request_that_is_repeated_is_no_summary_of_the_work():
     (made,) = history.view().condensations
     assert made.metadata["condenser"] == "digest"
     assert "terms of the events that it replaces" in reports_of(made)[0]["problem"]
-
-
-def counted_tickets(count, step=1):
-    """A run in which few words are rare: the number of a ticket in each result, or in every third."""
-    for number in range(count):
-        name = "ticket" if number % step else f"ticket {100 + number}"
-        yield from pair(number, content=f"{name} is open " * 5)
-    yield message("I looked at them.", source="agent")
-    yield message("Go on.")
 
 
 @pytest.mark.parametrize("text", WORTHLESS.values(), ids=WORTHLESS)
@@ -363,6 +374,46 @@ def test_a_digest_stands_below_a_summary_that_cannot_be_judged(text, events):
     (made,) = history.view().condensations
     assert made.summary.startswith(f"{text}\n\n# Digest of")
     assert (made.metadata["condenser"], made.metadata["not_judged"]) == ("llm", True)
+
+
+PARTIAL = {
+    "the beginning of the events": "\n".join(
+        " ".join(f"module_{9 * number + place}.py" for place in range(9))
+        + f"\nowner ann{number}, port {8000 + number}"
+        for number in range(1, 4)
+    ),
+    "the newest result": " ".join(f"module_{place}.py" for place in range(234, 243))
+    + "\nowner ann26, port 8026",
+    "an apology with names": "I apologize for the confusion about module_70.py, ann20 and port 8011."
+    " Perhaps somebody else could help with such matters much better than an assistant, so feel"
+    " free to contact the support team, who usually answers within several hours. Meanwhile, kindly"
+    " review our terms, consider rephrasing what was wanted, and remember that mistakes happen.",
+    "a summary of other work": "The customer Hollander wants invoices in three currencies. The"
+    " agent added tables for exchange rates, wrote a migration, and found that rounding differs"
+    " between Paris and London. Open: the report for March, the owner of the ledger (perhaps ann9"
+    " or ann21), and whether port 8004 of the bank stays. No decision about discounts was made.",
+}
+"""Texts with terms of the events, which stand for a part of them, or for none."""
+
+
+@pytest.mark.parametrize("text", PARTIAL.values(), ids=PARTIAL)
+def test_a_digest_stands_below_a_text_that_says_little_of_the_events(text):
+    condenser = LLMSummarizingCondenser(Scripted(said(text)), max_size=20)
+    history, _ = stepped(condenser, *worked(), REQUEST)
+    (made,) = history.view().condensations
+    assert made.summary.startswith(f"{text}\n\n# Digest of")
+    assert "/srv/data5" in made.summary
+
+
+def test_what_a_text_repeats_counts_once():
+    apology = (
+        "I am confused about module_70.py, ann20 and port 8011. " + "What shall I do now? " * 40
+    )
+    condenser = LLMSummarizingCondenser(Scripted(said(apology)), max_size=20)
+    history, _ = stepped(condenser, *worked(), REQUEST)
+    (made,) = history.view().condensations
+    assert made.metadata["condenser"] == "digest"
+    assert "less than a hundredth" in reports_of(made)[0]["problem"]
 
 
 def late(server):

@@ -453,7 +453,9 @@ def test_the_model_does_not_read_the_last_digest():
 
 
 def test_a_digest_does_not_repeat_the_text_above_it():
-    second = f"{PREFERS} Then src/module_52.py, at port 8052, and src/module_51.py."
+    second = (
+        f"{PREFERS} Then src/module_33.py, src/module_51.py and src/module_52.py, at port 8052."
+    )
     condenser = LLMSummarizingCondenser(
         Scripted(PREFERS, second), max_size=20, keep_first=1, digest_length=1_000
     )
