@@ -6,6 +6,7 @@ rewritten. ``checkpoint.verify_against`` detects this.
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Callable, Generator, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
@@ -148,7 +149,8 @@ def verify(
     continued.
 
     Raises ``ConversationNotFound`` or ``StoreUnavailable``. Cost: computing one hash and one
-    checksum of every event, with memory for one page of events.
+    checksum of every event, with memory for one page of events. If the caller closes the generator,
+    the check of the database ends too (on a server, after the running statement).
     """
     database = store.database
     if conversation is not None:
@@ -158,24 +160,32 @@ def verify(
         yield from _generations(database, state, past=True)
         return
     unlisted: list[VerifyFinding] = []
+    is_closed = threading.Event()
     with ThreadPoolExecutor(1, "check") as beside:
         # The database checks itself outside of Python, so this check takes no extra time.
-        database_findings = beside.submit(_findings_in_database, database)
-        for item in readable_conversations(database.recorder, start):
-            if not isinstance(item, Unlisted):
-                yield from _generations(database, item)
-            elif item.id is None:
-                unlisted.append(of_all(item.problem))
-            else:
-                yield Verdict(item.id, 0, None, None, (of_all(item.problem),))
-        yield Verdict(None, 0, None, None, (*unlisted, *database_findings.result()))
+        database_findings = beside.submit(_findings_in_database, database, is_closed.is_set)
+        try:
+            for item in readable_conversations(database.recorder, start):
+                if not isinstance(item, Unlisted):
+                    yield from _generations(database, item)
+                elif item.id is None:
+                    unlisted.append(of_all(item.problem))
+                else:
+                    yield Verdict(item.id, 0, None, None, (of_all(item.problem),))
+            yield Verdict(None, 0, None, None, (*unlisted, *database_findings.result()))
+        finally:
+            is_closed.set()
 
 
-def _findings_in_database(database: Database) -> list[VerifyFinding]:
+def _findings_in_database(
+    database: Database, is_stopped: Callable[[], bool]
+) -> list[VerifyFinding]:
     recorder = database.recorder
     findings: list[VerifyFinding] = []
     try:
-        findings.extend(map(of_all, recorder.check()))  # an error loses no earlier findings
+        findings.extend(
+            map(of_all, recorder.check(is_stopped))
+        )  # an error loses no earlier findings
         backup_paths = [
             operation.state
             for operation in recorder.query(lambda reader: reader.unfinished())

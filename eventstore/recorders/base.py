@@ -1047,9 +1047,12 @@ class Recorder(ABC):
         """
 
     @abstractmethod
-    def check(self) -> Iterator[str]:
+    def check(self, is_stopped: Callable[[], bool] = lambda: False) -> Iterator[str]:
         """Yield the problems of the database: damaged pages or indices, and rows without a
         conversation.
+
+        Soon after ``is_stopped()`` has become true, the generator ends, perhaps with an
+        ``EventStoreError``. A server finishes the running statement first.
         """
 
     @abstractmethod

@@ -30,6 +30,7 @@ from foldlog.eventstore.maintenance.checkpoint import make_checkpoint, verify_ag
 from foldlog.eventstore.maintenance.rekey import rekey
 from foldlog.eventstore.maintenance.verify import verify
 from foldlog.eventstore.recorders import statements as sql_files
+from foldlog.eventstore.recorders.sqlite import maintenance
 from tests.golden.rows import rows
 from tests.how_many import some
 from tests.privacy import erased
@@ -100,6 +101,21 @@ def test_past_view_names_a_missing_event(path):
         pytest.raises(CorruptEvent, match="event 3"),
     ):
         histories["a"].at(8)
+
+
+def test_closing_the_generator_stops_the_check_of_the_database(path, monkeypatch):
+    def findings_without_end(connection):
+        count = (
+            "WITH RECURSIVE n(i) AS (VALUES (1) UNION ALL SELECT i + 1 FROM n) SELECT sum(i) FROM n"
+        )
+        yield from connection.execute(count)
+
+    monkeypatch.setattr(maintenance, "findings", findings_without_end)
+    with open_store(f"sqlite:///{path}?mode=ro") as store:
+        generator = verify(store)
+        assert next(generator).conversation == "a"
+        generator.close()
+        assert store.version("a") == LENGTH
 
 
 @pytest.mark.parametrize(

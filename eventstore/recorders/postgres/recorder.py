@@ -289,7 +289,9 @@ class PostgresRecorder(Recorder):
             raise StoreUnavailable(f"{self._server}: {waits_for}", kind="read")
         return waits_for is not None
 
-    def check(self) -> Iterator[str]:
+    def check(self, is_stopped: Callable[[], bool] = lambda: False) -> Iterator[str]:
+        if is_stopped():
+            return
         # A server with data checksums also reports each page with a wrong checksum.
         yield from self._beside(
             lambda connection: list(status.findings(connection, self._statements))

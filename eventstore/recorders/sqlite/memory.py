@@ -121,7 +121,7 @@ class MemoryRecorder(Recorder):
     def compact(self, patience_s: float) -> bool:
         return True  # no bytes are on a disk
 
-    def check(self) -> Iterator[str]:
+    def check(self, is_stopped: Callable[[], bool] = lambda: False) -> Iterator[str]:
         return iter(())  # there is no file to check
 
     def close(self) -> None:

@@ -39,6 +39,8 @@ T = TypeVar("T")
 
 _RETRY_S = 0.05
 _POLL_S = 0.001
+_STEPS_TO_STOP = 10_000
+"""After this number of steps, some milliseconds, SQLite looks whether a check is to stop."""
 
 _TO_WRITE = (
     "open it as a user who may write the file and its folder, without ?mode=ro at the end of its"
@@ -282,9 +284,13 @@ class SQLiteRecorder(Recorder):
     # -- the file as a whole
     # ------------------------------------------------------------------------------------------
 
-    def check(self) -> Iterator[str]:
+    def check(self, is_stopped: Callable[[], bool] = lambda: False) -> Iterator[str]:
         with ReadConnection(self._readers, "check") as connection:
-            yield from maintenance.findings(connection)
+            connection.set_progress_handler(is_stopped, _STEPS_TO_STOP)
+            try:
+                yield from maintenance.findings(connection)
+            finally:
+                connection.set_progress_handler(None, 0)
 
     def copy_to(self, path: str, on_progress: Callable[[int, int], object]) -> SQLiteRecorder:
         with ReadConnection(self._readers, f"copy to {path} from") as connection:
