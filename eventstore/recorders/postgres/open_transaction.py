@@ -61,7 +61,9 @@ class OpenTransaction:
         self._wrote = False
         self.writes = 0
         self._unchecked = False
+        """Whether a guess about the state of the store was sent and is not yet confirmed."""
         self._guessed_keys = False
+        """Whether the transaction takes idempotency keys for new without having looked them up."""
         self._taken_for_new: set[tuple[int, str]] = set()
         self.locks: list[int] = []
         self.witness: Witness | None = None
@@ -86,7 +88,10 @@ class OpenTransaction:
         self.locks.append(number)
         self._wire.queue("lock", number)
 
-    def finds(self, earlier: OpenTransaction) -> bool:
+    def was_committed(self, earlier: OpenTransaction) -> bool:
+        """Return whether an earlier transaction, whose commit got no answer, was committed. This
+        waits until the earlier transaction has ended.
+        """
         # Take the locks of the earlier transaction first. The server frees these locks when the
         # earlier transaction has ended.
         if earlier.witness is None:
@@ -104,6 +109,7 @@ class OpenTransaction:
 
     @property
     def assumes(self) -> bool:
+        """Whether an error may come from a wrong assumption, and not from the work."""
         return self._unchecked or self._guessed_keys
 
     def commit(self) -> None:
@@ -281,7 +287,7 @@ class Call(Generic[T]):
         if self._doubt is not None:
             result, earlier = self._doubt
             transaction = begin(False)
-            if transaction.finds(earlier):
+            if transaction.was_committed(earlier):
                 self._newest = earlier
                 transaction.commit()
                 earlier.stands = True

@@ -67,9 +67,13 @@ snapshots do not change, nothing was committed.
 
 
 class _Joined(NamedTuple):
+    """How the rows of several stores become one result: in which order, and whether the last
+    parameter of the query limits their number.
+    """
+
     order: Callable[[Columns], Any] | None = None
     backwards: bool = False
-    limit: Callable[[tuple[Parameter, ...]], Any] = lambda parameters: None
+    is_limited: bool = False
 
     def __call__(
         self, answers: Sequence[list[Columns]], parameters: tuple[Parameter, ...]
@@ -77,13 +81,13 @@ class _Joined(NamedTuple):
         rows = [row for answer in answers for row in answer]
         if self.order is not None:
             rows.sort(key=self.order, reverse=self.backwards)
-        return rows[: self.limit(parameters)]
+        return rows[: cast(int, parameters[-1])] if self.is_limited else rows
 
 
 _TOGETHER: Final[Mapping[str, _Joined]] = {
-    "ids": _Joined(itemgetter(1), limit=itemgetter(1)),
-    "activity": _Joined(itemgetter(1, 2), backwards=True, limit=itemgetter(-1)),
-    "activity_with_all": _Joined(itemgetter(1, 2), backwards=True, limit=itemgetter(-1)),
+    "ids": _Joined(itemgetter(1), is_limited=True),
+    "activity": _Joined(itemgetter(1, 2), backwards=True, is_limited=True),
+    "activity_with_all": _Joined(itemgetter(1, 2), backwards=True, is_limited=True),
     "to_list_again": _Joined(),
     "news": _Joined(),
     "published_news": _Joined(),
@@ -93,15 +97,8 @@ _TOGETHER: Final[Mapping[str, _Joined]] = {
 """The queries for which one statement reads all stores of a server. A row of a joined result begins
 with the number of its store.
 """
-_ENDS: Final = {
-    "ids": b"ORDER BY substring(id, 1, 256), id LIMIT $2",
-    "activity": b"ORDER BY at DESC, conversation DESC LIMIT $4",
-    "activity_with_all": b"ORDER BY at DESC, conversation DESC LIMIT $5",
-}
-"""The last clauses of the statements that query all stores. With ``LIMIT`` at the end, the database
-stops when it has enough rows.
-"""
 _ANY_STORE: Final = frozenset({"now", "trackings", "max_tracking_id"})
+"""The queries whose answer concerns the whole server: any of its stores can give it."""
 
 
 class StoresReader(PostgresReader):
@@ -282,8 +279,8 @@ class StoresReader(PostgresReader):
         if statement == "listed":
             return self._listed(*parameters)
         if statement == "store_value":
-            is_of_home = parameters == ("bytes_pending",)
-            return self._query_one(self._home or 0 if is_of_home else 0, statement, *parameters)
+            number = (self._home or 0) if parameters == ("bytes_pending",) else 0
+            return self._query_one(number, statement, *parameters)
         if statement in _ANY_STORE:
             return self._query_server(statement, *parameters)
         key = parameters[0]
@@ -540,9 +537,9 @@ class StoresTransaction:
     def lock(self, number: int) -> None:
         self._transaction_of(self._home or 0).lock(number)
 
-    def finds(self, earlier: StoresTransaction) -> bool:
+    def was_committed(self, earlier: StoresTransaction) -> bool:
         return any(
-            self._transaction_of(number).finds(member)
+            self._transaction_of(number).was_committed(member)
             for number, member in reversed(earlier._members.items())
             if member.witness is not None
         )
@@ -639,9 +636,12 @@ class Server(PostgresRecorder):
             for number, store in self.members.items()
         ]
         united = b" UNION ALL ".join(parts)
-        if name in _ENDS:
-            return b"SELECT * FROM (%b) found %b" % (united, _ENDS[name])
-        return united
+        if not _TOGETHER[name].is_limited:
+            return united
+        # The order and the limit of the query for one store also hold for all stores. With a
+        # ``LIMIT`` at the end, the database stops when it has enough rows.
+        _, order, clauses = self._statements[name].rpartition(b"ORDER BY")
+        return b"SELECT * FROM (%b) found %b" % (united, order + clauses)
 
     def _prepare_schema(self, connection: psycopg.Connection[Any], *, create: bool) -> None:
         parts = {
@@ -821,9 +821,9 @@ class Stores(Recorder):
             raise still_read
         return all(outcomes)
 
-    def check(self) -> Iterator[str]:
+    def check(self, is_stopped: Callable[[], bool] = lambda: False) -> Iterator[str]:
         for number in self.numbers:
-            for problem in self.server_of(number)[1].check():
+            for problem in self.server_of(number)[1].check(is_stopped):
                 yield f"store {number}: {problem}"
 
     def status(self) -> Status:
