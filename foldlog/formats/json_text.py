@@ -31,9 +31,12 @@ event.
 TOO_LONG = f"longer than {RECORD_SIZE_MAX:,} bytes, the limit for one record"
 TOO_DEEP = f"nested deeper than {DEPTH_MAX} levels, the limit for one record"
 DIGITS_MAX = sys.get_int_max_str_digits()
+"""The limit that Python sets for the digits of a number, 4,300 by default. 0 is no limit."""
 TOO_MANY_DIGITS = f"holds a number with more than {DIGITS_MAX:,} digits, the limit for one number"
-_STEP = 400
-_DIGITS_AT_STEPS = re.compile(rb"\d{10}")
+_SAMPLES = 10
+_STEP = max(1, DIGITS_MAX // _SAMPLES)
+_DIGITS_AT_STEPS = re.compile(rb"\d{%d}" % _SAMPLES)
+"""Matches every ``_STEP``-th byte of a text that contains a number with too many digits."""
 
 _SPACE = re.compile(r"\s*")
 _JOINED = re.compile(rb"\}\s*\{")
@@ -88,12 +91,19 @@ def check_limits(text: bytes) -> None:
     """Raise ``UnreadableJson`` for valid JSON that ``parse`` refuses: a value that is nested too
     deep, or a number with too many digits. A text is parsed only if it may have such a value.
     """
-    # A search for long numbers in all bytes would double the time of an import
-    # (``benchmarks.importing``). A long number contains ten digits at a distance of ``_STEP``
-    # bytes, so search only every ``_STEP``-th byte.
-    is_deep = len(text) > 2 * DEPTH_MAX and brackets(text) > DEPTH_MAX
-    if is_deep or (len(text) > DIGITS_MAX and _DIGITS_AT_STEPS.search(text[::_STEP])):
+    if _may_be_deep(text) or _may_have_long_number(text):
         parse(text)
+
+
+def _may_be_deep(text: bytes) -> bool:
+    return len(text) > 2 * DEPTH_MAX and brackets(text) > DEPTH_MAX
+
+
+def _may_have_long_number(text: bytes) -> bool:
+    # A search in all bytes would double the time of an import (``benchmarks.importing``).
+    if DIGITS_MAX == 0 or len(text) <= DIGITS_MAX:
+        return False
+    return _DIGITS_AT_STEPS.search(text[::_STEP]) is not None
 
 
 def parse_stored(text: bytes) -> Any:

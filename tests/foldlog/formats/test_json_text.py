@@ -1,0 +1,38 @@
+"""The limits of JSON texts hold for every setting of Python."""
+
+import os
+import subprocess
+import sys
+
+import pytest
+
+CHECK = """
+import sys
+from foldlog.formats.json_text import UnreadableJson, check_limits, parse
+for function in (check_limits, parse):
+    try:
+        function(b'{"number": %s}' % (b"7" * int(sys.argv[1])))
+        print("read")
+    except UnreadableJson as error:
+        print(error)
+"""
+
+
+@pytest.mark.parametrize(
+    "limit, digits, outcome",
+    [
+        ("640", 640, "read"),
+        ("640", 700, "holds a number with more than 640 digits, the limit for one number"),
+        ("4300", 4_301, "holds a number with more than 4,300 digits, the limit for one number"),
+        ("0", 5_000, "read"),
+    ],
+)
+def test_a_check_refuses_the_numbers_that_python_does_not_read(limit, digits, outcome):
+    process = subprocess.run(
+        [sys.executable, "-c", CHECK, str(digits)],
+        env={**os.environ, "PYTHONINTMAXSTRDIGITS": limit},
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    assert process.stdout.splitlines() == [outcome, outcome]
