@@ -82,7 +82,7 @@ class RecordEncoder(ABC):
     of a record, the encoder writes a new record with the old id.
     """
 
-    rules: Any
+    format: Format
     """The format of the encoder. ``Format.writer`` sets this attribute."""
     last: Any = None
     """The id of the last record that has an id."""
@@ -108,7 +108,7 @@ class RecordEncoder(ABC):
         no record, such as a retraction between two records.
         """
         if record is not None:
-            self.last = self.rules.source_id(record) or self.last
+            self.last = self.format.source_id(record) or self.last
 
     def end(self) -> Sequence[Any]:
         """Return the unfinished record, if there is one. No further event belongs to the unfinished
@@ -298,7 +298,7 @@ class Format:
 
     def writer(self) -> RecordEncoder:
         encoder = NoEncoder() if self.encoder is None else self.encoder()
-        encoder.rules = self
+        encoder.format = self
         return encoder
 
 

@@ -89,9 +89,9 @@ def _response_after(event: Event, response: Any) -> Any:
 TimeAndId = tuple[SourceTime, Any]
 
 
-def time_and_id_of(rules: Format, record: Any) -> TimeAndId:
-    time = (None, None) if rules.time is None else rules.time(record)
-    return time, rules.source_id(record)
+def time_and_id_of(format: Format, record: Any) -> TimeAndId:
+    time = (None, None) if format.time is None else format.time(record)
+    return time, format.source_id(record)
 
 
 def time_if_without_id(time_and_id: TimeAndId) -> datetime | None:
@@ -105,7 +105,7 @@ class FollowingDecoder(RecordDecoder):
 
     A subclass adds the events of a record in ``read``. Each shown event gets a ``tag``, such as the
     id of its record. A compaction of the format selects the events to forget by their tags.
-    ``rules`` is the format.
+    ``format`` is the format of the records.
     """
 
     keeps_shown: ClassVar[bool] = True
@@ -130,7 +130,7 @@ class FollowingDecoder(RecordDecoder):
     def __init__(self, options: Options) -> None:
         super().__init__(options)
         assert options.format is not None
-        self.rules = options.format
+        self.format = options.format
         self.options = options
         self.calls = OpenCalls()
         self.shown = Members[Any]()
@@ -218,7 +218,7 @@ class FollowingDecoder(RecordDecoder):
     def events(self, record: Any) -> list[Event]:
         self.past.next_record(self.next_id)
         self.check(record)
-        time_and_id = time_and_id_of(self.rules, record)
+        time_and_id = time_and_id_of(self.format, record)
         self._add_id(time_and_id[1])
         read = self.begin_record(record, time_and_id)
         key = 0 if self.repeat == "events" else key_of(record)
@@ -285,7 +285,7 @@ class FollowingDecoder(RecordDecoder):
         while link is not None and link is not before:
             tags.append(link.member[1])
             link = link.before
-        read = self.begin_record(record, time_and_id_of(self.rules, record))
+        read = self.begin_record(record, time_and_id_of(self.format, record))
         other = self.tag(Message(content="", source="agent"), read)
         self.shown.newest = before
         for place, event_id in enumerate(event_ids):
@@ -315,13 +315,13 @@ class FollowingDecoder(RecordDecoder):
             read.change(self.shown.ids()[:version], "return")
 
     def check(self, record: Any) -> None:
-        if not self.rules.accepts(record):
-            raise refuse(self.rules.expected, record)
+        if not self.format.accepts(record):
+            raise refuse(self.format.expected, record)
 
     def begin_record(self, record: Fields, time_and_id: TimeAndId) -> RecordEvents:
         (timestamp, time), source_id = time_and_id
         return RecordEvents(
-            self, Origin(format=self.rules.name, id=source_id, time=time), timestamp
+            self, Origin(format=self.format.name, id=source_id, time=time), timestamp
         )
 
     @abstractmethod

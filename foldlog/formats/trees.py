@@ -187,7 +187,7 @@ class TreeDecoder(FollowingDecoder):
 
     def begin_record(self, record: Fields, time_and_id: TimeAndId) -> RecordEvents:
         name = None if self.exports.is_about(record) else record[self.exports.id]
-        return RecordEvents(self, Origin(format=self.rules.name, id=name), None)
+        return RecordEvents(self, Origin(format=self.format.name, id=name), None)
 
     def read(self, read: RecordEvents, record: Fields) -> None:
         exports = self.exports

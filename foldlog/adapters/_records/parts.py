@@ -37,35 +37,35 @@ class PartsDecoder(FollowingDecoder):
     """Reads a record as one event for each part. A record without parts becomes one event, too."""
 
     keeps_shown = False
-    rules: PartsFormat
+    format: PartsFormat
 
     def begin_record(self, record: Fields, time_and_id: TimeAndId) -> RecordEvents:
         read = super().begin_record(record, time_and_id)
-        rules = self.rules
-        read.meta = rules.usage(record)
-        own = text_or_none(read.origin.id) or text_or_none(rules.response(record))
-        read.response = own or f"{rules.noun}-{self.next_id}"
+        format = self.format
+        read.meta = format.usage(record)
+        own = text_or_none(read.origin.id) or text_or_none(format.response(record))
+        read.response = own or f"{format.noun}-{self.next_id}"
         return read
 
     def read(self, read: RecordEvents, record: Fields) -> None:
-        rules = self.rules
+        format = self.format
         record_origin = read.origin
         record_time = read.timestamp
-        parts = within(record, *rules.parts) or _NO_PARTS
+        parts = within(record, *format.parts) or _NO_PARTS
         for place, part in enumerate(parts):
-            event_class, fields = rules.read(part, record)
+            event_class, fields = format.read(part, record)
             if event_class is Action:
                 fields["response_id"] = read.response
-            elif event_class is Message and len(parts) > 1 and rules.source(record) == "agent":
+            elif event_class is Message and len(parts) > 1 and format.source(record) == "agent":
                 read.meta["reply"] = read.response
             if event_class is Message or event_class is Annotation:
-                fields.setdefault("source", rules.source(record))
+                fields.setdefault("source", format.source(record))
             if fields.pop("thinks", False):
                 fields["stays_with_next"] = place + 1 < len(parts)
             origin = record_origin
             timestamp = record_time
-            if rules.part_time is not None:
-                timestamp, time = rules.part_time(record, part, place)
+            if format.part_time is not None:
+                timestamp, time = format.part_time(record, part, place)
                 origin = replace(origin, time=time)
             read.begin(replace(origin, id=None) if place else origin, timestamp)
             read.add(event_class, **fields)
@@ -79,7 +79,7 @@ class PartsEncoder(RepliesEncoder):
     annotation becomes a record only if it is redacted.
     """
 
-    rules: PartsFormat
+    format: PartsFormat
 
     def answered(self, results: Sequence[Observation]) -> Sequence[Any]:
         return self.written(results)
@@ -88,9 +88,9 @@ class PartsEncoder(RepliesEncoder):
         parts = [
             part
             for event in events
-            for part in (*_parts_before(self.rules, event), *self.rules.part(event))
+            for part in (*_parts_before(self.format, event), *self.format.part(event))
         ]
-        return [self.rules.written(events[0], parts)] if parts else []
+        return [self.format.written(events[0], parts)] if parts else []
 
     def records(self, event: Event) -> Sequence[Any] | None:
         if (
@@ -99,12 +99,12 @@ class PartsEncoder(RepliesEncoder):
             and event.origin is not None
         ):
             text, signature = thought_in(dict_or_empty(event.data))
-            thought = self.rules.thought(text if text or signature else REDACTED, signature)
+            thought = self.format.thought(text if text or signature else REDACTED, signature)
             if event.name == _THOUGHT:
                 parts = [thought]
             else:
-                parts = self.rules.again(event)
-            return [self.rules.written(event, parts)] if parts else ()
+                parts = self.format.again(event)
+            return [self.format.written(event, parts)] if parts else ()
         return super().records(event)
 
 

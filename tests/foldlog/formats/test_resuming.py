@@ -53,7 +53,7 @@ def decoder_for(format: Format) -> FollowingDecoder:
 
 def decoded(decoder: FollowingDecoder, record: Any) -> list[Event] | None:
     try:
-        return events_of(decoder, decoder.rules, record)
+        return events_of(decoder, decoder.format, record)
     except NotAnEvent:
         return None
 
