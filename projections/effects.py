@@ -112,9 +112,12 @@ class CallTrace(Struct):
         lease = mark.get("lease") if isinstance(mark, dict) else None
         return "begun" if lease is not None and lease == living else "unknown"
 
-    def is_left_by(self, process: str) -> bool:
+    def is_left_by_another(self, worker: str) -> bool:
+        """Return whether another worker began the call and left it without an outcome. A runtime
+        without leases writes the name of its worker into a mark, in place of a lease.
+        """
         is_open = self.observation is None and not self.late and not self.is_told
-        return bool(self.marks) and is_open and self._state_without_outcome(process) == "unknown"
+        return bool(self.marks) and is_open and self._state_without_outcome(worker) == "unknown"
 
     @property
     def outcome(self) -> Any:

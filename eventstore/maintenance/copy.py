@@ -726,8 +726,12 @@ class CopyWriter(StagedWriter):
         self.publish(version, enter_all, check)
 
     def _write_beside(self, work: Callable[[WriteTransaction], object]) -> None:
+        key = self.key
+        if key is None:
+            return  # no row was copied, so the conversation was not begun
+
         def in_transaction(transaction: Transaction) -> None:
-            state = check_not_erased(self.database.find_key(transaction, self.key or 0))
+            state = check_not_erased(self.database.find_key(transaction, key))
             # If the staged copy was discarded, publishing it raises the error.
             if state is not None:
                 writing = WriteTransaction(transaction, state, self.database)

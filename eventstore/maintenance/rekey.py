@@ -218,7 +218,8 @@ def _choose_key(
             return _Start(conversation, None, codec.mark)
         return _Start(*give_data_key(conversation, keys), has_new_key=True)
     if decrypt:
-        # The key stays until all rows are plain, and the mark allows plain rows from now on.
+        # The key stays until all rows are plain, and the mark allows plain rows from now on. Each
+        # step raises ``pending_until``, because events may be appended in the meantime.
         mark = codec.mark._replace(pending_from=0, pending_until=conversation.version)
         return _Start(conversation, data_key, mark)
     if keys is None or conversation.key_id == keys.current:

@@ -276,7 +276,12 @@ class Attempt:
     """An attempt to run a tool. Call ``ended_before`` first and ``begin`` last. If the call
     ``needs_check`` and its rule has a check, call ``checked`` before ``begin``. If one of the three
     methods returns an outcome, the tool must not run. Otherwise run the tool, and call ``end`` or
-    ``failed``. The constructor raises ``InvalidEvent`` if the call is not open.
+    ``failed``.
+
+    ``by`` and ``reason`` say who approved the call and why, and are stored with the attempt.
+    ``run`` is the name of the attempt: if a client repeats its request to begin, the request has
+    the same name. By default, the name is random. The constructor raises ``InvalidEvent`` if the
+    call is not open.
     """
 
     def __init__(
@@ -619,15 +624,18 @@ def append_result(
         return recorded
 
 
-def record_overtaken(history: HistoryLog, call_id: str | Action, outcome: Outcome) -> None:
+def record_overtaken(history: HistoryLog, call: str | Action, outcome: Outcome) -> None:
+    """If this worker lost its lease, record the outcome that it brings too late, and raise
+    ``LeaseTaken``. ``call`` is the call, or the id that the model gave to it.
+    """
     block = history._lease_block
     if block is None:
         return
     try:
         block.check_held(_RECORDED)
     except LeaseTaken:
-        if find_outcome(history, call_id, outcome) is None:
-            name = call_id.id if isinstance(call_id, Action) else call_id
+        if find_outcome(history, call, outcome) is None:
+            name = call.id if isinstance(call, Action) else call
             trace = _newest_trace(read_traces(history), name)
             if trace is None:
                 return
@@ -643,8 +651,9 @@ def _newest_trace(traces: dict[int, CallTrace], name: int | str) -> CallTrace | 
     return None
 
 
-def find_outcome(history: HistoryLog, call_id: str | Action, outcome: Outcome) -> Recorded | None:
-    """Return the outcome that was recorded under the key, or None if the key was never used. Raises
+def find_outcome(history: HistoryLog, call: str | Action, outcome: Outcome) -> Recorded | None:
+    """Return the outcome that was recorded under the key, or None if the key was never used.
+    ``call`` is the call, or the id that the model gave to it. Raises
     ``IdempotencyConflict`` if the key belongs to another outcome, or to the outcome of another
     call.
     """
@@ -658,23 +667,24 @@ def find_outcome(history: HistoryLog, call_id: str | Action, outcome: Outcome) -
     content = late.get("outcome", getattr(event, "content", None))
     failed = late.get("is_error", getattr(event, "is_error", None))
     is_equal = (as_json(content), failed) == (as_json(outcome.content), outcome.is_error)
-    if not _is_of_call(history, event, call_id) or (has_content(event) and not is_equal):
+    if not _is_of_call(history, event, call) or (has_content(event) and not is_equal):
         raise IdempotencyConflict(history.id, str(key), event.id)
     return recorded
 
 
-def _is_of_call(history: HistoryLog, outcome: Event, call_id: str | Action) -> bool:
-    if isinstance(call_id, Action):
-        return outcome.cause == call_id.id
+def _is_of_call(history: HistoryLog, outcome: Event, call: str | Action) -> bool:
+    if isinstance(call, Action):
+        return outcome.cause == call.id
     if outcome.cause is None:
-        return getattr(outcome, "call_id", None) == call_id
-    (call,) = history.events(outcome.cause, outcome.cause + 1)
-    return isinstance(call, Action) and call.call_id == call_id
+        return getattr(outcome, "call_id", None) == call
+    (cause,) = history.events(outcome.cause, outcome.cause + 1)
+    return isinstance(cause, Action) and cause.call_id == call
 
 
 def settle(
     history: HistoryLog, key: str, outcome: Any, is_error: bool, by: str | None, reason: str
 ) -> Recorded:
+    """Record an outcome that was learned after the attempt: see ``History.settle``."""
     traces = each_once(read_traces(history))
     call = next((trace.call for trace in traces if trace.key == key), None)
     if call is None:

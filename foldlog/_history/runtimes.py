@@ -245,7 +245,7 @@ def _read_left_behind(history: History, worker: str) -> list[CallTrace]:
     return [
         trace
         for trace in effects.each_once(effects.read_traces(history))
-        if structs.replace(trace, is_told=False).is_left_by(worker)
+        if structs.replace(trace, is_told=False).is_left_by_another(worker)
     ]
 
 

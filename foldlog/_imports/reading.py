@@ -78,7 +78,7 @@ class _Findings:
     def digest(self) -> bytes:
         return self._hash.digest()
 
-    def find(self, place: str, problem: str, *, is_unread: bool = True) -> None:
+    def report(self, place: str, problem: str, *, is_unread: bool = True) -> None:
         self.findings_count += 1
         if len(self.findings) < FINDINGS_MAX:
             self.findings.append(ImportFinding(place, problem))
@@ -202,7 +202,7 @@ class LineReading(_Findings):
                         self._find_padding(line, record)
                         self._add_joined(joined, data, start, add, places, hashes)
                     else:
-                        self.find(self.place, _problem(error))
+                        self.report(self.place, _problem(error))
                         self._is_in_long_line = is_last
                 else:
                     # Most lines have no padding, so search for the record in its line only if there
@@ -214,7 +214,7 @@ class LineReading(_Findings):
                         begin = start + line.find(record)
                     if text is not record:
                         # The record is stored as it is, and reads replace these bytes.
-                        self.find(self.place, _NOT_UTF_8, is_unread=False)
+                        self.report(self.place, _NOT_UTF_8, is_unread=False)
                     places.append(begin)
                     places.append(begin + len(record))
                     hashes.append(hashed)
@@ -245,7 +245,7 @@ class LineReading(_Findings):
                 check_limits(record)
                 add(record, hashed)
             except (msgspec.DecodeError, UnreadableJson) as error:
-                self.find(self.place, _problem(error))
+                self.report(self.place, _problem(error))
             else:
                 places.extend((begin, start))
                 hashes.append(hashed)
@@ -257,7 +257,7 @@ class LineReading(_Findings):
         if b"\0" in line:
             count = line.count(0) - record.count(0)
             if count:
-                self.find(self.place, _LOST.format(count))
+                self.report(self.place, _LOST.format(count))
 
 
 def _joined_in(record: bytes) -> list[bytes]:
@@ -324,7 +324,7 @@ class WholeReading(_Findings):
 
     def find_in(self, number: int, problem: str) -> None:
         """Note a problem in a record of the source."""
-        self.find(f"{self.path}, record {number}", problem, is_unread=False)
+        self.report(f"{self.path}, record {number}", problem, is_unread=False)
 
     def blocks(self, add: Add) -> Iterator[Block]:
         reader = self._reader
@@ -391,7 +391,7 @@ class WholeReading(_Findings):
                 return record, record_hash
             except (msgspec.DecodeError, UnreadableJson) as error:
                 problem = _problem(error)
-        self.find(located.place, problem)
+        self.report(located.place, problem)
         return None
 
 

@@ -594,7 +594,7 @@ class SourceWriter:
 
     def _add_finding(self, problem: str) -> None:
         self._problems.add(problem)
-        self.reading.find(self.reading.place, problem, is_unread=False)
+        self.reading.report(self.reading.place, problem, is_unread=False)
 
     def _blank_if_secret(self, record: bytes, record_hash: bytes) -> bytes:
         if self.options.is_secret is None or not self.options.is_secret(record):
@@ -603,8 +603,9 @@ class SourceWriter:
         return self.skeleton.without_texts(record)
 
     def note(self, source: Source) -> None:
+        """Store the place, title and usage of a source that has no new records."""
 
-        def note(transaction: Transaction) -> None:
+        def update(transaction: Transaction) -> None:
             sources = SourcesToWrite(self.database, transaction)
             sources.put_place(self.place, self._present_place(source))
             stored = sources.settle(source.conversation)
@@ -619,7 +620,7 @@ class SourceWriter:
                     transaction.forget_figures(stored.conversation)
 
         self.key = source.conversation
-        self.database.recorder.transact(note)
+        self.database.recorder.transact(update)
         self._note_usage()
 
     def _note_usage(self) -> None:

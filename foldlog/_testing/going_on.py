@@ -33,13 +33,15 @@ def go_on(history: History, fork: History, at: int, ask: Ask | None = None) -> s
     )
     results = recorded_results(history, at)
     tools = beside_of(history, calls[0].reply).get("tools", ()) if calls else ()
-    is_due = False
+    user_is_next = False
     while calls or ask is not None:
-        while messages and (is_due if ask else messages[0].id < calls[0].version):
-            fork.append(replace(messages.popleft(), id=-1, cause=None))
-            is_due = False
-        if is_due and ask:
-            break
+        if ask is None:
+            while messages and messages[0].id < calls[0].version:
+                _append_message(fork, messages.popleft())
+        elif user_is_next:
+            if not messages:
+                break
+            _append_message(fork, messages.popleft())
         request = fork.prepare().request("openai", tools=tools)
         if ask is None:
             call = calls.popleft()
@@ -56,5 +58,9 @@ def go_on(history: History, fork: History, at: int, ask: Ask | None = None) -> s
                     f" {action.tool}({as_json(action.arguments)})"
                 )
             fork.append_tool_result(action, result.content, result.is_error)
-        is_due = not open_calls
+        user_is_next = not open_calls
     return "the recorded run has no further message of the user"
+
+
+def _append_message(fork: History, message: Message) -> None:
+    fork.append(replace(message, id=-1, cause=None))

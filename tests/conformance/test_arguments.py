@@ -1,7 +1,9 @@
 """Numbers and moments that no database keeps are refused by name, and nothing is written."""
 
+from collections.abc import Callable
 from datetime import UTC, datetime
 from functools import partial
+from typing import NamedTuple
 
 import pytest
 
@@ -25,27 +27,40 @@ def on_snapshot(read):
     return lambda store, number: store.query("c", lambda snapshot: read(snapshot, number))
 
 
+class NumberCall(NamedTuple):
+    """A call with a number in one place. In some places, None or the text of a number is valid."""
+
+    call: Callable
+    accepts_none: bool = False
+    accepts_text: bool = False
+
+
 CALLS = {
-    "events, start": lambda store, n: list(store.events("c", n)),
-    "events, stop": lambda store, n: list(store.events("c", 0, n)),
-    "log, start": lambda store, n: list(store.log("c", n)),
-    "log, stop": lambda store, n: list(store.log("c", 0, n)),
-    "conversations, limit": lambda store, n: store.conversations(limit=n),
-    "follow": lambda store, n: store.follow(n),
-    "follow, limit": lambda store, n: store.follow(0, n),
-    "event_bytes_max": lambda store, n: Store(store._recorder, event_bytes_max=n),
-    "bring, jobs": lambda store, n: list(copy_store(store, store, jobs=n)),
-    "snapshot.head_at": on_snapshot(lambda snapshot, n: snapshot.head_at(n)),
-    "snapshot.events, start": on_snapshot(lambda snapshot, n: list(snapshot.events(n))),
-    "snapshot.events, stop": on_snapshot(lambda snapshot, n: list(snapshot.events(0, n))),
-    "snapshot.structural_events": on_snapshot(
-        lambda snapshot, n: list(snapshot.structural_events(n))
+    "events, start": NumberCall(lambda store, n: list(store.events("c", n))),
+    "events, stop": NumberCall(lambda store, n: list(store.events("c", 0, n)), accepts_none=True),
+    "log, start": NumberCall(lambda store, n: list(store.log("c", n))),
+    "log, stop": NumberCall(lambda store, n: list(store.log("c", 0, n)), accepts_none=True),
+    "conversations, limit": NumberCall(lambda store, n: store.conversations(limit=n)),
+    "follow, position": NumberCall(lambda store, n: store.follow(n), accepts_text=True),
+    "follow, limit": NumberCall(lambda store, n: store.follow(0, n), accepts_none=True),
+    "event_bytes_max": NumberCall(lambda store, n: Store(store._recorder, event_bytes_max=n)),
+    "copy, jobs": NumberCall(lambda store, n: list(copy_store(store, store, jobs=n))),
+    "snapshot.head_at": NumberCall(on_snapshot(lambda snapshot, n: snapshot.head_at(n))),
+    "snapshot.events, start": NumberCall(on_snapshot(lambda snapshot, n: list(snapshot.events(n)))),
+    "snapshot.events, stop": NumberCall(
+        on_snapshot(lambda snapshot, n: list(snapshot.events(0, n))), accepts_none=True
     ),
-    "snapshot.shown_events": on_snapshot(lambda snapshot, n: snapshot.shown_events([(0, n)])),
-    "snapshot.record_at": on_snapshot(lambda snapshot, n: snapshot.record_at("p", n)),
-    "snapshot.records": on_snapshot(lambda snapshot, n: list(snapshot.records("p", n))),
+    "snapshot.structural_events": NumberCall(
+        on_snapshot(lambda snapshot, n: list(snapshot.structural_events(n)))
+    ),
+    "snapshot.shown_events": NumberCall(
+        on_snapshot(lambda snapshot, n: snapshot.shown_events([(0, n)]))
+    ),
+    "snapshot.record_at": NumberCall(
+        on_snapshot(lambda snapshot, n: snapshot.record_at("p", n)), accepts_none=True
+    ),
+    "snapshot.records": NumberCall(on_snapshot(lambda snapshot, n: list(snapshot.records("p", n)))),
 }
-NONE_IS_ALL = ("stop", "limit", "record_at")
 
 
 @pytest.fixture
@@ -56,16 +71,17 @@ def filled(store):
 
 @pytest.mark.parametrize("name", CALLS)
 def test_arguments_must_be_64_bit_integers(filled, name):
-    call = CALLS[name]
-    numbers = (2**63 - 1, *TOO_LARGE) if name == "follow" else TOO_LARGE
+    call, accepts_none, accepts_text = CALLS[name]
+    # The largest number is no position, because a reader asks for the events after a position.
+    numbers = (2**63 - 1, *TOO_LARGE) if name == "follow, position" else TOO_LARGE
     for number in numbers:
         problem = rf"is {number}; use a whole number from -?\d+ to \d+"
         with pytest.raises(InvalidArgument, match=problem):
             call(filled, number)
     wrong = {1.5, True, b"1"}
-    if not name.endswith(NONE_IS_ALL) or name == "conversations, limit":
+    if not accepts_none:
         wrong.add(None)
-    if name != "follow":  # the text of a position
+    if not accepts_text:
         wrong.add("1")
     for value in wrong:
         with pytest.raises(TypeError, match="must be a whole number, not"):

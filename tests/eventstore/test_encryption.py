@@ -199,7 +199,7 @@ def test_salt_is_encrypted(path):
     assert execute(path, "SELECT salt FROM conversations") == [(b"",)]
 
 
-# -- bringing over
+# -- keys of a transaction that is rolled back
 # --------------------------------------------------------------------------------------------------
 
 

@@ -226,7 +226,9 @@ def another(path):
 
 @pytest.mark.skipif(sys.platform != "linux", reason="only Linux has locks of one opening")
 def test_log_survives_lost_locks(store, path, another):
-    """That takes SQLite's own locks away, as a copy of the file does."""
+    """A process that closes a file loses all its locks on this file, so reading the store's file, as
+    a copy does, takes away the locks of SQLite in the same process.
+    """
     path.read_bytes()
     another("store.append('d', Message(source='user', content='d'), expected_version=0)")
     append(store, "after")
@@ -245,19 +247,19 @@ def test_log_survives_lost_locks(store, path, another):
 
 @pytest.mark.skipif(sys.platform != "linux", reason="only Linux has locks of one opening")
 def test_index_of_a_log_in_use_stays(store, path, another):
-    """It cuts the index if it can lock this byte: an access in that moment ends the process that
-    uses it.
+    """A process that opens a log cuts its index to zero bytes if it gets an exclusive lock of byte
+    128, SQLite's "dead man's switch". An access to the index then ends the process that uses it. So
+    a store keeps a shared lock of this byte, even after its own process has read and closed the
+    file.
     """
     path.with_name("history.db-shm").read_bytes()
-    another(
-        "import fcntl; fcntl.lockf(open(sys.argv[1] + '-shm', 'rb+'), fcntl.LOCK_SH |"
-        " fcntl.LOCK_NB, 1, 128)"
+    lock = (
+        "import fcntl; fcntl.lockf(open(sys.argv[1] + '-shm', 'rb+'), fcntl.{} | fcntl.LOCK_NB,"
+        " 1, 128)"
     )
+    another(lock.format("LOCK_SH"))
     with pytest.raises(subprocess.CalledProcessError):
-        another(
-            "import fcntl; fcntl.lockf(open(sys.argv[1] + '-shm', 'rb+'), fcntl.LOCK_EX |"
-            " fcntl.LOCK_NB, 1, 128)"
-        )
+        another(lock.format("LOCK_EX"))
 
 
 def test_removed_log_is_not_written(store, path, tmp_path):

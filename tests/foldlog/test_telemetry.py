@@ -7,7 +7,6 @@ import socket
 import threading
 from contextlib import suppress
 from pathlib import Path
-from types import SimpleNamespace
 
 import pytest
 
@@ -142,8 +141,10 @@ class NeverReads:
 def keeper_behind(*arguments):
     with foldlog.open("memory:", search_index=True) as histories:
         histories.store.close()
+        ends_after_one_round = threading.Event()
+        ends_after_one_round.wait = lambda wait_s: ends_after_one_round.set()
         keeper = Keeper(histories.store)
-        keeper._is_ending = SimpleNamespace(is_set=iter([False, True]).__next__, wait=print)
+        keeper._is_ending = ends_after_one_round
         keeper.run()
 
 

@@ -11,6 +11,8 @@ from foldlog.eventstore import (
     DocumentChanges,
     InvalidEvent,
     Redaction,
+    summary_id,
+    summary_of,
 )
 
 
@@ -26,10 +28,10 @@ def replay_events(run, model, history):
             try:
                 recorded = history.append_reply(answer)
             except InvalidEvent:  # an empty reply
-                recorded = history.append([replace(each, id=-1) for each in call.reply])
+                recorded = history.append([replace(part, id=-1) for part in call.reply])
             by_call = {getattr(entry.event, "call_id", None): entry.id for entry in recorded}
-            for each in call.reply:
-                new_ids[each.id] = by_call.get(getattr(each, "call_id", None), recorded[0].id)
+            for part in call.reply:
+                new_ids[part.id] = by_call.get(getattr(part, "call_id", None), recorded[0].id)
         elif event.id not in of_replies:
             (appended,) = history.append(_with_ids(event, new_ids))
             new_ids[event.id] = appended.id
@@ -42,12 +44,12 @@ def _with_ids(event, new_ids):
     if not isinstance(event, CondensationAction) or event.forgotten_event_ids is None:
         return event
     ids = [
-        -2 - new_ids[-2 - forgotten] if forgotten < -1 else new_ids.get(forgotten)
+        summary_id(new_ids[summary_of(forgotten)]) if forgotten < -1 else new_ids.get(forgotten)
         for forgotten in event.forgotten_event_ids
     ]
     return replace(
         event,
-        forgotten_event_ids=tuple(each for each in ids if each is not None),
+        forgotten_event_ids=tuple(new_id for new_id in ids if new_id is not None),
         forgotten_events_start_id=None,
         forgotten_events_end_id=None,
     )
