@@ -6,7 +6,15 @@
  * Each run asks the next question. The model has fixed answers; leave out `model` for a real one.
  */
 
-import { Agent, type Model, type ModelRequest, type ModelResponse, run, setTracingDisabled, Usage } from "@openai/agents-core";
+import {
+  Agent,
+  type Model,
+  type ModelRequest,
+  type ModelResponse,
+  run,
+  setTracingDisabled,
+  Usage,
+} from "@openai/agents-core";
 import { Foldlog } from "foldlog";
 import { FoldlogSession } from "foldlog/openai-agents";
 

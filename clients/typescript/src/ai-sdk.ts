@@ -198,7 +198,8 @@ export async function appendMessages(
     }
     const { response } = batch;
     const call = asked.get(response.approvalId);
-    if (call === undefined) throw new TypeError(`no open call waits for the approval ${JSON.stringify(response.approvalId)}`);
+    if (call === undefined)
+      throw new TypeError(`no open call waits for the approval ${JSON.stringify(response.approvalId)}`);
     await decide(approver, call, response.approvalId, response, by);
   }
 }
@@ -271,7 +272,9 @@ function changedSlot(stored: StoredChat, wanted: Wanted, expectedVersion: number
   if (expectedVersion !== undefined) return changed; // a conflict of versions
   const kept = new Set(slots.map(({ message }) => message));
   const later = stored.slots.slice(stored.slots.indexOf(changed));
-  throw chatConflict([...new Set(later.map(({ message }) => message))].filter((id) => id === changed.message || !kept.has(id)));
+  throw chatConflict(
+    [...new Set(later.map(({ message }) => message))].filter((id) => id === changed.message || !kept.has(id)),
+  );
 }
 
 async function save(history: History, stored: StoredChat, wanted: Chat, options: ApprovalOptions): Promise<void> {
@@ -298,7 +301,8 @@ function slotsBefore(stored: StoredChat, wanted: Chat, isWhole = false): { slots
   for (const slot of stored.slots) {
     const after = wanted.slots[slots.length];
     if (after !== undefined && isContinued(slot, after)) slots.push(slot);
-    else if (slot.isOther !== true || (isWhole && slot.part?.["type"] !== "step-start")) return { slots, changed: slot };
+    else if (slot.isOther !== true || (isWhole && slot.part?.["type"] !== "step-start"))
+      return { slots, changed: slot };
   }
   return { slots };
 }
@@ -325,13 +329,19 @@ function nextEvents(stored: StoredChat, wanted: Chat): { events: AppendableEvent
     events.push(...own);
     const members = wanted.members.get(message) ?? {};
     const isLast = wanted.slots[index + 1]?.message !== message;
-    if (isLast && !areEqual(stored.members.get(message) ?? {}, members)) events.push(membersEvent(message, role, members));
+    if (isLast && !areEqual(stored.members.get(message) ?? {}, members))
+      events.push(membersEvent(message, role, members));
   }
   return { events };
 }
 
 /** Whether the question or the decision about an open call is not in the log yet. */
-function waits(stored: StoredChat, { call = -1, part: before }: StoredSlot, part: Slot["part"], hasOutcome: boolean): boolean {
+function waits(
+  stored: StoredChat,
+  { call = -1, part: before }: StoredSlot,
+  part: Slot["part"],
+  hasOutcome: boolean,
+): boolean {
   const approval = approvalOf(part);
   const isOpen = hasOutcome || !String(before?.["state"]).startsWith("output-");
   if (approval === undefined || !isOpen) return false;
@@ -354,7 +364,12 @@ async function recordApproval(
   return decide(approver, call, approval.id, { approved: approval.approved === true, reason: approval.reason }, by);
 }
 
-async function ask(history: History, call: { id: number }, shown: { approvalId: string }, by = "user"): Promise<StoredEvent> {
+async function ask(
+  history: History,
+  call: { id: number },
+  shown: { approvalId: string },
+  by = "user",
+): Promise<StoredEvent> {
   const idempotencyKey = `ask ${call.id} ${shown.approvalId}`;
   return (await history.askApproval(call, { to: by, shown }, { idempotencyKey })).event as StoredEvent;
 }

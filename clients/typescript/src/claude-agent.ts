@@ -9,7 +9,15 @@
  */
 
 import type { SessionKey, SessionStore, SessionStoreEntry } from "@anthropic-ai/claude-agent-sdk";
-import { type Approvals, askOnce, decisionOf, noteApproval, readApprovals, type RecordedDecision, refusalOf } from "./approvals.js";
+import {
+  type Approvals,
+  askOnce,
+  decisionOf,
+  noteApproval,
+  readApprovals,
+  type RecordedDecision,
+  refusalOf,
+} from "./approvals.js";
 import { ConversationErased, ConversationNotFound } from "./errors.js";
 import type { History, OpenCall, StoredEvent } from "./history.js";
 import type { Foldlog, Histories } from "./index.js";
@@ -50,9 +58,7 @@ interface AskedTool {
   blockedPath?: string;
 }
 
-type Permission =
-  | { behavior: "allow"; updatedInput: Record<string, unknown> }
-  | { behavior: "deny"; message: string };
+type Permission = { behavior: "allow"; updatedInput: Record<string, unknown> } | { behavior: "deny"; message: string };
 
 export class FoldlogSessionStore implements SessionStore {
   readonly #histories: Histories;
@@ -73,7 +79,7 @@ export class FoldlogSessionStore implements SessionStore {
   /** Append entries. An entry whose `uuid` the session has already is left out. */
   async append(key: SessionKey, entries: SessionStoreEntry[]): Promise<void> {
     const history = this.history(key);
-    for (let start = 0; start < entries.length; ) {
+    for (let start = 0; start < entries.length;) {
       const dedupe = entries[start]?.uuid !== undefined;
       let stop = start + 1;
       while (stop < entries.length && (entries[stop]?.uuid !== undefined) === dedupe) stop += 1;

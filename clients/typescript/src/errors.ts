@@ -29,7 +29,10 @@ const WORDS: [RegExp, string][] = [
   [/the path \/replies\b/g, "history.appendReply"],
   [/\/records\b/g, "history.appendRecords"],
   [/send with_forks or detach_forks/g, "pass with_forks or detach_forks to erase"],
-  [/send the token of the lease in the header Foldlog-Lease/g, "call history.lease, and use the history that it passes on"],
+  [
+    /send the token of the lease in the header Foldlog-Lease/g,
+    "call history.lease, and use the history that it passes on",
+  ],
 ];
 
 function inWordsOfClient(detail: string): string {

@@ -169,7 +169,7 @@ export class History {
 
   /** The events from `start` to before `stop`, also those that a condensation forgot. */
   async *events(start = 0, stop?: number) {
-    for (let next: number | null | undefined = start; typeof next === "number"; ) {
+    for (let next: number | null | undefined = start; typeof next === "number";) {
       const page: Schemas["EventPage"] = await this.send("get", "/events", { query: { start: next, stop } });
       yield* page.events as StoredEvent[];
       next = page.next;
@@ -243,7 +243,7 @@ export class History {
 
   /** The records of an export, by default in the format of the source; with `view`, those of the next prompt. */
   async *exported(query: Omit<Query<"get", InConversation<"/export">>, "after"> = {}) {
-    for (let after: number | null = 0; after !== null; ) {
+    for (let after: number | null = 0; after !== null;) {
       const page: Schemas["ExportedRecords"] = await this.send("get", "/export", { query: { ...query, after } });
       yield* page.records;
       after = page.next;

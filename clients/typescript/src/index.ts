@@ -11,7 +11,14 @@ export type { FollowedEvent, FollowOptions } from "./follow.js";
 export * from "./history.js";
 export type * from "./messages.js";
 export type { LeaseOptions } from "./lease.js";
-export { type Delta, type FollowReplyOptions, NEWEST, type ReplyPart, ReplyWriter, UnfinishedReply } from "./streams.js";
+export {
+  type Delta,
+  type FollowReplyOptions,
+  NEWEST,
+  type ReplyPart,
+  ReplyWriter,
+  UnfinishedReply,
+} from "./streams.js";
 export type { FoldlogOptions } from "./transport.js";
 
 /** A foldlog service. */
@@ -98,10 +105,7 @@ export class Histories {
   }
 
   /** Append to several conversations: all events are appended, or none. */
-  async appendTogether(
-    appends: Body<"post", "/v1/appends">["appends"],
-    idempotencyKey: string = crypto.randomUUID(),
-  ) {
+  async appendTogether(appends: Body<"post", "/v1/appends">["appends"], idempotencyKey: string = crypto.randomUUID()) {
     const headers = { "idempotency-key": idempotencyKey };
     return (await this.#transport.send("post", "/v1/appends", { body: { appends }, headers })).appended;
   }

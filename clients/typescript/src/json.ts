@@ -30,7 +30,9 @@ export function toJson(value: unknown, place: string, outer: readonly object[] =
 }
 
 function refusal(place: string, found: string): TypeError {
-  return new TypeError(`${place} is ${found}, which JSON cannot hold; nothing was saved; convert it, for example to a text`);
+  return new TypeError(
+    `${place} is ${found}, which JSON cannot hold; nothing was saved; convert it, for example to a text`,
+  );
 }
 
 export function isObject(value: unknown): value is Json {

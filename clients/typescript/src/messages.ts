@@ -41,8 +41,14 @@ type Cached<T> = T & { cache_control?: { type: "ephemeral" } };
 
 export type AnthropicInput =
   | Cached<Text>
-  | Cached<{ type: "image"; source: { type: "base64"; media_type: ImageType; data: string } | { type: "url"; url: string } }>
-  | Cached<{ type: "document"; source: { type: "base64"; media_type: "application/pdf"; data: string } | { type: "url"; url: string } }>;
+  | Cached<{
+      type: "image";
+      source: { type: "base64"; media_type: ImageType; data: string } | { type: "url"; url: string };
+    }>
+  | Cached<{
+      type: "document";
+      source: { type: "base64"; media_type: "application/pdf"; data: string } | { type: "url"; url: string };
+    }>;
 
 type ImageType = "image/jpeg" | "image/png" | "image/gif" | "image/webp";
 

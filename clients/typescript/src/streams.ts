@@ -107,7 +107,8 @@ export class ReplyWriter {
       // An empty array begins an empty stream. A stream that another producer began is refused.
       await this.#requests.send("put", { body: [], headers: { ...this.#headers, "producer-id": this.#producer } });
     } catch (error) {
-      if (error instanceof FoldlogError && error.status === 409) throw replyUnfinished(this.#requests.conversation, error);
+      if (error instanceof FoldlogError && error.status === 409)
+        throw replyUnfinished(this.#requests.conversation, error);
       throw error;
     }
     return this;
@@ -190,9 +191,12 @@ export async function openDeltas(requests: StreamRequests): Promise<Delta[] | un
 }
 
 /** The values that a stream of JSON has now behind an offset, and the place behind them. */
-export async function readStream(requests: StreamRequests, start: string): Promise<{ values: unknown[]; offset: string; isClosed: boolean }> {
+export async function readStream(
+  requests: StreamRequests,
+  start: string,
+): Promise<{ values: unknown[]; offset: string; isClosed: boolean }> {
   const values: unknown[] = [];
-  for (let offset = start; ; ) {
+  for (let offset = start; ;) {
     const { value, headers } = await requests.exchange("get", { query: { offset } });
     values.push(...(value as unknown[]));
     offset = headers.get("stream-next-offset") as string;

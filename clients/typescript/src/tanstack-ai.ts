@@ -40,7 +40,8 @@ export function foldlogStream(
   let begun: Promise<unknown> | undefined;
 
   // A stream that another program began for the run is the same stream.
-  const begin = (): Promise<unknown> => (begun ??= requests.send("put", { body: [], headers: { "stream-ttl": String(ttlS) } }));
+  const begin = (): Promise<unknown> =>
+    (begun ??= requests.send("put", { body: [], headers: { "stream-ttl": String(ttlS) } }));
   return {
     resumeFrom: () => resumed,
 
@@ -81,11 +82,15 @@ function runOf(source: WebRequest | FoldlogRun): { runId: string; offset: string
   const offset = source.headers.get("last-event-id") || query.get("offset");
   const named = source.headers.get("x-run-id") || query.get("runId");
   const [ofOffset] = offset?.includes(":") ? offset.split(":") : [];
-  return { runId: checkedRun(ofOffset === undefined ? (named ?? crypto.randomUUID()) : decodeURIComponent(ofOffset)), offset };
+  return {
+    runId: checkedRun(ofOffset === undefined ? (named ?? crypto.randomUUID()) : decodeURIComponent(ofOffset)),
+    offset,
+  };
 }
 
 function checkedRun(runId: string): string {
-  if (runId === "" || /[\r\n]/.test(runId)) throw new TypeError(`the id of a run is ${JSON.stringify(runId)}; send a line with a text`);
+  if (runId === "" || /[\r\n]/.test(runId))
+    throw new TypeError(`the id of a run is ${JSON.stringify(runId)}; send a line with a text`);
   return runId;
 }
 
@@ -108,7 +113,10 @@ function offsetsOf(runId: string, place: string, count: number): string[] {
   });
 }
 
-function entriesOf(runId: string, { values, offset }: { values: unknown[]; offset: string }): { offset: string; chunk: StreamChunk }[] {
+function entriesOf(
+  runId: string,
+  { values, offset }: { values: unknown[]; offset: string },
+): { offset: string; chunk: StreamChunk }[] {
   const offsets = offsetsOf(runId, offset, values.length);
   return (values as StreamChunk[]).map((chunk, index) => ({ chunk, offset: offsets[index] as string }));
 }

@@ -54,11 +54,7 @@ export class Transport {
     this.#options = { url: url.replace(/\/+$/, ""), token, waitMs, timeoutMs, fetch: send };
   }
 
-  async send<M extends string, P extends string>(
-    method: M,
-    path: P,
-    sending: Sending<M, P>,
-  ): Promise<Answer<M, P>> {
+  async send<M extends string, P extends string>(method: M, path: P, sending: Sending<M, P>): Promise<Answer<M, P>> {
     return (await this.exchange(method, path, sending)).value;
   }
 

@@ -26,14 +26,25 @@ const newHistory = (): History => foldlog.histories.open(`chat ${(fresh += 1)}`)
 const save = (history: History, messages: unknown[]): Promise<void> => saveMessages(history, messages as never);
 const user = (id: string, text: string) => ({ id, role: "user", parts: [{ type: "text", text }] });
 const assistant = (id: string, ...parts: object[]) => ({ id, role: "assistant", parts });
-const pay = (state: string, members: object = {}) => ({ type: "tool-pay", toolCallId: "c1", state, input: { to: "Ann" }, ...members });
+const pay = (state: string, members: object = {}) => ({
+  type: "tool-pay",
+  toolCallId: "c1",
+  state,
+  input: { to: "Ann" },
+  ...members,
+});
 const plain = (value: unknown): unknown => JSON.parse(JSON.stringify(value));
 
 /** The messages, with calls that have a preliminary output as calls that are still open. */
 function withOpenCalls(messages: UIMessage[]): UIMessage[] {
   const begun = ({ output, preliminary, ...part }: Part): Part =>
-    preliminary === true ? { ...part, state: "input-available" } : { ...part, ...(output === undefined ? {} : { output }) };
-  return messages.map((each) => ({ ...each, parts: (each.parts as unknown as Part[]).map(begun) })) as unknown as UIMessage[];
+    preliminary === true
+      ? { ...part, state: "input-available" }
+      : { ...part, ...(output === undefined ? {} : { output }) };
+  return messages.map((each) => ({
+    ...each,
+    parts: (each.parts as unknown as Part[]).map(begun),
+  })) as unknown as UIMessage[];
 }
 
 /** A denied call is the same in other words; an error of a call that a provider ran is a text. */
@@ -43,7 +54,9 @@ function shownOutput({ type, value }: Part): unknown[] {
 }
 
 function isAnswered(request: Part, results: Part[]): boolean {
-  return request.type === "tool-approval-request" && results.some(({ approvalId }) => approvalId === request["approvalId"]);
+  return (
+    request.type === "tool-approval-request" && results.some(({ approvalId }) => approvalId === request["approvalId"])
+  );
 }
 
 /** What a model reads in some messages, in order: each result by the number of its call. */
@@ -58,7 +71,8 @@ function read(messages: ModelMessage[]): unknown[] {
       return;
     }
     const parts = content as Part[];
-    const after = role === "assistant" && messages[index + 1]?.role === "tool" ? (messages[index + 1]?.content as Part[]) : [];
+    const after =
+      role === "assistant" && messages[index + 1]?.role === "tool" ? (messages[index + 1]?.content as Part[]) : [];
     const isDone = (id: unknown): boolean =>
       [...parts, ...after].some(({ type, toolCallId }) => type === "tool-result" && toolCallId === id) ||
       (index + 2 === messages.length && parts.some((part) => part["toolCallId"] === id && isAnswered(part, after)));
@@ -82,7 +96,8 @@ function read(messages: ModelMessage[]): unknown[] {
         shown.push(...reasoning, [role, "file"]);
       } else if (part.type === "tool-result") {
         if ((part["output"] as Part).type === "execution-denied") continue; // in the last reply, the SDK adds it
-        if (!results.has(`${index} ${part["toolCallId"]}`)) shown.push(["result", ...shownOutput(part["output"] as Part)]);
+        if (!results.has(`${index} ${part["toolCallId"]}`))
+          shown.push(["result", ...shownOutput(part["output"] as Part)]);
         results.add(`${index} ${part["toolCallId"]}`);
       } else if (part.type === "tool-approval-response") {
         continue;
@@ -117,7 +132,9 @@ test(`${CHATS} chats over all parts and states of the newest AI SDK come back eq
       const { events } = await history.view();
       const of = (...kinds: string[]): unknown[] => events.filter(({ kind }) => kinds.includes(kind as string));
       const tools = parts.filter(({ toolCallId, state }) => toolCallId !== undefined && state !== "input-streaming");
-      const ended = tools.filter(({ state, preliminary }) => String(state).startsWith("output-") && preliminary !== true);
+      const ended = tools.filter(
+        ({ state, preliminary }) => String(state).startsWith("output-") && preliminary !== true,
+      );
       const texts = parts.filter(({ type }) => ["text", "file", "steering-message"].includes(type));
       assert.deepEqual(
         [of("action").length, of("observation").length, of("message", "system").length],
@@ -128,7 +145,11 @@ test(`${CHATS} chats over all parts and states of the newest AI SDK come back eq
       if (parts.some((part) => part["providerExecuted"] === true && part["approval"] !== undefined)) continue;
       compared += 1;
       const expected = read(await convertToModelMessages(withOpenCalls(last)));
-      assert.deepEqual(plain(read(await prepareMessages(history))), plain(expected), `seed ${seed}: the messages for a model`);
+      assert.deepEqual(
+        plain(read(await prepareMessages(history))),
+        plain(expected),
+        `seed ${seed}: the messages for a model`,
+      );
     }
   };
   await Promise.all(Array.from({ length: 8 }, work));
@@ -147,7 +168,10 @@ for (const [what, value] of [
   test(`${what} in a message is refused with its place, and nothing is saved`, async () => {
     const history = newHistory();
     const messages = [user("1", "pay"), assistant("2", pay("output-available", { output: { deep: [value] } }))];
-    await assert.rejects(save(history, messages), { name: "TypeError", message: /^messages\[1\]\.parts\[0\]\.output\.deep\[0\] is / });
+    await assert.rejects(save(history, messages), {
+      name: "TypeError",
+      message: /^messages\[1\]\.parts\[0\]\.output\.deep\[0\] is /,
+    });
     await assert.rejects(history.state());
   });
 }
@@ -160,7 +184,9 @@ test("a date is saved as its text, as a route sends it", async () => {
 });
 
 test("two messages with one id are refused", async () => {
-  await assert.rejects(save(newHistory(), [user("1", "a"), user("1", "b")]), { message: /messages\[1\] has the id "1" of another message.*generateMessageId/ });
+  await assert.rejects(save(newHistory(), [user("1", "a"), user("1", "b")]), {
+    message: /messages\[1\] has the id "1" of another message.*generateMessageId/,
+  });
 });
 
 test("a call id that occurs again in a chat, and in a message, is another call", async () => {
@@ -186,15 +212,30 @@ test("an approval of a part is a question and a decision of foldlog about one ca
   const [call] = await history.openCalls();
   assert.ok(call);
   await history.lease({ worker: "w" }, async (held) => {
-    await assert.rejects(held.run(call, () => "paid", { needsApproval: true }), NotAllowed);
+    await assert.rejects(
+      held.run(call, () => "paid", { needsApproval: true }),
+      NotAllowed,
+    );
   });
-  const decided = [asked[0], assistant("2", pay("approval-responded", { approval: { ...approval, approved: true, reason: "ok" } }))];
+  const decided = [
+    asked[0],
+    assistant("2", pay("approval-responded", { approval: { ...approval, approved: true, reason: "ok" } })),
+  ];
   await saveMessages(history, decided as never, { by: "ann" });
   assert.deepEqual(await loadMessages(history), decided);
   const said = [];
-  for await (const event of history.events()) if (event["name"] === "foldlog.approval") said.push(event["data"] as Part);
-  assert.deepEqual(said.map(({ asked: to, shown }) => [to, shown])[0], ["user", { approvalId: "a1", requestReason: "much" }]);
-  assert.deepEqual(said.map(({ approved, by, reason, token }) => [approved, by, reason, token])[1], [true, "ann", "ok", "tests"]);
+  for await (const event of history.events())
+    if (event["name"] === "foldlog.approval") said.push(event["data"] as Part);
+  assert.deepEqual(said.map(({ asked: to, shown }) => [to, shown])[0], [
+    "user",
+    { approvalId: "a1", requestReason: "much" },
+  ]);
+  assert.deepEqual(said.map(({ approved, by, reason, token }) => [approved, by, reason, token])[1], [
+    true,
+    "ann",
+    "ok",
+    "tests",
+  ]);
   await history.lease({ worker: "w" }, (held) => held.run(call, () => ({ receipt: 7 }), { needsApproval: true }));
   const [, message] = await loadMessages(history);
   const [paid] = message?.parts as unknown as Part[];
@@ -219,11 +260,20 @@ test("a token that only appends saves a decision through an approver", async () 
   const history = new Foldlog({ url: service.url, token: "token-of-worker" }).histories.open(newHistory().id);
   const approver = new Foldlog({ url: service.url, token: "token-of-approver" }).histories.open(history.id);
   const approval = { id: "a1", approved: true };
-  const messages = [user("1", "pay"), assistant("2", pay("output-available", { approval, output: "paid" }), { type: "text", text: "Paid." })];
-  await assert.rejects(save(history, messages), (error) => error instanceof NotAllowed && /pass `approver`/.test(error.message));
+  const messages = [
+    user("1", "pay"),
+    assistant("2", pay("output-available", { approval, output: "paid" }), { type: "text", text: "Paid." }),
+  ];
+  await assert.rejects(
+    save(history, messages),
+    (error) => error instanceof NotAllowed && /pass `approver`/.test(error.message),
+  );
   await saveMessages(history, messages as never, { approver });
   assert.deepEqual(await loadMessages(history), messages);
-  assert.deepEqual((await history.messages()).map(({ role }) => role), ["user", "assistant", "tool"]);
+  assert.deepEqual(
+    (await history.messages()).map(({ role }) => role),
+    ["user", "assistant", "tool"],
+  );
 });
 
 test("a chat has what other programs recorded, and a later save keeps it", async () => {
@@ -234,7 +284,10 @@ test("a chat has what other programs recorded, and a later save keeps it", async
   await history.appendReply({ role: "assistant", content: "I ask.", reasoning_content: "hm", tool_calls: [made] });
   const [call] = await history.openCalls();
   await history.askApproval(call as never, { to: "ann", shown: { amount: 7 } });
-  const begun = [{ type: "reasoning", text: "hm" }, { type: "text", text: "I ask." }];
+  const begun = [
+    { type: "reasoning", text: "hm" },
+    { type: "text", text: "I ask." },
+  ];
   const approval = { id: `approval-${call?.id}` };
   const part = { type: "tool-pay", toolCallId: "k1", input: { to: "Ann" } };
   const asked = assistant("event-1", ...begun, { ...part, state: "approval-requested", approval });
@@ -250,7 +303,14 @@ test("a chat has what other programs recorded, and a later save keeps it", async
   const messages = [
     user("1", "pay"),
     assistant("2", ...streamed, paid, { type: "step-start" }, { type: "text", text: "Paid." }),
-    { id: "event-10", role: "user", parts: [{ type: "text", text: "see" }, { type: "file", mediaType: "image/*", url: "https://a.test/a.png" }] },
+    {
+      id: "event-10",
+      role: "user",
+      parts: [
+        { type: "text", text: "see" },
+        { type: "file", mediaType: "image/*", url: "https://a.test/a.png" },
+      ],
+    },
   ];
   assert.deepEqual(await loadMessages(history), messages);
   const { version } = await history.state();
@@ -312,7 +372,13 @@ test("model messages keep reasoning with its options, files, and JSON outputs", 
   const history = newHistory();
   const signed = { anthropic: { signature: "s" } };
   const result = (output: object) => ({ type: "tool-result", toolCallId: "c1", toolName: "pay", output });
-  const content = { type: "content", value: [{ type: "text", text: "see" }, { type: "file-data", data: "JVBERi0=", mediaType: "application/pdf" }] };
+  const content = {
+    type: "content",
+    value: [
+      { type: "text", text: "see" },
+      { type: "file-data", data: "JVBERi0=", mediaType: "application/pdf" },
+    ],
+  };
   const messages = [
     { role: "system", content: "Be brief." },
     {
@@ -329,11 +395,23 @@ test("model messages keep reasoning with its options, files, and JSON outputs", 
       content: [
         { type: "reasoning", text: "hm", providerOptions: signed },
         { type: "text", text: "I pay." },
-        { type: "tool-call", toolCallId: "c1", toolName: "pay", input: { to: "Ann" }, providerOptions: { x: { item: 1 } } },
+        {
+          type: "tool-call",
+          toolCallId: "c1",
+          toolName: "pay",
+          input: { to: "Ann" },
+          providerOptions: { x: { item: 1 } },
+        },
       ],
     },
     { role: "tool", content: [result({ type: "json", value: { ok: [1] } })] },
-    { role: "assistant", content: [{ type: "reasoning", text: "again" }, { type: "tool-call", toolCallId: "c2", toolName: "pay", input: {} }] },
+    {
+      role: "assistant",
+      content: [
+        { type: "reasoning", text: "again" },
+        { type: "tool-call", toolCallId: "c2", toolName: "pay", input: {} },
+      ],
+    },
     { role: "tool", content: [{ ...result(content), toolCallId: "c2" }] },
     { role: "assistant", content: [{ type: "tool-call", toolCallId: "c3", toolName: "pay", input: {} }] },
     { role: "tool", content: [{ ...result({ type: "error-json", value: { code: 7 } }), toolCallId: "c3" }] },
@@ -401,9 +479,15 @@ test("the answer to an approval of the SDK is a decision of foldlog", async () =
   const call = { type: "tool-call", toolCallId: "k1", toolName: "pay", input: { to: "Ann" } };
   const request = { type: "tool-approval-request", approvalId: "a1", toolCallId: "k1" };
   const response = { type: "tool-approval-response", approvalId: "a1", approved: true, reason: "ok" };
-  await appendMessages(history, [{ role: "user", content: "Pay Ann." }, { role: "assistant", content: [call, request] }] as never);
+  await appendMessages(history, [
+    { role: "user", content: "Pay Ann." },
+    { role: "assistant", content: [call, request] },
+  ] as never);
   const answer = [{ role: "tool", content: [response] }] as never;
-  await assert.rejects(appendMessages(history, [{ role: "tool", content: [{ ...response, approvalId: "a2" }] }] as never), /no open call waits for the approval "a2"/);
+  await assert.rejects(
+    appendMessages(history, [{ role: "tool", content: [{ ...response, approvalId: "a2" }] }] as never),
+    /no open call waits for the approval "a2"/,
+  );
   await appendMessages(history, answer, { by: "eve" });
   const prepared = await prepareMessages(history);
   assert.deepEqual(plain(prepared.slice(1)), [
@@ -411,6 +495,8 @@ test("the answer to an approval of the SDK is a decision of foldlog", async () =
     { role: "tool", content: [response] },
   ]);
   const [open] = await history.openCalls();
-  const recorded = await history.lease({ worker: "w" }, (held) => held.run(open as never, () => "paid", { needsApproval: true }));
+  const recorded = await history.lease({ worker: "w" }, (held) =>
+    held.run(open as never, () => "paid", { needsApproval: true }),
+  );
   assert.equal(recorded.event["content"], "paid");
 });

@@ -5,7 +5,17 @@ import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { after, before, describe, test } from "node:test";
 import { type CanUseTool, query } from "@anthropic-ai/claude-agent-sdk";
-import { Agent, type Model, type ModelRequest, type ModelResponse, run, RunState, setTracingDisabled, tool, Usage } from "@openai/agents-core";
+import {
+  Agent,
+  type Model,
+  type ModelRequest,
+  type ModelResponse,
+  run,
+  RunState,
+  setTracingDisabled,
+  tool,
+  Usage,
+} from "@openai/agents-core";
 import { Foldlog, type History, NotAllowed, type OpenCall, type StoredEvent } from "foldlog";
 import { FoldlogSessionStore, type PermissionOptions } from "foldlog/claude-agent";
 import { applyDecisions, FoldlogSession } from "foldlog/openai-agents";
@@ -55,7 +65,12 @@ describe("approvals of OpenAI Agents JS", () => {
         status: "completed" as const,
       });
       const said = { type: "output_text" as const, text: "The end." };
-      const message = { type: "message" as const, role: "assistant" as const, status: "completed" as const, content: [said] };
+      const message = {
+        type: "message" as const,
+        role: "assistant" as const,
+        status: "completed" as const,
+        content: [said],
+      };
       const isDone = items.some(({ type }) => type === "function_call_result");
       return Promise.resolve({ usage: new Usage(), output: isDone ? [message] : [call("Ann"), call("Bob")] });
     }
@@ -89,13 +104,19 @@ describe("approvals of OpenAI Agents JS", () => {
     const session = newSession();
     let result = await run(agent, "Pay Ann and Bob.", { session });
     const calls = await applyDecisions(session.history, result.state);
-    assert.deepEqual(calls.map(({ call_id: id }) => id), ["k-Ann", "k-Bob"]);
+    assert.deepEqual(
+      calls.map(({ call_id: id }) => id),
+      ["k-Ann", "k-Bob"],
+    );
     const [ann, bob] = calls as [OpenCall, OpenCall];
     assert.equal((await applyDecisions(session.history, result.state)).length, 2, "nobody has decided yet");
     await assert.rejects(session.history.decide(ann, { approved: true }), NotAllowed);
 
     await approverOf(session).decide(ann, { approved: true, by: "eve" });
-    assert.deepEqual((await applyDecisions(session.history, result.state)).map(({ id }) => id), [bob.id]);
+    assert.deepEqual(
+      (await applyDecisions(session.history, result.state)).map(({ id }) => id),
+      [bob.id],
+    );
     result = await run(agent, result.state, { session });
     assert.deepEqual(paid, ["Ann"]);
 

@@ -186,7 +186,9 @@ console.log(
       leases: leases.length,
       runs: runs.length,
       "leases lost or taken": refusals.length,
-      surprises: lines("surprises").map((words) => words.join(" ")).slice(0, 5),
+      surprises: lines("surprises")
+        .map((words) => words.join(" "))
+        .slice(0, 5),
       ...broken,
     },
     null,

@@ -32,7 +32,10 @@ test("a reply goes on after a kill of the service, and no model is called again"
   await chat.startService();
   await chat.check(page, "q2");
   await chat.checkLog("c2", "q2");
-  assert.deepEqual(chat.model.calls.filter(({ question }) => question === "q2"), [{ question: "q2", beginning: "" }]);
+  assert.deepEqual(
+    chat.model.calls.filter(({ question }) => question === "q2"),
+    [{ question: "q2", beginning: "" }],
+  );
 });
 
 test("a reply goes on after a kill of its writer, and no piece is written twice", { skip }, async () => {

@@ -112,7 +112,10 @@ export class ChatExample {
       PORT: String(this.#port),
     };
     const stdio = ["ignore", "pipe", "inherit"] as const;
-    this.#app = spawn(process.execPath, ["build/examples/chat/server.js"], { env: { ...process.env, ...variables }, stdio: [...stdio] });
+    this.#app = spawn(process.execPath, ["build/examples/chat/server.js"], {
+      env: { ...process.env, ...variables },
+      stdio: [...stdio],
+    });
     if (this.#app.stdout !== null) await once(this.#app.stdout, "data");
   }
 
@@ -146,7 +149,9 @@ export class ChatExample {
 
   /** The log has the question and the reply, and no reply is open. */
   async checkLog(chat: string, question: string): Promise<void> {
-    const history = new Foldlog({ url: `http://127.0.0.1:${this.#servicePort}`, token: TOKEN }).histories.open(`chat/${chat}`);
+    const history = new Foldlog({ url: `http://127.0.0.1:${this.#servicePort}`, token: TOKEN }).histories.open(
+      `chat/${chat}`,
+    );
     const said: unknown[] = [];
     for await (const event of history.events()) said.push(event["content"]);
     assert.deepEqual(said, [question, replyTo(question).join("")]);

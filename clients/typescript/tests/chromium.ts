@@ -6,7 +6,8 @@ import { tmpdir } from "node:os";
 import { join } from "node:path";
 import type { Readable, Writable } from "node:stream";
 
-const FLAGS = "--headless=new --no-sandbox --disable-gpu --disable-dev-shm-usage --no-first-run --remote-debugging-pipe";
+const FLAGS =
+  "--headless=new --no-sandbox --disable-gpu --disable-dev-shm-usage --no-first-run --remote-debugging-pipe";
 const PATIENCE_MS = 60_000;
 
 type Json = Record<string, unknown>;
@@ -43,7 +44,9 @@ export class Chromium {
 
   async send(method: string, params: Json = {}, sessionId?: string): Promise<Json> {
     const id = (this.#number += 1);
-    const answered = new Promise<{ result?: Json; error?: { message: string } }>((resolve) => this.#answers.set(id, resolve));
+    const answered = new Promise<{ result?: Json; error?: { message: string } }>((resolve) =>
+      this.#answers.set(id, resolve),
+    );
     (this.#process.stdio[3] as Writable).write(`${JSON.stringify({ id, method, params, sessionId })}\0`);
     const { result, error } = await answered;
     this.#answers.delete(id);
@@ -98,7 +101,9 @@ export class Tab {
 
   /** Type a text into the element that matches, and press Enter. */
   async type(selector: string, text: string): Promise<void> {
-    await this.wait(`(() => { const found = document.querySelector('${selector}:enabled'); found?.focus(); return found !== null })()`);
+    await this.wait(
+      `(() => { const found = document.querySelector('${selector}:enabled'); found?.focus(); return found !== null })()`,
+    );
     await this.send("Input.insertText", { text });
     const enter = { key: "Enter", windowsVirtualKeyCode: 13 };
     await this.send("Input.dispatchKeyEvent", { ...enter, type: "keyDown", text: "\r" });

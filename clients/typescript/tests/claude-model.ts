@@ -37,7 +37,11 @@ export class ClaudeModel {
         response.writeHead(404, { "content-type": "application/json" });
         return void response.end("{}");
       }
-      const body = JSON.parse(Buffer.concat(parts).toString()) as { messages: Shown[]; model: string; tools?: object[] };
+      const body = JSON.parse(Buffer.concat(parts).toString()) as {
+        messages: Shown[];
+        model: string;
+        tools?: object[];
+      };
       const { messages, model, tools = [] } = body;
       const shown = questions(messages);
       await this.asked(shown.at(-1) ?? "");

@@ -35,7 +35,10 @@ const REPLY = { role: "assistant", content: null, tool_calls: [CALL] };
 
 /** A history behind a proxy. `faults` are the faults of the first requests. */
 async function behindProxy(faults: Fault[], work: (history: History, proxy: Proxy) => Promise<void>): Promise<void> {
-  const proxy = await new Proxy(() => service.url, () => faults.shift() ?? "none").start();
+  const proxy = await new Proxy(
+    () => service.url,
+    () => faults.shift() ?? "none",
+  ).start();
   try {
     const client = new Foldlog({ url: proxy.url, token: TOKEN });
     await work(client.histories.open(newHistory().id), proxy);
@@ -148,18 +151,28 @@ test("pages of a list and of a search, and places behind an emoji", async () => 
     names.unshift(history.id);
   }
   const listed: string[][] = [];
-  for (let after: string | null | undefined; after !== null; ) {
+  for (let after: string | null | undefined; after !== null;) {
     const page = await foldlog.histories.listPage({ of: topic }, { limit: 2, after: after ?? undefined });
     listed.push(page.conversations.map(({ id }) => id));
     after = page.next;
   }
-  assert.deepEqual(listed.filter((page) => page.length > 0), [names.slice(0, 2), names.slice(2, 4), names.slice(4)]);
+  assert.deepEqual(
+    listed.filter((page) => page.length > 0),
+    [names.slice(0, 2), names.slice(2, 4), names.slice(4)],
+  );
 
   const first = await foldlog.histories.searchPage(topic, { limit: 3, kind: "message" });
-  const second = await foldlog.histories.searchPage(topic, { limit: 3, kind: "message", after: first.next ?? undefined });
+  const second = await foldlog.histories.searchPage(topic, {
+    limit: 3,
+    kind: "message",
+    after: first.next ?? undefined,
+  });
   assert.deepEqual([first.hits.length, second.hits.length], [3, 2]);
   for (const { snippet, highlights } of [...first.hits, ...second.hits]) {
-    assert.deepEqual(highlights.map(([begin, end]) => snippet.slice(begin, end)), [topic]);
+    assert.deepEqual(
+      highlights.map(([begin, end]) => snippet.slice(begin, end)),
+      [topic],
+    );
   }
 });
 
@@ -183,7 +196,10 @@ test("views, reasons and changes", async () => {
   assert.deepEqual(await history.messages("anthropic", 1), [
     { role: "user", content: [{ type: "text", text: "one" }] },
   ]);
-  assert.deepEqual((await history.difference(2, 3)).left.map((event) => event["id"]), [1]);
+  assert.deepEqual(
+    (await history.difference(2, 3)).left.map((event) => event["id"]),
+    [1],
+  );
   assert.deepEqual((await history.redact({ events: [1], reason: "asked" })).redacted, [1]);
   await history.setDocuments({ plan: [1] });
   assert.deepEqual((await history.documents()).documents, { plan: [1] });
@@ -252,7 +268,10 @@ test("a request without a key is not repeated, and one with a key is", async () 
 
 test("condense, redact and erase are carried out once, also when their answer was lost", async () => {
   await behindProxy(["none", "none", "cut", "none", "none", "cut", "cut"], async (history) => {
-    const texts = Array.from({ length: 40 }, (_, number) => ({ role: number % 2 === 0 ? "user" : "assistant", content: "word" }));
+    const texts = Array.from({ length: 40 }, (_, number) => ({
+      role: number % 2 === 0 ? "user" : "assistant",
+      content: "word",
+    }));
     await history.appendMessages(texts);
     await history.view();
     const { version } = await history.condense("tidy");
@@ -310,7 +329,10 @@ test("an outcome that is no JSON is recorded in words, and leaves no call open",
   const history = newHistory();
   const call = await withOpenCall(history);
   const recorded = await history.lease({ worker: "w1" }, (held) => held.run(call, () => ({ amount: 7n })));
-  assert.match(String(recorded.event["content"]), /its result cannot be stored: its result\.amount is a value of the type bigint/);
+  assert.match(
+    String(recorded.event["content"]),
+    /its result cannot be stored: its result\.amount is a value of the type bigint/,
+  );
   assert.deepEqual(await history.openCalls(), []);
 });
 
@@ -363,10 +385,17 @@ test("one worker has the lease, and the others learn its name", async () => {
     await held.appendMessages([user("under the lease")]);
     await assert.rejects(
       history.lease({ worker: "w2" }, () => Promise.resolve()),
-      (error) => error instanceof LeaseTaken && error.worker === "w1" && typeof error.until === "string" && /\(waitS\)/.test(error.message),
+      (error) =>
+        error instanceof LeaseTaken &&
+        error.worker === "w1" &&
+        typeof error.until === "string" &&
+        /\(waitS\)/.test(error.message),
     );
     const tooLong = { worker: "w2", ttlS: 601 };
-    await assert.rejects(history.lease(tooLong, () => Promise.resolve()), { name: "InvalidRequest", message: /`ttlS`/ });
+    await assert.rejects(
+      history.lease(tooLong, () => Promise.resolve()),
+      { name: "InvalidRequest", message: /`ttlS`/ },
+    );
     assert.equal((await history.state()).lease, "w1");
   });
   assert.equal(await history.lease({ worker: "w2" }, () => Promise.resolve("free")), "free");
@@ -387,7 +416,10 @@ test("a lease renews itself", async () => {
 test("a holder whose lease has ended is stopped, and writes nothing", async () => {
   let isHeld = false; // a slow take renews its lease, too
   const isRenewal = ({ method }: { method?: string | undefined }): boolean => isHeld && method === "PUT";
-  const proxy = await new Proxy(() => service.url, (request) => (isRenewal(request) ? "drop" : "none")).start();
+  const proxy = await new Proxy(
+    () => service.url,
+    (request) => (isRenewal(request) ? "drop" : "none"),
+  ).start();
   const history = newHistory();
   const throughProxy = new Foldlog({ url: proxy.url, token: TOKEN }).histories.open(history.id);
   const call = await withOpenCall(history);
@@ -501,7 +533,11 @@ test("a follower gets an event that comes in many parts", async () => {
     const parts: Uint8Array[] = [];
     for (let start = 0; start < bytes.length; start += size) parts.push(bytes.slice(start, start + size));
     const body = new ReadableStream({ pull: (sink) => sink.enqueue(parts.shift()) });
-    const client = new Foldlog({ url: "http://service", token: TOKEN, fetch: () => Promise.resolve(new Response(body)) });
+    const client = new Foldlog({
+      url: "http://service",
+      token: TOKEN,
+      fetch: () => Promise.resolve(new Response(body)),
+    });
     const { value } = await client.histories.open("c").follow().next();
     assert.deepEqual([value?.event["content"], value?.after], ["\u00e4\u{1f600}", "1"]);
   }
@@ -533,7 +569,8 @@ test("conversations are listed by attributes with every character", async () => 
   for (const name of users) await foldlog.histories.create({ attributes: { user: name, "of, =": "these" } });
   for (const name of users) {
     const listed: unknown[] = [];
-    for await (const { attributes } of foldlog.histories.list({ user: name, "of, =": "these" })) listed.push(attributes["user"]);
+    for await (const { attributes } of foldlog.histories.list({ user: name, "of, =": "these" }))
+      listed.push(attributes["user"]);
     assert.deepEqual(listed, [name]);
   }
 });
@@ -561,7 +598,8 @@ test("an empty answer of a proxy is no answer of the service", async () => {
 test("an answer of a proxy is told in its words", async () => {
   const bodies = ["null", '"no"', '{"error": "no", "detail": [1]}', "<html>no</html>"];
   for (const body of bodies) {
-    const answer = () => Promise.resolve(new Response(body, { status: 403, headers: { "content-type": "application/json" } }));
+    const answer = () =>
+      Promise.resolve(new Response(body, { status: 403, headers: { "content-type": "application/json" } }));
     const client = new Foldlog({ url: "http://service", token: TOKEN, fetch: answer });
     await assert.rejects(client.histories.open("c").state(), (error) => {
       assert(error instanceof NotAllowed);
@@ -574,9 +612,12 @@ test("an answer of a proxy is told in its words", async () => {
 test("a wait for a lease may take longer than other requests", async () => {
   const history = newHistory();
   const hasty = new Foldlog({ url: service.url, token: TOKEN, timeoutMs: 1_000, waitMs: 0 });
-  const { token } = await (await post(history, "lease", { worker: "w1", ttl_s: 2 })).json() as { token: string };
+  const { token } = (await (await post(history, "lease", { worker: "w1", ttl_s: 2 })).json()) as { token: string };
   assert(token !== "");
-  assert.equal(await hasty.histories.open(history.id).lease({ worker: "w2", waitS: 30 }, () => Promise.resolve("free")), "free");
+  assert.equal(
+    await hasty.histories.open(history.id).lease({ worker: "w2", waitS: 30 }, () => Promise.resolve("free")),
+    "free",
+  );
 });
 
 function post(history: History, path: string, body: object): Promise<Response> {

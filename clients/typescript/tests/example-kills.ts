@@ -34,7 +34,10 @@ const killed = (): number => counts["examples killed"] + counts["services killed
 
 function start(conversation: string, payments: string): ChildProcess {
   const env = { ...process.env, FOLDLOG_URL: url, FOLDLOG_TOKEN: TOKEN };
-  return spawn(process.execPath, ["build/examples/ai-sdk.js", conversation, payments], { env, stdio: ["ignore", "ignore", "pipe"] });
+  return spawn(process.execPath, ["build/examples/ai-sdk.js", conversation, payments], {
+    env,
+    stdio: ["ignore", "ignore", "pipe"],
+  });
 }
 
 /** Run the example until it has ended by itself, with kills between. */

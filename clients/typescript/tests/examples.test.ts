@@ -27,7 +27,12 @@ function start(example: string, ...parameters: string[]): ChildProcess {
   return startIn(".", {}, example, ...parameters);
 }
 
-function startIn(cwd: string, variables: Record<string, string>, example: string, ...parameters: string[]): ChildProcess {
+function startIn(
+  cwd: string,
+  variables: Record<string, string>,
+  example: string,
+  ...parameters: string[]
+): ChildProcess {
   const env = { ...process.env, FOLDLOG_URL: service.url, FOLDLOG_TOKEN: TOKEN, ...variables };
   return spawn(process.execPath, [resolve("build/examples", example), ...parameters], {
     cwd,
@@ -70,7 +75,10 @@ for (const example of ["page.js", "ai-sdk.js"]) {
     killed.kill("SIGKILL");
     assert.deepEqual((await ending)[1], null);
     assert.deepEqual(await finish(start(example, history.id, payments)), ["All are paid.", 0]);
-    const keys = (await readFile(payments, "utf8")).trim().split("\n").map((line) => line.split(" ")[0]);
+    const keys = (await readFile(payments, "utf8"))
+      .trim()
+      .split("\n")
+      .map((line) => line.split(" ")[0]);
     assert.equal(new Set(keys).size, keys.length, "a key was paid twice");
     const effects = await history.effects();
     assert.deepEqual(effects.length, 3);

@@ -6,7 +6,12 @@ import { tmpdir } from "node:os";
 import { join, resolve } from "node:path";
 import { after, before, test } from "node:test";
 
-const ADAPTERS = { "ai-sdk": "loadChat", "claude-agent": "FoldlogSessionStore", "openai-agents": "FoldlogSession", "tanstack-ai": "foldlogStream" };
+const ADAPTERS = {
+  "ai-sdk": "loadChat",
+  "claude-agent": "FoldlogSessionStore",
+  "openai-agents": "FoldlogSession",
+  "tanstack-ai": "foldlogStream",
+};
 let folder: string;
 let installed: string;
 
@@ -26,11 +31,17 @@ after(() => rm(folder, { recursive: true, force: true }));
 function compile(file: string, ...options: string[]): void {
   const program = resolve("node_modules/typescript/bin/tsc");
   const strict = ["--strict", "--exactOptionalPropertyTypes", "--target", "es2022"];
-  execFileSync(process.execPath, [program, ...strict, ...options, file], { cwd: folder, stdio: ["ignore", "inherit", "inherit"] });
+  execFileSync(process.execPath, [program, ...strict, ...options, file], {
+    cwd: folder,
+    stdio: ["ignore", "inherit", "inherit"],
+  });
 }
 
 test("the package has its code, types, README and licence, and no dependency", async () => {
-  const described = JSON.parse(await readFile(join(installed, "package.json"), "utf8")) as Record<string, Record<string, object>>;
+  const described = JSON.parse(await readFile(join(installed, "package.json"), "utf8")) as Record<
+    string,
+    Record<string, object>
+  >;
   assert.equal(described["dependencies"], undefined);
   assert.equal(described["peerDependencies"], undefined);
   assert.deepEqual((await readdir(installed)).sort(), ["LICENSE", "README.md", "dist", "package.json"]);
@@ -65,8 +76,20 @@ test("the adapters compile beside their SDKs, in both ways to resolve modules", 
   }
   const lines = Object.entries(ADAPTERS).map(([name, value]) => `export { ${value} } from "foldlog/${name}";`);
   await writeFile(join(folder, "adapters.ts"), lines.join("\n"));
-  for (const [module, resolution] of [["node16", "node16"], ["esnext", "bundler"]] as const) {
+  for (const [module, resolution] of [
+    ["node16", "node16"],
+    ["esnext", "bundler"],
+  ] as const) {
     // the types of the SDKs have errors of their own
-    compile("adapters.ts", "--skipLibCheck", "--lib", "es2022,dom,dom.iterable,dom.asynciterable", "--module", module, "--moduleResolution", resolution);
+    compile(
+      "adapters.ts",
+      "--skipLibCheck",
+      "--lib",
+      "es2022,dom,dom.iterable,dom.asynciterable",
+      "--module",
+      module,
+      "--moduleResolution",
+      resolution,
+    );
   }
 });

@@ -19,7 +19,14 @@ const program = findChromium();
 if (program === undefined) throw new Error("no browser here; on Debian: apt-get install chromium");
 const chat = await new ChatExample(program).start();
 const sleep = (ms: number): Promise<void> => new Promise((resolve) => setTimeout(resolve, ms));
-const counts = { equal: 0, "second pages": 0, "services killed": 0, "writers killed": 0, "calls for a beginning": 0, "calls for a rest": 0 };
+const counts = {
+  equal: 0,
+  "second pages": 0,
+  "services killed": 0,
+  "writers killed": 0,
+  "calls for a beginning": 0,
+  "calls for a rest": 0,
+};
 const problems: string[] = [];
 for (let number = 1; number <= Number(count); number += 1) {
   const name = `${seed}-${number}`;
@@ -48,7 +55,8 @@ for (let number = 1; number <= Number(count); number += 1) {
   }
   for (const tab of tabs) await tab.close();
 }
-for (const { beginning } of chat.model.calls) counts[beginning === "" ? "calls for a beginning" : "calls for a rest"] += 1;
+for (const { beginning } of chat.model.calls)
+  counts[beginning === "" ? "calls for a beginning" : "calls for a rest"] += 1;
 await chat.stop();
 console.log(JSON.stringify({ reloads: Number(count), seed, ...counts, problems }, null, 1));
 process.exit(problems.length > 0 || counts["calls for a beginning"] > Number(count) ? 1 : 0);

@@ -24,8 +24,26 @@ const url = `http://127.0.0.1:${port}`;
 let service: Service = await startService(db, port);
 const foldlog = new Foldlog({ url, token: TOKEN });
 const sleep = (ms: number): Promise<void> => new Promise((resolve) => setTimeout(resolve, ms));
-const broken = { lost: 0, doubled: 0, "out of order": 0, "half calls": 0, "open and appended": 0, "appended twice": 0, "left open": 0 };
-const counts = { kills: 0, "services killed": 0, "killed in a reply": 0, replies: 0, cut: 0, calls: 0, acknowledged: 0, "parts read": 0, prompts: 0 };
+const broken = {
+  lost: 0,
+  doubled: 0,
+  "out of order": 0,
+  "half calls": 0,
+  "open and appended": 0,
+  "appended twice": 0,
+  "left open": 0,
+};
+const counts = {
+  kills: 0,
+  "services killed": 0,
+  "killed in a reply": 0,
+  replies: 0,
+  cut: 0,
+  calls: 0,
+  acknowledged: 0,
+  "parts read": 0,
+  prompts: 0,
+};
 const surprises: string[] = [];
 let isEnding = false;
 
@@ -73,7 +91,8 @@ async function look(history: History): Promise<void> {
   }
 }
 
-const replyOf = (event: Record<string, unknown>): string => read(String(event["thought"] ?? event["content"] ?? "")).reply;
+const replyOf = (event: Record<string, unknown>): string =>
+  read(String(event["thought"] ?? event["content"] ?? "")).reply;
 
 /** Start a worker, and kill it at a random moment after it has begun to write. */
 async function killWorkers(history: History, file: string): Promise<void> {
@@ -134,7 +153,10 @@ const watch = (work: Promise<void>): Promise<void> =>
   work.catch((error: unknown) => void surprises.push(error instanceof FoldlogError ? error.message : String(error)));
 const watching = histories.flatMap((history) => [watch(follow(history)), watch(look(history))]);
 const files = histories.map((_, number) => join(folder, `acknowledged ${number}`));
-await Promise.all([...histories.map((history, number) => killWorkers(history, files[number] as string)), killServices()]);
+await Promise.all([
+  ...histories.map((history, number) => killWorkers(history, files[number] as string)),
+  killServices(),
+]);
 isEnding = true;
 for (const [number, history] of histories.entries()) await check(history, files[number] as string);
 await Promise.all(watching);

@@ -5,7 +5,16 @@ import { after, before, test } from "node:test";
 import { generateText, tool, type UIMessage } from "ai";
 import { MockLanguageModelV3 } from "ai/test";
 import { ChatConflict, Foldlog, type History, NotAllowed, VersionConflict } from "foldlog";
-import { appendMessages, declareTools, loadChat, loadMessages, prepareMessages, runTools, saveMessages, saveRequest } from "foldlog/ai-sdk";
+import {
+  appendMessages,
+  declareTools,
+  loadChat,
+  loadMessages,
+  prepareMessages,
+  runTools,
+  saveMessages,
+  saveRequest,
+} from "foldlog/ai-sdk";
 import { z } from "zod";
 import { type Service, startService, TOKEN } from "./service.js";
 
@@ -20,10 +29,17 @@ before(async () => {
 after(() => service.stop());
 
 const newHistory = (): History => foldlog.histories.open(`saved ${(fresh += 1)}`);
-const message = (role: "user" | "assistant", id: string, ...parts: object[]): UIMessage => ({ id, role, parts }) as UIMessage;
+const message = (role: "user" | "assistant", id: string, ...parts: object[]): UIMessage =>
+  ({ id, role, parts }) as UIMessage;
 const text = (words: string) => ({ type: "text", text: words });
 const user = (id: string, words: string): UIMessage => message("user", id, text(words));
-const pay = (state: string, members: object = {}) => ({ type: "tool-pay", toolCallId: "c1", state, input: { to: "Ann" }, ...members });
+const pay = (state: string, members: object = {}) => ({
+  type: "tool-pay",
+  toolCallId: "c1",
+  state,
+  input: { to: "Ann" },
+  ...members,
+});
 const idsOf = async (history: History): Promise<string[]> => (await loadMessages(history)).map(({ id }) => id);
 
 /** A reply that is recorded while the model writes it. */
@@ -107,7 +123,11 @@ test("an answer of a page is a decision, and its words and results are not", asy
   const worker = new Foldlog({ url: service.url, token: "token-of-worker" }).histories.open(history.id);
   const approver = new Foldlog({ url: service.url, token: "token-of-approver" }).histories.open(history.id);
   const paid = pay("output-available", { approval: { id: "a1", approved: true }, output: "paid" });
-  await saveRequest(worker, { messages: [user("1", "pay"), message("assistant", "2", paid, text("Done."))] }, { approver });
+  await saveRequest(
+    worker,
+    { messages: [user("1", "pay"), message("assistant", "2", paid, text("Done."))] },
+    { approver },
+  );
   assert.deepEqual(await loadMessages(history), asked);
   const approved = pay("approval-responded", { input: { to: "Eve" }, approval: { id: "a1", approved: true } });
   const answered = { messages: [user("1", "pay"), message("assistant", "of the page", approved, text("Done."))] };
@@ -122,7 +142,10 @@ test("an answer of a page is a decision, and its words and results are not", asy
 test("a user's message with a call of a tool is refused", async () => {
   const history = newHistory();
   const messages = [message("user", "1", text("hello"), pay("input-available"))];
-  await assert.rejects(saveRequest(history, { messages }), /message "1" of the user has a part of the type "tool-pay"; nothing was saved/);
+  await assert.rejects(
+    saveRequest(history, { messages }),
+    /message "1" of the user has a part of the type "tool-pay"; nothing was saved/,
+  );
   await saveRequest(history, { messages: [message("assistant", "2", text("I am the agent."))] });
   assert.deepEqual(await loadMessages(history), []);
 });
@@ -132,12 +155,21 @@ test("to regenerate takes back a reply that was streamed, so that a new one is d
   await saveRequest(history, { messages: [user("1", "hello")] });
   await reply(history, "First.");
   await saveRequest(history, { messages: [user("1", "hello")], trigger: "regenerate-message" });
-  assert.deepEqual((await history.messages()).map(({ role }) => role), ["user"]);
+  assert.deepEqual(
+    (await history.messages()).map(({ role }) => role),
+    ["user"],
+  );
   await reply(history, "Second.");
   const { messages, version } = await loadChat(history);
-  assert.deepEqual(messages.map(({ parts }) => parts), [[text("hello")], [text("Second.")]]);
+  assert.deepEqual(
+    messages.map(({ parts }) => parts),
+    [[text("hello")], [text("Second.")]],
+  );
   await saveMessages(history, [user("1", "hello")], { expectedVersion: version });
-  assert.deepEqual((await history.messages()).map(({ role }) => role), ["user"]);
+  assert.deepEqual(
+    (await history.messages()).map(({ role }) => role),
+    ["user"],
+  );
 });
 
 test("an edited message takes back its replies, and no later message of the user", async () => {
@@ -150,7 +182,10 @@ test("an edited message takes back its replies, and no later message of the user
   await reply(history, "Hi!");
   await saveRequest(history, { messages: [user("2", "of another page")] });
   const again = { ...edited, trigger: "regenerate-message" };
-  await assert.rejects(saveRequest(history, again), (error) => error instanceof ChatConflict && error.messages[0] === "2");
+  await assert.rejects(
+    saveRequest(history, again),
+    (error) => error instanceof ChatConflict && error.messages[0] === "2",
+  );
   const { version } = await loadChat(history);
   await assert.rejects(saveRequest(history, again, { expectedVersion: version - 1 }), VersionConflict);
   await saveRequest(history, again, { expectedVersion: version });
@@ -162,27 +197,43 @@ test("a user's message with the id of a reply is refused", async () => {
   await saveRequest(history, { messages: [user("1", "hello")] });
   await reply(history, "Hi.");
   const messages = [user("event-1", "instead")];
-  await assert.rejects(saveRequest(history, { messages }), /has the id "event-1" of another message; nothing was saved/);
+  await assert.rejects(
+    saveRequest(history, { messages }),
+    /has the id "event-1" of another message; nothing was saved/,
+  );
   assert.deepEqual(await kindsOf(history), ["message", "message"]);
 });
 
 test("what foldlog says of a tool that had run is no message of the user, and is said once", async () => {
   const history = newHistory();
   await saveRequest(history, { messages: [user("1", "pay")] });
-  await history.appendReply({ role: "assistant", tool_calls: [{ id: "k", type: "function", function: { name: "pay", arguments: "{}" } }] });
+  await history.appendReply({
+    role: "assistant",
+    tool_calls: [{ id: "k", type: "function", function: { name: "pay", arguments: "{}" } }],
+  });
   const [call] = await history.openCalls();
   await history.lease({ worker: "w" }, (held) => held.run(call as never, () => "paid"));
   await saveRequest(history, { messages: [user("1", "pay")], trigger: "regenerate-message" });
   const messages = await loadMessages(history);
-  assert.deepEqual(messages.map(({ role }) => role), ["user", "system"]);
+  assert.deepEqual(
+    messages.map(({ role }) => role),
+    ["user", "system"],
+  );
   assert.match(JSON.stringify(messages[1]), /had run/);
   await saveMessages(history, [...messages, user("2", "why?")]);
   assert.equal((await kindsOf(history)).filter((kind) => kind === "retraction").length, 1);
 });
 
 test("a tool of the AI SDK that foldlog runs pays once, over a crash between the tool and the reply", async () => {
-  const usage = { inputTokens: { total: 1, noCache: 1, cacheRead: 0, cacheWrite: 0 }, outputTokens: { total: 1, text: 1, reasoning: 0 } };
-  for (const [approved, result] of [[true, "paid 1"], [false, "too much"], [undefined, "paid 1"]] as const) {
+  const usage = {
+    inputTokens: { total: 1, noCache: 1, cacheRead: 0, cacheWrite: 0 },
+    outputTokens: { total: 1, text: 1, reasoning: 0 },
+  };
+  for (const [approved, result] of [
+    [true, "paid 1"],
+    [false, "too much"],
+    [undefined, "paid 1"],
+  ] as const) {
     const history = newHistory();
     let paid = 0;
     const model = new MockLanguageModelV3({
@@ -226,7 +277,10 @@ test("a tool of the AI SDK that foldlog runs pays once, over a crash between the
     assert.equal(await turn(), 0);
     assert.equal(paid, approved === false ? 0 : 1);
     const messages = await history.messages();
-    assert.deepEqual(messages.map(({ role }) => role), ["user", "assistant", "tool", "assistant"]);
+    assert.deepEqual(
+      messages.map(({ role }) => role),
+      ["user", "assistant", "tool", "assistant"],
+    );
     assert.equal(messages[2]?.content, result);
   }
 });

@@ -1,6 +1,11 @@
 import assert from "node:assert/strict";
 import { after, before, describe, test } from "node:test";
-import { getSessionMessages, InMemorySessionStore, listSessions, type SessionStore } from "@anthropic-ai/claude-agent-sdk";
+import {
+  getSessionMessages,
+  InMemorySessionStore,
+  listSessions,
+  type SessionStore,
+} from "@anthropic-ai/claude-agent-sdk";
 import { type AgentInputItem, MemorySession, type Session } from "@openai/agents-core";
 import { convertToModelMessages, generateText, stepCountIs, tool, type UIMessage, validateUIMessages } from "ai-oldest";
 import { MockLanguageModelV3 } from "ai-oldest/test";
@@ -126,7 +131,10 @@ describe("a session store of the Claude Agent SDK", () => {
     assert.deepEqual(await store.load(key("s1", "subagents/x")), [entry("sub")]);
     assert.equal(await store.load(key("s1", "subagents/y")), null);
     assert.deepEqual(await store.load(other), [entry("other")]);
-    assert.deepEqual((await store.listSessions(PROJECT)).map(({ sessionId }) => sessionId), ["s1"]);
+    assert.deepEqual(
+      (await store.listSessions(PROJECT)).map(({ sessionId }) => sessionId),
+      ["s1"],
+    );
     assert.deepEqual(await store.listSubkeys(key("s1")), ["subagents/x"]);
     assert.deepEqual(await store.listSubkeys(key("never")), []);
     assert.deepEqual(await store.listSessions("never"), []);
@@ -158,7 +166,13 @@ describe("a session store of the Claude Agent SDK", () => {
     const sessionId = "0b1f3c52-6f0e-4b58-9d0a-6d1f0c7b8e11";
     const uuids = ["1", "2"].map((digit) => `0b1f3c52-6f0e-4b58-9d0a-00000000000${digit}`);
     const [first, second] = uuids;
-    const common = { sessionId, isSidechain: false, cwd: "/srv/ann", version: "2", timestamp: "2026-01-01T00:00:00.000Z" };
+    const common = {
+      sessionId,
+      isSidechain: false,
+      cwd: "/srv/ann",
+      version: "2",
+      timestamp: "2026-01-01T00:00:00.000Z",
+    };
     const entries = [
       { ...common, type: "user", uuid: first as string, parentUuid: null, message: { role: "user", content: "Hi." } },
       {
@@ -203,7 +217,14 @@ describe("messages of the AI SDK", () => {
           { type: "step-start" },
           { type: "reasoning", text: "hm", providerMetadata: { x: { signature: "s" } } },
           ended,
-          { type: "dynamic-tool", toolName: "look", toolCallId: "k2", state: "output-error", input: {}, errorText: "no" },
+          {
+            type: "dynamic-tool",
+            toolName: "look",
+            toolCallId: "k2",
+            state: "output-error",
+            input: {},
+            errorText: "no",
+          },
           { type: "source-url", sourceId: "1", url: "https://a.test" },
           { type: "text", text: "Done.", state: "done" },
           { type: "data-note", data: { a: [1] } },
@@ -224,7 +245,10 @@ describe("messages of the AI SDK", () => {
   test("a tool part is a call and its result, and the model is shown both", async () => {
     const history = newHistory();
     await saveMessages(history, [asked, answer(begun)]);
-    assert.deepEqual((await history.openCalls()).map((event) => event["tool"]), ["pay"]);
+    assert.deepEqual(
+      (await history.openCalls()).map((event) => event["tool"]),
+      ["pay"],
+    );
     await saveMessages(history, [asked, answer(ended, { type: "text", text: "Done." })]);
     assert.deepEqual(await history.openCalls(), []);
     const kinds = (await history.view()).events.map((event) => event["kind"]);
@@ -270,7 +294,10 @@ describe("messages of the AI SDK", () => {
       await appendMessages(history, response.messages);
     }
     const prepared = await prepareMessages(history);
-    assert.deepEqual(prepared.map(({ role }) => role), ["user", "assistant", "tool", "assistant"]);
+    assert.deepEqual(
+      prepared.map(({ role }) => role),
+      ["user", "assistant", "tool", "assistant"],
+    );
     assert.deepEqual(prepared[3], { role: "assistant", content: "Done." });
     assert.deepEqual(prepared[1]?.content, [
       { type: "tool-call", toolCallId: "k1", toolName: "pay", input: { to: "Ann" } },

@@ -56,7 +56,10 @@ test("writers and readers behind a proxy that breaks connections lose and double
   const { id } = await newHistory();
   const faults: Fault[] = ["none", "drop", "cut", "none", "cut in the body", "repeat", "none", "busy", "delay"];
   let number = 0;
-  const proxy = await new Proxy(() => service.url, () => faults[(number += 1) % faults.length] ?? "none").start();
+  const proxy = await new Proxy(
+    () => service.url,
+    () => faults[(number += 1) % faults.length] ?? "none",
+  ).start();
   try {
     const history = new Foldlog({ url: proxy.url, token: TOKEN }).histories.open(id);
     const writer = await history.streamReply();
@@ -119,7 +122,11 @@ test("a page asks for a new token when its token has ended in the middle of a re
     if (opened > 1) answers = "whole";
     return new Foldlog({ url: service.url, token: TOKEN, fetch: send }).histories.open(history.id);
   };
-  const transport = new FoldlogChatTransport({ send: async () => undefined, history: open, reply: await history.openReply() });
+  const transport = new FoldlogChatTransport({
+    send: async () => undefined,
+    history: open,
+    reply: await history.openReply(),
+  });
   const stream = await transport.reconnectToStream({ chatId: history.id });
   assert(stream);
   const reader = stream.getReader();
@@ -144,7 +151,10 @@ test("what a killed worker left is appended as cut, without half a call", async 
   const history = await newHistory();
   const left = await history.streamReply();
   await left.feed(text("A toy"), { type: "call", at: 0, id: "k", tool: "look", arguments: '{"at' });
-  await assert.rejects(history.streamReply(), { name: "ReplyUnfinished", message: /call unfinishedReply\(\) in history\.lease/ });
+  await assert.rejects(history.streamReply(), {
+    name: "ReplyUnfinished",
+    message: /call unfinishedReply\(\) in history\.lease/,
+  });
   await history.cutReply();
   assert.deepEqual(await contents(history), ["A toy"]);
   await (await history.streamReply()).cut(); // nothing was written, so nothing is appended

@@ -43,12 +43,17 @@ async function* chunks(): AsyncGenerator<StreamChunk> {
 function eventsOf(body: string): { id: string; chunk: StreamChunk }[] {
   const fields = body.split("\n\n").filter((block) => block.includes("data: {"));
   return fields.map((block) => {
-    const line = (name: string): string => block.split("\n").find((each) => each.startsWith(`${name}: `))?.slice(name.length + 2) ?? "";
+    const line = (name: string): string =>
+      block
+        .split("\n")
+        .find((each) => each.startsWith(`${name}: `))
+        ?.slice(name.length + 2) ?? "";
     return { id: line("id"), chunk: JSON.parse(line("data")) as StreamChunk };
   });
 }
 
-const asked = (query: string, headers: Record<string, string> = {}): Request => new Request(`http://localhost/chat${query}`, { headers });
+const asked = (query: string, headers: Record<string, string> = {}): Request =>
+  new Request(`http://localhost/chat${query}`, { headers });
 
 /** What an adapter answers; the offsets as their places. */
 async function answers(make: (runId: string, offset?: string) => StreamDurability): Promise<unknown[]> {
@@ -60,7 +65,8 @@ async function answers(make: (runId: string, offset?: string) => StreamDurabilit
   offsets.push(...(await producer.append(CHUNKS.slice(2, 5))));
   assert.equal(new Set(offsets).size, 5);
   const place = (offset: string): number => offsets.indexOf(offset);
-  const entries = (found: { offset: string; chunk: unknown }[]): unknown[] => found.map(({ offset, chunk }) => [place(offset), chunk]);
+  const entries = (found: { offset: string; chunk: unknown }[]): unknown[] =>
+    found.map(({ offset, chunk }) => [place(offset), chunk]);
   results.push(entries(await make(run).snapshot()));
   const reader = make(run, offsets[1]);
   results.push(place(reader.resumeFrom() ?? ""));
@@ -97,7 +103,10 @@ test("the five methods answer as TanStack AI's own adapter does", async () => {
 test("a response that was cut off goes on in another process, and the model is called once", async () => {
   const { id } = await newHistory();
   let number = 0;
-  const proxy = await new Proxy(() => service.url, () => ((number += 1) % 5 === 0 ? "cut" : "none")).start();
+  const proxy = await new Proxy(
+    () => service.url,
+    () => ((number += 1) % 5 === 0 ? "cut" : "none"),
+  ).start();
   try {
     const history = (): History => new Foldlog({ url: proxy.url, token: TOKEN }).histories.open(id);
     const adapter = foldlogStream(history(), asked("?runId=r1"));
@@ -120,9 +129,15 @@ test("a response that was cut off goes on in another process, and the model is c
 test("an offset of another run, and a run that nobody knows, are refused", async () => {
   const history = await newHistory();
   const [offset = ""] = await foldlogStream(history, { runId: "r1" }).append(CHUNKS.slice(0, 1));
-  await assert.rejects(foldlogStream(history, { runId: "r2" }).read(offset)[Symbol.asyncIterator]().next(), /is not of the run "r2"/);
+  await assert.rejects(
+    foldlogStream(history, { runId: "r2" }).read(offset)[Symbol.asyncIterator]().next(),
+    /is not of the run "r2"/,
+  );
   const unknown = foldlogStream(history, { runId: "r3" });
-  await assert.rejects(unknown.read("-1")[Symbol.asyncIterator]().next(), (error: FoldlogError) => error.status === 404);
+  await assert.rejects(
+    unknown.read("-1")[Symbol.asyncIterator]().next(),
+    (error: FoldlogError) => error.status === 404,
+  );
   assert.deepEqual(await unknown.snapshot(), []);
   assert.throws(() => foldlogStream(history, { runId: "" }), /the id of a run is ""/);
 });

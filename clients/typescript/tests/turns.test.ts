@@ -45,7 +45,8 @@ function shown(message: UIMessage | undefined): unknown[] {
 async function stream(held: HeldHistory, words: string, tool?: string): Promise<void> {
   const writer = await held.streamReply();
   for (const word of words.match(/\S+\s*/gu) ?? []) await writer.feed({ type: "text", text: word });
-  if (tool) await writer.feed({ type: "call", at: 0, id: `call ${words}`, tool, arguments: '{"to":"Ann"}', ends: true });
+  if (tool)
+    await writer.feed({ type: "call", at: 0, id: `call ${words}`, tool, arguments: '{"to":"Ann"}', ends: true });
   await writer.end();
 }
 
@@ -98,18 +99,29 @@ async function readerOf(chatId: string): Promise<History> {
   return new Foldlog({ url: service.url, token }).histories.open(chatId);
 }
 
-for (const [name, { AbstractChat, lastAssistantMessageIsCompleteWithApprovalResponses, lastAssistantMessageIsCompleteWithToolCalls }] of [
+for (const [
+  name,
+  { AbstractChat, lastAssistantMessageIsCompleteWithApprovalResponses, lastAssistantMessageIsCompleteWithToolCalls },
+] of [
   ["the newest AI SDK", newest],
   ["the oldest AI SDK", oldest as unknown as typeof newest],
 ] as const) {
   class Page extends AbstractChat<UIMessage> {
-    constructor(server: Server, loaded?: LoadedChat, sendAutomaticallyWhen?: (chat: { messages: UIMessage[] }) => boolean) {
+    constructor(
+      server: Server,
+      loaded?: LoadedChat,
+      sendAutomaticallyWhen?: (chat: { messages: UIMessage[] }) => boolean,
+    ) {
       const { version } = loaded ?? {};
       super({
         id: server.history.id,
         state: new State(loaded?.messages ?? []),
         ...(sendAutomaticallyWhen ? { sendAutomaticallyWhen } : {}),
-        transport: new FoldlogChatTransport({ send: server.send, history: readerOf, ...(version === undefined ? {} : { version }) }),
+        transport: new FoldlogChatTransport({
+          send: server.send,
+          history: readerOf,
+          ...(version === undefined ? {} : { version }),
+        }),
       });
     }
   }
@@ -153,7 +165,11 @@ for (const [name, { AbstractChat, lastAssistantMessageIsCompleteWithApprovalResp
     test("that was loaded again answers the question", async () => {
       const server = new Server(newHistory());
       await new Page(server).sendMessage({ text: "pay Ann" });
-      const page = new Page(server, await loadChat(server.history), lastAssistantMessageIsCompleteWithApprovalResponses);
+      const page = new Page(
+        server,
+        await loadChat(server.history),
+        lastAssistantMessageIsCompleteWithApprovalResponses,
+      );
       await page.resumeStream();
       const [, part] = page.lastMessage?.parts as unknown as { approval: { id: string } }[];
       await page.addToolApprovalResponse({ id: part?.approval.id ?? "", approved: true });
@@ -170,7 +186,11 @@ for (const [name, { AbstractChat, lastAssistantMessageIsCompleteWithApprovalResp
       const { send } = server;
       let sent = 0;
       server.send = async () => void (sent += 1);
-      const failing = new Page(server, await loadChat(server.history), lastAssistantMessageIsCompleteWithApprovalResponses);
+      const failing = new Page(
+        server,
+        await loadChat(server.history),
+        lastAssistantMessageIsCompleteWithApprovalResponses,
+      );
       const [, part] = failing.lastMessage?.parts as unknown as { approval: { id: string } }[];
       await failing.addToolApprovalResponse({ id: part?.approval.id ?? "", approved: true });
       while (failing.status !== "error") await new Promise((resolve) => setTimeout(resolve, 20));
@@ -213,7 +233,10 @@ for (const [name, { AbstractChat, lastAssistantMessageIsCompleteWithApprovalResp
       await page.sendMessage({ text: "hello" });
       await page.regenerate();
       assert.deepEqual(page.messages.map(shown), [["hello"], ["You said: hello"]]);
-      assert.deepEqual((await server.history.messages()).map(({ role }) => role), ["user", "assistant"]);
+      assert.deepEqual(
+        (await server.history.messages()).map(({ role }) => role),
+        ["user", "assistant"],
+      );
       assert.equal((await server.history.state()).version, 4);
     });
 
@@ -245,10 +268,12 @@ for (const [name, { AbstractChat, lastAssistantMessageIsCompleteWithApprovalResp
         let go = (): void => undefined;
         const held = new Promise<void>((resolve) => (go = resolve));
         let replies = 0;
-        server.gate = (each) => ((each === "reply" ? (replies += 1) === 2 : step === "tool") && (step === each) ? held : Promise.resolve());
+        server.gate = (each) =>
+          (each === "reply" ? (replies += 1) === 2 : step === "tool") && step === each ? held : Promise.resolve();
         const sent = new Page(server).sendMessage({ text: "look at it" });
         const wanted = step === "tool" ? 2 : 3;
-        while (await loadChat(server.history).then(({ version }) => version < wanted)) await new Promise((resolve) => setTimeout(resolve, 20));
+        while (await loadChat(server.history).then(({ version }) => version < wanted))
+          await new Promise((resolve) => setTimeout(resolve, 20));
         const page = new Page(server, await loadChat(server.history));
         const resumed = page.resumeStream();
         await new Promise((resolve) => setTimeout(resolve, 100));
@@ -278,9 +303,13 @@ for (const [name, { AbstractChat, lastAssistantMessageIsCompleteWithApprovalResp
       const transports = [{ reply: loaded.reply }, { version: loaded.version }].map(
         (options) => new FoldlogChatTransport({ send: server.send, history: readerOf, ...options }),
       );
-      const pages = transports.map((transport) => new (class extends AbstractChat<UIMessage> {})({ id: server.history.id, state: new State([]), transport }));
+      const pages = transports.map(
+        (transport) =>
+          new (class extends AbstractChat<UIMessage> {})({ id: server.history.id, state: new State([]), transport }),
+      );
       const resumed = pages.map((page) => page.resumeStream());
-      while (pages.some(({ messages }) => messages.length === 0)) await new Promise((resolve) => setTimeout(resolve, 20));
+      while (pages.some(({ messages }) => messages.length === 0))
+        await new Promise((resolve) => setTimeout(resolve, 20));
       go();
       await Promise.all([writing, ...resumed]);
       for (const page of pages) assert.deepEqual(page.messages.map(shown), [["Hi there."]]);

@@ -15,7 +15,22 @@ const STATES = [
   "output-denied",
 ] as const;
 const TEXTS = ["Pay Ann.", "", " ", "ä 𝄞 \u2028", "a\n\nb", "\u0000", "{}", '{"json": 1}', "[1]", "null"];
-const VALUES: unknown[] = [1, 0, -1.5, 1e21, 1e20, true, null, "", "text", '{"a":1}', [], [1, [2, null]], {}, { a: { b: "ä" } }];
+const VALUES: unknown[] = [
+  1,
+  0,
+  -1.5,
+  1e21,
+  1e20,
+  true,
+  null,
+  "",
+  "text",
+  '{"a":1}',
+  [],
+  [1, [2, null]],
+  {},
+  { a: { b: "ä" } },
+];
 
 /** Pseudo-random numbers: the same for the same seed. */
 export class Random {
@@ -57,7 +72,8 @@ export function growingChat(seed: number): UIMessage[][] {
     chat.push(message(random, chat, "assistant", parts));
     states.push([...chat]);
   }
-  if (random.below(5) === 0) states.push([...chat.slice(0, -1), message(random, chat, "assistant", [part(random), text(random)])]);
+  if (random.below(5) === 0)
+    states.push([...chat.slice(0, -1), message(random, chat, "assistant", [part(random), text(random)])]);
   return states as unknown as UIMessage[][];
 }
 
@@ -66,7 +82,23 @@ function message(random: Random, chat: Part[], role: string, parts: Part[]): Par
 }
 
 function part(random: Random): Part {
-  const makers = [text, text, reasoning, tool, tool, tool, tool, file, source, data, custom, reasoningFile, steering, step, step];
+  const makers = [
+    text,
+    text,
+    reasoning,
+    tool,
+    tool,
+    tool,
+    tool,
+    file,
+    source,
+    data,
+    custom,
+    reasoningFile,
+    steering,
+    step,
+    step,
+  ];
   return random.of(makers)(random);
 }
 
@@ -77,7 +109,8 @@ function earlier(part: Part): Part {
   return part;
 }
 
-const provider = (random: Random): Part => random.maybe({ providerMetadata: { x: { signature: random.of(TEXTS), n: 1 } } });
+const provider = (random: Random): Part =>
+  random.maybe({ providerMetadata: { x: { signature: random.of(TEXTS), n: 1 } } });
 const text = (random: Random): Part => {
   const states = random.maybe({ state: random.of(["streaming", "done"]) });
   return { type: "text", text: random.of(TEXTS), ...states, ...provider(random) };
@@ -90,9 +123,21 @@ const reasoning = (random: Random): Part => ({
 });
 const step = (): Part => ({ type: "step-start" });
 const custom = (random: Random): Part => ({ type: "custom", kind: "openai.compaction", ...provider(random) });
-const reasoningFile = (): Part => ({ type: "reasoning-file", mediaType: "image/png", url: "data:image/png;base64,iVBORw0KGgo=" });
-const steering = (random: Random): Part => ({ type: "steering-message", id: `s${random.below(9)}`, parts: [text(random), file(random)] });
-const data = (random: Random): Part => ({ type: "data-weather", ...random.maybe({ id: "w" }), data: random.of(VALUES) });
+const reasoningFile = (): Part => ({
+  type: "reasoning-file",
+  mediaType: "image/png",
+  url: "data:image/png;base64,iVBORw0KGgo=",
+});
+const steering = (random: Random): Part => ({
+  type: "steering-message",
+  id: `s${random.below(9)}`,
+  parts: [text(random), file(random)],
+});
+const data = (random: Random): Part => ({
+  type: "data-weather",
+  ...random.maybe({ id: "w" }),
+  data: random.of(VALUES),
+});
 const source = (random: Random): Part =>
   random.of<Part>([
     { type: "source-url", sourceId: "1", url: "https://a.test/x", ...random.maybe({ title: "X" }) },
@@ -114,7 +159,11 @@ const file = (random: Random): Part => ({
 });
 
 function tool(random: Random): Part {
-  const name = random.of<Part>([{ type: "tool-pay" }, { type: "tool-look_up" }, { type: "dynamic-tool", toolName: "mcp" }]);
+  const name = random.of<Part>([
+    { type: "tool-pay" },
+    { type: "tool-look_up" },
+    { type: "dynamic-tool", toolName: "mcp" },
+  ]);
   const isSet = random.below(5) > 0;
   const shared = {
     ...name,

@@ -24,7 +24,12 @@ const transport = new FoldlogChatTransport({
 });
 
 function Chat() {
-  const { messages, sendMessage, status, error } = useChat({ id: chat.id, messages: chat.messages, resume: true, transport });
+  const { messages, sendMessage, status, error } = useChat({
+    id: chat.id,
+    messages: chat.messages,
+    resume: true,
+    transport,
+  });
   const [text, setText] = useState("");
   const shown = messages.map((message) => (
     <p key={message.id} data-role={message.role} style={{ whiteSpace: "pre-wrap" }}>

@@ -70,7 +70,8 @@ async function answer(request: IncomingMessage): Promise<unknown> {
 const page = fileURLToPath(new URL("page.js", import.meta.url));
 const define = { "process.env.NODE_ENV": '"production"' };
 const { outputFiles } = await build({ entryPoints: [page], bundle: true, write: false, format: "esm", define });
-const html = '<!doctype html><meta charset="utf-8"><title>Chat</title><div id="chat"></div><script type="module" src="/page.js"></script>';
+const html =
+  '<!doctype html><meta charset="utf-8"><title>Chat</title><div id="chat"></div><script type="module" src="/page.js"></script>';
 
 createServer((request, response) => {
   const send = (type: string, content: string | undefined): void => {
@@ -85,4 +86,5 @@ createServer((request, response) => {
 }).listen(Number(port), "localhost", () => console.log(`http://localhost:${port}`));
 
 // What a killed program of before left.
-for await (const { id } of foldlog.histories.list({}, "chat/")) void drive(foldlog.histories.open(id)).catch(() => undefined);
+for await (const { id } of foldlog.histories.list({}, "chat/"))
+  void drive(foldlog.histories.open(id)).catch(() => undefined);

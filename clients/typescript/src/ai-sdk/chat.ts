@@ -121,8 +121,18 @@ export class StoredChat implements Chat<StoredSlot> {
     const last = this.slots.at(-1);
     const isTurn = role === "assistant" && last?.role === role;
     const message = isTurn ? last.message : `event-${event.id}`;
-    const { id, meta, response_id: response = meta?.["reply"] ?? `event ${id}` } = event as StoredEvent & { response_id?: string };
-    const shared = { message, role, event: id, isOther: true, ...(role === "assistant" ? { reply: String(response) } : {}) };
+    const {
+      id,
+      meta,
+      response_id: response = meta?.["reply"] ?? `event ${id}`,
+    } = event as StoredEvent & { response_id?: string };
+    const shared = {
+      message,
+      role,
+      event: id,
+      isOther: true,
+      ...(role === "assistant" ? { reply: String(response) } : {}),
+    };
     if (isTurn && last.reply !== shared.reply) {
       this.#addSlot({ ...shared, number: `event ${id} step`, part: { type: "step-start" } }); // another reply
     }
@@ -147,7 +157,8 @@ export class StoredChat implements Chat<StoredSlot> {
   #noteResult(event: StoredEvent): void {
     if (event.kind !== "observation") return;
     const byId = [...this.#callOf.values()].find(
-      ({ part, result }) => part?.["toolCallId"] === event["call_id"] && stageOf(part) === Stage.Open && result === undefined,
+      ({ part, result }) =>
+        part?.["toolCallId"] === event["call_id"] && stageOf(part) === Stage.Open && result === undefined,
     );
     const slot = this.#callOf.get(event["cause"] as number) ?? byId;
     if (slot !== undefined) slot.result = event;
@@ -155,7 +166,10 @@ export class StoredChat implements Chat<StoredSlot> {
 
   /** The chat as others went on with it: with decisions about calls, and with results of calls. */
   get continued(): Chat {
-    return { members: this.members, slots: this.slots.map((slot) => ({ ...slot, part: this.continuedPart(slot) })) } as Chat;
+    return {
+      members: this.members,
+      slots: this.slots.map((slot) => ({ ...slot, part: this.continuedPart(slot) })),
+    } as Chat;
   }
 
   /** The part, with the decision about its call, and with its result. */
@@ -216,7 +230,8 @@ export function eventsOf(
   if (isSame && before?.message === slot.message) return [];
   const tool = toolOf(part);
   const newer = (): AppendableEvent => note(slot, number, current);
-  if (part === undefined || tool === undefined) return [before === undefined ? firstEvent(chat, index, number) : newer()];
+  if (part === undefined || tool === undefined)
+    return [before === undefined ? firstEvent(chat, index, number) : newer()];
   const stage = stageOf(part);
   if (stage === Stage.Streaming) return [newer()];
   const isCalled = before !== undefined && stageOf(before.part) !== Stage.Streaming;
@@ -293,7 +308,12 @@ function actionOf(chat: Chat, index: number, number: number | string, tool: stri
   };
 }
 
-function observationOf({ message, role, part = {} }: Slot, number: number | string, tool: string, cause: number): AppendableEvent {
+function observationOf(
+  { message, role, part = {} }: Slot,
+  number: number | string,
+  tool: string,
+  cause: number,
+): AppendableEvent {
   const { output, errorText, state } = part;
   const same = isObject(part["input"]) ? ["input"] : [];
   const call_id = String(part["toolCallId"]);
@@ -347,7 +367,9 @@ function pick(value: Json, names: string[]): Json {
 function replyOf({ slots }: Chat, index: number): string {
   const { message } = slots[index] as Slot;
   const first = slots.findIndex((slot) => slot.message === message);
-  const steps = slots.slice(first, index).filter(({ part }) => /^ste(p-start|ering-message)$/.test(String(part?.["type"])));
+  const steps = slots
+    .slice(first, index)
+    .filter(({ part }) => /^ste(p-start|ering-message)$/.test(String(part?.["type"])));
   return `${message} ${steps.length}`;
 }
 

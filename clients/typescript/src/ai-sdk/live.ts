@@ -11,7 +11,10 @@ interface Call {
 }
 
 /** The chunks of a reply. `prefix` tells its parts from parts of other replies of the message. */
-export async function* replyChunks(parts: AsyncIterable<ReplyPart>, prefix = ""): AsyncGenerator<UIMessageChunk, void, undefined> {
+export async function* replyChunks(
+  parts: AsyncIterable<ReplyPart>,
+  prefix = "",
+): AsyncGenerator<UIMessageChunk, void, undefined> {
   const texts = new Map<string, "text" | "reasoning">();
   const calls = new Map<number, Call>();
   for await (const { delta } of parts) {
@@ -27,11 +30,15 @@ export async function* replyChunks(parts: AsyncIterable<ReplyPart>, prefix = "")
   for (const [id, type] of texts) yield { type: `${type}-end`, id };
   for (const { toolCallId, toolName, input, ends } of calls.values()) {
     const value = valueOf(input || "{}");
-    if (ends || value !== undefined) yield { type: "tool-input-available", toolCallId, toolName, input: value ?? input };
+    if (ends || value !== undefined)
+      yield { type: "tool-input-available", toolCallId, toolName, input: value ?? input };
   }
 }
 
-function* callChunks(calls: Map<number, Call>, delta: Delta & { type: "call" }): Generator<UIMessageChunk, void, undefined> {
+function* callChunks(
+  calls: Map<number, Call>,
+  delta: Delta & { type: "call" },
+): Generator<UIMessageChunk, void, undefined> {
   let call = calls.get(delta.at);
   if (call === undefined) {
     call = { toolCallId: delta.id ?? `call-${delta.at}`, toolName: delta.tool ?? "", input: "", ends: false };

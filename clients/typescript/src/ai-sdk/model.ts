@@ -35,7 +35,8 @@ export function eventsOfMessages(messages: ModelMessage[], key: string): Batch[]
     const calls = new Map(events.map((event, index) => [event.kind === "action" ? event.call_id : undefined, index]));
     for (const { type, toolCallId, ...request } of requests) {
       const index = calls.get(toolCallId as string);
-      if (index === undefined) throw new TypeError(`the approval ${request["approvalId"]} is about a call that is not in its message`);
+      if (index === undefined)
+        throw new TypeError(`the approval ${request["approvalId"]} is about a call that is not in its message`);
       if (request["isAutomatic"] === true) automatic.add(request["approvalId"]);
       else last.asked.set(last.events.length + index, request as ApprovalRequest);
     }
@@ -104,7 +105,13 @@ function assistantEvents(parts: Part[], options: Json, reply: string, place: str
     }
   }
   if (thinking.length > 0 || events.length === 0) {
-    events.push({ kind: "message", source: "agent", content: "", thinking, meta: { reply, ai_sdk: { ...options, parts: [] } } });
+    events.push({
+      kind: "message",
+      source: "agent",
+      content: "",
+      thinking,
+      meta: { reply, ai_sdk: { ...options, parts: [] } },
+    });
   }
   return events;
 }
@@ -140,7 +147,9 @@ function keptPart(part: Part, place: string): { shown: Json; rest: Json } {
   }
   const { image, data = image, url = data, ...others } = part as Json;
   const rest = toJson(others, place) as Json;
-  const mediaType = String(part["mediaType"] ?? (part.type.startsWith("image") ? "image/*" : "application/octet-stream"));
+  const mediaType = String(
+    part["mediaType"] ?? (part.type.startsWith("image") ? "image/*" : "application/octet-stream"),
+  );
   const tagged = isObject(url) && typeof url["type"] === "string" ? url : { type: "data", data: url };
   const source = tagged[String(tagged["type"])];
   const shows = (address: string): { shown: Json; rest: Json } => ({
@@ -148,7 +157,8 @@ function keptPart(part: Part, place: string): { shown: Json; rest: Json } {
     rest,
   });
   if (source instanceof URL) return shows(source.href);
-  if (tagged["type"] === "text") return shows(`data:${mediaType};base64,${base64(new TextEncoder().encode(String(source)))}`);
+  if (tagged["type"] === "text")
+    return shows(`data:${mediaType};base64,${base64(new TextEncoder().encode(String(source)))}`);
   if (typeof source === "string") {
     const isAddress = tagged["type"] === "url" || /^(https?|data):/.test(source);
     return shows(isAddress ? source : `data:${mediaType.replace("/*", "/png")};base64,${source}`);
@@ -157,7 +167,8 @@ function keptPart(part: Part, place: string): { shown: Json; rest: Json } {
     const bytes = new Uint8Array(source.buffer, source.byteOffset, source.byteLength);
     return shows(`data:${mediaType.replace("/*", "/png")};base64,${base64(bytes)}`);
   }
-  if (source instanceof ArrayBuffer) return shows(`data:${mediaType.replace("/*", "/png")};base64,${base64(new Uint8Array(source))}`);
+  if (source instanceof ArrayBuffer)
+    return shows(`data:${mediaType.replace("/*", "/png")};base64,${base64(new Uint8Array(source))}`);
   const whole = toJson(part, place) as Json; // such as a file that a provider keeps
   const reference = source ?? part["providerReference"] ?? part["fileId"];
   if (reference === undefined) throw new TypeError(`${place}: a part of the type ${part.type} needs its data`);
@@ -224,7 +235,9 @@ export function modelMessagesOf(events: StoredEvent[], approvals = new Map<numbe
       addInput(messages, event);
       continue;
     }
-    const names = [event["response_id"], (event["meta"] as Json | undefined)?.["reply"]].filter((name) => name !== undefined);
+    const names = [event["response_id"], (event["meta"] as Json | undefined)?.["reply"]].filter(
+      (name) => name !== undefined,
+    );
     if (reply === undefined || !names.some((name) => reply?.names.has(name))) {
       close();
       reply = { names: new Set(), content: [], results: [], lastOnly: [], earlierOnly: [] };
@@ -273,11 +286,14 @@ function addInput(messages: Json[], event: StoredEvent): void {
   const options = keptOf(event)["options"];
   const shared = options === undefined ? {} : { providerOptions: options };
   if (event.kind === "system") {
-    const content = contentParts(event).map((part) => part["text"]).join("\n\n");
+    const content = contentParts(event)
+      .map((part) => part["text"])
+      .join("\n\n");
     messages.push({ role: "system", content, ...shared });
     return;
   }
-  const parts = event.kind === "annotation" ? partsOf(`${event["name"]}:\n${textOf(event["data"])}`) : contentParts(event);
+  const parts =
+    event.kind === "annotation" ? partsOf(`${event["name"]}:\n${textOf(event["data"])}`) : contentParts(event);
   if (parts.length === 0) return;
   const last = messages.at(-1);
   if (last?.["role"] === "user" && options === undefined && last["providerOptions"] === undefined) {
@@ -346,7 +362,13 @@ function resultPart(event: StoredEvent, toolCallId: string, toolName: string): J
 
 function deniedPart({ toolCallId, toolName, providerOptions }: Json, reason: string): Json {
   const output = { type: "execution-denied", ...(reason === "" ? {} : { reason }) };
-  return { type: "tool-result", toolCallId, toolName, output, ...(providerOptions === undefined ? {} : { providerOptions }) };
+  return {
+    type: "tool-result",
+    toolCallId,
+    toolName,
+    output,
+    ...(providerOptions === undefined ? {} : { providerOptions }),
+  };
 }
 
 /** The output of a tool. If a condenser has replaced the content, the content is a text. */
@@ -356,7 +378,8 @@ function outputOf(event: StoredEvent, type: unknown, rest: Json, parts: Json[] |
   const json = typeof type === "string" && type.endsWith("json") ? jsonOf(content) : undefined;
   if (json !== undefined) return { type: isError ? "error-json" : "json", value: json.value, ...rest };
   if (type === "execution-denied") return { type, ...rest };
-  if (typeof content === "string") return { type: isError ? "error-text" : "text", value: content, ...without(rest, "type") };
+  if (typeof content === "string")
+    return { type: isError ? "error-text" : "text", value: content, ...without(rest, "type") };
   const value = content.map((part, index) => outputPart(part, parts?.[index]));
   return { type: "content", value, ...without(rest, "type") };
 }

@@ -14,8 +14,12 @@ export interface RunToolsOptions {
 }
 
 interface RunnableTool {
-  execute?: (input: unknown, options: { toolCallId: string; messages: never[]; abortSignal: Signal; key: string }) => unknown;
-  needsApproval?: boolean | ((input: unknown, options: { toolCallId: string; messages: never[] }) => boolean | PromiseLike<boolean>);
+  execute?: (
+    input: unknown,
+    options: { toolCallId: string; messages: never[]; abortSignal: Signal; key: string },
+  ) => unknown;
+  needsApproval?:
+    boolean | ((input: unknown, options: { toolCallId: string; messages: never[] }) => boolean | PromiseLike<boolean>);
 }
 
 /** The tools for `streamText` or `generateText`, which then ends with the calls: `runTools` runs them. */
@@ -43,7 +47,12 @@ export async function runTools(held: HeldHistory, tools: ToolSet, options: RunTo
   return waiting;
 }
 
-async function hasRun(held: HeldHistory, call: OpenCall, tool: RunnableTool, { repeat, to }: RunToolsOptions): Promise<boolean> {
+async function hasRun(
+  held: HeldHistory,
+  call: OpenCall,
+  tool: RunnableTool,
+  { repeat, to }: RunToolsOptions,
+): Promise<boolean> {
   const { execute, needsApproval = false } = tool;
   const asked = { toolCallId: String(call["call_id"]), messages: [] };
   const isAsked = typeof needsApproval === "function" ? await needsApproval(call["arguments"], asked) : needsApproval;
@@ -59,7 +68,10 @@ async function hasRun(held: HeldHistory, call: OpenCall, tool: RunnableTool, { r
   }
   const decision = decisionOf((await readApprovals(held, call.id)).get(call.id) ?? { shown: [] });
   if (decision?.approved === false) {
-    await held.appendToolResult(asked.toolCallId, refusalOf(decision), { isError: true, idempotencyKey: `refused ${call.id} ${decision.event}` });
+    await held.appendToolResult(asked.toolCallId, refusalOf(decision), {
+      isError: true,
+      idempotencyKey: `refused ${call.id} ${decision.event}`,
+    });
     return true;
   }
   await askOnce(held, call, { to });

@@ -95,7 +95,11 @@ export class Turn {
    * The chunks of what the page does not show. `first` is the offset of a reply to begin with. Raises
    * `NoReply` if there is nothing although `isDue` says that the page waits for something.
    */
-  async *chunks({ first, isDue = false }: { first?: string | null; isDue?: boolean } = {}): AsyncGenerator<UIMessageChunk, void, undefined> {
+  async *chunks({ first, isDue = false }: { first?: string | null; isDue?: boolean } = {}): AsyncGenerator<
+    UIMessageChunk,
+    void,
+    undefined
+  > {
     const giveUpAt = performance.now() + GRACE_MS;
     let isSilent = true;
     let wait = SHORTEST_PAUSE_MS;
@@ -159,7 +163,9 @@ export class Turn {
   *#news(stored: StoredChat): Generator<UIMessageChunk, void, undefined> {
     const turn = this.#slotsOf(stored);
     const { before, slots, tools } = this.shown;
-    const live = turn.find(({ event, reply }) => reply !== undefined && event >= (this.#liveFrom ?? Number.POSITIVE_INFINITY));
+    const live = turn.find(
+      ({ event, reply }) => reply !== undefined && event >= (this.#liveFrom ?? Number.POSITIVE_INFINITY),
+    );
     for (const { reply, number } of live === undefined ? [] : turn) if (reply === live?.reply) slots.add(number);
     this.#liveFrom = undefined;
     for (const slot of turn) {
