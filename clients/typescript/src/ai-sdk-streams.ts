@@ -23,8 +23,11 @@ export interface ChatTransportOptions<M extends UIMessage> {
    * reply (`held.streamReply()`), or when there is nothing to do.
    */
   send: (sent: Sent<M>) => Promise<unknown>;
-  /** The conversation of a chat, opened with a read token (`history.readToken()`). */
-  history: (chatId: string) => History | Promise<History>;
+  /**
+   * The conversation of a chat, opened with a read token (`history.readToken()`), or null if the chat
+   * has no conversation yet: a new chat has one after `send`.
+   */
+  history: (chatId: string) => History | null | Promise<History | null>;
   /** The `version` of the `loadChat` that gave the messages: then nothing falls between the two. */
   version?: number;
   /** The `reply` of this `loadChat`. With a version, it is not needed. */
@@ -76,7 +79,7 @@ export class FoldlogChatTransport<M extends UIMessage> implements ChatTransport<
     const first = this.#version === undefined ? (this.#loaded ?? null) : null;
     this.#loaded = undefined; // the next time, ask
     const isLoaded = this.#turn === undefined;
-    if (isLoaded && this.#version === 0 && !(await this.#isThere(options.chatId))) return null;
+    if (isLoaded && this.#version === 0 && (await this.#options.history(options.chatId)) === null) return null;
     const turn = this.#turnOf(this.#turn === undefined ? newTurn(0) : elsewhere(this.#turn.shown), options);
     if (isLoaded) turn.shown.before = this.#version ?? (await turn.state()).version;
     if (first === null && !(await turn.hasNews())) return null;
@@ -100,14 +103,10 @@ export class FoldlogChatTransport<M extends UIMessage> implements ChatTransport<
     yield { type: "finish" };
   }
 
-  /** Whether there is a read token: a new chat has none before its first message, which asks again. */
-  async #isThere(chatId: string): Promise<boolean> {
-    try {
-      await this.#options.history(chatId);
-      return true;
-    } catch {
-      return false;
-    }
+  async #history(chatId: string): Promise<History> {
+    const history = await this.#options.history(chatId);
+    if (history === null) throw new TypeError(`history("${chatId}") is null, but the chat has messages`);
+    return history;
   }
 
   /** What the transport knows is of one chat. */
@@ -121,7 +120,7 @@ export class FoldlogChatTransport<M extends UIMessage> implements ChatTransport<
   }
 
   #turnOf(shown: Shown, { chatId, abortSignal }: { chatId: string; abortSignal?: AbortSignal | undefined }): Turn {
-    this.#turn = new Turn(shown, () => this.#options.history(chatId), abortSignal);
+    this.#turn = new Turn(shown, () => this.#history(chatId), abortSignal);
     return this.#turn;
   }
 

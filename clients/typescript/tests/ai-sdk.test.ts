@@ -1,28 +1,20 @@
 import assert from "node:assert/strict";
-import { after, before, test } from "node:test";
+import { test } from "node:test";
 import { convertToModelMessages, type ModelMessage, type UIMessage, validateUIMessages } from "ai";
 import { generateText, tool } from "ai";
 import { MockLanguageModelV3 } from "ai/test";
-import { Foldlog, type History, NotAllowed } from "foldlog";
+import { type History, NotAllowed } from "foldlog";
 import { appendMessages, loadChat, loadMessages, prepareMessages, saveMessages } from "foldlog/ai-sdk";
 import { z } from "zod";
-import { type Service, startService, TOKEN } from "./service.js";
+import { TestService } from "./service.js";
 import { growingChat } from "./ui-messages.js";
 
 const CHATS = 300;
 type Part = Record<string, unknown> & { type: string };
 
-let service: Service;
-let foldlog: Foldlog;
-let fresh = 0;
+const service = new TestService("chat");
 
-before(async () => {
-  service = await startService();
-  foldlog = new Foldlog({ url: service.url, token: TOKEN });
-});
-after(() => service.stop());
-
-const newHistory = (): History => foldlog.histories.open(`chat ${(fresh += 1)}`);
+const { newHistory } = service;
 const save = (history: History, messages: unknown[]): Promise<void> => saveMessages(history, messages as never);
 const user = (id: string, text: string) => ({ id, role: "user", parts: [{ type: "text", text }] });
 const assistant = (id: string, ...parts: object[]) => ({ id, role: "assistant", parts });
@@ -115,7 +107,7 @@ test(`${CHATS} chats over all parts and states of the newest AI SDK come back eq
   let compared = 0;
   const work = async (): Promise<void> => {
     for (let seed = next++; seed < CHATS; seed = next++) {
-      const history = foldlog.histories.open(`generated ${seed}`);
+      const history = service.foldlog.histories.open(`generated ${seed}`);
       const chat = chats[seed] as UIMessage[][];
       for (const [index, messages] of chat.entries()) {
         const seen = index === 0 ? {} : { expectedVersion: (await history.state()).version };
@@ -247,7 +239,7 @@ test("an approval of a part is a question and a decision of foldlog about one ca
 test("a decision that a person made elsewhere is in the loaded chat", async () => {
   const history = newHistory();
   await save(history, [user("1", "pay"), assistant("2", pay("approval-requested", { approval: { id: "a1" } }))]);
-  const approver = new Foldlog({ url: service.url, token: "token-of-approver" }).histories.open(history.id);
+  const approver = service.client("token-of-approver").histories.open(history.id);
   const [call] = await history.openCalls();
   await approver.decide(call as never, { approved: false, by: "eve", reason: "too much" });
   const [, message] = await loadMessages(history);
@@ -257,8 +249,8 @@ test("a decision that a person made elsewhere is in the loaded chat", async () =
 });
 
 test("a token that only appends saves a decision through an approver", async () => {
-  const history = new Foldlog({ url: service.url, token: "token-of-worker" }).histories.open(newHistory().id);
-  const approver = new Foldlog({ url: service.url, token: "token-of-approver" }).histories.open(history.id);
+  const history = service.client("token-of-worker").histories.open(newHistory().id);
+  const approver = service.client("token-of-approver").histories.open(history.id);
   const approval = { id: "a1", approved: true };
   const messages = [
     user("1", "pay"),
@@ -340,7 +332,7 @@ test("a reply that ends while a chat is loaded is in its messages, or in its str
     await writer.feed({ type: "text", text: "Hi." });
     const { [endsBefore]: method } = history;
     let calls = 0;
-    const loaded = foldlog.histories.open(history.id);
+    const loaded = service.foldlog.histories.open(history.id);
     const replaced = async (...values: never[]): Promise<unknown> => {
       calls += 1;
       if (calls === (endsBefore === "events" ? 2 : 1)) await writer.end();

@@ -1,5 +1,5 @@
 import assert from "node:assert/strict";
-import { after, before, test } from "node:test";
+import { test } from "node:test";
 import {
   ConversationErased,
   ConversationNotFound,
@@ -16,19 +16,11 @@ import {
   Unavailable,
   VersionConflict,
 } from "foldlog";
-import { type Fault, Proxy, type Service, startService, TOKEN } from "./service.js";
+import { type Fault, Proxy, TestService, TOKEN } from "./service.js";
 
-let service: Service;
-let foldlog: Foldlog;
-let fresh = 0;
+const service = new TestService("conversation");
 
-before(async () => {
-  service = await startService();
-  foldlog = new Foldlog({ url: service.url, token: TOKEN });
-});
-after(() => service.stop());
-
-const newHistory = (): History => foldlog.histories.open(`conversation ${(fresh += 1)}`);
+const { newHistory } = service;
 const user = (content: string) => ({ role: "user", content });
 const CALL = { id: "k1", type: "function", function: { name: "pay", arguments: '{"to": "Ann"}' } };
 const REPLY = { role: "assistant", content: null, tool_calls: [CALL] };
@@ -73,7 +65,7 @@ test("an append is read back", async () => {
 
 for (const id of ["a/b c", "äö", "%2F", "x?y#z", "+", ".x.", "𝄞"]) {
   test(`a conversation may be called ${id}`, async () => {
-    const history = foldlog.histories.open(id);
+    const history = service.foldlog.histories.open(id);
     await history.appendMessages([user("hi")]);
     assert.equal((await history.state()).id, id);
   });
@@ -97,14 +89,14 @@ test("a refusal is an error of the library, with its values", async () => {
   await assert.rejects(history.appendMessages([user("other")], { idempotencyKey: "k" }), IdempotencyConflict);
   await assert.rejects(newHistory().state(), ConversationNotFound);
   await assert.rejects(history.append({ kind: "message" } as never), InvalidRequest);
-  const stranger = new Foldlog({ url: service.url, token: "wrong" }).histories.open(history.id);
+  const stranger = service.client("wrong").histories.open(history.id);
   await assert.rejects(stranger.state(), NotAllowed);
   await history.erase({ reason: "asked" });
   await assert.rejects(history.state(), ConversationErased);
 });
 
 test("conversations are made, listed, forked and appended to together", async () => {
-  const ann = new Foldlog({ url: service.url, token: "token-of-ann" });
+  const ann = service.client("token-of-ann");
   const history = await ann.histories.create({ attributes: { title: "mine" } });
   const listed: string[] = [];
   for await (const state of ann.histories.list({ user: "ann" })) listed.push(state.id);
@@ -114,7 +106,7 @@ test("conversations are made, listed, forked and appended to together", async ()
 
   const [first, second] = [newHistory(), newHistory()];
   const append = { events: [{ kind: "message", source: "user", content: "hi" } as const], expected_version: 0 };
-  await foldlog.histories.appendTogether([
+  await service.foldlog.histories.appendTogether([
     { conversation: first.id, ...append },
     { conversation: second.id, ...append },
   ]);
@@ -125,16 +117,16 @@ test("conversations are made, listed, forked and appended to together", async ()
 test("a list and a search have all their pages", async () => {
   const names = new Set<string>();
   for (let number = 0; number < 103; number++) {
-    const history = await foldlog.histories.create({ attributes: { of: "pages" } });
+    const history = await service.foldlog.histories.create({ attributes: { of: "pages" } });
     if (number % 40 === 0) await history.appendMessages([user(`the heron of page ${number}`)]);
     names.add(history.id);
   }
   const listed: string[] = [];
-  for await (const state of foldlog.histories.list({ of: "pages" })) listed.push(state.id);
+  for await (const state of service.foldlog.histories.list({ of: "pages" })) listed.push(state.id);
   assert.equal(listed.length, 103);
   assert.deepEqual(new Set(listed), names);
   const found: string[] = [];
-  for await (const hit of foldlog.histories.search('"the heron"', { limit: 2 })) {
+  for await (const hit of service.foldlog.histories.search('"the heron"', { limit: 2 })) {
     const [start, end] = hit.highlights[0]!;
     found.push(hit.snippet.slice(start, end));
     assert.ok(names.has(hit.conversation));
@@ -146,13 +138,13 @@ test("pages of a list and of a search, and places behind an emoji", async () => 
   const topic = `topic${Date.now()}`;
   const names: string[] = [];
   for (let number = 0; number < 5; number++) {
-    const history = await foldlog.histories.create({ attributes: { of: topic } });
+    const history = await service.foldlog.histories.create({ attributes: { of: topic } });
     await history.appendMessages([user(`👋👋 <b>${topic}</b> number ${number}`)]);
     names.unshift(history.id);
   }
   const listed: string[][] = [];
   for (let after: string | null | undefined; after !== null;) {
-    const page = await foldlog.histories.listPage({ of: topic }, { limit: 2, after: after ?? undefined });
+    const page = await service.foldlog.histories.listPage({ of: topic }, { limit: 2, after: after ?? undefined });
     listed.push(page.conversations.map(({ id }) => id));
     after = page.next;
   }
@@ -161,8 +153,8 @@ test("pages of a list and of a search, and places behind an emoji", async () => 
     [names.slice(0, 2), names.slice(2, 4), names.slice(4)],
   );
 
-  const first = await foldlog.histories.searchPage(topic, { limit: 3, kind: "message" });
-  const second = await foldlog.histories.searchPage(topic, {
+  const first = await service.foldlog.histories.searchPage(topic, { limit: 3, kind: "message" });
+  const second = await service.foldlog.histories.searchPage(topic, {
     limit: 3,
     kind: "message",
     after: first.next ?? undefined,
@@ -180,9 +172,9 @@ test("what a dead worker left is unfinished, and its reply is due", async () => 
   const history = newHistory();
   const call = { id: "k1", type: "function", function: { name: "pay", arguments: "{}" } };
   await history.appendReply({ role: "assistant", content: null, tool_calls: [call] });
-  assert.ok((await foldlog.histories.unfinished()).includes(history.id));
+  assert.ok((await service.foldlog.histories.unfinished()).includes(history.id));
   await history.appendToolResult("k1", "paid");
-  assert.ok(!(await foldlog.histories.unfinished()).includes(history.id));
+  assert.ok(!(await service.foldlog.histories.unfinished()).includes(history.id));
   assert.equal((await history.view()).reply_due, true);
 });
 
@@ -481,7 +473,7 @@ test("a follower gets each event once, over breaks of the connection", async () 
   });
 });
 
-const newConnection = (history: History): History => foldlog.histories.open(history.id);
+const newConnection = (history: History): History => service.foldlog.histories.open(history.id);
 
 test("a follower continues behind the last event that it has, and ends with its signal", async () => {
   const history = newHistory();
@@ -500,7 +492,7 @@ test("a follower of the store gets the events of all conversations", async () =>
   const [one, two] = [newHistory(), newHistory()];
   for (const history of [one, two]) await history.appendMessages([user("hi")]);
   const ids = new Set<string>();
-  for await (const event of foldlog.histories.follow()) {
+  for await (const event of service.foldlog.histories.follow()) {
     ids.add(event.conversation);
     if (ids.has(two.id)) break;
   }
@@ -544,7 +536,7 @@ test("a follower gets an event that comes in many parts", async () => {
 });
 
 test("a follower whose request is wrong ends with the error", async () => {
-  await assert.rejects(foldlog.histories.open("..").follow().next(), TypeError);
+  await assert.rejects(service.foldlog.histories.open("..").follow().next(), TypeError);
   const wrong = new Foldlog({ url: "service", token: TOKEN });
   await assert.rejects(wrong.histories.follow().next(), TypeError);
 });
@@ -566,10 +558,10 @@ test("a write whose key is undefined has a key", async () => {
 
 test("conversations are listed by attributes with every character", async () => {
   const users = ["a,b", "x,user=y", "y", "100%", "=&+ \u00e4"];
-  for (const name of users) await foldlog.histories.create({ attributes: { user: name, "of, =": "these" } });
+  for (const name of users) await service.foldlog.histories.create({ attributes: { user: name, "of, =": "these" } });
   for (const name of users) {
     const listed: unknown[] = [];
-    for await (const { attributes } of foldlog.histories.list({ user: name, "of, =": "these" }))
+    for await (const { attributes } of service.foldlog.histories.list({ user: name, "of, =": "these" }))
       listed.push(attributes["user"]);
     assert.deepEqual(listed, [name]);
   }

@@ -1,20 +1,12 @@
 import assert from "node:assert/strict";
-import { after, before, test } from "node:test";
-import { Foldlog, FoldlogError, type History } from "foldlog";
-import { type Service, startService, TOKEN } from "./service.js";
+import { test } from "node:test";
+import { FoldlogError, type History } from "foldlog";
+import { TestService } from "./service.js";
 
-let service: Service;
-let foldlog: Foldlog;
-let fresh = 0;
-
-before(async () => {
-  service = await startService();
-  foldlog = new Foldlog({ url: service.url, token: TOKEN });
-});
-after(() => service.stop());
+const service = new TestService("errors");
 
 const begun = async (): Promise<History> => {
-  const history = foldlog.histories.open(`errors ${(fresh += 1)}`);
+  const history = service.newHistory();
   await history.appendMessages([{ role: "user", content: "pay" }]);
   return history;
 };
@@ -34,7 +26,7 @@ const TRIES: [string, () => Promise<unknown>, string, RegExp?][] = [
   ],
   ["a version that is not", async () => (await begun()).view({ at: 9 }), "InvalidRequest"],
   ["an event that is not", async () => (await begun()).why(9), "InvalidRequest"],
-  ["a conversation that is not", () => foldlog.histories.open("nobody").state(), "ConversationNotFound"],
+  ["a conversation that is not", () => service.foldlog.histories.open("nobody").state(), "ConversationNotFound"],
   [
     "no lease",
     async () => {

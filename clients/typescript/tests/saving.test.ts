@@ -1,10 +1,10 @@
 /** What saves of a chat take back, and what they refuse. */
 
 import assert from "node:assert/strict";
-import { after, before, test } from "node:test";
+import { test } from "node:test";
 import { generateText, tool, type UIMessage } from "ai";
 import { MockLanguageModelV3 } from "ai/test";
-import { ChatConflict, Foldlog, type History, NotAllowed, VersionConflict } from "foldlog";
+import { ChatConflict, type History, NotAllowed, VersionConflict } from "foldlog";
 import {
   appendMessages,
   declareTools,
@@ -16,19 +16,11 @@ import {
   saveRequest,
 } from "foldlog/ai-sdk";
 import { z } from "zod";
-import { type Service, startService, TOKEN } from "./service.js";
+import { TestService } from "./service.js";
 
-let service: Service;
-let foldlog: Foldlog;
-let fresh = 0;
+const service = new TestService("saved");
 
-before(async () => {
-  service = await startService();
-  foldlog = new Foldlog({ url: service.url, token: TOKEN });
-});
-after(() => service.stop());
-
-const newHistory = (): History => foldlog.histories.open(`saved ${(fresh += 1)}`);
+const { newHistory } = service;
 const message = (role: "user" | "assistant", id: string, ...parts: object[]): UIMessage =>
   ({ id, role, parts }) as UIMessage;
 const text = (words: string) => ({ type: "text", text: words });
@@ -120,8 +112,8 @@ test("an answer of a page is a decision, and its words and results are not", asy
   const history = newHistory();
   const asked = [user("1", "pay"), message("assistant", "2", pay("approval-requested", { approval: { id: "a1" } }))];
   await saveMessages(history, asked);
-  const worker = new Foldlog({ url: service.url, token: "token-of-worker" }).histories.open(history.id);
-  const approver = new Foldlog({ url: service.url, token: "token-of-approver" }).histories.open(history.id);
+  const worker = service.client("token-of-worker").histories.open(history.id);
+  const approver = service.client("token-of-approver").histories.open(history.id);
   const paid = pay("output-available", { approval: { id: "a1", approved: true }, output: "paid" });
   await saveRequest(
     worker,

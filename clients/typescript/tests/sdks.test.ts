@@ -1,5 +1,5 @@
 import assert from "node:assert/strict";
-import { after, before, describe, test } from "node:test";
+import { describe, test } from "node:test";
 import {
   getSessionMessages,
   InMemorySessionStore,
@@ -9,22 +9,13 @@ import {
 import { type AgentInputItem, MemorySession, type Session } from "@openai/agents-core";
 import { convertToModelMessages, generateText, stepCountIs, tool, type UIMessage, validateUIMessages } from "ai-oldest";
 import { MockLanguageModelV3 } from "ai-oldest/test";
-import { Foldlog } from "foldlog";
 import { appendMessages, loadChat, loadMessages, prepareMessages, saveMessages } from "foldlog/ai-sdk";
 import { FoldlogSessionStore } from "foldlog/claude-agent";
 import { FoldlogSession } from "foldlog/openai-agents";
 import { z } from "zod";
-import { type Service, startService, TOKEN } from "./service.js";
+import { TestService } from "./service.js";
 
-let service: Service;
-let foldlog: Foldlog;
-let fresh = 0;
-
-before(async () => {
-  service = await startService();
-  foldlog = new Foldlog({ url: service.url, token: TOKEN });
-});
-after(() => service.stop());
+const service = new TestService("sdks");
 
 describe("a session of OpenAI Agents JS", () => {
   const ITEMS: AgentInputItem[] = [
@@ -72,11 +63,11 @@ describe("a session of OpenAI Agents JS", () => {
 
   test("answers as the SDK's own session does", async () => {
     const expected = await answers(new MemorySession({ sessionId: "a/b" }));
-    assert.deepEqual(await answers(new FoldlogSession(foldlog, "a/b")), expected);
+    assert.deepEqual(await answers(new FoldlogSession(service.foldlog, "a/b")), expected);
   });
 
   test("is a conversation with calls and results, whose items stay in the log", async () => {
-    const session = new FoldlogSession(foldlog, "s2");
+    const session = new FoldlogSession(service.foldlog, "s2");
     await session.addItems(ITEMS);
     await session.clearSession();
     const kinds: string[] = [];
@@ -95,7 +86,7 @@ describe("a session store of the Claude Agent SDK", () => {
     ...(subpath === undefined ? {} : { subpath }),
   });
   const newStore = (): Required<Pick<SessionStore, "append" | "load" | "listSessions" | "delete" | "listSubkeys">> =>
-    new FoldlogSessionStore(foldlog, `claude ${(fresh += 1)}`);
+    new FoldlogSessionStore(service.foldlog, `claude ${service.newNumber()}`);
 
   test("returns entries as they were appended, in their order", async () => {
     const store = newStore();
@@ -204,7 +195,7 @@ describe("messages of the AI SDK", () => {
   const answer = (...parts: UIMessage["parts"]): UIMessage => ({ id: "m2", role: "assistant", parts });
   const file = { type: "file", mediaType: "image/png", url: "https://a.test/a.png" } as const;
 
-  const newHistory = () => foldlog.histories.open(`chat ${(fresh += 1)}`);
+  const newHistory = () => service.newHistory();
 
   test("a chat is loaded as it was saved, with every kind of part", async () => {
     const history = newHistory();

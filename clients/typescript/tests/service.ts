@@ -6,6 +6,8 @@ import { createServer, request, type IncomingMessage, type Server, type ServerRe
 import type { AddressInfo } from "node:net";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
+import { after, before } from "node:test";
+import { Foldlog, type History } from "foldlog";
 
 export const TOKEN = "token-of-the-tests";
 const TOKENS = `[tests]
@@ -63,6 +65,35 @@ function printedAddress(server: ChildProcess): Promise<string> {
     server.once("error", reject);
     server.once("exit", (code) => reject(new Error(`foldlog serve ended with ${code}: ${printed}`)));
   });
+}
+
+/** A service that runs while the tests of a file run, with conversations of its own for each test. */
+export class TestService {
+  #service: Service | undefined;
+  #foldlog: Foldlog | undefined;
+  #number = 0;
+
+  constructor(readonly name: string) {
+    before(async () => {
+      this.#service = await startService();
+    });
+    after(() => this.#service?.stop());
+  }
+
+  get url(): string {
+    if (this.#service === undefined) throw new Error("the service runs only while tests run");
+    return this.#service.url;
+  }
+
+  /** The client that the tests share. */
+  get foldlog(): Foldlog {
+    return (this.#foldlog ??= this.client(TOKEN));
+  }
+
+  /** Another client, with another token of the service. */
+  readonly client = (token: string): Foldlog => new Foldlog({ url: this.url, token });
+  readonly newNumber = (): number => (this.#number += 1);
+  readonly newHistory = (): History => this.foldlog.histories.open(`${this.name} ${this.newNumber()}`);
 }
 
 export async function freePort(): Promise<number> {

@@ -1,22 +1,14 @@
 import assert from "node:assert/strict";
-import { after, before, test } from "node:test";
+import { test } from "node:test";
 import { AbstractChat, type ChatState, type ChatStatus, type UIMessage } from "ai";
 import { type Delta, Foldlog, type History, NEWEST, NotAllowed, type ReplyPart, type ReplyWriter } from "foldlog";
 import { FoldlogChatTransport } from "foldlog/ai-sdk";
-import { type Fault, Proxy, type Service, startService, TOKEN } from "./service.js";
+import { type Fault, Proxy, TestService, TOKEN } from "./service.js";
 
-let service: Service;
-let foldlog: Foldlog;
-let fresh = 0;
-
-before(async () => {
-  service = await startService();
-  foldlog = new Foldlog({ url: service.url, token: TOKEN });
-});
-after(() => service.stop());
+const service = new TestService("streamed");
 
 async function newHistory(): Promise<History> {
-  const history = foldlog.histories.open(`streamed ${(fresh += 1)}`);
+  const history = service.newHistory();
   await history.appendMessages([{ role: "user", content: "what is a kite?" }]);
   return history;
 }
@@ -142,7 +134,7 @@ test("a page asks for a new token when its token has ended in the middle of a re
   assert.equal(shown, "A toy");
   assert.equal(opened, 2);
   assert.equal(types.filter((type) => type === "start").length, 1);
-  const refusing = new Foldlog({ url: service.url, token: "of nobody" }).histories.open(history.id);
+  const refusing = service.client("of nobody").histories.open(history.id);
   const refused = new FoldlogChatTransport({ send: async () => undefined, history: () => refusing, reply: NEWEST });
   await assert.rejects(refused.reconnectToStream({ chatId: history.id }), NotAllowed);
 });
@@ -185,8 +177,8 @@ class Page extends AbstractChat<UIMessage> {
 }
 
 async function readerOf(chatId: string): Promise<History> {
-  const { token } = await foldlog.histories.open(chatId).readToken(60);
-  return new Foldlog({ url: service.url, token }).histories.open(chatId);
+  const { token } = await service.foldlog.histories.open(chatId).readToken(60);
+  return service.client(token).histories.open(chatId);
 }
 
 test("a page that is loaded again, and a second one, show the whole reply", async () => {

@@ -1,5 +1,5 @@
 import assert from "node:assert/strict";
-import { after, before, test } from "node:test";
+import { test } from "node:test";
 import {
   memoryStream,
   resumeServerSentEventsResponse,
@@ -9,20 +9,12 @@ import {
 } from "@tanstack/ai";
 import { Foldlog, FoldlogError, type History } from "foldlog";
 import { foldlogStream } from "foldlog/tanstack-ai";
-import { Proxy, type Service, startService, TOKEN } from "./service.js";
+import { Proxy, TestService, TOKEN } from "./service.js";
 
-let service: Service;
-let foldlog: Foldlog;
-let fresh = 0;
-
-before(async () => {
-  service = await startService();
-  foldlog = new Foldlog({ url: service.url, token: TOKEN });
-});
-after(() => service.stop());
+const service = new TestService("tanstack");
 
 async function newHistory(): Promise<History> {
-  const history = foldlog.histories.open(`tanstack ${(fresh += 1)}`);
+  const history = service.newHistory();
   await history.appendMessages([{ role: "user", content: "what is a kite?" }]);
   return history;
 }
@@ -58,7 +50,7 @@ const asked = (query: string, headers: Record<string, string> = {}): Request =>
 /** What an adapter answers; the offsets as their places. */
 async function answers(make: (runId: string, offset?: string) => StreamDurability): Promise<unknown[]> {
   const results: unknown[] = [];
-  const run = `run ${(fresh += 1)}/ä`;
+  const run = `run ${service.newNumber()}/ä`;
   const producer = make(run);
   results.push(producer.resumeFrom(), await producer.snapshot());
   const offsets = [...(await producer.append([])), ...(await producer.append(CHUNKS.slice(0, 2)))];

@@ -1,25 +1,17 @@
 /** What a page of `useChat` shows of a turn with tools, approvals and several replies. */
 
 import assert from "node:assert/strict";
-import { after, before, describe, test } from "node:test";
+import { describe, test } from "node:test";
 import * as newest from "ai";
 import type { ChatState, ChatStatus, UIMessage } from "ai";
 import * as oldest from "ai-oldest";
-import { Foldlog, type HeldHistory, type History, NoReply, NotApproved } from "foldlog";
+import { type HeldHistory, type History, NoReply, NotApproved } from "foldlog";
 import { type ChatRequest, FoldlogChatTransport, loadChat, type LoadedChat, saveRequest } from "foldlog/ai-sdk";
-import { type Service, startService, TOKEN } from "./service.js";
+import { TestService } from "./service.js";
 
-let service: Service;
-let foldlog: Foldlog;
-let fresh = 0;
+const service = new TestService("turn");
 
-before(async () => {
-  service = await startService();
-  foldlog = new Foldlog({ url: service.url, token: TOKEN });
-});
-after(() => service.stop());
-
-const newHistory = (): History => foldlog.histories.open(`turn ${(fresh += 1)}`);
+const { newHistory } = service;
 
 class State implements ChatState<UIMessage> {
   status: ChatStatus = "ready";
@@ -95,8 +87,8 @@ class Server {
 }
 
 async function readerOf(chatId: string): Promise<History> {
-  const { token } = await foldlog.histories.open(chatId).readToken(60);
-  return new Foldlog({ url: service.url, token }).histories.open(chatId);
+  const { token } = await service.foldlog.histories.open(chatId).readToken(60);
+  return service.client(token).histories.open(chatId);
 }
 
 for (const [
@@ -285,6 +277,17 @@ for (const [
         assert.equal(page.messages.length, 2);
       });
     }
+
+    test("of a new chat has nothing to resume, and a refused token is an error", async () => {
+      const { id, version } = await loadChat(newHistory());
+      const resume = (history: () => Promise<History | null>) =>
+        new FoldlogChatTransport({ send: async () => undefined, history, version }).reconnectToStream({ chatId: id });
+      assert.equal(await resume(async () => null), null);
+      await assert.rejects(
+        resume(() => Promise.reject(new Error("no token today"))),
+        /no token today/,
+      );
+    });
 
     test("that was opened at rest resumes a reply that began later, at the first try", async () => {
       const server = new Server(newHistory());

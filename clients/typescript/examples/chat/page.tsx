@@ -19,7 +19,10 @@ async function ask<T>(path: string, sent?: ChatRequest): Promise<T> {
 const chat = await ask<LoadedChat>("/chat");
 const transport = new FoldlogChatTransport({
   send: ({ messages, trigger }) => ask("/chat", { messages: messages.slice(-1), trigger }),
-  history: async (name) => new Foldlog(await ask<{ url: string; token: string }>("/token")).histories.open(name),
+  history: async (name) => {
+    const access = await ask<{ url: string; token: string } | null>("/token");
+    return access && new Foldlog(access).histories.open(name);
+  },
   version: chat.version,
 });
 

@@ -10,7 +10,14 @@ import { createServer, type IncomingMessage } from "node:http";
 import { json } from "node:stream/consumers";
 import { fileURLToPath } from "node:url";
 import { build } from "esbuild";
-import { Foldlog, type HeldHistory, type History, LeaseLost, type UnfinishedReply } from "foldlog";
+import {
+  ConversationNotFound,
+  Foldlog,
+  type HeldHistory,
+  type History,
+  LeaseLost,
+  type UnfinishedReply,
+} from "foldlog";
 import { type ChatRequest, loadChat, saveRequest } from "foldlog/ai-sdk";
 import OpenAI from "openai";
 
@@ -50,6 +57,11 @@ async function drive(history: History, sent?: ChatRequest, saved: () => void = (
   }
 }
 
+function nullOfNewChat(error: unknown): null {
+  if (error instanceof ConversationNotFound) return null;
+  throw error;
+}
+
 async function answer(request: IncomingMessage): Promise<unknown> {
   const { pathname, searchParams } = new URL(request.url ?? "/", "http://localhost");
   const history = foldlog.histories.open(`chat/${searchParams.get("id")}`); // yours asks whose chat it is
@@ -57,7 +69,7 @@ async function answer(request: IncomingMessage): Promise<unknown> {
     case "GET /chat":
       return loadChat(history);
     case "GET /token":
-      return { url, ...(await history.readToken()) };
+      return history.readToken().then((token) => ({ url, ...token }), nullOfNewChat);
     case "POST /chat": {
       const sent = (await json(request)) as ChatRequest;
       return new Promise<void>((saved, failed) => void drive(history, sent, saved).catch(failed));
