@@ -14,9 +14,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from datetime import datetime
-from functools import partial
 from itertools import islice
 from operator import attrgetter
+from time import monotonic
 from typing import Any, Final, NamedTuple
 
 from foldlog._base.json_types import JsonMap
@@ -47,6 +47,10 @@ _AT_ONCE: Final = 100
 also reads the same number of conversations with the newest events if more have changed.
 """
 _EVENTS_AT_ONCE: Final = 100
+_WRITES_S: Final = 0.02
+"""A transaction that lists conversations ends after this time, because other writers wait for it:
+an entry with 1,000 attributes takes 40 ms (``python -m benchmarks.tenants many-attributes``).
+"""
 
 # A list entry may have one of these values instead of a version:
 _NOT_LISTED: Final = -1
@@ -334,9 +338,19 @@ def _write_step(database: Database, before: _Progress, step: _Step) -> bool:
 
 
 def _write_entries(database: Database, touched: Sequence[tuple[int, int]]) -> bool:
-    return not touched or database.recorder.offer(
-        partial(_list_some, database=database, touched=touched)
-    )
+    begin = 0
+    while begin < len(touched):
+        some = touched[begin : begin + _AT_ONCE]
+        listed = 0
+
+        def write(transaction: Transaction, some: Sequence[tuple[int, int]] = some) -> None:
+            nonlocal listed
+            listed = _list_some(transaction, database, some)
+
+        if not database.recorder.offer(write):
+            return False
+        begin += listed
+    return True
 
 
 def _with_entries(
@@ -382,27 +396,49 @@ def _read_entries(
 
 def _list_some(
     transaction: Transaction, database: Database, touched: Sequence[tuple[int, int]]
-) -> None:
-    # ``touched`` pairs the key of a conversation with the version of its entry in the list.
+) -> int:
+    """List conversations for some time, at least one, and return their number. ``touched`` pairs
+    the key of a conversation with the version of its entry in the list.
+    """
+    until = monotonic() + _WRITES_S
+    stored: Mapping[int, ListedConversation] = {}
+    with suppress(StoreDamaged):  # a damaged entry is written again
+        entries = transaction.listed_among([key for key, _ in touched])
+        stored = {entry.key: entry for entry in entries}
+    listed = 0
     for newest in _newest_of(database, transaction, touched):
-        if newest is None:
-            continue
-        key = newest.conversation.key
-        conversation = newest.conversation
-        attributes = newest.attributes
-        if conversation.archived or isinstance(attributes, Record):
-            # the list keeps the attributes of an archived conversation
-            at = conversation.updated_at or conversation.created_at
-            transaction.put_listing(key, at, newest.version, None)
-            continue
-        writing = WriteTransaction(transaction, conversation, database)
-        if newest.are_listed:
-            writing.list_as(newest.version, None)
-        elif attributes is None:
-            writing.list_as(newest.version, [EVERY])
-        else:
-            list_again(writing, attributes)
-            writing.end()
+        if newest is not None:
+            _list_one(transaction, database, newest, stored.get(newest.conversation.key))
+        listed += 1
+        if monotonic() > until:
+            break
+    return listed
+
+
+def _list_one(
+    transaction: Transaction,
+    database: Database,
+    newest: _Newest,
+    stored: ListedConversation | None,
+) -> None:
+    conversation = newest.conversation
+    attributes = newest.attributes
+    at = conversation.updated_at or conversation.created_at
+    is_there = stored is not None and (stored.at, stored.version) == (at, newest.version)
+    if newest.are_listed and is_there:
+        return  # the append that set the attributes has written the entry
+    if conversation.archived or isinstance(attributes, Record):
+        # the list keeps the attributes of an archived conversation
+        transaction.put_listing(conversation.key, at, newest.version, None)
+        return
+    writing = WriteTransaction(transaction, conversation, database)
+    if newest.are_listed:
+        writing.list_as(newest.version, None)
+    elif attributes is None:
+        writing.list_as(newest.version, [EVERY])
+    else:
+        list_again(writing, attributes)
+        writing.end()
 
 
 def _newest_of(

@@ -8,8 +8,9 @@ import pytest
 
 from foldlog import Histories, KeyRing
 from foldlog._imports import makes_events
-from foldlog._reports.figures import updating
+from foldlog._reports.figures import blocks, updating
 from foldlog.eventstore import Store
+from foldlog.eventstore.documents import listing
 from foldlog.eventstore.log.seal import WriteSettings
 from foldlog.eventstore.maintenance.archive import archive
 from foldlog.eventstore.maintenance.copy import copy_store
@@ -214,3 +215,58 @@ def test_two_keepers_at_once(histories):
     first.keep_up()  # its position is older, so the next search reads more, and misses nothing
     say(store, "c3", "later")
     assert found(store)[1] == {"c3": False}
+
+
+def test_a_keeper_writes_in_short_transactions(histories, monkeypatch):
+    monkeypatch.setattr(updating, "_WRITES_S", 0.0)
+    monkeypatch.setattr(listing, "_WRITES_S", 0.0)
+    written = []
+    write_one = updating.FigureCounter._write_one
+    list_one = listing._list_one
+
+    def write_figures(counter, transaction, row, figures):
+        written.append((id(transaction), row.id))
+        return write_one(counter, transaction, row, figures)
+
+    def write_entry(transaction, database, newest, stored):
+        listed.append(newest.conversation.id)
+        list_one(transaction, database, newest, stored)
+
+    listed = []
+    transactions = []
+    offer = type(histories.store.database.recorder).offer
+
+    def count_offers(recorder, work, **options):
+        before = len(written), len(listed)
+        is_done = offer(recorder, work, **options)
+        transactions.append((len(written) - before[0], len(listed) - before[1]))
+        return is_done
+
+    monkeypatch.setattr(updating.FigureCounter, "_write_one", write_figures)
+    monkeypatch.setattr(listing, "_list_one", write_entry)
+    monkeypatch.setattr(type(histories.store.database.recorder), "offer", count_offers)
+    histories.maintenance.keep_up()
+    assert max(figures for figures, _ in transactions) == 1
+    assert max(entries for _, entries in transactions) == 1
+    assert {name for _, name in written} == {*listed} == {"c0", "c1", "c2", "c3", "fork"}
+    assert is_counted(histories.store)
+
+
+def test_sums_of_another_process_stay(histories):
+    keep_up(histories.store)
+    database = histories.store.database
+    say(histories.store, "c1", "later")
+    FiguresOfStore(histories.store)._counter.refresh()
+    recorder = database.recorder
+    made = recorder.query(lambda reader: blocks._sum_of(0, reader))
+    say(histories.store, "c1", "still later")
+    keep_up(histories.store)  # as another process does it between the sum and its write
+
+    def stored(reader):
+        return reader.ask_all("figure_blocks")
+
+    before = recorder.query(stored)
+    recorder.offer(lambda transaction: blocks._write_sums([made], transaction))
+    assert made.marks
+    assert recorder.query(stored) == before
+    assert recorder.query(blocks.find_wrong_sums) == []

@@ -9,7 +9,7 @@ sum that is made again has no rounding errors, and can have a smallest and a lar
 from __future__ import annotations
 
 import json
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
 from functools import partial
 from itertools import groupby
 from operator import itemgetter
@@ -95,7 +95,8 @@ class Blocks:
         outdated = [block for block, _ in read.outdated][: self._most]
         for start in range(0, len(outdated), _TOGETHER):
             numbers = outdated[start : start + _TOGETHER]
-            if not recorder.offer(partial(_sum_up, numbers=numbers)):
+            made = [recorder.query(partial(_sum_of, number)) for number in numbers]
+            if not recorder.offer(partial(_write_sums, made)):
                 if self._most is None:
                     return None
                 break  # another process writes, and no reader waits for it
@@ -164,13 +165,33 @@ def _has_sums(reader: Reader, block: int, body: bytes) -> bool:
     return bool(stored == decode(encode(dict(_answers(reader, block)))))
 
 
-def _sum_up(transaction: Transaction, numbers: Collection[int]) -> None:
-    for block in numbers:
-        # A writer that has not committed yet leaves its mark.
-        marks = transaction.ask_all("marks_of_block", block)
-        body = encode(dict(_answers(transaction, block)))
-        transaction.write("put_figure_block", block, _CODE, body)
-        for (mark,) in marks:
+class _BlockSum(NamedTuple):
+    """The sums of a block at one moment, and the marks that it had then."""
+
+    block: int
+    marks: Set[int]
+    body: bytes
+
+
+def _sum_of(block: int, reader: Reader) -> _BlockSum:
+    # A writer that has not committed yet leaves its mark.
+    marks = frozenset(mark for (mark,) in reader.ask_all("marks_of_block", block))
+    return _BlockSum(block, marks, encode(dict(_answers(reader, block))))
+
+
+def _write_sums(made: Iterable[_BlockSum], transaction: Transaction) -> None:
+    """Write the sums of blocks. They were made before the transaction, because a block may take
+    200 ms, and other writers wait for the transaction.
+    """
+    for block_sum in made:
+        block = block_sum.block
+        present = {mark for (mark,) in transaction.ask_all("marks_of_block", block)}
+        if not block_sum.marks <= present:
+            continue  # another process has written newer sums
+        if not block_sum.marks:  # nothing shows whether another process has written sums
+            block_sum = _sum_of(block, transaction)
+        transaction.write("put_figure_block", block, _CODE, block_sum.body)
+        for mark in block_sum.marks:
             transaction.write("forget_mark", block, mark)
 
 

@@ -51,6 +51,8 @@ if TYPE_CHECKING:
 
 _PROJECTION = "figures"
 _TOGETHER = 200
+_WRITES_S: Final = 0.02
+"""A transaction that writes figures ends after this time, because other writers wait for it."""
 _LOCK_WAIT_S = 0.05
 _LOOKS_FOR_EACH = 5
 _AS_OF: Final = "figures_as_of"
@@ -466,27 +468,44 @@ class FigureCounter:
         another process is writing, if the store is read-only, or if the disk is full. The figures
         of a conversation are not written if the conversation has changed or is not encrypted yet.
         """
-        database = self._store.database
         written = set[str]()
-        sound_figures = {
-            name: (row, figures) for name, (row, figures) in counted.items() if figures.is_sound
-        }
-
-        def write(transaction: Transaction) -> None:
-            written.clear()
-            # All processes use the same order, so that no two processes can wait for each other.
-            for name in sorted(sound_figures, key=utf8):
-                row, figures = sound_figures[name]
-                with suppress(ConversationErased, CorruptEvent, KeyUnavailable):
-                    if self._write_one(transaction, row, figures):
-                        written.add(name)
-
-        if not sound_figures or not database.recorder.offer(write):
-            return set()
+        # All processes use the same order, so that no two processes can wait for each other.
+        names = sorted((name for name, (_, each) in counted.items() if each.is_sound), key=utf8)
+        begin = 0
+        while begin < len(names):
+            tried = list[str]()
+            done = set[str]()
+            write = partial(self._write_some, names[begin:], counted, tried, done)
+            if not self._store.database.recorder.offer(write):
+                break
+            written |= done
+            begin += len(tried)
         for name in written:
             self.aside.pop(name, None)
             self._tables.forget_aside(name)
         return written
+
+    def _write_some(
+        self,
+        names: Sequence[str],
+        counted: Mapping[str, tuple[ConversationRow, Figures]],
+        tried: list[str],
+        done: set[str],
+        transaction: Transaction,
+    ) -> None:
+        """Write figures for some time, at least of one conversation. Add the names of all tried
+        conversations to ``tried``, and of the written ones to ``done``.
+        """
+        tried.clear()
+        done.clear()
+        until = monotonic() + _WRITES_S
+        for name in names:
+            tried.append(name)
+            with suppress(ConversationErased, CorruptEvent, KeyUnavailable):
+                if self._write_one(transaction, *counted[name]):
+                    done.add(name)
+            if monotonic() > until:
+                return
 
     def _write_one(self, transaction: Transaction, row: ConversationRow, figures: Figures) -> bool:
         database = self._store.database
