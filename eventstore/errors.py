@@ -312,6 +312,18 @@ class InvalidArgument(EventStoreError, ValueError):
     """
 
 
+class TooManyBytes(EventStoreError):
+    """The events of a View have more bytes than the caller allows (``views_up_to``)."""
+
+    def __init__(self, conversation: str, bytes_max: int) -> None:
+        super().__init__(
+            f"the View of conversation {conversation!r} has more than {bytes_max:,} bytes of"
+            " events; condense it, take events back, or read the events by pages"
+        )
+        self.conversation = conversation
+        self.bytes_max = bytes_max
+
+
 class CannotRedact(EventStoreError):
     """The content of a single event cannot be erased. Nothing was changed, and the message names
     the remedy.

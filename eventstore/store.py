@@ -51,7 +51,7 @@ from foldlog.eventstore.log.row import begun, dense_events, from_microseconds, w
 from foldlog.eventstore.log.seal import EVENT_BYTES_MAX, WriteSettings
 from foldlog.eventstore.log.writing import InlineProjection, WriteTransaction
 from foldlog.eventstore.recorders.base import Reader, Recorder, Transaction
-from foldlog.eventstore.recorders.types import Conversation
+from foldlog.eventstore.recorders.types import Conversation, Row
 from foldlog.eventstore.recorders.writers import note_committed
 
 T = TypeVar("T")
@@ -294,7 +294,7 @@ class Store:
         the events are read. Raises ``CorruptEvent`` if an event is missing or unreadable, so an
         incomplete history always ends with an error. Cost: reading the yielded events by pages.
         """
-        read = events_back if reverse else ReadTransaction.page
+        read = events_back if reverse else dense_events
         return chain.from_iterable(
             pages(self.database, conversation, *_range(start, stop), read, reverse=reverse)
         )
@@ -302,7 +302,7 @@ class Store:
     def log(self, conversation: str, start: int = 0, stop: int | None = None) -> Iterator[Logged]:
         """Yield the same events as ``events``, with the times at which the store recorded them."""
         return chain.from_iterable(
-            pages(self.database, conversation, *_range(start, stop), iter_logged)
+            pages(self.database, conversation, *_range(start, stop), logged_in)
         )
 
     def version(self, conversation: str) -> int:
@@ -570,8 +570,11 @@ def _in_order(events: Iterable[Event | Encoded]) -> Iterator[Event | Encoded]:
 
 
 def iter_logged(reading: ReadTransaction, start: int, stop: int) -> Iterator[Logged]:
-    rows = reading.rows(start, stop, stop - start)
-    events = dense_events(reading.conversation, rows, start, stop)
+    return logged_in(reading.conversation, reading.rows(start, stop, stop - start), start, stop)
+
+
+def logged_in(conversation: str, rows: Sequence[Row], start: int, stop: int) -> Iterator[Logged]:
+    events = dense_events(conversation, rows, start, stop)
     return (
         Logged(from_microseconds(row.recorded_at), event)
         for event, row in zip(events, rows, strict=True)

@@ -15,9 +15,11 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from copy import copy
 from dataclasses import replace
 from functools import partial
+from operator import attrgetter
 from typing import Any
 
 from msgspec import Struct
@@ -33,7 +35,9 @@ from foldlog.eventstore import (
     UnknownEventType,
     summary_of,
 )
+from foldlog.eventstore.errors import TooManyBytes
 from foldlog.eventstore.log.row import events_of
+from foldlog.eventstore.log.view_limit import VIEW_BYTES_MAX
 from foldlog.eventstore.log.writing import WriteTransaction
 from foldlog.eventstore.recorders.types import Conversation, Record
 from foldlog.projections.condensations import StoredCondensations
@@ -63,6 +67,11 @@ _REMEMBERED = 64
 the last View.
 """
 
+_REMEMBERED_BYTES = 64 * 1024 * 1024
+"""The last Views that stay in memory have at most about this many bytes of events, unless a single
+View has more.
+"""
+
 _FEW = 64
 """If at most this number of events follow the last View, one query reads them all. Reading only the
 shown ones would need three queries.
@@ -82,6 +91,8 @@ class _Latest(Struct):
     state: Conversation
     view: View
     missing: Sequence[Record] = ()
+    size: int = 0
+    """About how many bytes the events have, or more after a condensation."""
 
     def is_at(self, reading: ReadTransaction, version: int) -> bool:
         return self.folded.version == version and self.state.head == reading.head_at(version)
@@ -136,8 +147,11 @@ class Views:
         rows = None if cached is None else cached.rows_since(latest.state)
         if cached is None or rows is None:
             return self._view(conversation, None)
+        size = sum(map(len, map(_body_of, rows)))
+        if _has_too_many_bytes(latest.size + size):
+            return self._view(conversation, None)
         if rows:
-            return self._grow(latest, cached.state, list(events_of(conversation, rows)))
+            return self._grow(latest, cached.state, list(events_of(conversation, rows)), size)
         return latest.view
 
     def at(self, conversation: str, version: int) -> View:
@@ -239,7 +253,7 @@ class Views:
             # the append must not fail: revisions are optional, and ``current`` raises this error
             return
         writing.put_records(PROJECTION, [*missing, *records])
-        self._remember(writing.state, folded)
+        self._remember(writing, folded)
 
     # -- steps
 
@@ -261,7 +275,7 @@ class Views:
             return latest.view
         folded, missing = self._load(reading, version)
         if version == present:
-            return self._remember(state, folded, missing)
+            return self._remember(reading, folded, missing)
         return self._view_of(state, folded)
 
     def _load(
@@ -274,19 +288,21 @@ class Views:
             past = StoredPast(reading, records=latest.missing if latest else ())
         newer = None
         if latest and 0 < version - latest.folded.version <= _FEW:
-            newer = reading.events_after_head(latest.state.head, latest.folded.version, version)
+            newer = self._read_newer(reading, latest, version)
         if latest and newer is not None:
             # The last View is a little older, so fold in all later events.
             folded, records = fold_events(latest.folded, newer, past)
             records = [*latest.missing, *records]
         elif (
             latest
+            and VIEW_BYTES_MAX.get() is None
             and version - CHUNK <= latest.folded.version <= version
             and latest.is_at(reading, latest.folded.version)
         ):
             # The last View is older, so continue its fold below.
             folded = latest.folded
             records = [*latest.missing]
+            reading.view_bytes = latest.size
         else:
             folded, records = load_revision(reading, version, past) or (folded, records)
         for folded_further, more_records in fold_log(reading, folded, version, past):
@@ -297,36 +313,59 @@ class Views:
             records = []
         return folded, records
 
+    def _read_newer(
+        self, reading: ReadTransaction, latest: _Latest, version: int
+    ) -> list[Event] | None:
+        """Return the events after the last View. Return None if the whole View must be read, also
+        if it has too many bytes: it may have fewer after a condensation.
+        """
+        newer = None
+        reading.view_bytes = latest.size
+        with suppress(TooManyBytes):
+            newer = reading.events_after_head(latest.state.head, latest.folded.version, version)
+        if newer is None:
+            reading.view_bytes = 0
+        return newer
+
     def _latest_of(self, reading: ReadTransaction) -> _Latest | None:
         # The id may now belong to another conversation, such as a fork with the same head. The past
         # of a fork is stored elsewhere, so the last View must not be used for it.
         latest = self._latest.get(reading.state.id)
-        return latest if latest and _has_same_content(latest.state, reading.state) else None
+        if latest is None or not _has_same_content(latest.state, reading.state):
+            return None
+        return None if _has_too_many_bytes(latest.size) else latest
 
-    def _grow(self, before: _Latest, state: Conversation, events: Sequence[Event]) -> View:
+    def _grow(
+        self, before: _Latest, state: Conversation, events: Sequence[Event], size: int
+    ) -> View:
         # The condensations of the View do not change.
         folded = fold_shown(before.folded, events, state.version)
         view = View(folded.state, before.view.condensations, self._dialect)
-        return self._keep(_Latest(folded, state, view, before.missing))
+        return self._keep(_Latest(folded, state, view, before.missing, before.size + size))
 
     def _remember(
-        self, state: Conversation, folded: ViewFold, missing: Sequence[Record] = ()
+        self, reading: ReadTransaction, folded: ViewFold, missing: Sequence[Record] = ()
     ) -> View:
+        state = reading.state
         latest = self._latest.get(state.id)
         if latest and _has_same_content(latest.state, state):
             # Keep the past of the last View, and with it the cache of its readers.
             folded = folded._replace(state=replace(folded.state, past=latest.view.state.past))
         view = self._view_of(state, folded)
-        return self._keep(_Latest(folded._replace(state=view.state), state, view, missing))
+        folded = folded._replace(state=view.state)
+        return self._keep(_Latest(folded, state, view, missing, reading.view_bytes))
 
     def _keep(self, latest: _Latest) -> View:
         conversation = latest.state.id
         with self._lock:
-            if self._latest.pop(conversation, None) is None:
-                while len(self._latest) >= _REMEMBERED:
-                    oldest = next(iter(self._latest))
-                    del self._latest[oldest]
+            self._latest.pop(conversation, None)
             self._latest[conversation] = latest
+            size = sum(each.size for each in self._latest.values())
+            while len(self._latest) > 1 and (
+                len(self._latest) > _REMEMBERED or size > _REMEMBERED_BYTES
+            ):
+                oldest = self._latest.pop(next(iter(self._latest)))
+                size -= oldest.size
         return latest.view
 
     def _view_of(self, conversation: Conversation, folded: ViewFold) -> View:
@@ -338,6 +377,14 @@ class Views:
             past = _PastViews(self, conversation.id, conversation.key, conversation.redactions)
             state = replace(state, past=past)
         return View(state, condensations, self._dialect)
+
+
+_body_of = attrgetter("body")
+
+
+def _has_too_many_bytes(size: int) -> bool:
+    bytes_max = VIEW_BYTES_MAX.get()
+    return bytes_max is not None and size > bytes_max
 
 
 def _has_same_content(earlier: Conversation, present: Conversation) -> bool:

@@ -13,9 +13,9 @@ from foldlog.eventstore.events import Event
 from foldlog.eventstore.log.database import Database, start_after
 from foldlog.eventstore.log.reading import ReadTransaction
 from foldlog.eventstore.log.results import ConversationRow
-from foldlog.eventstore.log.row import begun, check_not_erased
+from foldlog.eventstore.log.row import begun, check_not_erased, dense_events
 from foldlog.eventstore.recorders.base import Reader
-from foldlog.eventstore.recorders.types import Conversation
+from foldlog.eventstore.recorders.types import Conversation, Row
 
 T = TypeVar("T")
 Listed = TypeVar("Listed", Conversation, ConversationRow)
@@ -186,15 +186,24 @@ def forks_that_share(
 # -- by pages
 
 
+Decode = Callable[[str, Sequence[Row], int, int], Iterable[T]]
+"""Makes the items of a page from the name of the conversation, the rows, and the ids at which they
+begin and end.
+"""
+
+
 def pages(
     database: Database,
     name: str,
     start: int,
     stop: int,
-    read: Callable[[ReadTransaction, int, int], Iterable[T]],
+    decode: Decode[T],
     *,
     reverse: bool = False,
 ) -> Iterator[Iterable[T]]:
+    """Yield a conversation by pages. A page has at most 1,000 events, and ends with the event that
+    passes some megabytes, so that long events do not fill the memory.
+    """
     # The first page is often the only page, so it is read in the transaction that finds the
     # conversation.
 
@@ -203,7 +212,10 @@ def pages(
     ) -> tuple[Conversation, Iterator[tuple[int, int]], Iterable[T]]:
         ranges = page_ranges(start, min(stop, reading.version), reverse=reverse)
         first_range = next(ranges, None)
-        return reading.state, ranges, () if first_range is None else read(reading, *first_range)
+        if first_range is None:
+            return reading.state, ranges, ()
+        page, rest = _read_page(reading, *first_range, decode, reverse=reverse)
+        return reading.state, chain(rest, ranges), page
 
     try:
         state, ranges, first_page = database.recorder.query(
@@ -218,38 +230,59 @@ def pages(
             raise unreadable(name, start, error) from error
         ranges = page_ranges(start, min(stop, state.version), reverse=reverse)
         first_page = ()
-    return chain([first_page], pages_again(database, state, ranges, read, reverse=reverse))
+    return chain([first_page], pages_again(database, state, ranges, decode, reverse=reverse))
 
 
 def pages_again(
     database: Database,
     state: Conversation,
     ranges: Iterable[tuple[int, int]],
-    read: Callable[[ReadTransaction, int, int], Iterable[T]],
+    decode: Decode[T],
     *,
     reverse: bool = False,
 ) -> Iterator[Iterable[T]]:
     # An unreadable page is halved again and again, down to the single unreadable event.
 
-    def read_page(reader: Reader, first: int, end: int) -> Iterable[T]:
-        return read(find_again(database, reader, state), first, end)
+    def read_page(
+        reader: Reader, first: int, end: int
+    ) -> tuple[Iterable[T], Sequence[tuple[int, int]]]:
+        reading = find_again(database, reader, state)
+        return _read_page(reading, first, end, decode, reverse=reverse)
 
     for first, end in ranges:
         try:
-            page = database.recorder.query(partial(read_page, first=first, end=end))
+            page, rest = database.recorder.query(partial(read_page, first=first, end=end))
         except StoreDamaged as error:
             if end - first == 1:
                 raise unreadable(state.id, first, error) from error
             halves = [(first, (first + end) // 2), ((first + end) // 2, end)]
             yield from pages_again(
-                database, state, halves[::-1] if reverse else halves, read, reverse=reverse
+                database, state, halves[::-1] if reverse else halves, decode, reverse=reverse
             )
         else:
             yield page
+            del page
+            yield from pages_again(database, state, rest, decode, reverse=reverse)
 
 
-def events_back(reading: ReadTransaction, start: int, stop: int) -> list[Event]:
-    return list(reading.page(start, stop))[::-1]
+def _read_page(
+    reading: ReadTransaction, first: int, stop: int, decode: Decode[T], *, reverse: bool
+) -> tuple[Iterable[T], Sequence[tuple[int, int]]]:
+    """Read the page from ``first`` to ``stop``, or its beginning if it has too many bytes, or its
+    end with ``reverse``. Return the page, and the range that was not read.
+    """
+    begin = first
+    rows, end = reading.first_rows(begin, stop)
+    while reverse and end < stop:
+        begin = (begin + stop + 1) // 2
+        rows, end = reading.first_rows(begin, stop)
+    if reverse:
+        return decode(reading.conversation, rows, begin, stop), [(first, begin)][begin <= first :]
+    return decode(reading.conversation, rows, first, end), [(end, stop)][end >= stop :]
+
+
+def events_back(conversation: str, rows: Sequence[Row], start: int, stop: int) -> list[Event]:
+    return list(dense_events(conversation, rows, start, stop))[::-1]
 
 
 def page_ranges(start: int, stop: int, *, reverse: bool = False) -> Iterator[tuple[int, int]]:

@@ -25,7 +25,6 @@ from foldlog.eventstore.errors import (
 from foldlog.eventstore.events import Event
 from foldlog.eventstore.log.database import Database
 from foldlog.eventstore.log.finding import find_begun, page_ranges, pages_again
-from foldlog.eventstore.log.reading import ReadTransaction
 from foldlog.eventstore.log.row import (
     check_not_erased,
     dense_rows,
@@ -206,11 +205,8 @@ def ingest(
 
 
 def stored_rows(database: Database, state: Conversation, start: int = 0) -> Iterator[Row]:
-    def page(reading: ReadTransaction, first: int, end: int) -> Iterable[Row]:
-        return dense_rows(state.id, reading.rows(first, end, end - first), first, end)
-
     return chain.from_iterable(
-        pages_again(database, state, page_ranges(start, state.version), page)
+        pages_again(database, state, page_ranges(start, state.version), dense_rows)
     )
 
 

@@ -13,7 +13,7 @@ from operator import attrgetter
 from typing import Final
 
 from foldlog.eventstore.arguments import check_whole
-from foldlog.eventstore.errors import CorruptEvent, EventsNotMade, StoreDamaged
+from foldlog.eventstore.errors import CorruptEvent, EventsNotMade, StoreDamaged, TooManyBytes
 from foldlog.eventstore.events import Detached, DocumentChanges, Event
 from foldlog.eventstore.log import ledger
 from foldlog.eventstore.log.database import Database
@@ -21,7 +21,8 @@ from foldlog.eventstore.log.past import Segment, past_of, split_intervals
 from foldlog.eventstore.log.results import Border
 from foldlog.eventstore.log.row import dense_events, dense_rows, event_of, events_of, sound
 from foldlog.eventstore.log.seal import RowCodec
-from foldlog.eventstore.recorders.base import Reader
+from foldlog.eventstore.log.view_limit import VIEW_BYTES_MAX
+from foldlog.eventstore.recorders.base import Reader, body_bytes
 from foldlog.eventstore.recorders.types import (
     Chunk,
     Conversation,
@@ -34,11 +35,13 @@ from foldlog.eventstore.recorders.types import (
 )
 
 _PAGE = 1_000
+_PAGE_BYTES = 8 * 1024 * 1024
 _FIRST_PAGE = 100
 """The number of rows of the first page. The first page is small, because many callers stop
 early.
 """
 _id_of = attrgetter("id")
+_body_of = attrgetter("body")
 _stop_of = attrgetter("stop")
 _shown = attrgetter("shown")
 _DOCUMENTS = "document_changes"
@@ -77,6 +80,8 @@ class ReadTransaction:
         self._changes: DocumentChanges | None = None
         """The newest ``DocumentChanges`` before version ``_changes_before``, or None."""
         self._changes_before = 0
+        self.view_bytes = 0
+        """The stored bytes of the events that were read for Views."""
         self._changes_back: list[Row] = []
         """Rows of ``DocumentChanges``, from the oldest to the newest. ``_changes`` is the event of
         the last row.
@@ -167,8 +172,8 @@ class ReadTransaction:
             yield self._changes
             return
         while start < stop:
-            end = min(start + _PAGE, stop)
-            yield from self.page(start, end)
+            rows, end = self.first_rows(start, min(start + _PAGE, stop))
+            yield from dense_events(self.conversation, rows, start, end)
             start = end
 
     def tail(self, count: int) -> tuple[Event, ...]:
@@ -189,7 +194,12 @@ class ReadTransaction:
         Raises ``CorruptEvent`` at an event that is missing or unreadable. Cost: reading the
         returned events and the event before them.
         """
-        stored = self._reader.rows(self.state.key, start - 1, stop, stop - start + 1)
+        bytes_max = VIEW_BYTES_MAX.get()
+        stored = self._counted(
+            self._reader.rows(
+                self.state.key, start - 1, stop, stop - start + 1, bytes_max=bytes_max
+            )
+        )
         if not stored or stored[0].id != start - 1 or stored[0].head != head:
             return None
         return list(dense_events(self.conversation, self._decode_rows(stored)[1:], start, stop))
@@ -210,7 +220,11 @@ class ReadTransaction:
             self._whole("the first interval", intervals[0][0])
             self._whole("the last interval", intervals[-1][1])
         parts = self._parts(intervals[0][0] if intervals else self.version)
-        rows = self._reader.flagged_rows(self.state.key, split_intervals(intervals, parts))
+        rows = self._counted(
+            self._reader.flagged_rows(
+                self.state.key, split_intervals(intervals, parts), VIEW_BYTES_MAX.get()
+            )
+        )
         decoded = list[Row]()
         for part in parts:
             stop = bisect_left(rows, part.stop, len(decoded), key=_id_of)
@@ -219,6 +233,15 @@ class ReadTransaction:
         events = list(events_of(self.conversation, decoded))
         self._check_that_none_is_missing(intervals, rows)
         return events
+
+    def _counted(self, rows: Sequence[Row]) -> Sequence[Row]:
+        """Return the rows of a View. Raises ``TooManyBytes``."""
+        self.view_bytes += sum(map(body_bytes, map(_body_of, rows)))
+        bytes_max = VIEW_BYTES_MAX.get()
+        if bytes_max is not None and self.view_bytes > bytes_max:
+            del rows  # else the traceback keeps them in memory
+            raise TooManyBytes(self.conversation, bytes_max)
+        return rows
 
     def structural_events(self, start: int = 0, stop: int | None = None) -> Iterator[Event]:
         """Yield the structural events with ``start <= id < stop`` in the order of their ids.
@@ -444,6 +467,24 @@ class ReadTransaction:
                 limit -= len(rows)
                 decoded += part.codec.decode_rows(rows)
         return decoded
+
+    def first_rows(self, start: int, stop: int) -> tuple[Sequence[Row], int]:
+        """Return the rows of ``rows`` from ``start`` on, up to about ``_PAGE_BYTES`` of stored
+        bodies, and the id before which they end. At least one row is read.
+        """
+        for part in self._parts(start):
+            first = max(start, part.start)
+            last = min(stop, part.stop)
+            if first < last:
+                stored = self._reader.rows(
+                    part.key, first, last, last - first, bytes_max=_PAGE_BYTES
+                )
+                rows = part.codec.decode_first(stored, _PAGE_BYTES)
+                end = first + len(rows)
+                # If a row is missing, the caller asks for more than there is, and says so.
+                is_dense = bool(rows) and rows[-1].id == end - 1
+                return rows, end if is_dense else last
+        return [], stop
 
     @cached_property
     def past(self) -> tuple[Segment, ...]:

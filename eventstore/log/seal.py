@@ -29,6 +29,7 @@ from foldlog.eventstore.codec_json import (
     attachment_of,
     attachments_of,
     listed_in,
+    size_of,
 )
 from foldlog.eventstore.errors import InvalidOption, install_command
 from foldlog.eventstore.log.keys import DataKey, KeyRing
@@ -234,6 +235,19 @@ class RowCodec(NamedTuple):
             _as_damaged(row, problem) if index in unsound_indices else self._opened(row, opened)
             for index, row in enumerate(rows)
         ]
+
+    def decode_first(self, rows: Sequence[Row], bytes_max: int) -> Sequence[Row]:
+        """Decode rows up to the one that passes ``bytes_max`` of decompressed bodies."""
+        if not any(encoding & _HOW_COMPRESSED for encoding in encodings(rows)):
+            return self.decode_rows(rows)
+        decoded = list[Row]()
+        size = 0
+        for row in rows:
+            decoded += self.decode_rows([row])
+            size += size_of(decoded[-1].body)
+            if size > bytes_max:
+                break
+        return decoded
 
     def encode_rows(self, rows: Sequence[Row], compression: Compression | None) -> Sequence[Row]:
         compression = compression or "none"

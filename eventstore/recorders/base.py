@@ -190,14 +190,29 @@ class Reader(ABC):
         ]
 
     def rows(
-        self, key: int, start: int, stop: int, limit: int, which: str = "rows"
+        self,
+        key: int,
+        start: int,
+        stop: int,
+        limit: int,
+        which: str = "rows",
+        bytes_max: int | None = None,
     ) -> Sequence[Row]:
         """Return at most ``limit`` rows with ``start <= id < stop``, sorted by id. ``which`` is the
         name of the query. The query ``structural`` returns only structural rows, and
         ``redacted_rows`` only rows of redacted events. The query ``document_changes`` returns only
-        rows that change documents, from the newest to the oldest.
+        rows that change documents, from the newest to the oldest. With ``bytes_max``, which
+        only the query ``rows`` takes, the last row is the one that passes this number of bytes.
         """
-        return self._with_attachments(as_rows(self.ask(which, key, start, stop, limit)), key)
+        if bytes_max is None:
+            answer = self.ask(which, key, start, stop, limit)
+        else:
+            answer = self._rows_until(bytes_max, key, start, stop, limit)
+        return self._with_attachments(as_rows(answer), key)
+
+    @abstractmethod
+    def _rows_until(self, bytes_max: int, *parameters: int) -> list[Columns]:
+        """Return the columns of the query ``rows``, up to the row that passes ``bytes_max``."""
 
     def columns(self, key: int, start: int, stop: int, limit: int) -> Sequence[Columns]:
         """Return the id, the kind (in UTF-8), ``shown``, ``structural`` and the position of each
@@ -206,10 +221,13 @@ class Reader(ABC):
         return self.ask("columns", key, start, stop, limit)
 
     @abstractmethod
-    def flagged_rows(self, key: int, intervals: Sequence[tuple[int, ...]]) -> Sequence[Row]:
+    def flagged_rows(
+        self, key: int, intervals: Sequence[tuple[int, ...]], bytes_max: int | None = None
+    ) -> Sequence[Row]:
         """Return the shown or structural rows with ids in the intervals, sorted by id. The
         intervals are inclusive and ascending. An interval in another conversation has the key of
-        that conversation as a third number.
+        that conversation as a third number. With ``bytes_max``, the last row that is read is the
+        one that passes this number of bytes.
         """
 
     def placed_rows(self, after_position: int, limit: int) -> Sequence[PlacedRow]:
@@ -1057,3 +1075,20 @@ class Recorder(ABC):
 
     @abstractmethod
     def close(self) -> None: ...
+
+
+def until_bytes(answer: Iterable[Columns], bytes_max: int) -> list[Columns]:
+    """Return the columns of rows, up to the row that passes ``bytes_max``."""
+    taken = list[Columns]()
+    size = 0
+    for columns in answer:
+        taken.append(columns)
+        size += body_bytes(columns[2])
+        if size > bytes_max:
+            break
+    return taken
+
+
+def body_bytes(body: object) -> int:
+    """Return the size of a stored body. A damaged row may have a body of another type."""
+    return len(body) if isinstance(body, bytes | str) else 0

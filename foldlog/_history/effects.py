@@ -36,7 +36,6 @@ from foldlog.eventstore import (
     InvalidEvent,
     Message,
     Observation,
-    ReadTransaction,
     Recorded,
     VersionConflict,
 )
@@ -45,6 +44,7 @@ from foldlog.eventstore.log.appending import Seen
 from foldlog.eventstore.log.finding import pages
 from foldlog.eventstore.log.redacted import has_content
 from foldlog.eventstore.log.row import dense_events, from_microseconds
+from foldlog.eventstore.recorders.types import Row
 from foldlog.projections import Effect, EffectState, arguments_of, as_json
 from foldlog.projections.effects import (
     APPROVAL,
@@ -773,14 +773,15 @@ def read_traces(history: HistoryLog, start: int = 0) -> dict[int, CallTrace]:
     the events from ``start`` on.
     """
 
-    def read(reading: ReadTransaction, first: int, stop: int) -> Iterator[tuple[Event, bytes]]:
-        rows = reading.rows(first, stop, stop - first)
-        events = dense_events(reading.conversation, rows, first, stop)
+    def decode(
+        conversation: str, rows: Sequence[Row], first: int, stop: int
+    ) -> Iterator[tuple[Event, bytes]]:
+        events = dense_events(conversation, rows, first, stop)
         return ((event, row.head) for event, row in zip(events, rows, strict=True))
 
     if not history.version():
         return {}
-    events = pages(history._store.database, history.id, start, NUMBER_MAX, read)
+    events = pages(history._store.database, history.id, start, NUMBER_MAX, decode)
     return trace_calls(chain.from_iterable(events))
 
 

@@ -7,9 +7,15 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
-from foldlog.eventstore.errors import StoreUnavailable
+from foldlog.eventstore import Store
+from foldlog.eventstore.errors import StoreUnavailable, TooManyBytes
+from foldlog.eventstore.log import reading
 from foldlog.eventstore.log.database import start_after
+from foldlog.eventstore.log.seal import WriteSettings
+from foldlog.eventstore.log.view_limit import views_up_to
 from foldlog.eventstore.recorders.types import UNREADABLE, Conversation, as_rows, row_of
+from foldlog.projections import Views
+from tests.said import say, texts
 
 SALT = bytes(16)
 
@@ -194,3 +200,43 @@ def test_positions_of_a_follower_only_grow(recorder):
             positions += [each.position for each in page]
     assert len(positions) == 4 * 101
     assert positions == sorted(set(positions))
+
+
+@pytest.mark.parametrize("settings", [WriteSettings(), WriteSettings(compression="zlib")])
+def test_long_events_are_read_a_few_at_a_time(recorder, settings, monkeypatch):
+    store = Store(recorder, settings)
+    begun = [str(number) * 300 for number in range(10)]
+    say(store, "c", *begun)
+    store.fork("c", 7, "fork")
+    say(store, "fork", "own" * 100, "last")
+    monkeypatch.setattr(reading, "_PAGE_BYTES", 700)
+    sizes = []
+    first_rows = reading.ReadTransaction.first_rows
+
+    def count(transaction, start, stop):
+        rows, end = first_rows(transaction, start, stop)
+        sizes.append(len(rows))
+        return rows, end
+
+    monkeypatch.setattr(reading.ReadTransaction, "first_rows", count)
+    assert texts(store, "c") == begun
+    assert max(sizes) == 3
+    forked = [*begun[:7], "own" * 100, "last"]
+    assert texts(store, "fork") == forked
+    assert [logged.event.content for logged in store.log("fork", 2)] == forked[2:]
+    assert [event.content for event in store.events("fork", reverse=True)] == forked[::-1]
+    assert [event.content for event in store.events("c", 3, 8, reverse=True)] == begun[3:8][::-1]
+    within = store.query("fork", lambda transaction: list(transaction.events(1)))
+    assert [event.content for event in within] == forked[1:]
+
+
+def test_a_view_reads_only_the_allowed_bytes(store):
+    say(store, "c", *(str(number) * 1_000 for number in range(9)))
+    views = Views(store)
+    with views_up_to(3_000), pytest.raises(TooManyBytes, match="'c' has more than 3,000 bytes"):
+        views.current("c")
+    with views_up_to(20_000):
+        assert len(list(views.current("c"))) == 9
+    say(store, "c", "x" * 4_000)
+    with views_up_to(3_000), pytest.raises(TooManyBytes):
+        Views(store).current("c")

@@ -2745,7 +2745,7 @@ export interface components {
             /** @enum {integer} */
             status: 422;
             detail: string;
-            /** @description The error, such as CannotRedact, InvalidArgument, InvalidCondenser, InvalidEvent, TypeError, ValueError. */
+            /** @description The error, such as CannotRedact, InvalidArgument, InvalidCondenser, InvalidEvent, TooManyBytes, TypeError, ValueError. */
             error?: string;
         } & {
             [key: string]: unknown;

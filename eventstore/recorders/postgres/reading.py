@@ -55,14 +55,21 @@ class PostgresReader(Reader):
         [(number,)] = self.ask(name)
         return str(number)
 
-    def flagged_rows(self, key: int, intervals: Sequence[tuple[int, ...]]) -> Sequence[Row]:
+    def _rows_until(self, bytes_max: int, *parameters: int) -> list[Columns]:
+        return self.ask("rows_until", *parameters, bytes_max)
+
+    def flagged_rows(
+        self, key: int, intervals: Sequence[tuple[int, ...]], bytes_max: int | None = None
+    ) -> Sequence[Row]:
         columns = zip(
             *((first, last, *(rest or (None,))) for first, last, *rest in intervals), strict=True
         )
-        if intervals:
+        if not intervals:
+            return []
+        if bytes_max is None:
             selected = self.ask("flagged_rows", key, *map(bigints, columns))
         else:
-            selected = []
+            selected = self.ask("flagged_rows_until", key, *map(bigints, columns), bytes_max)
         return self._with_attachments(as_rows(selected), key, intervals)
 
     def _ask_listed(self, digests: Sequence[bytes], at: int, key: int, limit: int) -> list[Columns]:

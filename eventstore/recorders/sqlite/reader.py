@@ -12,7 +12,7 @@ from typing import Any, Final
 import msgspec
 
 from foldlog.eventstore.errors import StoreDamaged
-from foldlog.eventstore.recorders.base import Columns, Reader
+from foldlog.eventstore.recorders.base import Columns, Reader, until_bytes
 from foldlog.eventstore.recorders.statements import statements
 from foldlog.eventstore.recorders.types import Row, as_rows, utf8
 
@@ -32,6 +32,10 @@ class SQLiteReader(Reader):
     def ask(self, statement: str, *parameters: Any) -> list[Columns]:
         return self._run(statement, *parameters).fetchall()
 
+    def _rows_until(self, bytes_max: int, *parameters: int) -> list[Columns]:
+        # The cursor reads one row after the other, so no row behind the last one is read.
+        return until_bytes(self._run("rows", *parameters), bytes_max)
+
     def _run(self, statement: str, *parameters: Any) -> sqlite3.Cursor:
         bindings = [
             utf8(parameter) if isinstance(parameter, str) else parameter for parameter in parameters
@@ -46,13 +50,16 @@ class SQLiteReader(Reader):
             return str(self._last_position())
         return super().value(name)
 
-    def flagged_rows(self, key: int, intervals: Sequence[tuple[int, ...]]) -> Sequence[Row]:
+    def flagged_rows(
+        self, key: int, intervals: Sequence[tuple[int, ...]], bytes_max: int | None = None
+    ) -> Sequence[Row]:
         number = len(intervals)
         if number == 0:
             return []
         of_keys = [(*interval, key)[:3] for interval in intervals]
         bindings = chain.from_iterable(of_keys) if number <= _FEW else (json_text(of_keys),)
-        rows = as_rows(self._execute(_flagged_rows(min(number, _FEW + 1)), tuple(bindings)))
+        answer = self._execute(_flagged_rows(min(number, _FEW + 1)), tuple(bindings))
+        rows = as_rows(answer if bytes_max is None else until_bytes(answer, bytes_max))
         if number > 1:
             rows.sort(key=_id)  # the index sorts the rows only within an interval
         return self._with_attachments(rows, key, intervals)

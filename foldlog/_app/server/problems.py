@@ -32,6 +32,7 @@ from foldlog.eventstore import (
     UnknownEventType,
     VersionConflict,
 )
+from foldlog.eventstore.errors import TooManyBytes
 from foldlog.projections.errors import NoSuchEvent, NoSuchVersion
 
 MEDIA_TYPE: Final = "application/problem+json"
@@ -52,6 +53,7 @@ STATUS_BY_ERROR: Final[Mapping[type[Exception], int]] = {
     NoSuchEvent: 404,
     InvalidEvent: 422,
     CannotRedact: 422,
+    TooManyBytes: 422,
     InvalidCondenser: 422,
     UnknownEventType: 501,
     KeyUnavailable: 503,

@@ -274,6 +274,15 @@ SELECT {row}
 FROM {schema}.events WHERE conversation = $1::bigint AND id >= $2::bigint AND id < $3::bigint
 ORDER BY id LIMIT $4::bigint
 
+-- Up to the row that passes some bytes. octet_length reads no body that is stored apart.
+-- name: rows_until
+SELECT {row} FROM (
+    SELECT id, meta, body, sum(octet_length(body)) OVER (ORDER BY id) - octet_length(body) AS before
+    FROM {schema}.events WHERE conversation = $1::bigint AND id >= $2::bigint AND id < $3::bigint
+    ORDER BY id LIMIT $4::bigint
+) e
+WHERE before <= $5::bigint ORDER BY id
+
 -- The indexed fields, which are columns too.
 -- name: columns
 SELECT id, kind, shown, structural, position
@@ -329,6 +338,22 @@ CROSS JOIN LATERAL (
     ORDER BY id
 ) e
 ORDER BY i.place, e.id
+
+-- name: flagged_rows_until
+SELECT {row} FROM (
+    SELECT e.id, meta, body, place,
+        sum(octet_length(body)) OVER (ORDER BY place, e.id) - octet_length(body) AS before
+    FROM unnest($2::bigint[], $3::bigint[], $4::bigint[]) WITH ORDINALITY AS i (first, last, key, place)
+CROSS JOIN LATERAL (
+    SELECT * FROM {schema}.events
+    WHERE conversation = coalesce(i.key, $1::bigint) AND id BETWEEN i.first AND i.last AND shown
+    UNION ALL
+    SELECT * FROM {schema}.events
+    WHERE conversation = coalesce(i.key, $1::bigint) AND id BETWEEN i.first AND i.last AND structural AND NOT shown
+    ORDER BY id
+) e
+) f
+WHERE before <= $5::bigint ORDER BY place, id
 
 -- name: live_rows
 SELECT {row}, position, coalesce((SELECT c.id FROM {schema}.conversations c WHERE c.key = abs(e.conversation)), ''), conversation

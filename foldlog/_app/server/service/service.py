@@ -10,8 +10,8 @@ import asyncio
 import logging
 import zlib
 from collections.abc import Callable, Collection, Mapping, Sequence
-from contextlib import ExitStack
-from functools import cached_property
+from contextlib import ExitStack, suppress
+from functools import cached_property, partial
 from typing import Any, Final
 from urllib.parse import parse_qsl, unquote
 
@@ -38,11 +38,21 @@ from foldlog._base.json_types import JsonObject
 from foldlog._history.histories import Histories
 from foldlog._reports.figures.prices import Prices
 from foldlog.eventstore import ANY_VERSION, EventStoreError
+from foldlog.eventstore.errors import TooManyBytes
+from foldlog.eventstore.log.view_limit import views_up_to
 
 PREFIX: Final = "/v1"
 _STREAMS: Final = "/stream/"
 _GZIP_FROM_BYTES: Final = 1_000
 _LARGE_ANSWER_BYTES: Final = 4 * 1024 * 1024
+_LARGE_VIEW_BYTES: Final = 4 * 1024 * 1024
+"""A View whose events have more bytes is made while no other one of these is made."""
+_VIEW_BYTES_MAX: Final = 32 * 1024 * 1024
+"""A View whose events have more bytes is not answered. Its answer has up to three times as many
+bytes, because the messages have the texts too.
+"""
+_REPEATABLE: Final = frozenset({"prepare"})
+"""Operations that may run again after they have failed, besides reads."""
 _MANY_ATTRIBUTES: Final = 50
 """An append of more holds the write lock so long that a token writes one at a time."""
 _log: Final = logging.getLogger("foldlog.serve")
@@ -72,6 +82,7 @@ class Service:
         self._tokens = tokens
         self._check = check
         self._streams = StreamService(self.changes)
+        self._large_views = asyncio.Semaphore(1)
         self._prices = prices or Prices()
         self._origins = frozenset(origins)
 
@@ -191,15 +202,16 @@ class Service:
             )
             arguments |= fields_of(body) if isinstance(body, msgspec.Struct) else {"body": body}
 
-        def handle() -> Deferred | Response:
+        def handle(view_bytes_max: int | None) -> Deferred | Response:
             self._check()
-            answer = operation.handle(admitted, **arguments)
+            with views_up_to(view_bytes_max):
+                answer = operation.handle(admitted, **arguments)
             if isinstance(answer, Deferred | Response):
                 return answer
             return _answer_of(operation, answer, arguments, headers)
 
         turns = _turns(operation, admitted, arguments, body_bytes)
-        answer = await self._run_in_turn(admitted, handle, turns, is_long=operation.is_long)
+        answer = await self._run(operation, admitted, handle, turns)
         if isinstance(answer, Deferred):
             answer = _answer_of(operation, await answer.wait(), arguments, headers)
         if isinstance(answer, LargeResponse):
@@ -207,6 +219,29 @@ class Service:
             if answer.size > _LARGE_ANSWER_BYTES:
                 principal.large[admitted.conversation] = None
         return answer
+
+    async def _run(
+        self,
+        operation: Operation,
+        admitted: AdmittedRequest,
+        handle: Callable[[int | None], Deferred | Response],
+        turns: asyncio.Semaphore | None,
+    ) -> Deferred | Response:
+        """Answer a request. ``handle`` takes the maximum number of bytes of a View."""
+        is_read = operation.method == "GET"
+        is_long = operation.is_long
+        if not is_read and operation.name not in _REPEATABLE:
+            return await self._run_in_turn(admitted, partial(handle, None), turns, is_long=is_long)
+        principal = admitted.principal
+        if is_long or admitted.conversation not in principal.large:
+            with suppress(TooManyBytes):  # then nothing was written
+                first = partial(handle, _LARGE_VIEW_BYTES)
+                return await self._run_in_turn(admitted, first, turns, is_long=is_long)
+            principal.large[admitted.conversation] = None
+        # Only one large View is made at a time, for all tokens together.
+        again = partial(handle, _VIEW_BYTES_MAX if is_read else None)
+        async with principal.long_reads:
+            return await self._run_in_turn(admitted, again, self._large_views, is_long=is_long)
 
     async def _run_in_turn(
         self,

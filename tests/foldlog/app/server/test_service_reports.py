@@ -11,7 +11,7 @@ from foldlog._app.server.service import conversations, reports, service
 from foldlog._app.server.service.service import Service
 from foldlog._app.server.service.tokens import TokenEntry, Tokens
 from foldlog.eventstore import open_store
-from tests.http_client import HttpClient
+from tests.http_client import HttpClient, Refusal
 from tests.web_client import Client, Gate, application
 
 ADMIN = "token-of-the-admin"
@@ -225,6 +225,26 @@ def test_a_large_conversation_is_read_by_one_at_a_time(app, admin, monkeypatch):
     assert "bob" not in principal.large
     admin("read_view", conversation="ann")
     assert "ann" in principal.large
+
+
+def test_a_view_of_too_many_bytes_is_refused(app, admin, monkeypatch):
+    monkeypatch.setattr(service, "_LARGE_VIEW_BYTES", 5_000)
+    monkeypatch.setattr(service, "_VIEW_BYTES_MAX", 20_000)
+    body = {"messages": [{"role": "user", "content": "x" * 8_000}]}
+    for _ in range(2):
+        admin("append_events", conversation="ann", body=body)
+    (principal,) = (each for _, each in app._service._tokens._principals if not each.where)
+    assert "ann" not in principal.large
+    before = len(admin("read_view", conversation="ann")["events"])
+    assert "ann" in principal.large
+    admin("append_events", conversation="ann", body=body)
+    with pytest.raises(Refusal, match="more than 20,000 bytes of events; condense it") as refused:
+        admin("read_view", conversation="ann")
+    assert refused.value.status == 422
+    assert refused.value.document["error"] == "TooManyBytes"
+    assert len(admin("prepare", conversation="ann", body={})["events"]) == before + 1
+    assert admin("read_events", conversation="ann")["next"] is None
+    assert "bob" not in principal.large
 
 
 def test_a_page_of_a_list_ends_with_its_bytes(admin, monkeypatch):
