@@ -42,6 +42,42 @@ def is_of_reply(action: Action, reply: Sequence[Action]) -> bool:
     return bool(reply) and action.response_id == reply[0].response_id is not None
 
 
+class NewestCalls:
+    """The calls of the newest response that has calls, and which of them have no result."""
+
+    def __init__(self) -> None:
+        self.response: str | None = None
+        self.open: dict[str, Action] = {}
+        self.has_answer = False
+        self.began_before_window = False
+        """Whether calls without results began before the window of a decoder that continues."""
+
+    def begin_before_window(self) -> None:
+        self.response = ""
+        self.began_before_window = True
+
+    @property
+    def lacks_result(self) -> bool:
+        """Whether some of the calls have results, and others have none."""
+        return self.began_before_window or (self.has_answer and bool(self.open))
+
+    @property
+    def is_open(self) -> bool:
+        """Whether any call has no result."""
+        return self.began_before_window or bool(self.open)
+
+    def call(self, call: Action) -> None:
+        if call.response_id != self.response:
+            self.response = call.response_id
+            self.open = {}
+            self.has_answer = self.began_before_window = False
+        if call.call_id is not None:
+            self.open[call.call_id] = call
+
+    def answer(self, call_id: Any) -> None:
+        self.has_answer |= self.open.pop(call_id, None) is not None
+
+
 class OpenCalls:
     """The calls that wait for a result. A call without an id never waits.
 

@@ -30,6 +30,7 @@ from msgspec.structs import replace
 
 from foldlog.eventstore import Retraction, Source
 from foldlog.formats.blocks import content_of_parts, kind_of, shown_blocks, texts_of, thinking_of
+from foldlog.formats.calls import NewestCalls
 from foldlog.formats.format import Format, first_named
 from foldlog.formats.messages import spoken
 from foldlog.formats.record import (
@@ -94,6 +95,8 @@ _CAME_BACK = (
     " from:\n\n<summary>\n{}</summary>"
 )
 """pi puts a summary for its model into the text ``_SUMMED_UP`` or ``_CAME_BACK``."""
+_NO_RESULT = "No result provided"
+"""The result that pi sends its model for a call without a result."""
 _PROMPT = 2**63
 _NOT_SENT = ("error", "aborted")
 _ENVELOPE = ("type", "id", "parentId", "timestamp")
@@ -121,15 +124,18 @@ class PiDecoder(FollowingDecoder):
         self._places: dict[str, _Place] = {}
         self._newest: _Place | None = None
         self._count = 0
+        self._newest_calls = NewestCalls()
 
     def facts(self) -> Facts:
-        return {"count": self._count}
+        return {"count": self._count, "has_open_calls": self._newest_calls.is_open}
 
     def restore(self, facts: Facts) -> None:
         self._newest = _BEFORE
 
     def restore_after(self, facts: Facts) -> None:
         self._count = facts["count"]
+        if facts.get("has_open_calls") and not self._newest_calls.is_open:
+            self._newest_calls.begin_before_window()
 
     def read(self, read: RecordEvents, record: Fields) -> None:
         above = self._follow(record)
@@ -137,6 +143,7 @@ class PiDecoder(FollowingDecoder):
         read.tag = self._count
         if above is not self._newest:
             read.add(Retraction, version=0 if above is None else above.version)
+            self._newest_calls = NewestCalls()
         if kind == "context_edit":
             self.past.needs_all()
         message = record.get("message")
@@ -160,6 +167,8 @@ class PiDecoder(FollowingDecoder):
             read.meta["begun"] = True
         if kind == "session_info" and (named := text_or_none(message, "name")):
             read.meta["title"] = named
+        if kind == "message" and message.get("role") in ("user", "assistant") and read.shown:
+            self._supply_results(read)
         self._read_message(read, kind, message, above)
         read.close(kind, omit(record, *_ENVELOPE))
         if kind != "session":
@@ -167,6 +176,15 @@ class PiDecoder(FollowingDecoder):
             if type(record.get("id")) is str:
                 self._places[record["id"]] = self._newest
         self._count += 1
+
+    def _supply_results(self, read: RecordEvents) -> None:
+        """Before the next message, pi sends its model a result of each call without a result."""
+        if self._newest_calls.began_before_window:
+            self.past.needs_all()
+        with read.placed(None):
+            for call in self._newest_calls.open.values():
+                read.answer(call.call_id, _NO_RESULT, is_error=True)
+        self._newest_calls = NewestCalls()
 
     def _follow(self, record: Fields) -> _Place | None:
         """Return the place of the entry that ``record`` follows, or None if ``record`` begins a new
@@ -211,9 +229,9 @@ class PiDecoder(FollowingDecoder):
             case "toolResult":
                 result = content if type(content) is str else tuple(shown_blocks(content))
                 failed = message.get("isError") is True
-                read.answer(
-                    message.get("toolCallId"), result, is_error=failed, tool=message.get("toolName")
-                )
+                call_id = message.get("toolCallId")
+                read.answer(call_id, result, is_error=failed, tool=message.get("toolName"))
+                self._newest_calls.answer(call_id)
             case "assistant":
                 source = "agent"
                 self._read_response(read, message)
@@ -236,7 +254,9 @@ class PiDecoder(FollowingDecoder):
             if kind_of(block) == "thinking":
                 read.thinking.append(_thinking(block, is_signed=is_signed))
             elif kind_of(block) == "toolCall":
-                read.call(block.get("name"), block.get("arguments"), block.get("id"))
+                call = read.call(block.get("name"), block.get("arguments"), block.get("id"))
+                if call.shown:
+                    self._newest_calls.call(call)
             else:
                 read.parts += shown_blocks(block)
 

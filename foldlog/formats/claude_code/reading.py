@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from foldlog._base.usage import SYNTHETIC_MODEL
-from foldlog.eventstore import Action, Event, Message, Observation, Source, SystemMessage
+from foldlog.eventstore import Event, Message, Observation, Source, SystemMessage
 from foldlog.formats.blocks import (
     THINKING,
     content_of,
@@ -15,7 +15,7 @@ from foldlog.formats.blocks import (
     shown_blocks,
     texts_of,
 )
-from foldlog.formats.calls import Recent
+from foldlog.formats.calls import NewestCalls, Recent
 from foldlog.formats.claude_code.branches import SAID, Switches, begins_main_chain, is_side
 from foldlog.formats.claude_code.lines import (
     EARLY_MAX,
@@ -57,36 +57,6 @@ _CLEARED = (
 )
 
 
-class ParallelCalls:
-    """The calls of the newest response that has calls."""
-
-    def __init__(self) -> None:
-        self.response: str | None = None
-        self.open: dict[str, Action] = {}
-        self.has_answer = False
-        self.began_before_window = False
-
-    def begin_before_window(self) -> None:
-        self.response = ""
-        self.began_before_window = True
-
-    @property
-    def lacks_result(self) -> bool:
-        """Whether some of the calls have results, and others have none."""
-        return self.began_before_window or (self.has_answer and bool(self.open))
-
-    def call(self, call: Action) -> None:
-        if call.response_id != self.response:
-            self.response = call.response_id
-            self.open = {}
-            self.has_answer = self.began_before_window = False
-        if call.call_id is not None:
-            self.open[call.call_id] = call
-
-    def answer(self, call_id: Any) -> None:
-        self.has_answer |= self.open.pop(call_id, None) is not None
-
-
 class ClaudeCodeDecoder(FollowingDecoder):
     """The View shows one chain: the chain of the session, or the chain of a sub-agent. The first
     line with a message decides which chain is shown. Claude Code 2.0 began some sessions with the
@@ -114,7 +84,7 @@ class ClaudeCodeDecoder(FollowingDecoder):
         """Results that were written before their calls, by the ids of the calls."""
         self._early_before = frozenset[int]()
         """Checksums of the calls whose results came before the window."""
-        self._parallel = ParallelCalls()
+        self._parallel = NewestCalls()
         self._boundary: Fields = {}
         """The ``compact_boundary`` line whose summary has not been read yet."""
         self._session: Any = None
@@ -184,7 +154,7 @@ class ClaudeCodeDecoder(FollowingDecoder):
         if version is not None:
             self.return_to(read, version)
             self._boundary = {}
-            self._parallel = ParallelCalls()
+            self._parallel = NewestCalls()
         missing = self._switches.missing
         if missing is not None and missing not in self._missing_parents:
             self._missing_parents.add(missing)
@@ -317,7 +287,7 @@ class ClaudeCodeDecoder(FollowingDecoder):
             with read.placed(None):
                 for call in [*self._parallel.open.values()]:
                     read.answer(call.call_id, NO_RESULT, is_error=True)
-        self._parallel = ParallelCalls()
+        self._parallel = NewestCalls()
 
     def _begin_response(self, read: RecordEvents, message: Fields) -> None:
         response = message.get("id")
@@ -362,7 +332,7 @@ class ClaudeCodeDecoder(FollowingDecoder):
     def _condense(self, read: RecordEvents, summary: str) -> None:
         boundary = self._boundary
         self._boundary = {}
-        self._parallel = ParallelCalls()
+        self._parallel = NewestCalls()
         segment = Kept.by(boundary)
         comes_last = segment.anchor is not None and segment.anchor == boundary.get("uuid")
         shown = self.shown.tags()

@@ -3,6 +3,7 @@ call, figures count it once, and a redaction deletes it wherever it is.
 """
 
 import json
+from itertools import pairwise
 
 import pytest
 
@@ -89,21 +90,30 @@ def use(call_id):
     return {"type": "tool_use", "id": call_id, "name": "look", "input": {}}
 
 
-FAR = [
-    {"type": "progress", "uuid": f"p{number}", "parentUuid": "a1", "sessionId": "garden"}
-    for number in range(2 * WINDOW_MAX)
-]
-"""More lines than a decoder reads again before it continues."""
+def far(parent):
+    """More lines than a decoder reads again before it continues."""
+    parents = [parent, *(f"p{number}" for number in range(2 * WINDOW_MAX))]
+    return [
+        line(4, uuid, above, "user", text("Are you there?"))
+        for above, uuid in pairwise([*parents, "end"])
+    ]
+
+
 GROWING = {
     "the call follows its result": SOURCE,
-    "the call comes far after its result": [ASKED, SAID, RESULT, *FAR, CALL, ANSWER],
+    "the call comes far after its result": [
+        ASKED,
+        RESULT,
+        *far("r1"),
+        line(5, "c1", "end", "assistant", use("t1"), "m2"),
+    ],
     "one of two calls has no result": [
         ASKED,
         line(2, "c1", "u1", "assistant", use("t1"), "m1"),
         line(3, "c2", "c1", "assistant", use("t2"), "m1"),
         RESULT,
-        *FAR,
-        ANSWER,
+        *far("r1"),
+        {**ANSWER, "parentUuid": "end"},
     ],
 }
 
@@ -118,6 +128,38 @@ def test_source_that_grows_has_the_same_events(store, tmp_path, lines):
         imported(other, path)
         assert events_of(store, "garden") == events_of(other, "garden")
     assert any("placed_from" in event.meta for event in events_of(store, "garden"))
+
+
+def entry(number, **message):
+    return {
+        "type": "message",
+        "id": f"e{number}",
+        "parentId": f"e{number - 1}" if number else None,
+        "timestamp": "2026-05-02T07:00:00.000Z",
+        "message": {"timestamp": 1, **message},
+    }
+
+
+def test_call_without_a_result_far_above_gets_one_in_pi(store, tmp_path):
+    session = {"type": "session", "id": "mill", "timestamp": "2026-05-02T07:00:00.000Z", "cwd": "/"}
+    call = {"type": "toolCall", "id": "t1", "name": "grind", "arguments": {}}
+    entries = [
+        session,
+        entry(0, role="user", content="Grind."),
+        entry(1, role="assistant", content=[call], provider="p"),
+        *(entry(number, role="bashExecution", command="ls") for number in range(2, 40)),
+        entry(40, role="user", content="Does it turn?"),
+    ]
+    path = tmp_path / "mill.jsonl"
+    for length in (len(entries) - 1, len(entries)):
+        imported(store, write(path, entries[:length]))
+        events_of(store, "mill")
+    with new_store() as other:
+        imported(other, path)
+        assert events_of(store, "mill") == events_of(other, "mill")
+    *_, supplied, asked = events_of(store, "mill")
+    assert (supplied.call_id, supplied.content) == ("t1", "No result provided")
+    assert asked.content == "Does it turn?"
 
 
 @pytest.mark.parametrize("number", [0, 1], ids=["in the source's place", "after the call"])
