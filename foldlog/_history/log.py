@@ -719,10 +719,12 @@ class HistoryLog:
         view_version: int | None = None,
         expected_version: ExpectedVersion = ANY_VERSION,
         idempotency_key: str | None = None,
+        not_run: str | None = None,
         also: Callable[[WriteTransaction], object] | None = None,
     ) -> tuple[Recorded, ...]:
         """Append a reply as ``append_reply`` does. ``also`` writes further data in its transaction,
-        unless the idempotency key was used before.
+        unless the idempotency key was used before. With ``not_run``, the calls of the reply must
+        not run: each gets an observation with this text.
         """
         from foldlog.formats.replies import events_of_reply
 
@@ -735,6 +737,13 @@ class HistoryLog:
             view_version = request.version if view_version is None else view_version
         converted = events_of_reply(self.id, reply, cost, check_map("meta", meta or {}), timestamp)
         converted = self._set_reply_apart(converted, (), idempotency_key)
+        if not_run is not None:
+            calls = [event for event in converted if isinstance(event, Action)]
+            answers = (
+                Observation(tool=call.tool, call_id=call.call_id, content=not_run, is_error=True)
+                for call in calls
+            )
+            converted = (*converted, *answers)
         if view_version is not None:
             version = self.version()
             if check_whole("view_version", view_version) > version:

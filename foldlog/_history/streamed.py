@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeAlias, TypeVar
 import msgspec
 
 from foldlog.eventstore import (
+    ConversationErased,
     ConversationNotFound,
     EventStoreError,
     IdempotencyConflict,
@@ -55,6 +56,11 @@ Also: TypeAlias = "Callable[[WriteTransaction], object]"
 
 CUT: Final = "cut"
 """The field in ``meta`` of a reply whose end is missing."""
+_NOT_RUN: Final = (
+    "not begun: the reply was cut off before its end, so this call did not run; call again if it is"
+    " still needed"
+)
+"""The result of each call of a reply that was cut."""
 _PAGE: Final = 256
 _POLL_S: Final = 0.005
 _POLL_ON_SERVER_S: Final = 0.01
@@ -242,8 +248,9 @@ class StreamedReply:
     @_one_at_a_time
     def cancel(self) -> tuple[Recorded, ...]:
         """Append what was read, marked as cut (``meta["cut"]``), without calls whose arguments are
-        incomplete, and close the stream. Return the recorded events, which are none if the reply
-        has neither a text nor a complete call. A second call changes nothing.
+        incomplete, and close the stream. The calls of the reply do not run: each gets a result that
+        says so. Return the recorded events, which are none if the reply has neither a text nor a
+        complete call. A second call changes nothing.
         """
         if not self._is_closed:
             self.begin()
@@ -272,9 +279,27 @@ class StreamedReply:
             self._append_cut()
         except EventStoreError as problem:
             error.add_note(
-                f"foldlog: the reply of conversation {self._history.id!r} stays unfinished, see"
-                f" history.unfinished_reply(): {problem}"
+                f"foldlog: the reply of conversation {self._history.id!r} {self._fate()}: {problem}"
             )
+
+    def _fate(self) -> str:
+        """Return what became of a reply that this object could not end."""
+        number = self.begin()
+        try:
+            stream = self._history._store.query(
+                self._history.id, lambda reading: reading.stream(number)
+            )
+        except (ConversationNotFound, ConversationErased):
+            return "was deleted with the conversation"
+        except EventStoreError:
+            return "was not appended; history.unfinished_reply() says whether it is unfinished"
+        if stream is None:
+            return "was deleted"
+        if stream.closed_at is None:
+            return "stays unfinished, see history.unfinished_reply()"
+        if stream.event is None:
+            return "was closed without an event"
+        return f"became event {stream.event}"
 
     def _append_cut(self) -> tuple[Recorded, ...]:
         if self._draft.is_empty:
@@ -284,6 +309,7 @@ class StreamedReply:
         options = {**self._options, "meta": meta}
         # A retry under the key appends the complete reply.
         options.pop("idempotency_key", None)
+        options["not_run"] = _NOT_RUN
         return self._append(self._draft.reply(), options)
 
     def _append(self, reply: Any, options: Mapping[str, Any]) -> tuple[Recorded, ...]:
@@ -352,7 +378,8 @@ class _ContinuedReader:
 
     @property
     def is_complete(self) -> bool:
-        return self._rest is not None and self._rest.is_complete
+        has_ended = self._rest is not None and self._rest.is_complete
+        return has_ended and not self._draft.has_half_call
 
     def reply(self) -> Any:
         return self._draft.reply()
@@ -395,11 +422,15 @@ class UnfinishedReply:
 
     def append(self, reply: Any = None, **options: Any) -> tuple[Recorded, ...]:
         """Append the complete reply, and close its stream in the same transaction. Without
-        ``reply``, the reply is what was written so far. ``options`` are the arguments of
+        ``reply``, the reply is what was written so far; if the arguments of a call are incomplete,
+        it is appended as ``append_cut`` does. ``options`` are the arguments of
         ``History.append_reply``.
         """
+        streamed = StreamedReply(self._history, None, options, self)
+        if reply is None and self._draft.has_half_call:
+            return streamed.cancel()
         complete = self._draft.reply() if reply is None else reply
-        return StreamedReply(self._history, None, options, self)._append(complete, options)
+        return streamed._append(complete, options)
 
     def append_cut(self, *, meta: Mapping[str, Any] | None = None) -> tuple[Recorded, ...]:
         """Append the reply so far, marked as cut, and close its stream: see

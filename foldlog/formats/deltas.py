@@ -129,6 +129,11 @@ class Draft:
         return bool(self._calls)
 
     @property
+    def has_half_call(self) -> bool:
+        """Whether the arguments of a call are incomplete."""
+        return not all(call.is_complete for call in self._calls.values())
+
+    @property
     def calls(self) -> list[JsonObject]:
         """The complete calls, in the form of chat completions."""
         complete = [call for _, call in sorted(self._calls.items()) if call.is_complete]

@@ -23,6 +23,8 @@ from foldlog.formats.deltas import (
 )
 
 _REASONING = ("reasoning_content", "reasoning")
+_ENDS_OF_CALLS = ("tool_calls", "function_call", "stop")
+"""The finish reasons after which each call has all its arguments."""
 
 
 class ReplyReader(Protocol):
@@ -36,7 +38,7 @@ class ReplyReader(Protocol):
     @property
     def is_complete(self) -> bool:
         """Whether the provider has said that the reply ends here. A reader of texts takes the end
-        of the chunks for the end of the reply.
+        of the chunks for the end of the reply, unless the arguments of a call are incomplete.
         """
 
     def reply(self) -> JsonObject:
@@ -79,7 +81,9 @@ class DeltaReader:
         self._draft.add(delta)
         return [delta]
 
-    is_complete = True
+    @property
+    def is_complete(self) -> bool:
+        return not self._draft.has_half_call
 
     def reply(self) -> JsonObject:
         return self._draft.reply()
@@ -108,6 +112,13 @@ class ChatReader:
                 raise InvalidArgument("the stream has several choices; ask the model for one (n=1)")
             deltas += self._read_delta(choice.get("delta") or {})
             self._finish_reason = choice.get("finish_reason") or self._finish_reason
+            if choice.get("finish_reason") in _ENDS_OF_CALLS:
+                # Else a call without arguments would look like one whose arguments are to come.
+                deltas += [
+                    CallDelta(at, ends=True)
+                    for at, call in sorted(self._calls.items())
+                    if not call["function"]["arguments"]
+                ]
         return deltas
 
     def _read_delta(self, delta: JsonObject) -> list[Delta]:

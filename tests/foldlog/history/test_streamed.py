@@ -19,6 +19,7 @@ import foldlog.aio
 from foldlog._history import streamed
 from foldlog.errors import (
     ConversationNotFound,
+    EventStoreError,
     IdempotencyConflict,
     InvalidArgument,
     InvalidEvent,
@@ -346,6 +347,9 @@ def test_objects_of_an_sdk_are_read(history):
 HALF = chat({"content": "I look"}, call(0, "{}", "a", "one"), call(1, '{"at": "s', "b", "two"))[:-2]
 
 
+CUT = [("Action", "one", True), ("Observation", "one", None)]
+
+
 def kinds(history):
     return [
         (type(event).__name__, getattr(event, "tool", ""), event.meta.get("cut"))
@@ -360,15 +364,59 @@ def test_an_error_records_what_was_read_without_half_a_call(history):
 
     with pytest.raises(ConnectionError):
         list(history.stream_reply(source()))
-    assert kinds(history) == [("Action", "one", True)]
-    (action,) = history.open_calls()
+    assert kinds(history) == CUT
+    (action,) = history.events(1, 2)
     assert (action.thought, action.meta["model"]) == ("I look", "m-1")
     assert "two" not in str(history.view().to_messages())
 
 
+def test_a_call_of_a_cut_reply_does_not_run(history):
+    """Else a loop over the open calls would pay for a reply that the user stopped."""
+    call_1 = {"id": "a", "type": "function", "function": {"name": "one", "arguments": "{}"}}
+    history.append_reply({"role": "assistant", "tool_calls": [call_1]})
+    with history.stream_reply() as reply:
+        for chunk in HALF:
+            reply.feed(chunk)
+        assert reply.cancel() == reply.recorded
+    assert [entry.id for entry in reply.recorded] == [2, 3]
+    (earlier,) = history.open_calls()  # has the same id
+    assert earlier.id == 1
+    history.append_tool_result(earlier, "ok")
+    prompt = history.view().to_messages()
+    assert prompt[-1]["tool_call_id"] != prompt[-3]["tool_call_id"] == "a"
+    assert "not begun: the reply was cut off" in prompt[-1]["content"]
+    assert [(effect.state, effect.attempts) for effect in history.effects()][-1] == ("failed", 0)
+    assert history.view().reply_due
+
+
+def half_reply():
+    return [TextDelta("I pay"), CallDelta(0, "a", "pay", '{"to": ')]
+
+
+@pytest.mark.parametrize("end", ["append", "end", "continue_with"])
+def test_a_reply_with_half_a_call_is_cut(history, end):
+    if end == "end":
+        list(history.stream_reply(half_reply()))
+    elif end == "append":
+        leave(history, *half_reply())
+        history.unfinished_reply().append()
+    else:
+        leave(history, "I ")
+        rest = chat({"content": "pay"}, call(0, '{"to": ', "a", "pay"), finish="length")
+        list(history.unfinished_reply().continue_with(rest))
+    (event,) = history.events(1)
+    assert (event.content, event.meta["cut"]) == ("I pay", True)
+
+
+def test_a_call_without_arguments_is_complete(history):
+    leave(history, *chat(call(0, "", "a", "now"), finish="tool_calls"))
+    history.unfinished_reply().append()
+    assert kinds(history) == [("Action", "now", None)]
+
+
 def test_a_source_that_ends_before_the_reply_is_cut(history):
     list(history.stream_reply(HALF))
-    assert kinds(history) == [("Action", "one", True)]
+    assert kinds(history) == CUT
 
 
 def test_a_loop_that_breaks_off_is_cut(history):
@@ -454,11 +502,11 @@ def test_an_unfinished_reply_is_appended_as_cut(history):
     assert (unfinished.text, [each["id"] for each in unfinished.calls]) == ("I look", ["a"])
     assert unfinished.began_at.timestamp() == pytest.approx(time.time(), abs=3600)
     unfinished.append_cut(meta={"why": "killed"})
-    assert kinds(history) == [("Action", "one", True)]
-    assert history.tail(1)[0].meta["why"] == "killed"
+    assert kinds(history) == CUT
+    assert next(history.events(1)).meta["why"] == "killed"
     with pytest.raises(StreamConflict, match="is closed"):
         unfinished.append_cut()
-    assert history.version() == 2
+    assert history.version() == 3
 
 
 def test_an_unfinished_reply_is_dropped(history):
@@ -516,6 +564,50 @@ def test_the_lease_fences_chunks(history):
             reply.feed("toy")
         assert other.unfinished_reply().text == "A "
     assert history.version() == 1
+
+
+def cut_elsewhere(history):
+    history.unfinished_reply().append_cut()
+
+
+def drop_elsewhere(history):
+    history.unfinished_reply().drop()
+
+
+def continue_elsewhere(history):
+    history.unfinished_reply().continue_with().feed("toy")
+
+
+def redact(history):
+    cut_elsewhere(history)
+    history.redact(1, reason="a name")
+
+
+def erase(history):
+    history._histories.erase("c", reason="asked")
+
+
+@pytest.mark.parametrize(
+    "act, fate",
+    [
+        (cut_elsewhere, "became event 1: "),
+        (drop_elsewhere, "was closed without an event: "),
+        (continue_elsewhere, "stays unfinished, see history.unfinished_reply(): "),
+        (redact, "was deleted: "),
+        (erase, "was deleted with the conversation: "),
+    ],
+)
+def test_an_error_says_what_became_of_the_reply(history, act, fate):
+    def source():
+        yield "A "
+        with foldlog.open(history._store.path) as others:
+            act(others["c"])
+        yield "toy"
+
+    with pytest.raises(EventStoreError) as caught:
+        list(history.stream_reply(source()))
+    (note,) = caught.value.__notes__
+    assert note.startswith(f"foldlog: the reply of conversation 'c' {fate}")
 
 
 # -- bad input
