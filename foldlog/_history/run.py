@@ -371,7 +371,8 @@ class HistoryRun(HistoryLog):
         that was cut. If the complete reply is refused, its stream is closed without events.
 
         Raises ``ConversationNotFound`` if the history has no events, ``StreamConflict`` if a reply
-        is being written or was left unfinished, and the errors of ``append_reply``. Durability: a
+        is being written or was left unfinished, ``ReplyFailed`` if a chunk tells an error of the
+        provider, and the errors of ``append_reply``. Durability: a
         chunk that was yielded survives the end of the process, and is on the disk of a file 0.1 s
         later. Cost: a transaction for each chunk, which on SQLite does not wait for the disk.
         """

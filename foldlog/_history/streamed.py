@@ -41,7 +41,7 @@ from foldlog.formats.deltas import (
     encode_deltas,
 )
 from foldlog.formats.replies import plain_data
-from foldlog.formats.reply_streams import ReplyReader, reader_for
+from foldlog.formats.reply_streams import ReplyReader, failure_in, reader_for
 
 if TYPE_CHECKING:
     from foldlog._history.log import HistoryLog
@@ -71,6 +71,20 @@ _read_offset: Final = re.compile(r"(\d{1,19})_(\d{1,19})").fullmatch
 
 
 Method = TypeVar("Method", bound=Callable[..., Any])
+
+
+class ReplyFailed(EventStoreError):
+    """The provider of the model said in a chunk that the reply has failed. ``problem`` is its
+    message. What was read before is appended as cut: ask the model again.
+    """
+
+    def __init__(self, conversation: str, problem: str) -> None:
+        super().__init__(
+            f"conversation {conversation!r}: the model's provider ended the reply with an error:"
+            f" {problem}"
+        )
+        self.conversation = conversation
+        self.problem = problem
 
 
 def _one_at_a_time(method: Method) -> Method:
@@ -189,8 +203,9 @@ class StreamedReply:
     def feed(self, chunk: Any) -> None:
         """Store a chunk: what the SDK of OpenAI, Anthropic or litellm yields, a text, or a delta.
 
-        Raises ``InvalidArgument`` for any other chunk, ``StreamConflict`` if another program closed
-        the reply, and the errors of ``append``. After an error of the store, the reply takes no
+        Raises ``InvalidArgument`` for any other chunk, ``ReplyFailed`` if the chunk tells an error
+        of the provider, ``StreamConflict`` if another program closed the reply, and the errors of
+        ``append``. After an error of the store, the reply takes no
         more chunks: end it with ``cancel``. Durability: when the method returns, the chunk
         survives the end of this process. In a file, it is on the disk 0.1 s later.
         """
@@ -222,6 +237,8 @@ class StreamedReply:
     def _read(self, chunk: Any) -> list[Delta]:
         is_plain = isinstance(chunk, str | Delta)
         fields = chunk if is_plain else plain_data(chunk)
+        if isinstance(fields, Mapping) and (problem := failure_in({**fields})) is not None:
+            raise ReplyFailed(self._history.id, problem)
         try:
             if self._reader is None:
                 self._reader = reader_for(fields)

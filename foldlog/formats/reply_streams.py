@@ -64,6 +64,23 @@ def reader_for(chunk: Any) -> ReplyReader:
     )
 
 
+def failure_in(chunk: JsonObject) -> str | None:
+    """Return what the provider says of its failure, if the chunk or event tells one."""
+    kind = chunk.get("type")
+    if kind == "response.failed":
+        error = (chunk.get("response") or {}).get("error") or "the response failed"
+    elif kind == "error":
+        error = chunk.get("error") or {**chunk, "type": None}
+    else:
+        error = chunk.get("error")
+    if not error:
+        return None
+    if not isinstance(error, Mapping):
+        return str(error)
+    words = (error.get("code") or error.get("type"), error.get("message"))
+    return ": ".join(str(word) for word in words if word) or json.dumps(error)
+
+
 class DeltaReader:
     """Reads texts and deltas."""
 

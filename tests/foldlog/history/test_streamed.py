@@ -24,6 +24,7 @@ from foldlog.errors import (
     InvalidArgument,
     InvalidEvent,
     LeaseTaken,
+    ReplyFailed,
     StoreUnavailable,
     StreamConflict,
     StreamNotFound,
@@ -417,6 +418,49 @@ def test_a_call_without_arguments_is_complete(history):
 def test_a_source_that_ends_before_the_reply_is_cut(history):
     list(history.stream_reply(HALF))
     assert kinds(history) == CUT
+
+
+@pytest.mark.parametrize(
+    "chunks, problem",
+    [
+        (
+            [
+                *ANTHROPIC[:8],
+                {"type": "error", "error": {"type": "overloaded_error", "message": "Overloaded"}},
+            ],
+            "overloaded_error: Overloaded",
+        ),
+        (
+            [
+                *RESPONSES[:3],
+                {
+                    "type": "response.failed",
+                    "response": {"error": {"code": "server_error", "message": "it broke"}},
+                },
+            ],
+            "server_error: it broke",
+        ),
+        ([*RESPONSES[:3], {"type": "error", "code": "c", "message": "it broke"}], "c: it broke"),
+        (
+            [*chat({"content": "I "})[:1], {"error": {"message": "no quota", "code": 429}}],
+            "429: no",
+        ),
+        ([*chat({"content": "I "})[:1], {"error": "gone"}], "gone"),
+    ],
+    ids=["anthropic", "response failed", "responses", "chat", "text"],
+)
+def test_an_error_that_the_provider_sends_as_a_chunk_is_raised(history, chunks, problem):
+    with pytest.raises(ReplyFailed, match=f"ended the reply with an error: {problem}"):
+        list(history.stream_reply(chunks))
+    (message,) = history.events(1)
+    assert (message.content, message.meta["cut"]) == ("I ", True)
+
+
+def test_an_error_of_the_provider_in_the_first_chunk(history):
+    with pytest.raises(ReplyFailed) as caught:
+        list(history.stream_reply([{"error": {"message": "no quota"}}]))
+    assert caught.value.problem == "no quota"
+    assert (history.version(), history.unfinished_reply()) == (1, None)
 
 
 def test_a_loop_that_breaks_off_is_cut(history):
