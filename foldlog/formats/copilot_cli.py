@@ -38,6 +38,7 @@ from foldlog._base.json_types import JsonMap
 from foldlog._base.usage import usage_of
 from foldlog.eventstore import Annotation, Content, Event, Message, SystemMessage
 from foldlog.formats.blocks import shown_blocks, thinking_of
+from foldlog.formats.calls import NewestCalls
 from foldlog.formats.event_fields import data_url, file_at, text_part
 from foldlog.formats.format import Format, first_named
 from foldlog.formats.prompt_changes import change_of_prompt
@@ -85,6 +86,8 @@ _SYSTEM = "system"
 record.
 """
 
+_NO_RESULT = "The execution of this tool, or a previous tool was interrupted."
+"""The result that Copilot CLI sends its model for a call without a result."""
 _SIZES = {"preCompactionTokens": "tokens_before", "postCompactionTokens": "tokens_after"}
 
 
@@ -122,17 +125,25 @@ class CopilotDecoder(FollowingDecoder):
         self._prompt_id: int | None = None
         self._is_named = False
         self._begun: set[str] | None = None
+        self._newest_calls = NewestCalls()
 
     def facts(self) -> Facts | None:
         if self._begun is not None:
             return None
-        return {"prompt": self._prompt, "prompt_id": self._prompt_id, "is_named": self._is_named}
+        return {
+            "prompt": self._prompt,
+            "prompt_id": self._prompt_id,
+            "is_named": self._is_named,
+            "has_open_calls": self._newest_calls.is_open,
+        }
 
     def restore_after(self, facts: Facts) -> None:
         self._prompt = facts["prompt"]
         self._prompt_id = facts["prompt_id"]
         self._is_named = facts["is_named"]
         self._begun = None
+        if facts.get("has_open_calls") and not self._newest_calls.is_open:
+            self._newest_calls.begin_before_window()
 
     def tag(self, event: Event, read: RecordEvents | None) -> str:
         if isinstance(event, SystemMessage) or read is None:
@@ -166,7 +177,7 @@ class CopilotDecoder(FollowingDecoder):
             case "system.notification" if content:
                 read.add(Message, content=content, source="environment")
             case "assistant.message":
-                _read_response(read, data, content)
+                self._read_response(read, data, content)
             case "tool.execution_complete":
                 self._read_result(read, data)
             case "session.compaction_start" if read.shown:
@@ -202,6 +213,36 @@ class CopilotDecoder(FollowingDecoder):
         # a result without a call comes from a tool of the user, and the model does not see it
         read.shown = read.shown and self.calls.is_open(data.get("toolCallId"))
         read.answer(data.get("toolCallId"), content, is_error=failed)
+        if read.shown:
+            self._newest_calls.answer(data.get("toolCallId"))
+
+    def _supply_results(self, read: RecordEvents) -> None:
+        """Before its next reply, the model gets a result of each call without a result."""
+        if self._newest_calls.began_before_window:
+            self.past.needs_all()
+        with read.placed(None):
+            for call in self._newest_calls.open.values():
+                read.answer(call.call_id, _NO_RESULT, is_error=True)
+        self._newest_calls = NewestCalls()
+
+    def _read_response(self, read: RecordEvents, data: Fields, content: str) -> None:
+        calls = dicts_in(data, "toolRequests")
+        ids = (data.get("apiCallId"), data.get("messageId"))
+        named = (value for value in ids if type(value) is str)
+        read.response = next(named, f"response-{read.version}")
+        if read.shown and self._newest_calls.response not in (None, read.response):
+            self._supply_results(read)
+        read.parts = [text_part(content)] if content else []
+        if text := text_or_empty(data, "reasoningText"):
+            read.thinking = [thinking_of(text)]
+        read.meta = usage_meta(
+            {"completion_tokens": data.get("outputTokens")}, model=data.get("model")
+        )
+        for fields in calls:
+            call = read.call(fields.get("name"), fields.get("arguments"), fields.get("toolCallId"))
+            if call.shown:
+                self._newest_calls.call(call)
+        read.say("agent")
 
     def _shown_records(self) -> list[str]:
         return [record_id for record_id in self.shown.tags() if record_id != _SYSTEM]
@@ -240,6 +281,7 @@ class CopilotDecoder(FollowingDecoder):
         """
         if not forgotten:
             return
+        self._newest_calls = NewestCalls()
         record_ids = self.shown.tags()
         offset = next(
             (index for index, record_id in enumerate(record_ids) if record_id != _SYSTEM),
@@ -252,19 +294,6 @@ class CopilotDecoder(FollowingDecoder):
         read.condense(
             lambda record_id: record_id not in forgotten, summary, metadata, offset=offset
         )
-
-
-def _read_response(read: RecordEvents, data: Fields, content: str) -> None:
-    calls = dicts_in(data, "toolRequests")
-    ids = (data.get("apiCallId"), data.get("messageId"))
-    read.response = next((value for value in ids if type(value) is str), f"response-{read.version}")
-    read.parts = [text_part(content)] if content else []
-    if text := text_or_empty(data, "reasoningText"):
-        read.thinking = [thinking_of(text)]
-    read.meta = usage_meta({"completion_tokens": data.get("outputTokens")}, model=data.get("model"))
-    for call in calls:
-        read.call(call.get("name"), call.get("arguments"), call.get("toolCallId"))
-    read.say("agent")
 
 
 def _with_files(text: str, attachments: Any) -> Content:

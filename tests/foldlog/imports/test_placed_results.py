@@ -1,5 +1,6 @@
 """Claude Code 2.1.88 wrote some results before their calls. A View shows such a result after its
-call, figures count it once, and a redaction deletes it wherever it is.
+call, figures count it once, and a redaction deletes it wherever it is. A call whose result was never
+written gets the result that its program sends.
 """
 
 import json
@@ -140,26 +141,49 @@ def entry(number, **message):
     }
 
 
-def test_call_without_a_result_far_above_gets_one_in_pi(store, tmp_path):
-    session = {"type": "session", "id": "mill", "timestamp": "2026-05-02T07:00:00.000Z", "cwd": "/"}
-    call = {"type": "toolCall", "id": "t1", "name": "grind", "arguments": {}}
-    entries = [
-        session,
-        entry(0, role="user", content="Grind."),
-        entry(1, role="assistant", content=[call], provider="p"),
-        *(entry(number, role="bashExecution", command="ls") for number in range(2, 40)),
-        entry(40, role="user", content="Does it turn?"),
-    ]
+def event(number, kind, **data):
+    return {
+        "type": kind,
+        "id": f"e{number}",
+        "parentId": f"e{number - 1}" if number else None,
+        "timestamp": "2026-05-02T07:00:00.000Z",
+        "data": data,
+    }
+
+
+PI = [
+    {"type": "session", "id": "mill", "timestamp": "2026-05-02T07:00:00.000Z", "cwd": "/"},
+    entry(0, role="user", content="Grind."),
+    entry(
+        1,
+        role="assistant",
+        content=[{"type": "toolCall", "id": "t1", "name": "grind", "arguments": {}}],
+        provider="p",
+    ),
+    *(entry(number, role="bashExecution", command="ls") for number in range(2, 40)),
+    entry(40, role="user", content="Does it turn?"),
+]
+COPILOT = [
+    event(0, "session.start", sessionId="mill", version=1),
+    event(1, "user.message", content="Grind."),
+    event(2, "assistant.message", messageId="m1", toolRequests=[{"toolCallId": "t1"}]),
+    *(event(number, "session.info", message=f"{number}") for number in range(3, 40)),
+    event(40, "assistant.message", messageId="m2", content="It turns."),
+]
+
+
+@pytest.mark.parametrize("lines", [PI, COPILOT], ids=["pi", "copilot-cli"])
+def test_call_far_above_gets_its_result_before_the_next_message(store, tmp_path, lines):
     path = tmp_path / "mill.jsonl"
-    for length in (len(entries) - 1, len(entries)):
-        imported(store, write(path, entries[:length]))
+    for length in (len(lines) - 1, len(lines)):
+        imported(store, write(path, lines[:length]))
         events_of(store, "mill")
     with new_store() as other:
         imported(other, path)
         assert events_of(store, "mill") == events_of(other, "mill")
-    *_, supplied, asked = events_of(store, "mill")
-    assert (supplied.call_id, supplied.content) == ("t1", "No result provided")
-    assert asked.content == "Does it turn?"
+    *_, supplied, last = events_of(store, "mill")
+    assert (supplied.call_id, supplied.is_error) == ("t1", True)
+    assert "turn" in last.content
 
 
 @pytest.mark.parametrize("number", [0, 1], ids=["in the source's place", "after the call"])
