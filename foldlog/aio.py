@@ -530,7 +530,7 @@ class AsyncStreamedReply:
         return self.sync.recorded
 
     async def __aenter__(self) -> Self:
-        await self._write(self.sync.begin)
+        await self._write(self.sync.open)
         return self
 
     async def __aexit__(
@@ -539,7 +539,8 @@ class AsyncStreamedReply:
         await self._end(partial(self.sync.__exit__, kind, error, trace))
 
     async def __aiter__(self) -> AsyncIterator[Any]:
-        await self._write(self.sync.begin)
+        if not await self._write(self.sync.open):
+            return
         try:
             if hasattr(self._source, "__aiter__"):
                 async for chunk in self._source:

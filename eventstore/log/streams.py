@@ -118,9 +118,11 @@ def append(writing: WriteTransaction, number: int, begins: int, units: int, body
     return stream._replace(end=ends)
 
 
-def close(writing: WriteTransaction, number: int, *, end: int | None = None) -> Stream:
+def close(
+    writing: WriteTransaction, number: int, *, end: int | None = None, became: range = range(0)
+) -> Stream:
     """Close a stream, and return it. If this transaction has appended events, the stream became
-    these events. ``end`` is the end that the caller knows.
+    these events, else the events with the ids ``became``. ``end`` is the end that the caller knows.
 
     Raises the errors of ``append``.
     """
@@ -131,9 +133,9 @@ def close(writing: WriteTransaction, number: int, *, end: int | None = None) -> 
         problem = f"ends at {stream.end}, because another writer appended to it"
         raise StreamConflict(writing.conversation, stream.name, problem, stream)
     closed = stream._replace(closed_at=writing.database.now())
-    appended = writing.version - writing.appended_at
-    if appended:
-        closed = closed._replace(event=writing.appended_at, events=appended)
+    became = range(writing.appended_at, writing.version) or became
+    if became:
+        closed = closed._replace(event=became.start, events=len(became))
     writing.put_stream(closed)
     return closed
 

@@ -367,8 +367,9 @@ class HistoryRun(HistoryLog):
         whose arguments are incomplete; so does a source that ends before its provider has said so.
         After the end of the process, ``unfinished_reply`` has what was read.
 
-        The arguments are those of ``append_reply``. The idempotency key is not used for a reply
-        that was cut. If the complete reply is refused, its stream is closed without events.
+        The arguments are those of ``append_reply``. If a reply used the idempotency key before,
+        nothing is yielded or written, and ``reply.recorded`` has that reply. A reply that was cut
+        does not use the key. If the complete reply is refused, its stream is closed without events.
 
         Raises ``ConversationNotFound`` if the history has no events, ``StreamConflict`` if a reply
         is being written or was left unfinished, ``ReplyFailed`` if a chunk tells an error of the

@@ -10,7 +10,7 @@ from __future__ import annotations
 import re
 import threading
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from datetime import datetime
 from functools import partial, wraps
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeAlias, TypeVar
@@ -42,6 +42,7 @@ from foldlog.formats.deltas import (
 )
 from foldlog.formats.replies import plain_data
 from foldlog.formats.reply_streams import ReplyReader, failure_in, reader_for
+from foldlog.projections.units import begins_reply
 
 if TYPE_CHECKING:
     from foldlog._history.log import HistoryLog
@@ -127,6 +128,8 @@ class StreamedReply:
         """Whether a chunk could not be stored. The reader of the chunks has it, and the stream has
         not, or nobody knows.
         """
+        self._is_repeated = False
+        """Whether an earlier reply used the idempotency key, so that nothing is written."""
         self.recorded: tuple[Recorded, ...] = ()
         if unfinished is not None:
             self._number = unfinished._stream.number
@@ -137,7 +140,7 @@ class StreamedReply:
     # -- writing
 
     def __enter__(self) -> StreamedReply:
-        self.begin()
+        self.open()
         return self
 
     def __exit__(
@@ -159,7 +162,8 @@ class StreamedReply:
                 f"conversation {self._history.id!r}: this reply has no source; write"
                 " history.stream_reply(source), or call feed for each chunk"
             )
-        self.begin()
+        if not self.open():
+            return
         try:
             for chunk in self._source:
                 if not self.store_next(chunk):
@@ -169,6 +173,30 @@ class StreamedReply:
             self.end_after(error)
             raise
         self.end_source()
+
+    @_one_at_a_time
+    def open(self) -> bool:
+        """Begin the stream. Return False, and begin none, if an earlier reply used the idempotency
+        key: ``recorded`` then has its events.
+        """
+        if self._number is None and not self._is_closed:
+            self._is_closed = self._is_repeated = self._find_repeated()
+            if not self._is_repeated:
+                self.begin()
+        return not self._is_repeated
+
+    def _find_repeated(self) -> bool:
+        """Look for a reply that used the idempotency key. Raises ``IdempotencyConflict`` if other
+        events used it.
+        """
+        key = self._options.get("idempotency_key")
+        earlier = () if key is None else self._history.recorded(key)
+        if not earlier:
+            return False
+        if not any(begins_reply(recorded.event) for recorded in earlier):
+            raise IdempotencyConflict(self._history.id, str(key), earlier[0].id)
+        self.recorded = earlier
+        return True
 
     def begin(self) -> int:
         """Begin the stream, if it has not begun, and return its number."""
@@ -209,6 +237,8 @@ class StreamedReply:
         more chunks: end it with ``cancel``. Durability: when the method returns, the chunk
         survives the end of this process. In a file, it is on the disk 0.1 s later.
         """
+        if not self.open():
+            return
         self._check_open()
         if self._has_failed:
             raise InvalidArgument(
@@ -256,11 +286,19 @@ class StreamedReply:
         has not said that the reply is complete, or a chunk could not be stored, append what there
         is, as ``cancel`` does.
         """
+        if not self.open():
+            return self.recorded
         self._check_open()
         reader = self._reader
         if reader is None or not reader.is_complete or self._has_failed:
             return self._append_cut()
-        return self._append(reader.reply(), self._options)
+        try:
+            return self._append(reader.reply(), self._options)
+        except IdempotencyConflict:
+            # Another worker appended its reply while this one was written.
+            if not self._find_repeated():
+                raise
+            return self.recorded
 
     @_one_at_a_time
     def cancel(self) -> tuple[Recorded, ...]:
@@ -333,6 +371,9 @@ class StreamedReply:
         append = partial(self._history._append_reply, reply, **options)
         try:
             return self.end_with(append)
+        except IdempotencyConflict as conflict:
+            self._close(self._history.recorded(conflict.key))
+            raise
         except _REFUSED:
             self._close()
             raise
@@ -358,7 +399,7 @@ class StreamedReply:
         self.recorded = append(also=close)
         if not closed:
             # The idempotency key was used before, so the events were in the log already.
-            self._close()
+            self._close(self.recorded)
         self._is_closed = True
         return self.recorded
 
@@ -366,8 +407,11 @@ class StreamedReply:
     def is_closed(self) -> bool:
         return self._is_closed
 
-    def _close(self) -> None:
-        self._transact(partial(streams.close, number=self.begin(), end=self._end))
+    def _close(self, became: Sequence[Recorded] = ()) -> None:
+        """Close the stream without an append. ``became`` are events that are in the log already."""
+        ids = range(became[0].id, became[-1].id + 1) if became else range(0)
+        number = self.begin()
+        self._transact(partial(streams.close, number=number, end=self._end, became=ids))
         self._is_closed = True
 
     def _check_open(self) -> None:

@@ -502,16 +502,35 @@ def test_a_refused_reply_closes_its_stream(history):
 # -- idempotency
 
 
-def test_a_repeated_reply_closes_its_second_stream(history):
+def test_a_repeated_reply_is_not_written(history):
     first = history.stream_reply(["A toy"], idempotency_key="step-1")
     list(first)
-    second = history.stream_reply(["A toy"], idempotency_key="step-1")
-    list(second)
-    assert second.recorded == first.recorded
+    second = history.stream_reply(["Another toy"], idempotency_key="step-1")
+    assert list(second) == []
+    with history.stream_reply(idempotency_key="step-1") as third:
+        third.feed("Another toy")
+    assert second.recorded == third.recorded == third.cancel() == first.recorded
     assert history.version() == 2
     assert history.unfinished_reply() is None
+
+
+@pytest.mark.parametrize("words", ["A toy", "Another toy"])
+def test_a_reply_that_another_worker_appended_first_ends_with_its_event(history, words):
+    with history.stream_reply(idempotency_key="step-1") as reply:
+        reply.feed(words)
+        before = next(history.follow_reply()).offset
+        first = history.append_reply(
+            {"role": "assistant", "content": "A toy"}, idempotency_key="step-1"
+        )
+    assert reply.recorded == first
+    assert deltas(history, before) == [EndDelta(event=1)]
+    assert history.version() == 2
+
+
+def test_a_key_of_other_events_is_refused_before_the_first_chunk(history):
+    history.append({"role": "user", "content": "and a toy?"}, idempotency_key="step-1")
     with pytest.raises(IdempotencyConflict):
-        list(history.stream_reply(["Another toy"], idempotency_key="step-1"))
+        next(iter(history.stream_reply(["A toy"], idempotency_key="step-1")))
     assert history.unfinished_reply() is None
 
 
@@ -875,7 +894,9 @@ def test_an_async_reply(tmp_path):
             left = history.stream_reply()
             await left.feed("On")
             await (await history.unfinished_reply()).append_cut()
-            assert [chunk async for chunk in history.stream_reply(["A", "B"])] == ["A", "B"]
+            for words in (["A", "B"], []):
+                reply = history.stream_reply(["A", "B"], idempotency_key="step-1")
+                assert [chunk async for chunk in reply] == words
             assert [part async for part in history.follow_reply()] == []
             return [event.content async for event in history.events(1)]
 
