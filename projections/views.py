@@ -36,8 +36,8 @@ from foldlog.eventstore import (
     summary_of,
 )
 from foldlog.eventstore.errors import TooManyBytes
+from foldlog.eventstore.log.reading import VIEW_LIMIT
 from foldlog.eventstore.log.row import events_of
-from foldlog.eventstore.log.view_limit import VIEW_BYTES_MAX
 from foldlog.eventstore.log.writing import WriteTransaction
 from foldlog.eventstore.recorders.types import Conversation, Record
 from foldlog.projections.condensations import StoredCondensations
@@ -295,7 +295,7 @@ class Views:
             records = [*latest.missing, *records]
         elif (
             latest
-            and VIEW_BYTES_MAX.get() is None
+            and VIEW_LIMIT.bytes_max is None
             and version - CHUNK <= latest.folded.version <= version
             and latest.is_at(reading, latest.folded.version)
         ):
@@ -383,7 +383,7 @@ _body_of = attrgetter("body")
 
 
 def _has_too_many_bytes(size: int) -> bool:
-    bytes_max = VIEW_BYTES_MAX.get()
+    bytes_max = VIEW_LIMIT.bytes_max
     return bytes_max is not None and size > bytes_max
 
 

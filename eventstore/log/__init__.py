@@ -16,7 +16,6 @@ past            find the events that a fork shares with its ancestors
 redacted        make the event that remains after a redaction
 following       read the events of the whole store in the order of positions
 ledger          write entries for changes of a stored conversation, such as its erasure
-view_limit      a limit for the bytes of a View's events, for servers
 results         the values that a store returns
 database        find conversations and their keys through a recorder; cache one conversation
 """

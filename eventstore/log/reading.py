@@ -4,9 +4,11 @@ conversation.
 
 from __future__ import annotations
 
+import threading
 from base64 import urlsafe_b64encode
 from bisect import bisect_left, bisect_right
 from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from functools import cached_property
 from hashlib import blake2b
 from operator import attrgetter
@@ -21,7 +23,6 @@ from foldlog.eventstore.log.past import Segment, past_of, split_intervals
 from foldlog.eventstore.log.results import Border
 from foldlog.eventstore.log.row import dense_events, dense_rows, event_of, events_of, sound
 from foldlog.eventstore.log.seal import RowCodec
-from foldlog.eventstore.log.view_limit import VIEW_BYTES_MAX
 from foldlog.eventstore.recorders.base import Reader, body_bytes
 from foldlog.eventstore.recorders.types import (
     Chunk,
@@ -53,6 +54,28 @@ finds such a key in all conversations.
 """
 _NOT_FLAGGED = "an index lists this event as shown or structural, but it is neither"
 _MISSING = "this event, or a later shown or structural event, cannot be found"
+
+
+class _ViewLimit(threading.local):
+    """The maximum number of bytes of events that a View may read in this thread, or None."""
+
+    bytes_max: int | None = None
+
+
+VIEW_LIMIT: Final = _ViewLimit()
+
+
+@contextmanager
+def views_up_to(bytes_max: int | None) -> Iterator[None]:
+    """In this thread, a read of a View raises ``TooManyBytes`` when its events have more bytes. The
+    events behind are not read. For servers.
+    """
+    before = VIEW_LIMIT.bytes_max
+    VIEW_LIMIT.bytes_max = bytes_max
+    try:
+        yield
+    finally:
+        VIEW_LIMIT.bytes_max = before
 
 
 class ReadTransaction:
@@ -194,7 +217,7 @@ class ReadTransaction:
         Raises ``CorruptEvent`` at an event that is missing or unreadable. Cost: reading the
         returned events and the event before them.
         """
-        bytes_max = VIEW_BYTES_MAX.get()
+        bytes_max = VIEW_LIMIT.bytes_max
         stored = self._counted(
             self._reader.rows(
                 self.state.key, start - 1, stop, stop - start + 1, bytes_max=bytes_max
@@ -222,7 +245,7 @@ class ReadTransaction:
         parts = self._parts(intervals[0][0] if intervals else self.version)
         rows = self._counted(
             self._reader.flagged_rows(
-                self.state.key, split_intervals(intervals, parts), VIEW_BYTES_MAX.get()
+                self.state.key, split_intervals(intervals, parts), VIEW_LIMIT.bytes_max
             )
         )
         decoded = list[Row]()
@@ -237,7 +260,7 @@ class ReadTransaction:
     def _counted(self, rows: Sequence[Row]) -> Sequence[Row]:
         """Return the rows of a View. Raises ``TooManyBytes``."""
         self.view_bytes += sum(map(body_bytes, map(_body_of, rows)))
-        bytes_max = VIEW_BYTES_MAX.get()
+        bytes_max = VIEW_LIMIT.bytes_max
         if bytes_max is not None and self.view_bytes > bytes_max:
             del rows  # else the traceback keeps them in memory
             raise TooManyBytes(self.conversation, bytes_max)

@@ -11,8 +11,8 @@ from foldlog.eventstore import Store
 from foldlog.eventstore.errors import StoreUnavailable, TooManyBytes
 from foldlog.eventstore.log import reading
 from foldlog.eventstore.log.database import start_after
+from foldlog.eventstore.log.reading import views_up_to
 from foldlog.eventstore.log.seal import WriteSettings
-from foldlog.eventstore.log.view_limit import views_up_to
 from foldlog.eventstore.recorders.types import UNREADABLE, Conversation, as_rows, row_of
 from foldlog.projections import Views
 from tests.said import say, texts

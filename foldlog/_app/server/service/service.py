@@ -39,7 +39,7 @@ from foldlog._history.histories import Histories
 from foldlog._reports.figures.prices import Prices
 from foldlog.eventstore import ANY_VERSION, EventStoreError
 from foldlog.eventstore.errors import TooManyBytes
-from foldlog.eventstore.log.view_limit import views_up_to
+from foldlog.eventstore.log.reading import views_up_to
 
 PREFIX: Final = "/v1"
 _STREAMS: Final = "/stream/"
@@ -78,6 +78,7 @@ class Service:
         site. ``prices`` are for calls of models that recorded no cost.
         """
         self.changes = StoreChanges(histories.store, is_ending)
+        operations_by_path()  # else the first request waits until the modules are loaded
         self._histories = histories
         self._tokens = tokens
         self._check = check
