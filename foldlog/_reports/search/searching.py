@@ -202,11 +202,19 @@ class SearchCriteria(NamedTuple):
     behind: SearchPlace | None
 
 
+def load_modules() -> None:
+    """Import what a search imports when it needs it, so that the first search of a server does not
+    wait for it.
+    """
+    from foldlog._reports.figures import activity, shown, writing
+    from foldlog._reports.records import decoding
+    from foldlog._reports.search import index
+
+    _ = activity, shown, writing, decoding, index
+
+
 class _Search:
     def __init__(self, store: Store, criteria: SearchCriteria) -> None:
-        # This import loads condensers, which ``foldlog search --help`` need not load.
-        from foldlog._reports.figures.activity import written_by
-
         self._store = store
         self._conversation = criteria.conversation
         self._events = _EventCriteria(criteria)
@@ -221,8 +229,12 @@ class _Search:
         self._by_index, self._place_count, self._places = _places_to_search(
             store, self._events.words.terms, criteria, self._unread
         )
-        program = criteria.program
-        self._is_of_program = None if program is None else written_by(store, program)
+        self._is_of_program: Callable[[ConversationRow], bool] | None = None
+        if criteria.program is not None:
+            # This import loads condensers, which few searches need.
+            from foldlog._reports.figures.activity import written_by
+
+            self._is_of_program = written_by(store, criteria.program)
 
     def run(self) -> Searched | None:
         """Return the result, or None if a fork was detached while its shared events were read."""
@@ -289,7 +301,10 @@ def _places_to_search(
     conversation, among, behind = criteria.conversation, criteria.among, criteria.behind
     found = None if conversation is not None else _look_up(store, terms, unread)
     if found is not None:
-        count = _count_places(store, unread) if among is None else len(among)
+        if behind is not None:
+            count = 0  # the first page had the number
+        else:
+            count = _count_places(store, unread) if among is None else len(among)
         return True, count, _found_places(store, found, among, behind)
     places = [
         place
@@ -454,29 +469,29 @@ def _in_order(
     first.
     """
     from foldlog._reports.figures.writing import CODE
-
-    if found.keys is None:
-        yield from _all_in_order(store, behind)
-        return
-    candidates = _ask_order(store, "search_order_of", CODE, json.dumps([*found.keys]))
-    if behind is None:
-        yield candidates
-        return
-    yield [_cut(each, behind) for each in candidates if each.name == behind.conversation]
-    yield [each for each in candidates if _is_other_behind(each, behind)]
-
-
-def _all_in_order(store: Store, behind: SearchPlace | None) -> Iterator[list[_Candidate]]:
-    from foldlog._reports.figures.writing import CODE
     from foldlog._reports.search.index import unplaced
 
-    yielded = set[int]()
-    if behind is not None:
-        yield [_cut(_Candidate(_BEHIND, behind.conversation, (True, 0)), behind)]
-    last = behind or _FIRST
-    most = _FIRST_PLACES
+    keys = found.keys
     # The place of these conversations is not in the index.
     others = store.database.recorder.query(unplaced)
+    if keys is not None and others is None:
+        candidates = _ask_order(store, "search_order_of", CODE, json.dumps([*keys]))
+        if behind is None:
+            yield candidates
+            return
+        yield [_cut(each, behind) for each in candidates if each.name == behind.conversation]
+        yield [each for each in candidates if _is_other_behind(each, behind)]
+        return
+    chosen = None if keys is None else json.dumps([*keys])
+    yielded = set[int]()
+    if behind is not None:
+        key = _BEHIND if keys is None else _key_of(store, behind.conversation)
+        if keys is None or key in keys:
+            yield [_cut(_Candidate(key, behind.conversation, (True, 0)), behind)]
+    last = behind or _FIRST
+    most = _FIRST_PLACES
+    if others and keys is not None:
+        others = [key for key in others if key in keys]
     of_others = list[_Candidate]()
     if others:
         of_others = _ask_order(store, "search_order_of", CODE, json.dumps([*others]))
@@ -485,7 +500,11 @@ def _all_in_order(store: Store, behind: SearchPlace | None) -> Iterator[list[_Ca
         if others is None:
             page = _ask_order(store, "search_order", CODE, most, *place)[:most]
         else:
-            placed = _ask_order(store, "search_places", most + len(others), *place)
+            count = most + len(others)
+            if chosen is None:
+                placed = _ask_order(store, "search_places", count, *place)
+            else:
+                placed = _ask_order(store, "search_places_of", count, *place, chosen)
             later = [each for each in of_others if _is_behind(each.at, each.name, last)]
             page = _sorted([*later, *(each for each in placed if each.key not in others)])[:most]
         yield [
@@ -498,6 +517,15 @@ def _all_in_order(store: Store, behind: SearchPlace | None) -> Iterator[list[_Ca
             return
         last = SearchPlace(*page[-1].at, page[-1].name, 0)
         most *= _MORE_PLACES
+
+
+def _key_of(store: Store, name: str) -> int:
+    """Return the key of a conversation, or ``_BEHIND`` if there is none."""
+    database = store.database
+    state = database.recorder.query(
+        lambda reader: database.find(reader, name, as_stored=True, binds=False)
+    )
+    return _BEHIND if state is None else state.key
 
 
 def _is_other_behind(candidate: _Candidate, behind: SearchPlace) -> bool:

@@ -1722,6 +1722,16 @@ WHERE c.visible AND c.erased_at IS NULL AND coalesce(c.pending, 0) >= 0
     AND ((e.is_timed, e.at) < ($2::bigint = 1, $3::bigint) OR c.id > $4::bytea)
 ORDER BY e.is_timed DESC, e.at DESC, c.id LIMIT $1::bigint
 
+-- name: search_places_of
+SELECT c.id, e.is_timed, e.at, c.key
+FROM jsonb_array_elements_text(convert_from($5::bytea, 'UTF8')::jsonb) w
+JOIN {schema}.search_ends e ON e.conversation = w::bigint
+JOIN {schema}.conversations c ON c.key = e.conversation
+WHERE c.visible AND c.erased_at IS NULL AND coalesce(c.pending, 0) >= 0
+    AND ((e.is_timed, e.at) < ($2::bigint = 1, $3::bigint)
+        OR (e.is_timed, e.at) = ($2::bigint = 1, $3::bigint) AND c.id > $4::bytea)
+ORDER BY e.is_timed DESC, e.at DESC, c.id LIMIT $1::bigint
+
 -- name: search_unplaced
 SELECT conversation FROM {schema}.search_unplaced
 UNION SELECT conversation FROM {schema}.search_unread u

@@ -1288,6 +1288,14 @@ WHERE c.visible AND c.erased_at IS NULL AND coalesce(c.pending, 0) >= 0
     AND ((e.is_timed, e.at) < (SELECT timed, at FROM wanted) OR c.id > (SELECT id FROM wanted))
 ORDER BY e.is_timed DESC, e.at DESC, c.id LIMIT (SELECT most FROM wanted)
 
+-- name: search_places_of
+WITH wanted (most, timed, at, id, keys) AS (VALUES (?, ?, printf('%016X', ?), ?, ?))
+SELECT c.id, e.is_timed, e.at, c.key FROM wanted w CROSS JOIN json_each(keys) k CROSS JOIN search_ends e ON e.conversation = k.value
+CROSS JOIN conversations c ON c.key = e.conversation
+WHERE c.visible AND c.erased_at IS NULL AND coalesce(c.pending, 0) >= 0
+    AND ((e.is_timed, e.at) < (w.timed, w.at) OR (e.is_timed, e.at) = (w.timed, w.at) AND c.id > w.id)
+ORDER BY e.is_timed DESC, e.at DESC, c.id LIMIT (SELECT most FROM wanted)
+
 -- name: search_unplaced
 SELECT conversation FROM search_unplaced
 UNION SELECT conversation FROM search_unread u

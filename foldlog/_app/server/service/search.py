@@ -10,7 +10,7 @@ from foldlog._app.server.parameters import Text
 from foldlog._app.server.service.operations import operation
 from foldlog._app.server.service.request import AdmittedRequest
 from foldlog._reports.answers.document import Document
-from foldlog._reports.search.searching import Hit, SearchPlace, search
+from foldlog._reports.search.searching import Hit, SearchPlace, load_modules, search
 from foldlog.adapters._shared import recent
 from foldlog.projections.conversations.labels import KINDS
 
@@ -18,6 +18,7 @@ _SECONDS_MAX: Final = 10.0
 _Cursor = Annotated[str, msgspec.Meta(pattern=r"^([01]\.[0-9]{1,19}\.[0-9]{1,15}\.[\s\S]+)?$")]
 """The last activity of a conversation, an event, and the conversation: a ``SearchPlace``."""
 Limit = Annotated[int, msgspec.Meta(ge=1, le=100)]
+load_modules()
 Kind = Annotated[str, msgspec.Meta(extra_json_schema={"enum": [*KINDS]})]
 
 
