@@ -250,3 +250,21 @@ with contextlib.redirect_stdout(sys.stderr), contextlib.suppress(SystemExit):
     assert modules & unneeded == set()
     added = modules - _modules_after("")
     assert len(added) <= most, sorted(added)
+
+
+def test_the_first_search_of_a_server_imports_nothing():
+    code = """
+from foldlog import Histories
+from foldlog._app.server.service.service import Service
+from foldlog._app.server.service.tokens import Tokens
+from foldlog.eventstore import Message, open_store
+import sys
+with open_store("memory:") as store:
+    Service(Histories(store), Tokens.of_one("a long token"), check=lambda: None)
+    store.append("c1", [Message(source="user", content="tea")], expected_version=0)
+    served = set(sys.modules)
+    from foldlog._reports.search.searching import search
+    assert len(search(store, "tea").hits) == 1
+assert not [name for name in set(sys.modules) - served if name.startswith("foldlog")]
+"""
+    assert "foldlog._reports.search.index" in _modules_after(code)
