@@ -57,6 +57,7 @@ from foldlog.projections import View
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
+    from datetime import datetime
 
     from foldlog._history.lease import Lease, LeaseBlock
     from foldlog._history.streamed import ReplyPart, StreamedReply, UnfinishedReply
@@ -529,8 +530,16 @@ class AsyncStreamedReply:
     def recorded(self) -> tuple[Recorded, ...]:
         return self.sync.recorded
 
+    @property
+    def text(self) -> str:
+        return self.sync.text
+
+    @property
+    def is_closed(self) -> bool:
+        return self.sync.is_closed
+
     async def __aenter__(self) -> Self:
-        await self._write(self.sync.open)
+        await self._write(self.sync._open)
         return self
 
     async def __aexit__(
@@ -539,29 +548,35 @@ class AsyncStreamedReply:
         await self._end(partial(self.sync.__exit__, kind, error, trace))
 
     async def __aiter__(self) -> AsyncIterator[Any]:
-        if not await self._write(self.sync.open):
+        if not await self._write(self.sync._open):
             return
         try:
             if hasattr(self._source, "__aiter__"):
                 async for chunk in self._source:
-                    if not await self._write(partial(self.sync.store_next, chunk)):
+                    if not await self._write(partial(self.sync._store_next, chunk)):
                         return
                     yield chunk
             else:
                 for chunk in self._source:
-                    if not await self._write(partial(self.sync.store_next, chunk)):
+                    if not await self._write(partial(self.sync._store_next, chunk)):
                         return
                     yield chunk
         except BaseException as error:
-            await self._end(partial(self.sync.end_after, error))
+            await self._end(partial(self.sync._end_after, error))
             raise
-        await self._end(self.sync.end_source)
+        await self._end(self.sync._end_source)
 
     async def feed(self, chunk: Any) -> None:
         await self._write(partial(self.sync.feed, chunk))
 
     async def cancel(self) -> tuple[Recorded, ...]:
         return await self._write(self.sync.cancel)
+
+    async def end(self) -> tuple[Recorded, ...]:
+        return await self._write(self.sync.end)
+
+    async def drop(self) -> None:
+        await self._write(self.sync.drop)
 
     async def _write(self, work: Callable[[], _T]) -> _T:
         return await self._pool.run(work, finish=True)
@@ -571,13 +586,36 @@ class AsyncStreamedReply:
 
 
 class AsyncUnfinishedReply:
-    """A reply that a worker left unfinished. ``sync`` is the ``UnfinishedReply``, which has its
-    text, its calls and the time of its beginning.
+    """A reply that a worker left unfinished: see ``UnfinishedReply``, which is ``sync``. What was
+    written is in memory, so its properties need no ``await``.
     """
 
     def __init__(self, pool: ThreadPool, reply: UnfinishedReply) -> None:
         self._pool = pool
         self.sync = reply
+
+    @property
+    def text(self) -> str:
+        return self.sync.text
+
+    @property
+    def reasoning(self) -> str:
+        return self.sync.reasoning
+
+    @property
+    def calls(self) -> list[dict[str, Any]]:
+        return self.sync.calls
+
+    @property
+    def message(self) -> dict[str, Any]:
+        return self.sync.message
+
+    @property
+    def began_at(self) -> datetime:
+        return self.sync.began_at
+
+    async def append(self, reply: Any = None, **options: Any) -> tuple[Recorded, ...]:
+        return await self._pool.run(partial(self.sync.append, reply, **options), finish=True)
 
     async def append_cut(self, *, meta: Mapping[str, Any] | None = None) -> tuple[Recorded, ...]:
         return await self._pool.run(partial(self.sync.append_cut, meta=meta), finish=True)

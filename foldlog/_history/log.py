@@ -78,7 +78,7 @@ _Append: TypeAlias = Callable[
 class EndingReply(Protocol):
     """What a history knows of a reply that is being written: see ``streamed.StreamedReply``."""
 
-    def end_with(
+    def _end_with(
         self,
         append: Callable[..., tuple[Recorded, ...]],
         also: Callable[[WriteTransaction], object] | None,
@@ -386,7 +386,7 @@ class HistoryLog:
         if self._streamed is not None:
             appended = (events,) if isinstance(events, Event) else events
             if any(map(begins_reply, appended)):
-                return self._streamed.end_with(append, also)
+                return self._streamed._end_with(append, also)
         return append(also=also)
 
     def _append(

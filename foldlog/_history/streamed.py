@@ -140,7 +140,7 @@ class StreamedReply:
     # -- writing
 
     def __enter__(self) -> StreamedReply:
-        self.open()
+        self._open()
         return self
 
     def __exit__(
@@ -151,7 +151,7 @@ class StreamedReply:
         if error is None:
             self.end()
         else:
-            self.end_after(error)
+            self._end_after(error)
 
     def __iter__(self) -> Iterator[Any]:
         """Yield the chunks of the source, each after it is in the store, until the source ends or
@@ -162,20 +162,20 @@ class StreamedReply:
                 f"conversation {self._history.id!r}: this reply has no source; write"
                 " history.stream_reply(source), or call feed for each chunk"
             )
-        if not self.open():
+        if not self._open():
             return
         try:
             for chunk in self._source:
-                if not self.store_next(chunk):
+                if not self._store_next(chunk):
                     return
                 yield chunk
         except BaseException as error:
-            self.end_after(error)
+            self._end_after(error)
             raise
-        self.end_source()
+        self._end_source()
 
     @_one_at_a_time
-    def open(self) -> bool:
+    def _open(self) -> bool:
         """Begin the stream. Return False, and begin none, if an earlier reply used the idempotency
         key: ``recorded`` then has its events.
         """
@@ -214,7 +214,7 @@ class StreamedReply:
         return stream.number
 
     @_one_at_a_time
-    def store_next(self, chunk: Any) -> bool:
+    def _store_next(self, chunk: Any) -> bool:
         """Store a chunk of the source. Return False if the reply has ended in the meantime."""
         if self._is_closed:
             return False
@@ -222,7 +222,7 @@ class StreamedReply:
         return True
 
     @_one_at_a_time
-    def end_source(self) -> None:
+    def _end_source(self) -> None:
         """End the reply when its source has ended, if it has not ended before."""
         if not self._is_closed:
             self.end()
@@ -237,7 +237,7 @@ class StreamedReply:
         more chunks: end it with ``cancel``. Durability: when the method returns, the chunk
         survives the end of this process. In a file, it is on the disk 0.1 s later.
         """
-        if not self.open():
+        if not self._open():
             return
         self._check_open()
         if self._has_failed:
@@ -286,7 +286,7 @@ class StreamedReply:
         has not said that the reply is complete, or a chunk could not be stored, append what there
         is, as ``cancel`` does.
         """
-        if not self.open():
+        if not self._open():
             return self.recorded
         self._check_open()
         reader = self._reader
@@ -324,7 +324,7 @@ class StreamedReply:
             self._close()
 
     @_one_at_a_time
-    def end_after(self, error: BaseException) -> None:
+    def _end_after(self, error: BaseException) -> None:
         """Append what was read before an error, as ``cancel`` does. If this fails too, for example
         because the lease is lost, the reply stays unfinished, and a note of ``error`` says why.
         """
@@ -370,7 +370,7 @@ class StreamedReply:
     def _append(self, reply: Any, options: Mapping[str, Any]) -> tuple[Recorded, ...]:
         append = partial(self._history._append_reply, reply, **options)
         try:
-            return self.end_with(append)
+            return self._end_with(append)
         except IdempotencyConflict as conflict:
             self._close(self._history.recorded(conflict.key))
             raise
@@ -379,7 +379,7 @@ class StreamedReply:
             raise
 
     @_one_at_a_time
-    def end_with(
+    def _end_with(
         self, append: Callable[..., tuple[Recorded, ...]], also: Also | None = None
     ) -> tuple[Recorded, ...]:
         """Append events that the reply became, and close its stream in the same transaction.

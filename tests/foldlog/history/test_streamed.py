@@ -30,7 +30,15 @@ from foldlog.errors import (
     StreamNotFound,
 )
 from foldlog.eventstore.log import streams
-from foldlog.types import AboutDelta, CallDelta, EndDelta, ReasoningDelta, TextDelta, as_ui_chunks
+from foldlog.types import (
+    AboutDelta,
+    CallDelta,
+    EndDelta,
+    ReasoningDelta,
+    StreamedReply,
+    TextDelta,
+    as_ui_chunks,
+)
 
 
 @pytest.fixture
@@ -867,7 +875,9 @@ def test_an_async_reply(tmp_path):
             left = history.stream_reply()
             await left.feed("A ")
             unfinished = await history.unfinished_reply()
-            assert unfinished.sync.text == "A "
+            assert (unfinished.text, unfinished.reasoning, unfinished.calls) == ("A ", "", [])
+            assert unfinished.message == {"role": "assistant", "content": "A "}
+            assert unfinished.began_at == unfinished.sync.began_at
 
             async def source():
                 yield "toy"
@@ -894,13 +904,28 @@ def test_an_async_reply(tmp_path):
             left = history.stream_reply()
             await left.feed("On")
             await (await history.unfinished_reply()).append_cut()
+            left = history.stream_reply()
+            await left.feed("All")
+            (recorded,) = await (await history.unfinished_reply()).append()
+            assert "cut" not in recorded.event.meta
+            for end in ("end", "drop"):
+                async with history.stream_reply() as reply:
+                    await reply.feed("One")
+                    assert reply.text == "One"
+                    await getattr(reply, end)()
+                    assert reply.is_closed
             for words in (["A", "B"], []):
                 reply = history.stream_reply(["A", "B"], idempotency_key="step-1")
                 assert [chunk async for chunk in reply] == words
             assert [part async for part in history.follow_reply()] == []
             return [event.content async for event in history.events(1)]
 
-    assert asyncio.run(main()) == ["toy that flies.", "An", "On", "AB"]
+    assert asyncio.run(main()) == ["toy that flies.", "An", "On", "All", "One", "AB"]
+
+
+def test_help_shows_what_a_program_calls():
+    public = {name for name in vars(StreamedReply) if not name.startswith("_")}
+    assert public == {"begin", "feed", "end", "cancel", "drop", "text", "is_closed"}
 
 
 def test_a_cancelled_task_records_what_was_read(tmp_path):
