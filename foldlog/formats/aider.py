@@ -263,7 +263,7 @@ class _Decoder(FollowingDecoder):
 
     _model: str | None = None
 
-    def read(self, read: RecordEvents, record: Fields) -> None:
+    def read(self, collected: RecordEvents, record: Fields) -> None:
         kind = record["aider"]
         text = record["text"]
         is_cleared = (
@@ -273,20 +273,20 @@ class _Decoder(FollowingDecoder):
         )
         match kind:
             case "assistant":
-                read.add(Message, source="agent", content=text)
+                collected.add(Message, source="agent", content=text)
             case "user" | "tool" if is_cleared and self.shown.all():
-                read.condense(lambda known: False, metadata={"reason": "request"})
+                collected.condense(lambda known: False, metadata={"reason": "request"})
             case "user" if not is_cleared:
                 sent = _SENT.match(text)
                 if sent is not None or not text.startswith(("/", "!", _BLANK)):
-                    read.add(Message, source="user", content=text if sent is None else sent[1])
-                read.close("command", text)
+                    collected.add(Message, source="user", content=text if sent is None else sent[1])
+                collected.close("command", text)
             case "tool" if not is_cleared:
                 if (model := _MODEL.search(text)) is not None:
                     self._model = model[1]
-                read.meta = _usage_in(text, self._model)
+                collected.meta = _usage_in(text, self._model)
         # since 2025 aider writes twice that a chat was cleared, so the second text adds no event
-        read.close(kind, text)
+        collected.close(kind, text)
 
 
 def _number_at(match: re.Match[str], group: int) -> int:

@@ -176,18 +176,18 @@ class AnthropicDecoder(FollowingDecoder):
     def set_up(self) -> None:
         self._count = 0
 
-    def read(self, read: RecordEvents, record: Fields) -> None:
+    def read(self, collected: RecordEvents, record: Fields) -> None:
         is_prompt = record.get("role") == "system"
-        read.tag = (
+        collected.tag = (
             _PROMPT_INDEX if is_prompt else self._count,
             text_or_none(record, "truncationParent"),
         )
         if is_prompt:
             content = READER.content(_known(record.get("content")), "the system prompt")
-            read.add(SystemMessage, content=content)
+            collected.add(SystemMessage, content=content)
         elif record.get("type") == _THOUGHT:
             data = omit(record, "type", "id", "ts")
-            read.add(
+            collected.add(
                 Annotation,
                 name=_THOUGHT,
                 data=data,
@@ -195,54 +195,54 @@ class AnthropicDecoder(FollowingDecoder):
                 shown=True,
                 stays_with_next=True,
             )
-        elif not self._condense(read, record):
+        elif not self._condense(collected, record):
             if any(map(_is_summary, dicts_in(record, "content"))):
-                read.condense(
+                collected.condense(
                     lambda known: known[0] == _PROMPT_INDEX,
                     metadata={"reason": COMPACTED_BY_PROVIDER},
                 )
-            read_blocks(read, record)
-        read.close("message", record.get("content", record.get(_DELETED)))
+            read_blocks(collected, record)
+        collected.close("message", record.get("content", record.get(_DELETED)))
         self._count += not is_prompt and _DELETED not in record
 
     def begin_record(self, record: Fields, time_and_id: TimeAndId) -> RecordEvents:
-        read = super().begin_record(record, time_and_id)
-        _tell(read, record)
-        return read
+        collected = super().begin_record(record, time_and_id)
+        _tell(collected, record)
+        return collected
 
-    def _condense(self, read: RecordEvents, record: Fields) -> bool:
+    def _condense(self, collected: RecordEvents, record: Fields) -> bool:
         match record:
             case {"isSummary": True} if summary := _text(record):
                 # in 2025 Roo Code wrote the summary as an assistant message after the task, and
                 # still sent the task
                 first = 0 if record.get("role") == "user" else 1
-                read.condense(lambda known: known[0] < first, summary)
+                collected.condense(lambda known: known[0] < first, summary)
             case {"isTruncationMarker": True, "truncationId": str(marker)} if summary := _text(
                 record
             ):
-                read.condense(lambda known: known[1] != marker, summary)
+                collected.condense(lambda known: known[1] != marker, summary)
             case {"conversationHistoryDeletedRange": [int(), int(last)]}:
                 deleted = {
                     member for member in self.shown.tags() if _ALWAYS_SENT <= member[0] <= last
                 }
                 if deleted:
-                    read.condense(lambda known: known not in deleted)
-        return bool(read.events)
+                    collected.condense(lambda known: known not in deleted)
+        return bool(collected.events)
 
 
-def read_blocks(read: RecordEvents, record: Fields) -> None:
+def read_blocks(collected: RecordEvents, record: Fields) -> None:
     message = {"role": record.get("role"), "content": _known(record.get("content"))}
-    for event in READER.anthropic(message, read.response):
+    for event in READER.anthropic(message, collected.response):
         if isinstance(event, Message):
             texts = (text_or_empty(part, "text").lstrip() for part in parts_in(event.content))
             is_added = event.source == "user" and all(text.startswith(_ADDED) for text in texts)
             source = "environment" if is_added else event.source
             event = replace(event, source=source, shown=not is_blank(event.content))
-        read.take(event)
+        collected.take(event)
 
 
-def _tell(read: RecordEvents, record: Fields) -> None:
-    read.meta = usage_in(record)
+def _tell(collected: RecordEvents, record: Fields) -> None:
+    collected.meta = usage_in(record)
     model = dict_or_empty(record, "modelInfo")
     metrics = dict_or_empty(record, "metrics")
     # Cline writes the cost 0 for a model without a price
@@ -250,12 +250,14 @@ def _tell(read: RecordEvents, record: Fields) -> None:
     tokens = metrics.get("tokens")
     if tokens is not None:
         names = {"cached_tokens": "cached", "completion_tokens": "completion"}
-        read.tell(model.get("modelId"), cost, tokens, prompt_tokens=("prompt", "cached"), **names)
+        collected.tell(
+            model.get("modelId"), cost, tokens, prompt_tokens=("prompt", "cached"), **names
+        )
     elif metrics or model:  # Cline 4: the tokens of the cache are part of the prompt
         named = model.get("modelId", model.get("id"))
         names = {"prompt_tokens": "inputTokens", "cached_tokens": "cacheReadTokens"}
         names |= {"cache_write_tokens": "cacheWriteTokens", "completion_tokens": "outputTokens"}
-        read.tell(named, cost, metrics, **names)
+        collected.tell(named, cost, metrics, **names)
 
 
 def _known(content: Any) -> Any:

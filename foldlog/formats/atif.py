@@ -232,52 +232,52 @@ class _Decoder(FollowingDecoder):
         self._agent: Fields = {}
         self._begun = self._copies = False
 
-    def tag(self, event: Event, read: RecordEvents) -> bool:
+    def tag(self, event: Event, collected: RecordEvents) -> bool:
         """Return whether the event stays in the View after a boundary: only system prompts stay."""
         return isinstance(event, SystemMessage)
 
-    def read(self, read: RecordEvents, record: Fields) -> None:
+    def read(self, collected: RecordEvents, record: Fields) -> None:
         source = text_or_empty(record, "source")
         agent = record.get("agent")
         counts = record.get("metrics")
         self._copies = self._copies or record.get("is_copied_context") is True
-        read.is_copy = record.get("is_copied_context") is True or (self._copies and not source)
+        collected.is_copy = record.get("is_copied_context") is True or (self._copies and not source)
         if not source and type(agent) is dict:
             self._agent = agent
         if parent := text_or_empty(record, "extra", _PARENT):
-            read.meta["parent"] = f"{self.options.prefix}{parent}"
+            collected.meta["parent"] = f"{self.options.prefix}{parent}"
         model = record.get("model_name", self._agent.get("model_name") if counts else None)
-        if not read.is_copy:
-            read.tell(model, within(counts, "cost_usd"), counts)
+        if not collected.is_copy:
+            collected.tell(model, within(counts, "cost_usd"), counts)
             if type(calls := record.get("llm_call_count")) is int and calls > 1:
-                read.meta["calls"] = calls
+                collected.meta["calls"] = calls
         self._report_fields(record)
         replaces = within(record, *_BOUNDARY) == "replace"
         is_prompt = not self._begun or within(record, "extra", _IS_PROMPT) is True
         if source == "system" and is_prompt and not replaces:
             tools = self._agent.get("tool_definitions")
             content = joined_text(tuple(shown_blocks(record.get("message"))))
-            read.add(
+            collected.add(
                 SystemMessage, content=content, tools=tuple(tools) if type(tools) is list else ()
             )
         elif source in _SOURCES:
             self._begun = True
-            read.parts = shown_blocks(record.get("message"))
+            collected.parts = shown_blocks(record.get("message"))
             if type(thought := record.get("reasoning_content")) is str and thought:
-                read.thinking = [thinking_of(thought)]
+                collected.thinking = [thinking_of(thought)]
             for call in dicts_in(record, "tool_calls"):
-                read.call(
+                collected.call(
                     call.get("function_name"), call.get("arguments"), call.get("tool_call_id")
                 )
-            read.say(_SOURCES[source])
+            collected.say(_SOURCES[source])
         if source != "system" or not replaces:
-            _read_results(read, record)
+            _read_results(collected, record)
         if replaces:
             result_texts = (
                 joined_text(tuple(shown_blocks(result.get("content"))))
                 for result in _results(record)
             )
-            read.condense(
+            collected.condense(
                 bool,
                 "\n\n".join(filter(None, result_texts)),
                 {"reason": "the source compacted its context"},
@@ -285,7 +285,7 @@ class _Decoder(FollowingDecoder):
         elif within(record, *_BOUNDARY) == "truncate":
             self.report(_TRIMMED)
         data = omit(record, "source", "step_id", "timestamp")
-        read.close(source or "trajectory", data)
+        collected.close(source or "trajectory", data)
 
     def _report_fields(self, step: Fields) -> None:
         """Report fields of a step that are not as in ATIF."""
@@ -306,18 +306,18 @@ def _results(record: Fields) -> list[Fields]:
     return dicts_in(record, "observation", "results")
 
 
-def _read_results(read: RecordEvents, record: Fields) -> None:
+def _read_results(collected: RecordEvents, record: Fields) -> None:
     for result in _results(record):
         content = result.get("content")
         call_id = result.get("source_call_id")
         if type(call_id) is str:
-            read.answer(
+            collected.answer(
                 call_id,
                 tuple(shown_blocks(content)) if type(content) is list else text_or_empty(content),
             )
         else:
-            read.parts = shown_blocks(content)
-            read.say("environment")
+            collected.parts = shown_blocks(content)
+            collected.say("environment")
 
 
 # -- events to records

@@ -126,7 +126,7 @@ class _Decoder(TreeDecoder):
         self._open: dict[Any, Action] = {}
         """Maps the id of a node to the call that still waits for its result after this node."""
 
-    def say(self, read: RecordEvents, record: Fields) -> None:
+    def say(self, collected: RecordEvents, record: Fields) -> None:
         message = record["message"] or {}
         author = dict_or_empty(message, "author")
         content = dict_or_empty(message, "content")
@@ -150,19 +150,19 @@ class _Decoder(TreeDecoder):
                 "arguments": {**arguments, "text": text},
                 "call_id": record["id"],
             }
-            waiting = read.add(Action, response_id=record["id"], **call, **fields)
+            waiting = collected.add(Action, response_id=record["id"], **call, **fields)
         elif role == "tool" and waiting is not None:
             answers: Fields = {
                 "tool": waiting.tool,
                 "call_id": waiting.call_id,
                 "cause": waiting.id,
             }
-            read.add(
+            collected.add(
                 Observation, content=text, is_error=kind == "system_error", **answers, **fields
             )
             waiting = None
         elif text.strip() and role == "system":
-            read.add(SystemMessage, content=text, **fields)
+            collected.add(SystemMessage, content=text, **fields)
         elif text.strip():
             is_user = (
                 role == "user"
@@ -174,7 +174,7 @@ class _Decoder(TreeDecoder):
                 source = "agent"
             elif is_user:
                 source = "user"
-            read.add(Message, content=text, source=source, **fields)
+            collected.add(Message, content=text, source=source, **fields)
         if waiting is not None:
             self._open[record["id"]] = waiting
 

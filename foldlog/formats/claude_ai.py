@@ -96,14 +96,14 @@ class _Decoder(TreeDecoder):
     def repeated_fields(self, record: Fields) -> Collection[str]:
         return ("text",) if record.get("content") else ()
 
-    def say(self, read: RecordEvents, record: Fields) -> None:
+    def say(self, collected: RecordEvents, record: Fields) -> None:
         timestamp, time = read_time(record.get("created_at"))
-        read.begin(Origin(format=NAME, id=record["uuid"], time=time), timestamp)
+        collected.begin(Origin(format=NAME, id=record["uuid"], time=time), timestamp)
         for response in _responses(_message_blocks(record), record["uuid"]):
-            read.response = f"message-{read.version}"
-            read_blocks(read, {"role": _SENDERS[record["sender"]], "content": response})
-        if read.is_empty:
-            read.begin(Origin(format=NAME, id=record["uuid"]), None)
+            collected.response = f"message-{collected.version}"
+            read_blocks(collected, {"role": _SENDERS[record["sender"]], "content": response})
+        if collected.is_empty:
+            collected.begin(Origin(format=NAME, id=record["uuid"]), None)
 
 
 def _message_blocks(record: Fields) -> list[Fields]:

@@ -145,65 +145,67 @@ class CopilotDecoder(FollowingDecoder):
         if facts.get("has_open_calls") and not self._newest_calls.is_open:
             self._newest_calls.begin_before_window()
 
-    def tag(self, event: Event, read: RecordEvents | None) -> str:
-        if isinstance(event, SystemMessage) or read is None:
+    def tag(self, event: Event, collected: RecordEvents | None) -> str:
+        if isinstance(event, SystemMessage) or collected is None:
             return _SYSTEM
-        return str(read.origin.id)
+        return str(collected.origin.id)
 
-    def read(self, read: RecordEvents, record: Fields) -> None:
+    def read(self, collected: RecordEvents, record: Fields) -> None:
         kind = record["type"]
         data = record["data"]
-        read.shown = (
+        collected.shown = (
             type(record.get("agentId")) is not str and type(data.get("parentToolCallId")) is not str
         )
         content = text_or_empty(data, "content")
         match kind:
             case "system.message" if content:
-                self._read_prompt(read, data, content)
+                self._read_prompt(collected, data, content)
             case "user.message":
                 model_text = text_or_empty(data, "transformedContent") or content
                 is_automatic = (
                     type(data.get("source")) is str or data.get("isAutopilotContinuation") is True
                 )
                 if message_text := _with_files(model_text, data.get("attachments")):
-                    if content and not self._is_named and read.shown and not is_automatic:
+                    if content and not self._is_named and collected.shown and not is_automatic:
                         self._is_named = True
-                        read.meta = {"title": content}
-                    read.add(
+                        collected.meta = {"title": content}
+                    collected.add(
                         Message,
                         content=message_text,
                         source="environment" if is_automatic else "user",
                     )
             case "system.notification" if content:
-                read.add(Message, content=content, source="environment")
+                collected.add(Message, content=content, source="environment")
             case "assistant.message":
-                self._read_response(read, data, content)
+                self._read_response(collected, data, content)
             case "tool.execution_complete":
-                self._read_result(read, data)
-            case "session.compaction_start" if read.shown:
+                self._read_result(collected, data)
+            case "session.compaction_start" if collected.shown:
                 self._begun = {*self._shown_records()}
             case (
                 "session.compaction_complete" | "session.truncation" | "session.context_cleared"
-            ) if read.shown:
-                self._condense(read, kind, data)
+            ) if collected.shown:
+                self._condense(collected, kind, data)
         if kind == "session.title_changed" and (name := text_or_empty(data, "title")):
-            read.meta = {"title": name}
-        read.close(kind, data)
+            collected.meta = {"title": name}
+        collected.close(kind, data)
 
-    def _read_prompt(self, read: RecordEvents, data: Fields, content: str) -> None:
+    def _read_prompt(self, collected: RecordEvents, data: Fields, content: str) -> None:
         """Add a system prompt in place of the last system prompt. A prompt with the role
         ``developer`` is added without replacing a prompt.
         """
         key = key_of(content)
-        is_new = read.shown and data.get("role") != "developer" and key != self._prompt
+        is_new = collected.shown and data.get("role") != "developer" and key != self._prompt
         if is_new and self._prompt_id is not None:
-            read.put(change_of_prompt([self._prompt_id], [], "system prompt"))
-        prompt = read.add(SystemMessage, content=content, shown=read.shown and key != self._prompt)
+            collected.put(change_of_prompt([self._prompt_id], [], "system prompt"))
+        prompt = collected.add(
+            SystemMessage, content=content, shown=collected.shown and key != self._prompt
+        )
         if is_new:
             self._prompt = key
             self._prompt_id = prompt.id
 
-    def _read_result(self, read: RecordEvents, data: Fields) -> None:
+    def _read_result(self, collected: RecordEvents, data: Fields) -> None:
         error = data.get("error")
         fields = dict_or_empty(data, "result")
         content = _with_files(text_or_empty(fields, "content"), fields.get("binaryResultsForLlm"))
@@ -211,43 +213,45 @@ class CopilotDecoder(FollowingDecoder):
         if failed and not content and type(error) is dict:
             content = text_or_empty(error, "message")
         # a result without a call comes from a tool of the user, and the model does not see it
-        read.shown = read.shown and self.calls.is_open(data.get("toolCallId"))
-        read.answer(data.get("toolCallId"), content, is_error=failed)
-        if read.shown:
+        collected.shown = collected.shown and self.calls.is_open(data.get("toolCallId"))
+        collected.answer(data.get("toolCallId"), content, is_error=failed)
+        if collected.shown:
             self._newest_calls.answer(data.get("toolCallId"))
 
-    def _supply_results(self, read: RecordEvents) -> None:
+    def _supply_results(self, collected: RecordEvents) -> None:
         """Before its next reply, the model gets a result of each call without a result."""
         if self._newest_calls.began_before_window:
             self.past.needs_all()
-        with read.placed(None):
+        with collected.placed(None):
             for call in self._newest_calls.open.values():
-                read.answer(call.call_id, _NO_RESULT, is_error=True)
+                collected.answer(call.call_id, _NO_RESULT, is_error=True)
         self._newest_calls = NewestCalls()
 
-    def _read_response(self, read: RecordEvents, data: Fields, content: str) -> None:
+    def _read_response(self, collected: RecordEvents, data: Fields, content: str) -> None:
         calls = dicts_in(data, "toolRequests")
         ids = (data.get("apiCallId"), data.get("messageId"))
         named = (value for value in ids if type(value) is str)
-        read.response = next(named, f"response-{read.version}")
-        if read.shown and self._newest_calls.response not in (None, read.response):
-            self._supply_results(read)
-        read.parts = [text_part(content)] if content else []
+        collected.response = next(named, f"response-{collected.version}")
+        if collected.shown and self._newest_calls.response not in (None, collected.response):
+            self._supply_results(collected)
+        collected.parts = [text_part(content)] if content else []
         if text := text_or_empty(data, "reasoningText"):
-            read.thinking = [thinking_of(text)]
-        read.meta = usage_meta(
+            collected.thinking = [thinking_of(text)]
+        collected.meta = usage_meta(
             {"completion_tokens": data.get("outputTokens")}, model=data.get("model")
         )
         for fields in calls:
-            call = read.call(fields.get("name"), fields.get("arguments"), fields.get("toolCallId"))
+            call = collected.call(
+                fields.get("name"), fields.get("arguments"), fields.get("toolCallId")
+            )
             if call.shown:
                 self._newest_calls.call(call)
-        read.say("agent")
+        collected.say("agent")
 
     def _shown_records(self) -> list[str]:
         return [record_id for record_id in self.shown.tags() if record_id != _SYSTEM]
 
-    def _condense(self, read: RecordEvents, kind: str, data: Fields) -> None:
+    def _condense(self, collected: RecordEvents, kind: str, data: Fields) -> None:
         records = self._shown_records()
         match kind:
             case "session.compaction_complete":
@@ -261,20 +265,20 @@ class CopilotDecoder(FollowingDecoder):
                     forgotten &= shown_at_begin
                 is_requested = data.get("customInstructions") or data.get("trigger") == "manual"
                 self._forget(
-                    read, data, forgotten, summary, "request" if is_requested else "tokens"
+                    collected, data, forgotten, summary, "request" if is_requested else "tokens"
                 )
             case "session.truncation":
                 count = data.get("messagesRemovedDuringTruncation")
                 if type(count) is int and count > 0:
                     oldest_first = list(dict.fromkeys(records))
-                    self._forget(read, data, {*oldest_first[:count]}, "", "tokens")
+                    self._forget(collected, data, {*oldest_first[:count]}, "", "tokens")
             case "session.context_cleared" if records:
-                self._forget(read, data, {*records}, "", "tokens")
+                self._forget(collected, data, {*records}, "", "tokens")
                 if first := text_or_empty(data, "initialMessage"):
-                    read.add(Message, content=first, source="user")
+                    collected.add(Message, content=first, source="user")
 
     def _forget(
-        self, read: RecordEvents, data: Fields, forgotten: set[str], summary: str, reason: str
+        self, collected: RecordEvents, data: Fields, forgotten: set[str], summary: str, reason: str
     ) -> None:
         """Add a condensation that forgets the records ``forgotten``, unless ``forgotten`` is empty.
         The summary comes after the system prompts at the beginning.
@@ -291,7 +295,7 @@ class CopilotDecoder(FollowingDecoder):
         for key, name in _SIZES.items():
             if type(data.get(key)) is int:
                 metadata[name] = data[key]
-        read.condense(
+        collected.condense(
             lambda record_id: record_id not in forgotten, summary, metadata, offset=offset
         )
 

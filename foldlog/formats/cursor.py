@@ -249,27 +249,27 @@ class _Decoder(FollowingDecoder):
         self._thoughts: list[Fields] = []
         """The thinking for the next message or call."""
 
-    def read(self, read: RecordEvents, record: Fields) -> None:
+    def read(self, collected: RecordEvents, record: Fields) -> None:
         name = str(record.get("type", "message"))
         if text_or_empty(record, "thinking", "text"):
             name = "reasoning"
         elif "bubbleId" in record:
             name = "bubble"  # its type is a number
         if "bubbleId" in record:
-            self._read_bubble(read, record)
+            self._read_bubble(collected, record)
         elif "message" in record:
             message = record["message"]
             self._read_message(
-                read, message.get("role", record.get("role")), message.get("content")
+                collected, message.get("role", record.get("role")), message.get("content")
             )
-        read.close(name, None)
+        collected.close(name, None)
 
-    def _read_bubble(self, read: RecordEvents, bubble: Fields) -> None:
+    def _read_bubble(self, collected: RecordEvents, bubble: Fields) -> None:
         text = text_or_empty(bubble, "text")
         if bubble["type"] == _USER:
             self._thoughts = []
             if text:
-                read.add(Message, content=text, source="user")
+                collected.add(Message, content=text, source="user")
             return
         if thought := text_or_empty(bubble, "thinking", "text"):
             signature = text_or_none(bubble, "thinking", "signature") or None
@@ -277,28 +277,28 @@ class _Decoder(FollowingDecoder):
         tool = bubble.get("toolFormerData")
         if not text and type(tool) is not dict:
             return
-        read.thinking = self._thoughts
+        collected.thinking = self._thoughts
         self._thoughts = []
-        read.parts = shown_blocks(text)
+        collected.parts = shown_blocks(text)
         counts = dict_or_empty(bubble, "tokenCount")
         names = {"prompt_tokens": "inputTokens", "completion_tokens": "outputTokens"}
-        read.tell(within(bubble, "modelInfo", "modelName"), None, counts, **names)
+        collected.tell(within(bubble, "modelInfo", "modelName"), None, counts, **names)
         if type(tool) is dict:
-            self._read_call(read, tool)
-        read.say("agent")
+            self._read_call(collected, tool)
+        collected.say("agent")
 
-    def _read_call(self, read: RecordEvents, tool: Fields) -> None:
-        call_id = text_or_none(tool, "toolCallId") or str(read.origin.id)
+    def _read_call(self, collected: RecordEvents, tool: Fields) -> None:
+        call_id = text_or_none(tool, "toolCallId") or str(collected.origin.id)
         arguments = tool.get("rawArgs") or tool.get("params")
-        read.call(tool.get("name") or str(tool.get("tool") or ""), arguments, call_id)
+        collected.call(tool.get("name") or str(tool.get("tool") or ""), arguments, call_id)
         result = tool.get("result")
         status = tool.get("status")
         failed = status in _FAILED
         output = result if result is not None else tool.get("error")
         if output is not None or failed:
-            read.answer(call_id, "" if output is None else json_text(output), is_error=failed)
+            collected.answer(call_id, "" if output is None else json_text(output), is_error=failed)
 
-    def _read_message(self, read: RecordEvents, role: str, content: Any) -> None:
+    def _read_message(self, collected: RecordEvents, role: str, content: Any) -> None:
         blocks = content if type(content) is list else [content]
         for block in blocks:
             match block:
@@ -307,23 +307,23 @@ class _Decoder(FollowingDecoder):
                     name = block.get("toolName", block.get("name"))
                     call_id = block.get("toolCallId", block.get("id"))
                     # a call in a transcript has no id
-                    read.call(name, arguments, call_id or f"call-{read.version}")
+                    collected.call(name, arguments, call_id or f"call-{collected.version}")
                 case {"type": "tool-result" | "tool_result"}:
-                    self._read_result(read, block)
+                    self._read_result(collected, block)
                 case {"type": "reasoning" | "thinking"}:
                     thought = text_or_empty(block.get("text", block.get("thinking")))
-                    read.thinking.append(thinking_of(thought))
+                    collected.thinking.append(thinking_of(thought))
                 case _:
-                    read.parts += shown_blocks(block)
+                    collected.parts += shown_blocks(block)
         if role in ("system", "user"):
-            parts = read.parts
-            read.parts = []
+            parts = collected.parts
+            collected.parts = []
             if parts:
-                read.take(spoken(role, content_of_parts(parts)))
+                collected.take(spoken(role, content_of_parts(parts)))
         else:
-            read.say("agent")
+            collected.say("agent")
 
-    def _read_result(self, read: RecordEvents, block: Fields) -> None:
+    def _read_result(self, collected: RecordEvents, block: Fields) -> None:
         call_id = text_or_none(block.get("toolCallId", block.get("tool_use_id")))
         tool = text_or_empty(block, "toolName")
         output = block.get("result", block.get("content"))
@@ -333,7 +333,7 @@ class _Decoder(FollowingDecoder):
             content = json_text(output)
         failed = block.get("isError", block.get("is_error")) is True
         first = next((call.call_id for call in self.calls.all()), None)
-        read.answer(call_id or first, content, is_error=failed, tool=tool)
+        collected.answer(call_id or first, content, is_error=failed, tool=tool)
 
 
 FORMAT = Format(

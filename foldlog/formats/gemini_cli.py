@@ -215,13 +215,13 @@ def accepts(record: Any) -> bool:
 
 
 def read_reply(
-    read: RecordEvents, parts: list[Fields], thoughts: list[str], calls: list[Fields]
+    collected: RecordEvents, parts: list[Fields], thoughts: list[str], calls: list[Fields]
 ) -> None:
-    read.parts = visible_parts(parts)
-    read.thinking = [*map(thinking_of, filter(None, thoughts))]
+    collected.parts = visible_parts(parts)
+    collected.thinking = [*map(thinking_of, filter(None, thoughts))]
     for call in calls:
-        read.call(call.get("name"), call.get("args"), call.get("id"))
-    read.say("agent")
+        collected.call(call.get("name"), call.get("args"), call.get("id"))
+    collected.say("agent")
 
 
 def _is_context(record: Fields) -> bool:
@@ -345,32 +345,34 @@ class GeminiDecoder(FollowingDecoder):
         time = read_time(record.get("startTime"))[0] or self._time
         return RecordEvents(self, Origin(format=NAME, id=record.get("id")), time)
 
-    def read(self, read: RecordEvents, record: Fields) -> None:
+    def read(self, collected: RecordEvents, record: Fields) -> None:
         rewound_to = record.get("$rewindTo")
         changes = record.get("$set")
         session = changes if type(changes) is dict else record
         title = session.get("summary")
         if type(rewound_to) is str or type(record.get("id")) is str:
-            self._end_waiting(read)
+            self._end_waiting(collected)
         if type(rewound_to) is str:
             self.past.break_off()
-            self._replace(read, self._index_of_id.get(rewound_to, 0), ())
+            self._replace(collected, self._index_of_id.get(rewound_to, 0), ())
         elif type(record.get("id")) is str:
-            self._add_message(read, record)
+            self._add_message(collected, record)
         elif type(session.get("messages")) is list:
             self.past.break_off()
-            self._set_or_wait(read, [item for item in session["messages"] if type(item) is dict])
+            self._set_or_wait(
+                collected, [item for item in session["messages"] if type(item) is dict]
+            )
         elif session_in(record) is not None:
             self.past.needs_all()
             self._is_resuming = bool(self._messages)
-        read.close(str(record.get("type") or next(iter(record))), None)
-        self._time = read.timestamp
+        collected.close(str(record.get("type") or next(iter(record))), None)
+        self._time = collected.timestamp
         if "id" not in record and type(title) is str and title.strip():
-            last_event = read.events[-1]
+            last_event = collected.events[-1]
             # no other code has the event yet, so a change in place is safe
             force_setattr(last_event, "meta", {**last_event.meta, "title": title})
 
-    def _add_message(self, read: RecordEvents, record: Fields) -> None:
+    def _add_message(self, collected: RecordEvents, record: Fields) -> None:
         index = self._index_of_id.get(record["id"])
         if index is None and not self._messages:
             self.past.needs_all()
@@ -379,13 +381,15 @@ class GeminiDecoder(FollowingDecoder):
             self.past.break_off()
         self._is_message_again = index is not None and self._messages[index].record == record
         if index is None:
-            self._replace(read, len(self._messages), (record,))
+            self._replace(collected, len(self._messages), (record,))
         elif not self._is_message_again:
             self._replace(
-                read, index, (record, *(message.record for message in self._messages[index + 1 :]))
+                collected,
+                index,
+                (record, *(message.record for message in self._messages[index + 1 :])),
             )
 
-    def _set_or_wait(self, read: RecordEvents, messages: list[Fields]) -> None:
+    def _set_or_wait(self, collected: RecordEvents, messages: list[Fields]) -> None:
         """Set the messages of the session. The context that a resumed session sets first is stored
         until the session sets all its messages, because Gemini CLI never sends a context alone.
         """
@@ -393,16 +397,16 @@ class GeminiDecoder(FollowingDecoder):
             self._waiting = messages
         else:
             self._waiting = None
-            self._set_messages(read, messages)
+            self._set_messages(collected, messages)
 
-    def _end_waiting(self, read: RecordEvents) -> None:
+    def _end_waiting(self, collected: RecordEvents) -> None:
         waiting = self._waiting
         self._waiting = None
         self._is_resuming = False
         if waiting is not None:
-            self._set_messages(read, waiting)
+            self._set_messages(collected, waiting)
 
-    def _follow_context(self, read: RecordEvents, messages: Sequence[Fields]) -> None:
+    def _follow_context(self, collected: RecordEvents, messages: Sequence[Fields]) -> None:
         """If the messages begin with a changed context, replace the context in the prompt. All
         other messages stay in the prompt.
         """
@@ -417,14 +421,14 @@ class GeminiDecoder(FollowingDecoder):
         )
         if is_same and not _is_same_message(old_record, new_record):
             self._messages[0] = self._messages[0]._replace(record=new_record)
-            read.timestamp = read_time(new_record.get("timestamp"))[0]
-            self._show_context(read)
+            collected.timestamp = read_time(new_record.get("timestamp"))[0]
+            self._show_context(collected)
 
-    def _show_context(self, read: RecordEvents) -> None:
+    def _show_context(self, collected: RecordEvents) -> None:
         text = joined_text(content_of(self._messages[0].record.get("content")))
         before = self.shown.ids()
-        self._context_at = read.version
-        read.put(
+        self._context_at = collected.version
+        collected.put(
             change_of_prompt(
                 before, [text, *before[1:]], "system prompt", metadata=_CONTEXT_REPLACED
             )
@@ -480,13 +484,13 @@ class GeminiDecoder(FollowingDecoder):
                 record={**old_record, "id": new_id}
             )
 
-    def _set_messages(self, read: RecordEvents, messages: Sequence[Fields]) -> None:
-        self._follow_context(read, messages)
+    def _set_messages(self, collected: RecordEvents, messages: Sequence[Fields]) -> None:
+        self._follow_context(collected, messages)
         same_count, repeated_count = self._count_same(messages)
         following = messages[repeated_count:]
         snapshot = self._new_snapshot(following)
         if not snapshot:
-            self._replace(read, same_count, following)
+            self._replace(collected, same_count, following)
             return
         # the new messages begin with a summary, and leave out the summarized messages
         ids = {str(message.get("id")) for message in following}
@@ -495,7 +499,7 @@ class GeminiDecoder(FollowingDecoder):
             for number, message in enumerate(self._messages, 1)
             if message.shown and str(message.record.get("id")) not in ids
         )
-        self._take_back(read, max(same_count, *lost_numbers, 0), following)
+        self._take_back(collected, max(same_count, *lost_numbers, 0), following)
         version = self._messages[same_count - 1].end if same_count else 0
         shown_ids = self.shown.ids()
         context = None
@@ -506,17 +510,17 @@ class GeminiDecoder(FollowingDecoder):
         ]
         forgotten_ids = tuple(event_id for event_id in shown_ids if event_id not in set(kept_ids))
         self.calls.forget(forgotten_ids)
-        read.timestamp = read_time(following[0].get("timestamp"))[0]
+        collected.timestamp = read_time(following[0].get("timestamp"))[0]
         fields: Fields = {
             "summary": snapshot,
             "summary_offset": len(kept_ids),
             "metadata": {"reason": "tokens"},
         }
-        read.add(CondensationAction, forgotten_event_ids=forgotten_ids, **fields)
+        collected.add(CondensationAction, forgotten_event_ids=forgotten_ids, **fields)
         self._drop(same_count)
         self._index_of_id[str(following[0].get("id"))] = same_count
-        self._messages.append(_CurrentMessage(following[0], read.version, shown=True))
-        self._replace(read, same_count + 1, following[1:])
+        self._messages.append(_CurrentMessage(following[0], collected.version, shown=True))
+        self._replace(collected, same_count + 1, following[1:])
 
     def _new_snapshot(self, messages: Sequence[Fields]) -> str:
         """Return the text of the first message if the message is a new snapshot of the session. A
@@ -531,19 +535,21 @@ class GeminiDecoder(FollowingDecoder):
         text = joined_text(content_of(messages[0].get("content")))
         return text if _SNAPSHOT in text else ""
 
-    def _replace(self, read: RecordEvents, index: int, records: Sequence[Fields]) -> None:
-        self._take_back(read, index, records)
+    def _replace(self, collected: RecordEvents, index: int, records: Sequence[Fields]) -> None:
+        self._take_back(collected, index, records)
         for record in records:
-            event_count = len(read.events)
-            read.timestamp = read_time(record.get("timestamp"))[0]
-            self._read_message(read, record)
-            added_events = read.events[event_count:]
+            event_count = len(collected.events)
+            collected.timestamp = read_time(record.get("timestamp"))[0]
+            self._read_message(collected, record)
+            added_events = collected.events[event_count:]
             self._index_of_id.setdefault(str(record.get("id")), len(self._messages))
             self._messages.append(
-                _CurrentMessage(record, read.version, any(event.shown for event in added_events))
+                _CurrentMessage(
+                    record, collected.version, any(event.shown for event in added_events)
+                )
             )
 
-    def _take_back(self, read: RecordEvents, index: int, records: Sequence[Fields]) -> None:
+    def _take_back(self, collected: RecordEvents, index: int, records: Sequence[Fields]) -> None:
         """Take back all messages from ``index`` on. If the View shows one of these messages, add a
         retraction. ``records`` are the records that come next. If these records repeat the
         messages, the reason of the retraction is ``WRITTEN_AGAIN``.
@@ -554,13 +560,13 @@ class GeminiDecoder(FollowingDecoder):
         }
         if shown_record_ids:
             come_again = shown_record_ids <= {str(record.get("id")) for record in records}
-            read.timestamp = None
-            self.calls.forget(range(version, read.version))
-            read.add(Retraction, version=version, reason=WRITTEN_AGAIN if come_again else "")
+            collected.timestamp = None
+            self.calls.forget(range(version, collected.version))
+            collected.add(Retraction, version=version, reason=WRITTEN_AGAIN if come_again else "")
             if version <= self._context_at:
                 self._context_at = -1
                 if index:
-                    self._show_context(read)
+                    self._show_context(collected)
         self._drop(index)
 
     def _drop(self, index: int) -> None:
@@ -568,7 +574,7 @@ class GeminiDecoder(FollowingDecoder):
             self._index_of_id.pop(str(message.record.get("id")), None)
         del self._messages[index:]
 
-    def _read_message(self, read: RecordEvents, record: Fields) -> None:
+    def _read_message(self, collected: RecordEvents, record: Fields) -> None:
         parts = parts_of(record.get("content"))
         if record.get("type") == "user":
             # a message to the model writes the results of the last calls a second time
@@ -578,23 +584,26 @@ class GeminiDecoder(FollowingDecoder):
                 return
             for response in held_in(parts, "functionResponse"):
                 self._answer(
-                    read, response.get("id"), [{"functionResponse": response}], response.get("name")
+                    collected,
+                    response.get("id"),
+                    [{"functionResponse": response}],
+                    response.get("name"),
                 )
             content = content_of(record.get("content"))
             text = joined_text(content).strip()
             if content and (text or not isinstance(content, str)):
                 source = "environment" if text.startswith(_CONTEXTS) else "user"
-                read.add(
+                collected.add(
                     Message, content=content, source=source, shown=not text.startswith(("/", "?"))
                 )
         elif record.get("type") == "gemini":
             call_fields = {"model": record.get("model"), "reply": record.get("id")}
-            read.meta = usage_meta(record.get("tokens"), _USAGE, **call_fields)
-            self._read_response(read, record, parts)
-            if read.meta:  # a reply without text and calls
-                read.add(Annotation, name="gemini")
+            collected.meta = usage_meta(record.get("tokens"), _USAGE, **call_fields)
+            self._read_response(collected, record, parts)
+            if collected.meta:  # a reply without text and calls
+                collected.add(Annotation, name="gemini")
 
-    def _read_response(self, read: RecordEvents, record: Fields, parts: list[Fields]) -> None:
+    def _read_response(self, collected: RecordEvents, record: Fields, parts: list[Fields]) -> None:
         """Read a reply of the model. If the content has no calls and no thinking, read them from
         the fields ``toolCalls`` and ``thoughts``.
         """
@@ -611,19 +620,19 @@ class GeminiDecoder(FollowingDecoder):
                 thought = text_or_empty(item, "description")
                 thoughts.append(f"**{subject}** {thought}" if subject else thought)
             calls = dicts_in(record, "toolCalls")
-        read.response = str(record.get("id"))
-        read_reply(read, parts, thoughts, calls)
-        read.thinking = []
+        collected.response = str(record.get("id"))
+        read_reply(collected, parts, thoughts, calls)
+        collected.thinking = []
         for call in calls:
             call_id = call.get("id")
             result = results.get(call_id, {}) if type(call_id) is str else {}
             if result.get("result"):
                 failed = result.get("status") in ("error", "cancelled")
-                self._answer(read, call["id"], result["result"], is_error=failed)
+                self._answer(collected, call["id"], result["result"], is_error=failed)
 
     def _answer(
         self,
-        read: RecordEvents,
+        collected: RecordEvents,
         call_id: Any,
         result: Any,
         tool: Any = "",
@@ -633,7 +642,7 @@ class GeminiDecoder(FollowingDecoder):
         # a View does not show a second result of a call
         content, has_failed = result_of(result, call_id)
         flags = {} if self.calls.is_open(call_id) else {"shown": False}
-        read.answer(call_id, content, is_error=is_error or has_failed, tool=tool, **flags)
+        collected.answer(call_id, content, is_error=is_error or has_failed, tool=tool, **flags)
 
 
 FORMAT = Format(

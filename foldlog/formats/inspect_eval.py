@@ -301,55 +301,55 @@ class _Decoder(FollowingDecoder):
 
     _asked = False
 
-    def read(self, read: RecordEvents, record: Fields) -> None:
+    def read(self, collected: RecordEvents, record: Fields) -> None:
         role = record.get("role")
         content = record.get("content")
-        read.tag = role == "system" or record.get("source") == "input" or not self._asked
+        collected.tag = role == "system" or record.get("source") == "input" or not self._asked
         self._asked = self._asked or role == "user"
         for block in content if type(content) is list else [content]:
-            _read_block(read, block)
+            _read_block(collected, block)
         match role:
             case None:
-                _read_sample(read, record)
+                _read_sample(collected, record)
             case "system":
-                read.add(SystemMessage, content=_text(read))
+                collected.add(SystemMessage, content=_text(collected))
             case "tool":
-                result = content if type(content) is str else tuple(read.parts)
+                result = content if type(content) is str else tuple(collected.parts)
                 error_message = within(record, "error", "message")
                 result = error_message if type(error_message) is str else result
                 failed = bool(record.get("error"))
-                read.answer(
+                collected.answer(
                     record.get("tool_call_id"), result, tool=record.get("function"), is_error=failed
                 )
             case "user" if type(record.get("metadata")) is dict and "summary" in record["metadata"]:
-                read.condense(bool, _text(read))
+                collected.condense(bool, _text(collected))
             case "assistant":
                 for call in dicts_in(record, "tool_calls"):
-                    read.call(call.get("function"), call.get("arguments"), call.get("id"))
-                read.say("agent")
+                    collected.call(call.get("function"), call.get("arguments"), call.get("id"))
+                collected.say("agent")
             case _:
-                read.say("user", as_text=type(content) is str)
-        read.close(text_or_empty(role) or "sample", {"content": content})
+                collected.say("user", as_text=type(content) is str)
+        collected.close(text_or_empty(role) or "sample", {"content": content})
 
 
-def _text(read: RecordEvents) -> str:
-    return "\n\n".join(texts_of(tuple(read.parts)))
+def _text(collected: RecordEvents) -> str:
+    return "\n\n".join(texts_of(tuple(collected.parts)))
 
 
-def _read_block(read: RecordEvents, block: Any) -> None:
+def _read_block(collected: RecordEvents, block: Any) -> None:
     if kind_of(block) == "reasoning":
         text = text_or_empty(block, "reasoning")
         redacted = text if block.get("redacted") is True else None
-        read.thinking.append(thinking_of(text, block.get("signature"), redacted))
+        collected.thinking.append(thinking_of(text, block.get("signature"), redacted))
     else:
-        read.parts += shown_blocks(block)
+        collected.parts += shown_blocks(block)
 
 
-def _read_sample(read: RecordEvents, sample: Fields) -> None:
+def _read_sample(collected: RecordEvents, sample: Fields) -> None:
     own_usage = dict_or_empty(sample, "own_usage")
     for model, usage in (own_usage or dict_or_empty(sample, "model_usage")).items():
         counts = dict_or_empty(usage)
-        read.tell(
+        collected.tell(
             model,
             counts.get("total_cost") or None,
             counts,
@@ -361,8 +361,8 @@ def _read_sample(read: RecordEvents, sample: Fields) -> None:
             total_tokens="total_tokens",
         )
         named = [model, *map(sample.get, ("uuid", "id", "epoch", "completed_at"))]
-        read.meta |= {"reply": repr(named), "calls": counts.get("calls", 0)}
-        read.add(Annotation, name="sample", data={"model": model, "usage": usage})
+        collected.meta |= {"reply": repr(named), "calls": counts.get("calls", 0)}
+        collected.add(Annotation, name="sample", data={"model": model, "usage": usage})
 
 
 FORMAT = Format(

@@ -221,7 +221,7 @@ class OpenAIChatDecoder(FollowingDecoder):
             raise NotAnEvent(unknown_role(record["role"]))
         super().check(record)
 
-    def read(self, read: RecordEvents, record: Fields) -> None:
+    def read(self, collected: RecordEvents, record: Fields) -> None:
         if kinds := parts_of_others(record):
             self.report(
                 f"has parts of the type {' and '.join(map(repr, kinds))}, which no chat message"
@@ -231,15 +231,15 @@ class OpenAIChatDecoder(FollowingDecoder):
         if record["role"] == "assistant":
             response = {**dict_or_empty(extra, "response"), **record}
             cost = record.get("cost", within(response, "usage", "cost"))
-            read.tell(
+            collected.tell(
                 response.get("model"),
                 extra.get("cost") or None if cost is None else cost,
                 response.get("usage"),
             )
         for message in self.to_openai(record):
             for event in READER.chat(message, f"message-{self.next_id}"):
-                read.take(with_exit_code(event, record))
-        read.close("reply", None)
+                collected.take(with_exit_code(event, record))
+        collected.close("reply", None)
 
 
 # -- events to messages

@@ -128,7 +128,7 @@ def _is_of_unknown(record: Any) -> bool:
 
 
 class ResponsesDecoder(FollowingDecoder):
-    def tag(self, event: Event, read: RecordEvents) -> bool:
+    def tag(self, event: Event, collected: RecordEvents) -> bool:
         """Return whether an event stays after a compaction by the server: system prompts and the
         user's messages stay. A compaction that the client did not request drops the user's messages
         too, but an item does not say who requested the compaction.
@@ -142,31 +142,33 @@ class ResponsesDecoder(FollowingDecoder):
             raise NotAnEvent(unknown_role(record["role"]))
         super().check(record)
 
-    def read(self, read: RecordEvents, record: Fields) -> None:
+    def read(self, collected: RecordEvents, record: Fields) -> None:
         if _is_response(record):
             self._response = None  # this record begins a new response
-            read.tell(record.get("model"), within(record, "extra", "cost"), record.get("usage"))
+            collected.tell(
+                record.get("model"), within(record, "extra", "cost"), record.get("usage")
+            )
             for item in dicts_in(record["output"]):
-                self._read_item(read, item, COMMENTARY)
-            read.close("response", None)
+                self._read_item(collected, item, COMMENTARY)
+            collected.close("response", None)
         else:
-            self._read_item(read, record, record.get("phase"))
+            self._read_item(collected, record, record.get("phase"))
 
-    def _read_item(self, read: RecordEvents, record: Fields, phase: Any) -> None:
+    def _read_item(self, collected: RecordEvents, record: Fields, phase: Any) -> None:
         if (compacted := compaction_in(record)) is not None:
-            read.condense(bool, metadata={"reason": COMPACTED_BY_PROVIDER})
+            collected.condense(bool, metadata={"reason": COMPACTED_BY_PROVIDER})
         event = compacted or READER.item(record)
         if event is not None:
-            read.take(with_exit_code(event, record), phase)
+            collected.take(with_exit_code(event, record), phase)
             return
         kind = record["type"] if type(record.get("type")) is str else "item"
-        is_own = read.origin.id is not None and read.origin.id == record.get("id")
+        is_own = collected.origin.id is not None and collected.origin.id == record.get("id")
         data = {
             key: value
             for key, value in record.items()
             if key != "type" and not (key == "id" and is_own)
         }
-        read.add(
+        collected.add(
             Annotation,
             name=kind,
             data=data,

@@ -109,43 +109,43 @@ class _Decoder(FollowingDecoder):
             fields.append("parts.state.output")
         return fields
 
-    def read(self, read: RecordEvents, record: Fields) -> None:
+    def read(self, collected: RecordEvents, record: Fields) -> None:
         info = record["info"]
         parts = dicts_in(record, "parts")
-        read.tag = read.origin.id or ""
+        collected.tag = collected.origin.id or ""
         if _is_session(record):
             role = "session"
         else:
             role = info.get("role") or "message"
         if role == "session":
             if parent := text_or_empty(info, "parentID"):
-                read.meta["parent"] = f"{self.options.prefix}{parent}"
+                collected.meta["parent"] = f"{self.options.prefix}{parent}"
             if within(info, "revert") is not None:
                 self.past.needs_all()
             if reverted := self._messages.get(text_or_none(info, "revert", "messageID")):
-                read.add(Retraction, version=reverted[0])
+                collected.add(Retraction, version=reverted[0])
             if text_or_empty(info, "title").strip():
-                read.meta |= {"title": info["title"]}
-        elif read.tag:
+                collected.meta |= {"title": info["title"]}
+        elif collected.tag:
             compaction = next((part for part in parts if part.get("type") == "compaction"), None)
-            self._messages[read.tag] = self.next_id, compaction
+            self._messages[collected.tag] = self.next_id, compaction
         if role == "assistant":
-            read.meta |= _usage(info, parts)
+            collected.meta |= _usage(info, parts)
             is_aborted = within(info, "error", "name") == "MessageAbortedError"
             is_said = is_aborted and any(
                 part.get("type") not in ("step-start", "reasoning") for part in parts
             )
-            if not self._condense(read, info, parts) and (is_said or not info.get("error")):
-                _read_response(read, [part for part in parts if kind_of(part) not in _UNTOLD])
+            if not self._condense(collected, info, parts) and (is_said or not info.get("error")):
+                _read_response(collected, [part for part in parts if kind_of(part) not in _UNTOLD])
         elif role == "user":
-            read.parts = _told([part for part in parts if part.get("mime") not in IN_WORDS])
+            collected.parts = _told([part for part in parts if part.get("mime") not in IN_WORDS])
             synthetic = {
                 part.get("synthetic") is True for part in parts if part.get("type") == "text"
             }
-            read.say("environment" if synthetic == {True} else "user")
-        read.close(str(role), None)
+            collected.say("environment" if synthetic == {True} else "user")
+        collected.close(str(role), None)
 
-    def _condense(self, read: RecordEvents, info: Fields, parts: list[Fields]) -> bool:
+    def _condense(self, collected: RecordEvents, info: Fields, parts: list[Fields]) -> bool:
         parent = text_or_empty(info, "parentID")
         _, compaction = self._messages.get(parent, (0, None))
         if info.get("summary") is True:
@@ -161,38 +161,38 @@ class _Decoder(FollowingDecoder):
         tail = compaction.get("tail_start_id")
         tail_names = names[names.index(tail) : end] if tail in names else []
         reason = "tokens" if compaction.get("auto") is True else "request"
-        read.condense(tail_names.__contains__, summary, {"reason": reason}, offset=0)
+        collected.condense(tail_names.__contains__, summary, {"reason": reason}, offset=0)
         return True
 
 
-def _read_response(read: RecordEvents, parts: list[Fields]) -> None:
+def _read_response(collected: RecordEvents, parts: list[Fields]) -> None:
     """Thinking at the end of a step belongs to the next step."""
-    name = read.response
+    name = collected.response
     steps = 0
     for are_calls, some in groupby(parts, lambda part: part.get("type") == "tool"):
         if are_calls:
             tools = [*some]
             calls = [
-                read.call(tool.get("tool"), within(tool, "state", "input"), tool.get("callID"))
+                collected.call(tool.get("tool"), within(tool, "state", "input"), tool.get("callID"))
                 for tool in tools
             ]
             for call, tool in zip(calls, tools, strict=True):
-                read.answer(call, **_result(dict_or_empty(tool, "state")))
+                collected.answer(call, **_result(dict_or_empty(tool, "state")))
             steps += 1
-            read.response = f"{name}/{steps}"
+            collected.response = f"{name}/{steps}"
             continue
         for part in some:
             if part.get("type") == "step-start":
-                read.say("agent")
+                collected.say("agent")
             elif part.get("type") == "reasoning":
                 signed = dict_or_empty(part, "metadata", "anthropic")
                 text = text_or_empty(part, "text")
-                read.thinking.append(
+                collected.thinking.append(
                     thinking_of(text, signed.get("signature"), signed.get("redactedData"))
                 )
             else:
-                read.parts += _told([part])
-    read.say("agent")
+                collected.parts += _told([part])
+    collected.say("agent")
 
 
 def _told(parts: list[Fields]) -> list[Fields]:

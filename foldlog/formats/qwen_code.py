@@ -115,23 +115,23 @@ class _Decoder(FollowingDecoder):
     def restore_after(self, facts: Facts) -> None:
         self._tip = facts["tip"]
 
-    def read(self, read: RecordEvents, record: Fields) -> None:
+    def read(self, collected: RecordEvents, record: Fields) -> None:
         is_sidechain = record.get("isSidechain") is True
         if self._is_sidechain is None:
             self._is_sidechain = is_sidechain
         if is_sidechain is not self._is_sidechain:
-            read.shown = False
-            self._read_line(read, record)
-            read.close(_kind_of(record), None)
+            collected.shown = False
+            self._read_line(collected, record)
+            collected.close(_kind_of(record), None)
             return
-        self._go_to(read, record)
-        begun = read.version
+        self._go_to(collected, record)
+        begun = collected.version
         if record.get("subtype") == "slash_command":
             self.past.needs_all()
-        self._read_line(read, record)
-        changes_view = any(event.shown or event.structural for event in read.events)
-        read.close(_kind_of(record), record.get("systemPayload"))
-        self._tip = read.version if changes_view else self._tip
+        self._read_line(collected, record)
+        changes_view = any(event.shown or event.structural for event in collected.events)
+        collected.close(_kind_of(record), record.get("systemPayload"))
+        self._tip = collected.version if changes_view else self._tip
         # a line with the id of the line before it continues this line
         self._ends[record["uuid"]] = self._tip
         is_said = record["type"] == "user" and record.get("subtype") is None
@@ -139,7 +139,7 @@ class _Decoder(FollowingDecoder):
         if record.get("type") != "system" or record.get("subtype") == "slash_command":
             self._said = (begun, words) if is_said else None
 
-    def _go_to(self, read: RecordEvents, record: Fields) -> None:
+    def _go_to(self, collected: RecordEvents, record: Fields) -> None:
         """Take back the abandoned branch if a line continues from an earlier line."""
         parent = record["parentUuid"]
         is_rewound = record.get("subtype") == "rewind"
@@ -149,45 +149,47 @@ class _Decoder(FollowingDecoder):
             self.past.needs_all()
         if record["uuid"] not in self._ends and above != self._tip:
             self.past.needs_all()
-            self._take_back(read, above)
+            self._take_back(collected, above)
 
-    def _take_back(self, read: RecordEvents, version: int) -> None:
-        self.calls.forget(range(version, read.version))
-        read.add(Retraction, version=version, timestamp=None)
+    def _take_back(self, collected: RecordEvents, version: int) -> None:
+        self.calls.forget(range(version, collected.version))
+        collected.add(Retraction, version=version, timestamp=None)
 
-    def _read_line(self, read: RecordEvents, record: Fields) -> None:
+    def _read_line(self, collected: RecordEvents, record: Fields) -> None:
         kind = record["type"]
         subtype = record.get("subtype")
         if kind == "system":
-            self._read_system(read, subtype, dict_or_empty(record, "systemPayload"))
+            self._read_system(collected, subtype, dict_or_empty(record, "systemPayload"))
             return
         message = record.get("message")
         if type(message) is not dict or subtype in _NOT_SENT:
             return
         if kind == "assistant":
-            read.response = record["uuid"]
-            read.tell(record.get("model"), None, record.get("usageMetadata"), **_USAGE)
+            collected.response = record["uuid"]
+            collected.tell(record.get("model"), None, record.get("usageMetadata"), **_USAGE)
         is_by_user = subtype in _BY_USER and record.get("provenance") in (None, "real_user")
         failed = within(record, "toolCallResult", "status") in _FAILED
-        self._read_content(read, message, "user" if is_by_user else "environment", failed=failed)
+        self._read_content(
+            collected, message, "user" if is_by_user else "environment", failed=failed
+        )
 
-    def _read_system(self, read: RecordEvents, subtype: Any, payload: Fields) -> None:
+    def _read_system(self, collected: RecordEvents, subtype: Any, payload: Fields) -> None:
         match subtype:
             case "chat_compression" if type(history := payload.get("compressedHistory")) is list:
-                self._compress(read, dicts_in(history))
+                self._compress(collected, dicts_in(history))
             case "agent_bootstrap":
-                read.is_copy = True
+                collected.is_copy = True
                 for content in dicts_in(payload, "history"):
-                    self._read_content(read, content, "user")
-                read.is_copy = False
+                    self._read_content(collected, content, "user")
+                collected.is_copy = False
             case "slash_command" if _is_local(payload, self._said) and self._said is not None:
-                self._take_back(read, self._said[0])
+                self._take_back(collected, self._said[0])
             case "custom_title" if title := text_or_empty(payload, "customTitle").strip():
-                read.meta = {"title": title}
+                collected.meta = {"title": title}
             case "parent_session" if parent := text_or_empty(payload, "parentSessionId"):
-                read.meta = {"parent": f"{self.options.prefix}{parent}"}
+                collected.meta = {"parent": f"{self.options.prefix}{parent}"}
 
-    def _compress(self, read: RecordEvents, history: list[Fields]) -> None:
+    def _compress(self, collected: RecordEvents, history: list[Fields]) -> None:
         """Add events for the contents that stay, and forget all earlier events of the View. The
         first content of ``history`` is the summary.
         """
@@ -198,20 +200,22 @@ class _Decoder(FollowingDecoder):
         else:
             first = {}
         summary = joined_text(content_of(first.get("parts")))
-        time = read.timestamp
-        read.timestamp = None
+        time = collected.timestamp
+        collected.timestamp = None
         for content in history[1:] if summary else history:
-            self._read_content(read, content, "user")
-        read.timestamp = time
+            self._read_content(collected, content, "user")
+        collected.timestamp = time
         new_ids = [event_id for event_id in self.shown.ids() if event_id not in former_ids]
-        read.change([*([summary] if summary else ()), *new_ids], "compaction", {"reason": "tokens"})
+        collected.change(
+            [*([summary] if summary else ()), *new_ids], "compaction", {"reason": "tokens"}
+        )
 
     def _read_content(
-        self, read: RecordEvents, content: Fields, source: Source, *, failed: bool = False
+        self, collected: RecordEvents, content: Fields, source: Source, *, failed: bool = False
     ) -> None:
         parts = parts_of(content.get("parts"))
         if content.get("role") == "model":
-            read_reply(read, parts, thoughts_in(parts), held_in(parts, "functionCall"))
+            read_reply(collected, parts, thoughts_in(parts), held_in(parts, "functionCall"))
             return
         responses = held_in(parts, "functionResponse")
         for response in responses:
@@ -220,12 +224,12 @@ class _Decoder(FollowingDecoder):
                 parts if call_id else [{"functionResponse": response}], call_id
             )
             shown = {} if self.calls.is_open(call_id) else {"shown": False}
-            read.answer(
+            collected.answer(
                 call_id, result, is_error=failed or has_failed, tool=response.get("name"), **shown
             )
         text = content_of(parts)
         if text and not responses:
-            read.add(Message, content=text, source=source)
+            collected.add(Message, content=text, source=source)
 
 
 def _is_local(payload: Fields, last_command: tuple[int, str] | None) -> bool:

@@ -212,38 +212,38 @@ class FollowingDecoder(RecordDecoder):
             self.past.needs_all()
         return self._response or f"response-{version}"
 
-    def tag(self, event: Event, read: RecordEvents) -> Any:
-        return read.tag
+    def tag(self, event: Event, collected: RecordEvents) -> Any:
+        return collected.tag
 
     def events(self, record: Any) -> list[Event]:
         self.past.next_record(self.next_id)
         self.check(record)
         time_and_id = time_and_id_of(self.format, record)
         self._add_id(time_and_id[1])
-        read = self.begin_record(record, time_and_id)
+        collected = self.begin_record(record, time_and_id)
         key = 0 if self.repeat == "events" else key_of(record)
         if key and self._repeats.has(key, time_if_without_id(time_and_id)):
             self.past.break_off()
-            read.meta = {}
-            read.shown = False
-            read.close(REPEATED, None)
+            collected.meta = {}
+            collected.shown = False
+            collected.close(REPEATED, None)
         else:
-            self.read(read, record)
-            self._report_unread(record, read)
-        self.end_record(read)
-        self.next_id += len(read.events)
+            self.read(collected, record)
+            self._report_unread(record, collected)
+        self.end_record(collected)
+        self.next_id += len(collected.events)
         if key:
             self.remember(key, time_and_id)
-        return read.events
+        return collected.events
 
     def _add_id(self, source_id: Any) -> None:
         if source_id is not None:
             self.past.add_new(f"record {source_id}", may_return=self.ids_return)
 
-    def _report_unread(self, record: Any, read: RecordEvents) -> None:
+    def _report_unread(self, record: Any, collected: RecordEvents) -> None:
         if self.past.is_in_window:  # the decoder that read the window first has reported its fields
             return
-        for field in unread_fields(record, read.events, self.repeated_fields(record)):
+        for field in unread_fields(record, collected.events, self.repeated_fields(record)):
             if (number := checksum(field)) not in self._reported_fields:
                 self._reported_fields.add(number)
                 self.report(_UNREAD.format(field))
@@ -268,7 +268,7 @@ class FollowingDecoder(RecordDecoder):
         ):
             self.report(_AGAIN)
 
-    def end_record(self, read: RecordEvents) -> None:
+    def end_record(self, collected: RecordEvents) -> None:
         """Handle the end of a record. A subclass may override ``end_record``."""
 
     def adopt(self, record: Any, event_ids: Sequence[int]) -> None:
@@ -285,8 +285,8 @@ class FollowingDecoder(RecordDecoder):
         while link is not None and link is not before:
             tags.append(link.member[1])
             link = link.before
-        read = self.begin_record(record, time_and_id_of(self.format, record))
-        other = self.tag(Message(content="", source="agent"), read)
+        collected = self.begin_record(record, time_and_id_of(self.format, record))
+        other = self.tag(Message(content="", source="agent"), collected)
         self.shown.newest = before
         for place, event_id in enumerate(event_ids):
             tag = tags[-1 - place] if place < len(tags) else other
@@ -302,17 +302,17 @@ class FollowingDecoder(RecordDecoder):
         # A retraction would show events that the program never got.
         self.shown.condensed_at = version - 1
 
-    def return_to(self, read: RecordEvents, version: int) -> None:
+    def return_to(self, collected: RecordEvents, version: int) -> None:
         """Return to the View at a version. A version up to the hand-over is the number of members
         that the View had after an adopted record.
         """
         if version > self.handed_over_at:
-            read.add(Retraction, version=version)
+            collected.add(Retraction, version=version)
             return
-        if read.version > self.handed_over_at:
-            read.add(Retraction, version=self.handed_over_at)
+        if collected.version > self.handed_over_at:
+            collected.add(Retraction, version=self.handed_over_at)
         if self.handed_over_at:
-            read.change(self.shown.ids()[:version], "return")
+            collected.change(self.shown.ids()[:version], "return")
 
     def check(self, record: Any) -> None:
         if not self.format.accepts(record):
@@ -325,7 +325,7 @@ class FollowingDecoder(RecordDecoder):
         )
 
     @abstractmethod
-    def read(self, read: RecordEvents, record: Any) -> None:
+    def read(self, collected: RecordEvents, record: Any) -> None:
         """Add the events of a record, at least one event."""
 
 

@@ -31,9 +31,9 @@ _KEPT = ("role", "is_demo")
 class _Decoder(OpenAIChatDecoder):
     _last: Fields | None = None
 
-    def read(self, read: RecordEvents, record: Fields) -> None:
-        read.is_copy = bool(record.get("is_demo"))
-        super().read(read, record)
+    def read(self, collected: RecordEvents, record: Fields) -> None:
+        collected.is_copy = bool(record.get("is_demo"))
+        super().read(collected, record)
         self._last = pick(record, _KEPT)
 
     def to_openai(self, message: Fields) -> list[Fields]:

@@ -189,7 +189,7 @@ class TreeDecoder(FollowingDecoder):
         name = None if self.exports.is_about(record) else record[self.exports.id]
         return RecordEvents(self, Origin(format=self.format.name, id=name), None)
 
-    def read(self, read: RecordEvents, record: Fields) -> None:
+    def read(self, collected: RecordEvents, record: Fields) -> None:
         exports = self.exports
         is_about = exports.is_about(record)
         after = record.get(exports.newest if is_about else exports.parent, _NO_PARENT)
@@ -201,18 +201,18 @@ class TreeDecoder(FollowingDecoder):
             else:
                 after = self._tip
         if after != self._tip:
-            read.add(Retraction, version=0 if after is None else self._ends[after])
+            collected.add(Retraction, version=0 if after is None else self._ends[after])
         self._tip = after
         if is_about:
             title = text_or_empty(record, exports.title)
-            read.meta = {"title": title} if title.strip() else {}
-            read.close("conversation", read.meta.get("title"))
+            collected.meta = {"title": title} if title.strip() else {}
+            collected.close("conversation", collected.meta.get("title"))
         else:
-            self.say(read, record)
-            read.close("message", read.meta.get("title"))
+            self.say(collected, record)
+            collected.close("message", collected.meta.get("title"))
             self._tip = record[exports.id]
-            self._ends[record[exports.id]] = read.version
+            self._ends[record[exports.id]] = collected.version
 
     @abstractmethod
-    def say(self, read: RecordEvents, record: Fields) -> None:
+    def say(self, collected: RecordEvents, record: Fields) -> None:
         """Add the events of a message. If no model gets the message, add nothing."""

@@ -156,26 +156,26 @@ class _Decoder(PartsDecoder):
     def events(self, record: Any) -> list[Event]:
         return super().events(_snake_case(record))
 
-    def tag(self, event: Event, read: RecordEvents | None) -> _Span | None:
+    def tag(self, event: Event, collected: RecordEvents | None) -> _Span | None:
         if isinstance(event, CondensationAction):
             return _span_in(event.metadata)
         if event.timestamp is None:
             return None
         return _Span(event.timestamp, event.timestamp)
 
-    def read(self, read: RecordEvents, record: Fields) -> None:
+    def read(self, collected: RecordEvents, record: Fields) -> None:
         rewound = within(record, "actions", "rewind_before_invocation_id")
         if type(rewound) is str:
             version = self._invocations.get(rewound)
         else:
             version = None
-        if not self._condense(read, record):
-            super().read(read, record)
+        if not self._condense(collected, record):
+            super().read(collected, record)
         self._invocations.setdefault(record["invocation_id"], self.next_id)
         if version is not None:
-            read.add(Retraction, version=version)
+            collected.add(Retraction, version=version)
 
-    def _condense(self, read: RecordEvents, record: Fields) -> bool:
+    def _condense(self, collected: RecordEvents, record: Fields) -> bool:
         """Add the condensation of a compaction, and return whether a condensation was added. As in
         the SDK, the summary has the time of the last event that it replaces.
         """
@@ -198,9 +198,9 @@ class _Decoder(PartsDecoder):
                 return False
             if not (span.first <= first and last <= span.last):
                 (before if last <= span.last else later).append(member_id)
-        read.begin(Origin(format=NAME), read.timestamp)
+        collected.begin(Origin(format=NAME), collected.timestamp)
         metadata = {key: compaction[key] for key in _TIMES}
-        read.change([*before, _text_in(content), *later], "compaction", metadata)
+        collected.change([*before, _text_in(content), *later], "compaction", metadata)
         return True
 
 

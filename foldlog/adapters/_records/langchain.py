@@ -84,13 +84,13 @@ def _matches(record: Any) -> bool:
 class _Decoder(FollowingDecoder):
     keeps_shown = False
 
-    def read(self, read: RecordEvents, record: Fields) -> None:
+    def read(self, collected: RecordEvents, record: Fields) -> None:
         kind = _kind(record["type"])
         data = record["data"]
         model = within(data, "response_metadata", "model_name")
-        read.meta = usage_meta(data.get("usage_metadata"), model=model)
+        collected.meta = usage_meta(data.get("usage_metadata"), model=model)
         if kind not in (*_SPOKEN, "system", "tool"):
-            read.add(Annotation, name=record["type"], data=data)
+            collected.add(Annotation, name=record["type"], data=data)
             return
         calls = data.get("tool_calls") if kind == "ai" else None
         if type(calls) is not list or not all(map(_is_call, calls)):
@@ -108,19 +108,21 @@ class _Decoder(FollowingDecoder):
         )
         if calls:
             if len(calls) > 1:
-                read.response = text_or_empty(data, "id") or f"response-{self.next_id}"
+                collected.response = text_or_empty(data, "id") or f"response-{self.next_id}"
             else:
-                read.response = None
+                collected.response = None
             for call in calls:
-                read.thinking = list(thinking)
+                collected.thinking = list(thinking)
                 thinking = ()
-                read.call(call["name"], call["args"], call["id"], content)
+                collected.call(call["name"], call["args"], call["id"], content)
                 content = ""
         elif kind == "tool":
             failed = data.get("status") == "error"
-            read.answer(data.get("tool_call_id"), content, is_error=failed, tool=data.get("name"))
+            collected.answer(
+                data.get("tool_call_id"), content, is_error=failed, tool=data.get("name")
+            )
         elif kind == "system":
-            read.add(SystemMessage, content=content)
+            collected.add(SystemMessage, content=content)
         else:
             role = data.get("role") if kind == "chat" else kind
             if type(role) is not str:
@@ -129,7 +131,9 @@ class _Decoder(FollowingDecoder):
                 )
             role = _ROLES.get(role, role)
             event = spoken(role if role in ROLES else "environment", content)
-            read.take(replace(event, thinking=thinking) if isinstance(event, Message) else event)
+            collected.take(
+                replace(event, thinking=thinking) if isinstance(event, Message) else event
+            )
 
 
 def _is_call(call: Any) -> bool:

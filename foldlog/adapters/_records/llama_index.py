@@ -59,31 +59,33 @@ class _Decoder(FollowingDecoder):
     keeps_shown = False
     repeat = "events"  # a message has no id, and may be sent twice
 
-    def read(self, read: RecordEvents, record: Fields) -> None:
+    def read(self, collected: RecordEvents, record: Fields) -> None:
         role = record["role"]
         blocks = dicts_in(record["blocks"])
         extra = dict_or_empty(record, "additional_kwargs")
         parts = [part for block in blocks if (part := _part_of(block)) is not None]
         if role in _TOOL:
-            read.answer(extra.get("tool_call_id"), content_of_parts(parts), tool=extra.get("name"))
+            collected.answer(
+                extra.get("tool_call_id"), content_of_parts(parts), tool=extra.get("name")
+            )
         elif role in _SYSTEM:
-            read.add(SystemMessage, content=content_of_parts(parts))
+            collected.add(SystemMessage, content=content_of_parts(parts))
         elif role == "user":
-            read.add(Message, content=content_of_parts(parts), source="user")
+            collected.add(Message, content=content_of_parts(parts), source="user")
         else:
-            read.parts = parts
-            read.thinking = [
+            collected.parts = parts
+            collected.thinking = [
                 _thought(block) for block in blocks if block.get("block_type") == "thinking"
             ]
             calls = [_call_in(block) for block in blocks if block.get("block_type") == "tool_call"]
             for call in calls or map(_call_of_openai, dicts_in(extra, "tool_calls")):
-                read.call(*call)
-            if read.parts or not read.events:
-                read.add(
+                collected.call(*call)
+            if collected.parts or not collected.events:
+                collected.add(
                     Message,
-                    content=content_of_parts(read.parts),
+                    content=content_of_parts(collected.parts),
                     source="agent",
-                    thinking=tuple(read.thinking),
+                    thinking=tuple(collected.thinking),
                 )
 
 

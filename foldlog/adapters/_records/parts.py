@@ -40,24 +40,24 @@ class PartsDecoder(FollowingDecoder):
     format: PartsFormat
 
     def begin_record(self, record: Fields, time_and_id: TimeAndId) -> RecordEvents:
-        read = super().begin_record(record, time_and_id)
+        collected = super().begin_record(record, time_and_id)
         format = self.format
-        read.meta = format.usage(record)
-        own = text_or_none(read.origin.id) or text_or_none(format.response(record))
-        read.response = own or f"{format.noun}-{self.next_id}"
-        return read
+        collected.meta = format.usage(record)
+        own = text_or_none(collected.origin.id) or text_or_none(format.response(record))
+        collected.response = own or f"{format.noun}-{self.next_id}"
+        return collected
 
-    def read(self, read: RecordEvents, record: Fields) -> None:
+    def read(self, collected: RecordEvents, record: Fields) -> None:
         format = self.format
-        record_origin = read.origin
-        record_time = read.timestamp
+        record_origin = collected.origin
+        record_time = collected.timestamp
         parts = within(record, *format.parts) or _NO_PARTS
         for place, part in enumerate(parts):
             event_class, fields = format.read(part, record)
             if event_class is Action:
-                fields["response_id"] = read.response
+                fields["response_id"] = collected.response
             elif event_class is Message and len(parts) > 1 and format.source(record) == "agent":
-                read.meta["reply"] = read.response
+                collected.meta["reply"] = collected.response
             if event_class is Message or event_class is Annotation:
                 fields.setdefault("source", format.source(record))
             if fields.pop("thinks", False):
@@ -67,8 +67,8 @@ class PartsDecoder(FollowingDecoder):
             if format.part_time is not None:
                 timestamp, time = format.part_time(record, part, place)
                 origin = replace(origin, time=time)
-            read.begin(replace(origin, id=None) if place else origin, timestamp)
-            read.add(event_class, **fields)
+            collected.begin(replace(origin, id=None) if place else origin, timestamp)
+            collected.add(event_class, **fields)
 
 
 _NO_PARTS = (None,)

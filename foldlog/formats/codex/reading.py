@@ -132,7 +132,7 @@ class CodexDecoder(FollowingDecoder):
         super().end_adoption(version)
         self._returns_to = version
 
-    def tag(self, event: Event, read: RecordEvents) -> _Known:
+    def tag(self, event: Event, collected: RecordEvents) -> _Known:
         self._has_forgotten |= isinstance(event, CondensationAction | Retraction)
         if isinstance(event, SystemMessage):
             is_base = event.meta.get("instructions") == _IS_BASE["instructions"]
@@ -157,47 +157,49 @@ class CodexDecoder(FollowingDecoder):
         names = _REPEATS.get(text_or_empty(line.payload, "type"), default)
         return [f"payload.{name}" for name in names]
 
-    def read(self, read: RecordEvents, record: Fields) -> None:
+    def read(self, collected: RecordEvents, record: Fields) -> None:
         """Add the event of a record. For a compaction, first add the events of its history. For an
         aborted turn, first add a result for each open call.
         """
         line, payload = line_of(record) or Line("", None)
-        read.response = None
-        own = read.timestamp
+        collected.response = None
+        own = collected.timestamp
         if line == "session_meta":
             self.past.break_off()
-        if read.version == 0 and line != "session_meta":
+        if collected.version == 0 and line != "session_meta":
             self.report(_NO_SESSION)
         if line == "compacted" and type(payload) is dict:
             history = payload.get("replacement_history")
             message = text_or_empty(payload, "message")
             if type(history) is list:
-                self._replace(read, history, message)
+                self._replace(collected, history, message)
             else:
-                self._rebuild(read, message)
-            read.close("compacted", None)
+                self._rebuild(collected, message)
+            collected.close("compacted", None)
         else:
             if (
                 line == "event_msg"
                 and type(payload) is dict
                 and payload.get("type") == "turn_aborted"
             ):
-                read.timestamp = None
+                collected.timestamp = None
                 self.past.break_off()
                 for call in self.calls.all():
-                    read.answer(call, ABORTED_RESULT, is_error=True)
-                read.timestamp = own
-            elif line == "session_meta" and read.version == 0 and (parent := parent_of(payload)):
-                read.meta["parent"] = f"{self.options.prefix}{parent}"
+                    collected.answer(call, ABORTED_RESULT, is_error=True)
+                collected.timestamp = own
+            elif (
+                line == "session_meta" and collected.version == 0 and (parent := parent_of(payload))
+            ):
+                collected.meta["parent"] = f"{self.options.prefix}{parent}"
             if line == "session_meta":
-                self._returns_to = read.version + 1
+                self._returns_to = collected.version + 1
                 if (end := base_end(payload)) is not None:
-                    self._go_on_from(read, end, payload)
-            self._read_payload(read, line, payload)
+                    self._go_on_from(collected, end, payload)
+            self._read_payload(collected, line, payload)
         if (number := ordinal_of(record)) >= 0:
-            self._numbered.append((number, read.version))
+            self._numbered.append((number, collected.version))
 
-    def _go_on_from(self, read: RecordEvents, end: int, session: Any) -> None:
+    def _go_on_from(self, collected: RecordEvents, end: int, session: Any) -> None:
         records = reversed(self._numbered)
         newest = next(records, (-1, 0))
         last, version = next(
@@ -206,41 +208,41 @@ class CodexDecoder(FollowingDecoder):
         if last != end - 1:
             self.report(_NOT_HERE.format(within(session, "history_base", "thread_id")))
         if newest[0] >= end:
-            self.calls.forget(range(version, read.version))
-            self.return_to(read, version)
+            self.calls.forget(range(version, collected.version))
+            self.return_to(collected, version)
 
-    def _read_payload(self, read: RecordEvents, line: str, payload: Any) -> None:
+    def _read_payload(self, collected: RecordEvents, line: str, payload: Any) -> None:
         if type(payload) is not dict:
-            read.add(Annotation, name=line, data=payload)
+            collected.add(Annotation, name=line, data=payload)
             return
         named = payload.get("type") if line in _ITEMS else line
         name = named if type(named) is str else line
-        if line in _SHOWN and _read_item(read, payload):
+        if line in _SHOWN and _read_item(collected, payload):
             return
         if line in _INSTRUCTIONS and (texts := self._new_instructions(line, payload)):
             name = text_or_empty(payload, "model")
             model = {"model": name} if name else {}
-            read.meta = model | (_IS_BASE if line == "session_meta" else {}) | read.meta
+            collected.meta = model | (_IS_BASE if line == "session_meta" else {}) | collected.meta
             content = content_of_parts([*map(text_part, texts)])
-            read.add(SystemMessage, content=content)
+            collected.add(SystemMessage, content=content)
         elif (
             line == "event_msg"
             and name == "thread_rolled_back"
             and (turns := _count_of_turns(payload))
         ):
-            self._roll_back(read, turns)
+            self._roll_back(collected, turns)
         else:
             if line in _ITEMS:
                 own_keys = ("id", "type", *_REPEATS.get(name, ()))
             else:
                 own_keys = ("id",)
-            read.add(
+            collected.add(
                 Annotation,
                 name=name,
                 data=omit(payload, *own_keys),
             )
 
-    def _roll_back(self, read: RecordEvents, turns: int) -> None:
+    def _roll_back(self, collected: RecordEvents, turns: int) -> None:
         """Retract the last turns. A turn begins with a message of the user. If no retraction is
         possible, add a condensation that forgets these turns.
 
@@ -258,11 +260,11 @@ class CodexDecoder(FollowingDecoder):
             self.shown.condensed_at, self._returns_to
         )
         if is_return:
-            read.change(
+            collected.change(
                 [event_id for event_id, _ in members if event_id not in forgotten], "return"
             )
         else:
-            read.add(CondensationAction, forgotten_event_ids=forgotten)
+            collected.add(CondensationAction, forgotten_event_ids=forgotten)
 
     def _new_instructions(self, line: str, payload: Fields) -> list[str]:
         # an instruction is a text, or an object with a text
@@ -301,7 +303,7 @@ class CodexDecoder(FollowingDecoder):
                 room -= len(member.texts)
         return False
 
-    def _replace(self, read: RecordEvents, history: list[Any], message: str) -> None:
+    def _replace(self, collected: RecordEvents, history: list[Any], message: str) -> None:
         """First add the events of a compaction's history, without the summary. Then add the
         condensation.
         """
@@ -311,24 +313,24 @@ class CodexDecoder(FollowingDecoder):
         self.calls = OpenCalls()
         offset = len(after)
         place = place_of_summary(history, message)
-        own = read.timestamp
-        read.timestamp = None
+        own = collected.timestamp
+        collected.timestamp = None
         for number, item in enumerate(history):
             if number == place:
                 continue
             try:
-                self._read_payload(read, "response_item", item)
+                self._read_payload(collected, "response_item", item)
             except NotAnEvent as error:
                 self.report(f"is a compaction, and its item {number} is not shown: {error}")
-                read.add(Annotation, name="message", data=item)
-            offset += read.events[-1].shown and number < (place or 0)
-        read.timestamp = own
+                collected.add(Annotation, name="message", data=item)
+            offset += collected.events[-1].shown and number < (place or 0)
+        collected.timestamp = own
         after = [event_id for event_id in self.shown.ids() if event_id not in forgotten]
         if place is not None:
             after.insert(offset, "".join(texts_in(history[place]["content"])))
-        read.change(after, "compaction")
+        collected.change(after, "compaction")
 
-    def _rebuild(self, read: RecordEvents, message: str) -> None:
+    def _rebuild(self, collected: RecordEvents, message: str) -> None:
         """Add the condensation of a compaction without a history. Codex then sends the initial
         context, the newest messages of the user, and the summary ``message``.
 
@@ -347,15 +349,15 @@ class CodexDecoder(FollowingDecoder):
             new_from += 1
         forgotten = {event_id for event_id, _ in members} - stays
         self.calls.forget(forgotten)
-        own = read.timestamp
-        read.timestamp = None
+        own = collected.timestamp
+        collected.timestamp = None
         for text in filter(None, texts[new_from:]):
-            read.add(Message, source="user", content=text)
-        read.timestamp = own
+            collected.add(Message, source="user", content=text)
+        collected.timestamp = own
         after: list[int | str] = [
             event_id for event_id in self.shown.ids() if event_id not in forgotten
         ]
-        read.change([*after, message or NO_SUMMARY], "compaction")
+        collected.change([*after, message or NO_SUMMARY], "compaction")
 
 
 def _role_of_message(message: Message, texts: list[str]) -> int:
@@ -371,10 +373,12 @@ def _is_of_user(event_id: int, member: _Known) -> bool:
     return member.role == _TURN or (is_summary and not is_marked_summary(member.text))
 
 
-def _read_item(read: RecordEvents, payload: Fields) -> bool:
+def _read_item(collected: RecordEvents, payload: Fields) -> bool:
     if payload.keys() >= _AGENTS and payload.get("type", _SAYS) == _SAYS:
         content = payload.get("content") or [{"type": _SECRET, _SECRET: payload.get(_SECRET)}]
-        read.take(Message(source="user", content=READER.content(content, "what an agent says")))
+        collected.take(
+            Message(source="user", content=READER.content(content, "what an agent says"))
+        )
         return True
     output = payload.get("output")
     extras = {}
@@ -393,7 +397,7 @@ def _read_item(read: RecordEvents, payload: Fields) -> bool:
     if isinstance(event, Observation):
         event = replace(event, is_error=has_failed(output), extras=extras)
     if event is not None:
-        read.take(event, payload.get("phase"))
+        collected.take(event, payload.get("phase"))
     return event is not None
 
 

@@ -108,22 +108,24 @@ class OpenHandsV0Decoder(FollowingDecoder):
                     " neither"
                 )
 
-    def read(self, read: RecordEvents, record: Any) -> None:
+    def read(self, collected: RecordEvents, record: Any) -> None:
         outside = self._is_outside(record)
         for member in members_of(record):
-            self._read(read, member, outside)
+            self._read(collected, member, outside)
 
-    def _read(self, read: RecordEvents, record: Fields, outside: bool) -> None:
+    def _read(self, collected: RecordEvents, record: Fields, outside: bool) -> None:
         is_action = type(record.get("action")) is str
         source = record.get("source")
         source_id = record.get("id")
         timestamp, time = read_time(record.get("timestamp"))
-        read.begin(Origin(format=NAME, id=source_id, time=time), timestamp)
-        read.meta = _usage_in(record)
-        fields: Fields = {"cause": self._cause(read, record, is_action)}
+        collected.begin(Origin(format=NAME, id=source_id, time=time), timestamp)
+        collected.meta = _usage_in(record)
+        fields: Fields = {"cause": self._cause(collected, record, is_action)}
         if type(source) is str and source in _SOURCES:
             fields["source"] = _SOURCES[source]
-        event = (self._action if is_action else self._observation)(read, record, fields, outside)
+        event = (self._action if is_action else self._observation)(
+            collected, record, fields, outside
+        )
         if is_action and isinstance(event, Action) and event.source != "agent":
             self._by_user[event.id] = True
         if type(source_id) is int or type(source_id) is str:
@@ -148,7 +150,7 @@ class OpenHandsV0Decoder(FollowingDecoder):
         self._open += _delegations(record)
         return outside
 
-    def _cause(self, read: RecordEvents, record: Fields, is_action: bool) -> int | None:
+    def _cause(self, collected: RecordEvents, record: Fields, is_action: bool) -> int | None:
         cause = record.get("cause")
         if type(cause) is int or type(cause) is str:
             event_id = self._event_ids.get(cause)
@@ -157,20 +159,22 @@ class OpenHandsV0Decoder(FollowingDecoder):
             return None
         return self._last_action
 
-    def _action(self, read: RecordEvents, record: Fields, fields: Fields, outside: bool) -> Any:
+    def _action(
+        self, collected: RecordEvents, record: Fields, fields: Fields, outside: bool
+    ) -> Any:
         name = record["action"]
         args = _payload(record, "args", _ENVELOPE)
         is_hidden = outside or name in _BOOKKEEPING or args.get("hidden") is True
         fields["shown"] = name not in _STRUCTURAL and (self.options.as_history or not is_hidden)
         if name == "message":
-            return read.add(Message, **_message(args, fields))
+            return collected.add(Message, **_message(args, fields))
         if name == "finish":
             final_text = final_words(args, record.get("tool_call_metadata"))
-            return read.add(Message, content=final_text, **{"source": "agent", **fields})
+            return collected.add(Message, content=final_text, **{"source": "agent", **fields})
         if name == "system":
             tools = args.get("tools")
             prompt_tools = tuple(tools) if type(tools) is list else ()
-            return read.add(
+            return collected.add(
                 SystemMessage,
                 content=text_or_empty(args, "content"),
                 tools=prompt_tools,
@@ -178,27 +182,27 @@ class OpenHandsV0Decoder(FollowingDecoder):
             )
         forgets = _forgets(args) if name == "condensation" else {}
         if name in _BOOKKEEPING or (name in _STRUCTURAL and (outside or forgets is None)):
-            return read.add(Annotation, **_kept("action", record), **fields)
+            return collected.add(Annotation, **_kept("action", record), **fields)
         if name == "condensation_request":
-            return read.add(CondensationRequest, **fields)
+            return collected.add(CondensationRequest, **fields)
         if name == "condensation":
-            condensation = read.add(CondensationAction, **(forgets or {}), **fields)
+            condensation = collected.add(CondensationAction, **(forgets or {}), **fields)
             self._recollection.forget(condensation.forgotten)
             return condensation
-        return read.add(Action, **_done(name, args, record, fields))
+        return collected.add(Action, **_done(name, args, record, fields))
 
     def _observation(
-        self, read: RecordEvents, record: Fields, fields: Fields, outside: bool
+        self, collected: RecordEvents, record: Fields, fields: Fields, outside: bool
     ) -> Any:
         name = record["observation"]
         extras = _payload(record, "extras", _OBSERVED)
         is_hidden = outside or name in _BOOKKEEPING or extras.get("hidden") is True
         fields["shown"] = self.options.as_history or not is_hidden
         if name in _OBSERVED_BOOKKEEPING and not self.options.as_history:
-            return read.add(Annotation, **_kept("observation", record), **fields)
+            return collected.add(Annotation, **_kept("observation", record), **fields)
         content = text_or_empty(record, "content")
         if name == "condense":
-            return read.add(CondensationSummary, content=content, **fields)
+            return collected.add(CondensationSummary, content=content, **fields)
         call_id, _ = _call(record.get("tool_call_metadata"))
         result_text: Content = content
         if name == "recall":
@@ -210,9 +214,11 @@ class OpenHandsV0Decoder(FollowingDecoder):
                 name in _SAID_BY_ITSELF
                 and call_id is None
                 and fields["cause"] is None
-                and read.version
+                and collected.version
             ):
-                return read.add(Message, content=result_text, **{**fields, "source": "environment"})
+                return collected.add(
+                    Message, content=result_text, **{**fields, "source": "environment"}
+                )
             images = extras.get("image_urls") if name == "run_ipython" else None
             if images and _is_texts(images):
                 result_text = _with_images(result_text, images)
@@ -223,7 +229,7 @@ class OpenHandsV0Decoder(FollowingDecoder):
             "call_id": call_id,
             "is_error": name == "error",
         }
-        return read.add(Observation, **answer, extras=extras, **fields)
+        return collected.add(Observation, **answer, extras=extras, **fields)
 
 
 def _done(name: str, args: Fields, record: Fields, fields: Fields) -> Fields:

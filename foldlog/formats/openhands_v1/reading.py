@@ -117,9 +117,9 @@ class OpenHandsV1Decoder(FollowingDecoder):
         if event.shown or event.structural:
             self._last = event
 
-    def tag(self, event: Event, read: RecordEvents) -> ShownEvent:
+    def tag(self, event: Event, collected: RecordEvents) -> ShownEvent:
         """Return the tag of an event, or for a condensation the tag of its summary."""
-        source_id = read.origin.id
+        source_id = collected.origin.id
         if isinstance(event, Action | Observation):
             call_id = event.call_id
         else:
@@ -132,9 +132,9 @@ class OpenHandsV1Decoder(FollowingDecoder):
             source_id, call_id, isinstance(event, Observation), isinstance(event, SystemMessage)
         )
 
-    def read(self, read: RecordEvents, record: Fields) -> None:
+    def read(self, collected: RecordEvents, record: Fields) -> None:
         kind = record["kind"]
-        own = (read.origin, read.timestamp)
+        own = (collected.origin, collected.timestamp)
         parent = record.get("parent_id")
         if type(parent) is str:
             above = self._places.get(parent)
@@ -142,14 +142,14 @@ class OpenHandsV1Decoder(FollowingDecoder):
             above = self._previous
         is_step = kind not in _NOT_A_STEP
         if is_step and self._newest is not None:
-            self._go_to(read, above)
+            self._go_to(collected, above)
         if kind == PROMPT_UPDATE:
-            self._replace_prompt(read)
-        read.begin(*own)
+            self._replace_prompt(collected)
+        collected.begin(*own)
         source = record.get("source")
         event_source = _SOURCES.get(source) if type(source) is str else None
         event = self._add(
-            read, kind, record, event_source or _USUAL_SOURCE.get(kind, "environment")
+            collected, kind, record, event_source or _USUAL_SOURCE.get(kind, "environment")
         )
         # no record refers to bookkeeping, and most events are bookkeeping
         if type(event.origin.id) is str and type(event) is not Annotation:
@@ -157,14 +157,14 @@ class OpenHandsV1Decoder(FollowingDecoder):
         if isinstance(event, CondensationRequest | CondensationAction):
             self._is_requested = isinstance(event, CondensationRequest)
         if is_step:
-            self._previous = _Place(read.version, self._is_requested)
+            self._previous = _Place(collected.version, self._is_requested)
         else:
             self._previous = above
         self._newest = self._previous if is_step else self._newest
         if type(record.get("id")) is str:
             self._places[record["id"]] = self._previous
 
-    def _go_to(self, read: RecordEvents, place: _Place | None) -> None:
+    def _go_to(self, collected: RecordEvents, place: _Place | None) -> None:
         """If the parent of the next step is not the newest step, add a retraction, which removes
         from the View all events after the parent. ``place`` is the parent. If the old branch has an
         open request for a condensation, and the new branch has none, decline the request.
@@ -174,16 +174,16 @@ class OpenHandsV1Decoder(FollowingDecoder):
         place = place or _Place(0, requested=False)
         declined = self._is_requested and not place.requested
         self._is_requested = place.requested
-        read.begin(Origin(format=NAME), None)
-        read.add(Retraction, version=place.version)
+        collected.begin(Origin(format=NAME), None)
+        collected.add(Retraction, version=place.version)
         if declined:
             metadata = {
                 "outcome": "declined",
                 "reason": "the source left the branch that requested it",
             }
-            read.add(CondensationAction, forgotten_event_ids=(), metadata=metadata)
+            collected.add(CondensationAction, forgotten_event_ids=(), metadata=metadata)
 
-    def _replace_prompt(self, read: RecordEvents) -> None:
+    def _replace_prompt(self, collected: RecordEvents) -> None:
         """Forget the present system prompt before a new one is added, because the model is shown
         only the newest. While a request for a condensation is open, forget nothing: any
         condensation would answer the request.
@@ -192,10 +192,10 @@ class OpenHandsV1Decoder(FollowingDecoder):
             (event_id for event_id, member in self.shown.newest_first() if member.is_prompt), None
         )
         if prompt is not None and not self._is_requested:
-            read.begin(Origin(format=NAME), None)
-            read.put(change_of_prompt([prompt], [], "system prompt"))
+            collected.begin(Origin(format=NAME), None)
+            collected.put(change_of_prompt([prompt], [], "system prompt"))
 
-    def _add(self, read: RecordEvents, kind: str, record: Fields, source: Source) -> Any:
+    def _add(self, collected: RecordEvents, kind: str, record: Fields, source: Source) -> Any:
         match kind:
             case "MessageEvent":
                 message = dict_or_empty(record, "llm_message")
@@ -209,7 +209,7 @@ class OpenHandsV1Decoder(FollowingDecoder):
                     if member.call_id == call_id
                 )
                 if call_id is not None and not next(shown, False):
-                    return read.answer(
+                    return collected.answer(
                         call_id,
                         content_of(message.get("content")),
                         tool=message.get("name"),
@@ -217,35 +217,37 @@ class OpenHandsV1Decoder(FollowingDecoder):
                     )
                 # OpenHands-Tab repeats an observation as the message of a tool, and writes a reply
                 # before the calls of the reply
-                read.is_copy = call_id is not None
-                read.shown = call_id is None
+                collected.is_copy = call_id is not None
+                collected.shown = call_id is None
                 if source == "agent" and (calls := dicts_in(message, "tool_calls")):
-                    read.meta["reply"] = calls[0].get("id")
-                return read.add(Message, **_message(record, source))
+                    collected.meta["reply"] = calls[0].get("id")
+                return collected.add(Message, **_message(record, source))
             case "ActionEvent":
-                return read.add(Action, **self._said_before(read, _action(record)), source=source)
+                return collected.add(
+                    Action, **self._said_before(collected, _action(record)), source=source
+                )
             case "ObservationEvent" | "UserRejectObservation" | "AgentErrorEvent":
-                return self._observation(read, kind, record, source)
+                return self._observation(collected, kind, record, source)
             case "SystemPromptEvent" | "SystemPromptUpdateEvent":
                 content = _extend(
                     content_of([record.get("system_prompt")]), [record.get("dynamic_context")]
                 )
                 tools = record.get("tools")
                 tool_list = tuple(tools) if type(tools) is list else ()
-                return read.add(SystemMessage, content=content, tools=tool_list, source=source)
+                return collected.add(SystemMessage, content=content, tools=tool_list, source=source)
             case "CondensationSummaryEvent":
-                return read.add(
+                return collected.add(
                     CondensationSummary, content=text_or_empty(record, "summary"), source=source
                 )
             case "Condensation":
-                return self._condensation(read, record, source)
+                return self._condensation(collected, record, source)
             case "CondensationRequest":
-                return read.add(CondensationRequest, source=source)
+                return collected.add(CondensationRequest, source=source)
         own_keys = ("kind", "id", "timestamp", "source")
         data = omit(record, *own_keys)
-        return read.add(Annotation, name=kind, data=data, source=source)
+        return collected.add(Annotation, name=kind, data=data, source=source)
 
-    def _said_before(self, read: RecordEvents, action: Fields) -> Fields:
+    def _said_before(self, collected: RecordEvents, action: Fields) -> Fields:
         """Return the fields of an action. If the message before the action has the same text as the
         action's thought, return the fields without the thought.
         """
@@ -256,12 +258,14 @@ class OpenHandsV1Decoder(FollowingDecoder):
             or self._last.meta.get("reply") != reply
         ):
             return action
-        read.meta["reply"] = reply
+        collected.meta["reply"] = reply
         if parts_in(action["thought"]) == parts_in(self._last.content):
             return {**action, "thought": ""}
         return action
 
-    def _observation(self, read: RecordEvents, kind: str, record: Fields, source: Source) -> Any:
+    def _observation(
+        self, collected: RecordEvents, kind: str, record: Fields, source: Source
+    ) -> Any:
         action_id = record.get("action_id")
         observation = record.get("observation")
         content: Content = ""
@@ -281,11 +285,11 @@ class OpenHandsV1Decoder(FollowingDecoder):
             cause = None
         fields: Fields = {"source": source} | ({"extras": extras} if extras else {})
         name = record.get("tool_name")
-        return read.answer(
+        return collected.answer(
             record.get("tool_call_id"), content, is_error=is_error, tool=name, cause=cause, **fields
         )
 
-    def _condensation(self, read: RecordEvents, record: Fields, source: Source) -> Any:
+    def _condensation(self, collected: RecordEvents, record: Fields, source: Source) -> Any:
         """Forget the events that the record names by their ids in the source. The id "X-summary"
         stands for the summary of the condensation X.
         """
@@ -309,7 +313,7 @@ class OpenHandsV1Decoder(FollowingDecoder):
         else:
             summary_fields = {}
         ids = tuple(event_id for of_name in named.values() for event_id in of_name)
-        return read.add(
+        return collected.add(
             CondensationAction, forgotten_event_ids=ids, source=source, **summary_fields
         )
 

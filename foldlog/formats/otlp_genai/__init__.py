@@ -129,9 +129,9 @@ class _Decoder(FollowingDecoder):
         self._condensed_at = -1
         self._failed_calls = set[str]()
 
-    def read(self, read: RecordEvents, record: Fields) -> None:
+    def read(self, collected: RecordEvents, record: Fields) -> None:
         span = TracedSpan(record)
-        began = read.timestamp
+        began = collected.timestamp
         messages = span.messages()
         usage = _model_and_tokens(span.attributes)
         tells = {"messages": messages, "usage": usage.keys() & {"usage", "cost"}}
@@ -145,23 +145,25 @@ class _Decoder(FollowingDecoder):
         prompt = [*messages.get("system", ()), *messages.get("input", ())]
         if prompt:
             is_compacted = span.attributes.get(COMPACTED) is True
-            self._follow_prompt(read, prompt, "compaction" if is_compacted else None)
-        event_count = len(read.events)
-        read.meta = {}
+            self._follow_prompt(collected, prompt, "compaction" if is_compacted else None)
+        event_count = len(collected.events)
+        collected.meta = {}
         if usage and "usage" not in reported_below:
-            read.meta = {"reply": read.origin.id, **usage}
+            collected.meta = {"reply": collected.origin.id, **usage}
             if span.is_agent:
-                read.meta["calls"] = 0  # the sum of an agent does not say how many calls it has
-        read.timestamp = time_at(span.ended / 1e9)
+                collected.meta["calls"] = (
+                    0  # the sum of an agent does not say how many calls it has
+                )
+        collected.timestamp = time_at(span.ended / 1e9)
         output = messages.get("output", ())
         if any(map(is_compaction, alone(output))):
             sent = [sent_message.message for sent_message in self.sent]
-            self._follow_prompt(read, [*sent, *output], "compaction")
+            self._follow_prompt(collected, [*sent, *output], "compaction")
         else:
             for message in output:
-                self._read_message(read, message)
-        if len(read.events) == event_count:
-            read.add(
+                self._read_message(collected, message)
+        if len(collected.events) == event_count:
+            collected.add(
                 Annotation,
                 name="span",
                 data=text_or_empty(span.fields, "name"),
@@ -169,7 +171,7 @@ class _Decoder(FollowingDecoder):
             )
 
     def _follow_prompt(
-        self, read: RecordEvents, prompt: list[Fields], because: Cause | None
+        self, collected: RecordEvents, prompt: list[Fields], because: Cause | None
     ) -> None:
         """Change the View to the messages of ``prompt``. New messages get new events."""
         prompt = effective(prompt)
@@ -200,21 +202,21 @@ class _Decoder(FollowingDecoder):
                 after += sent_message.ids
         before = [event_id for sent_message in sent_before for event_id in sent_message.ids]
         change = change_of_prompt(before, after, because, condensed_at=self._condensed_at)
-        read.put(change)
+        collected.put(change)
         if isinstance(change, CondensationAction):
-            self._condensed_at = read.version - 1
-        summary_ids = (summary_id(read.version - 1),)
+            self._condensed_at = collected.version - 1
+        summary_ids = (summary_id(collected.version - 1),)
         self.sent = [
             sent_message._replace(ids=summary_ids) if sent_message is summary else sent_message
             for sent_message in staying_messages
         ]
         for message in new:
-            self._read_message(read, message)
+            self._read_message(collected, message)
 
-    def _read_message(self, read: RecordEvents, message: Fields) -> None:
+    def _read_message(self, collected: RecordEvents, message: Fields) -> None:
         role = text_or_empty(message, "role")
         parts = parts_of(message)
-        first = len(read.events)
+        first = len(collected.events)
         unread = [
             key
             for key in message
@@ -228,22 +230,22 @@ class _Decoder(FollowingDecoder):
             self.report(
                 f"has a message with {', '.join(map(repr, unread))}, which foldlog does not read"
             )
-        read.response = f"message-{read.version}"
-        read.parts = _contents(parts)
+        collected.response = f"message-{collected.version}"
+        collected.parts = _contents(parts)
         for part in parts:
             if part.get("type") == "tool_call":
-                read.call(part.get("name"), part.get("arguments"), part.get("id"))
+                collected.call(part.get("name"), part.get("arguments"), part.get("id"))
             elif part.get("type") == "tool_call_response":
-                read.answer(
+                collected.answer(
                     part.get("id"),
                     _result(part.get("response", part.get("result"))),
                     is_error=part.get("id") in self._failed_calls,
                 )
-        if read.parts:
-            content = content_of_parts(read.parts)
-            read.parts = []
-            read.take(spoken(role, content))
-        ids = tuple(event.id for event in read.events[first:] if event.shown)
+        if collected.parts:
+            content = content_of_parts(collected.parts)
+            collected.parts = []
+            collected.take(spoken(role, content))
+        ids = tuple(event.id for event in collected.events[first:] if event.shown)
         self.sent.append(SentMessage(gist(message), message, ids))
 
 
