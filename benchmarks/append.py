@@ -56,7 +56,11 @@ Append = Callable[[int, Event], object]
 
 
 def workload(count: int, seed: int = 7) -> list[Event]:
-    events = (e for e in history(4 * count + 200, seed=seed) if type(e) is not CondensationAction)
+    events = (
+        event
+        for event in history(4 * count + 200, seed=seed)
+        if type(event) is not CondensationAction
+    )
     return [replace(event, id=NOT_RECORDED, cause=None) for event in islice(events, 2, count + 2)]
 
 

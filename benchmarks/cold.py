@@ -107,7 +107,7 @@ def measured(
     cpu = time.process_time() - begun
     grown = resident_bytes() - memory
     answer = hashlib.sha256(
-        b"".join(b"%d " % e.id + msgspec.json.encode(e) for e in timeless(events))
+        b"".join(b"%d " % event.id + msgspec.json.encode(event) for event in timeless(events))
     ).hexdigest()
     return {"cpu": cpu, "bytes": max(grown, 1), "answer": answer}
 

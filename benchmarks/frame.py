@@ -177,8 +177,8 @@ def ask(question: Question, scale: Scale, folder: Path) -> Answer:
     rounds = [
         Round(*map(question.figure, measured)) for measured in question.measure(scale, folder)
     ]
-    middle = statistics.median_low(r.ours / r.raw for r in rounds)
-    median = next(r for r in rounds if r.ours / r.raw == middle)
+    middle = statistics.median_low(timing.ours / timing.raw for timing in rounds)
+    median = next(timing for timing in rounds if timing.ours / timing.raw == middle)
     return Answer(
         question.name,
         question.unit,

@@ -47,7 +47,7 @@ def stalls(load: Load, moments: list[float]) -> list[float]:
     longest = []
     times = sorted(load.times)
     for moment, following in pairwise([*moments, times[-1]]):
-        near = [t for t in times if moment - 0.5 <= t <= following]
+        near = [time_s for time_s in times if moment - 0.5 <= time_s <= following]
         longest.append(max((later - earlier for earlier, later in pairwise(near)), default=0.0))
     return longest
 

@@ -374,7 +374,8 @@ class _Folding:
         self._show(events[start:])
 
     def _show(self, events: Sequence[Event]) -> None:
-        events = _not_buried(self._tomb, events) if self._tomb else events
+        if self._tomb:
+            events = _not_buried(self._tomb, events)
         if self._changed is None:
             self._added += events
         else:

@@ -201,7 +201,8 @@ def cached_records(
             if is_encrypted and record is not None:
                 try:
                     conversation = database.find(reader, name)
-                    codec = codec if conversation is None else database.codec_of(conversation)
+                    if conversation is not None:
+                        codec = database.codec_of(conversation)
                 except (CorruptEvent, KeyUnavailable):
                     record = None
             records[name] = version, record and codec.decoded_record(projection, record)

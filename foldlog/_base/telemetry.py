@@ -167,7 +167,8 @@ def tell(name: str, **values: Any) -> None:
     logger = logging.getLogger(name)
     level, text = MESSAGES[name]
     # Without a handler, Python prints only the text on stderr.
-    text = text if logger.hasHandlers() else f"{name}: note: {text}"
+    if not logger.hasHandlers():
+        text = f"{name}: note: {text}"
     cost = values.get("cost")
     # An unknown cost is left out.
     if cost:

@@ -734,7 +734,8 @@ class HistoryLog:
                     f"the request was made from a View of {request.conversation!r}, and this"
                     f" history is {self.id!r}; make it from a View of this history"
                 )
-            view_version = request.version if view_version is None else view_version
+            if view_version is None:
+                view_version = request.version
         converted = events_of_reply(self.id, reply, cost, check_map("meta", meta or {}), timestamp)
         converted = self._set_reply_apart(converted, (), idempotency_key)
         if not_run is not None:

@@ -152,7 +152,8 @@ class RecallTool:
         query = query or ""
         ids = ids or []
         path = path or ""
-        ids = [ids] if isinstance(ids, int) else ids
+        if isinstance(ids, int):
+            ids = [ids]
         if not (isinstance(query, str) and isinstance(path, str)):
             return "query and path of recall must be texts"
         if not (isinstance(ids, list) and all(type(event_id) is int for event_id in ids)):

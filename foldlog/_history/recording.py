@@ -139,7 +139,8 @@ class Recording:
         # While the caller uses the recorder, no other caller gets it.
         with self._lock:
             recorder, key = self._recorders.pop((history.id, format.name), (None, None))
-        version = history.version() if version is None else version
+        if version is None:
+            version = history.version()
         if recorder is None or key != history._conversation_key() or version < recorder.version:
             return HistoryRecorder(history._store, history.id, format, version)
         recorder.go_to(version)

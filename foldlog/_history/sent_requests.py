@@ -73,10 +73,11 @@ def _changes(view: View, reply: Event, recorded: JsonMap, present: JsonMap) -> I
     if recorded["rendering"] != RENDERING:
         yield f"rendered by foldlog's rules {recorded['rendering']}, and now by {RENDERING}"
     # What was redacted before the reply was redacted in its request too.
+    redacted = [(event, event.redacted) for event in view if event.redacted is not None]
     redacted_since = [
         (event, mark)
-        for event in view
-        if (mark := event.redacted) and (reply.timestamp is None or mark.at >= reply.timestamp)
+        for event, mark in redacted
+        if reply.timestamp is None or mark.at >= reply.timestamp
     ]
     for event, mark in redacted_since:
         why = f": {mark.reason}" if mark.reason else ""

@@ -479,7 +479,7 @@ class Redacting:
         remaining = sorted(self.rows, key=lambda row: row.created_at)
         while remaining:
             row = remaining.pop()
-            start = row.parent_version or 0 if row.parent in searched_ids else 0
+            start = (row.parent_version or 0) if row.parent in searched_ids else 0
             try:
                 events = events_with(
                     self.store_of(row.id),

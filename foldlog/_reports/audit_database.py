@@ -362,8 +362,13 @@ class AuditTables(Derived[AuditRow]):
                 conversation, lambda reading: list(reading.records(PROJECTION, after))
             )
             revisions = [
-                {"conversation": name, "version": r.version, "code": r.code, "bytes": len(r.body)}
-                for r in stored_revisions
+                {
+                    "conversation": name,
+                    "version": revision.version,
+                    "code": revision.code,
+                    "bytes": len(revision.body),
+                }
+                for revision in stored_revisions
             ]
             _insert_rows(self._database, "revisions", revisions)
         described = {

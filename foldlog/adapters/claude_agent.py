@@ -283,7 +283,8 @@ class FoldlogSessionStore(OpenHistories):
             result = await can_use_tool(tool, arguments, context)
             if isinstance(result, PermissionResultAllow):
                 edited = result.updated_input
-                edited = None if edited == arguments else edited
+                if edited == arguments:
+                    edited = None
                 await self._record(Approval.decided(call_id, True, by=by, edited=edited))
             else:
                 await self._record(Approval.decided(call_id, False, by=by, reason=result.message))

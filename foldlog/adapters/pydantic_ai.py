@@ -390,7 +390,9 @@ class FoldlogConversationStore(OpenHistories, ConversationStore):  # type: ignor
             tip = self._entries.tip(history, version)
         if stored is None or stored.scope != record.scope:
             begun = with_begun(history, attributes, {"scope": None, **own})
-            documents[ATTRIBUTES] = {k: v for k, v in begun.items() if v is not None}
+            documents[ATTRIBUTES] = {
+                name: value for name, value in begun.items() if value is not None
+            }
         guard = None
         if start != tip:
             guard = self._guard_of_branch(record, history, stored, entries)
@@ -742,19 +744,19 @@ class FoldlogSteps(AbstractCapability[Any]):  # type: ignore[misc]
             waiting = [call.tool_call_id for call in (*waits.approvals, *waits.calls)]
         none = ToolReturn("There is no result: the run ended with its final result.")
         call_results = [
-            (c, self._results.get(c.tool_call_id, none))
-            for c in last.tool_calls
-            if c.tool_call_id not in waiting
+            (call, self._results.get(call.tool_call_id, none))
+            for call in last.tool_calls
+            if call.tool_call_id not in waiting
         ]
         parts = list[Any](
             ToolReturnPart(
-                c.tool_name,
-                r.return_value,
-                c.tool_call_id,
-                tool_kind=c.tool_kind,
-                metadata=r.metadata,
+                call.tool_name,
+                result.return_value,
+                call.tool_call_id,
+                tool_kind=call.tool_kind,
+                metadata=result.metadata,
             )
-            for c, r in call_results
+            for call, result in call_results
         )
         parts += [UserPromptPart(result.content) for _, result in call_results if result.content]
         about = {"run_id": last.run_id, "conversation_id": ended.conversation_id}

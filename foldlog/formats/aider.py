@@ -174,7 +174,8 @@ def _blocks(text: str) -> Iterator[tuple[str, str]]:
         body = line.rstrip("\r\n")
         marked = next((each for each, mark in _MARKS.items() if body.startswith(mark)), None)
         ended = body.endswith(_BREAK)
-        breaks = ended if breaks is None and marked is not None else breaks
+        if breaks is None and marked is not None:
+            breaks = ended
         if not block:
             block = blank + line
             blank = ""
@@ -242,7 +243,8 @@ def _markdown(record: Fields) -> str:
             written = "".join(
                 f"{line.rstrip() if kind == 'tool' else line}{_BREAK}\n" for line in lines
             )
-            written = f"\n{written}" if kind == "user" else written
+            if kind == "user":
+                written = f"\n{written}"
     return written.replace("\n", ends) if type(ends) is str else written
 
 

@@ -106,7 +106,8 @@ class OpenCalls:
 
     def open(self, call: Action) -> None:
         """Add the next call."""
-        self._reply = self._reply if is_of_reply(call, self._reply) else []
+        if not is_of_reply(call, self._reply):
+            self._reply = []
         self._reply.append(call)
         if self._added == 2 * _CALLS_MAX:
             self._wait_for([*self._calls.values()][-_CALLS_MAX:])

@@ -64,7 +64,8 @@ class _Files(Exports):
 
     def messages(self, conversation: Fields) -> list[Any]:
         items: Any = conversation["chat_messages"]
-        items = items if type(items) is list else [items]
+        if type(items) is not list:
+            items = [items]
         messages: dict[str | None, Any] = {text_or_none(item, "uuid"): item for item in items}
         if None in messages or len(messages) < len(items):
             return list(items)

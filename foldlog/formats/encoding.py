@@ -169,7 +169,8 @@ class Encoder:
         become messages. A result names its call. Return None for an event that the model does not
         receive, such as a second result of a call.
         """
-        self._first = event.id if self._first is None else self._first
+        if self._first is None:
+            self._first = event.id
         match event:
             case SystemMessage() | Message() | Action() | Observation() if not event.shown:
                 return None

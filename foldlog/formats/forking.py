@@ -153,5 +153,6 @@ def _after_its_group(store: Store, conversation: str, event: Event) -> int:
                 goes_on = True
             elif each.shown or is_structural(each):
                 return version
-        version = events[-1].id + 1 if goes_on else version
+        if goes_on:
+            version = events[-1].id + 1
     return version

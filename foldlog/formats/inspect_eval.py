@@ -316,7 +316,8 @@ class _Decoder(FollowingDecoder):
             case "tool":
                 result = content if type(content) is str else tuple(collected.parts)
                 error_message = within(record, "error", "message")
-                result = error_message if type(error_message) is str else result
+                if type(error_message) is str:
+                    result = error_message
                 failed = bool(record.get("error"))
                 collected.answer(
                     record.get("tool_call_id"), result, tool=record.get("function"), is_error=failed

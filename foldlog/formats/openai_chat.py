@@ -233,7 +233,7 @@ class OpenAIChatDecoder(FollowingDecoder):
             cost = record.get("cost", within(response, "usage", "cost"))
             collected.tell(
                 response.get("model"),
-                extra.get("cost") or None if cost is None else cost,
+                (extra.get("cost") or None) if cost is None else cost,
                 response.get("usage"),
             )
         for message in self.to_openai(record):

@@ -295,7 +295,8 @@ def _rows(path: Path, table: str, rows: Iterable[sqlite3.Row]) -> Iterator[Locat
             *names, last = column.replace("_id", "ID").split("_")
             if value is not None:
                 holder = reduce(lambda held, name: held.setdefault(name, {}), names, fields)
-                value = text_in_cell(value) if type(value) is bytes else value
+                if type(value) is bytes:
+                    value = text_in_cell(value)
                 json_value = parsed_text(value) if column in _JSON else None
                 holder[last] = value if json_value is None else json_value
         yield data._replace(value={**dict_or_empty(data.value), **fields})

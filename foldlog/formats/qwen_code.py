@@ -131,7 +131,8 @@ class _Decoder(FollowingDecoder):
         self._read_line(collected, record)
         changes_view = any(event.shown or event.structural for event in collected.events)
         collected.close(_kind_of(record), record.get("systemPayload"))
-        self._tip = collected.version if changes_view else self._tip
+        if changes_view:
+            self._tip = collected.version
         # a line with the id of the line before it continues this line
         self._ends[record["uuid"]] = self._tip
         is_said = record["type"] == "user" and record.get("subtype") is None

@@ -98,7 +98,9 @@ class Exports(FileReader):
         )
 
     def name_in(self, record: Any) -> str | None:
-        return self.name_of(record) or "" if self.is_about(record) else None
+        if not self.is_about(record):
+            return None
+        return self.name_of(record) or ""
 
     def holds(self, path: Path, begin: bytes) -> bool:
         is_begun = any(map(set(_KEY.findall(begin)).issuperset, self.begins))

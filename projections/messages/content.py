@@ -161,7 +161,8 @@ def parts_of(content: Content) -> list[Part]:
     for part in content:
         text = part.get("text")
         # In OpenAI's threads, the text is a map with a ``value``.
-        text = text.get("value", text) if isinstance(text, Mapping) else text
+        if isinstance(text, Mapping):
+            text = text.get("value", text)
         kind = part.get("type", "text" if isinstance(text, str) else None)
         is_empty = text is None and not any(
             part[key] for key in part if key not in ("type", "text")
@@ -246,7 +247,8 @@ def _image(part: JsonMap) -> Part:
     if isinstance(source, Mapping):
         part = {"image_url": {"url": _url_of(source) or source.get("url")}}
     image = part.get("image_url")
-    image = {"url": image} if isinstance(image, str | bytes) else image
+    if isinstance(image, str | bytes):
+        image = {"url": image}
     if isinstance(image, Mapping) and isinstance(image.get("url"), bytes):
         image = {**image, "url": data_url(image["url"])}
     if (

@@ -195,7 +195,8 @@ def _groups(
             calls = None
             groups.append(reply)
         reply.append(index)
-        calls = calls if number is None else number
+        if number is not None:
+            calls = number
     return groups
 
 

@@ -282,11 +282,11 @@ class History:
     def _may_cut(self, index: int) -> bool:
         """Return whether no call is open at this index, and no loop with thinking continues."""
         before, after = self.view[:index], self.view[index]
-        called = {e["tool_call_id"] for e in before if e["kind"] == "ActionEvent"}
+        called = {event["tool_call_id"] for event in before if event["kind"] == "ActionEvent"}
         answered = {
-            e["tool_call_id"]
-            for e in before
-            if e["kind"] not in ("ActionEvent", "MessageEvent") and "tool_call_id" in e
+            event["tool_call_id"]
+            for event in before
+            if event["kind"] not in ("ActionEvent", "MessageEvent") and "tool_call_id" in event
         }
         looping = False
         for event in before:
@@ -367,7 +367,8 @@ class Player:
 
     def do_run(self, command: str, body: str, joins: bool) -> None:
         thought, _, script = body.partition("---\n")
-        command = script if script else command
+        if script:
+            command = script
         risk = "MEDIUM" if "/workspace/" in command and "tidewatch" not in command else "LOW"
         arguments = {"command": command}
         call = self.history.call(

@@ -103,7 +103,8 @@ def _signature(value: typing.Any) -> str:
 
 def _of(text: str) -> str:
     text = re.sub(r" at 0x[0-9a-f]+", "", text)
-    text = re.sub(r"'([A-Za-z_][\w\[\]., |]*)'", r"\1", text) if text.startswith("(") else text
+    if text.startswith("("):
+        text = re.sub(r"'([A-Za-z_][\w\[\]., |]*)'", r"\1", text)
     return re.sub(r"\b(?:eventstore|projections|condensers|foldlog)(?:\.\w+)*\.(?=[A-Z])", "", text)
 
 

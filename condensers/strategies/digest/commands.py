@@ -205,7 +205,8 @@ def _file_changes(words: list[str]) -> Iterator[FileChange]:
         yield from (FileChange(path, "edited by sed", files[0][:80]) for path in files[1:])
     elif program in ("mv", "cp") and len(files) == 2:
         source, target = files
-        target = target + basename(source) if target.endswith("/") else target
+        if target.endswith("/"):
+            target = target + basename(source)
         if program == "mv":
             yield FileChange(source, f"moved to {target}")
         yield FileChange(target, f"{'moved' if program == 'mv' else 'copied'} from {source}")

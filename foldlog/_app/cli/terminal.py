@@ -278,7 +278,8 @@ class PrintedLines:
         shown = ""
         for part, style in parts:
             its = Style.parse(style)
-            its = its.without_color if self._console.no_color else its
+            if self._console.no_color:
+                its = its.without_color
             length = len(printable(part, one_line=True))
             shown += its.render(text[:length], color_system=COLOR_SYSTEMS[name])
             text = text[length:]

@@ -315,5 +315,6 @@ def _steps(times: list[int | None]) -> list[int | None]:
     before = 0
     for time in times:
         steps.append(None if time is None else time - before)
-        before = before if time is None else time
+        if time is not None:
+            before = time
     return steps

@@ -26,7 +26,8 @@ def text_document(event: Event) -> JsonObject:
         for name, text in values_in(document)
         if isinstance(text, str) and len(text) >= LONG and _is_data(name, text)
     }
-    document = dict(replace_texts(document, sizes)) if sizes else document
+    if sizes:
+        document = dict(replace_texts(document, sizes))
     if event.origin is not None:
         document["source_id"] = event.origin.id
         document["format"] = event.origin.format

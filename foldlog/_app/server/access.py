@@ -89,7 +89,9 @@ class Access:
             if message["type"] == "http.response.start":
                 names = {name for name, _ in message["headers"]}
                 added = [
-                    (k.encode(), v.encode()) for k, v in _HEADERS.items() if k.encode() not in names
+                    (name.encode(), value.encode())
+                    for name, value in _HEADERS.items()
+                    if name.encode() not in names
                 ]
                 message["headers"] = [*message["headers"], *added]
             await send(message)

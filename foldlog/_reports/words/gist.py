@@ -97,7 +97,8 @@ def _document(name: str, change: JsonObject) -> str:
 
 def _thought(data: Any) -> str:
     blocks = data.get("summary") if isinstance(data, dict) else data
-    blocks = blocks if isinstance(blocks, list) else []
+    if not isinstance(blocks, list):
+        blocks = []
     texts = (
         block.get("thinking", block.get("text")) for block in blocks if isinstance(block, dict)
     )

@@ -246,7 +246,8 @@ class Checkpoints:
         for event in shown:
             if not is_of(event, self._format):
                 continue
-            begin = event.id if begin is None else begin
+            if begin is None:
+                begin = event.id
             if complete := encoder.records(event):
                 values += map(read, complete)
                 spans.append((begin, event.id + 1))

@@ -71,8 +71,8 @@ def changes(
         stood = summaries()
         of_gone = [
             event_id
-            for event_id, of in stood.items()
-            if not any(a <= s[0] <= b for a, b in of for s in spans)
+            for event_id, ranges in stood.items()
+            if not any(first <= span[0] <= last for first, last in ranges for span in spans)
         ]
         before = [*of_gone, *(event_id for span in old.spans for event_id in range(*span))]
         after = [event_id for span in spans for event_id in range(*span)]

@@ -187,7 +187,7 @@ class _Encoder(RepliesEncoder):
             "additional_kwargs": {},
             "response_metadata": {},
             "type": kind,
-            "name": event.tool or None if isinstance(event, Observation) else None,
+            "name": (event.tool or None) if isinstance(event, Observation) else None,
             "id": id_of_source(event),
         }
         if kind == "ai":

@@ -234,7 +234,8 @@ def file_of(held: Any) -> Fields | None:
     """
     data, *kinds = (dict_or_empty(held).get(key) for key in ("data", "media_type", "mime_type"))
     kind = text_or_empty(kinds[0] or kinds[1])
-    data = data.get("$bytes") if type(data) is dict else data
+    if type(data) is dict:
+        data = data.get("$bytes")
     if type(data) is str:
         url = data_url(kind, data.replace("-", "+").replace("_", "/"))
     else:

@@ -215,7 +215,7 @@ def _base_of(session: _Payload) -> tuple[str, int] | None:
     if type(end) is not int or type(thread) is not str:
         return None
     is_fork = session.forked_from_id and session.forked_from_ordinal_exclusive == end
-    return (session.forked_from_id or thread if is_fork else thread), end
+    return ((session.forked_from_id or thread) if is_fork else thread), end
 
 
 def _turns_rolled_back(kind: str, payload: _Payload) -> int:

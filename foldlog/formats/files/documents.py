@@ -94,7 +94,8 @@ def _start_of(text: str, key: str) -> int:
     while not text.startswith("}", place):
         name, end = _value_and_end(text, place)
         begin = _skip(text, _skip(text, end) + 1)
-        start = begin if name == key else start
+        if name == key:
+            start = begin
         _, end = _value_and_end(text, begin)
         place = _skip(text, end)
         if text.startswith(",", place):

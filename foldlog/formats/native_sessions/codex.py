@@ -91,7 +91,8 @@ class CodexSession(NativeSession):
                 left_out[_ENCRYPTED[kind]] = left_out.get(_ENCRYPTED[kind], 0) + 1
                 waiting = positions
                 continue
-            time = times[positions[-1]] if positions else time
+            if positions:
+                time = times[positions[-1]]
             if kind == "message":
                 item = _message(item)
                 add("event_msg", _as_shown(item))

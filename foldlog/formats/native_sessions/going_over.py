@@ -156,7 +156,8 @@ def programs_of(view: View) -> list[str]:
         if note is not None:
             formats = [*note.get("programs", formats), note["format"]]
         elif event.origin is not None and not isinstance(event, Annotation):
-            formats = formats if formats[-1] else formats[:-1]
+            if not formats[-1]:
+                formats = formats[:-1]
             formats.append(event.origin.format)
     return [format for format, _ in groupby(formats)]
 

@@ -69,7 +69,8 @@ def metrics_in(state: Any) -> dict[str, Fields]:
 
 def _begun_by(path: Path) -> dict[str, str]:
     home = path.absolute()
-    home = home.parent if home.name == "events" else home
+    if home.name == "events":
+        home = home.parent
     if home.parent.name != SUB_AGENTS:
         return {}
     state = home.parent.parent / "base_state.json"

@@ -160,7 +160,8 @@ class OpenHandsV1Decoder(FollowingDecoder):
             self._previous = _Place(collected.version, self._is_requested)
         else:
             self._previous = above
-        self._newest = self._previous if is_step else self._newest
+        if is_step:
+            self._newest = self._previous
         if type(record.get("id")) is str:
             self._places[record["id"]] = self._previous
 
@@ -274,7 +275,8 @@ class OpenHandsV1Decoder(FollowingDecoder):
         if kind != "ObservationEvent":
             content = text_or_empty(record.get(ANSWERS[kind]))
             if kind == "UserRejectObservation":
-                content = content if content.strip() else _REJECTED
+                if not content.strip():
+                    content = _REJECTED
                 extras[REJECTION_SOURCE] = record.get(REJECTION_SOURCE) or "user"
         elif type(observation) is dict:
             content, extras, is_error = observation_content(observation)

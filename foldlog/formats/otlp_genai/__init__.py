@@ -222,7 +222,8 @@ class _Decoder(FollowingDecoder):
             for key in message
             if key not in _MESSAGE_ATTRIBUTES and message[key] not in (None, "", [], {})
         ]
-        role = "assistant" if role == "model" else role
+        if role == "model":
+            role = "assistant"
         if role not in ROLES:
             role = "environment"
             unread = ["role", *unread]
