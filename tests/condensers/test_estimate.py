@@ -39,7 +39,7 @@ from tests.projections.parts import image, text
 
 @pytest.mark.parametrize("seed", some(range(50), 5))
 def test_a_long_text_is_counted_in_parts(monkeypatch, seed):
-    """As many tokens as at once; only other threads go on between the parts."""
+    """The sum is the same as without parts, and other threads go on between the parts."""
     at = random.Random(seed)
     words = [
         "word",

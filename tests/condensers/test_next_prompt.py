@@ -246,7 +246,7 @@ def test_litellm_sends_the_same_beginning(model):
 
 
 def blocks(sent):
-    """Each block with the role of its message, because litellm joins messages of the user."""
+    """Return each block with the role of its message, because litellm joins messages of the user."""
     found = []
     for each in sent:
         parts = each["content"] if isinstance(each.get("content"), list) else [each]

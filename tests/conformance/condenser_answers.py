@@ -167,7 +167,7 @@ def v0_view(view):
 
 
 def v0_calls(script, naming):
-    """For each call the events in the prompt, and the previous summary."""
+    """Return the events in the prompt of each call, and the previous summary."""
     calls = []
     for messages in script.calls:
         text = "\n".join(message["content"] for message in messages)

@@ -118,7 +118,7 @@ def archive_writing(write, store, to):
 
 
 def as_on(store, recorder):
-    """The same store, as a process whose recorder this is has it open."""
+    """Return ``store`` as a process sees it that opened it with ``recorder``."""
     return Histories(Store(recorder, store.database.settings)).store
 
 

@@ -243,7 +243,7 @@ def test_forks_read_shared_and_own_bytes(store):
 
 
 def target_of(settings, shift, among=TARGETS):
-    """Each target of one form or another: with two shifts, all of them on each recorder."""
+    """Return each target in one of its forms. With two shifts, each recorder gets all forms."""
     return among[(list(SETTINGS.values()).index(settings) + shift) % len(among)]
 
 

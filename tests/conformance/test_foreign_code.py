@@ -76,7 +76,7 @@ def from_a_finalizer(inner):
 
 
 def from_a_signal_handler(inner):
-    """It interrupts its own thread inside of an append."""
+    """Write in a signal handler, which interrupts its own thread inside of an append."""
 
     def interrupt(_):
         os.kill(os.getpid(), signal.SIGUSR1)

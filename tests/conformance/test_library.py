@@ -168,12 +168,15 @@ def test_an_application_writes_what_a_store_reads(env):
     with Conversations(env=env) as application:
         application.say("c1", 0, "hi")
         application.say("c1", 1, "there")
-        assert [e.event.content for e in application.events.get("c1")] == ["hi", "there"]
+        assert [event.event.content for event in application.events.get("c1")] == ["hi", "there"]
         with pytest.raises(IntegrityError):
             application.say("c1", 1, "again")
     with open_store(env["FOLDLOG_URL"]) as store:
-        assert [(e.id, e.content) for e in store.events("c1")] == [(0, "hi"), (1, "there")]
-        assert [e.shown for e in store.events("c1")] == [True, True]
+        assert [(event.id, event.content) for event in store.events("c1")] == [
+            (0, "hi"),
+            (1, "there"),
+        ]
+        assert [event.shown for event in store.events("c1")] == [True, True]
 
 
 def test_a_closed_application_is_deleted_inside_a_write(env):

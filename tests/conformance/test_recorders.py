@@ -131,11 +131,11 @@ def test_a_published_conversation_appears_whole(recorder):
     first = int(recorder.position(recorder.value("last_position"))) - 2
     recorder.transact(lambda transaction: transaction.insert(live, [row(1)]))
     followed = placed(recorder)
-    assert [(p.conversation, p.row.id) for p in followed] == [
+    assert [(placed_row.conversation, placed_row.row.id) for placed_row in followed] == [
         ("live", 0), ("import", 0), ("import", 1), ("import", 2), ("live", 1),
     ]  # fmt: skip
     assert followed[1].position == first
-    positions = [p.position for p in followed]
+    positions = [placed_row.position for placed_row in followed]
     assert positions == sorted(set(positions))
     for limit in range(1, 6):
         for start, position in enumerate([0, *positions]):

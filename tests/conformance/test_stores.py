@@ -222,7 +222,7 @@ def test_recorded_times_never_go_back(recorder):
     store = Store(recorder, clock=lambda: next(moments))
     for _ in range(3):
         say(store, "c1", "a")
-    assert [r.recorded_at.day for r in store.follow()] == [2, 2, 3]
+    assert [entry.recorded_at.day for entry in store.follow()] == [2, 2, 3]
 
 
 # -- ingest

@@ -47,7 +47,7 @@ def write_and_remove(url, name, seed, began):
             conversation, word = f"c{seed}-{number}", word_of(chosen)
             notes.write(f"{conversation} {word}\n")
             texts = ["a kept text", f"a text with {word}", "another kept text"]
-            histories[conversation].append([Message(source="user", content=t) for t in texts])
+            histories[conversation].append([Message(source="user", content=text) for text in texts])
             began.set()
             if chosen.random() < 0.3:
                 index.refresh(histories.store)

@@ -23,10 +23,10 @@ def append(store, content, conversation="c1"):
 def texts(store, position=0):
     """Return what a follower reads after a position. A number says that the file is a copy."""
     return [
-        f"restored {r.event.after}"
-        if isinstance(r.event, StoreRestored)
-        else getattr(r.event, "content", "(erased)")
-        for r in store.follow(position)
+        f"restored {entry.event.after}"
+        if isinstance(entry.event, StoreRestored)
+        else getattr(entry.event, "content", "(erased)")
+        for entry in store.follow(position)
     ]
 
 

@@ -81,8 +81,8 @@ def test_erasure_during_an_import(tmp_path):
 
 
 def mark(kind, name):
-    """What every few bytes of a conversation's texts repeat, so that a short part of one shows
-    too.
+    """Return a mark that the texts of a conversation repeat every few bytes, so that a short rest of
+    a text shows it too.
     """
     return f"{kind}{name}~"
 

@@ -85,7 +85,7 @@ class Groups:
         return lambda: type(error)(*error.args)
 
     def release(self):
-        """No other process wants it."""
+        """Release nothing: no other process wants the lock."""
 
     def waited(self, leader):
         return StoreUnavailable(f"waited for thread {leader}", kind="busy")

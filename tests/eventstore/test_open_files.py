@@ -19,8 +19,8 @@ LAST = "import sqlite3, sys; sqlite3.connect(sys.argv[1]).execute('SELECT count(
 
 
 def locks(path):
-    """This process's locks on the files of a store, from Linux. Each descriptor lists its own
-    locks: ``/proc/locks`` may leave a lock out while other processes lock and unlock their files.
+    """Return the locks of this process on the files of a store, as Linux lists them for each
+    descriptor. ``/proc/locks`` may leave a lock out while other processes lock and unlock files.
     """
     return sorted(
         line.split(":", 2)[2].split()

@@ -341,8 +341,8 @@ def test_killed_restore_leaves_an_openable_store(tmp_path, monkeypatch, step):
 
 @pytest.mark.long
 def test_restore_killed_at_any_step(tmp_path, monkeypatch):
-    """It is the old one or the new one; a process that has the old one open writes to it, or
-    nothing.
+    """After a kill, the store is the old one or the new one. A process that has the old store open
+    writes to the old store, or writes nothing.
     """
     states = []
     while not states or states[-1]:

@@ -130,7 +130,7 @@ def replace(path, copy):
 
 
 def replace_and_clear(path, copy):
-    """As one restores by hand."""
+    """Replace the file and delete its log, as somebody does who restores a backup by hand."""
     copy.rename(path)
     for suffix in ("-wal", "-shm"):
         path.with_name(path.name + suffix).unlink()

@@ -256,9 +256,7 @@ MISSING = {
 
 @pytest.mark.parametrize("part", rows("damage.json", "parts of the schema"))
 def test_missing_index_or_table(path, part):
-    """Also one without which a question of the check cannot be answered, and one that the check
-    itself does not read.
-    """
+    """The parts include one that a query of the check needs, and one that the check does not read."""
     execute(path, f"DROP {part}")
     problem = f"the {part} is missing, so {MISSING[part.split()[0]]}"
     assert any(finding.startswith(problem) for finding in findings_in(path)[""])

@@ -15,7 +15,7 @@ from tests.foldlog.records import condensed, said
 
 
 class Ran(NamedTuple):
-    """What a run of the command gave."""
+    """The outcome of a run of the command."""
 
     status: int
     out: str
@@ -27,7 +27,7 @@ class Ran(NamedTuple):
         return json.loads(self.out)
 
     def rows(self, name: str = "conversation", of: str = "conversations") -> list[Any]:
-        """One field of each row in a list of the document."""
+        """Return one field of each row in a list of the document."""
         return [row[name] for row in self.document[of]]
 
 

@@ -97,7 +97,7 @@ async def test_a_history_is_written_and_read(histories):
 async def test_following_waits_for_what_comes(histories):
     history = histories["c1"]
     await history.append(all_said("a", "b"))
-    assert [r.event.content async for r in histories.follow(forever=False)] == ["a", "b"]
+    assert [entry.event.content async for entry in histories.follow(forever=False)] == ["a", "b"]
     heard = []
     async with anyio.create_task_group() as group:
 

@@ -52,7 +52,8 @@ class Telemetry:
             for metric in data.resource_metrics[0].scope_metrics[0].metrics:
                 for point in metric.data.data_points:
                     value = getattr(point, "value", None)
-                    value = point.sum if value is None else value
+                    if value is None:
+                        value = point.sum
                     sums[metric.name] = sums.get(metric.name, 0) + value
                     for attribute in point.attributes.values():
                         sums[metric.name, attribute] = sums.get((metric.name, attribute), 0) + value

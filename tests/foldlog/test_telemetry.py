@@ -96,7 +96,8 @@ def waited(path, same=False):
         foldlog.open(path / "s.db") as histories,
         foldlog.open(path / "other.db" if same else path / "s.db") as others,
     ):
-        others = histories if same else others
+        if same:
+            others = histories
         histories["c1"].append(user_messages(1))
 
         def slow(reading):

@@ -102,7 +102,9 @@ def compared_stores(store, conversation, target, once):
     """
     if comparable(store, conversation) == comparable(target, once):
         return "equal"
-    has_changes = any(isinstance(e, DocumentChanges) for e in events_of(store, conversation))
+    has_changes = any(
+        isinstance(event, DocumentChanges) for event in events_of(store, conversation)
+    )
     is_shown = shown(store, conversation) == shown(target, once)
     return "equal but for ids" if has_changes and is_shown else "wrong"
 

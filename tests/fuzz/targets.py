@@ -350,7 +350,7 @@ def command(rng):
         )
         words = "in.jsonl c1 --json --db sqlite:///foldlog.db --at 2 1 --start -1 --stop --reason x"
         words += f" --all out --format {name} --against --output new.jsonl {'9' * 30}"
-        commands = [c for c in NAMES if c not in ("demo", "compare", "serve")]
+        commands = [command for command in NAMES if command not in ("demo", "compare", "serve")]
         choices = [*words.split(), hostile, any_text(rng)]
         arguments = [*rng.choice(commands).split(), *rng.choices(choices, k=rng.randrange(6))]
         status, out, err = _run(arguments, place)

@@ -111,7 +111,7 @@ def close(recorders):
 
 @pytest.fixture
 def is_sampled(request, whole):
-    """Whether to kill only at some transactions. Tests with SQLite files kill at all of them."""
+    """Return whether to kill only at some transactions. Tests with SQLite files kill at all of them."""
     return not whole and request.node.callspec.params["open_at"] != "sqlite"
 
 

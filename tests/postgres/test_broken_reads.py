@@ -61,7 +61,7 @@ OPERATIONS = {
 def test_operations_survive_broken_connections(
     through, postgres_server, postgres_url, operation, whole
 ):
-    """At every third message, and at each with ``scripts/test --all``."""
+    """Every third message meets a broken connection, or each with ``scripts/test --all``."""
     url = postgres_url()
     operate = OPERATIONS[operation]
     with open_store(url) as store:

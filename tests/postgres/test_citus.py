@@ -120,7 +120,7 @@ def test_an_erasure_asks_its_own_worker(citus, schema):
             for name in names
         }
         here = workers["c0"]
-        elsewhere = next(w for w in workers.values() if w != workers["c0"])
+        elsewhere = next(worker for worker in workers.values() if worker != workers["c0"])
         host, port = here
         with psycopg.connect(
             citus.url(), host=host, port=port, application_name="report"

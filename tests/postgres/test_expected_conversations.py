@@ -113,11 +113,11 @@ def test_a_conversation_that_others_erased(ours, theirs):
     erased(theirs, "c1")
     with pytest.raises(ConversationErased):
         say(ours, "c1", "1")
-    assert [type(r.event) for r in ours.follow()] == [Erased]
+    assert [type(entry.event) for entry in ours.follow()] == [Erased]
 
 
 def test_a_conversation_that_is_being_erased(ours, theirs):
-    """It has its receipt already, and its events still."""
+    """The conversation has its receipt already, and its events still."""
 
     def begin_to_erase(transaction):
         conversation = transaction.conversation("c1")
@@ -131,7 +131,7 @@ def test_a_conversation_that_is_being_erased(ours, theirs):
 def test_an_import_that_others_continued(ours, theirs):
     theirs.ingest("c1", [said(str(n)) for n in range(1_500)])
     [recorded] = say(ours, "c1", "behind")
-    assert (recorded.id, [r.id for r in ours.follow()]) == (1_500, list(range(1_501)))
+    assert (recorded.id, [entry.id for entry in ours.follow()]) == (1_500, list(range(1_501)))
     assert_sound(ours)
 
 
@@ -253,7 +253,7 @@ def test_ids_of_many_writers_are_dense(url):
         followed = list(store.follow())
         assert sorted(written, key=lambda r: r.position) == followed
         for name in ("c0", "c1"):
-            ids = [r.id for r in followed if r.conversation == name]
+            ids = [entry.id for entry in followed if entry.conversation == name]
             assert ids == list(range(store.version(name)))
         assert_sound(store)
 
@@ -369,5 +369,9 @@ def test_positions_of_a_transaction_over_two_conversations(ours, theirs):
     attempts[-1].join()
     assert len(attempts) == 2
     with recorder.read() as reader:
-        placed = [p.row[0] for p in reader.placed_rows(0, 9) if p.conversation == "c2"]
+        placed = [
+            placed_row.row[0]
+            for placed_row in reader.placed_rows(0, 9)
+            if placed_row.conversation == "c2"
+        ]
     assert placed == [0, 1, 2, 3]

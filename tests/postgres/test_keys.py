@@ -171,7 +171,7 @@ def test_a_detachment_leaves_a_rekey_unfinished(postgres_server, plain):
 
 
 def test_a_conversation_published_during_a_query(url, postgres_server):
-    """It was staged when the question was asked, and is published when its lock is free."""
+    """The conversation is staged when the query is sent, and published when its lock is free."""
     with open_store(url) as importing, open_store(url) as asking, contextlib.ExitStack() as end:
         recorder = importing._recorder
         staged = recorder.transact(

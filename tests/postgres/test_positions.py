@@ -104,9 +104,9 @@ class Follower:
 
 def same(entries, written):
     """Everything, once, in the order of positions."""
-    assert [r.position for r in entries] == sorted({r.position for r in entries})
-    assert sorted((r.position, r.conversation, r.id) for r in written) == [
-        (r.position, r.conversation, r.id) for r in entries
+    assert [entry.position for entry in entries] == sorted({entry.position for entry in entries})
+    assert sorted((entry.position, entry.conversation, entry.id) for entry in written) == [
+        (entry.position, entry.conversation, entry.id) for entry in entries
     ]
 
 
@@ -181,12 +181,14 @@ def test_an_open_transaction_holds_followers_back(url):
             written = write_with(store, writers=4, appends=20)
             store.ingest("import", [said("x")] * 1_100)
             time.sleep(0.1)
-            assert [r.conversation for r in store.follow()] == ["before"]
+            assert [entry.conversation for entry in store.follow()] == ["before"]
             status = store._recorder.status()
             assert (status.held_back, status.horizon_age > 80) == (len(written), True)
             assert status.held_by.application == "foldlog"
         entries = follower.finish()
-        same([r for r in entries if r.conversation != "import"], before + late + written)
+        same(
+            [entry for entry in entries if entry.conversation != "import"], before + late + written
+        )
         assert len(entries) == len(before) + len(late) + len(written) + 1_100
         assert store._recorder.status().held_back == 0
 
@@ -209,11 +211,13 @@ def test_an_import_of_several_transactions(url, monkeypatch):
             store.ingest("import", [said(str(n)) for n in range(7_000)])
             time.sleep(0.1)
         entries = follower.finish()
-        imported = [r for r in entries if r.conversation == "import"]
-        assert [r.event.content for r in imported] == [str(n) for n in range(7_000)]
-        assert len({r.position >> 20 for r in imported}) == 4
-        same([r for r in entries if r.conversation == "live"], written)
-        assert [r.position for r in entries] == sorted({r.position for r in entries})
+        imported = [entry for entry in entries if entry.conversation == "import"]
+        assert [entry.event.content for entry in imported] == [str(n) for n in range(7_000)]
+        assert len({entry.position >> 20 for entry in imported}) == 4
+        same([entry for entry in entries if entry.conversation == "live"], written)
+        assert [entry.position for entry in entries] == sorted(
+            {entry.position for entry in entries}
+        )
         for entry in imported[::1_500]:
             assert position_of(store, "import", entry.id) == entry.position
         for start in (imported[0], imported[1_999], imported[2_000], imported[-1]):
@@ -243,7 +247,7 @@ def test_a_restored_dump_continues_its_positions(url, schema, postgres_server, o
     with open_store(restored) as store:
         assert list(store.follow()) == followed
         new = write_with(store, writers=4, appends=5)
-        assert min(r.position for r in new) > max(r.position for r in followed)
+        assert min(entry.position for entry in new) > max(entry.position for entry in followed)
         assert list(store.follow(followed[-1].position)) == sorted(new, key=lambda r: r.position)
         assert len(followed) == len(written) + 1_200
     with open_store(restored) as store:

@@ -449,11 +449,11 @@ PREPARED = "SELECT count(*)::text::bytea FROM pg_prepared_statements"
 
 
 def test_a_store_without_prepared_statements(url):
-    """For poolers that give every transaction another server connection."""
+    """A pooler may give every transaction another connection to the server."""
     with open_store(url + "&pooler=transaction") as store:
         say(store, "c1", "0", "1", idempotency_key="k")
         assert say(store, "c1", "0", "1", expected_version=0, idempotency_key="k")[0].id == 0
-        assert [e.content for e in store.events("c1")] == ["0", "1"]
+        assert [event.content for event in store.events("c1")] == ["0", "1"]
         assert ask(store, PREPARED) == "0"
     with open_store(url) as store:
         say(store, "c1", "2")
@@ -466,8 +466,8 @@ def test_ids_and_keys_longer_than_index_entries(url):
     with open_store(url) as store:
         for name in reversed(names):
             say(store, name, name[-1], idempotency_key=name)
-        assert [c.id for c in store.conversations(limit=3)] == names[:3]
-        assert [c.id for c in store.conversations(after=names[2])] == names[3:]
+        assert [row.id for row in store.conversations(limit=3)] == names[:3]
+        assert [row.id for row in store.conversations(after=names[2])] == names[3:]
         assert say(store, names[0], "0", expected_version=0, idempotency_key=names[0])[0].id == 0
         assert store.version(names[4]) == 1
 

@@ -424,7 +424,8 @@ def test_a_move_and_a_failover_lose_nothing(other_server, folder):
                     time.sleep(0.05)
                 continue
             followed.extend((entry.conversation, entry.id, entry.event.content) for entry in page)
-            place = str(page[-1].position) if page else place
+            if page:
+                place = str(page[-1].position)
             if is_last and not page:
                 return
 

@@ -19,13 +19,13 @@ _NAME = re.compile(r"[a-zA-Z0-9_-]{1,64}")
 
 
 def openai_problems(messages):
-    """What a server of OpenAI's chat completions refuses."""
+    """Return what a server of OpenAI's chat completions refuses."""
     return list(_chat(messages, litellm=False))
 
 
 def reasoning_problems(messages):
-    """What a server refuses that takes OpenAI's chat completions, and the model's reasoning beside
-    them.
+    """Return what a server refuses that also takes the reasoning of the model in OpenAI's chat
+    completions.
     """
     return list(_chat(messages, litellm=False, reasoning=True))
 
@@ -91,8 +91,8 @@ def _chat(messages, *, litellm, reasoning=False):
     if litellm:
         marks = sum(
             "cache_control" in part
-            for m in messages
-            for part in m["content"] or ()
+            for message in messages
+            for part in message["content"] or ()
             if isinstance(part, dict)
         )
         if marks > 4:
@@ -178,7 +178,7 @@ def _thinking(at, blocks):
 
 
 def anthropic_problems(messages):
-    """What a server of Anthropic's messages refuses."""
+    """Return what a server of Anthropic's messages refuses."""
     return list(_anthropic(messages))
 
 
@@ -407,7 +407,7 @@ _ITEMS = {
 
 
 def responses_problems(items):
-    """What a server of OpenAI's Responses API refuses as ``input``."""
+    """Return what a server of OpenAI's Responses API refuses as ``input``."""
     return list(_responses(items))
 
 

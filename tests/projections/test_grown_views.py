@@ -114,7 +114,7 @@ def test_another_store_on_the_recorder_is_noticed(store):
 
 
 def test_a_foreign_commit_is_noticed_at_once(store, tmp_path):
-    """It takes no write lock of ours, so it may commit before our commit is looked at."""
+    """The other writer takes no write lock of ours, so it may commit before we look at our commit."""
     views = watched(store)
     ours = store.database.recorder._writing._transaction
     path = tmp_path / "history.db"

@@ -89,7 +89,7 @@ def calls(start, pairs):
 
 
 def stacked(condensations):
-    """Each condensation adds a summary, and none ever goes."""
+    """Return events in which each condensation adds a summary, and no summary is forgotten."""
     events = []
     for nth in range(condensations):
         forgotten = calls(len(events), 3)

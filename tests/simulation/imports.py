@@ -55,7 +55,8 @@ class ImportSteps(Runner):
             site.staged_words.update(made_words(events))
         if self.interleaved:
             refusals.add("HistoryDiverged")
-            error = "HistoryDiverged" if error == "VersionConflict" else error
+            if error == "VersionConflict":
+                error = "HistoryDiverged"
         # An event that is redacted in another conversation must not come back. Where this history
         # diverges, this conversation may be the reason too.
         origins = [event["origin"] for event in events]

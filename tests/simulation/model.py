@@ -117,7 +117,8 @@ class Conversation:
 
     def view(self, version=None):
         """Return the View at a version. A later redaction does not change it."""
-        version = self.version if version is None else version
+        if version is None:
+            version = self.version
         while len(self.views) <= version:
             event = self.events[len(self.views) - 1]
             self.views.append(self._view_after(event, self.views[-1]))
@@ -365,7 +366,8 @@ def calls_of(events):
                 answered_names.append(action["call_id"])
         elif event["kind"] == "condensation_summary" and newest is not None:
             waiting = {calls.responses[action["id"]] for action in unanswered}
-            newest = newest if newest["id"] in waiting else None
+            if newest["id"] not in waiting:
+                newest = None
     return calls
 
 
@@ -421,7 +423,8 @@ def in_message_order(events):
             response = None
             groups.append(reply)
         reply.append(event)
-        response = response if own is None else own
+        if own is not None:
+            response = own
     return [event for group in groups for event in group]
 
 

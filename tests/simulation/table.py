@@ -18,8 +18,8 @@ GROWING = {kind for kind, *_, grows in _ROWS if grows == "yes"}
 
 
 def crowd():
-    """From now on, let another process take a step within each step that allows it: most often a
-    redaction or an erasure.
+    """Let another process take a step within each step that allows it, most often a redaction or an
+    erasure.
     """
     MEETS.update((kind, 1.0) for kind, meets in MEETS.items() if meets)
     BETWEEN.extend(["redact"] * 8 + ["erase"] * 4 + ["fork"] * 2)

@@ -40,7 +40,7 @@ def use(number, command):
 
 
 def script(commands):
-    """One command after the other, each with a word before it, then the end."""
+    """Return commands one after the other, each with a word before it, and then the end."""
 
     def play(prompt):
         steps_done = results_in(prompt)
@@ -198,7 +198,8 @@ async def test_the_view_equals_the_prompt_of_random_steps(world):
     async with FoldlogSessionStore(url) as store:
         while len(requests) < 200:
             first = len(requests)
-            own = home() if len(sessions) % 3 == 2 else own
+            if len(sessions) % 3 == 2:
+                own = home()
             how = {"resume": session, "fork_session": session is not None and choice.random() < 0.4}
             async with ClaudeSDKClient(options(store, server.url, own, folder, **how)) as client:
                 for turn in range(12):

@@ -538,7 +538,7 @@ async def run(service, model, prompt, tools=(measure,), **settings):
 
 
 def shown(view):
-    """What a View shows, as ``sent``."""
+    """Return what a View shows, in the form of ``sent``."""
     kinds = {"Action": "call", "Observation": "result"}
     parts = [(kinds.get(type(event).__name__), event) for event in view]
     return [(kind, event.tool) if kind else event.content for kind, event in parts]

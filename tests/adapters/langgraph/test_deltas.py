@@ -195,7 +195,7 @@ def test_writes_become_history_when_their_step_ends(histories):
 
 
 def test_an_empty_checkpoint_id_means_the_newest_checkpoint(histories):
-    """What a caller asks for without an id, with an empty one, and of the SDK's saver."""
+    """A caller may give no id or an empty id. The SDK's saver answers in the same way."""
     ours = FoldlogSaver(histories)
     theirs = InMemorySaver()
     newest = []

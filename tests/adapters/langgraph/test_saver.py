@@ -585,7 +585,9 @@ async def test_a_deleted_thread_is_erased_and_begins_again(tmp_path):
 
 
 def deleting_tool(saver):
-    """Return a tool that deletes the thread in its second and its fourth call, and its calls."""
+    """Return a tool that deletes the thread in its second and its fourth call, and a list with an
+    item for each call.
+    """
     calls = []
 
     @tool("measure")
@@ -602,8 +604,8 @@ def deleting_tool(saver):
 @pytest.mark.parametrize("durability", ["sync", "async", "exit"])
 @pytest.mark.parametrize("deleter", ["the run's own saver", "another saver"])
 def test_a_run_outlives_the_deletion_of_its_thread(tmp_path, durability, deleter):
-    """In the middle of a step, twice. What the run puts from then on is another thread with the
-    id.
+    """The thread is deleted twice, each time in the middle of a step. What the run puts afterwards
+    is a new thread with the same id.
     """
     url = f"sqlite:///{tmp_path / 'h.db'}"
     with foldlog.open(
@@ -707,7 +709,7 @@ class TestKeeps(Condenses):
 
 
 def parts_of(messages):
-    """What messages say, part by part: calls and answers by their ids."""
+    """Return what messages say, part by part: calls and answers by their ids."""
     for message in messages:
         calls = [("call", each["id"]) for each in getattr(message, "tool_calls", ())]
         kind = message.type
@@ -716,7 +718,7 @@ def parts_of(messages):
 
 
 def shown(view):
-    """What a View shows, in the form of ``parts_of``."""
+    """Return what a View shows, in the form of ``parts_of``."""
     kinds = {"Action": "call", "Observation": "answer"}
     names = {"agent": "ai", "user": "human", "environment": "human"}
     for event in well_formed(view):
@@ -726,7 +728,7 @@ def shown(view):
 
 @pytest.mark.parametrize("file_url", ["sqlite"], indirect=True)
 def test_the_view_equals_the_prompt_of_random_steps(file_url):
-    """With parallel calls, time travel, messages that the graph removes, and condensations."""
+    """The steps have parallel calls, time travel, messages that the graph removes, and condensations."""
     choice = random.Random(5)
     compared = []
     forks = 0

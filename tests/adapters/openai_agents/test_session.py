@@ -278,7 +278,7 @@ def measures(number, count):
 
 
 def parts_of(items):
-    """What items say, without the ids and states that the SDK leaves out or adds."""
+    """Return what items say, without the ids and states that the SDK leaves out or adds."""
     keys = ("type", "role", "content", "call_id", "name", "arguments", "output", "summary")
     return [
         {"type": "message", **{key: item[key] for key in keys if key in item}} for item in items

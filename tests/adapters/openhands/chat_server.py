@@ -17,7 +17,7 @@ def work(call_id, what):
 
 
 def parts_of(messages):
-    """What messages say: roles, words, and ids of calls and of the answers to them."""
+    """Return what messages say: roles, words, and ids of calls and of the answers to them."""
 
     def words(content):
         return (

@@ -71,7 +71,8 @@ def scripted(script, prompts=None):
     """Return a model: ``script(messages, number)`` gives the response of a call; ``prompts`` are
     what came.
     """
-    prompts = [] if prompts is None else prompts
+    if prompts is None:
+        prompts = []
 
     def play(messages, info):
         check(messages)

@@ -201,8 +201,8 @@ def test_hidden_checkpoints_are_left_out(checkpoints, histories):
 
 
 def test_put_after_an_erasure_begins_again(histories):
-    """Also where it was erased between the look and the append, and where a checkpoint before it
-    had been put twice.
+    """The thread may be erased between the look and the append, and an earlier checkpoint may have
+    been put twice.
     """
     checkpoints = opened(histories)
     other = opened(histories)

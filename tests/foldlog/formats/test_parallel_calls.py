@@ -78,30 +78,30 @@ SIGNS = {"asks": "?", "gives": "=", "says": ">"}
 
 
 def steps_of(record):
-    """What a record tells, as the steps above."""
+    """Return what a record tells, as the steps above."""
     return list(
         dict.fromkeys(SIGNS[mark] + name for mark, name in MARKS.findall(json.dumps(record)))
     )
 
 
 def each_result(calls, results):
-    """One message with the calls, one for each result."""
+    """Return one message with the calls, and one for each result."""
     return [calls, *([result] for result in results)]
 
 
 def all_results(calls, results):
-    """One message with the calls, one with the results."""
+    """Return one message with the calls, and one with the results."""
     return [calls, results]
 
 
 def one_message(calls, results):
-    """One message with both."""
+    """Return one message with the calls and the results."""
     return [[*calls, *results]]
 
 
 def items(calls, results):
-    """A record for each."""
-    return [[each] for each in (*calls, *results)]
+    """Return a record for each call and each result."""
+    return [[item] for item in (*calls, *results)]
 
 
 SHAPES = {

@@ -54,7 +54,8 @@ def ids(cell):
 def test_change_of_prompt_adds_this_event(row):
     before, after, cause, condensed, expected = row
     at = -1 if condensed == "none" else int(condensed)
-    cause = None if cause == "unknown" else cause
+    if cause == "unknown":
+        cause = None
     change = change_of_prompt(ids(before), ids(after), cause, condensed_at=at)
     match = re.fullmatch(
         r"none|retraction to (?P<version>\d+)"

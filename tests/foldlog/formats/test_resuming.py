@@ -211,7 +211,7 @@ def test_logs_grow_at_each_record(name, window, monkeypatch):
 
 @pytest.mark.parametrize("name", NAMES)
 def test_damaged_logs_grow(name, monkeypatch):
-    """With ``--all``, 3,000 places of each format."""
+    """``scripts/test --all`` damages 3,000 places of each format."""
     chance = random.Random(name)
     logs = [*long_logs(name)]
     outcomes = Counter[str]()

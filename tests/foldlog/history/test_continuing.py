@@ -637,7 +637,11 @@ def test_rollout_that_codex_writes_again_is_a_fork_of_the_history(histories, tas
         "type": "event_msg",
         "payload": {"type": "task_started"},
     }
-    written = [records[0], started, *({**r, "payload": _turned(r["payload"])} for r in records[1:])]
+    written = [
+        records[0],
+        started,
+        *({**record, "payload": _turned(record["payload"])} for record in records[1:]),
+    ]
     made.path.write_text("".join(json.dumps(record) + "\n" for record in written))
     session = Program(made)
     session.say("after", "yes")

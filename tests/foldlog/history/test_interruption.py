@@ -32,7 +32,9 @@ def waiting(history):
 def shown(history):
     """What the model is shown of each call."""
     return {
-        m["tool_call_id"]: m["content"] for m in history.view().to_messages() if m["role"] == "tool"
+        message["tool_call_id"]: message["content"]
+        for message in history.view().to_messages()
+        if message["role"] == "tool"
     }
 
 

@@ -206,7 +206,7 @@ def test_the_schema_has_the_shape_of_each_dialect(history):
 
 
 def test_sdks_can_make_a_tool_of_the_function(history):
-    """They take names and types from the signature, and descriptions from the docstring."""
+    """SDKs take names and types from the signature, and descriptions from the docstring."""
     recall = history.recall_tool().recall
     hints = get_type_hints(recall)
     assert hints == {"query": str, "ids": list[int] | None, "path": str, "return": str}

@@ -430,7 +430,7 @@ def lines_of(name):
 
 
 def shown(store, conversation):
-    """What a store shows of a conversation, without the ids of events."""
+    """Return what a store shows of a conversation, without the ids of events."""
     history = Histories(store)[conversation]
     return {
         "messages": history.view().to_messages(),

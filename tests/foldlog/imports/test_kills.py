@@ -102,7 +102,7 @@ LONG = ("sqlite-sealed", "postgresql", "postgresql-sealed")
 
 @pytest.fixture(params=["sqlite", *(pytest.param(each, marks=pytest.mark.long) for each in LONG)])
 def new_place(request, url_on):
-    """What opens another store, a new one for each call."""
+    """Return a function that opens another store, a new one for each call."""
     database, _, sealed = request.param.partition("-")
 
     def place():

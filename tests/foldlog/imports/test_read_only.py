@@ -39,7 +39,7 @@ def session(folder, lines=None):
 
 
 def shown(store, name):
-    """What commands that only read show of a conversation."""
+    """Return what commands that only read show of a conversation."""
     histories = foldlog.Histories(store)
     history = histories[name]
     views = Views(store)

@@ -145,8 +145,8 @@ def test_unchanged_view_is_not_recorded(histories):
     ids=str,
 )
 def test_log_chooses_no_code_or_model(histories, monkeypatch, rule):
-    """Whoever wrote the log wrote its rules. What does more than show less, or is malformed, is
-    named.
+    """The rules in a log may come from a stranger. A rule that does more than show less, or that is
+    malformed, is named and not applied.
     """
     requests = []
     monkeypatch.setattr(LLM, "complete", lambda *arguments, **named: requests.append(arguments))

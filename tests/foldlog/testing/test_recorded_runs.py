@@ -170,7 +170,7 @@ def test_a_new_parameter_is_a_difference(name, value, histories, recorded):
 @pytest.mark.parametrize(
     "beside", [{"user": "u1"}, {"stream": False}, {"metadata": {"a": "b"}}, {"temperature": None}]
 )
-def test_who_asks_is_no_difference(beside, histories, recorded):
+def test_the_user_and_the_transport_of_a_request_are_no_difference(beside, histories, recorded):
     with replay(recorded) as run:
         run_agent(histories["again"], lambda messages, **others: run(messages, **others, **beside))
 

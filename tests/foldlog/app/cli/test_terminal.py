@@ -142,7 +142,7 @@ class Listed(Document, frozen=True, kw_only=True):
 @example("a" * 44 + "b" + "\ufe0f" * 2)
 @example("\x1b[2J" * 20)
 def test_line_looks_as_rich_prints_it(color, bold, text):
-    """Also where the environment has NO_COLOR."""
+    """The environment may set NO_COLOR."""
     written = io.StringIO()
     expected = io.StringIO()
     there = Console(

@@ -125,7 +125,7 @@ def answers(histories, environ=None, folder=None):
 
 
 def stop(histories, session):
-    """What the hook prints when the program stops."""
+    """Return what the hook prints when the program stops."""
     return answer_hook(histories.store, session.hook("Stop"))
 
 

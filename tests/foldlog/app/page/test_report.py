@@ -87,7 +87,9 @@ def test_no_text_of_an_event_becomes_markup(tmp_path):
 def test_policy_allows_only_script_and_style(tmp_path):
     _, elements = written(tmp_path, [said("x")])
     policy = next(
-        a["content"] for _, a in elements.tags if a.get("http-equiv") == "Content-Security-Policy"
+        attributes["content"]
+        for _, attributes in elements.tags
+        if attributes.get("http-equiv") == "Content-Security-Policy"
     )
     allowed = dict(part.strip().split(" ", 1) for part in policy.split(";"))
     assert allowed["default-src"] == "'none'"

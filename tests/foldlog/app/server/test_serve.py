@@ -114,8 +114,8 @@ def test_redacted_words_are_no_title(client, store):
 
 
 def test_a_conversation_has_one_title_everywhere(histories):
-    """Of every format, and of real histories of programs that add to what a user asks, where they
-    lie beside.
+    """The conversations are of every format, and of programs that add to what a user asks (their
+    real histories, if these lie beside the project).
     """
     command = "<command-message>review</command-message>\n<command-name>/review</command-name>"
     histories["asked"].append(said(command))

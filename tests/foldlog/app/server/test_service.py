@@ -321,7 +321,7 @@ def test_what_a_token_holds_in_memory_has_a_limit(take, size_max):
 
 
 def test_a_large_body_waits_while_a_large_write_runs(monkeypatch):
-    """Also longer than a client may pause."""
+    """The write takes longer than a client may pause."""
     monkeypatch.setattr(parameters, "_SILENCE_MAX_S", 0.01)
     sent = 0
 
