@@ -367,8 +367,8 @@ def _mixed(**settings: Any) -> Way:
 
 
 def _above_a_digest(**settings: Any) -> Way:
-    """A text of the size of all summaries, and a digest below it, as Codex' way keeps the user's
-    messages beside its summary.
+    """Return a text of the size of all summaries, and a digest below it, as Codex' way keeps the
+    user's messages beside its summary.
     """
     return _continued(digest_length=SUMMARY // 2, **settings)
 
@@ -451,7 +451,9 @@ def joined(runs: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
 
 
 def beats(ours: Mapping[str, Any], theirs: Mapping[str, Any]) -> bool:
-    """Whether a way costs less than another at each price, and shows as many facts of each kind."""
+    """Return whether a way costs less than another at each price, and shows as many facts of each
+    kind.
+    """
     is_cheaper = all(ours["costs"][model] < theirs["costs"][model] for model in PRICES)
     shows_as_many = all(
         shown >= theirs["recall"][facts][1] for facts, (_, shown) in ours["recall"].items()

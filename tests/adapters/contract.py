@@ -287,8 +287,8 @@ class Survives(Keeps):
 
 class Pays(Keeps):
     async def run_paying(self, url: str, pay: Any, call_id: str) -> Any:
-        """Run an agent that calls ``pay`` once, for ``tests.adapters.paying``. Return what its model
-        was sent at last.
+        """Run an agent that calls ``pay`` once, for ``tests.adapters.paying``. Return what its
+        model was sent at last.
         """
         raise NotImplementedError
 
@@ -349,9 +349,9 @@ class Lists(Keeps):
 def check_prompt(
     messages: Iterable[tuple[list[str], list[str]]], messages_max: int | None = None
 ) -> None:
-    """Raise ``Refused`` for messages that a model's server refuses. Of each are given the ids of the
-    calls in it, and of those that it answers: calls are answered at once, each of them, and nothing
-    else is.
+    """Raise ``Refused`` for messages that a model's server refuses. Of each are given the ids of
+    the calls in it, and of those that it answers: calls are answered at once, each of them, and
+    nothing else is.
     """
     waiting = set[str]()
     count = 0
@@ -392,7 +392,7 @@ STRATEGIES: dict[str, dict[str, Any]] = {
 
 
 def steps(choice: random.Random, calls_max: int = 3) -> Script:
-    """A script with random turns of tools, and with a text before some of them."""
+    """Return a script with random turns of tools, and with a text before some of them."""
 
     def script(number: int) -> str | Calls:
         if choice.random() < 0.5:

@@ -199,7 +199,7 @@ class Chromium:
 
 
 def _is_replaced(error: PageFailed) -> bool:
-    """Whether a question was lost since its page gives way to another one."""
+    """Return whether a question was lost since its page gives way to another one."""
     return "context" in str(error) or "navigated" in str(error)
 
 

@@ -46,7 +46,7 @@ def find(page: Page, words: str) -> None:
 
 
 def forked_report(folder: Path) -> str:
-    """The URL of a report of a fork of a fork of the sample."""
+    """Return the URL of a report of a fork of a fork of the sample."""
     with open_store("memory:") as store:
         store.ingest("sample/tidewatch", sample())
         for parent, at, name in (

@@ -19,7 +19,7 @@ IN_SIGHT = """(selector) => Array.from(document.querySelectorAll(selector)).filt
 
 
 def count_in_sight(page, selector):
-    """The number of elements that are wholly in sight."""
+    """Return the number of elements that are wholly in sight."""
     return page.ask(f"({IN_SIGHT})({json.dumps(selector)})")
 
 

@@ -165,7 +165,7 @@ def histories():
 
 
 def documents(events):
-    """The page's document of a history at half of its versions, and what came then."""
+    """Return the page's document of a history at half of its versions, and what came then."""
     half = len(events) // 2
     with open_store("memory:") as store, asking_store(store) as client:
         store.ingest("c", iter(events[:half]))

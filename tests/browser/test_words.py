@@ -33,7 +33,7 @@ CUT = """(selector) => Array.from(document.querySelectorAll(selector)).filter((e
 
 
 def cut(page, selector):
-    """The texts of the elements that do not fit into them."""
+    """Return the texts of the elements that do not fit into them."""
     return page.ask(f"({CUT})({json.dumps(selector)})")
 
 

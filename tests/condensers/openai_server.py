@@ -139,7 +139,7 @@ Responder = Callable[[Request], Answer]
 
 
 def context_length_exceeded(limit: int, actual: int) -> Failure:
-    """What OpenAI answers to a prompt that is too long."""
+    """Return what OpenAI answers to a prompt that is too long."""
     message = (
         f"This model's maximum context length is {limit} tokens. However, your messages resulted in"
         f" {actual} tokens. Please reduce the length of the messages."
@@ -148,7 +148,7 @@ def context_length_exceeded(limit: int, actual: int) -> Failure:
 
 
 def up_to(limit: int, respond: Responder) -> Responder:
-    """A model that refuses more than ``limit`` tokens and answers others with ``respond``."""
+    """Return a model that refuses more than ``limit`` tokens, and otherwise calls ``respond``."""
 
     def responder(request: Request) -> Answer:
         return (

@@ -41,7 +41,7 @@ EVENTS = [
 
 
 def body_at(model, **settings):
-    """The View whose messages were sent, and what arrived."""
+    """Return the View whose messages were sent, and what arrived."""
     with OpenAIServer() as server:
         llm = server.llm(model, retries=0, **settings)
         with new_history(agent_llm=llm) as history:

@@ -118,7 +118,7 @@ agents = st.sampled_from(
 
 
 def stepped(condenser, view, agent):
-    """What the condenser answers; None where it must condense and cannot."""
+    """Return what the condenser answers; None where it must condense and cannot."""
     try:
         result = condenser.condense(view, agent)
     except NoCondensationAvailable:

@@ -85,7 +85,7 @@ def objects(to):
 
 
 def named(store, *operations):
-    """The objects that rows of the store name, with these operations."""
+    """Return the objects that rows of the store name, with these operations."""
 
     def read(reader):
         rows = reader.conversations("", 100)

@@ -53,7 +53,7 @@ SETTINGS = {
 
 
 def picture(image):
-    """The content of a message that shows an image."""
+    """Return the content of a message that shows an image."""
     return ({"type": "image_url", "image_url": {"url": image}},)
 
 
@@ -111,7 +111,7 @@ READ = deepcopy(values(TURN))
 
 
 def count_stored(store):
-    """How many values the database keeps beside events."""
+    """Return how many values the database keeps beside events."""
     return store_info(store).attachments
 
 

@@ -40,7 +40,7 @@ def keep_up(store: Store) -> None:
 
 
 def is_counted(store: Store) -> bool:
-    """Whether a search of what came after the stored position finds nothing to count."""
+    """Return whether a search of what came after the stored position finds nothing to count."""
     return not found(store)[1]
 
 

@@ -51,7 +51,7 @@ class Bank(Payments):
 
 
 def reply(*calls):
-    """The reply of a model that calls tools: an id, a tool and its arguments each."""
+    """Return the reply of a model that calls tools: an id, a tool and its arguments each."""
     tool_calls = [
         {
             "id": call_id,
@@ -64,7 +64,7 @@ def reply(*calls):
 
 
 def pay_reply(history, to):
-    """The reply of a model that pays somebody."""
+    """Return the reply of a model that pays somebody."""
     return reply((f"call-{len(history)}", "pay", {"to": to}))
 
 
@@ -85,8 +85,8 @@ def work(history, bank, mode):
 
 
 def killed_at(recorder, name, bank, mode, point):
-    """Have a worker of a conversation pay that is killed at a point: before a transaction, or in the
-    tool. Return whether it was.
+    """Have a worker of a conversation pay that is killed at a point: before a transaction, or in
+    the tool. Return whether it was.
     """
     reached = -1
 

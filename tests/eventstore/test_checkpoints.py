@@ -56,7 +56,7 @@ def pages_of_log(path):
 
 
 def versions_without_log(path, tmp_path):
-    """How many events are in the file itself."""
+    """Return how many events are in the file itself."""
     # to open it here would drop the locks of SQLite
     subprocess.run(["cp", path, tmp_path / "copy.db"], check=True)
     with sqlite3.connect(f"file:{tmp_path}/copy.db?immutable=1", uri=True) as copy:

@@ -133,8 +133,8 @@ def finite(value):
 
 
 def with_types(value):
-    """The value with the types of all of its parts. Tuples are told as lists, as which they are
-    read.
+    """Return the value with the types of all of its parts. Tuples are told as lists, as which they
+    are read.
     """
     if isinstance(value, dict):
         return {name: with_types(item) for name, item in value.items()}

@@ -301,7 +301,7 @@ def test_changed_leaf_is_named(path, note):
 
 
 def joined_ledger(leaf):
-    """An older leaf with the same hash: its ledger is the ledger and the extent."""
+    """Return an older leaf with the same hash: its ledger is the ledger and the extent."""
     return replace(leaf, ledger=leaf.ledger + leaf.extent.hash, extent=None)
 
 

@@ -49,7 +49,7 @@ def row_of(path, event_id):
 
 
 def put(path, row):
-    """By somebody who knows how checksums and commitments are made."""
+    """Write a row as somebody does who knows how checksums and commitments are made."""
     stored_rows.replace(path, "c", row)
 
 

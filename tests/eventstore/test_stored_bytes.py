@@ -95,7 +95,7 @@ def assert_checksums(name, row):
 
 
 def opened(row, name, data_key):
-    """The body, and the salt of the event or its commitment."""
+    """Return the body, and the salt of the event or its commitment."""
     body = row.body
     encoding = row.encoding
     behind = row.proof[32:]

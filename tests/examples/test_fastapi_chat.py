@@ -46,7 +46,7 @@ async def forever(*_):
 
 
 def served(app, work):
-    """What ``work(client)`` returns while the app is up."""
+    """Return what ``work(client)`` returns while the app is up."""
 
     async def serve():
         transport = httpx.ASGITransport(app=app)

@@ -15,12 +15,12 @@ CORPUS = Path(__file__).parents[1] / "fuzz" / "corpus"
 
 
 def lines_of(format: str) -> list[bytes]:
-    """The lines of a format's corpus, with their ends."""
+    """Return the lines of a format's corpus, with their ends."""
     return (CORPUS / f"{format}.jsonl").read_bytes().splitlines(keepends=True)
 
 
 def records_of(format: str) -> list[Any]:
-    """The records of a format's corpus."""
+    """Return the records of a format's corpus."""
     return read_lines(CORPUS / f"{format}.jsonl")
 
 
@@ -36,14 +36,14 @@ def write_lines(path: Path, records: Iterable[Any]) -> Path:
 
 
 def v1(kind: str, number: int, **fields: Any) -> dict[str, Any]:
-    """A record of OpenHands V1."""
+    """Return a record of OpenHands V1."""
     source = fields.pop("source", "agent")
     stamp = f"2026-02-17T09:{number // 60 % 60:02}:{number % 60:02}.000000"
     return {"kind": kind, "id": f"event-{number}", "timestamp": stamp, "source": source, **fields}
 
 
 def said(number: int, text: str, source: str = "user") -> dict[str, Any]:
-    """A message of OpenHands V1."""
+    """Return a message of OpenHands V1."""
     role = "user" if source == "user" else "assistant"
     content = [{"type": "text", "text": text, "cache_prompt": False}]
     message = {"role": role, "content": content, "thinking_blocks": []}
@@ -58,7 +58,7 @@ def said(number: int, text: str, source: str = "user") -> dict[str, Any]:
 
 
 def condensed(number: int, forgotten: list[int], summary: str, offset: int) -> dict[str, Any]:
-    """A condensation of OpenHands V1."""
+    """Return a condensation of OpenHands V1."""
     return v1(
         "Condensation",
         number,

@@ -177,7 +177,7 @@ class Groups:
         return append_all(database, works)
 
     def holding(self):
-        """A block in which the thread for appends is held."""
+        """Return a block in which the thread for appends is held."""
         append = partial(self._histories._appending.run, finish=True)
         return self.gate.holding(append, self.gate.pass_through)
 

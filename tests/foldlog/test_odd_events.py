@@ -56,7 +56,7 @@ WORDS = (("<word>", WORD), ("<steers>", json.dumps(STEERS)[1:-1]))
 
 
 def value_of(written):
-    """A value that no JSON file holds, of the map that describes it."""
+    """Return a value that no JSON file holds, of the map that describes it."""
     match written:
         case {"nested": depth}:
             return nested(depth)
@@ -252,8 +252,8 @@ NOT_OF_AN_EVENT = {
 
 
 def argument_values(folder, other):
-    """A value for each required parameter, by its name, or by the names of its method and its
-    own.
+    """Return a value for each required parameter, by its name, or by the names of its method and
+    its own.
     """
     return {
         "conversation": ALL,

@@ -123,8 +123,8 @@ def _written_lines(name):
 
 
 def _in_document(path):
-    """The records of a document, and the function that writes a document with the first of them. Of
-    several histories, the last one grows.
+    """Return the records of a document, and the function that writes a document with the first of
+    them. Of several histories, the last one grows.
     """
     value = json.loads(path.read_text())
     is_list = isinstance(value, list)

@@ -16,7 +16,7 @@ def rows(file: str, part: str) -> list[Any]:
 
 
 def with_bytes(value: dict[str, Any]) -> Any:
-    """The bytes that a map ``{"bytes": text}`` describes, as an ``object_hook`` of JSON."""
+    """Return the bytes that a map ``{"bytes": text}`` describes, as an ``object_hook`` of JSON."""
     return value["bytes"].encode("latin1") if value.keys() == {"bytes"} else value
 
 

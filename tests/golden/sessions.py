@@ -35,7 +35,7 @@ def replay(session):
 
 
 def _steps(session):
-    """The commands of a session, each with the comments above it."""
+    """Yield the commands of a session, each with the comments above it."""
     lines = iter(session.splitlines())
     comments = []
     for line in lines:
@@ -48,7 +48,7 @@ def _steps(session):
 
 
 def _shown(command, folder):
-    """What a command shows: foldlog's are run in this process, others by a shell."""
+    """Return what a command shows: foldlog's are run in this process, others by a shell."""
     words = shlex.split(command.replace("$PWD", str(folder)))
     if words[0] == "curl":
         return lines_of(_answer(words[1:], folder), folder)

@@ -50,7 +50,7 @@ class CuttingProxy:
             self._links.append(_Link(self, client, server))
 
     def due(self, chunk: bytes) -> tuple[Cut, bool] | None:
-        """The cut, and whether it lingers, that is to be made at this chunk."""
+        """Return the cut, and whether it lingers, that is to be made at this chunk."""
         for order in self._orders:
             if order[0] in chunk:
                 self._orders.remove(order)

@@ -68,7 +68,7 @@ class Server:
         self._process: subprocess.Popen[bytes] | None = None
 
     def url(self, database: str = "postgres", user: str = "postgres", **options: str) -> str:
-        """A URL through TCP."""
+        """Return a URL through TCP."""
         return Address(f"postgresql://{user}@127.0.0.1:{self.port}/{database}").url(**options)
 
     def initialize(self, settings: Mapping[str, str] = {}) -> None:
@@ -242,7 +242,7 @@ class Address:
 
 
 def new_primary(folder: Path, settings: Mapping[str, str] = {}) -> Server:
-    """A server that runs. Raises ``ServerUnavailable``."""
+    """Return a server that runs. Raises ``ServerUnavailable``."""
     server = Server(folder)
     server.initialize(settings)
     server.start()

@@ -53,7 +53,7 @@ def wait_for(server, standbys):
 
 
 def waiting(server):
-    """How many sessions wait for a standby."""
+    """Return how many sessions wait for a standby."""
     return int(server.sql("SELECT count(*) FROM pg_stat_activity WHERE wait_event = 'SyncRep'"))
 
 

@@ -35,7 +35,7 @@ def numbered(number):
 
 
 def position_of(store, conversation, event_id):
-    """The position of an event, as an idempotency key tells it."""
+    """Return the position of an event, as an idempotency key tells it."""
 
     def work(transaction):
         stored = transaction.conversation(conversation)

@@ -44,7 +44,7 @@ def many(postgres_server):
 
 
 def counted(postgres_server, table, where="true"):
-    """How many rows each store has."""
+    """Return how many rows each store has."""
     query = " UNION ALL ".join(
         f"SELECT count(*) FROM many_{n:02d}.{table} WHERE {where}" for n in range(COUNT)
     )
@@ -52,7 +52,7 @@ def counted(postgres_server, table, where="true"):
 
 
 def elsewhere(store, conversation):
-    """An id that belongs to another store than the id of a conversation."""
+    """Return an id that belongs to another store than the id of a conversation."""
     home = store.database.recorder.home
     return next(
         name for n in range(99) if home(name := f"{conversation} {n}") != home(conversation)

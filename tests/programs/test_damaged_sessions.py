@@ -31,7 +31,7 @@ def session(tmp_path_factory):
 
 
 def place(lines, kind, word):
-    """The number of the first line of a kind whose message has the word."""
+    """Return the number of the first line of a kind whose message has the word."""
     records = [json.loads(line) for line in lines]
     return next(
         number
@@ -51,7 +51,7 @@ def without(lines, number):
 
 
 def damaged(how, lines):
-    """The lines of a session with one damage."""
+    """Return the lines of a session with one damage."""
     asked = place(lines, "user", "elm-asked")
     said = place(lines, "assistant", "elm-said")
     last = place(lines, "assistant", "fir-said")
@@ -112,7 +112,7 @@ DAMAGES = (
 
 
 def sent_after_resuming(claude, session):
-    """The words of the session that the next request contains. Every call has its result."""
+    """Return the words of the session that the next request contains. Every call has its result."""
     claude.model.requests.clear()
     claude.model.answers = []
     claude.run("-p", "next", "--resume", session)

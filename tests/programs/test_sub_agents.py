@@ -53,7 +53,7 @@ class Tools(NamedTuple):
 
 
 def waiting(agent, below):
-    """A sub-agent of Codex works beside its parent, which waits for each by its id."""
+    """Return a script of sub-agents of Codex that work beside their parent, which waits for them."""
 
     def wait(number, messages):
         ids = dict.fromkeys(re.findall(r"agent_id\W+([0-9a-f-]{36})", json.dumps(messages)))

@@ -31,7 +31,7 @@ def reasoning_problems(messages):
 
 
 def litellm_problems(messages):
-    """What litellm refuses for some provider, or passes on to a provider that refuses it.
+    """Return what litellm refuses for some provider, or passes on to a provider that refuses it.
 
     Beside OpenAI's form it takes thinking blocks and images in tool messages. It leaves the order
     of roles as it is.

@@ -26,7 +26,7 @@ def call(tool, arguments="{}", call_id="c"):
 
 
 def replies(reply):
-    """The contents of a reply of ``contract.Script``."""
+    """Return the contents of a reply of ``contract.Script``."""
     parts = [reply] if isinstance(reply, str) else reply
     return [
         said(part) if isinstance(part, str) else call(part[0], json.dumps(part[2]), part[1])
@@ -35,7 +35,7 @@ def replies(reply):
 
 
 def parts(messages):
-    """The messages as a server gets them."""
+    """Return the messages as a server gets them."""
     fields = ("type", "text", "call_id", "name", "arguments", "result", "uri")
     return [
         (message.role, [{name: each for name, each in content.to_dict().items() if name in fields}])

@@ -201,7 +201,7 @@ async def run_agent(agent, prompt):
 
 
 async def shown_before_the_reply(provider):
-    """What the View has before the last reply of the model."""
+    """Return what the View has before the last reply of the model."""
     messages = await FoldlogHistoryProvider(provider.histories.sync).get_messages("s")
     assert messages[-1].role == "assistant"
     return parts(messages[:-1])
@@ -399,7 +399,7 @@ class Nameless(ScriptedClient):
 
 
 def dead(number):
-    """What a run leaves that was killed in a tool."""
+    """Return what a run leaves that was killed in a tool."""
     return [Message("user", ["go"]), Message("assistant", [call("measure", "{}", f"dead{number}")])]
 
 

@@ -17,7 +17,7 @@ from foldlog.adapters.claude_agent import FoldlogSessionStore
 
 
 def environment(server, home):
-    """What an agent of a test needs: the server, and its files."""
+    """Return what an agent of a test needs: the server, and its files."""
     quiet = (
         "DISABLE_TELEMETRY",
         "DISABLE_AUTOUPDATER",

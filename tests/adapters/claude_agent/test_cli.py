@@ -154,7 +154,7 @@ in its transcript.
 
 
 def parts(messages):
-    """What a request says, in order. The results of parallel calls are in any order."""
+    """Return what a request says, in order. The results of parallel calls are in any order."""
     named = {"tool_use": "id", "tool_result": "tool_use_id", "text": "text"}
     pairs = [
         (block["type"], block[named[block["type"]]].strip())

@@ -40,7 +40,7 @@ def call(name, call_id, **args):
 
 
 def reply(answer):
-    """The content of a reply of ``contract.Script``."""
+    """Return the content of a reply of ``contract.Script``."""
     if isinstance(answer, str):
         return said(answer)
     return types.Content(

@@ -545,7 +545,7 @@ def shown(view):
 
 
 def sent(contents):
-    """What a request says, part by part."""
+    """Return what a request says, part by part."""
 
     def what(part):
         for kind, each in (("call", part.function_call), ("result", part.function_response)):

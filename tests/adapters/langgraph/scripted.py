@@ -22,7 +22,7 @@ def call(tool, *call_ids, **arguments):
 
 
 def reply(answer):
-    """The message of a reply of ``contract.Script``."""
+    """Return the message of a reply of ``contract.Script``."""
     if isinstance(answer, str):
         return AIMessage(answer)
     calls = [{"name": tool, "args": arguments, "id": name} for tool, name, arguments in answer]
@@ -30,7 +30,7 @@ def reply(answer):
 
 
 def steps(count, tool="measure"):
-    """A script of so many messages with calls before the last one; every second one has two
+    """Return a script of so many messages with calls before the last one; every second one has two
     parallel calls.
     """
 

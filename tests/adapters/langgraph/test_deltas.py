@@ -28,7 +28,7 @@ FREQUENCIES = 1, 3, 100
 
 
 def last_two(state, writes):
-    """A reducer of a program's own: only the last two messages stay."""
+    """Return a reducer of a program's own: only the last two messages stay."""
     return reducer(state, writes)[-2:]
 
 

@@ -188,8 +188,8 @@ EXACT = {
 @pytest.mark.parametrize("url", ["sqlite", "postgres"], indirect=True)
 def test_a_checkpoint_survives_a_reopen(url):
     def round_trip(saver, value):
-        """What LangGraph's serializer keeps of a value: it makes lists of tuples in artifacts, and
-        it is theirs.
+        """Return what LangGraph's serializer keeps of a value: it makes lists of tuples in
+        artifacts, and it is theirs.
         """
         return saver.serde.loads_typed(saver.serde.dumps_typed(value))
 
@@ -728,7 +728,9 @@ def shown(view):
 
 @pytest.mark.parametrize("file_url", ["sqlite"], indirect=True)
 def test_the_view_equals_the_prompt_of_random_steps(file_url):
-    """The steps have parallel calls, time travel, messages that the graph removes, and condensations."""
+    """The steps have parallel calls, time travel, messages that the graph removes, and
+    condensations.
+    """
     choice = random.Random(5)
     compared = []
     forks = 0
@@ -828,7 +830,9 @@ PAY = [{"name": "pay", "args": {"euros": n}, "id": f"c{n}"} for n in (1, 2)]
 
 
 def asking(saver, ask):
-    """A graph whose node ``ask`` interrupts between a message with two calls and its results."""
+    """Return a graph whose node ``ask`` interrupts between a message with two calls and its
+    results.
+    """
     builder = StateGraph(MessagesState)
     builder.add_node("model", lambda state: {"messages": [AIMessage("", tool_calls=PAY, id="m")]})
     builder.add_node("ask", ask)

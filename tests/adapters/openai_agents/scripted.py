@@ -30,7 +30,7 @@ def call(tool, arguments="{}", call_id="c"):
 
 
 def replies(reply):
-    """The output of a reply of ``contract.Script``."""
+    """Return the output of a reply of ``contract.Script``."""
     return (
         [said(reply)]
         if isinstance(reply, str)

@@ -261,7 +261,7 @@ def measuring(model):
 
 
 def steps(count):
-    """A script of so many turns with tools before the last message."""
+    """Return a script of so many turns with tools before the last message."""
 
     def script(items, number):
         if number < count:
@@ -499,7 +499,7 @@ async def test_each_calls_usage_is_recorded_with_its_day(session, model, named):
 
 
 def asking(name, *agents, turns=1):
-    """An agent that asks each of the agents, so many times, and then answers."""
+    """Return an agent that asks each of the agents, so many times, and then answers."""
 
     def reply(items, number):
         if number % (turns + 1) < turns:

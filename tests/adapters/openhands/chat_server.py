@@ -5,7 +5,7 @@ from tests.adapters.model_server import ModelServer, Refused, Reply
 
 
 def reply(answer):
-    """The reply of ``contract.Script``: each call is one of the tool ``work``."""
+    """Return the reply of ``contract.Script``: each call is one of the tool ``work``."""
     if isinstance(answer, str):
         return Reply(answer, completion_tokens=2)
     return Reply(calls=[work(name, tool) for tool, name, _ in answer], completion_tokens=2)

@@ -142,7 +142,7 @@ def path_to(log, event):
 
 
 def shown(history):
-    """The events of a View, by the SDK's ids."""
+    """Return the events of a View, by the SDK's ids."""
     return [event.origin.id for event in history.view()]
 
 

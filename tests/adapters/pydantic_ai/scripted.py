@@ -45,7 +45,7 @@ def said(text):
 
 
 def reply(answer):
-    """The response of ``contract.Script``."""
+    """Return the response of ``contract.Script``."""
     if isinstance(answer, str):
         return said(answer)
     return ModelResponse(
@@ -54,7 +54,7 @@ def reply(answer):
 
 
 def parts_of(messages):
-    """What a model is sent, part by part. A summary of the application is sent as a user's
+    """Return what a model is sent, part by part. A summary of the application is sent as a user's
     words.
     """
     parts = [part for message in messages for part in message.parts]

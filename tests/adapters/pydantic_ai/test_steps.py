@@ -50,7 +50,7 @@ def measure(unit: str) -> str:
 
 
 def steps(count):
-    """A script of so many turns with tools, the second one with two calls, before the last
+    """Return a script of so many turns with tools, the second one with two calls, before the last
     message.
     """
 
@@ -505,7 +505,7 @@ async def test_a_cancelled_run_goes_on(store):
 
 
 def delegating(store, helper_store, conversation_ids):
-    """An agent whose tool asks a second agent, whose tool asks a third one."""
+    """Return an agent whose tool asks a second agent, whose tool asks a third one."""
 
     def ask(conversation, agent):
         async def ask_helper(question: str) -> str:

@@ -18,7 +18,7 @@ def call(tool, arguments=None, call_id="c"):
 
 
 def replies(reply):
-    """The contents of a reply of ``contract.Script``."""
+    """Return the contents of a reply of ``contract.Script``."""
     parts = [reply] if isinstance(reply, str) else reply
     return [
         said(part) if isinstance(part, str) else call(part[0], part[2], part[1]) for part in parts
@@ -26,7 +26,7 @@ def replies(reply):
 
 
 def parts(messages):
-    """The messages as a server gets them."""
+    """Return the messages as a server gets them."""
     return [(message["role"], content) for message in messages for content in message["content"]]
 
 

@@ -296,7 +296,7 @@ def agent_of(repository, model, tools=(measure,), **settings):
 
 
 def shown(history):
-    """What the View has, as a server gets it."""
+    """Return what the View has, as a server gets it."""
     from strands.types.session import decode_bytes_values
 
     from foldlog.adapters._shared import from_plain, shown_records
@@ -398,8 +398,8 @@ def summarizing(repository, model):
 
 
 async def summarized(histories):
-    """An agent whose summary quotes its first message, its history, and its model, which quotes
-    what it summarizes.
+    """Return an agent whose summary quotes its first message, its history, and its model, which
+    quotes what it summarizes.
     """
     repository = FoldlogSessionRepository(histories)
     model = numbered(6)

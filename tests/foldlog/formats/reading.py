@@ -29,7 +29,7 @@ class ReadHistory(NamedTuple):
 
 
 def recorded(format: str, name: str) -> list[Any]:
-    """The records of a golden row: see ``test_reads.py``."""
+    """Return the records of a golden row: see ``test_reads.py``."""
     rows = read_lines(GOLDEN_READS / f"{format}.jsonl")
     (records,) = [row["records"] for row in rows if row["name"] == name]
     return list(records)
@@ -38,8 +38,8 @@ def recorded(format: str, name: str) -> list[Any]:
 def histories_at(
     path: str | os.PathLike[str], format: str = "auto", store: Store | None = None
 ) -> list[ReadHistory]:
-    """The histories at a path, in their order, in a new store or in this one. Raises why there is
-    none.
+    """Return the histories at a path, in their order, in a new store or in this one. Raises why
+    there is none.
     """
     if store is None:
         with new_store() as store:
@@ -62,6 +62,6 @@ def histories_at(
 
 
 def records_in(store: Store, conversation: str) -> list[Any]:
-    """The records of the source of a conversation."""
+    """Return the records of the source of a conversation."""
     blocks = blocks_of(store.database, source_of(store, conversation))
     return [parse(record) for block in blocks for record in block.records()]

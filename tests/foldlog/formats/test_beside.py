@@ -44,8 +44,8 @@ def prices_in(folder):
 
 
 def spent_in(store, prices):
-    """What each conversation used: tokens in and out, cost, calls; and for all together the sums,
-    and the tokens of caches by day and model.
+    """Return what each conversation used: tokens in and out, cost, calls; and for all together the
+    sums, and the tokens of caches by day and model.
     """
     for row in list(store.iter_conversations()):
         store.version(row.id)  # which makes its events

@@ -60,7 +60,7 @@ def read(*records):
 
 
 def shown(events):
-    """The contents of the View, with a tool's name for a call."""
+    """Return the contents of the View, with a tool's name for a call."""
     return [
         event.tool if isinstance(event, Action) else event.content
         for event in View.from_events(events)
@@ -142,7 +142,7 @@ def test_shortened_copies_of_messages_are_not_counted(histories):
 
 
 def turns(*instructions):
-    """One turn for each of the instructions, as Codex writes it."""
+    """Return one turn for each of the instructions, as Codex writes it."""
     return [
         each
         for number, words in enumerate(instructions)
@@ -236,8 +236,8 @@ STEPS = st.one_of(
 
 
 def rollout(steps):
-    """The records of these steps: each call has an id of its own, each line of the session a time
-    of its own, and an output is of any earlier call.
+    """Return the records of these steps: each call has an id of its own, each line of the session a
+    time of its own, and an output is of any earlier call.
     """
     records = [BASE]
     calls = 0
@@ -330,8 +330,8 @@ def test_own_events_outlive_forgotten_records(histories):
 
 
 def page(name, first, *payloads, **session):
-    """The lines of a file of a thread: each has a number, and the first ones of the next file go on
-    with these.
+    """Return the lines of a file of a thread: each has a number, and the first ones of the next
+    file go on with these.
     """
     lines = [
         record("session_meta", {"id": name, "history_mode": "paginated", **session}),

@@ -21,7 +21,7 @@ and their records are, and the field without which an object is no record.
 
 
 def records_in_histories(row, document):
-    """The records of each history of a document."""
+    """Return the records of each history of a document."""
     histories = document
     if row["histories in"] is not None:
         histories = document[row["histories in"]]

@@ -49,8 +49,8 @@ CHATS = {"openai-chat", "openai-responses", "anthropic-messages"}
 
 
 def is_of(format, name, record):
-    """Whether a record of a format or a program is one of ``format``, or a file with it alone is of
-    that.
+    """Return whether a record of a format or a program is one of ``format``, or a file with it
+    alone is of that.
     """
     alike = (
         CHATS if format in CHATS else {format, *(CHATS if format_named(format).looks_like else ())}

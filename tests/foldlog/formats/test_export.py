@@ -19,7 +19,7 @@ ASKED = said("ask")
 
 
 def in_order(events):
-    """Events with the ids that count up from 0."""
+    """Return events with the ids that count up from 0."""
     return [replace(event, id=number) for number, event in enumerate(events)]
 
 
@@ -35,7 +35,7 @@ HISTORY = [
 
 
 def prompt_lines(events):
-    """What a model is told, by who says it."""
+    """Return what a model is told, by who says it."""
     lines = []
     for message in View.from_events(events).to_messages():
         lines.append((message["role"], json.dumps(message.get("content") or "")))

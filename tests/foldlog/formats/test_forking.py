@@ -19,7 +19,7 @@ CLAUDE_CODE = "claude-code"
 
 
 def line(name, parent, kind, **more):
-    """A line of Claude Code."""
+    """Return a line of Claude Code."""
     return {"uuid": name, "parentUuid": parent, "type": kind, "sessionId": "s", **more}
 
 
@@ -58,7 +58,7 @@ def shown(history):
 
 
 def drawn_records(format, chance):
-    """Records of a tree by chance, each with its id and the id of the record above it."""
+    """Return records of a tree by chance, each with its id and the id of the record above it."""
     rows = [("n0", None, user_line("n0", None, "n0"))]
     if format == "openhands-v1":
         rows = [("n0", None, v1.message("n0", parent_id=None))]
@@ -70,14 +70,14 @@ def drawn_records(format, chance):
 
 
 def drawn_line(chance, name, above, number):
-    """A line of Claude Code."""
+    """Return a line of Claude Code."""
     if number % 2:
         return replied(name, above, text(name), response=f"m{number}")
     return user_line(name, above, name)
 
 
 def drawn_step(chance, name, above, number):
-    """A step of OpenHands: most are messages; some condense what is anywhere in the tree."""
+    """Return a step of OpenHands: most are messages; some condense what is anywhere in the tree."""
     kind = chance.choice(["message"] * 3 + ["condensation", "request"])
     if kind == "message":
         return v1.message(name, parent_id=above)
@@ -91,8 +91,8 @@ def drawn_step(chance, name, above, number):
 
 
 def describe_view(view):
-    """The source ids of a View's events, the texts of its summaries, what a model is sent, and
-    whether a condensation is requested.
+    """Return the source ids of a View's events, the texts of its summaries, what a model is sent,
+    and whether a condensation is requested.
     """
     events = [event.content if event.id < 0 else event.origin.id for event in view]
     return events, view.to_messages(), view.unhandled_condensation_request

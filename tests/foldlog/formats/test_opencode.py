@@ -79,8 +79,8 @@ ABOUT = {
 
 
 def as_read(records, *, whole=False):
-    """The records of an import: the session first, and without what changed in the turn of a user,
-    but in an export.
+    """Return the records of an import: the session first, and without what changed in the turn of a
+    user, but in an export.
     """
     messages = [record for record in records if "parts" in record]
     if whole:

@@ -40,7 +40,7 @@ words.
 
 
 def events_of(steps):
-    """The events of these steps: the calls k1 to k3 are of one reply, k4 and k5 of another."""
+    """Yield the events of these steps. One reply has the calls k1 to k3, another k4 and k5."""
     calls = {}
     yield Message(id=0, source="user", content="says go")
     for number, step in enumerate(steps.split(), 1):

@@ -20,8 +20,8 @@ ROWS = read_lines(FILE)
 
 
 def refusal(row, folder):
-    """What the import of the ``text`` or the ``document`` of a row says; bytes that are no text are
-    surrogates.
+    """Return what the import of the ``text`` or the ``document`` of a row says; bytes that are no
+    text are surrogates.
     """
     text = row["text"] if "text" in row else json.dumps(row["document"])
     path = folder / row["file"]

@@ -99,7 +99,7 @@ class Growth:
 
 
 def renamed(value: Any, round: int, key: str = "") -> Any:
-    """A value of a record with the ids and times of another round."""
+    """Return a value of a record with the ids and times of another round."""
     if type(value) is dict:
         return {name: renamed(held, round, name) for name, held in value.items()}
     if type(value) is list:
@@ -116,7 +116,7 @@ def renamed(value: Any, round: int, key: str = "") -> Any:
 
 
 def plain(name: str, records: list[Any]) -> list[Any]:
-    """The records that change no earlier record, without the headers."""
+    """Return the records that change no earlier record, without the headers."""
     events = Growth(name, records).events
     return [
         record
@@ -155,7 +155,7 @@ def long_logs(name: str) -> Iterator[list[Any]]:
 
 
 def damaged(records: list[Any], chance: random.Random) -> list[Any]:
-    """Records that are repeated, exchanged, missing, or have the values of earlier records."""
+    """Return records of which some are repeated, exchanged, missing, or have earlier values."""
     records = copy.deepcopy(records)
     for _ in range(chance.randrange(12)):
         if len(records) < 4:

@@ -108,7 +108,7 @@ def text(records):
 
 
 def stored(events):
-    """The events as they come back out of a store."""
+    """Yield the events as they come back out of a store."""
     for event in events:
         encoded = codec.encode(event)
         yield codec.decode(encoded.kind, encoded.schema, encoded.body, event.id)

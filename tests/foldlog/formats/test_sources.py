@@ -34,7 +34,7 @@ def write(path, *lines):
 
 
 def import_paths(folder, *paths, format="auto"):
-    """What an import finds at paths in a folder: histories, and what belongs to none."""
+    """Return what an import finds at paths in a folder: histories, and what belongs to none."""
     with new_store() as store:
         imports = Import(store, [folder / path for path in paths], format)
         histories = []

@@ -13,6 +13,6 @@ WRITTEN = [name for name, format in formats().items() if format.lacks is not Non
 
 
 def written(events: Iterable[Event], format: str, stored: StoredRecords = NO_RECORDS) -> list[Any]:
-    """The records of a whole history."""
+    """Return the records of a whole history."""
     encoder = Encoder(format, stored=stored)
     return [*(record for event in events for record in encoder.records(event)), *encoder.end()]

@@ -63,7 +63,7 @@ def records_in(path):
 
 
 def sent_by(history):
-    """The messages of a View as texts, without the system prompt."""
+    """Return the messages of a View as texts, without the system prompt."""
     messages = history.view().to_messages("openai")
     return [json.dumps(message, ensure_ascii=False) for message in messages]
 
@@ -543,7 +543,7 @@ def test_every_format_goes_over(tmp_path, histories, format, records, program):
 
 
 def _texts_in(value):
-    """The texts of blocks, and the texts in the arguments of calls."""
+    """Yield the texts of blocks, and the texts in the arguments of calls."""
     if isinstance(value, str):
         yield value
     elif isinstance(value, list):
@@ -666,7 +666,7 @@ def test_fork_of_the_session_does_not_bring_back_what_was_redacted(histories, ta
 
 
 def titled(histories, tmp_path, kind):
-    """A history with a title: an import, or one of foldlog's own."""
+    """Return a history with a title: an import, or one of foldlog's own."""
     if kind == "own":
         histories["task"].append(TASK)
         histories["task"].set_attributes(title="Zanzibar plan")

@@ -248,8 +248,8 @@ def drawn_message_of_a_chat(chance):
 
 
 def drawn_fields(chance, content):
-    """Some fields of messages of the assistant in OpenAI's client, in litellm's, and in answers of
-    other servers.
+    """Return some fields of messages of the assistant in OpenAI's client, in litellm's, and in
+    answers of other servers.
     """
     drawn = {}
     if chance.random() < 0.5:

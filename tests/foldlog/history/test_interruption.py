@@ -30,7 +30,7 @@ def waiting(history):
 
 
 def shown(history):
-    """What the model is shown of each call."""
+    """Return what the model is shown of each call."""
     return {
         message["tool_call_id"]: message["content"]
         for message in history.view().to_messages()

@@ -46,7 +46,7 @@ def full(opened):
 
 
 def work(turns, start=1):
-    """A wish, and an agent that makes one call a turn."""
+    """Return a wish, and an agent that makes one call a turn."""
     events = [said("mend the parser")] if start == 1 else []
     for n in range(turns):
         number = start + 2 * n

@@ -85,12 +85,12 @@ def source_of(store: Store, conversation: str) -> Source:
 
 
 def bytes_of(store: Store, conversation: str) -> bytes:
-    """The bytes of a source, as it would be exported."""
+    """Return the bytes of a source, as it would be exported."""
     return b"".join(raw(store, conversation))
 
 
 def figures_of(store: Store, conversation: str) -> dict[str, Any]:
-    """What lists and statistics tell of a conversation, whether its events were made or not."""
+    """Return what lists and statistics say of a conversation, with or without made events."""
     row = store.conversation(conversation, as_stored=True)
     stored = FiguresOfStore(store)
     ((_, figures),) = stored.of([row])

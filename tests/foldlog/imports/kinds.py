@@ -34,7 +34,7 @@ class Line(NamedTuple):
     random: random.Random
 
     def filled(self, form: Record) -> Record:
-        """A form with the values of this line in place of the names in angle brackets."""
+        """Return a form with the values of this line in place of the names in angle brackets."""
         at = f"2026-01-05T09:{self.number // 60 % 60:02}:{self.number % 60:02}.000"
         first, second = self.earlier
         values = {
@@ -67,7 +67,7 @@ class Kind(NamedTuple):
     has_lines: bool = True
 
     def first(self, session: str) -> Record | None:
-        """The record that begins a file, if one does."""
+        """Return the record that begins a file, if one does."""
         form = FORMS[self.format]["first"]
         line = Line(0, "", ("", ""), session, random.Random())
         return None if form is None else line.filled(form)

@@ -250,7 +250,9 @@ def contents(store):
 
 
 def without_time(event):
-    """An event whose redaction has no time, because the stores redact it one after the other."""
+    """Return an event whose redaction has no time, because the stores redact it one after the
+    other.
+    """
     return event if event.redacted is None else replace(event, redacted=None)
 
 

@@ -51,7 +51,7 @@ def turns(count_of_records, start=0):
 
 
 def state_of(store, name):
-    """The stored state of the decoder, as bytes, or None."""
+    """Return the stored state of the decoder, as bytes, or None."""
 
     def read(reader):
         row = store.database.find(reader, name, as_stored=True)

@@ -51,7 +51,7 @@ def test_import_uses_little_memory(tmp_path, monkeypatch):
 
 
 def size_of(held):
-    """The bytes of an object and of all that it alone holds."""
+    """Return the bytes of an object and of all that it alone holds."""
     size = 0
     counted_ids = set()
     pending = [held]
@@ -67,8 +67,8 @@ def size_of(held):
 
 
 def held_for_each(record):
-    """What counted some records, and how many bytes it holds for each, beside those for sets that
-    are empty.
+    """Return what counted some records, and how many bytes it holds for each, beside those for sets
+    that are empty.
     """
     skeleton = ClaudeCodeSkeleton()
     sizes = []

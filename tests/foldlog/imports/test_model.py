@@ -269,7 +269,7 @@ class Model:
     # ----------------------------------------------------------------------------------------------
 
     def stored(self):
-        """All that is stored of what the lines say, sealed or not."""
+        """Return all that is stored of what the lines say, sealed or not."""
         texts = []
         for name, source in self.sources():
             texts += [bytes_of(self.store, name).decode()]
@@ -360,7 +360,7 @@ class Model:
 
 
 def told_by(event):
-    """An event, without the time of the import."""
+    """Return an event without the time of its import."""
     return (
         msgspec.structs.replace(event, timestamp=None)
         if isinstance(event, DocumentChanges)

@@ -364,7 +364,7 @@ def test_erased_fork_without_shared_records_is_refused(path, store):
 
 
 def chat(path, *texts):
-    """A chat whose messages have no ids and no times."""
+    """Return a chat whose messages have no ids and no times."""
     roles = ["system", *(["user", "assistant"] * len(texts))]
     messages = [
         {"role": role, "content": text}
@@ -485,7 +485,7 @@ REPEATING = {
 
 
 def records_of(format, *words):
-    """Records that each say a word, and one that repeats these words."""
+    """Return records that each say a word, and one that repeats these words."""
     kind = next(kind for kind in KINDS if kind.format == format)
     chosen = random.Random(1)
     records = []

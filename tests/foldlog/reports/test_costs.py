@@ -38,7 +38,7 @@ def test_unreadable_count_is_unknown(count):
 @pytest.mark.parametrize("reply", rows("usage.json", "replies that cost 0.25 dollars for 9 tokens"))
 def test_recorded_reply_has_its_cost_and_tokens(reply):
     def model_with(number, value):
-        """The figures of the model where the reply tells something else for a number."""
+        """Return the figures of the model where the reply tells something else for a number."""
         text = json.dumps(reply["record"]).replace(str(number), json.dumps(value))
         with foldlog.open("memory:") as histories:
             histories["c"].append_records([json.loads(text)], format=reply["format"])

@@ -53,8 +53,8 @@ def ids_and_terms(dropped):
 
 @st.composite
 def logs(draw):
-    """Messages with names in them, condensations of what is shown with and without a summary that
-    has some of them.
+    """Return messages with names in them, condensations of what is shown with and without a summary
+    that has some of them.
     """
     events = []
     for number in range(draw(st.integers(2, 30))):

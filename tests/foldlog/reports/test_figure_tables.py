@@ -223,7 +223,7 @@ def write_logs(logs, replies):
 
 
 def replies_stored(store):
-    """How many replies are stored by themselves, by the ids of the conversations."""
+    """Return how many replies are stored by themselves, by the ids of the conversations."""
     counts = {}
     for row in store.iter_conversations():
         key = key_of(store, row.id)

@@ -11,7 +11,9 @@ SESSIONS = sorted((SAMPLES.parent / "sub_agents" / "claude_code").glob("*.jsonl"
 
 
 def replies_in(path):
-    """The tokens of each reply. Claude Code writes a reply on several lines, with growing usage."""
+    """Return the tokens of each reply. Claude Code writes a reply on several lines, with growing
+    usage.
+    """
     replies = {}
     for line in read_lines(path):
         message = line.get("message") or {}

@@ -51,8 +51,8 @@ def call(place, arguments, result, reply=None):
 
 
 def looking_back():
-    """Calls whose results each show a new name. From the ninth on, each uses the name of an earlier
-    one.
+    """Return calls whose results each show a new name. From the ninth on, each uses the name of an
+    earlier one.
     """
     events = [said("begin", id=0)]
     for number in range(CALLS):

@@ -71,8 +71,8 @@ def condenser_of(case):
 
 
 def figures_of(case):
-    """The figures that are not empty, the calls, and the View at the end, each in a line. A call
-    has its event, and how many events it was shown and were hidden.
+    """Return the figures that are not empty, the calls, and the View at the end, each in a line. A
+    call has its event, and how many events it was shown and were hidden.
     """
     result = replay(case.events(), condenser_of(case), Counted())
     figures = {name: getattr(result, name) for name in FIGURES}
@@ -103,7 +103,7 @@ def test_a_replay_has_the_figures_of_its_case(case):
 
 
 def work(turns):
-    """A user's wish, and an agent that makes one call a turn."""
+    """Return a user's wish, and an agent that makes one call a turn."""
     events = [
         SystemMessage(id=0, content="be an agent"),
         Message(id=1, source="user", content="do it"),

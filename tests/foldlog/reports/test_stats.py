@@ -26,7 +26,9 @@ CASES = [case for cases in cases_in("stats").values() for case in cases]
 
 
 def figures_of(case, output):
-    """The figures of the events, one in a line, after a redaction of the events that it names."""
+    """Return the figures of the events, one in a line, after a redaction of the events that it
+    names.
+    """
     with foldlog.open("memory:", clock=lambda: RECORDED_AT) as histories:
         history = histories["c"]
         history.append([replace(event, id=NOT_RECORDED) for event in case.events()])

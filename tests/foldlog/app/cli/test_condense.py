@@ -52,7 +52,7 @@ def config(tmp_path):
 
 
 def asking(server, *lines):
-    """A configuration with a model at ``server``."""
+    """Return a configuration with a model at ``server``."""
     own = "\n".join(lines)
     url = server if isinstance(server, str) else server.url
     return (
@@ -119,8 +119,8 @@ OUT_OF_REACH = {
 
 @pytest.fixture(params=some(OUT_OF_REACH.values(), 3))
 def without_a_model(request, foldlog, work, config, tmp_path):
-    """``without_a_model(*lines)``: condense with a model that gives no summary; the key is shown and
-    stored nowhere.
+    """``without_a_model(*lines)``: condense with a model that gives no summary; the key is shown
+    and stored nowhere.
     """
 
     def run(*lines):

@@ -24,7 +24,7 @@ HINT = re.compile(r"'foldlog ([a-z]+(?: [^']*)?)'")
 
 
 def words(typed):
-    """What a shell makes of a command's arguments."""
+    """Return what a shell makes of a command's arguments."""
     shell = ["sh", "-c", f"printf '%s\\0' {typed}"]
     return subprocess.run(shell, check=True, capture_output=True, text=True).stdout.split("\0")[:-1]
 
@@ -99,7 +99,7 @@ def test_hint_shows_no_password():
 
 
 def texts(path):
-    """The texts of a module without its docstrings and help; what is formatted in is an X."""
+    """Return the texts of a module without docstrings and help. Formatted values are an X."""
     nodes = [*ast.walk(ast.parse(path.read_text()))]
     left_out = {node.value for node in nodes if isinstance(node, ast.Expr)}
     texts = []

@@ -122,7 +122,7 @@ def test_script_makes_no_markup_of_texts():
 
 
 def contrast(some, other):
-    """The contrast of two colours, as the guidelines for accessible pages define it."""
+    """Return the contrast of two colours, as the guidelines for accessible pages define it."""
 
     def luminance(colour):
         parts = [int(colour[place : place + 2], 16) / 255 for place in (1, 3, 5)]

@@ -127,7 +127,7 @@ def problem(error):
 
 
 async def received(stream, count):
-    """The bytes of some events of a stream, and of the piece with the end of the last one."""
+    """Return the bytes of some events of a stream, and of the piece that ends the last event."""
     pieces = []
     while b"".join(pieces).count(b"\n\n") <= count:  # the first one is "retry"
         pieces.append(await anext(stream))

@@ -46,8 +46,8 @@ def has_answered(protocols):
 
 
 def send(*parts):
-    """The paths of the requests that reach the application, what is sent, and whether the connection
-    is closed. An answer has the names of the headers of its request.
+    """Return the paths of the requests that reach the application, what is sent, and whether the
+    connection is closed. An answer has the names of the headers of its request.
     """
     paths = []
 

@@ -21,7 +21,7 @@ JSON = {"content-type": "application/json"}
 
 
 def needing():
-    """A conversation that forgets a file and names it again."""
+    """Return a conversation that forgets a file and names it again."""
     return [
         said("look at src/alpha.py and src/beta.py"),
         Observation(tool="read", content="def alpha_value"),

@@ -73,7 +73,7 @@ def append(store, name, *events):
 
 
 def rows(client, query=""):
-    """The listed conversations, by their ids."""
+    """Return the listed conversations, by their ids."""
     listed = client.json("conversations", {"q": query})["conversations"]
     return {row["conversation"]: row for row in listed}
 
