@@ -108,7 +108,7 @@ def test_a_repeated_key_appends_nothing_anywhere(store):
         assert (recorded.id, store.version("a"), store.version("b")) == (0, 1, 1)
 
 
-def test_together_with_the_same_conversation(store):
+def test_changes_of_the_same_conversation_keep_ids_dense(store):
     say(store, "a", "0")
     changes = [Documents(store).prepare("a", {"count": 1}, expected) for expected in (1, 2)]
     for change in changes:

@@ -417,7 +417,7 @@ def test_the_slower_of_two_archivers_is_told(store, to, is_written):
 
 
 @pytest.mark.parametrize("nth", range(2))
-def test_two_archive_the_same_conversation(store, to, nth):
+def test_two_archivers_of_one_conversation_leave_one_object(store, to, nth):
     expected = content(store)
     other = partial(archive, store, "c1", to)
     first = archive(as_on(store, call_before(store.database.recorder, nth, other)), "c1", to)

@@ -203,7 +203,7 @@ def test_a_note_of_a_later_change_stays(histories):
     assert found(store)[1] == {"c1": True}
 
 
-def test_two_keepers_at_once(histories):
+def test_two_keepers_at_once_miss_nothing(histories):
     store = histories.store
     first = FiguresOfStore(store)
     second = FiguresOfStore(store)

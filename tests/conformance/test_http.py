@@ -146,7 +146,7 @@ def test_repeated_appends_to_several_conversations(http):
     assert version(http) == 1
 
 
-def test_from_a_prompt_to_an_outcome(http):
+def test_a_turn_goes_from_a_prompt_to_an_outcome(http):
     say(http, "pay Ann")
     view = http("prepare", body={"dialect": "openai"})
     assert view["messages"] == [{"role": "user", "content": "pay Ann"}]
@@ -271,14 +271,14 @@ def test_a_token_learns_of_no_erasure(clients):
     assert (refusal.status, "secret" in str(refusal)) == (404, False)
 
 
-def test_another_worker_with_the_same_key(replied):
+def test_another_worker_with_the_same_key_runs_nothing_again(replied):
     first, _ = begin(replied, "w1", "run-1")
     second, _ = begin(replied, "w2", "run-1")
     assert (first["next"], second["next"]) == ("run", "done")
     assert "may have run" in second["recorded"]["event"]["content"]
 
 
-def test_an_outcome_after_a_lost_lease(replied):
+def test_an_outcome_after_a_lost_lease_is_recorded_once(replied):
     _, lost = begin(replied, "w1", "run-1")
     headers = {**lost, "idempotency-key": "outcome-1"}
     first, again = (
@@ -292,7 +292,7 @@ def test_an_outcome_after_a_lost_lease(replied):
 RESULT = {"call": "k1", "content": "paid"}
 
 
-def test_a_tool_result_after_a_lost_lease(replied):
+def test_a_tool_result_after_a_lost_lease_is_refused_and_recorded(replied):
     held = {"foldlog-lease": replied("take_lease", body={"worker": "w1"})["token"]}
     replied("release_lease", headers=held)
     assert replied.refusal("append_tool_result", body=RESULT, headers=held).status == 412
@@ -627,7 +627,7 @@ def test_search_finds_only_what_a_token_may_see(http, clients):
     assert ann.refusal("search_events", words="secret", within="c1").status == 404
 
 
-def test_a_repeated_key_after_a_redaction(http):
+def test_a_repeated_key_after_a_redaction_gets_the_same_events(http):
     key = {"idempotency-key": "k"}
     appended = append_items(http, ITEMS, **key)
     http("redact", body={"events": [0], "reason": "asked"})

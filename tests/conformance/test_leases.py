@@ -59,7 +59,7 @@ def to_resume(history):
 # --------------------------------------------------------------------------------------------------
 
 
-def test_a_nameless_worker_of_this_process(worker, other):
+def test_a_refusal_names_another_history_of_this_process(worker, other):
     wording = r"UTC \(the lease belongs to another History object of this process\); wait"
     with worker.lease(), pytest.raises(LeaseTaken, match=wording):
         other.lease(wait_s=0).__enter__()
@@ -172,7 +172,7 @@ def test_an_append_after_its_block_is_refused(worker):
         history._store.database.recorder.transact(late)
 
 
-def test_arguments_of_a_lease(worker):
+def test_wrong_arguments_of_a_lease_are_refused(worker):
     history = worker
     with (
         history.lease(),

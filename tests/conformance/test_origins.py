@@ -137,7 +137,7 @@ def test_an_append_asks_only_for_its_ids(store, monkeypatch):
     assert (reads, [len(names) for _, names in lookups]) == ([], [3])
 
 
-def test_shared_events_after_the_parents_erasure(store):
+def test_shared_events_are_found_in_a_fork_after_the_parents_erasure(store):
     add(store, event("a"), event("b"), event("c"))
     store.append("c2", event("a"), expected_version=0)
     store.fork("c1", 2, "f")

@@ -81,7 +81,7 @@ def test_rows_come_back_as_they_were_written(recorder):
     ],
     ids=["a meta that was cut off", "no meta", "an id of another type"],
 )
-def test_a_damaged_row_beside_a_whole_one(damaged, expected):
+def test_a_damaged_row_leaves_a_whole_one_whole(damaged, expected):
     whole = tuple(row(0))
     rows = as_rows([whole, damaged])
     assert [tuple(each) for each in rows] == [whole, (*expected, b"{}")]

@@ -353,7 +353,7 @@ def test_later_differences_of_a_document_are_redacted_first(store):
     assert_sound(store)
 
 
-def test_shared_attributes_under_new_keys(store):
+def test_shared_attributes_are_redacted_under_new_keys(store):
     documents = Documents(store)
     documents.append("c", (), {"attributes": {"title": "SECRET"}}, expected_version=ANY_VERSION)
     shared = store.version("c") - 1

@@ -209,7 +209,7 @@ def test_a_long_conversation_takes_several_transactions(recorder):
     assert_sound(store)
 
 
-def test_events_appended_meanwhile(open_recorder):
+def test_events_appended_meanwhile_are_rekeyed(open_recorder):
     for decrypt in (False, True):
         recorder = open_recorder()
         fill(store_on(recorder, None, "one" if decrypt else None))

@@ -26,7 +26,7 @@ def test_an_append_to_what_was_seen(store):
     assert texts(store, "c") == ["first", "second"]
 
 
-def test_a_later_event(store):
+def test_a_later_event_refuses_the_append(store):
     say(store, "c", "first")
     seen = store.query("c", Seen.of)
     say(store, "c", "second")
@@ -47,7 +47,7 @@ def test_any_version_after_the_append_of_another(store):
     assert texts(store, "c") == ["first", "second", "third"]
 
 
-def test_any_version_after_a_redaction(store):
+def test_any_version_refuses_an_append_after_a_redaction(store):
     say(store, "c", "secret")
     seen = store.query("c", Seen.of).at_any_version()
     redacted(store, "c", 0)
@@ -58,7 +58,7 @@ def test_any_version_after_a_redaction(store):
     assert (caught.value.expected, caught.value.actual) == (2, 2)
 
 
-def test_any_version_of_a_conversation_that_another_writer_began(store):
+def test_any_version_accepts_a_conversation_that_another_writer_began(store):
     say(store, "c", "first")
 
     store.append("c", said("second"), expected_version=NOTHING_SEEN.at_any_version())
@@ -85,7 +85,7 @@ def test_what_a_view_shows(store):
 
 
 @pytest.mark.parametrize("key", [None, "a key"])
-def test_a_redaction_in_the_past_of_a_fork(store, key):
+def test_a_redaction_in_the_past_of_a_fork_refuses_the_append(store, key):
     say(store, "c", "secret", "harmless")
     store.fork("c", 1, "fork")
     say(store, "fork", "of the fork")
@@ -147,7 +147,7 @@ def test_the_first_append_again_after_an_erasure(store):
         own.append("c", said("secret"), expected_version=structs.replace(seen, version=0))
 
 
-def test_a_redaction_by_another_connection(settings, open_recorder):
+def test_a_redaction_by_another_connection_refuses_the_append(settings, open_recorder):
     """The appending connection keeps the state of its last append."""
     store = Store(open_recorder(), settings)
     say(store, "c", "secret", "harmless")

@@ -166,7 +166,7 @@ def test_a_fork_shares_records_with_its_parent(store):
     assert source_of(store, "c2").parent is None
 
 
-def test_the_record_of_an_event(store):
+def test_the_record_of_an_event_is_found(store):
     parent = begun(store, "c1")
     other = begun(store, "c2")
     fork = other._replace(root=parent.root, parent=parent.conversation, from_record=6)

@@ -22,7 +22,7 @@ def test_summaries_named_by_a_command():
 
 
 @pytest.mark.parametrize("fields, problem", rows("refusals.json", "malformed condensations"))
-def test_malformed_condensation(fields, problem):
+def test_malformed_condensation_is_refused(fields, problem):
     with pytest.raises(InvalidEvent, match=problem):
         CondensationAction(**fields)
 

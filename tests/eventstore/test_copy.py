@@ -118,7 +118,7 @@ def test_idempotency_keys_during_a_rekey():
         assert [recalled.events for _, recalled in keys_of(source.database, stored)] == [1]
 
 
-def test_forged_idempotency_key(path):
+def test_forged_idempotency_key_is_not_copied(path):
     with open_store(path, keys=KEYS) as source, open_store("memory:", keys=KEYS) as target:
         say(source, "a", "one", idempotency_key="first")
         execute(path, "UPDATE idempotency_keys SET key = 'forged'")
@@ -227,7 +227,7 @@ def test_unreadable_page_costs_one_conversation(path, target):
         assert_sound(target)
 
 
-def test_second_tombstone_of_an_id(source, target):
+def test_second_tombstone_of_an_id_is_copied_once(source, target):
     """A fork may use the id of its erased parent again, and be erased too: it ended with the same
     event.
     """

@@ -176,7 +176,7 @@ def test_key_is_never_shown_or_logged(path, caplog):
     assert repr(bytes.fromhex(OLD.get_secret_value())) not in shown
 
 
-def test_data_key_of_another_conversation(path):
+def test_data_key_of_another_conversation_is_refused(path):
     with open_store(path, keys=KEYS) as store:
         fill(store, 2)
         fill(store, 2, "c2")

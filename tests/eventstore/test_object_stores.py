@@ -284,7 +284,7 @@ def test_exchanged_object_is_named(server, histories, prefix, to, tmp_path, is_o
 # -- several archivers
 
 
-def test_two_archivers_at_once(server, histories, path, prefix, to):
+def test_two_archivers_at_once_lose_nothing(server, histories, path, prefix, to):
     names = [f"c{number}" for number in range(6)]
     for name in names:
         fill(histories, name)

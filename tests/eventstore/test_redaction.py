@@ -84,7 +84,7 @@ def redact_at(path, event_id):
 NO_RECEIPT = "it is redacted, but no later event is a receipt with this hash"
 
 
-def test_redacted_row_without_its_receipt(path):
+def test_redacted_row_without_its_receipt_is_found(path):
     sound = row_of(path, 2)
     put(path, redacted_by_hand(sound))
     assert findings(path) == [f"event 2: {NO_RECEIPT}"]
@@ -109,7 +109,7 @@ def test_redacted_row_without_its_receipt(path):
     assert findings(path) == []
 
 
-def test_redacted_row_with_content(path):
+def test_redacted_row_with_content_is_found(path):
     redact_at(path, 2)
     row = row_of(path, 2)
     assert findings(path) == []

@@ -541,7 +541,7 @@ def test_commit_of_another_program_is_seen(path, monkeypatch, tells):
 
 
 @pytest.mark.parametrize("tells", [True, False], ids=["by the log's index", "by SQLite"])
-def test_two_writers_in_turn(path, monkeypatch, tells):
+def test_two_writers_in_turn_append_in_order(path, monkeypatch, tells):
     if not tells:
         monkeypatch.setattr(writing, "descriptors_of", lambda _: [])
     with open_store(path) as ours, open_store(path) as other:

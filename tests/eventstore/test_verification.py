@@ -127,7 +127,7 @@ def test_one_damage_is_named_alone(path, case):
 
 
 @pytest.mark.parametrize("flag", ["shown", "structural"])
-def test_event_with_a_forged_flag(path, flag):
+def test_event_with_a_forged_flag_is_refused(path, flag):
     with open_store(f"sqlite:///{path}") as store:
         store.append("a", [Annotation(name="n"), said("x")], expected_version=LENGTH)
     execute(path, f"UPDATE events SET {flag} = 1 WHERE conversation = 1 AND id = {LENGTH}")
@@ -186,7 +186,7 @@ def test_head_shows_a_change_with_new_checksum(path, changed):
     assert findings_in(path) == {"a": [f"event {event_id}: {STRAY}" for event_id in changed]}
 
 
-def test_inserted_and_removed_event(tmp_path):
+def test_inserted_and_removed_event_are_found(tmp_path):
     path = tmp_path / "long.db"
     with open_store(f"sqlite:///{path}") as store:
         for name in ("a", "b"):
@@ -242,7 +242,7 @@ def test_events_of_a_source_that_grew_are_checked(tmp_path):
     assert verdicts(path)["c"].unmade == 0, "the new records of a used source became events"
 
 
-def test_index_without_its_last_entry(path):
+def test_index_without_its_last_entry_is_found(path):
     sql = sql_of(path, BY_ID)
     execute(path, f"DROP INDEX {BY_ID}", f"{sql} WHERE id <> {LENGTH - 1}", *described(BY_ID, sql))
     assert f"row {2 * LENGTH} missing from index events_by_id" in findings_in(path)[""]
@@ -255,7 +255,7 @@ MISSING = {
 
 
 @pytest.mark.parametrize("part", rows("damage.json", "parts of the schema"))
-def test_missing_index_or_table(path, part):
+def test_missing_index_or_table_is_found(path, part):
     """The parts include one that a query of the check needs, and one that the check does not read."""
     execute(path, f"DROP {part}")
     problem = f"the {part} is missing, so {MISSING[part.split()[0]]}"
@@ -265,7 +265,7 @@ def test_missing_index_or_table(path, part):
 @pytest.mark.parametrize(
     "index", [part for part in rows("damage.json", "parts of the schema") if "index" in part]
 )
-def test_index_without_entries(path, index):
+def test_index_without_entries_is_found(path, index):
     """SQLite finds nothing wrong with such an index, but Views are not found without it."""
     name = index.split()[1]
     made = sql_of(path, name).partition(" WHERE ")[0]
@@ -275,7 +275,7 @@ def test_index_without_entries(path, index):
     )
 
 
-def test_missing_part_of_a_later_schema(path, monkeypatch):
+def test_missing_part_of_a_later_schema_is_found(path, monkeypatch):
     script = "CREATE TRIGGER first_trigger AFTER DELETE ON events BEGIN SELECT 1; END"
     monkeypatch.setattr(sql_files, "migrations", lambda dialect: {2: "", 3: script})
     missing = "the trigger first_trigger is missing"
@@ -284,7 +284,7 @@ def test_missing_part_of_a_later_schema(path, monkeypatch):
     assert not any(finding.startswith(missing) for finding in findings_in(path)[""])
 
 
-def test_added_trigger(path):
+def test_added_trigger_is_found(path):
     """A trigger on a table of foldlog can change what a later append writes."""
     execute(
         path,
@@ -294,7 +294,7 @@ def test_added_trigger(path):
     assert finding.startswith("somebody added the trigger later, which may change what is written")
 
 
-def test_index_with_an_extra_entry(path):
+def test_index_with_an_extra_entry_is_found(path):
     """The index still knows an event that the table no longer has, as after an interrupted
     repair.
     """
@@ -355,7 +355,7 @@ def test_column_of_another_type_is_named(path, column):
     assert any(finding.startswith("event 7: ") for finding in findings_in(path)["a"])
 
 
-def test_damaged_ledger_entry(
+def test_damaged_ledger_entry_is_found(
     path,
 ):
     with open_store(f"sqlite:///{path}") as store:

@@ -192,7 +192,7 @@ def test_truncated_lock_file(path):
 
 
 @pytest.mark.parametrize("address", ["sqlite:///{}", "postgresql://h/d"])
-def test_invalid_patience(tmp_path, address):
+def test_invalid_patience_is_refused(tmp_path, address):
     for patience in ("0", "-1", "soon", "1.5", "", "1000000", "٣"):
         with pytest.raises(
             InvalidOption, match=r"sets patience_s to .* use a whole number from 1 to 999999"

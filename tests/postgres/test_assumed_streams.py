@@ -61,13 +61,13 @@ def test_a_chunk_is_one_round_trip(ours, trips):
     assert texts(ours._store, "c1")[-1] == "A toy that flies.!!!"
 
 
-def test_a_reply_that_others_continued(reply, theirs):
+def test_a_chunk_of_a_reply_that_others_continued_is_refused(reply, theirs):
     theirs.unfinished_reply().continue_with().feed(" Also a bird.")
     with pytest.raises(StreamConflict, match="another writer"):
         reply.feed("!")
 
 
-def test_a_reply_in_a_fork_that_others_continued(ours, theirs):
+def test_a_chunk_in_a_fork_that_others_continued_is_refused(ours, theirs):
     """The state of a fork is always read."""
     fork = ours.fork(1)
     reply = fork.stream_reply()
@@ -82,13 +82,13 @@ def test_a_reply_in_a_fork_that_others_continued(ours, theirs):
     assert fork.unfinished_reply().text == "A toy that flies..."
 
 
-def test_a_reply_that_others_ended(reply, theirs):
+def test_a_chunk_of_a_reply_that_others_ended_is_refused(reply, theirs):
     theirs.unfinished_reply().append_cut()
     with pytest.raises(StreamConflict, match="is closed"):
         reply.feed("!")
 
 
-def test_a_reply_that_others_ended_and_began(reply, theirs):
+def test_a_chunk_goes_into_no_later_reply_of_others(reply, theirs):
     theirs.unfinished_reply().drop()
     following = theirs.stream_reply()
     following.feed("another")
@@ -98,7 +98,7 @@ def test_a_reply_that_others_ended_and_began(reply, theirs):
     assert theirs.unfinished_reply().text == "another one"
 
 
-def test_a_reply_that_others_deleted(reply, theirs):
+def test_a_chunk_of_a_reply_that_others_deleted_is_refused(reply, theirs):
     def delete(transaction):
         database = theirs._store.database
         writing = streams.open_stream_writing(database, transaction, "c1", None)
@@ -109,13 +109,13 @@ def test_a_reply_that_others_deleted(reply, theirs):
         reply.feed("!")
 
 
-def test_a_conversation_that_others_erased(reply, theirs):
+def test_a_chunk_in_a_conversation_that_others_erased_is_refused(reply, theirs):
     erased(theirs._store, "c1")
     with pytest.raises(ConversationErased):
         reply.feed("!")
 
 
-def test_a_lease_that_others_took(ours, theirs):
+def test_a_chunk_under_a_lease_that_others_took_is_refused(ours, theirs):
     with unrenewed_lease(ours, "ours"):
         reply = ours.stream_reply()
         reply.feed("A toy")

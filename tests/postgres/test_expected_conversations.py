@@ -109,7 +109,7 @@ def test_events_of_others_count(ours, theirs):
     assert_sound(ours)
 
 
-def test_a_conversation_that_others_erased(ours, theirs):
+def test_a_conversation_that_others_erased_takes_no_event(ours, theirs):
     erased(theirs, "c1")
     with pytest.raises(ConversationErased):
         say(ours, "c1", "1")
@@ -135,7 +135,7 @@ def test_an_import_that_others_continued(ours, theirs):
     assert_sound(ours)
 
 
-def test_a_conversation_encrypted_by_others_with_our_key(url):
+def test_events_are_encrypted_after_the_first_encrypted_append(url):
     with open_store(url, keys=KEY) as ours, open_store(url) as plain:
         say(plain, "c1", "plain")
         say(plain, "c1", "plain")
@@ -146,7 +146,7 @@ def test_a_conversation_encrypted_by_others_with_our_key(url):
         assert_sound(ours)
 
 
-def test_a_conversation_encrypted_by_others_without_a_key(url):
+def test_a_conversation_that_others_encrypted_takes_no_plain_event(url):
     with open_store(url) as ours, open_store(url, keys=KEY) as theirs:
         say(ours, "c1", "0")
         list(rekey(theirs))
@@ -156,7 +156,7 @@ def test_a_conversation_encrypted_by_others_without_a_key(url):
         assert_sound(theirs)
 
 
-def test_a_rekeyed_conversation(url):
+def test_an_append_follows_a_rekey_of_others(url):
     newer = KeyRing([NEW, OLD])
     both = KeyRing([OLD, NEW])
     with open_store(url, keys=both) as ours, open_store(url, keys=newer) as theirs:
@@ -169,7 +169,7 @@ def test_a_rekeyed_conversation(url):
         assert_sound(theirs)
 
 
-def test_a_fork_whose_parent_others_encrypted(url):
+def test_an_append_reads_a_parent_that_others_encrypted(url):
     with open_store(url) as plain:
         say(plain, "c1", "0", "1")
         plain.fork("c1", 2, "fork")
@@ -180,7 +180,7 @@ def test_a_fork_whose_parent_others_encrypted(url):
         assert texts(ours, "fork") == ["0", "1", "2", "3"]
 
 
-def test_a_fork_that_others_detached(ours, theirs):
+def test_an_append_reads_a_fork_that_others_detached(ours, theirs):
     ours.fork("c1", 1, "fork")
     say(ours, "fork", "1", expected_version=1)
     erased(theirs, "c1", detach_forks=True)
@@ -191,7 +191,7 @@ def test_a_fork_that_others_detached(ours, theirs):
     assert_sound(ours)
 
 
-def test_a_redaction_without_a_receipt(ours, theirs):
+def test_a_guard_sees_a_redaction_without_a_receipt(ours, theirs):
     """A copy brings a redaction before its receipt."""
     with open_store("memory:") as source:
         list(copy_store(ours, source))
@@ -205,7 +205,7 @@ def test_a_redaction_without_a_receipt(ours, theirs):
     assert redactions[-1] == 1
 
 
-def test_an_event_that_a_failover_lost(ours, postgres_server, schema):
+def test_an_append_takes_the_id_of_an_event_that_a_failover_lost(ours, postgres_server, schema):
     """A standby that had not confirmed was promoted: our last event is gone."""
     say(ours, "c1", "lost", expected_version=1)
     postgres_server.sql(f"DELETE FROM {schema}.events WHERE id = 1")
@@ -274,7 +274,7 @@ def test_a_used_key_returns_its_events(ours, theirs):
     assert texts(ours, "c1") == ["0", "1", "2", "3"]
 
 
-def test_a_used_key_with_a_guard(ours):
+def test_a_used_key_with_a_guard_gets_the_same_event(ours):
     def append():
         forgetting = CondensationAction(forgotten_event_ids=[0])
         return ours.append(

@@ -135,7 +135,7 @@ RELAYS = (("codex", "claude-code", "codex"), ("claude-code", "codex", "claude-co
 
 
 @pytest.mark.parametrize("order", RELAYS, ids="-".join)
-def test_relay(tmp_path, order):
+def test_programs_hand_over_in_a_relay(tmp_path, order):
     """Each program calls a tool, and hands over to the other program."""
     with closing(StandIn()) as model:
         agents = [

@@ -368,7 +368,7 @@ def test_redaction_reaches_the_records_and_names_the_file(tmp_path, task, progra
 
 
 @pytest.mark.parametrize("program", PROGRAMS)
-def test_copied_and_verified(tmp_path, histories, task, program):
+def test_a_continued_session_can_be_verified_and_copied(tmp_path, histories, task, program):
     made = task.continue_in(program)
     Program(made).say("more", "yes")
     histories.import_(made.path)

@@ -479,7 +479,7 @@ def test_a_loop_that_breaks_off_is_cut(history):
     assert history.tail(1)[0].meta["cut"]
 
 
-def test_cancel(history):
+def test_a_cancelled_reply_is_recorded_as_cut(history):
     with history.stream_reply(meta={"user": "ann"}) as reply:
         reply.feed("A ")
         reply.feed(TextDelta("toy"))
@@ -684,7 +684,7 @@ def test_an_error_says_what_became_of_the_reply(history, act, fate):
 # -- bad input
 
 
-def test_wrong_chunks_and_offsets(history):
+def test_wrong_chunks_and_offsets_are_refused(history):
     with pytest.raises(ConversationNotFound):
         list(history._histories["empty"].stream_reply(["A"]))
     with pytest.raises(InvalidArgument, match="has no source"):

@@ -106,20 +106,20 @@ def check(path, own, is_made):
 @needs_samples
 @pytest.mark.parametrize("is_made", [False, True])
 @pytest.mark.parametrize("path", CLAUDE, ids=lambda path: path.stem)
-def test_claude_code(path, is_made):
+def test_figures_equal_the_sums_of_claude_code(path, is_made):
     check(path, sum_of_claude(path), is_made)
 
 
 @needs_samples
 @pytest.mark.parametrize("is_made", [False, True])
 @pytest.mark.parametrize("path", CODEX, ids=lambda path: path.stem[-20:])
-def test_codex(path, is_made):
+def test_figures_equal_the_sums_of_codex(path, is_made):
     check(path, sum_of_codex(path), is_made)
 
 
 @needs_samples
 @pytest.mark.parametrize("path", SWE, ids=lambda path: path.stem[-20:])
-def test_swe_agent(path):
+def test_figures_equal_the_sums_of_swe_agent(path):
     expected = (json.loads(path.read_text()).get("info") or {}).get("model_stats") or {}
     stats = figures_of(path, is_made=True)
     assert (stats.spent.cost or 0) == pytest.approx(expected.get("instance_cost", 0))

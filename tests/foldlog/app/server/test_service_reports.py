@@ -78,7 +78,7 @@ def test_a_token_reads_only_what_it_may_see(ann, name, request_):
     assert ann.refusal(name, conversation="bob", **request_).status == 404
 
 
-def test_figures(admin, ann):
+def test_figures_count_what_a_token_may_read(admin, ann):
     stats = admin("read_stats", conversation="ann")
     assert (stats["events"]["action"], stats["tools"]["pay"]["calls"]) == (1, 1)
     assert admin("read_store_stats")["conversations"] == 2
@@ -87,7 +87,7 @@ def test_figures(admin, ann):
     assert ann("read_store_stats", where="user=bob")["conversations"] == 0
 
 
-def test_tombstones(admin, ann):
+def test_tombstones_are_listed_in_pages_for_administrators(admin, ann):
     for user in ("bob", "ann"):
         admin("erase", conversation=user, body={"reason": f"{user} asked"})
     first = admin("list_tombstones", limit=1)
@@ -165,7 +165,7 @@ def test_a_report_is_a_page(app, monkeypatch):
     assert (refused.status, refused.headers["content-type"]) == (422, "application/problem+json")
 
 
-def test_the_recall_tool(admin):
+def test_the_recall_tool_answers_and_names_wrong_arguments(admin):
     tool = admin("read_recall_tool", conversation="ann", dialect="anthropic")["tool"]
     assert (tool["name"], "input_schema" in tool) == ("recall", True)
     body = {"arguments": '{"ids": [1]}'}

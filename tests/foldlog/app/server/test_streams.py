@@ -206,7 +206,7 @@ def test_a_reader_reaches_the_end_of_a_reply_when_the_next_one_has_begun(client)
     assert client.get("/v1/stream/c1/other", {"offset": place}).status == 410
 
 
-def test_an_offset_inside_a_body_of_json(client):
+def test_an_offset_may_be_inside_a_body_of_json(client):
     headers = {"content-type": "Application/JSON; charset=utf-8"}
     put(client, headers=headers)
     post(client, b'["a", "b", "c"]', headers=headers)
