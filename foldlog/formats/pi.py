@@ -137,22 +137,22 @@ class PiDecoder(FollowingDecoder):
         if facts.get("has_open_calls") and not self._newest_calls.is_open:
             self._newest_calls.begin_before_window()
 
-    def read(self, read: RecordEvents, record: Fields) -> None:
+    def read(self, collected: RecordEvents, record: Fields) -> None:
         above = self._follow(record)
         kind = record["type"]
-        read.tag = self._count
+        collected.tag = self._count
         if above is not self._newest:
-            read.add(Retraction, version=0 if above is None else above.version)
+            collected.add(Retraction, version=0 if above is None else above.version)
             self._newest_calls = NewestCalls()
         if kind == "context_edit":
             self.past.needs_all()
         message = record.get("message")
         if kind != "message" or type(message) is not dict:
             message = record
-        read.shown = message.get("stopReason") not in _NOT_SENT and not message.get(
+        collected.shown = message.get("stopReason") not in _NOT_SENT and not message.get(
             "excludeFromContext"
         )
-        read.tell(
+        collected.tell(
             message.get("model"),
             within(message, "usage", "cost", "total") or None,
             message.get("usage"),
@@ -161,29 +161,29 @@ class PiDecoder(FollowingDecoder):
             cache_write_tokens="cacheWrite",
             completion_tokens="output",
         )
-        if "usage" in read.meta and message.get("stopReason") in _NOT_SENT:
+        if "usage" in collected.meta and message.get("stopReason") in _NOT_SENT:
             # Anthropic's server reports the tokens at the beginning and at the end of a reply, so
             # the tokens of an aborted reply are only the tokens at its beginning
-            read.meta["begun"] = True
+            collected.meta["begun"] = True
         if kind == "session_info" and (named := text_or_none(message, "name")):
-            read.meta["title"] = named
-        if kind == "message" and message.get("role") in ("user", "assistant") and read.shown:
-            self._supply_results(read)
-        self._read_message(read, kind, message, above)
-        read.close(kind, omit(record, *_ENVELOPE))
+            collected.meta["title"] = named
+        if kind == "message" and message.get("role") in ("user", "assistant") and collected.shown:
+            self._supply_results(collected)
+        self._read_message(collected, kind, message, above)
+        collected.close(kind, omit(record, *_ENVELOPE))
         if kind != "session":
-            self._newest = _Place(self._count, read.version, above)
+            self._newest = _Place(self._count, collected.version, above)
             if type(record.get("id")) is str:
                 self._places[record["id"]] = self._newest
         self._count += 1
 
-    def _supply_results(self, read: RecordEvents) -> None:
+    def _supply_results(self, collected: RecordEvents) -> None:
         """Before the next message, pi sends its model a result of each call without a result."""
         if self._newest_calls.began_before_window:
             self.past.needs_all()
-        with read.placed(None):
+        with collected.placed(None):
             for call in self._newest_calls.open.values():
-                read.answer(call.call_id, _NO_RESULT, is_error=True)
+                collected.answer(call.call_id, _NO_RESULT, is_error=True)
         self._newest_calls = NewestCalls()
 
     def _follow(self, record: Fields) -> _Place | None:
@@ -201,7 +201,7 @@ class PiDecoder(FollowingDecoder):
         return place
 
     def _read_message(
-        self, read: RecordEvents, kind: str, message: Fields, above: _Place | None
+        self, collected: RecordEvents, kind: str, message: Fields, above: _Place | None
     ) -> None:
         source: Source = "environment"
         content = message.get("content")
@@ -209,7 +209,7 @@ class PiDecoder(FollowingDecoder):
         match message.get("role") if kind == "message" else kind:
             case "system":
                 sections = filter(None, dict_or_empty(message, "sections").values())
-                read.tag = _PROMPT
+                collected.tag = _PROMPT
                 event = spoken(
                     "system", content_of_parts([*shown_blocks(content), *shown_blocks([*sections])])
                 )
@@ -217,50 +217,55 @@ class PiDecoder(FollowingDecoder):
                     {"type": "function", "function": tool}
                     for tool in dicts_in(message, "toolsAdded")
                 ]
-                read.take(replace(event, tools=tuple(tools)))
+                collected.take(replace(event, tools=tuple(tools)))
             case "context_edit" if edited := self._places.get(str(message.get("targetId"))):
                 words = content_of_parts(shown_blocks(within(message, "replacement", "content")))
-                read.tag = edited.number
-                if read.tag in (numbers := self.shown.tags()):
-                    place = numbers.index(read.tag)
-                    read.condense(read.tag.__ne__, "\n".join(texts_of(words)), offset=place)
+                collected.tag = edited.number
+                if collected.tag in (numbers := self.shown.tags()):
+                    place = numbers.index(collected.tag)
+                    collected.condense(
+                        collected.tag.__ne__, "\n".join(texts_of(words)), offset=place
+                    )
             case "compaction" if type(summary) is str:
-                self._read_compaction(read, message, above)
+                self._read_compaction(collected, message, above)
             case "toolResult":
                 result = content if type(content) is str else tuple(shown_blocks(content))
                 failed = message.get("isError") is True
                 call_id = message.get("toolCallId")
-                read.answer(call_id, result, is_error=failed, tool=message.get("toolName"))
+                collected.answer(call_id, result, is_error=failed, tool=message.get("toolName"))
                 self._newest_calls.answer(call_id)
             case "assistant":
                 source = "agent"
-                self._read_response(read, message)
+                self._read_response(collected, message)
             case "user" | "custom" | "hookMessage" | "custom_message" as role:
-                source = "user" if role == "user" else source
-                read.parts += shown_blocks(content)
+                if role == "user":
+                    source = "user"
+                collected.parts += shown_blocks(content)
             case "bashExecution":
-                read.parts += shown_blocks(_ran(message))
+                collected.parts += shown_blocks(_ran(message))
             case "branch_summary" | "branchSummary" if summary:
-                read.parts += shown_blocks(_CAME_BACK.format(summary))
+                collected.parts += shown_blocks(_CAME_BACK.format(summary))
             case "compactionSummary" if summary:
-                read.parts += shown_blocks(_SUMMED_UP.format(summary))
-        read.say(source, as_text=source == "agent" or type(content) is not list)
+                collected.parts += shown_blocks(_SUMMED_UP.format(summary))
+        collected.say(source, as_text=source == "agent" or type(content) is not list)
 
-    def _read_response(self, read: RecordEvents, message: Fields) -> None:
+    def _read_response(self, collected: RecordEvents, message: Fields) -> None:
         is_signed = "anthropic" in text_or_empty(message, "api")
         content = message.get("content")
         blocks: list[Any] = content if type(content) is list else [content]
         for block in blocks:
             if kind_of(block) == "thinking":
-                read.thinking.append(_thinking(block, is_signed=is_signed))
+                collected.thinking.append(_thinking(block, is_signed=is_signed))
             elif kind_of(block) == "toolCall":
-                call = read.call(block.get("name"), block.get("arguments"), block.get("id"))
+                call = collected.call(block.get("name"), block.get("arguments"), block.get("id"))
                 if call.shown:
                     self._newest_calls.call(call)
             else:
-                read.parts += shown_blocks(block)
+                collected.parts += shown_blocks(block)
 
-    def _read_compaction(self, read: RecordEvents, record: Fields, above: _Place | None) -> None:
+    def _read_compaction(
+        self, collected: RecordEvents, record: Fields, above: _Place | None
+    ) -> None:
         """Forget the entries before the first entry that pi keeps. If the first kept entry is not
         on the branch, forget all entries.
         """
@@ -278,8 +283,10 @@ class PiDecoder(FollowingDecoder):
             tokens = {}
         numbers = [number for number in self.shown.tags() if number >= first]
         prompts = next((n for n, each in enumerate(numbers) if each != _PROMPT), len(numbers))
-        read.tag = -1
-        read.condense(first.__le__, _SUMMED_UP.format(record["summary"]), tokens, offset=prompts)
+        collected.tag = -1
+        collected.condense(
+            first.__le__, _SUMMED_UP.format(record["summary"]), tokens, offset=prompts
+        )
 
 
 def _thinking(block: Fields, *, is_signed: bool) -> Fields:

@@ -124,8 +124,8 @@ class ClaudeCodeDecoder(FollowingDecoder):
         """Return checksums of the lines for which a title waits."""
         return self._awaited | {checksum(uuid) for uuid in self._titles.awaiting}
 
-    def tag(self, event: Event, read: RecordEvents) -> Shown:
-        return text_or_none(read.origin.id), type(event) is SystemMessage
+    def tag(self, event: Event, collected: RecordEvents) -> Shown:
+        return text_or_none(collected.origin.id), type(event) is SystemMessage
 
     def adopt(self, record: Any, event_ids: Sequence[int]) -> None:
         super().adopt(record, event_ids)
@@ -140,7 +140,7 @@ class ClaudeCodeDecoder(FollowingDecoder):
             self._switches.is_of_side = self._side
         return super().begin_record(record, time_and_id)
 
-    def read(self, read: RecordEvents, record: Fields) -> None:
+    def read(self, collected: RecordEvents, record: Fields) -> None:
         kind = record["type"]
         message = record.get("message")
         begins_main = self._side and begins_main_chain(record)
@@ -152,35 +152,35 @@ class ClaudeCodeDecoder(FollowingDecoder):
         if begins_main:
             version = 0
         if version is not None:
-            self.return_to(read, version)
+            self.return_to(collected, version)
             self._boundary = {}
             self._parallel = NewestCalls()
         missing = self._switches.missing
         if missing is not None and missing not in self._missing_parents:
             self._missing_parents.add(missing)
             self.report(WITHOUT_PARENT.format(missing))
-        read.shown = is_side(record) == self._side and not self._switches.is_copy
-        if read.shown and kind == "system" and is_boundary(record):
+        collected.shown = is_side(record) == self._side and not self._switches.is_copy
+        if collected.shown and kind == "system" and is_boundary(record):
             self._boundary = record
-        if read.shown and kind == "system" and (cleared := cleared_by(record)):
+        if collected.shown and kind == "system" and (cleared := cleared_by(record)):
             self.report(_CLEARED.format(len(cleared), ", ".join(cleared[:_NAMED_MAX])))
-        self._tell(read, record)
+        self._tell(collected, record)
         content = message.get("content") if type(message) is dict else None
         if (
-            read.shown
+            collected.shown
             and is_summary(record)
             and (summary := "\n".join(texts_of(content_of(content))))
         ):
-            self._condense(read, summary)
+            self._condense(collected, summary)
         elif kind in SAID:
-            self._read_message(read, record, content)
+            self._read_message(collected, record, content)
         else:
-            self._read_beside(read, record)
-        if read.is_empty:
+            self._read_beside(collected, record)
+        if collected.is_empty:
             fields = omit(record, *_TAKEN)
-            read.close(kind, content if kind in SAID and type(content) is list else fields)
-        self._switches.grow(read.version)
-        if read.shown and kind in SAID:
+            collected.close(kind, content if kind in SAID and type(content) is list else fields)
+        self._switches.grow(collected.version)
+        if collected.shown and kind in SAID:
             self._name_session(record.get("sessionId"), begins=version == 0)
 
     def _name_session(self, session: Any, *, begins: bool) -> None:
@@ -194,20 +194,22 @@ class ClaudeCodeDecoder(FollowingDecoder):
             )
         self._session = session
 
-    def _read_beside(self, read: RecordEvents, record: Fields) -> None:
+    def _read_beside(self, collected: RecordEvents, record: Fields) -> None:
         said = said_beside(record)
         prompt = prompt_of(record)
         if said is not None:
-            read.add(Message, content=said[0], source=said[1])
+            collected.add(Message, content=said[0], source=said[1])
         elif prompt is not None:
             before = self._prompt
             self._prompt = key_of(prompt)
             text, tools = prompt
             # Claude Code may repeat an unchanged prompt
             is_new = self._prompt != before
-            read.add(SystemMessage, content=text, tools=tools, shown=read.shown and is_new)
+            collected.add(
+                SystemMessage, content=text, tools=tools, shown=collected.shown and is_new
+            )
 
-    def _read_message(self, read: RecordEvents, record: Fields, content: Any) -> None:
+    def _read_message(self, collected: RecordEvents, record: Fields, content: Any) -> None:
         """Read the message of a line. A text before a call is the thought of the call."""
         is_agent = record["type"] == "assistant"
         # the agent wrote the messages to its sub-agents
@@ -219,31 +221,33 @@ class ClaudeCodeDecoder(FollowingDecoder):
         else:
             flags = {}
         if is_agent and type(content) is list:
-            self._begin_response(read, record["message"])
+            self._begin_response(collected, record["message"])
         thinks = False
         for block in content if type(content) is list else [text_part(content)]:
             kind = kind_of(block)
             if kind == "tool_result" and not is_agent:
-                read.say(user, as_text=False, **flags)
-                self._read_result(read, block)
+                collected.say(user, as_text=False, **flags)
+                self._read_result(collected, block)
             elif kind == "tool_use" and is_agent:
-                self._read_call(read, block)
+                self._read_call(collected, block)
             elif kind in THINKING and is_agent:
-                read.thinking.append(block)
+                collected.thinking.append(block)
                 thinks = True
             elif (part := part_of(block)) is not None:
-                read.parts.append(part)
+                collected.parts.append(part)
             else:
-                read.parts += shown_blocks(block)
-        later = () if read.parts and thinks else tuple(read.thinking)
-        if is_agent and read.response is not None:
-            self._thinking[read.response] = later
+                collected.parts += shown_blocks(block)
+        later = () if collected.parts and thinks else tuple(collected.thinking)
+        if is_agent and collected.response is not None:
+            self._thinking[collected.response] = later
         if later:
-            read.thinking = []
-        read.say("agent" if is_agent else user, as_text=is_agent or type(content) is str, **flags)
+            collected.thinking = []
+        collected.say(
+            "agent" if is_agent else user, as_text=is_agent or type(content) is str, **flags
+        )
 
-    def _read_call(self, read: RecordEvents, block: Fields) -> None:
-        call = read.call(block.get("name"), block.get("input"), block.get("id"))
+    def _read_call(self, collected: RecordEvents, block: Fields) -> None:
+        call = collected.call(block.get("name"), block.get("input"), block.get("id"))
         call_id = call.call_id
         if not call.shown or call_id is None:
             return
@@ -253,55 +257,55 @@ class ClaudeCodeDecoder(FollowingDecoder):
         if (result := self._early.pop(call_id, None)) is None:
             return
         self._parallel.answer(call_id)
-        with read.placed(result.id):
-            read.answer(
+        with collected.placed(result.id):
+            collected.answer(
                 call_id, result.content, is_error=result.is_error, timestamp=result.timestamp
             )
         self.report(RESULT_FIRST.format(call_id))
 
-    def _read_result(self, read: RecordEvents, block: Fields) -> None:
+    def _read_result(self, collected: RecordEvents, block: Fields) -> None:
         call_id = block.get("tool_use_id")
         failed = block.get("is_error") is True
         content = content_of(block.get("content"))
         is_early = (
-            read.shown
+            collected.shown
             and type(call_id) is str
             and self._switches.missing is not None
             and not self.calls.is_open(call_id)
         )
         # a View shows the result after its call, if the call comes
         fields = {"shown": False} if is_early else {}
-        result = read.answer(call_id, content, is_error=failed, **fields)
+        result = collected.answer(call_id, content, is_error=failed, **fields)
         if is_early and result.call_id is not None:
             self._early[result.call_id] = result
-        elif read.shown:
+        elif collected.shown:
             self._parallel.answer(call_id)
 
-    def _supply_results(self, read: RecordEvents) -> None:
+    def _supply_results(self, collected: RecordEvents) -> None:
         """Supply results of the previous response's calls, if the source has results of only some
         of them. A model refuses these results without the results of all calls.
         """
         if self._parallel.began_before_window:
             self.past.needs_all()
         if self._parallel.lacks_result:
-            with read.placed(None):
+            with collected.placed(None):
                 for call in [*self._parallel.open.values()]:
-                    read.answer(call.call_id, NO_RESULT, is_error=True)
+                    collected.answer(call.call_id, NO_RESULT, is_error=True)
         self._parallel = NewestCalls()
 
-    def _begin_response(self, read: RecordEvents, message: Fields) -> None:
+    def _begin_response(self, collected: RecordEvents, message: Fields) -> None:
         response = message.get("id")
-        line = read.origin.id if type(read.origin.id) is str else None
-        read.response = response if type(response) is str else line
-        if read.shown and self._parallel.response not in (None, read.response):
-            self._supply_results(read)
-        if read.response is not None:
-            if self.past.is_before_window(f"reply {read.response}"):
+        line = collected.origin.id if type(collected.origin.id) is str else None
+        collected.response = response if type(response) is str else line
+        if collected.shown and self._parallel.response not in (None, collected.response):
+            self._supply_results(collected)
+        if collected.response is not None:
+            if self.past.is_before_window(f"reply {collected.response}"):
                 self.past.needs_all()
-            self.past.add(f"reply {read.response}")
-            read.thinking = [*self._thinking.get(read.response, ())]
+            self.past.add(f"reply {collected.response}")
+            collected.thinking = [*self._thinking.get(collected.response, ())]
 
-    def _tell(self, read: RecordEvents, record: Fields) -> None:
+    def _tell(self, collected: RecordEvents, record: Fields) -> None:
         # the first event of a sub-agent also names the session that started the sub-agent
         kind = record["type"]
         uuid = record.get("uuid")
@@ -310,14 +314,14 @@ class ClaudeCodeDecoder(FollowingDecoder):
         title = self._titles.of(
             kind, record.get("uuid"), record.get(TITLES.get(kind, "")), record.get("leafUuid")
         )
-        read.meta = self._usage_in(
+        collected.meta = self._usage_in(
             record.get("message"), record.get("requestId"), cost_in(record.get("costUSD"))
         )
         if title is not None:
-            read.meta["title"] = title
+            collected.meta["title"] = title
         session = text_or_none(record, "sessionId")
         if self._begins and self._side and session and record.get("agentId"):
-            read.meta["parent"] = f"{self.options.prefix}{session}"
+            collected.meta["parent"] = f"{self.options.prefix}{session}"
 
     def _usage_in(self, message: Any, request: Any, cost: float | None) -> Fields:
         if type(message) is not dict or "usage" not in message:
@@ -329,7 +333,7 @@ class ClaudeCodeDecoder(FollowingDecoder):
             self._usage = usage_in(message, request, cost)
         return {**self._usage}
 
-    def _condense(self, read: RecordEvents, summary: str) -> None:
+    def _condense(self, collected: RecordEvents, summary: str) -> None:
         boundary = self._boundary
         self._boundary = {}
         self._parallel = NewestCalls()
@@ -339,7 +343,9 @@ class ClaudeCodeDecoder(FollowingDecoder):
         names = segment.among([uuid for uuid, _ in shown])
         are_prompts = [is_prompt for uuid, is_prompt in shown if uuid in names]
         offset = None if comes_last else [*are_prompts, False].index(False)
-        read.condense(lambda each: each[0] in names, summary, metadata_of(boundary), offset=offset)
+        collected.condense(
+            lambda each: each[0] in names, summary, metadata_of(boundary), offset=offset
+        )
 
 
 def usage_in(message: Any, request: Any = None, cost: float | None = None) -> Fields:
