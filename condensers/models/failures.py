@@ -76,6 +76,9 @@ def is_context_window_error(error: BaseException) -> bool:
 
 
 def failure_of(error: BaseException) -> Failure:
+    """Return the kind of a failed call. The checks go from the most special error to the most
+    general one, because litellm reports many failures as errors of a more general class.
+    """
     names = {kind.__name__ for kind in type(error).__mro__}
     status = getattr(error, "status_code", None)
     if is_context_window_error(error):
@@ -90,8 +93,8 @@ def failure_of(error: BaseException) -> Failure:
         return "rejected"
     if isinstance(error, STUMBLES):
         return "bad_reply"
-    if isinstance(error, ImportError) or (isinstance(status, int) and status < 500):
-        # This is an import error: the package with the client of a cloud is missing.
+    is_package_missing = isinstance(error, ImportError)  # litellm imports a cloud's client late
+    if is_package_missing or (isinstance(status, int) and status < 500):
         return "rejected"
     # Litellm raises a server error for a malformed reply, too. The cause of a real server error is
     # an error of the HTTP client.

@@ -86,7 +86,7 @@ class ListOptions(NamedTuple):
         return LISTED_MAX if self.is_cut else self.limit
 
 
-class Aside:
+class ListNotes:
     """The facts for the notes below a list: which conversations it leaves out, and which figures
     are unknown.
 
@@ -147,14 +147,14 @@ class Aside:
             )
 
 
-def select_rows(store: Store, filters: Filters, aside: Aside) -> Iterator[ConversationRow]:
+def select_rows(store: Store, filters: Filters, notes: ListNotes) -> Iterator[ConversationRow]:
     rows: Iterator[ConversationRow] = iter_rows(store)
     if not filters.every:
-        rows = aside.without_own(rows)
-    groups = [*_chosen_ids(store, filters, aside)]
+        rows = notes.without_own(rows)
+    groups = [*_chosen_ids(store, filters, notes)]
     rows = (row for row in rows if all(row.id in ids for ids in groups))
     if filters.match is not None:
-        rows = _matching(store, rows, filters.match.lower(), aside)
+        rows = _matching(store, rows, filters.match.lower(), notes)
     if filters.after is not None:
         rows = _active_since(store, rows, filters.after)
     if filters.to_be_resumed:
@@ -166,7 +166,7 @@ def select_rows(store: Store, filters: Filters, aside: Aside) -> Iterator[Conver
     return rows
 
 
-def _chosen_ids(store: Store, filters: Filters, aside: Aside) -> Iterator[set[str]]:
+def _chosen_ids(store: Store, filters: Filters, notes: ListNotes) -> Iterator[set[str]]:
     """Yield the ids of the conversations that match the attributes, the facts such as
     ``has:error``, and the folder.
     """
@@ -190,7 +190,7 @@ def _chosen_ids(store: Store, filters: Filters, aside: Aside) -> Iterator[set[st
         figures = FiguresOfStore(store, is_quick=not filters.is_complete)
         with terminal.working("reading conversations"):
             figures.refresh()
-        aside.behind = figures.behind()
+        notes.behind = figures.behind()
         yield figures.ids(where._replace(companions=True))
     if filters.here:
         from foldlog._reports.figures.places import in_folder, places
@@ -216,7 +216,7 @@ def _active_since(
 
 
 def _matching(
-    store: Store, rows: Iterator[ConversationRow], text: str, aside: Aside
+    store: Store, rows: Iterator[ConversationRow], text: str, notes: ListNotes
 ) -> Iterator[ConversationRow]:
     """Yield the conversations whose id, title or format contains ``text``. ``text`` is in lower
     case. The page of conversations searches in the same three fields.
@@ -224,7 +224,7 @@ def _matching(
     for row, figures in FiguresOfStore(store).of(rows, whole=False):
         more = figures.overview
         if more.problem is not None and more.needs_key:
-            aside.locked[row.id] = more.problem
+            notes.locked[row.id] = more.problem
         if text in f"{more.title or ''} {row.id} {more.format or ''}".lower():
             yield row
 
@@ -243,31 +243,31 @@ class ListResult(NamedTuple):
     is_long: bool
     figures: FiguresOfStore
 
-    def behind(self, aside: Aside) -> Behind:
+    def behind(self, notes: ListNotes) -> Behind:
         """Return what the figures lack that chose, sorted or described the conversations."""
-        return max(self.figures.behind(), aside.behind, key=lambda behind: behind.conversations)
+        return max(self.figures.behind(), notes.behind, key=lambda behind: behind.conversations)
 
 
 def read_list(
-    store: Store, filters: Filters, options: ListOptions, table: Prices, aside: Aside
+    store: Store, filters: Filters, options: ListOptions, table: Prices, notes: ListNotes
 ) -> ListResult:
     figures = FiguresOfStore(store, prices=table, is_quick=not options.is_complete)
-    rows, is_long = _choose_rows(store, figures, filters, options, aside)
+    rows, is_long = _choose_rows(store, figures, filters, options, notes)
     sizes = is_long or options.is_sorted
     first = islice(rows, options.most)
-    documents = _describe_rows(aside, figures, table, first, sizes=sizes)
+    documents = _describe_rows(notes, figures, table, first, sizes=sizes)
     return ListResult(documents, rows, is_long, figures)
 
 
 def _choose_rows(
-    store: Store, figures: FiguresOfStore, filters: Filters, options: ListOptions, aside: Aside
+    store: Store, figures: FiguresOfStore, filters: Filters, options: ListOptions, notes: ListNotes
 ) -> tuple[Iterator[ConversationRow], bool]:
     """Return the rows, and whether the list shows more figures (``--long``)."""
     if options.is_sorted:
-        rows = _sorted_by_figure(store, aside, figures, filters, options)
+        rows = _sorted_by_figure(store, notes, figures, filters, options)
         is_for_people = terminal.has_edge() and not terminal.prints_json()
         return rows, is_for_people if options.long is None else options.long
-    rows = select_rows(store, filters, aside)
+    rows = select_rows(store, filters, notes)
     if options.long is not None or terminal.prints_json() or not terminal.has_edge():
         return rows, bool(options.long)
     return _is_short(rows, options.limit)
@@ -286,7 +286,7 @@ def _is_short(
 
 
 def _describe_rows(
-    aside: Aside,
+    notes: ListNotes,
     stored: FiguresOfStore,
     table: Prices,
     rows: Iterable[ConversationRow],
@@ -302,7 +302,7 @@ def _describe_rows(
         for row, figures in page:
             more = figures.overview
             if more.problem is not None and more.needs_key:
-                aside.locked[row.id] = more.problem
+                notes.locked[row.id] = more.problem
             elif more.problem is not None:
                 terminal.unread(terminal.about(row.id, more.problem))
             if not sizes:
@@ -319,12 +319,12 @@ def _describe_rows(
                 continue
             document = document_of(row, figures, table, tasks.get(row.id, UNSET))
             if document.spent and document.spent.cost is None:
-                aside.unpriced.append(models_without_price(figures.calls, table))
+                notes.unpriced.append(models_without_price(figures.calls, table))
             yield document
 
 
 def _sorted_by_figure(
-    store: Store, aside: Aside, figures: FiguresOfStore, filters: Filters, options: ListOptions
+    store: Store, notes: ListNotes, figures: FiguresOfStore, filters: Filters, options: ListOptions
 ) -> Iterator[ConversationRow]:
     """Yield conversations sorted by a figure. Conversations without the figure come after all
     others, and erased conversations come last.
@@ -340,16 +340,16 @@ def _sorted_by_figure(
         page = figures.page(
             Where(companions=filters.every), sort=sort, reverse=reverse, limit=limit
         )
-        aside.unsorted = page.unknown
+        notes.unsorted = page.unknown
         is_cut = len(page.rows) == limit
-        aside.left = page.total - limit if is_cut else 0
+        notes.left = page.total - limit if is_cut else 0
         if is_cut and not filters.every:
-            aside.own = figures.count() - page.total
+            notes.own = figures.count() - page.total
         yield from (row for row, _ in page.rows)
-        other_rows = iter(()) if is_cut else select_rows(store, filters, aside)
+        other_rows = iter(()) if is_cut else select_rows(store, filters, notes)
     else:
-        there = {row.id: row for row in select_rows(store, filters, aside)}
-        names, aside.unsorted = figures.ids_in_order(sort, reverse=reverse, among=there)
+        there = {row.id: row for row in select_rows(store, filters, notes)}
+        names, notes.unsorted = figures.ids_in_order(sort, reverse=reverse, among=there)
         yield from (there.pop(name) for name in names if name in there)
         other_rows = iter(there.values())
     yield from (row for row in other_rows if row.erased_at is not None)

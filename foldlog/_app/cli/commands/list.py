@@ -104,7 +104,7 @@ def run(
     Example: foldlog list --long --sort activity --reverse --limit 20
     """
     # imported here, because the help needs no figures
-    from foldlog._app.cli.listing import Aside, Filters, ListOptions, read_list
+    from foldlog._app.cli.listing import Filters, ListNotes, ListOptions, read_list
     from foldlog._reports.figures.prices import Prices
 
     if followers:
@@ -121,19 +121,19 @@ def run(
     if long is None and prices is not None:
         long = True
     options = ListOptions(sort, reverse, limit, long, is_complete=wait)
-    aside = Aside()
+    notes = ListNotes()
     with open_existing(db) as store:
-        listing = read_list(store, filters, options, Prices(prices), aside)
+        listing = read_list(store, filters, options, Prices(prices), notes)
         if terminal.prints_json():
             documents = stream(listing.documents)
             terminal.emit_list(
                 ListDocument(db=db, conversations=documents),
-                lambda: {"behind": listing.behind(aside).document()},
+                lambda: {"behind": listing.behind(notes).document()},
             )
             return
         if not print_conversations(store, listing.documents, options, in_full=listing.is_long):
             show_none(db, store, filters, limit)
         if options.is_cut:
-            aside.say_cut(listing.rows)
-        say_behind(listing.behind(aside))
-    aside.say(sort, with_costs=listing.is_long or sort == "cost")
+            notes.say_cut(listing.rows)
+        say_behind(listing.behind(notes))
+    notes.say(sort, with_costs=listing.is_long or sort == "cost")
