@@ -14,8 +14,8 @@ from msgspec.structs import replace
 
 from foldlog._base.json_types import JsonObject
 from foldlog._history.log import HistoryLog
-from foldlog._imports.continuing import NewSession, begin_continuation
 from foldlog._imports.reading import state_of
+from foldlog._imports.session_forks import NewSession, begin_continuation
 from foldlog._reports.words.safe_text import shell_word
 from foldlog.eventstore import (
     CondensationRequest,

@@ -1,17 +1,17 @@
 """This package imports sources, and stores their records unchanged. The events of an imported
 conversation are made when the conversation is first used.
 
-importing.py   import the sources in files and folders
-reading.py     read a source in blocks
-comparing.py   decide whether a source is new, has new records, or is a fork
-writing.py     write the blocks and figures of a source
-projecting.py  make the events of a source
-unstored.py    make events in memory if the store is read-only
-recording.py   store the records that a runtime appends
-refreshing.py  import the new records of a file
-continuing.py  store a session in which another program goes on
-compacting.py  note a compaction that the program has not written to its file yet
-redacting.py   redact records of a source
+importing.py      import the sources in files and folders
+reading.py        read a source in blocks
+comparing.py      decide whether a source is new, has new records, or is a fork
+writing.py        write the blocks and figures of a source
+projecting.py     make the events of a source
+unstored.py       make events in memory if the store is read-only
+recording.py      store the records that a runtime appends
+refreshing.py     import the new records of a file
+session_forks.py  fork a conversation for a session in which another program goes on
+compacting.py     note a compaction that the program has not written to its file yet
+redacting.py      redact records of a source
 
 ``foldlog._reports.figures.of_sources`` counts the figures of a source.
 ``foldlog.eventstore.sources`` stores sources.

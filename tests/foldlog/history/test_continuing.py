@@ -19,9 +19,9 @@ from foldlog import (
     SystemMessage,
     open as open_histories,
 )
-from foldlog._imports.continuing import begin_continuation
 from foldlog._imports.importing import Failed, Import
 from foldlog._imports.projecting import make_events
+from foldlog._imports.session_forks import begin_continuation
 from foldlog.errors import InvalidArgument, NoCondensationAvailable, NoSuchVersion
 from foldlog.formats.event_fields import HANDED_OVER
 from foldlog.formats.native_sessions.claude_code import folder_of
