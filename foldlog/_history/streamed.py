@@ -7,6 +7,7 @@ Chunks are stored as deltas (``foldlog.formats.deltas``) in the stream ``reply``
 
 from __future__ import annotations
 
+import json
 import re
 import threading
 import time
@@ -41,7 +42,7 @@ from foldlog.formats.deltas import (
     encode_deltas,
 )
 from foldlog.formats.replies import plain_data
-from foldlog.formats.reply_streams import ReplyReader, failure_in, reader_for
+from foldlog.formats.reply_streams import ReplyReader, failure_in, finish_reason_of, reader_for
 from foldlog.projections.units import begins_reply
 
 if TYPE_CHECKING:
@@ -62,6 +63,8 @@ _NOT_RUN: Final = (
     " still needed"
 )
 """The result of each call of a reply that was cut."""
+_VIEW: Final = "view"
+"""The field in the state of a stream that has the version of the View that the model answers."""
 _PAGE: Final = 256
 _POLL_S: Final = 0.005
 _POLL_ON_SERVER_S: Final = 0.01
@@ -203,7 +206,7 @@ class StreamedReply:
         if self._number is not None:
             return self._number
         try:
-            stream = self._transact(lambda writing: streams.begin(writing, REPLY, streams.JSON))
+            stream = self._transact(self._begin_in)
         except StreamConflict as conflict:
             conflict.add_note(
                 "a worker left this reply unfinished, or still writes it; call"
@@ -212,6 +215,18 @@ class StreamedReply:
             raise
         self._number = stream.number
         return stream.number
+
+    def _begin_in(self, writing: WriteTransaction) -> Stream:
+        # If another worker appends this reply, it notes the View that this model was sent.
+        request = self._options.get("request")
+        known = (
+            self._options.get("view_version"),
+            None if request is None else request.version,
+            self._history._asked_at,
+        )
+        view_version = next((each for each in known if each is not None), writing.version)
+        state = json.dumps({_VIEW: view_version}).encode()
+        return streams.begin(writing, REPLY, streams.JSON, state)
 
     @_one_at_a_time
     def _store_next(self, chunk: Any) -> bool:
@@ -443,7 +458,11 @@ class _ContinuedReader:
         return has_ended and not self._draft.has_half_call
 
     def reply(self) -> Any:
-        return self._draft.reply()
+        reply = self._draft.reply()
+        reason = None if self._rest is None else finish_reason_of(self._rest.reply())
+        if reason is not None:
+            reply["choices"][0]["finish_reason"] = reason
+        return reply
 
 
 class UnfinishedReply:
@@ -487,6 +506,7 @@ class UnfinishedReply:
         it is appended as ``append_cut`` does. ``options`` are the arguments of
         ``History.append_reply``.
         """
+        options = self._with_view(options)
         streamed = StreamedReply(self._history, None, options, self)
         if reply is None and self._draft.has_half_call:
             return streamed.cancel()
@@ -497,7 +517,16 @@ class UnfinishedReply:
         """Append the reply so far, marked as cut, and close its stream: see
         ``StreamedReply.cancel``.
         """
-        return StreamedReply(self._history, None, {"meta": meta or {}}, self).cancel()
+        options = self._with_view({"meta": meta or {}})
+        return StreamedReply(self._history, None, options, self).cancel()
+
+    def _with_view(self, options: Mapping[str, Any]) -> dict[str, Any]:
+        """Return the options of the append, with the version of the View that the model of the
+        killed worker was sent, if the options name none and the worker noted it.
+        """
+        if options.get("view_version") is not None or options.get("request") is not None:
+            return {**options}
+        return {**options, "view_version": json.loads(self._stream.state).get(_VIEW)}
 
     def drop(self) -> None:
         """Close the stream, and append nothing."""
@@ -516,6 +545,8 @@ class UnfinishedReply:
                 f"conversation {self._history.id!r}: the unfinished reply has a tool call, which no"
                 " model continues; call append_cut() or drop()"
             )
+        if self._history._asked_at is None:  # else the model that continues was sent that View
+            options = self._with_view(options)
         return StreamedReply(self._history, source, options, self)
 
     def __repr__(self) -> str:

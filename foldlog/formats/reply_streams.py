@@ -64,6 +64,14 @@ def reader_for(chunk: Any) -> ReplyReader:
     )
 
 
+def finish_reason_of(reply: JsonObject) -> str | None:
+    """Return why the model ended a reply, in its provider's word."""
+    for choice in reply.get("choices") or ():
+        reason: str | None = choice.get("finish_reason")
+        return reason
+    return reply.get("stop_reason") or reply.get("status")
+
+
 def failure_in(chunk: JsonObject) -> str | None:
     """Return what the provider says of its failure, if the chunk or event tells one."""
     kind = chunk.get("type")

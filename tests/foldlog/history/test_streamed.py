@@ -604,6 +604,39 @@ def test_an_unfinished_reply_goes_on_in_its_stream(history):
     assert "cut" not in event.meta
 
 
+def test_a_continued_reply_keeps_its_finish_reason(history):
+    leave(history, "A toy ")
+    list(
+        history.unfinished_reply().continue_with(chat({"content": "that flies."}, finish="length"))
+    )
+    assert history.tail(1)[0].meta["finish_reason"] == "length"
+    leave(history, "A toy ")
+    source = [event for event in ANTHROPIC if event.get("index") in (None, 1)]
+    list(history.unfinished_reply().continue_with(source))
+    assert history.tail(1)[0].meta["finish_reason"] == "tool_use"
+
+
+@pytest.mark.parametrize("prepares", [True, False])
+@pytest.mark.parametrize("end", ["cancel", "append_cut", "append", "continue_with"])
+def test_a_reply_notes_the_view_that_its_model_was_sent(history, end, prepares):
+    if prepares or end == "cancel":
+        history.prepare()
+    reply = history.stream_reply()
+    reply.feed("A toy")
+    with foldlog.open(history._store.path) as others:
+        other = others["c"]
+        other.append({"role": "user", "content": "and a ball?"})
+        if end in ("append_cut", "append"):
+            other.prepare()
+        if end == "cancel":
+            reply.cancel()
+        elif end == "continue_with":
+            list(other.unfinished_reply().continue_with([" that flies"]))
+        else:
+            getattr(other.unfinished_reply(), end)()
+    assert history.tail(1)[0].meta["shown_version"] == 1
+
+
 def test_a_call_is_not_continued(history):
     leave(history, *HALF)
     with pytest.raises(InvalidArgument, match="has a tool call, which no model continues"):
