@@ -8,7 +8,8 @@ mix their texts. Appends are fenced as appends of events are (``open_to_append``
 
 The stream of a reply stays ``KEPT_S`` seconds after its end, for its readers. Then the next writer
 of the conversation deletes it, or a vacuum; so it does if nobody closed it within ``ABANDONED_S``.
-If a conversation gets many replies in this time, its oldest streams are deleted earlier.
+If a conversation gets more than ``REPLIES_MAX`` replies in this time, its oldest are deleted
+earlier.
 Other streams stay until they are deleted, or until the time ``dies`` in their state.
 """
 
@@ -42,9 +43,11 @@ JSON: Final = "application/json"
 KEPT_S: Final = 60
 ABANDONED_S: Final = 7 * 24 * 3_600
 STREAMS_MAX: Final = 100
-"""The maximum number of streams of a conversation."""
-REPLIES_MAX: Final = 16
-"""The maximum number of streams of replies that have ended."""
+"""The maximum number of streams of a conversation, without replies that have ended."""
+REPLIES_MAX: Final = 256
+"""The maximum number of replies that have ended, of which four a second are kept for a minute. Each
+beginning of a stream reads the rows of these streams.
+"""
 _SECOND: Final = 1_000_000
 _RANDOM_BITS: Final = 10
 
@@ -86,9 +89,10 @@ def begin(writing: WriteTransaction, name: str, kind: str, state: bytes = b"{}")
             raise StreamConflict(
                 writing.conversation, name, "is open already; close it or delete it first", stream
             )
-    if len(streams) >= STREAMS_MAX:
+    counted = sum(not _is_ended_reply(stream) for stream in streams)
+    if counted >= STREAMS_MAX:
         raise InvalidArgument(
-            f"conversation {writing.conversation!r} has {len(streams)} streams, which is the"
+            f"conversation {writing.conversation!r} has {counted} streams, which is the"
             " maximum; delete one of them, or wait until closed streams are deleted"
         )
     # With random bits, a stream that was begun in the microsecond of a deleted one has another
@@ -141,13 +145,13 @@ def close(
 
 
 def _sweep(writing: WriteTransaction, now: int) -> Sequence[Stream]:
-    """Delete old streams, and return the others. Only a few replies that have ended are left,
-    because an agent may make many in a minute.
+    """Delete old streams, and return the others. At most ``REPLIES_MAX`` replies that have ended
+    are left, because an agent may make many in a minute.
     """
     left = []
     ended_replies = 0
     for stream in writing.streams():  # the newest first
-        is_ended_reply = stream.closed_at is not None and _is_reply(stream)
+        is_ended_reply = _is_ended_reply(stream)
         ended_replies += is_ended_reply
         if _is_old(stream, now) or (is_ended_reply and ended_replies > REPLIES_MAX):
             writing.drop_stream(stream.number)
@@ -158,6 +162,10 @@ def _sweep(writing: WriteTransaction, now: int) -> Sequence[Stream]:
 
 def _is_reply(stream: Stream) -> bool:
     return stream.name == REPLY or stream.event is not None
+
+
+def _is_ended_reply(stream: Stream) -> bool:
+    return stream.closed_at is not None and _is_reply(stream)
 
 
 def is_dead(stream: Stream, now: int) -> bool:

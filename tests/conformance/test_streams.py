@@ -173,6 +173,14 @@ def test_many_replies_leave_few_streams(store, monkeypatch):
     assert left[1:] == [begun[3].number, begun[2].number, other.number]
 
 
+def test_replies_of_a_minute_keep_their_streams(store):
+    begun = []
+    for number in range(streams.STREAMS_MAX + 1):
+        begun.append(begin(store, f"{number}"))
+        close(store, begun[-1])
+    assert text_of(store, begun[0]) == "0"
+
+
 def test_old_streams_are_deleted_by_who_writes_next_and_by_a_vacuum(store, monkeypatch):
     closed = begin(store, "closed")
     close(store, closed)
