@@ -14,6 +14,7 @@ from foldlog.eventstore import (
     VersionConflict,
     open_store,
 )
+from foldlog.eventstore.documents.listing import list_tombstones
 from foldlog.eventstore.maintenance import erase as erasing
 from foldlog.eventstore.maintenance.copy import copy_store
 from foldlog.eventstore.maintenance.erase import erase
@@ -54,6 +55,27 @@ def test_an_id_is_reused_only_on_request(histories, store):
     with pytest.raises(VersionConflict):
         histories.create("c1", replace_erased=True)
     assert texts(store, "c1") == [None, "second"]
+
+
+def test_tombstones_are_listed_by_pages(histories, store):
+    """Also of ids that begin alike, and not of an id that was used again."""
+    long = "x" * 300
+    names = ["a", "b", "é", "\udcff", long, f"{long}y", f"{long}z", "c1"]
+    for name in (*names, "lives"):
+        histories[name].append([said("secret"), said("more")])
+    histories["a"].fork(1, id="fork").append(said("own"))
+    for name in names[1:]:
+        erased(store, name)
+    erase(store, "fork", reason="the reason")
+    histories.create("c1", replace_erased=True).append(said("second"))
+    expected = [row for row in store.iter_conversations() if row.erased_at is not None]
+    assert len(expected) == 7
+    after = ""
+    found = []
+    while page := list_tombstones(store.database, after, 3):
+        found += page
+        after = page[-1].id
+    assert found == [(row.id, row.version, row.erased_at, row.erased_reason) for row in expected]
 
 
 def test_a_refused_writer_has_met_no_conversation(histories):

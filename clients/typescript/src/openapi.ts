@@ -917,8 +917,7 @@ export interface paths {
         /**
          * List the conversations that were erased, and why.
          * @description List the conversations that were erased, and why. Needs a token without a filter, because
-         *     a tombstone has no attributes. ``after`` is ``next`` of the page before. A page costs reading
-         *     the rows of all conversations up to its last tombstone.
+         *     a tombstone has no attributes. ``after`` is ``next`` of the page before.
          *
          *     Scope: read.
          */

@@ -228,6 +228,11 @@ SELECT id FROM {schema}.conversations
 WHERE visible AND substring(id, 1, 256) >= substring($1::bytea, 1, 256) AND id >= $1::bytea
 ORDER BY substring(id, 1, 256), id LIMIT 1
 
+-- name: tombstones
+SELECT id, erased_events, erased_at, erased_reason FROM {schema}.conversations
+WHERE visible AND erased_at IS NOT NULL AND substring(id, 1, 256) >= substring($1::bytea, 1, 256) AND id > $1::bytea
+ORDER BY substring(id, 1, 256), id LIMIT $2::bigint
+
 -- Asked of several stores together, so it reads no more than the ids.
 -- name: ids
 SELECT id, key FROM {schema}.conversations

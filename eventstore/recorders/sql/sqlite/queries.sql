@@ -48,6 +48,13 @@ GROUP BY conversation
 -- name: id_from
 SELECT id FROM conversations WHERE visible AND id >= CAST(? AS TEXT) ORDER BY id LIMIT 1
 
+-- An erasure has an entry in the ledger, and most conversations have none.
+-- name: tombstones
+SELECT c.id, c.erased_events, c.erased_at, c.erased_reason
+FROM (SELECT DISTINCT conversation FROM events INDEXED BY events_by_id WHERE conversation < 0) e
+CROSS JOIN conversations c ON c.key = -e.conversation
+WHERE c.visible AND c.erased_at IS NOT NULL AND c.id > CAST(? AS TEXT) ORDER BY c.id LIMIT ?
+
 -- name: begin_conversation
 INSERT INTO conversations (id, visible, created_at, salt, parent, parent_version, seed, replaces)
 VALUES (CAST(? AS TEXT), ?, ?, ?, ?, ?, ?, ?)

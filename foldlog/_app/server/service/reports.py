@@ -36,6 +36,7 @@ from foldlog._reports.hand_overs import fact_document
 from foldlog._reports.runs import compared_runs
 from foldlog._testing.calls import recorded_calls
 from foldlog.adapters._shared import recent
+from foldlog.eventstore.documents import listing
 from foldlog.formats.conversion import ANY_HISTORY, format_of_history
 from foldlog.projections import Dialect
 
@@ -103,21 +104,18 @@ class Tombstones(Document, frozen=True):
 @operation("GET", "/tombstones", is_long=True)
 def list_tombstones(request: AdmittedRequest, *, limit: Limit = 100, after: str = "") -> Tombstones:
     """List the conversations that were erased, and why. Needs a token without a filter, because
-    a tombstone has no attributes. ``after`` is ``next`` of the page before. A page costs reading
-    the rows of all conversations up to its last tombstone.
+    a tombstone has no attributes. ``after`` is ``next`` of the page before.
     """
     request.refuse_filter("tombstones")
-    erased = (
+    page = [
         Tombstone(
-            id=row.id,
-            events=row.version,
-            erased_at=row.erased_at.isoformat(),
-            reason=row.erased_reason or "",
+            id=tombstone.id,
+            events=tombstone.events,
+            erased_at=tombstone.erased_at.isoformat(),
+            reason=tombstone.reason,
         )
-        for row in request.histories.store.iter_conversations(after=after)
-        if row.erased_at is not None
-    )
-    page = list(islice(erased, limit + 1))
+        for tombstone in listing.list_tombstones(request.histories.store.database, after, limit + 1)
+    ]
     return Tombstones(
         tombstones=page[:limit], next=page[limit - 1].id if len(page) > limit else None
     )
