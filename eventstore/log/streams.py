@@ -35,13 +35,17 @@ from foldlog.eventstore.log.finding import Fence
 from foldlog.eventstore.log.reading import ReadTransaction
 from foldlog.eventstore.log.writing import WriteTransaction
 from foldlog.eventstore.recorders.base import Transaction
-from foldlog.eventstore.recorders.types import Chunk, Stream
+from foldlog.eventstore.recorders.types import Chunk, Stream, as_text
 
 REPLY: Final = "reply"
 """The name of the stream of a reply."""
 JSON: Final = "application/json"
 KEPT_S: Final = 60
 ABANDONED_S: Final = 7 * 24 * 3_600
+LEFT_S: Final = 600
+"""After this time, an open reply counts as left by its worker, unless a worker drives the
+conversation: SDKs of models wait ten minutes for a reply.
+"""
 STREAMS_MAX: Final = 100
 """The maximum number of streams of a conversation, without replies that have ended."""
 REPLIES_MAX: Final = 256
@@ -162,6 +166,15 @@ def _sweep(writing: WriteTransaction, now: int) -> Sequence[Stream]:
 
 def _is_reply(stream: Stream) -> bool:
     return stream.name == REPLY or stream.event is not None
+
+
+def conversations_with_left_reply(database: Database) -> frozenset[str]:
+    """Return the ids of the conversations with a reply that has been open for ``LEFT_S``. Cost: the
+    function reads the row of each stream in the store.
+    """
+    before = database.now() - LEFT_S * _SECOND
+    rows = database.recorder.query(lambda reader: reader.ask_all("open_streams", REPLY, before))
+    return frozenset(as_text(name) for (name,) in rows)
 
 
 def _is_ended_reply(stream: Stream) -> bool:

@@ -36,6 +36,7 @@ from foldlog.eventstore import (
 )
 from foldlog.eventstore.arguments import check_unicode
 from foldlog.eventstore.derived.cached_values import CachedValues
+from foldlog.eventstore.log import streams
 from foldlog.eventstore.log.database import Binding, Database
 from foldlog.eventstore.log.finding import PAGE, Fence, find_to_append, tombstones_before
 from foldlog.eventstore.log.row import from_microseconds, present
@@ -253,8 +254,9 @@ def to_resume(
     store: Store, views: Views, rows: Iterable[ConversationRow], unread: Callable[..., object]
 ) -> Iterator[ConversationRow]:
     # A conversation that cannot be read is left out, and ``unread`` is called with the problem. The
-    # number of open calls is cached beside each conversation. The worker of a conversation also
-    # resumes its sub-agents, so they are left out.
+    # number of open calls is cached beside each conversation. A reply that was begun without a
+    # lease may be written by a living worker, so only an old one counts as left. The worker of a
+    # conversation also resumes its sub-agents, so they are left out.
     from foldlog._reports.figures.overview import parent_of
 
     read_parent = cache(partial(parent_of, store))
@@ -263,7 +265,8 @@ def to_resume(
         while page := list(islice(remaining_rows, PAGE)):
             open_calls = counts.load(page)
             lease_ends = store.database.recorder.query(partial(_read_ends, store.database))
-            is_left = partial(_is_left, views, counts, open_calls, lease_ends)
+            left_replies = streams.conversations_with_left_reply(store.database)
+            is_left = partial(_is_left, views, counts, open_calls, lease_ends, left_replies)
             for row in page:
                 try:
                     if is_left(row) and not any(map(is_left, _above(row, read_parent))):
@@ -294,12 +297,15 @@ def _is_left(
     counts: CachedValues,
     open_calls: dict[str, int],
     lease_ends: Mapping[str, datetime | None],
+    left_replies: frozenset[str],
     row: ConversationRow,
 ) -> bool:
     """Return whether a worker left the conversation of ``row`` unfinished."""
     name = record_name(row.id, row.generation)
     if row.erased_at is not None or lease_ends.get(name):
         return False
+    if row.id in left_replies:
+        return True
     if name not in lease_ends and row.id not in open_calls:
         open_calls[row.id] = len(views.current(row.id).open_calls)
         counts.keep(row, open_calls[row.id])

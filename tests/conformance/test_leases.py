@@ -22,6 +22,7 @@ from foldlog import (
 )
 from foldlog.aio import PendingAppend
 from foldlog.errors import IdempotencyConflict, InvalidArgument, InvalidEvent, StoreRefused
+from foldlog.eventstore.log import streams
 from foldlog.eventstore.log.seal import WriteSettings
 from foldlog.eventstore.maintenance.backup import restore
 from foldlog.eventstore.maintenance.copy import copy_store
@@ -224,6 +225,20 @@ def test_a_dead_worker_without_calls_is_resumed(workers, other):
         with other.lease():
             assert to_resume(still) == []
     assert to_resume(still) == []
+
+
+def test_a_reply_that_was_begun_without_a_lease_is_resumed(worker, other, monkeypatch):
+    worker.append(said("hi"))
+    worker.stream_reply().feed("A toy")
+    with other.lease():
+        pass
+    assert to_resume(other) == []  # its worker may still write it
+    monkeypatch.setattr(streams, "LEFT_S", -1)
+    assert to_resume(other) == ["c"]
+    with other.lease():
+        assert to_resume(other) == []
+        other.unfinished_reply().append_cut()
+    assert to_resume(other) == []
 
 
 def test_a_redacted_call_is_interrupted(worker):

@@ -1470,6 +1470,10 @@ SELECT count(*) FROM gone
 -- name: conversations_with_streams
 SELECT DISTINCT conversation FROM {schema}.streams
 
+-- name: open_streams
+SELECT c.id FROM {schema}.streams s JOIN {schema}.conversations c ON c.key = s.conversation
+WHERE s.name = $1::bytea AND s.closed_at IS NULL AND s.began_at < $2::bigint AND c.visible
+
 -- name: streams_without_conversation
 SELECT (SELECT count(*) FROM {schema}.streams s
         WHERE NOT EXISTS (SELECT FROM {schema}.conversations c WHERE c.key = s.conversation)),

@@ -1014,6 +1014,10 @@ DELETE FROM stream_chunks WHERE (conversation, stream, begins) IN (
 -- name: conversations_with_streams
 SELECT DISTINCT conversation FROM streams
 
+-- name: open_streams
+SELECT c.id FROM streams s JOIN conversations c ON c.key = s.conversation
+WHERE s.name = CAST(? AS TEXT) AND s.closed_at IS NULL AND s.began_at < ? AND c.visible
+
 -- name: streams_without_conversation
 SELECT (SELECT count(*) FROM streams s WHERE NOT EXISTS (SELECT 1 FROM conversations c WHERE c.key = s.conversation)),
        (SELECT count(*) FROM stream_chunks c WHERE NOT EXISTS (
