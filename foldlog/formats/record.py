@@ -31,6 +31,14 @@ FINDINGS_MAX = 1_000
 _encode = msgspec.json.Encoder().encode
 
 
+def name_of_type(type: str) -> str:
+    """Return the name of the annotation for a part of a reply or record whose type no decoder
+    knows. Names such as ``foldlog.approval`` belong to foldlog: a worker must not record that a
+    person approved its call by appending a reply with this type.
+    """
+    return f"other {type}" if type.startswith("foldlog.") else type
+
+
 class NotAnEvent(EventStoreError, ValueError):
     """A record is not an event of the format. An import reports the record as a finding, and goes
     on with the next record.

@@ -36,6 +36,7 @@ from foldlog.formats.record import (
     Fields,
     NotAnEvent,
     SourceTime,
+    name_of_type,
     refuse,
     text_or_empty,
     usage_meta,
@@ -386,6 +387,8 @@ class RecordEvents:
             fields["meta"] = self.meta
             self.meta = {}
         fields.setdefault("timestamp", self.timestamp)
+        if kind is Annotation:
+            fields["name"] = name_of_type(fields["name"])
         event = kind(id=self.version, origin=origin, **fields)
         self.events.append(event)
         self._decoder.follow(event)

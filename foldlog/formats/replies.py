@@ -48,7 +48,7 @@ from foldlog.formats.messages import (
 )
 from foldlog.formats.openai_chat import message_of, time_of_message
 from foldlog.formats.prompt_changes import change_of_prompt
-from foldlog.formats.record import Fields, dict_or_empty, dicts_in, text_or_none
+from foldlog.formats.record import Fields, dict_or_empty, dicts_in, name_of_type, text_or_none
 from foldlog.formats.reply_encoders import join_contents
 from foldlog.projections import View
 
@@ -428,7 +428,8 @@ def _response_events(
         elif compacted := compaction_in(item):
             yield compacted
         else:
-            yield Annotation(name=text_or_none(item.get("type")) or "reply", data=item)
+            name = name_of_type(text_or_none(item.get("type")) or "reply")
+            yield Annotation(name=name, data=item)
     if not (calls or any(texts)):
         yield from (Annotation(name="reasoning", data=item) for item in reasoning)
         if meta:

@@ -54,6 +54,7 @@ OF_CONVERSATIONS = {
     ),
 }
 LIMITS = OF_CONVERSATIONS | {
+    # ``verify`` compares the lists of a file with the events, but not the lists of a server.
     r"list(ing|ed)(\.(conversation|digest|at) |: )": Limit(
         "that a list lacks a conversation", frozenset({"list", "/v1/conversations"})
     ),
