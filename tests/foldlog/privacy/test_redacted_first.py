@@ -151,7 +151,7 @@ def test_cached_value_made_from_an_earlier_one(histories, parent, monkeypatch):
     assert [*cached_values(histories, "test", "paren", lambda row, before: before)] == []
 
 
-def test_a_file_of_openhands_that_was_read(parent):
+def test_a_redaction_reaches_a_file_of_openhands_that_was_read(parent):
     texts = ("hi", "tulip", "marigold")
     records = [
         {

@@ -155,12 +155,10 @@ def test_lines_missing_in_a_digest_are_lost():
         replays = [replay(history.events(), each) for each in (condenser_from_config(config), None)]
     for result in replays:
         (digest,) = (event.content for event in result.final if event.id < 0)
-        summarized, lost = (
-            [topics[each] for each in ids if each in topics]
-            for ids in (result.summarized, result.lost)
-        )
-        assert all(f"- {each}: " in digest for each in summarized)
-        assert not any(f"- {each}: " in digest for each in lost)
+        summarized = [topics[event_id] for event_id in result.summarized if event_id in topics]
+        lost = [topics[event_id] for event_id in result.lost if event_id in topics]
+        assert all(f"- {topic}: " in digest for topic in summarized)
+        assert not any(f"- {topic}: " in digest for topic in lost)
         assert len(lost) > 15 > len(summarized) > 0
 
 
