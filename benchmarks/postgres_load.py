@@ -357,10 +357,13 @@ class Load:
                     self._plants.remove(conversation)
 
     def _erase_one(self, store: Store, conversation: str) -> None:
+        began = time.monotonic()
         try:
             tombstone = erase(store, conversation, reason="asked to")
         except StoreUnavailable as error:
             self.receipts[error.kind] += 1
+            state = getattr(error.__cause__, "sqlstate", None)
+            print(f"erase, after {time.monotonic() - began:.1f} s: {error} ({state})", flush=True)
             raise
         self.receipts["receipt, bytes pending" if tombstone.bytes_pending else "receipt"] += 1
 

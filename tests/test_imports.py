@@ -216,10 +216,10 @@ with foldlog.open("sqlite:///{tmp_path}/a.db", condenser="digest") as histories:
     "arguments, most",
     [
         (["--version"], 19),
-        (["list", "-n", "5"], 253),
-        (["list", "--short"], 250),
-        (["log", "c1", "-n", "3"], 266),
-        (["log", "c1", "--stop", "9"], 265),
+        (["list", "-n", "5"], 254),
+        (["list", "--short"], 251),
+        (["log", "c1", "-n", "3"], 267),
+        (["log", "c1", "--stop", "9"], 266),
         (["view", "c1", "--at", "1"], 287),
     ],
 )

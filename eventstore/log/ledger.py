@@ -20,6 +20,13 @@ _PAGE = 1_000
 _ALL = 2**62
 
 
+def first_question(key: int) -> tuple[str, tuple[int, ...]]:
+    """Return the question with which the entries of a conversation are read: see
+    ``Reader.ask_ahead``.
+    """
+    return "rows", (-key, 0, _ALL, _PAGE)
+
+
 def entries(reader: Reader, key: int) -> Iterator[Row]:
     """Yield the entries for the conversation with this key, in their order."""
     number = 0

@@ -78,6 +78,13 @@ def views_up_to(bytes_max: int | None) -> Iterator[None]:
         VIEW_LIMIT.bytes_max = before
 
 
+def question_of_page(key: int, start: int, stop: int) -> tuple[str, tuple[int, ...]]:
+    """Return the question with which a page of a conversation's events is read: see
+    ``Reader.ask_ahead``.
+    """
+    return "rows_until", (key, start, stop, stop - start, _PAGE_BYTES)
+
+
 class ReadTransaction:
     """One conversation in one transaction. Use a ``ReadTransaction`` only while the transaction is
     open.
@@ -431,6 +438,12 @@ class ReadTransaction:
                 yield record
                 after = record.version
         yield from self._records_of(projection, self.state.key, self._codec(), after)
+
+    def own_records(self, projection: str) -> Iterator[Record]:
+        """Yield the conversation's own records of a projection in ascending order of versions,
+        without the records of the past that a fork shares. Damaged records are left out.
+        """
+        return self._records_of(projection, self.state.key, self._codec(), 0)
 
     def damaged_records(self, projection: str) -> Iterator[int]:
         """Yield the versions of damaged records of a projection. All other reads skip damaged

@@ -94,6 +94,13 @@ class Reader(ABC):
         that belongs to no conversation.
         """
 
+    def ask_ahead(self, questions: Iterable[tuple[str, Sequence[Any]]]) -> None:
+        """Ask questions, each a statement with its parameters, and remember the answers for later
+        ``ask`` in this transaction. On a server, all of them are one round trip. A database without
+        round trips asks nothing ahead.
+        """
+        del questions
+
     def ask_all(self, statement: str, *parameters: Any) -> list[Columns]:
         """Return the rows of a query about the whole store. If several stores are joined, the rows
         of each store follow the rows of the store before it.
@@ -229,6 +236,12 @@ class Reader(ABC):
         that conversation as a third number. With ``bytes_max``, the last row that is read is the
         one that passes this number of bytes.
         """
+
+    def flagged_question(
+        self, key: int, intervals: Sequence[tuple[int, ...]], bytes_max: int | None = None
+    ) -> tuple[str, Sequence[Any]]:
+        """Return the question of ``flagged_rows`` for ``ask_ahead``."""
+        return "flagged_rows", (key, intervals, bytes_max)
 
     def placed_rows(self, after_position: int, limit: int) -> Sequence[PlacedRow]:
         """Return at most ``limit`` rows after a position, in the order of positions. Every later

@@ -12,9 +12,9 @@ connection does not survive a crash, so one message for each connection is enoug
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager
-from typing import Final
+from typing import Any, Final
 
 from foldlog.eventstore.errors import StoreRefused
 from foldlog.eventstore.recorders.base import Columns, Reader
@@ -36,15 +36,30 @@ _WHY: Final = (
 )
 
 Bind = Callable[[Wire], None]
+Asked = tuple[str, tuple[Parameter, ...]]
 Question = tuple[Bind, str, tuple[Parameter, ...]]
 
 
 class PostgresReader(Reader):
-    def __init__(self, send: Callable[..., list[Columns]]) -> None:
+    _remembered: Mapping[tuple[str, tuple[Parameter, ...]], list[Columns]] = {}
+
+    def __init__(
+        self,
+        send: Callable[..., list[Columns]],
+        send_together: Callable[[Sequence[Asked]], list[list[Columns]]] | None = None,
+    ) -> None:
         self._send = send
+        self._send_together = send_together
 
     def ask(self, statement: str, *parameters: Parameter) -> list[Columns]:
-        return self._send(statement, *parameters)
+        answer = self._remembered.get((statement, parameters))
+        return self._send(statement, *parameters) if answer is None else answer
+
+    def ask_ahead(self, questions: Iterable[tuple[str, Sequence[Any]]]) -> None:
+        asked = [(statement, tuple(parameters)) for statement, parameters in questions]
+        if asked and self._send_together is not None:
+            answers = self._send_together(asked)
+            self._remembered = {**self._remembered, **dict(zip(asked, answers, strict=True))}
 
     def _array(self, values: Sequence[int] | Sequence[str]) -> bytes:
         return array(BYTEA if values and isinstance(values[0], str) else BIGINT, values)
@@ -61,16 +76,21 @@ class PostgresReader(Reader):
     def flagged_rows(
         self, key: int, intervals: Sequence[tuple[int, ...]], bytes_max: int | None = None
     ) -> Sequence[Row]:
+        if not intervals:
+            return []
+        statement, parameters = self.flagged_question(key, intervals, bytes_max)
+        return self._with_attachments(as_rows(self.ask(statement, *parameters)), key, intervals)
+
+    def flagged_question(
+        self, key: int, intervals: Sequence[tuple[int, ...]], bytes_max: int | None = None
+    ) -> tuple[str, Sequence[Any]]:
         columns = zip(
             *((first, last, *(rest or (None,))) for first, last, *rest in intervals), strict=True
         )
-        if not intervals:
-            return []
+        parameters = (key, *map(bigints, columns))
         if bytes_max is None:
-            selected = self.ask("flagged_rows", key, *map(bigints, columns))
-        else:
-            selected = self.ask("flagged_rows_until", key, *map(bigints, columns), bytes_max)
-        return self._with_attachments(as_rows(selected), key, intervals)
+            return "flagged_rows", parameters
+        return "flagged_rows_until", (*parameters, bytes_max)
 
     def _ask_listed(self, digests: Sequence[bytes], at: int, key: int, limit: int) -> list[Columns]:
         return self.ask("listed", array(BYTEA, digests), at, key, len(digests), limit)
@@ -96,6 +116,9 @@ class ReadSession:
 
     def ask(self, statement: str, *parameters: Parameter) -> list[Columns]:
         return self.ask_each([(self._bind, statement, parameters)])[0]
+
+    def ask_together(self, asked: Sequence[Asked]) -> list[list[Columns]]:
+        return self.ask_each([(self._bind, *question) for question in asked])
 
     def ask_each(self, questions: Sequence[Question]) -> list[list[Columns]]:
         if self._wire is None:

@@ -244,7 +244,7 @@ class PostgresRecorder(Recorder):
     @contextlib.contextmanager
     def read(self) -> Iterator[PostgresReader]:
         with self.session() as session:
-            yield PostgresReader(session.ask)
+            yield PostgresReader(session.ask, session.ask_together)
 
     @makes_pending
     def query(self, work: Callable[[PostgresReader], T]) -> T:

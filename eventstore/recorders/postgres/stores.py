@@ -19,7 +19,7 @@ from __future__ import annotations
 import contextlib
 import heapq
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import partial
 from hashlib import blake2b, sha256
 from itertools import chain
@@ -110,6 +110,9 @@ class StoresReader(PostgresReader):
         self._stores = stores
         self._sessions = sessions
         self._home: int | None = None
+
+    def ask_ahead(self, questions: Iterable[tuple[str, Sequence[Any]]]) -> None:
+        """Ask nothing ahead: the questions may belong to several servers."""
 
     # -- questions that concern several stores
 

@@ -18,6 +18,7 @@ from msgspec import to_builtins
 
 from foldlog._reports.figures.blocks import find_wrong_sums
 from foldlog._reports.figures.counting import Figures, figures_of
+from foldlog._reports.figures.settled_replies import StateIncomplete, read_blocks
 from foldlog._reports.figures.tables import FigureTables, StoredFigures, text_of
 from foldlog._reports.figures.updating import FigureCounter, read_state
 from foldlog._reports.figures.writing import CODE, as_unsigned, put_figures, put_replies
@@ -64,10 +65,8 @@ def find_wrong_figures(store: Store, views: Views, conversation: str) -> Iterato
     if not counted.is_sound:
         return  # a damaged event is a finding of its own
     earlier = None if row.unmade else read_state(store, conversation)
-    if earlier is not None:
-        counted_on = figures_of(store, views, row, earlier)
-        if not _is_same(_state(counted_on), _state(counted)):
-            yield _STATE_CHANGED
+    if earlier is not None and not _is_state_of(store, views, row, earlier, counted):
+        yield _STATE_CHANGED
     if stored.pop("code", None) != CODE or stored["version"] != state.version:
         return
     with closing(MemoryRecorder()) as memory:
@@ -128,8 +127,25 @@ def _counted_again(store: Store, views: Views, row: ConversationRow) -> Figures:
     return figures
 
 
-def _state(figures: Figures) -> Any:
-    return to_builtins(figures.to_count_on(), str_keys=True)
+def _is_state_of(
+    store: Store, views: Views, row: ConversationRow, state: Figures, counted: Figures
+) -> bool:
+    """Return whether a stored state and its blocks lead to the figures that were counted."""
+    try:
+        blocks = read_blocks(store, row.id, state.spending.settled.count)
+        counted_on = figures_of(store, views, row, state)
+    except StateIncomplete:
+        return False
+    expected, all_blocks = counted.to_count_on()
+    present, _ = counted_on.to_count_on()
+    return _is_same(_plain_of(present), _plain_of(expected)) and all(
+        _is_same(_plain_of(block), _plain_of(expected_block))
+        for block, expected_block in zip(blocks, all_blocks, strict=False)
+    )
+
+
+def _plain_of(value: Any) -> Any:
+    return to_builtins(value, str_keys=True)
 
 
 def _put(

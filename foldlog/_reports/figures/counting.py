@@ -15,6 +15,7 @@ from foldlog._reports.answers.figures import CondensationsDocument, SavingsDocum
 from foldlog._reports.figures.counts import Counts, strategy_of
 from foldlog._reports.figures.overview import Overview, counted_in, overview_of, read_in_steps
 from foldlog._reports.figures.savings import is_made, saving_of
+from foldlog._reports.figures.settled_replies import Block, read_blocks
 from foldlog._reports.figures.sizes import view_tokens
 from foldlog._reports.figures.spending import Spending, imported_calls, sum_up, total_of
 from foldlog._reports.figures.tools_of_replies import CountedReply
@@ -50,7 +51,7 @@ class Figures(Struct):
     ``calls``     the calls of models, added up
     ``context``   the tokens of prompts
     ``replies``   maps the hash of a reply that other conversations may repeat to the usage and the
-                  tools of the reply; empty if only sums are known
+                  tools of the reply; empty if only sums are known, and without settled replies
     ``hashes``    the hashes of the replies that other conversations may repeat, in one byte string
     """
 
@@ -83,13 +84,23 @@ class Figures(Struct):
         spending = self.spending
         self.calls = spending.summed()
         self.replies = spending.by_hash()
-        self.hashes = b"".join(reply_hash.to_bytes(HASH_BYTES) for reply_hash in self.replies)
+        own_hashes = b"".join(reply_hash.to_bytes(HASH_BYTES) for reply_hash in self.replies)
+        self.hashes = spending.settled.hashes + own_hashes
         self.context = spending.context.points
         self.last_prompt_tokens = spending.last
 
-    def to_count_on(self) -> Figures:
-        """Return the figures without the fields that ``sum_calls`` computes."""
-        return replace(self, calls=[], replies={}, hashes=b"", context=[])
+    def unsettle(self, blocks: Sequence[Block]) -> None:
+        """Put the settled replies back, from all their blocks."""
+        self.spending.unsettle(blocks)
+        self.sum_calls()
+
+    def to_count_on(self) -> tuple[Figures, Sequence[Block]]:
+        """Return the figures without the fields that ``sum_calls`` computes, and the blocks of the
+        replies that are settled in these figures and not yet in the present ones.
+        """
+        spending, blocks = self.spending.settle()
+        state = replace(self, spending=spending, calls=[], replies={}, hashes=b"", context=[])
+        return state, blocks
 
 
 def figures_of(
@@ -104,7 +115,7 @@ def figures_of(
     function reads some events at both ends of the conversation, its View, its structural events,
     and the events since ``earlier``. For each new condensation, the function reads two Views. The
     function reads all events again if the source records only sums of usage, or if an import took
-    events back.
+    events back. Raises ``StateIncomplete`` if blocks of settled replies are needed and missing.
     """
     start = 0 if row.parent is None else row.parent_version or 0
     figures = earlier
@@ -181,7 +192,12 @@ def counted_on(
 
     new_calls_beside = [logged for logged in calls_beside if logged not in calls_of_parent]
     figures.spending.take(
-        count_log(), new_calls_beside, start, calls_of_parent, recorded_in=recorded_in
+        count_log(),
+        new_calls_beside,
+        start,
+        calls_of_parent,
+        recorded_in=recorded_in,
+        read_settled=partial(read_blocks, store, row.id),
     )
     if figures.start and not figures.spending.counts_on:
         figures.spending = Spending()

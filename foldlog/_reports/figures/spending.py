@@ -4,7 +4,7 @@ call that records no cost.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from itertools import chain, groupby
 from typing import Any, TypeVar
 
@@ -16,7 +16,8 @@ from foldlog._base.usage import IMPORTED
 from foldlog._reports.answers.document import Document
 from foldlog._reports.answers.figures import ModelDocument, SpentDocument
 from foldlog._reports.figures.prices import Prices
-from foldlog._reports.figures.tools_of_replies import CountedReply, ToolsOfReplies
+from foldlog._reports.figures.settled_replies import Block, Settled, blocks_to_settle
+from foldlog._reports.figures.tools_of_replies import CountedReply, ToolCalls, ToolsOfReplies
 from foldlog._reports.words.times import happened_at
 from foldlog.eventstore import Event, Logged, ReadTransaction
 from foldlog.eventstore.documents.values import newest_value
@@ -26,13 +27,31 @@ from foldlog.formats.usage import ModelCall, calls_beside, calls_of_event
 D = TypeVar("D", bound=Document)
 
 
+class _Growth:
+    """Reads the replies before the present events.
+
+    ``before``  the calls of each reply that the present events name, as they were before; None for
+                a new reply
+    """
+
+    def __init__(self, read_settled: Callable[[int], Sequence[Block]]) -> None:
+        self.before: dict[str, Calls | None] = {}
+        self.read_settled = read_settled
+
+
+def _read_none(count: int) -> Sequence[Block]:
+    return []
+
+
 class Spending(Struct):
     """The calls of models in a conversation.
 
     ``calls``      the sums of imported calls that have no reply id
     ``replies``    each reply's id with its call; a total counts each id once. A reply that was
-                   recorded without an id is named by the place where it was recorded
+                   recorded without an id is named by the place where it was recorded. Replies that
+                   are settled are not here
     ``hashes``     the hash of each reply that was hashed before, and has not changed since
+    ``settled``    the first replies, of which only hashes and sums are in memory
     ``runs``       the sums of calls that the source does not record one by one
     ``paid``       the cost of all calls together, if the source records no other cost
     ``last``       the tokens of the prompt of the agent's last call
@@ -46,6 +65,7 @@ class Spending(Struct):
     calls: list[Calls] = []
     replies: dict[str, Calls] = {}
     hashes: dict[str, int] = {}
+    settled: Settled = field(default_factory=Settled)
     runs: list[Calls] = []
     paid: float | None = None
     last: int | None = None
@@ -63,6 +83,7 @@ class Spending(Struct):
         before: Iterable[Any] = (),
         *,
         recorded_in: Callable[[int], str],
+        read_settled: Callable[[int], Sequence[Block]] = _read_none,
     ) -> None:
         # ``recorded_in`` names the conversation in which an event was recorded first. A detached
         # fork has copies of the events of another conversation.
@@ -70,16 +91,15 @@ class Spending(Struct):
         # The calls in events before ``start`` are not counted. These events are read because the
         # usage of a later call may be the difference between two totals. ``beside`` has the calls
         # that the source records outside of its events. ``before`` has the calls of ``beside`` that
-        # belong to the parent of a fork, so the fork does not count them. The following import
-        # loads all formats.
+        # belong to the parent of a fork, so the fork does not count them. ``read_settled`` reads
+        # the blocks of settled replies. The following import loads all formats.
         from foldlog.formats.imported_calls import calls_of_imported, counts_on
 
         sums = list[ModelCall]()
-        # The figures may have been counted between two lines of a reply.
-        earlier = dict(self.replies)
+        growth = _Growth(read_settled)
         # The loop reads all events, through the generator that counts native calls. A history that
         # went on in another program has events of several formats.
-        all_events = self._count_native(logged, start, recorded_in)
+        all_events = self._count_native(logged, start, recorded_in, growth)
         for format, events in groupby(_imported(all_events), _format_of):
             self.counts_on = self.counts_on and counts_on(format)
             for call in calls_of_imported(events, format):
@@ -90,14 +110,16 @@ class Spending(Struct):
                 self.is_each = True
                 self.has_cost = self.has_cost or call.cost is not None
                 if call.event_id >= start:
-                    self._take_call(call, earlier)
+                    self._take_call(call, growth, is_imported=True)
+        if any(self.settled.has(reply) for reply in self.tools.named_replies - self.replies.keys()):
+            self._unsettle(growth)
         self.tools.assign(self.replies)
         self.calls = add_up(self.calls)
         self.runs = []
         for call in (*sums, *calls_beside(beside, before)):
             # A sum counts only if its calls are not also recorded singly.
             if not call.is_total or not self.is_each:
-                self._take_run(call)
+                self._take_run(call, growth)
         costs = [
             call.cost
             for call in (*sums, *calls_beside(beside))
@@ -108,7 +130,11 @@ class Spending(Struct):
             self.paid = sum(costs)
 
     def _count_native(
-        self, logged: Iterable[Logged], start: int, recorded_in: Callable[[int], str]
+        self,
+        logged: Iterable[Logged],
+        start: int,
+        recorded_in: Callable[[int], str],
+        growth: _Growth,
     ) -> Iterator[Event]:
         # An imported event without a time gets the time at which it was recorded.
         for recorded_at, event in logged:
@@ -121,18 +147,22 @@ class Spending(Struct):
                         place = f"{recorded_in(event.id)} {event.id} {recorded_at} {number}"
                         call = call._replace(reply=place, event_id=event.id)
                         self.tools.note_call(call)
-                    self._take_call(call)
+                    self._take_call(call, growth)
             elif event.meta and event.timestamp is None:
                 event = replace(event, timestamp=happened_at(event, recorded_at))
             yield event
 
-    def _take_call(self, call: ModelCall, earlier: Mapping[str, Calls] | None = None) -> None:
-        """Count a call. ``earlier`` has the replies that began before the present events. If the
-        call belongs to one of them, its prompt is counted already.
+    def _take_call(self, call: ModelCall, growth: _Growth, *, is_imported: bool = False) -> None:
+        """Count a call. If it is imported, and belongs to a reply that began before the present
+        events, its prompt is counted already: the figures may have been counted between two lines
+        of the reply.
         """
         calls = calls_in(call)
         prompt = calls.usage.get("prompt_tokens", 0)
-        began = (earlier or {}).get(call.reply or "")
+        began: Calls | None = None
+        if is_imported and call.reply is not None:
+            present = self._find(call.reply, growth)
+            began = growth.before.get(call.reply, present)
         is_counted = began is not None and began.usage.get("prompt_tokens") == prompt
         if call.calls == 1 and prompt and not call.by_condenser and not is_counted:
             self.last = prompt
@@ -140,32 +170,74 @@ class Spending(Struct):
         if call.reply is None:
             self.calls.append(calls)
         else:
-            self._take_reply(call.reply, calls)
+            self._take_reply(call.reply, calls, growth)
 
-    def _take_run(self, call: ModelCall) -> None:
+    def _take_run(self, call: ModelCall, growth: _Growth) -> None:
         calls = calls_in(call, is_run=True)
         if call.reply is None:
             self.runs.append(calls)
         else:
-            self._take_reply(call.reply, calls)
+            self._take_reply(call.reply, calls, growth)
 
-    def _take_reply(self, reply: str, calls: Calls) -> None:
-        earlier = self.replies.get(reply)
+    def _take_reply(self, reply: str, calls: Calls, growth: _Growth) -> None:
+        earlier = self._find(reply, growth)
+        growth.before.setdefault(reply, earlier)
         if earlier is None or calls.tokens >= earlier.tokens:  # A copy of a reply may be cut short.
             self.replies[reply] = calls
             self.hashes.pop(reply, None)
 
-    def by_hash(self) -> dict[int, CountedReply]:
+    def _find(self, reply: str, growth: _Growth) -> Calls | None:
+        if reply not in self.replies and self.settled.has(reply):
+            self._unsettle(growth)
+        return self.replies.get(reply)
+
+    def _unsettle(self, growth: _Growth) -> None:
+        self.unsettle(growth.read_settled(self.settled.count))
+
+    def unsettle(self, blocks: Iterable[Block]) -> None:
+        """Put the settled replies back, from all their blocks."""
+        replies = dict[str, Calls]()
+        by_reply = dict[str, dict[str, ToolCalls]]()
+        for block in blocks:
+            replies |= block.replies
+            by_reply |= block.tools
+        self.replies = replies | self.replies
+        self.tools.by_reply = by_reply | self.tools.by_reply
+        self.settled = Settled()
+
+    def settle(self) -> tuple[Spending, Sequence[Block]]:
+        """Return a copy in which more replies are settled, and the new blocks of these replies."""
+        by_reply = self.tools.by_reply
+        blocks = blocks_to_settle(self.replies, by_reply)
+        if not blocks:
+            return self, ()
+        self._hash_replies()
+        new = {reply for block in blocks for reply in block.replies}
+        open_tools = {reply: tools for reply, tools in by_reply.items() if reply not in new}
+        settled = replace(
+            self,
+            replies={reply: calls for reply, calls in self.replies.items() if reply not in new},
+            hashes={reply: number for reply, number in self.hashes.items() if reply not in new},
+            tools=replace(self.tools, by_reply=open_tools),
+            settled=self.settled.with_blocks(blocks, self.hashes),
+        )
+        return settled, blocks
+
+    def _hash_replies(self) -> None:
         for reply, calls in self.replies.items():
             if reply not in self.hashes:
                 self.hashes[reply] = hash_of_reply(reply, calls)
+
+    def by_hash(self) -> dict[int, CountedReply]:
+        """Return the replies that are not settled, by their hashes."""
+        self._hash_replies()
         return {
             self.hashes[reply]: CountedReply(calls, self.tools.by_reply.get(reply, {}))
             for reply, calls in self.replies.items()
         }
 
     def summed(self) -> list[Calls]:
-        calls = add_up(chain(self.calls, self.runs, self.replies.values()))
+        calls = add_up(chain(self.calls, self.runs, self.settled.calls, self.replies.values()))
         if self.paid is None or len({(entry.day, entry.model) for entry in calls}) != 1:
             return calls
         # The source records only one cost for all calls. All calls have the same day and model, so

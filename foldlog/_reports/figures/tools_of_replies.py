@@ -80,6 +80,11 @@ class ToolsOfReplies(Struct):
         if call.reply is not None and call.event_id >= 0:
             self.calls.append((call.event_id, call.reply))
 
+    @property
+    def named_replies(self) -> set[str]:
+        """The replies that the noted calls of tools name."""
+        return {noted.reply for noted in self.noted if noted.reply is not None}
+
     def assign(self, replies: Collection[str]) -> None:
         """Count the noted calls. A call whose event names none of ``replies`` belongs to the last
         reply before it in its turn, or to the next one.

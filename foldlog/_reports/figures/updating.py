@@ -15,6 +15,7 @@ from contextlib import suppress
 from datetime import datetime
 from functools import cached_property, partial
 from itertools import islice
+from operator import methodcaller
 from time import monotonic
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
@@ -46,10 +47,17 @@ from foldlog.eventstore.recorders.types import Record, as_text, utf8
 
 if TYPE_CHECKING:
     from foldlog._reports.figures.counting import Figures
+    from foldlog._reports.figures.settled_replies import Block
     from foldlog._reports.figures.tools_of_replies import CountedReply
     from foldlog.projections import Views
 
 _PROJECTION = "figures"
+_STATE_CODE: Final = 7
+"""The version of the code that writes states. Earlier code overlooks settled replies, so it counts
+all events again.
+"""
+_STATE_CODES: Final = (6, _STATE_CODE)
+"""The states that a reader counts on. A state of version 6 has no settled replies."""
 _TOGETHER = 200
 _WRITES_S: Final = 0.02
 """A transaction that writes figures ends after this time, because other writers wait for it."""
@@ -75,6 +83,8 @@ _EVENTS_TOGETHER = 1_000
 """A reader looks at its bound after conversations with so many events."""
 _COUNTED_AT_LEAST: Final = 16
 """A reader counts so many conversations, however long it takes."""
+_READ_TOGETHER: Final = 16
+"""The number of conversations that are read in one transaction, if they are on a server."""
 
 
 class _Look(NamedTuple):
@@ -132,12 +142,7 @@ class FigureCounter:
 
     @cached_property
     def _views(self) -> Views:
-        if self._given_views is not None:
-            return self._given_views
-        from foldlog._reports.figures.short_reading import ShortReading  # only counting needs it
-        from foldlog.projections import Views
-
-        return Views(self._store, read_by=ShortReading)
+        return self._given_views or _views_of_figures(self._store)
 
     def refresh(
         self, most: int | None = None, events: int | None = None, seconds: float | None = None
@@ -286,7 +291,9 @@ class FigureCounter:
         late = list[ConversationRow]()
         counted = 0
         self._events_read = 0
-        for name in self._found:
+        names = [*self._found]
+        rows = self._rows(names)
+        for name in names:
             if late:
                 break
             if most is not None and (counted >= most or len(looked_at) >= most * _LOOKS_FOR_EACH):
@@ -294,10 +301,10 @@ class FigureCounter:
             if events is not None and self._events_read >= events:
                 break
             looked_at[name] = None
-            for row in self._rows([name]):
-                if not self.is_aside(row):
-                    waiting.append(row)
-                    counted += 1
+            row = next(rows)
+            if row is not None and not self.is_aside(row):
+                waiting.append(row)
+                counted += 1
             if events is not None and sum(row.version for row in waiting) >= _EVENTS_TOGETHER:
                 late += self._count(waiting, until)
                 waiting = []
@@ -331,13 +338,40 @@ class FigureCounter:
         with self._lock:
             self._store_replies()
 
-    def _rows(self, names: Iterable[str]) -> Iterator[ConversationRow]:
+    def _rows(self, names: Sequence[str]) -> Iterator[ConversationRow | None]:
+        """Yield the row of each conversation. The row of an erased conversation is None."""
+        step = self._read_at_once
+        for place in range(0, len(names), step):
+            page = names[place : place + step]
+            if step == 1:
+                yield from self._rows_of(self._store, page)
+                continue
+            from foldlog.eventstore.derived.reading_together import read_together
+
+            questions = [("conversation", (name,)) for name in page]
+            yield from read_together(
+                self._store,
+                methodcaller("ask_ahead", questions),
+                partial(self._rows_of, names=page),
+            )
+
+    @staticmethod
+    def _rows_of(store: Store, names: Sequence[str]) -> list[ConversationRow | None]:
+        rows = list[ConversationRow | None]()
         for name in names:
+            row: ConversationRow | None = None
             # The conversation may have been deleted since it was listed.
             with suppress(ConversationNotFound):
-                row = self._store.conversation(name, as_stored=True)
-                if row.erased_at is None:
-                    yield row
+                row = store.conversation(name, as_stored=True)
+            rows.append(None if row is None or row.erased_at is not None else row)
+        return rows
+
+    @property
+    def _read_at_once(self) -> int:
+        """The number of conversations that are read in one transaction."""
+        recorder = self._store.database.recorder
+        # Several stores are on several servers, and a transaction belongs to one server.
+        return _READ_TOGETHER if recorder.on_server and recorder.store_count == 1 else 1
 
     def _count(
         self, rows: Iterable[ConversationRow], until: float | None = None
@@ -347,13 +381,14 @@ class FigureCounter:
         while page := list(islice(remaining, _TOGETHER)):
             counted: dict[str, tuple[ConversationRow, Figures]] = {}
             late = list[ConversationRow]()
-            for place, row in enumerate(page):
+            step = self._read_at_once
+            for place in range(0, len(page), step):
                 if until is not None and place >= _COUNTED_AT_LEAST and monotonic() > until:
                     late = page[place:]
                     break
-                figures = self._count_one(row)
-                if figures is not None:
-                    counted[row.id] = (row, figures)
+                for row, figures in self._count_some(page[place : place + step]):
+                    if figures is not None:
+                        counted[row.id] = (row, figures)
             self.has_counted = True
             written = self._write(counted)
             for name, (row, figures) in counted.items():
@@ -417,32 +452,71 @@ class FigureCounter:
         return True
 
     def _replies_of(self, row: ConversationRow) -> dict[int, CountedReply]:
-        stored = self._stored_figures(row)
-        if stored is None or stored.version != row.version:
-            counted = self._count_one(row)
-            return {} if counted is None else counted.replies
-        stored.sum_calls()
-        return stored.replies
+        """Return all replies of a conversation. Cost: the blocks of its settled replies, or its
+        events if there are no present figures.
+        """
+        from foldlog._reports.figures.counting import figures_of
+        from foldlog._reports.figures.settled_replies import StateIncomplete, read_blocks
+
+        with suppress(StateIncomplete):
+            figures = self._stored_figures(row)
+            if figures is None or figures.version != row.version:
+                figures = self._count_one(row)
+            if figures is None:
+                return {}
+            figures.unsettle(read_blocks(self._store, row.id, figures.spending.settled.count))
+            return figures.replies
+        return figures_of(self._store, self._views, row).replies
 
     def _stored_figures(self, row: ConversationRow) -> Figures | None:
         return read_state(self._store, row.id)
 
-    def _count_one(self, row: ConversationRow) -> Figures | None:
+    def _count_some(
+        self, rows: Sequence[ConversationRow]
+    ) -> Iterator[tuple[ConversationRow, Figures | None]]:
+        """Count conversations. Short ones are read together, because each question to a server is a
+        round trip.
+        """
+        if len(rows) == 1:
+            yield rows[0], self._count_one(rows[0])
+            return
+        # Only stores on servers read several conversations together.
+        from foldlog._reports.figures.reading_ahead import is_short, read_ahead
+        from foldlog.eventstore.derived.reading_together import read_together
+
+        short = [row for row in rows if is_short(row)]
+        figures: dict[str, Figures | None] = {}
+        if short:
+            figures = read_together(
+                self._store,
+                partial(read_ahead, rows=short, projection=_PROJECTION),
+                lambda own: {row.id: self._count_one(row, own) for row in short},
+            )
+        for row in rows:
+            yield row, figures[row.id] if row.id in figures else self._count_one(row)
+
+    def _count_one(self, row: ConversationRow, own: Store | None = None) -> Figures | None:
         """Return the present figures of a conversation, or None if it was erased after it was
-        listed.
+        listed. ``own`` is the store to read, if it is not the store itself.
         """
         from foldlog._reports.figures.counting import Figures, figures_of
+        from foldlog._reports.figures.settled_replies import StateIncomplete
 
+        store = own or self._store
         try:
             if row.unmade:
                 # This import loads all formats.
                 from foldlog._reports.figures.of_sources import pending_figures
 
-                figures = pending_figures(self._store, row.id)
+                figures = pending_figures(store, row.id)
                 figures.version = row.version
                 return figures
-            earlier = self._stored_figures(row)
-            return figures_of(self._store, self._views, row, earlier, on_events=self._note_events)
+            views = self._views if own is None else _views_of_figures(own)
+            count = partial(figures_of, store, views, row, on_events=self._note_events)
+            try:
+                return count(read_state(store, row.id))
+            except StateIncomplete:
+                return count(None)
         except ConversationErased as error:
             if error.conversation == row.id:
                 return None
@@ -517,8 +591,10 @@ class FigureCounter:
             return False  # The conversation must be encrypted first.
         writing = WriteTransaction(transaction, conversation, database)
         if not conversation.lacks_events:
-            record = Record(row.version, CODE, _encode(figures.to_count_on()))
-            writing.put_records(_PROJECTION, [record], replace_all=True)
+            if not _unsettle_repeated(transaction, writing, figures):
+                writing.put_records(_PROJECTION, [], replace_all=True)
+                return False
+            _put_state(writing, row.version, figures)
         data_key = database.codec_of(conversation).data_key
         put_figures(transaction, conversation, data_key, keys, figures)
         writing.end()
@@ -535,6 +611,13 @@ class FigureCounter:
         if conversation is not None and conversation.erasure is None:
             self.aside[row.id] = row, figures
             self._tables.put_aside(conversation._replace(version=row.version), figures)
+
+
+def _views_of_figures(store: Store) -> Views:
+    from foldlog._reports.figures.short_reading import ShortReading  # only counting needs it
+    from foldlog.projections import Views
+
+    return Views(store, read_by=ShortReading)
 
 
 class _CountedTo(NamedTuple):
@@ -560,11 +643,45 @@ def _write(transaction: Transaction, statement: str, values: Sequence[Any]) -> N
     transaction.write(statement, *values)
 
 
-def _encode(figures: Figures) -> bytes:
+def _unsettle_repeated(
+    transaction: Transaction, writing: WriteTransaction, figures: Figures
+) -> bool:
+    """Put the settled replies back if other conversations repeat replies of this one, because the
+    rows of repeated replies are written again. Return False if a block of the replies is missing.
+    """
+    from foldlog._reports.figures.settled_replies import StateIncomplete, blocks_in
+
+    settled = figures.spending.settled
+    if not settled.count or not transaction.ask("figure_replies_of", writing.key):
+        return True
     try:
-        return msgspec.json.encode(figures)
+        figures.unsettle(blocks_in(writing, settled.count))
+    except StateIncomplete:
+        return False
+    return True
+
+
+def _put_state(writing: WriteTransaction, version: int, figures: Figures) -> None:
+    """Write the state of figures, and the blocks of replies that are settled with it."""
+    from foldlog._reports.figures.settled_replies import PROJECTION
+
+    settled = figures.spending.settled.blocks
+    state, blocks = figures.to_count_on()
+    record = Record(version, _STATE_CODE, _encode(state))
+    writing.put_records(_PROJECTION, [record], replace_all=True)
+    if blocks:
+        records = [
+            Record(number, _STATE_CODE, _encode(block))
+            for number, block in enumerate(blocks, settled + 1)
+        ]
+        writing.put_records(PROJECTION, records, replace_all=settled == 0)
+
+
+def _encode(value: Figures | Block) -> bytes:
+    try:
+        return msgspec.json.encode(value)
     except UnicodeEncodeError:  # a name has half a surrogate pair
-        return json.dumps(to_builtins(figures, str_keys=True)).encode()
+        return json.dumps(to_builtins(value, str_keys=True)).encode()
 
 
 def read_state(store: Store, conversation: str) -> Figures | None:
@@ -573,7 +690,7 @@ def read_state(store: Store, conversation: str) -> Figures | None:
 
     cached = cached_records(store, _PROJECTION, conversation, conversation)
     _, record = cached.get(conversation, (0, None))
-    if record is None or record.code != CODE:
+    if record is None or record.code not in _STATE_CODES:
         return None
     figures: Figures | None = None
     with suppress(ValueError):  # as if it were damaged

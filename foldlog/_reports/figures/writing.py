@@ -94,9 +94,10 @@ def put_figures(
         # Replies are stored one by one only if other conversations have them too. Update them, and
         # delete replies that are no longer in this conversation. While events of a source are
         # missing, its figures have only sums of replies.
-        stored_hashes = [
-            as_unsigned(column) for (column,) in transaction.ask("figure_replies_of", key)
-        ]
+        stored_hashes: list[int] = []
+        if figures.replies:
+            stored = transaction.ask("figure_replies_of", key)
+            stored_hashes = [as_unsigned(column) for (column,) in stored]
         transaction.write("forget_figure_replies", key)
         replies = {
             reply_hash: figures.replies[reply_hash]
