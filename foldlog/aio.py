@@ -768,6 +768,9 @@ class AsyncHistory:
         return await self._histories._stepping.run(work)
 
     def stream_reply(self, source: Any = None, **options: Any) -> AsyncStreamedReply:
+        from foldlog._history.streamed import check_source
+
+        check_source(source)
         reply = self.sync.stream_reply(**options)
         return AsyncStreamedReply(self._histories.pool, reply, source)
 

@@ -65,6 +65,7 @@ _NOT_RUN: Final = (
 """The result of each call of a reply that was cut."""
 _VIEW: Final = "view"
 """The field in the state of a stream that has the version of the View that the model answers."""
+_NO_MESSAGE: Final = "a reply answers a message: append the user's message first"
 _PAGE: Final = 256
 _POLL_S: Final = 0.005
 _POLL_ON_SERVER_S: Final = 0.01
@@ -104,6 +105,16 @@ def _one_at_a_time(method: Method) -> Method:
     return call  # type: ignore[return-value]
 
 
+def check_source(source: object) -> None:
+    """Raise ``TypeError`` if the source of a reply is a whole reply or text."""
+    if isinstance(source, Mapping | str | bytes):
+        raise TypeError(
+            f"the source of a reply yields its chunks, and is not one {type(source).__name__}; pass"
+            " what the SDK returns with stream=True, or a list of texts. A complete reply goes to"
+            " history.append_reply"
+        )
+
+
 class StreamedReply:
     """A reply that a model is writing. ``History.stream_reply`` makes it. Thread-safe.
 
@@ -117,6 +128,12 @@ class StreamedReply:
         options: Mapping[str, Any],
         unfinished: UnfinishedReply | None = None,
     ) -> None:
+        check_source(source)
+        if hasattr(source, "__aiter__"):
+            raise TypeError(
+                f"the source is async ({type(source).__name__}); open the store with"
+                " foldlog.aio.open, whose histories take it"
+            )
         self._history = history
         self._database = history._store.database
         self._source = source
@@ -207,6 +224,9 @@ class StreamedReply:
             return self._number
         try:
             stream = self._transact(self._begin_in)
+        except ConversationNotFound as missing:
+            missing.add_note(_NO_MESSAGE)
+            raise
         except StreamConflict as conflict:
             conflict.add_note(
                 "a worker left this reply unfinished, or still writes it; call"
@@ -538,7 +558,7 @@ class UnfinishedReply:
         chunks of a model that was sent ``message`` as the beginning of its reply; not every server
         takes one. ``options`` are the arguments of ``History.append_reply``.
 
-        Raises ``InvalidArgument`` if the reply has a call already: append it as cut then.
+        Raises ``InvalidArgument`` if the reply has begun a tool call: append it as cut then.
         """
         if self._draft.has_calls:
             raise InvalidArgument(
@@ -625,7 +645,11 @@ class ReplyFollower:
         if version == self._version:
             return []
         read = partial(_read_parts, place=self._place)
-        parts, self._place = self._history._store.query(self._history.id, read)
+        try:
+            parts, self._place = self._history._store.query(self._history.id, read)
+        except ConversationNotFound as missing:
+            missing.add_note(_NO_MESSAGE)
+            raise
         self.is_ended = self._place is None or bool(parts and isinstance(parts[-1].delta, EndDelta))
         if len(parts) < _PAGE:  # else there may be more
             self._version = version
@@ -679,6 +703,10 @@ def write_offset(stream: int, unit: int) -> str:
 
 def read_offset(offset: str) -> tuple[int, int]:
     """Return the stream and the unit of an offset. Raises ``InvalidArgument`` for another text."""
+    if not isinstance(offset, str):
+        raise TypeError(
+            f"after is {offset!r:.60}; pass the offset of a part that follow_reply yielded, a text"
+        )
     match = _read_offset(offset)
     place = (0, 0) if match is None else (int(match[1]), int(match[2]))
     if match is None or max(place) > NUMBER_MAX:

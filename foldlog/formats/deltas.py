@@ -24,10 +24,13 @@ class TextDelta(Struct, frozen=True, tag="text", omit_defaults=True):
 
 
 class ReasoningDelta(Struct, frozen=True, tag="reasoning", omit_defaults=True):
-    """A piece of the reasoning."""
+    """A piece of the reasoning. The last piece of a thinking block of Anthropic has its
+    ``signature``, without which the provider refuses the block in a later prompt.
+    """
 
     text: str
     at: int = 0
+    signature: str | None = None
 
 
 class CallDelta(Struct, frozen=True, tag="call", omit_defaults=True):
@@ -92,6 +95,7 @@ class Draft:
     def __init__(self, deltas: Iterable[Delta] = ()) -> None:
         self._texts: dict[int, list[str]] = {}
         self._reasoning: dict[int, list[str]] = {}
+        self._signatures: dict[int, str] = {}
         self._calls: dict[int, CallDraft] = {}
         self._about: JsonObject = {}
         for delta in deltas:
@@ -101,8 +105,10 @@ class Draft:
         match delta:
             case TextDelta(text, at):
                 self._texts.setdefault(at, []).append(text)
-            case ReasoningDelta(text, at):
+            case ReasoningDelta(text, at, signature):
                 self._reasoning.setdefault(at, []).append(text)
+                if signature is not None:
+                    self._signatures[at] = signature
             case CallDelta():
                 call = self._calls.setdefault(delta.at, CallDraft())
                 call.id = call.id or delta.id
@@ -149,6 +155,15 @@ class Draft:
         message: JsonObject = {"role": "assistant", "content": self.text or None}
         if self.reasoning:
             message["reasoning_content"] = self.reasoning
+        if self._signatures:
+            message["thinking_blocks"] = [
+                {
+                    "type": "thinking",
+                    "thinking": "".join(self._reasoning[at]),
+                    "signature": signature,
+                }
+                for at, signature in sorted(self._signatures.items())
+            ]
         if self.calls:
             message["tool_calls"] = self.calls
         return {**self._about, "choices": [{"index": 0, "message": message}]}
@@ -162,6 +177,8 @@ def as_ui_chunks(deltas: Iterable[Delta | EndDelta]) -> Iterator[JsonObject]:
     for delta in deltas:
         match delta:
             case TextDelta(text, at) | ReasoningDelta(text, at):
+                if not text:  # only the signature of the reasoning
+                    continue
                 kind = "text" if isinstance(delta, TextDelta) else "reasoning"
                 part = f"{kind}-{at}"
                 if (kind, at) not in open_parts:

@@ -94,6 +94,7 @@ class DeltaReader:
 
     def __init__(self, deltas: tuple[Delta, ...] = ()) -> None:
         self._draft = Draft(deltas)
+        self._has_begun = bool(deltas)
 
     def read(self, chunk: Any) -> list[Delta]:
         delta = TextDelta(chunk) if isinstance(chunk, str) else chunk
@@ -104,11 +105,12 @@ class DeltaReader:
         if isinstance(delta, TextDelta) and not delta.text:
             return []
         self._draft.add(delta)
+        self._has_begun = True
         return [delta]
 
     @property
     def is_complete(self) -> bool:
-        return not self._draft.has_half_call
+        return self._has_begun and not self._draft.has_half_call
 
     def reply(self) -> JsonObject:
         return self._draft.reply()
@@ -240,6 +242,7 @@ class AnthropicReader:
                     return [CallDelta(index, arguments=delta["partial_json"])]
             case "signature_delta":
                 block["signature"] = delta["signature"]
+                return [ReasoningDelta("", index, delta["signature"])]
             case "citations_delta":
                 block["citations"] = [*(block.get("citations") or ()), delta["citation"]]
             case "compaction_delta":

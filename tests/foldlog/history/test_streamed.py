@@ -717,9 +717,36 @@ def test_an_error_says_what_became_of_the_reply(history, act, fate):
 # -- bad input
 
 
+async def async_source():
+    yield "A"
+
+
+def test_a_source_without_a_text_becomes_no_event(history):
+    for source in ([], [""]):
+        assert list(history.stream_reply(source)) == source
+    assert (history.version(), history.unfinished_reply()) == (1, None)
+
+
+def test_a_thinking_block_of_a_cut_reply_keeps_its_signature(history):
+    leave(history, *ANTHROPIC[:8])
+    history.unfinished_reply().append_cut()
+    block, text = history.view().to_messages("anthropic")[-1]["content"]
+    assert block == {"type": "thinking", "thinking": "Look", "signature": "sig"}
+    assert text["text"] == "I"
+
+
 def test_wrong_chunks_and_offsets_are_refused(history):
-    with pytest.raises(ConversationNotFound):
-        list(history._histories["empty"].stream_reply(["A"]))
+    for read in (lambda empty: empty.stream_reply(["A"]), lambda empty: empty.follow_reply()):
+        with pytest.raises(ConversationNotFound) as caught:
+            list(read(history._histories["empty"]))
+        assert "append the user's message first" in caught.value.__notes__[0]
+    for whole in ("A toy", b"A toy", {"role": "assistant", "content": "A toy"}):
+        with pytest.raises(TypeError, match=r"yields its chunks.*goes to history\.append_reply"):
+            history.stream_reply(whole)
+    with pytest.raises(TypeError, match=r"open the store with foldlog\.aio\.open"):
+        history.stream_reply(async_source())
+    with pytest.raises(TypeError, match="after is 5; pass the offset"):
+        history.follow_reply(after=5)
     with pytest.raises(InvalidArgument, match="has no source"):
         list(history.stream_reply())
     for wrong in (5, {"role": "assistant"}, None):
