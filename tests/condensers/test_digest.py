@@ -139,6 +139,17 @@ def test_an_older_request_is_cut_to_its_rarest_sentences():
     assert lines[-1] == request(len(talk) - 1), "the newest request is not cut"
 
 
+@pytest.mark.parametrize("short", ["No emojis.", "Use tabs!", "本番環境には触らないでください。"])
+def test_a_short_sentence_of_a_person_is_kept_among_long_ones(short):
+    words = f"{FILLER}. {FILLER}. {short} {FILLER}."
+    talk = [message(f"Step {number}. {words}") for number in range(40)]
+    lines = section(digest(*looks(9), *talk, length=4_000), ASKED)
+    assert all(short in line for line in lines[1:-1] if "left out" not in line)
+    said = [message(f"Step {number}. {words}", "agent") for number in range(40)]
+    lines = section(digest(*looks(9), *said, length=4_000), SAID)
+    assert all(short in line for line in lines if "left out" not in line)
+
+
 # --- files that a command changes ---
 
 

@@ -19,6 +19,9 @@ from foldlog.condensers.strategies.user_words import SENTENCE_END
 
 _WORD = re.compile(r"[^\W\d_]{3,}|\d{2,5}")
 _WORDS_LEAST = 3
+"""How many words a passage of a result has at least. A person says much in one or two words, such
+as "No emojis".
+"""
 _PASSAGE_MAX = 160
 _PLACES_MAX = 6
 """How many passages of a text are remembered. More would be one long result alone."""
@@ -44,7 +47,7 @@ class WordCounts:
         """Count the words of a text. Return the passages that are rarer than others, in order."""
         passages = [*_passages(text)]
         rare = []
-        for place, rarity in enumerate(self.rarities(passages)):
+        for place, rarity in enumerate(self.rarities(passages, _WORDS_LEAST)):
             if rarity:
                 self.passages += 1
                 self.rarity += rarity
@@ -53,8 +56,10 @@ class WordCounts:
         places = sorted(-place for _, place in nlargest(_PLACES_MAX, rare))
         return [passages[place] for place in places if len(passages[place]) <= _PASSAGE_MAX]
 
-    def rarities(self, passages: Sequence[str]) -> Iterator[float]:
-        """Count the words of passages. Return the rarity of each, or 0 if it has few words."""
+    def rarities(self, passages: Sequence[str], words_least: int = 1) -> Iterator[float]:
+        """Count the words of passages. Return the rarity of each, or 0 if it has fewer words than
+        ``words_least``.
+        """
         words_of = [_WORD.findall(passage.lower()) for passage in passages]
         for words in words_of:
             self.counts.update(words)
@@ -63,7 +68,7 @@ class WordCounts:
         count = self.counts.__getitem__
         for words in words_of:
             halved = sum(map(int.bit_length, map(count, words)))
-            yield most - halved / len(words) if len(words) >= _WORDS_LEAST else 0
+            yield most - halved / len(words) if len(words) >= words_least else 0
 
 
 def _passages(text: str) -> Iterator[str]:
