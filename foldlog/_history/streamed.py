@@ -583,13 +583,24 @@ class ReplyPart(NamedTuple):
 
 
 def transact(
-    history: HistoryLog, work: Callable[[WriteTransaction], T], *, durable: bool = True
+    history: HistoryLog,
+    work: Callable[[WriteTransaction], T],
+    *,
+    durable: bool = True,
+    is_of_worker: bool = False,
 ) -> T:
-    """Run ``work`` in a write transaction of the conversation, under its lease."""
+    """Run ``work`` in a write transaction of the conversation, under the lease of ``history``. Work
+    that is of a worker raises ``LeaseTaken`` while another worker has the lease.
+    """
+    from foldlog._history.lease import check_free
+
     database = history._store.database
+    fence = history._fence
+    if fence is None and is_of_worker:
+        fence = partial(check_free, database, history.id)
 
     def in_transaction(transaction: Transaction) -> tuple[T, int]:
-        writing = streams.open_stream_writing(database, transaction, history.id, history._fence)
+        writing = streams.open_stream_writing(database, transaction, history.id, fence)
         result = work(writing)
         writing.end()
         return result, writing.key

@@ -59,7 +59,7 @@ _LOCAL = ("localhost", "127.0.0.1", "::1")
 @option(
     "--allow-origin",
     "ORIGIN",
-    "A site whose pages may use the streams of /v1 with a token, such as https://example.com.",
+    "A site whose pages may use /v1 with a token, such as https://example.com.",
     multiple=True,
 )
 @flag("--search-index", "Make a search index if the store has none; see 'foldlog store index'.")

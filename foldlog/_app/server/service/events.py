@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import partial
 from itertools import islice
 from typing import Annotated, Any, Final, Literal
 
@@ -16,7 +17,7 @@ from foldlog._app.server.service.tokens import Scope
 from foldlog._base.json_types import JsonObject
 from foldlog._history import effects
 from foldlog._history.history import History
-from foldlog._history.lease import LeaseTaken
+from foldlog._history.lease import LeaseTaken, check_free
 from foldlog._history.streamed import find_unfinished
 from foldlog._reports.answers.document import Document
 from foldlog._reports.words.event_json import event_document
@@ -212,7 +213,12 @@ def append_reply(
 def _end_stream(
     history: History, name: str, reply: JsonObject | None, options: JsonObject, *, cut: bool
 ) -> Sequence[Recorded]:
-    """Append the reply that was written to a stream, and close the stream."""
+    """Append the reply that was written to a stream, and close the stream. While a worker has the
+    lease, only its requests do so.
+    """
+    if history._lease_block is None:
+        database = history._store.database
+        database.recorder.query(partial(check_free, database, history.id))
     key = options["idempotency_key"]
     unfinished = find_unfinished(history, name, with_deltas=reply is None)
     if unfinished is None:

@@ -61,6 +61,8 @@ class AdmittedRequest:
         return block
 
     def check_visible(self, history: History) -> None:
+        """Raise an error if the token may not see the conversation, or not any more."""
+        self.principal.check_valid()
         if self.principal.where and not self.is_visible(history):
             raise ConversationNotFound(history.id)
 

@@ -107,6 +107,7 @@ class StreamSource:
     def __init__(self, admitted: AdmittedRequest, name: str) -> None:
         self._admitted = admitted
         self.name = name
+        self.is_reply = name == streams.REPLY
         self.history = admitted.history
         self.database = admitted.histories.store.database
 
@@ -116,7 +117,7 @@ class StreamSource:
         if refreshes and state.ttl is not None and state.dies is not None:
             now = self.database.now()
             if state.dies - now < state.ttl * SECOND * (1 - 1 / _REFRESHED):
-                self.write(partial(_refresh, number=stream.number))
+                transact(self.history, partial(_refresh, number=stream.number))
         number, unit = _as_place(offset, stream.number, stream.end)
         end = StreamEnd(stream.end, stream.closed_at is not None)
         return Opened(Place(number, unit), end, stream.type, state, self._key())
@@ -147,7 +148,10 @@ class StreamSource:
         return stream
 
     def write(self, work: Callable[[WriteTransaction], T], *, durable: bool = True) -> T:
-        return transact(self.history, work, durable=durable)
+        """Write in a transaction. While a worker has the lease, nobody else writes its reply:
+        raises ``LeaseTaken``.
+        """
+        return transact(self.history, work, durable=durable, is_of_worker=self.is_reply)
 
     def page(self, place: Place) -> Page:
         self._admitted.check_visible(self.history)

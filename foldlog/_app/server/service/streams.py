@@ -48,6 +48,7 @@ from foldlog.eventstore import EventStoreError
 from foldlog.eventstore.log import streams
 from foldlog.eventstore.log.writing import WriteTransaction
 from foldlog.eventstore.recorders.types import Stream
+from foldlog.formats.deltas import decode_deltas
 
 _BODY_BYTES_MAX: Final = 8 * 1024 * 1024
 _CHUNK_BYTES: Final = 256 * 1024
@@ -246,7 +247,9 @@ class StreamService:
         end: StreamEnd | None = opened.end
         has_spoken = False
         with source.follow(self._changes, opened) as follower:
-            while end is not None and not self._changes.is_ending():
+            while end is not None and not (
+                self._changes.is_ending() or admitted.principal.has_ended()
+            ):
                 page: Page | None = Page([], place.unit)
                 if place.unit < end.end:
                     page = await self._shared_page(source, place, end)
@@ -265,7 +268,7 @@ class StreamService:
                     await follower.wait(_LOOK_S)
                     try:
                         now = await run(partial(source.end, follower))
-                    except EventStoreError:  # erased
+                    except (EventStoreError, Refusal):  # erased, or the token has ended
                         return
                     if now is None:
                         return
@@ -282,7 +285,7 @@ class StreamService:
                 self._pages.popitem(last=False)
         try:
             return await asyncio.shield(task)
-        except EventStoreError:
+        except (EventStoreError, Refusal):
             return None
 
     def _shared_text(self, key: tuple[Place, StreamEnd, str], opened: Opened, page: Page) -> bytes:
@@ -303,8 +306,17 @@ class StreamService:
 
 def _put(source: StreamSource, headers: Mapping[str, str], body: bytes, host: str) -> Response:
     kind = headers.get("content-type") or "application/octet-stream"
+    if source.is_reply and not is_json(kind):
+        raise StreamRefusal(
+            400,
+            f"the stream {source.name!r} has deltas of a reply as JSON, and the request has the"
+            f" type {kind!r}; send Content-Type: {streams.JSON}, or use another name",
+        )
     is_closed = _is_closing(headers)
     state = _new_state(headers, source.database.now())
+    chunks = _chunks(kind, body, is_first=True)
+    if source.is_reply:
+        _check_deltas(chunks)
 
     def create(writing: WriteTransaction) -> tuple[Stream, bool]:
         existing = source.find_any(writing)
@@ -324,7 +336,7 @@ def _put(source: StreamSource, headers: Mapping[str, str], body: bytes, host: st
                 )
             return existing, False
         stream = streams.begin(writing, source.name, kind, _encode(state))
-        stream = _put_chunks(writing, stream, _chunks(kind, body, is_first=True))
+        stream = _put_chunks(writing, stream, chunks)
         if is_closed:
             stream = streams.close(writing, stream.number)
         return stream, True
@@ -348,6 +360,8 @@ def _post(source: StreamSource, asked: StreamRequest) -> Response:
     if not asked.body and not asked.is_closing:
         source.open(BEGINNING, refreshes=False)
         raise StreamRefusal(400, "the body is empty; send bytes, or Stream-Closed: true")
+    if source.is_reply and is_json(asked.type):
+        _check_deltas(_chunks(asked.type, asked.body) if asked.body else [])
     work = partial(_append, source=source, asked=asked)
     stream, producer, is_repeated = source.write(work, durable=asked.is_closing)
     answer = _ends_at(stream)
@@ -376,6 +390,8 @@ def _append(
         raise StreamRefusal(
             409, f"stream {source.name!r} has the type {stream.type!r}, not {asked.type!r}"
         )
+    if source.is_reply:
+        _check_writer(source, state, asked.producer)
     if asked.producer is not None:
         accepted = _check_producer(state, asked.producer)
         if accepted is not None:
@@ -394,6 +410,29 @@ def _append(
     if asked.is_closing:
         stream = streams.close(writing, stream.number)
     return stream, asked.producer, False
+
+
+def _check_deltas(chunks: Sequence[tuple[int, bytes]]) -> None:
+    """Raise a ``Refusal`` for what no reader of a reply could read."""
+    for _, body in chunks:
+        try:
+            decode_deltas(body)
+        except msgspec.DecodeError as error:
+            raise StreamRefusal(
+                400, f"a value is no delta of a reply: {error}; nothing was written"
+            ) from None
+
+
+def _check_writer(source: StreamSource, state: StreamState, producer: Producer | None) -> None:
+    """Refuse a second writer of a reply. A worker with the lease may go on with the reply."""
+    has_lease = source.history._lease_block is not None
+    if has_lease or state.began_by in (None, producer and producer.id):
+        return
+    raise StreamRefusal(
+        409,
+        f"the producer {state.began_by!r} writes this reply; send its Producer-Id, or take the"
+        " lease to go on with the reply",
+    )
 
 
 def _state_after(state: StreamState, asked: StreamRequest, now: int) -> StreamState:

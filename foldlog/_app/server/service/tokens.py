@@ -38,6 +38,7 @@ _ANSWER_BYTES_MAX: Final = 64 * 1024 * 1024
 _LARGE_KEPT: Final = 1_000
 _READ: Final = "read."
 """The beginning of a token that reads one conversation for some minutes."""
+_ENDED: Final = "the read token has ended, or is not ours; ask for a new one"
 
 
 class Scope(enum.Enum):
@@ -71,6 +72,8 @@ class Principal:
 
     conversation: str | None = None
     """The only conversation that the holder may read, or None."""
+    ends_at: int | None = None
+    """The time, in seconds since 1970, from which on the token is refused, or None."""
 
     def __init__(self, name: str, entry: TokenEntry, digest: bytes) -> None:
         self.name = name
@@ -109,16 +112,24 @@ class Principal:
                 f" {scope.value!r}",
             )
 
+    def has_ended(self) -> bool:
+        return self.ends_at is not None and time.time() >= self.ends_at
+
+    def check_valid(self) -> None:
+        """Refuse a token whose time is over. An answer that is a stream asks again and again."""
+        if self.has_ended():
+            raise Refusal(401, _ENDED)
+
     def check_conversation(self, conversation: str) -> None:
         """Refuse a path that is not of the only conversation that the holder may read."""
         if self.conversation not in (None, conversation):
             raise Refusal(403, "this token reads another conversation only")
 
-    def read_token(self, conversation: str, expires_at: int) -> str:
+    def read_token(self, conversation: str, ends_at: int) -> str:
         """Return a token that reads one conversation until a time, in seconds since 1970. Each
         server that knows the holder's token accepts it.
         """
-        body = msgspec.json.encode([self.name, conversation, expires_at])
+        body = msgspec.json.encode([self.name, conversation, ends_at])
         return f"{_READ}{_as_text(body)}.{_as_text(self._signed(body))}"
 
     def signs(self, body: bytes, signature: bytes) -> bool:
@@ -201,12 +212,13 @@ class PageReader(Principal):
     that made its own.
     """
 
-    def __init__(self, maker: Principal, conversation: str) -> None:
+    def __init__(self, maker: Principal, conversation: str, ends_at: int) -> None:
         self.name = maker.name
         self.scope = Scope.READ
         self.where = maker.where
         self.body_bytes_max = maker.body_bytes_max
         self.conversation = conversation
+        self.ends_at = ends_at
         self.reads = maker.reads
         self.large = maker.large
         self.long_reads = maker.long_reads
@@ -287,7 +299,7 @@ class Tokens:
     def _page_reader(self, token: str) -> PageReader:
         try:
             body, signature = map(_as_bytes, token.split("."))
-            name, conversation, expires_at = msgspec.json.decode(body, type=tuple[str, str, int])
+            name, conversation, ends_at = msgspec.json.decode(body, type=tuple[str, str, int])
         except (ValueError, msgspec.MsgspecError):
             raise Refusal(401, "the read token is not complete; ask for a new one") from None
         makers = [
@@ -295,9 +307,11 @@ class Tokens:
             for _, principal in self._principals
             if principal.name == name and principal.signs(body, signature)
         ]
-        if not makers or time.time() >= expires_at:
-            raise Refusal(401, "the read token has ended, or is not ours; ask for a new one")
-        return PageReader(makers[0], conversation)
+        if not makers:
+            raise Refusal(401, _ENDED)
+        reader = PageReader(makers[0], conversation, ends_at)
+        reader.check_valid()
+        return reader
 
 
 def _as_text(data: bytes) -> str:

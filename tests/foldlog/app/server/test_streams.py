@@ -23,6 +23,8 @@ OF_ANN = "a token for the conversations of ann"
 JSON = {"content-type": "application/json"}
 TEXT = {"content-type": "text/plain"}
 REPLY = "/v1/stream/c1/reply"
+OTHER = "/v1/stream/c1/drawing"
+"""A stream that is no reply may have any content."""
 SITE = "https://chat.example"
 
 
@@ -146,6 +148,66 @@ def test_a_lease_fences_a_stream(client, histories):
     assert client.get(REPLY).json() == [{"type": "text", "text": "A"}]
 
 
+def test_a_reply_has_deltas_and_nothing_else(client, histories):
+    untyped = put(client, headers={})
+    assert (untyped.status, "Content-Type: application/json" in untyped.json()["detail"]) == (
+        400,
+        True,
+    )
+    assert put(client, headers=TEXT).status == 400
+    assert put(client, body=b'["a"]').status == 400
+    put(client)
+    wrong = (b'[{"type": "txt", "text": "x"}]', b"[7]", b'[{"type": "text"}]', b'{"type": "end"}')
+    for body in (*wrong, deltas("A").replace(b"]", b", 7]")):
+        answer = post(client, body)
+        assert (answer.status, "no delta of a reply" in answer.json()["detail"]) == (400, True)
+    assert client.get(REPLY).json() == []
+    assert post(client, deltas("A ")[1:-1]).status == 204
+    assert histories["c1"].unfinished_reply().text == "A "
+
+
+def test_while_a_worker_has_the_lease_nobody_else_writes_its_reply(client, histories):
+    worker = histories["c1"]
+    with worker.lease(), worker.stream_reply() as reply:
+        reply.feed("A ")
+        answers = [
+            put(client),
+            post(client, deltas("B")),
+            post(client, b"", headers={"stream-closed": "true"}),
+            append_reply(client, {"stream": "reply", "cut": True}),
+            append_reply(
+                client, {"stream": "reply", "reply": {"role": "assistant", "content": "B"}}
+            ),
+            client.send("DELETE", REPLY),
+        ]
+        refusals = {(answer.status, answer.json()["error"]) for answer in answers}
+        assert refusals == {(423, "LeaseTaken")}
+        assert put(client, OTHER).status == 201  # only the reply is the worker's
+        reply.feed("toy")
+        reply.end()
+    assert worker.view()[-1].content == "A toy"
+
+
+def test_a_second_producer_needs_the_lease_to_go_on_with_a_reply(client):
+    ours, others = (
+        {**JSON, "producer-id": name, "producer-epoch": "0", "producer-seq": "0"}
+        for name in ("ours", "others")
+    )
+    assert put(client, headers={**JSON, "producer-id": "ours"}).status == 201
+    assert post(client, deltas("A "), headers=ours).status == 200
+    for headers in (others, JSON):
+        refused = post(client, deltas("B"), headers=headers)
+        assert (refused.status, "'ours' writes this reply" in refused.json()["detail"]) == (
+            409,
+            True,
+        )
+    path = "/v1/conversations/c1/lease"
+    lease = client.send("POST", path, headers=JSON, body=b'{"worker": "w"}').json()
+    held = {"foldlog-lease": lease["token"]}
+    assert post(client, deltas("toy"), headers={**others, **held}).status == 200
+    assert [each["text"] for each in client.get(REPLY).json()] == ["A ", "toy"]
+
+
 def test_the_events_of_a_conversation_are_a_stream(client, histories):
     answer = client.get("/v1/stream/c1", {"offset": "-1"})
     assert [each["event"]["content"] for each in answer.json()] == ["what is a kite?"]
@@ -183,23 +245,23 @@ def test_what_is_refused(client, app):
 
 
 def test_a_later_stream_of_the_same_name_has_other_offsets(client):
-    put(client, headers=TEXT, body=b"one")
-    first = client.get(REPLY).headers["stream-next-offset"]
-    assert client.send("DELETE", REPLY).status == 204
-    put(client, headers=TEXT, body=b"two")
-    assert client.get(REPLY).text == "two"
-    assert client.get(REPLY, {"offset": first}).status == 410
+    put(client, OTHER, TEXT, b"one")
+    first = client.get(OTHER).headers["stream-next-offset"]
+    assert client.send("DELETE", OTHER).status == 204
+    put(client, OTHER, TEXT, b"two")
+    assert client.get(OTHER).text == "two"
+    assert client.get(OTHER, {"offset": first}).status == 410
 
 
 def test_a_reader_reaches_the_end_of_a_reply_when_the_next_one_has_begun(client):
     put(client)
-    post(client, b'["a"]')
+    post(client, deltas("a"))
     place = client.get(REPLY).headers["stream-next-offset"]
-    post(client, b'["b"]')
+    post(client, deltas("b"))
     assert post(client, b"", headers={"stream-closed": "true"}).status == 204
     put(client)
     rest = client.get(REPLY, {"offset": place})
-    assert (rest.json(), rest.headers["stream-closed"]) == (["b"], "true")
+    assert (rest.json(), rest.headers["stream-closed"]) == ([{"type": "text", "text": "b"}], "true")
     assert client.get(REPLY).json() == []
     other = client.send("PUT", "/v1/stream/c1/other", headers=JSON)
     assert other.status == 201
@@ -208,19 +270,19 @@ def test_a_reader_reaches_the_end_of_a_reply_when_the_next_one_has_begun(client)
 
 def test_an_offset_may_be_inside_a_body_of_json(client):
     headers = {"content-type": "Application/JSON; charset=utf-8"}
-    put(client, headers=headers)
-    post(client, b'["a", "b", "c"]', headers=headers)
-    number = client.get(REPLY).headers["stream-next-offset"].partition("_")[0]
-    assert client.get(REPLY, {"offset": f"{number}_{1:019}"}).json() == ["b", "c"]
+    put(client, OTHER, headers)
+    post(client, b'["a", "b", "c"]', OTHER, headers)
+    number = client.get(OTHER).headers["stream-next-offset"].partition("_")[0]
+    assert client.get(OTHER, {"offset": f"{number}_{1:019}"}).json() == ["b", "c"]
 
 
 def test_a_large_body_is_read_page_by_page(client):
     text = "".join(f"{number:7}" for number in range(300_000))
-    put(client, headers=TEXT, body=text.encode())
+    put(client, OTHER, TEXT, text.encode())
     offset = "-1"
     parts = []
     while not parts or parts[-1]:
-        answer = client.get(REPLY, {"offset": offset})
+        answer = client.get(OTHER, {"offset": offset})
         offset = answer.headers["stream-next-offset"]
         parts.append(answer.text)
     assert "".join(parts) == text
@@ -229,9 +291,9 @@ def test_a_large_body_is_read_page_by_page(client):
 
 def test_a_filter_hides_the_streams_of_other_conversations(app, client):
     put(client)
-    put(client, "/v1/stream/of%20ann/reply", TEXT, b"for ann")
+    put(client, "/v1/stream/of%20ann/notes", TEXT, b"for ann")
     ann = with_token(app, OF_ANN)
-    assert ann.get("/v1/stream/of%20ann/reply").text == "for ann"
+    assert ann.get("/v1/stream/of%20ann/notes").text == "for ann"
     for path in (REPLY, "/v1/stream/c1", "/v1/stream/nowhere/reply"):
         assert (ann.get(path).status, ann.get(path).json()["error"]) == (
             404,
@@ -278,6 +340,39 @@ def test_pages_of_allowed_sites_may_read(app, client):
 
 
 # -- live
+
+
+@pytest.mark.parametrize(
+    "path",
+    [
+        "/v1/conversations/c1/follow?after=0",
+        f"{REPLY}?live=sse&offset=now",
+        "/v1/stream/c1?live=sse&offset=now",
+    ],
+)
+def test_a_stream_ends_with_the_token_of_its_reader(app, client, histories, monkeypatch, path):
+    put(client)
+    tokens = "/v1/conversations/c1/read-tokens"
+    made = client.send("POST", tokens, headers=JSON, body=b'{"seconds": 60}').json()
+    page = with_token(app, made["token"])
+
+    async def follow():
+        async with running(app):
+            headers = {"accept": "text/event-stream"}
+            reading = asyncio.create_task(page.ask("GET", path, headers=headers))
+            changes = changes_of(app)
+            while not (changes._stream_followers or changes._followers):
+                await asyncio.sleep(0.001)
+            monkeypatch.setattr(service_tokens.time, "time", lambda: made["expires_at"])
+            for _ in range(1_000):
+                if reading.done():
+                    return reading.result().text
+                await asyncio.to_thread(histories["c1"].append, {"role": "user", "content": "a"})
+                await asyncio.sleep(0.01)
+        raise AssertionError("the stream goes on")
+
+    events = asyncio.run(follow())
+    assert ("the read token has ended" in events) == ("/follow" in path)
 
 
 async def events_of(app, path, write):
