@@ -357,7 +357,7 @@ class ModelSummaryCondenser(AskingCondenser, SummarizingCondenser):
         return Summary(text, metadata, written.reports)
 
     def _is_judged(self, reply: Reply, text: str, judge: Callable[[], Worth]) -> bool:
-        """Return False if nobody can tell whether the text is a summary of the events. Raises
+        """Return False if nobody can tell whether the text stands for all events. Raises
         ``ModelCallFailed`` if it is none.
         """
         # Only where a digest takes its place: a condenser that is used alone takes what it gets.
@@ -370,8 +370,8 @@ class ModelSummaryCondenser(AskingCondenser, SummarizingCondenser):
 
 
 _NOT_JUDGED = "not_judged"
-"""The key in the metadata of a summary of events that say too little to judge it. A digest of at
-most ``_LENGTH_NOT_JUDGED`` characters stands below such a summary.
+"""The key in the metadata of a summary of which nobody can tell whether it stands for the events: see
+``Worth``. A digest of at most ``_LENGTH_NOT_JUDGED`` characters stands below such a summary.
 """
 _LENGTH_NOT_JUDGED = 6_000
 

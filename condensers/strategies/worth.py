@@ -37,7 +37,7 @@ _SIZE_ENOUGH: Final = 64
 """A text of so many tokens is not tiny, however many tokens it replaces."""
 _SHARE_LEAST: Final = 1 / 6
 """The part of a text's words that are terms of the events, in a summary of them. In summaries of
-models in real histories it is a fifth to a half, and in summaries of other histories less.
+models in real histories it is a fifth to a half, and in summaries of other histories mostly less.
 """
 _PARTS: Final = 3
 """A summary says something of more than one third of the events. A copy of their beginning, or of
