@@ -36,7 +36,6 @@ from foldlog.eventstore import (
 )
 from foldlog.eventstore.arguments import check_unicode
 from foldlog.eventstore.derived.cached_values import CachedValues
-from foldlog.eventstore.log import streams
 from foldlog.eventstore.log.database import Binding, Database
 from foldlog.eventstore.log.finding import PAGE, Fence, find_to_append, tombstones_before
 from foldlog.eventstore.log.row import from_microseconds, present
@@ -258,6 +257,7 @@ def to_resume(
     # lease may be written by a living worker, so only an old one counts as left. The worker of a
     # conversation also resumes its sub-agents, so they are left out.
     from foldlog._reports.figures.overview import parent_of
+    from foldlog.eventstore.log.streams import conversations_with_left_reply
 
     read_parent = cache(partial(parent_of, store))
     remaining_rows = iter(rows)
@@ -265,7 +265,7 @@ def to_resume(
         while page := list(islice(remaining_rows, PAGE)):
             open_calls = counts.load(page)
             lease_ends = store.database.recorder.query(partial(_read_ends, store.database))
-            left_replies = streams.conversations_with_left_reply(store.database)
+            left_replies = conversations_with_left_reply(store.database)
             is_left = partial(_is_left, views, counts, open_calls, lease_ends, left_replies)
             for row in page:
                 try:
