@@ -33,7 +33,7 @@ from foldlog._app.server.service.operations import (
 )
 from foldlog._app.server.service.request import LEASE, AdmittedRequest, Deferred
 from foldlog._app.server.service.streams import PREFLIGHT, SAFE, StreamService
-from foldlog._app.server.service.tokens import OpenRequest, Tokens
+from foldlog._app.server.service.tokens import OpenRequest, Tokens, TooFast
 from foldlog._base.json_types import JsonObject
 from foldlog._history.histories import Histories
 from foldlog._reports.figures.prices import Prices
@@ -43,6 +43,10 @@ from foldlog.eventstore.log.reading import views_up_to
 
 PREFIX: Final = "/v1"
 _STREAMS: Final = "/stream/"
+_TOO_FAST_S: Final = 0.25
+"""A request beyond the rate of its token is refused after this time. A client that repeats it at
+once, on many connections, would else take all time of the event loop.
+"""
 _GZIP_FROM_BYTES: Final = 1_000
 _LARGE_ANSWER_BYTES: Final = 4 * 1024 * 1024
 _LARGE_VIEW_BYTES: Final = 4 * 1024 * 1024
@@ -123,6 +127,8 @@ class Service:
         except Exception as error:  # noqa: BLE001 - each error becomes an answer
             if not isinstance(error, EventStoreError | ValueError | TypeError | ClientDisconnect):
                 _log.error("the service failed: %s", path, exc_info=error)
+            if isinstance(error, TooFast):
+                await asyncio.sleep(_TOO_FAST_S)
             answer = _answer_of_refusal(refusal_of(error, has_lease=LEASE in headers))
             is_for_pages = path.startswith(_STREAMS) or self._is_of_page(headers)
             return self._for_pages(headers, answer) if is_for_pages else answer

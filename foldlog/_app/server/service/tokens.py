@@ -65,6 +65,10 @@ class TokenEntry(msgspec.Struct, forbid_unknown_fields=True, frozen=True):
     body_bytes_max: Annotated[int, msgspec.Meta(ge=1)] = 32 * 1024 * 1024
 
 
+class TooFast(Refusal):
+    """The token sends more requests than its rate allows."""
+
+
 class Principal:
     """The holder of a token, with the limits of the token. One object serves all requests of the
     token in this process.
@@ -148,7 +152,7 @@ class Principal:
         self._allowance = min(max(1.0, self._rate), self._allowance + earned)
         if self._allowance < 1:
             wait_s = (1 - self._allowance) / self._rate
-            raise Refusal(
+            raise TooFast(
                 429, f"the token sends too many requests; wait {wait_s:.1f} s", retry_after_s=wait_s
             )
         self._allowance -= 1

@@ -12,6 +12,7 @@ import pytest
 from foldlog import Histories
 from foldlog._app.server import parameters
 from foldlog._app.server.problems import Refusal
+from foldlog._app.server.service import service
 from foldlog._app.server.service.encoding import encoded_parts
 from foldlog._app.server.service.service import LargeResponse, Service
 from foldlog._app.server.service.tokens import Principal, TokenEntry, Tokens
@@ -304,6 +305,28 @@ def test_a_body_that_says_it_is_too_long_is_not_read(app):
     length = ("content-length", str(1 << 40))
     asyncio.run(ask(app, "POST", f"{C1}/events", JSON, length, receive=receive, sent=sent))
     assert (sent[0]["status"], json.loads(sent[1]["body"])["bytes_max"]) == (413, 32 * MEBIBYTE)
+
+
+def test_a_request_beyond_the_rate_is_answered_late(store, monkeypatch):
+    monkeypatch.setattr(service, "_TOO_FAST_S", 0.1)
+    tokens = Tokens([("ann", TokenEntry(scope="read", token=TOKEN, requests_per_s=0.01))])
+    app = application(
+        store, gate=Gate("page"), service=Service(Histories(store), tokens, check=lambda: None)
+    )
+
+    async def receive():
+        return {"type": "http.request", "body": b""}
+
+    async def send():
+        answers = [], []
+        for sent in answers:
+            began_at = asyncio.get_running_loop().time()
+            await ask(app, "GET", C1, receive=receive, sent=sent)
+        return [sent[0]["status"] for sent in answers], asyncio.get_running_loop().time() - began_at
+
+    statuses, took_s = asyncio.run(send())
+    assert statuses == [200, 429]
+    assert took_s >= 0.09
 
 
 @pytest.mark.parametrize("take, size_max", [("take_body", 32), ("take_answer", 64)])
