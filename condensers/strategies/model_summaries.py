@@ -370,8 +370,8 @@ class ModelSummaryCondenser(AskingCondenser, SummarizingCondenser):
 
 
 _NOT_JUDGED = "not_judged"
-"""The key in the metadata of a summary of which nobody can tell whether it stands for the events: see
-``Worth``. A digest of at most ``_LENGTH_NOT_JUDGED`` characters stands below such a summary.
+"""The key in the metadata of a summary of which nobody can tell whether it stands for all events:
+see ``Worth``. A digest of at most ``_LENGTH_NOT_JUDGED`` characters stands below such a summary.
 """
 _LENGTH_NOT_JUDGED = 6_000
 
