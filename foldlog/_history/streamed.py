@@ -272,7 +272,7 @@ class StreamedReply:
         more chunks: end it with ``cancel``. Durability: when the method returns, the chunk
         survives the end of this process. In a file, it is on the disk 0.1 s later.
         """
-        if not self._open():
+        if self._number is None and not self._open():
             return
         self._check_open()
         if self._has_failed:
@@ -302,7 +302,7 @@ class StreamedReply:
     def _read(self, chunk: Any) -> list[Delta]:
         is_plain = isinstance(chunk, str | Delta)
         fields = chunk if is_plain else plain_data(chunk)
-        if isinstance(fields, Mapping) and (problem := failure_in({**fields})) is not None:
+        if isinstance(fields, dict) and (problem := failure_in(fields)) is not None:
             raise ReplyFailed(self._history.id, problem)
         try:
             if self._reader is None:
