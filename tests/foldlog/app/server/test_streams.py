@@ -111,15 +111,16 @@ def test_a_reply_and_the_end_of_its_stream_are_one_request(client, histories):
 
 def test_the_server_makes_the_reply_of_the_deltas(client, histories):
     half = {"type": "call", "at": 0, "id": "a", "tool": "look", "arguments": '{"at'}
-    for cut in (True, False):
+    for cut, is_whole in ((True, False), (False, False), (False, True)):
         put(client)
         post(client, deltas("A ", "toy"))
         post(client, json.dumps([half]).encode())
-        if not cut:
+        if is_whole:
             post(client, json.dumps([{**half, "arguments": '":"sky"}'}]).encode())
         append_reply(client, {"stream": "reply", "cut": cut})
-    message, action = histories["c1"].events(1)
-    assert (message.content, message.meta) == ("A toy", {"cut": True})
+    *messages, action = histories["c1"].events(1)
+    cut = ("A toy", {"cut": True})
+    assert [(message.content, message.meta) for message in messages] == [cut, cut]
     assert (action.thought, action.arguments) == ("A toy", {"at": "sky"})
     assert append_reply(client, {}).status == 422
 
