@@ -577,8 +577,8 @@ def _without_meta(placed):
 def test_forged_object_is_named(store, to, change, problem):
     note = make_checkpoint(store)
     forge(store, to, change)
-    [finding] = changes(store, note)["c1"]
-    assert problem in finding
+    first, *_ = changes(store, note)["c1"]  # the number in its row may be another one too
+    assert problem in first
 
 
 def test_archived_between_two_reads_of_a_comparison_is_sound(recorder, store, to):

@@ -3,6 +3,7 @@ look at all of them.
 """
 
 from collections import deque
+from functools import partial
 
 import pytest
 
@@ -258,7 +259,8 @@ def test_sums_of_another_process_stay(histories):
     say(histories.store, "c1", "later")
     FiguresOfStore(histories.store)._counter.refresh()
     recorder = database.recorder
-    made = recorder.query(lambda reader: blocks._sum_of(0, reader))
+    [(block, _), *_] = recorder.query(lambda reader: reader.ask_all("marked_blocks"))
+    made = recorder.query(partial(blocks._sum_of, block))
     say(histories.store, "c1", "still later")
     keep_up(histories.store)  # as another process does it between the sum and its write
 

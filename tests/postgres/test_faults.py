@@ -177,13 +177,13 @@ def test_writes_are_found_after_a_lost_answer(store, proxy):
 
 def test_a_commit_that_ends_after_the_search_for_it(store, proxy, monkeypatch):
     """The second attempt looks for the first before the server has committed it, and then meets it."""
-    find = OpenTransaction.finds
+    find = OpenTransaction.was_committed
     found = [False]
 
     def find_later(transaction, earlier):
         return found.pop() if found else find(transaction, earlier)
 
-    monkeypatch.setattr(OpenTransaction, "finds", find_later)
+    monkeypatch.setattr(OpenTransaction, "was_committed", find_later)
     proxy.order("answer")
 
     def begin(transaction):
