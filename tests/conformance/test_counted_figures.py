@@ -254,8 +254,10 @@ def test_a_keeper_writes_in_short_transactions(histories, monkeypatch):
 
 
 def test_sums_of_another_process_stay(histories):
-    keep_up(histories.store)
     database = histories.store.database
+    if database.recorder.store_count > 1:
+        pytest.skip("several stores have no sums of blocks")
+    keep_up(histories.store)
     say(histories.store, "c1", "later")
     FiguresOfStore(histories.store)._counter.refresh()
     recorder = database.recorder
