@@ -385,6 +385,25 @@ def test_order_of_conversations_follows_events_and_figures(histories, monkeypatc
     assert_order()
 
 
+def test_order_behind_a_place_has_no_conversation_before_it(histories):
+    store = histories.store
+    for number in range(6):
+        happened_at = datetime(2020, 1, 1 + number, tzinfo=UTC)
+        event = Message(source="user", content="text", timestamp=happened_at)
+        store.append(f"c{number}", [event], expected_version=0)
+    index.make(store)
+    FiguresOfStore(store).refresh()
+    index.refresh(store)
+    assert not store.database.recorder.query(index.unplaced)
+    every = index.Candidates(None, {})
+    whole = [each for page in searching._in_order(store, every, None) for each in page]
+    assert [each.name for each in whole] == [f"c{number}" for number in reversed(range(6))]
+    for place, each in enumerate(whole):
+        behind = searching.SearchPlace(*each.at, each.name, 0)
+        rest = [one.name for page in searching._in_order(store, every, behind) for one in page]
+        assert rest == [one.name for one in whole[place:]]
+
+
 def test_frequent_words_are_searched_in_their_docs(histories, monkeypatch):
     store = histories.store
     fill(histories)
