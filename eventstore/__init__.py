@@ -15,6 +15,7 @@ does not delete the stored records of Views, because they contain ids and no tex
     recorders/       read and write the rows of a database
     sources/         the files from which conversations were imported
     maintenance/     verify, copy, erase and similar tasks
+    proof/           checkpoints, with which an auditor finds changes
     files/           read and write files
     derived/         tables that follow a store, and cached values
     integrations/    the adapter for the ``eventsourcing`` library

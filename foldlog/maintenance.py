@@ -56,15 +56,14 @@ from foldlog.eventstore.log.row import time_before
 from foldlog.eventstore.maintenance import (
     archive,
     backup,
-    checkpoint,
     copy,
     redact,
     rekey,
-    signed_note,
     verify,
 )
 from foldlog.eventstore.maintenance.order import OldByOrder
 from foldlog.eventstore.maintenance.unfinished import PURGE_PATIENCE_S
+from foldlog.eventstore.proof import checkpoint, comparison, signed_note
 from foldlog.eventstore.recorders.urls import as_url
 from foldlog.projections.conversations.companions import (
     and_companions,
@@ -159,18 +158,18 @@ class Maintenance:
 
     def checkpoint(self) -> StoreCheckpoint:
         """Make a checkpoint of all histories, to keep where the writers of the store cannot
-        change it: ``str(checkpoint)`` is the text. See ``maintenance.checkpoint.make_checkpoint``.
+        change it: ``str(checkpoint)`` is the text. See ``proof.checkpoint.make_checkpoint``.
         """
         return checkpoint.make_checkpoint(self._store)
 
     def verify_against(self, note: StoreCheckpoint) -> tuple[Verdict, ...]:
         """Check that every event is unchanged, and that no history was changed, shortened, removed
-        or replaced since a checkpoint. See ``maintenance.checkpoint.verify_against``. If an import
+        or replaced since a checkpoint. See ``proof.comparison.verify_against``. If an import
         got events since then, also compare them with its records.
         """
         from foldlog._reports.records.checking import with_new_events_compared  # all formats
 
-        verdicts = checkpoint.verify_against(self._store, note)
+        verdicts = comparison.verify_against(self._store, note)
         return tuple(with_new_events_compared(self._store, verdicts))
 
     def rekey(

@@ -1,9 +1,9 @@
 """Verify a store, by itself or against a checkpoint."""
 
 from foldlog.eventstore import Store
-from foldlog.eventstore.maintenance.checkpoint import verify_against
-from foldlog.eventstore.maintenance.signed_note import StoreCheckpoint
 from foldlog.eventstore.maintenance.verify import verify
+from foldlog.eventstore.proof.comparison import verify_against
+from foldlog.eventstore.proof.signed_note import StoreCheckpoint
 
 LEDGER_OF_A_COPY = (
     "its ledger was not compared: this is a copy of the store of the checkpoint, or its id was"

@@ -1,9 +1,6 @@
 """The tasks of a store's administrator.
 
 ``verify``: check heads, checksums and indices, and name damaged events.
-``checkpoint``: make a checkpoint of a store, and compare the store with it.
-``merkle``, ``signed_note``, ``proofs``: hash trees, signed texts, and proofs for other programs.
-``time_stamp``: RFC 3161 time stamps of checkpoints.
 ``copy``: copy conversations between stores, and compare their heads.
 ``erase``: remove a conversation and leave a tombstone. Forks are erased too, or get copies of the
 shared events.

@@ -18,10 +18,11 @@ import threading
 from bisect import bisect_left
 from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import FIRST_COMPLETED, CancelledError, Future, ThreadPoolExecutor, wait
+from contextlib import suppress
 from functools import partial
 from itertools import islice
 from operator import itemgetter
-from typing import NamedTuple, TypeVar
+from typing import Final, NamedTuple, TypeVar
 
 from foldlog.eventstore.arguments import NUMBER_MAX, check_whole
 from foldlog.eventstore.errors import (
@@ -53,7 +54,6 @@ from foldlog.eventstore.log.row import (
     stored_event_of,
 )
 from foldlog.eventstore.log.writing import WriteTransaction
-from foldlog.eventstore.maintenance.checkpoint import copy_checkpoints
 from foldlog.eventstore.maintenance.redact import (
     enter_copied_redactions,
     redact_rows,
@@ -91,6 +91,14 @@ Item = TypeVar("Item")
 
 _JOBS_MAX = 64
 """The maximal number of conversations that are copied at the same time."""
+OF_THE_STORE: Final = 0
+"""The number of a conversation in records that belong to the store and to no conversation."""
+LISTS_OF_CHECKPOINTS: Final = "checkpoints "
+"""Records of the store whose projection begins with this text are lists of checkpoints. The rest of
+the name is the store that made the checkpoints.
+"""
+_LIST_PAGE: Final = 100
+_ALL: Final = 2**62
 
 
 class Moved(NamedTuple):
@@ -192,7 +200,29 @@ def copy_store(
             stopped.set()
             pool.shutdown(cancel_futures=True)
     if not conversations:
-        copy_checkpoints(source.database, target.database)
+        # Damage beside the events costs the copy no event. Verifying the copy names a missing list.
+        with suppress(StoreDamaged):
+            _copy_lists_of_checkpoints(source.database, target.database)
+
+
+def _copy_lists_of_checkpoints(source: Database, target: Database) -> None:
+    """Copy the lists of checkpoints as they are stored, so that the copy can be verified against
+    the same checkpoints. A damaged row is copied too, and verifying the copy names it.
+    """
+
+    def names(reader: Reader) -> list[str]:
+        newest = reader.records(OF_THE_STORE, None, 0, _ALL)
+        return [one.projection for one in newest if one.projection.startswith(LISTS_OF_CHECKPOINTS)]
+
+    for name in source.recorder.query(names):
+        after = 0
+        while page := source.recorder.query(
+            lambda reader: reader.records(OF_THE_STORE, name, after, _LIST_PAGE)  # noqa: B023
+        ):
+            target.recorder.transact(
+                lambda transaction: transaction.put_records(OF_THE_STORE, name, page)  # noqa: B023
+            )
+            after = page[-1].version
 
 
 def compare_stores(

@@ -12,8 +12,8 @@ from foldlog._reports.records.checking import with_new_events_compared
 from foldlog._reports.search import index
 from foldlog.errors import EventStoreError
 from foldlog.eventstore import open_store
-from foldlog.eventstore.maintenance.checkpoint import verify_against
-from foldlog.eventstore.maintenance.signed_note import StoreCheckpoint
+from foldlog.eventstore.proof.comparison import verify_against
+from foldlog.eventstore.proof.signed_note import StoreCheckpoint
 from tests.attacks.made_store import KEYS
 from tests.attacks.operators import Operator, PostgresOperator, SQLiteOperator
 from tests.attacks.shown import Shown, shown

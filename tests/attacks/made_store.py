@@ -11,9 +11,9 @@ import foldlog
 from foldlog._reports.figures.stored import FiguresOfStore
 from foldlog._reports.search import index
 from foldlog.eventstore import Annotation, KeyRing, open_store
-from foldlog.eventstore.maintenance.checkpoint import make_checkpoint
 from foldlog.eventstore.maintenance.rekey import rekey
-from foldlog.eventstore.maintenance.signed_note import StoreCheckpoint, read_key, sign
+from foldlog.eventstore.proof.checkpoint import make_checkpoint
+from foldlog.eventstore.proof.signed_note import StoreCheckpoint, read_key, sign
 
 KEYS = KeyRing(["55" * 32])
 RECORDS = [

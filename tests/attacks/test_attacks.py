@@ -22,7 +22,7 @@ import pytest
 
 from foldlog.errors import EventStoreError
 from foldlog.eventstore import open_store
-from foldlog.eventstore.maintenance.proofs import prove_event
+from foldlog.eventstore.proof.proofs import prove_event
 from tests.attacks.arenas import Arena, Honest
 from tests.attacks.attacks import Attack, attacks
 from tests.attacks.made_store import KEYS

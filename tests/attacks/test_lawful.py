@@ -19,9 +19,9 @@ from foldlog.eventstore.log.seal import WriteSettings
 from foldlog.eventstore.log.streams import sweep_all
 from foldlog.eventstore.maintenance.archive import archive
 from foldlog.eventstore.maintenance.backup import back_up, restore, vacuum
-from foldlog.eventstore.maintenance.checkpoint import make_checkpoint
 from foldlog.eventstore.maintenance.copy import copy_store
 from foldlog.eventstore.maintenance.rekey import rekey
+from foldlog.eventstore.proof.checkpoint import make_checkpoint
 from foldlog.projections import Views
 from tests.attacks.arenas import Arena, Honest, SQLiteArena
 from tests.attacks.made_store import KEYS, RECORDS, reply, user

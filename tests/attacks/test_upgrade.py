@@ -18,8 +18,9 @@ import pytest
 import foldlog
 from foldlog._app.cli.verifying import Checks
 from foldlog.eventstore import open_store
-from foldlog.eventstore.maintenance.checkpoint import make_checkpoint, verify_against
-from foldlog.eventstore.maintenance.signed_note import StoreCheckpoint, read_note
+from foldlog.eventstore.proof.checkpoint import make_checkpoint
+from foldlog.eventstore.proof.comparison import verify_against
+from foldlog.eventstore.proof.signed_note import StoreCheckpoint, read_note
 from tests.golden.make import ARCHIVE, GOLDEN, KEYS, move_archive, put_objects
 from tests.said import said
 

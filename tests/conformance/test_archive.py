@@ -31,10 +31,10 @@ from foldlog.eventstore.log.seal import WriteSettings
 from foldlog.eventstore.maintenance import archived
 from foldlog.eventstore.maintenance.archive import Archived, archive, check_archived
 from foldlog.eventstore.maintenance.backup import vacuum
-from foldlog.eventstore.maintenance.checkpoint import make_checkpoint
 from foldlog.eventstore.maintenance.copy import copy_store
 from foldlog.eventstore.maintenance.rekey import rekey
 from foldlog.eventstore.maintenance.verify import verify
+from foldlog.eventstore.proof.checkpoint import make_checkpoint
 from tests.between import Killed, call_before, kill_after
 from tests.conformance.conftest import ENCRYPTS
 from tests.figures import FiguresOfStore

@@ -19,8 +19,9 @@ from foldlog.eventstore import (
 )
 from foldlog.eventstore.log import ledger
 from foldlog.eventstore.maintenance import erase as detachment
-from foldlog.eventstore.maintenance.checkpoint import make_checkpoint, verify_against
 from foldlog.eventstore.maintenance.copy import copy_store
+from foldlog.eventstore.proof.checkpoint import make_checkpoint
+from foldlog.eventstore.proof.comparison import verify_against
 from foldlog.projections import Views
 from tests.at_once import at_once
 from tests.conformance.conftest import ENCRYPTS

@@ -3,9 +3,9 @@
 from concurrent.futures import ThreadPoolExecutor
 
 from foldlog.eventstore import Store
-from foldlog.eventstore.maintenance.checkpoint import make_checkpoint
 from foldlog.eventstore.maintenance.copy import copy_store
-from foldlog.eventstore.maintenance.proofs import prove_consistency, prove_event
+from foldlog.eventstore.proof.checkpoint import make_checkpoint
+from foldlog.eventstore.proof.proofs import prove_consistency, prove_event
 from tests.privacy import erased, redacted
 from tests.said import all_said, say
 from tests.sound import LEDGER_OF_A_COPY, changes

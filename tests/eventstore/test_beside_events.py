@@ -23,15 +23,13 @@ from foldlog.eventstore.events import Redacted, RedactionCopied
 from foldlog.eventstore.log.ledger import enter
 from foldlog.eventstore.log.redacted import without_content
 from foldlog.eventstore.log.row import commitment_of, link_of, present, stored_event_of
-from foldlog.eventstore.maintenance import checkpoint
-from foldlog.eventstore.maintenance.checkpoint import (
-    Extent,
-    leaves_of,
-    make_checkpoint,
-    verify_against,
-)
-from foldlog.eventstore.maintenance.proofs import prove_event
 from foldlog.eventstore.maintenance.rekey import rekey
+from foldlog.eventstore.proof import checkpoint, lists
+from foldlog.eventstore.proof.checkpoint import make_checkpoint
+from foldlog.eventstore.proof.comparison import verify_against
+from foldlog.eventstore.proof.leaves import Extent
+from foldlog.eventstore.proof.lists import leaves_of
+from foldlog.eventstore.proof.proofs import prove_event
 from foldlog.eventstore.sources.blocks import GENESIS, chain_head
 from tests import stored_rows
 from tests.commands import run_foldlog
@@ -301,11 +299,11 @@ def test_checkpoint_makes_no_leaf_of_an_unchanged_import(tmp_path, made_leaves):
 def test_records_of_the_list_are_small(tmp_path):
     """SQLite copies a whole row of ``records`` to compare its key."""
     with open_store(tmp_path / "many.db", durability="relaxed") as store:
-        for number in range(checkpoint._LEAVES * 2):
+        for number in range(lists.LEAVES_A_RECORD * 2):
             say(store, f"c{number}", "hello")
         note = make_checkpoint(store)
         records = store.database.recorder.query(
-            lambda reader: [*checkpoint._records(reader, note.origin)]
+            lambda reader: [*lists.stored_records(reader, note.origin)]
         )
         assert [len(record.leaves) for record in records] == [100, 100]
         assert changes(store, note) == {}
@@ -623,7 +621,8 @@ def test_key_of_a_plain_conversation_is_named(path, note):
 
 
 def test_leaves_of_an_earlier_form_are_made_again_once(path, note, monkeypatch):
-    monkeypatch.setattr(checkpoint, "_FORM", 0)
+    monkeypatch.setattr(checkpoint, "FORM", 0)
+    monkeypatch.setattr(lists, "FORM", 0)
     with opened(path) as store:
         say(store, "a", "five")
         earlier = make_checkpoint(store)

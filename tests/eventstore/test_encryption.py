@@ -32,9 +32,10 @@ from foldlog.eventstore.log.seal import (
     decompress,
 )
 from foldlog.eventstore.maintenance.backup import back_up
-from foldlog.eventstore.maintenance.checkpoint import make_checkpoint, verify_against
 from foldlog.eventstore.maintenance.copy import copy_store
 from foldlog.eventstore.maintenance.rekey import rekey
+from foldlog.eventstore.proof.checkpoint import make_checkpoint
+from foldlog.eventstore.proof.comparison import verify_against
 from foldlog.eventstore.recorders.sqlite import SQLiteRecorder
 from foldlog.eventstore.recorders.sqlite.memory import MemoryRecorder
 from foldlog.eventstore.recorders.types import as_rows

@@ -15,9 +15,9 @@ from foldlog.eventstore.log.row import checksum_seed, with_checksums
 from foldlog.eventstore.log.seal import WriteSettings
 from foldlog.eventstore.maintenance.archive import archive
 from foldlog.eventstore.maintenance.backup import back_up, restore, vacuum
-from foldlog.eventstore.maintenance.checkpoint import make_checkpoint
 from foldlog.eventstore.maintenance.copy import copy_store
 from foldlog.eventstore.maintenance.rekey import rekey
+from foldlog.eventstore.proof.checkpoint import make_checkpoint
 from tests.privacy import erased, redacted
 from tests.said import all_said, say
 from tests.sound import LEDGER_OF_A_COPY, changes

@@ -19,11 +19,13 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from msgspec.structs import replace
 
 from foldlog.eventstore import InvalidArgument, InvalidOption, KeyRing, open_store
-from foldlog.eventstore.maintenance import checkpoint as checkpoints
 from foldlog.eventstore.maintenance.archive import archive
-from foldlog.eventstore.maintenance.checkpoint import make_checkpoint, verify_against
 from foldlog.eventstore.maintenance.copy import copy_store
-from foldlog.eventstore.maintenance.merkle import (
+from foldlog.eventstore.maintenance.rekey import rekey
+from foldlog.eventstore.proof import checkpoint, lists
+from foldlog.eventstore.proof.checkpoint import make_checkpoint
+from foldlog.eventstore.proof.comparison import verify_against
+from foldlog.eventstore.proof.merkle import (
     consistency_path,
     grown_edge,
     inclusion_path,
@@ -31,9 +33,8 @@ from foldlog.eventstore.maintenance.merkle import (
     root_of,
     root_of_edge,
 )
-from foldlog.eventstore.maintenance.proofs import prove_consistency, prove_event
-from foldlog.eventstore.maintenance.rekey import rekey
-from foldlog.eventstore.maintenance.signed_note import read_key, read_note, sign
+from foldlog.eventstore.proof.proofs import prove_consistency, prove_event
+from foldlog.eventstore.proof.signed_note import read_key, read_note, sign
 from tests.commands import run_foldlog
 from tests.eventstore.test_operator import remove, rewrite
 from tests.privacy import erased, redacted
@@ -283,10 +284,10 @@ def leaves_changed(path, note, name):
         return replace(stored, leaves=tuple(leaves))
 
     with opened(path) as store:
-        read = partial(checkpoints._records, origin=note.origin)
+        read = partial(lists.stored_records, origin=note.origin)
         records = [change(stored) for stored in store.database.recorder.query(lambda r: [*read(r)])]
         store.database.recorder.transact(
-            partial(checkpoints._put_records, origin=note.origin, records=records)
+            partial(lists.put_records, origin=note.origin, records=records)
         )
     return note
 
@@ -315,12 +316,12 @@ def test_leaf_with_other_fields_and_the_same_hash_is_named(path, change):
         note = make_checkpoint(store)
 
         def put(transaction):
-            records = [*checkpoints._records(transaction, note.origin)]
+            records = [*lists.stored_records(transaction, note.origin)]
             for stored in records:
                 leaves = [change(leaf) if leaf.extent else leaf for leaf in stored.leaves]
                 assert [leaf.hash for leaf in leaves] == [leaf.hash for leaf in stored.leaves]
                 changed = replace(stored, leaves=tuple(leaves))
-                checkpoints._put_records(transaction, note.origin, [changed])
+                lists.put_records(transaction, note.origin, [changed])
 
         store.database.recorder.transact(put)
     problem = "the fields of a leaf do not have their lengths"
@@ -600,7 +601,7 @@ def test_a_checkpoint_reads_no_rows_of_what_was_never_redacted(tmp_path, monkeyp
     with open_store(f"sqlite:///{tmp_path}/s.db") as store:
         say(store, "c", "0", "1")
         store.fork("c", 1, "fork")
-        monkeypatch.setattr(checkpoints, "_redacted_pages", lambda *_: pytest.fail("rows are read"))
+        monkeypatch.setattr(checkpoint, "redacted_pages", lambda *_: pytest.fail("rows are read"))
         assert make_checkpoint(store)
 
 

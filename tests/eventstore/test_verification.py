@@ -26,9 +26,10 @@ from foldlog.eventstore import (
     open_store,
 )
 from foldlog.eventstore.maintenance import rekey_steps
-from foldlog.eventstore.maintenance.checkpoint import make_checkpoint, verify_against
 from foldlog.eventstore.maintenance.rekey import rekey
 from foldlog.eventstore.maintenance.verify import verify
+from foldlog.eventstore.proof.checkpoint import make_checkpoint
+from foldlog.eventstore.proof.comparison import verify_against
 from foldlog.eventstore.recorders import statements as sql_files
 from foldlog.eventstore.recorders.sqlite import maintenance
 from tests.golden.rows import rows

@@ -12,8 +12,8 @@ from foldlog._app.cli import terminal
 from foldlog._app.cli.command_line import option
 from foldlog._app.cli.outcome import Refused
 from foldlog.eventstore import InvalidArgument
-from foldlog.eventstore.maintenance.signed_note import StoreCheckpoint, read_key, read_note, sign
-from foldlog.eventstore.maintenance.time_stamp import request_time_stamp, stamped_at
+from foldlog.eventstore.proof.signed_note import StoreCheckpoint, read_key, read_note, sign
+from foldlog.eventstore.proof.time_stamp import request_time_stamp, stamped_at
 
 _TIMEOUT_S = 30
 _STAMP_BYTES_MAX = 1_000_000

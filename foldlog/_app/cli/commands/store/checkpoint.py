@@ -10,8 +10,8 @@ from foldlog._app.cli.options import option, store_options
 from foldlog._app.cli.outcome import Refused
 from foldlog._app.cli.stores import open_existing
 from foldlog._reports.answers.store import CheckpointDocument
-from foldlog.eventstore.maintenance.checkpoint import make_checkpoint
-from foldlog.eventstore.maintenance.proofs import prove_consistency, prove_event
+from foldlog.eventstore.proof.checkpoint import make_checkpoint
+from foldlog.eventstore.proof.proofs import prove_consistency, prove_event
 
 
 @option(

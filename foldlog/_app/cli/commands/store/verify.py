@@ -31,9 +31,9 @@ from foldlog._reports.answers.document import stream
 from foldlog._reports.answers.verification import VerifiedDocument
 from foldlog.eventstore import Store
 from foldlog.eventstore.maintenance import archive
-from foldlog.eventstore.maintenance.checkpoint import verify_against
-from foldlog.eventstore.maintenance.signed_note import StoreCheckpoint
 from foldlog.eventstore.maintenance.verify import Verdict, verify
+from foldlog.eventstore.proof.comparison import verify_against
+from foldlog.eventstore.proof.signed_note import StoreCheckpoint
 
 
 @conversations_argument

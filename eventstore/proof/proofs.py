@@ -10,9 +10,10 @@ from foldlog.eventstore.errors import InvalidArgument, count
 from foldlog.eventstore.log.finding import find_existing, tombstones_before
 from foldlog.eventstore.log.reading import ReadTransaction
 from foldlog.eventstore.log.row import commitment_of, first_head, is_redacted, sound
-from foldlog.eventstore.maintenance.checkpoint import leaves_of, verify_against
-from foldlog.eventstore.maintenance.merkle import consistency_path, inclusion_path, root_of
-from foldlog.eventstore.maintenance.signed_note import StoreCheckpoint
+from foldlog.eventstore.proof.comparison import verify_against
+from foldlog.eventstore.proof.lists import leaves_of
+from foldlog.eventstore.proof.merkle import consistency_path, inclusion_path, root_of
+from foldlog.eventstore.proof.signed_note import StoreCheckpoint
 from foldlog.eventstore.recorders.base import Reader
 from foldlog.eventstore.recorders.types import HEAD_BYTES, Row, unpacked, utf8
 from foldlog.eventstore.store import Store
