@@ -2,6 +2,8 @@
 the rows.
 """
 
+import threading
+
 import psycopg
 import pytest
 
@@ -69,6 +71,33 @@ def test_an_erasure_beside_a_lost_worker_has_its_receipt(store, monkeypatch):
         with pytest.raises(StoreUnavailable, match="Citus worker does not answer"):
             store._recorder.compact(0)
     assert not vacuum(store).bytes_pending
+
+
+class CanceledLate:
+    """A connection whose vacuum ends while its cancellation is under way."""
+
+    def __init__(self):
+        self._is_canceling = threading.Event()
+        self._has_ended = threading.Event()
+        self.is_canceled = False
+
+    def execute(self, query):
+        assert self._is_canceling.wait(10)
+        self._has_ended.set()
+
+    def cancel_safe(self):
+        self._is_canceling.set()
+        assert self._has_ended.wait(10)
+        self._has_ended.clear()
+        self._has_ended.wait(0.05)  # the next statement would begin now
+        self.is_canceled = True
+
+
+def test_a_late_cancellation_ends_no_later_statement():
+    """Otherwise an erasure said that its server was away, because its mark was not deleted."""
+    connection = CanceledLate()
+    deleted_rows.Tables(connection, {}, is_on_citus=False).freeze(["foldlog.events"], 0)
+    assert connection.is_canceled
 
 
 def reading(url, **options):

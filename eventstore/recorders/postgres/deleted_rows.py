@@ -133,6 +133,8 @@ class Tables:
             raise  # the role has a statement_timeout, or somebody canceled the statement
         finally:
             timer.cancel()
+            # A cancellation that is under way would end the next statement of this connection.
+            timer.join()
 
     def _ask_node(self, statement: str, kind: type[T]) -> T:
         query = self._statements[statement]
