@@ -316,7 +316,7 @@ class SourceWriter:
         # The sub-agents of a conversation are found by their figures. The figures of all other
         # sources without a skeleton are counted by the first list.
         if PARENT in about(source).get(WHERE, {}):
-            from foldlog._reports.figures.stored import FiguresOfStore
+            from foldlog._reports.figures.lists import FiguresOfStore
             from foldlog._reports.figures.tables import Where
 
             figures = FiguresOfStore(self.store)
@@ -664,8 +664,7 @@ class SourceWriter:
             source.conversation, imported_at, reading.records, reading.taken, state, reading.digest
         )
 
-    # -- steps
-    # ----------------------------------------------------------------------------------------------
+    # -- steps -------------------------------------------------------------------------------------
 
     def check_unchanged(self, sources: SourcesToWrite, source: Source) -> Source:
         """Call this method before a change of ``source``. Return the stored source after

@@ -13,13 +13,12 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from difflib import SequenceMatcher
 from hashlib import blake2b
-from itertools import accumulate, takewhile
+from itertools import accumulate
 from typing import Any, NamedTuple
 
 from msgspec import UNSET
 from msgspec.structs import replace
 
-from foldlog._base.json_types import JsonObject
 from foldlog._base.values import parse
 from foldlog._reports.answers.runs import (
     DifferingDocument,
@@ -30,11 +29,11 @@ from foldlog._reports.answers.runs import (
     RunsDocument,
     StepDocument,
 )
+from foldlog._reports.figures.lists import FiguresOfStore
 from foldlog._reports.figures.overview import counted_in, is_request
 from foldlog._reports.figures.prices import Prices
 from foldlog._reports.figures.sizes import view_tokens
 from foldlog._reports.figures.spending import spent_by
-from foldlog._reports.figures.stored import FiguresOfStore
 from foldlog._reports.figures.tables import Where
 from foldlog._reports.passages import count_lines_apart, find_passages
 from foldlog._reports.words.gist import UNLIMITED, gist
@@ -54,6 +53,7 @@ from foldlog.projections import (
 from foldlog.projections.conversations.labels import label
 
 GIST = 160
+"""The number of characters of the line about an event."""
 _MANY = 2_000
 """If a run has more than this number of steps, frequent steps are not aligned, because that would
 take too long.
@@ -61,6 +61,10 @@ take too long.
 
 
 class _Step(NamedTuple):
+    """A step of a run. Equal steps have equal keys: see ``_key``. ``version`` is the version of the
+    View with which the model was called that made the step.
+    """
+
     key: bytes
     line: LineDocument
     version: int
@@ -68,6 +72,10 @@ class _Step(NamedTuple):
 
 
 class _Run(NamedTuple):
+    """A run. ``steps`` are its requests and calls, and ``steps_and_messages`` also the messages of
+    the agent. ``system_prompt`` is the first one.
+    """
+
     document: RunDocument
     system_prompt: SystemMessage | None
     steps: list[_Step]
@@ -95,11 +103,11 @@ def compared_runs(store: Store, name: str, other_name: str, prices: Prices) -> R
     first_difference: DifferingDocument | None = None
     if step is not None or other_step is not None:
         first_difference = _difference(
-            step and _event(store, name, step.line),
-            other_step and _event(store, other_name, other_step.line),
+            None if step is None else _event(store, name, step.line),
+            None if other_step is None else _event(store, other_name, other_step.line),
         )
-    view = _view(store, name, step and step.version)
-    other_view = _view(store, other_name, other_step and other_step.version)
+    view = _view_before(store, name, step)
+    other_view = _view_before(store, other_name, other_step)
     knew = (_knowledge(view, other_view), _knowledge(other_view, view))
     return RunsDocument(
         runs=(run.document, other_run.document),
@@ -114,30 +122,70 @@ def compared_runs(store: Store, name: str, other_name: str, prices: Prices) -> R
 
 
 def run_of(store: Store, name: str, prices: Prices) -> RunDocument:
+    """Return the figures of a run. Cost: the function reads the events of the conversation."""
     return _run(store, name, prices).document
+
+
+class _EventsOfRun(NamedTuple):
+    """What the events of a run contain: see ``_Run`` and ``RunDocument``."""
+
+    system_prompt: SystemMessage | None
+    steps: list[_Step]
+    steps_and_messages: list[_Step]
+    requests: int
+    replies: int
+    answer: LineDocument | None
 
 
 def _run(store: Store, name: str, prices: Prices) -> _Run:
     row = store.conversation(name)
     version = store.version(name)
+    # The figures of a fork do not count its parent's events.
+    events = _events_of_run(store, name, version, own_from=row.parent_version or 0)
+    figures = FiguresOfStore(store, prices=prices)
+    ((_, stored_figures),) = figures.of([row])
+    spent = spent_by(stored_figures.calls, prices) if stored_figures.is_sound else None
+    tools_by_calls = sorted(
+        figures.totals(Where(only=[name])).tools.items(), key=lambda item: -item[1].calls
+    )
+    tools = {tool: counted.calls for tool, counted in tools_by_calls if counted.calls}
+    document = RunDocument(
+        conversation=name,
+        version=version,
+        requests=events.requests,
+        replies=events.replies,
+        calls=sum(tools.values()),
+        errors=stored_figures.columns.errors,
+        spent=spent,
+        tools=tools,
+        answer=events.answer,
+        task=figures.tasks([stored_figures]).get(name, UNSET),
+    )
+    return _Run(document, events.system_prompt, events.steps, events.steps_and_messages)
+
+
+def _events_of_run(store: Store, name: str, version: int, *, own_from: int) -> _EventsOfRun:
+    """Read the events of a run. The requests and replies before ``own_from`` are not counted."""
     structural = store.query(name, lambda read: list(read.structural_events(0, version)))
     kept_intervals = intervals_kept(structural, version)
     counts_event = counted_in(structural, version)
     steps: list[_Step] = []
     steps_and_messages: list[_Step] = []
     system_prompt: SystemMessage | None = None
-    counts: JsonObject = dict.fromkeys(("requests", "replies"), 0)
+    requests = 0
+    replies = 0
     previous_reply: Event | None = None
     answer: LineDocument | None = None
     asked_at = 0
-    own_from = row.parent_version or 0  # the figures of a fork do not count its parent's events
     for event in filter(counts_event, store.events(name, 0, version)):
         is_own = event.id >= own_from
-        counts["requests"] += is_own and is_request(event)
+        if is_own and is_request(event):
+            requests += 1
         if begins_reply(event):
             if begins_call(event, previous_reply):
                 asked_at = event.id
-                counts["replies"] += is_own
+                if is_own:
+                    replies += 1
             previous_reply = event
         if not event.shown or not contains(kept_intervals, event.id):
             continue
@@ -154,27 +202,11 @@ def _run(store: Store, name: str, prices: Prices) -> _Run:
             steps_and_messages.append(_step(event, asked_at))
         if _answers(event):
             answer = _line(event)
-    figures = FiguresOfStore(store, prices=prices)
-    ((_, stored_figures),) = figures.of([row])
-    spent = spent_by(stored_figures.calls, prices) if stored_figures.is_sound else None
-    tools_by_calls = sorted(
-        figures.totals(Where(only=[name])).tools.items(), key=lambda item: -item[1].calls
-    )
-    tools = {tool: counted.calls for tool, counted in tools_by_calls if counted.calls}
-    counts |= {"calls": sum(tools.values()), "errors": stored_figures.columns.errors}
-    document = RunDocument(
-        conversation=name,
-        version=version,
-        spent=spent,
-        tools=tools,
-        answer=answer,
-        task=figures.tasks([stored_figures]).get(name, UNSET),
-        **counts,
-    )
-    return _Run(document, system_prompt, steps, steps_and_messages)
+    return _EventsOfRun(system_prompt, steps, steps_and_messages, requests, replies, answer)
 
 
 def _answers(event: Event) -> bool:
+    """Return whether an event is an answer of the agent: a message, or a call that ends the run."""
     if isinstance(event, Action):
         return event.tool == "finish" and bool(dict_or_empty(parse(event.arguments)).get("message"))
     return isinstance(event, Message) and event.source == "agent" and bool(event.content)
@@ -185,13 +217,17 @@ def _step(event: Event, version: int) -> _Step:
 
 
 def _readable_keys(steps: Iterable[_Step]) -> Counter[bytes]:
+    """Return how often each key occurs. Redacted steps, which all look alike, are left out."""
     return Counter(step.key for step in steps if not step.is_redacted)
 
 
-def _count_equal_beginning(some: Sequence[Any], others: Sequence[Any]) -> int:
-    return sum(
-        1 for _ in takewhile(lambda pair: pair[0] == pair[1], zip(some, others, strict=False))
-    )
+def _count_equal_beginning(keys: Sequence[bytes], other_keys: Sequence[bytes]) -> int:
+    equal = 0
+    for key, other_key in zip(keys, other_keys, strict=False):
+        if key != other_key:
+            break
+        equal += 1
+    return equal
 
 
 def _event(store: Store, name: str, line: LineDocument) -> Event:
@@ -207,7 +243,9 @@ def _system_difference(
 
 
 def _difference(event: Event | None, other: Event | None) -> DifferingDocument:
-    # If the shown texts are equal, the whole contents of the events are compared.
+    """Return how two events differ. If their shown texts are equal, their whole contents are
+    compared.
+    """
     line = None if event is None else _line(event)
     other_line = None if other is None else _line(other)
     if event is None or other is None:
@@ -228,6 +266,7 @@ def _difference(event: Event | None, other: Event | None) -> DifferingDocument:
 
 
 def _shown_text(event: Event) -> str:
+    """Return what a person reads of an event, without the thought of a call."""
     match event:
         case SystemMessage(content=content):
             return printable(" ".join(words_of(content).split()), one_line=True)
@@ -238,11 +277,14 @@ def _shown_text(event: Event) -> str:
 
 
 def _key(event: Event) -> bytes:
-    # Arguments as a text and as a map have equal hashes.
+    """Return a hash of the content of an event. Arguments as a text and as a map have equal
+    hashes.
+    """
     return blake2b(_text(event).encode("utf-8", "surrogatepass"), digest_size=16).digest()
 
 
 def _text(event: Event) -> str:
+    """Return the content of an event as JSON, without its id, its time and its origin."""
     match event:
         case Action(tool=tool, arguments=arguments):
             content: Any = (tool, parse(arguments), event.source)
@@ -253,14 +295,17 @@ def _text(event: Event) -> str:
     )
 
 
-def _view(store: Store, name: str, version: int | None) -> View:
-    if version is None:
+def _view_before(store: Store, name: str, step: _Step | None) -> View:
+    """Return the View with which the model made a step, or the current View without a step."""
+    if step is None:
         return Views(store).current(name)
-    return Views(store).at(name, version)
+    return Views(store).at(name, step.version)
 
 
 def _knowledge(view: View, other: View) -> KnewDocument:
-    # An event may have another id in the other run, so events are compared by their contents.
+    """Return what a model was shown, and which of these events the other model was not. An event
+    may have another id in the other run, so events are compared by their contents.
+    """
     sent = [view[position] for position in view.fit_positions]
     other_sent = [other[position] for position in other.fit_positions]
     keys = {_key(event) for event in other_sent}
@@ -277,7 +322,7 @@ def _knowledge(view: View, other: View) -> KnewDocument:
 def _with_differing_parts(
     store: Store, names: tuple[str, str], knew: tuple[KnewDocument, KnewDocument]
 ) -> tuple[KnewDocument, KnewDocument]:
-    # If two lines look equal, show the parts of their texts that differ instead.
+    """If two lines look equal, show the parts of their texts that differ instead."""
     first, second = knew
     lines = [*first.alone]
     other_lines = [*second.alone]
@@ -304,7 +349,9 @@ def _line(event: Event) -> LineDocument:
 
 
 def _align(steps: Sequence[_Step], others: Sequence[_Step]) -> Iterator[StepDocument]:
-    # Requests with the same number and different texts are side by side.
+    """Yield the steps of two runs in one order. Equal steps are one. Requests with the same number
+    and different texts are side by side.
+    """
     matcher = SequenceMatcher(
         None, _places(steps, others), _places(others, steps), autojunk=len(others) > _MANY
     )
@@ -332,8 +379,9 @@ def _only_there(step: _Step) -> StepDocument:
 
 
 def _places(steps: Sequence[_Step], others: Sequence[_Step]) -> list[bytes | int]:
-    # The key of a step is the hash of its content. The key of a request that the other run lacks
-    # is the number of the request.
+    """Return what is compared of each step: its key, or the number of a request that the other run
+    lacks.
+    """
     other_keys = {step.key for step in others}
     numbers = accumulate(step.line.kind == "user" for step in steps)
     return [

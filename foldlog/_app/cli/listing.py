@@ -17,12 +17,12 @@ from foldlog._app.cli.stores import iter_rows
 from foldlog._history.lease import to_resume
 from foldlog._reports.answers.conversations import ConversationDocument
 from foldlog._reports.figures.choosing import chosen_by, is_filter
+from foldlog._reports.figures.lists import PAGE, FiguresOfStore
 from foldlog._reports.figures.overview import NATIVE
 from foldlog._reports.figures.prices import Prices
 from foldlog._reports.figures.shown import document_of
 from foldlog._reports.figures.spending import models_without_price
 from foldlog._reports.figures.stats import Behind
-from foldlog._reports.figures.stored import PAGE, FiguresOfStore
 from foldlog._reports.figures.tables import Where
 from foldlog._reports.words.gist import count
 from foldlog.eventstore import ConversationRow, Store

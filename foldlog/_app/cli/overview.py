@@ -54,9 +54,9 @@ def _is_there(db: str) -> bool:
 
 
 def _overview(db: str, store: Store) -> HomeDocument:
+    from foldlog._reports.figures.lists import FiguresOfStore
     from foldlog._reports.figures.prices import Prices
     from foldlog._reports.figures.shown import document_of
-    from foldlog._reports.figures.stored import FiguresOfStore
     from foldlog._reports.figures.tables import Where
 
     figures = FiguresOfStore(store, is_quick=True)
@@ -124,8 +124,7 @@ def _program_problems(store: Store) -> Iterator[AttentionDocument]:
             )
 
 
-# -- for people
-# --------------------------------------------------------------------------------------------------
+# -- for people ------------------------------------------------------------------------------------
 
 
 def _show_commands(commands: Mapping[str, str]) -> None:

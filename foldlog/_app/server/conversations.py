@@ -35,11 +35,11 @@ from foldlog._reports.answers.figures import (
     TaskDocument,
 )
 from foldlog._reports.figures.choosing import chosen_by
+from foldlog._reports.figures.lists import FiguresOfStore
 from foldlog._reports.figures.prices import Prices
 from foldlog._reports.figures.shown import document_of
 from foldlog._reports.figures.spending import total_of
 from foldlog._reports.figures.stats import FACETS
-from foldlog._reports.figures.stored import FiguresOfStore
 from foldlog._reports.figures.tables import Where
 from foldlog._reports.figures.tasks import Agent, Task
 from foldlog._reports.search.searching import search

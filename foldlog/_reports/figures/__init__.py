@@ -20,6 +20,6 @@ checking.py     compare the stored figures with figures that are counted again
 unchanged.py    write figures only if their conversation has not changed since it was read
 short_reading.py  the events of a View without their long contents
 view_sizes.py   the tokens of the View at each version, stored so that only new events are counted
-stored.py       lists and totals; stats.py: the totals of some conversations, or of all
+lists.py        lists and totals; stats.py: the totals of some conversations, or of all
 shown.py        documents and totals for commands, pages and Python
 """

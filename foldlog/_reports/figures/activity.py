@@ -12,6 +12,7 @@ from foldlog.eventstore import ConversationRow, Store
 from foldlog.eventstore.times import EventTime, event_microseconds
 
 _ALL = 2**31
+"""A limit for a query that should return all conversations: no store has so many."""
 
 
 def activity_of(store: Store) -> Callable[[ConversationRow], tuple[bool, float]]:
@@ -32,7 +33,9 @@ def activity_of(store: Store) -> Callable[[ConversationRow], tuple[bool, float]]
 
 
 def written_by(store: Store, program: str) -> Callable[[ConversationRow], bool]:
-    # If a conversation has no figures, or outdated figures, read some of its events.
+    """Return a function that says whether ``program`` wrote a conversation. If a conversation has
+    no figures, or outdated figures, the function reads some of its events.
+    """
     counted_ids = _last_activities(store, Where())
     of_program = _last_activities(store, Where(program=program))
 
@@ -45,7 +48,9 @@ def written_by(store: Store, program: str) -> Callable[[ConversationRow], bool]:
 
 
 def _last_activities(store: Store, where: Where) -> dict[str, float | None]:
-    # The times are in microseconds. Conversations whose figures are outdated are left out.
+    """Return the last activity of the chosen conversations, in microseconds since 1970.
+    Conversations whose figures are outdated are left out.
+    """
     tables = FigureTables(store.database)
     to_count = tables.to_count()
     rows = tables.ask("figures_sorted", where, "activity", 1, _ALL)

@@ -53,8 +53,10 @@ class Blocks:
     def __init__(self, database: Database, most: int | None = None) -> None:
         self._database = database
         self._read: tuple[int, Sequence[dict[str, Answers]]] = -1, ()
+        """The state of the store when complete sums were last read, and the sums."""
         self._most = most
         self._held: Sequence[dict[str, Answers]] | None = None
+        """With ``most``, the sums that all totals use until the next ``begin``."""
         self.changes_left = 0
 
     def begin(self) -> None:
@@ -128,6 +130,7 @@ def _decoded(bodies: Sequence[bytes]) -> Sequence[dict[str, Answers]]:
 
 
 def _kind(is_companion: int, is_sub_agent: int) -> str:
+    """Return the key under which a block has the sums of such conversations, such as ``01``."""
     return f"{is_companion}{is_sub_agent}"
 
 
@@ -196,6 +199,7 @@ def _write_sums(made: Iterable[_BlockSum], transaction: Transaction) -> None:
 
 
 def _answers(reader: Reader, block: int) -> Iterator[tuple[str, dict[str, list[list[Any]]]]]:
+    """Yield, for each kind of conversations in a block, the rows of each statement."""
     conversations = [
         (_kind(is_companion, is_sub_agent), key)
         for key, is_companion, is_sub_agent in reader.ask_all("figures_in_block", block)
@@ -215,4 +219,6 @@ def _rows(reader: Reader, statement: str, keys: str, parameters: Sequence[str]) 
     chosen = ("[]", None, None, 1, keys, "[]")  # all conversations with these keys
     rows = reader.ask_all(statement, *chosen, *parameters)
     # Some databases return texts as bytes.
-    return [[as_text(each) if isinstance(each, bytes) else each for each in row] for row in rows]
+    return [
+        [as_text(column) if isinstance(column, bytes) else column for column in row] for row in rows
+    ]

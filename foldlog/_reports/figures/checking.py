@@ -24,7 +24,7 @@ from foldlog._reports.figures.updating import FigureCounter, read_state
 from foldlog._reports.figures.writing import CODE, as_unsigned, put_figures, put_replies
 from foldlog._reports.words.gist import count
 from foldlog.eventstore import ConversationRow, CorruptEvent, Store
-from foldlog.eventstore.recorders.base import Reader, Transaction
+from foldlog.eventstore.recorders.base import Reader, Recorder, Transaction
 from foldlog.eventstore.recorders.sqlite.memory import MemoryRecorder
 from foldlog.eventstore.recorders.types import Conversation
 from foldlog.projections import Views
@@ -118,6 +118,7 @@ def find_wrong_totals(store: Store) -> Iterator[str]:
 
 
 def _counted_again(store: Store, views: Views, row: ConversationRow) -> Figures:
+    """Count a conversation from its first event or record on, without stored counts."""
     from foldlog._reports.figures.of_sources import pending_figures  # loads all formats
 
     if not row.unmade:
@@ -155,6 +156,7 @@ def _put(
     figures: Figures,
     stored: Mapping[str, Any],
 ) -> None:
+    """Write figures as the store would, with the repeated replies that ``stored`` has."""
     database = tables.database
     data_key = database.codec_of(state).data_key
     keys = database.settings.keys
@@ -167,7 +169,7 @@ def _put(
     put_replies(transaction, state, data_key, keys, replies)
 
 
-def _fields(tables: FigureTables, recorder: Any, state: Conversation) -> dict[str, Any]:
+def _fields(tables: FigureTables, recorder: Recorder, state: Conversation) -> dict[str, Any]:
     """Return the figures of a conversation by the names of their columns."""
 
     def read(reader: Reader) -> tuple[Any, ...]:
@@ -202,7 +204,7 @@ def _plain(column: Any) -> Any:
 
 
 def _is_same(stored: Any, expected: Any) -> bool:
-    """Compare values, of which numbers may be rounded otherwise."""
+    """Return whether values are equal. Numbers may differ by rounding."""
     match stored, expected:
         case (bool() | int() | float(), bool() | int() | float()):
             return math.isclose(stored, expected, rel_tol=_ROUNDED, abs_tol=_ROUNDED)

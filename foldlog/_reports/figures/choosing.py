@@ -22,6 +22,7 @@ _FACET = re.compile(rf'(?:^|(?<=\s))({"|".join(KEYS)}):(?:"([^"]*)"|(\S+))')
 
 
 def is_filter(word: str) -> bool:
+    """Return whether a word of a search line is a filter."""
     return _FACET.match(word) is not None
 
 
@@ -47,6 +48,7 @@ def chosen_by(
 
 
 def _choose(chosen: JsonObject, key: str, value: str) -> None:
+    """Set the field of ``Where`` that a filter is about, or ``has_note``."""
     match key:
         case "attribute":
             name, equals, named = value.partition("=")

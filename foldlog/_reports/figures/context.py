@@ -44,6 +44,7 @@ class ContextUse(Struct, array_like=True):
     since: int = 0
 
     def note(self, event: Event) -> None:
+        """Note the prompt, the model or the limit that an event names."""
         if isinstance(event, CondensationAction):
             limit = event.metadata.get("tokens_max")
             if isinstance(limit, int) and limit > 0:
@@ -52,7 +53,8 @@ class ContextUse(Struct, array_like=True):
         if note_of(event) is not None:
             # Another program goes on, with a window of its own.
             self.since = event.id
-            self.recorded_window = self.condensed_at = None
+            self.recorded_window = None
+            self.condensed_at = None
             self.models = []
             return
         usage: Any = None
@@ -85,14 +87,16 @@ class ContextUse(Struct, array_like=True):
         return replace(self, prompts=[] if largest is None else [largest])
 
     def window(self) -> ContextLimit | None:
+        """Return the window that the source recorded, or else the window of the models."""
         if self.recorded_window is not None:
             return ContextLimit(self.recorded_window, None)
         largest = self.largest()
         return limit_of_models(self.models, 0 if largest is None else largest[1])
 
     def limit(self) -> ContextLimit | None:
-        # Use the window that the source recorded, or else the limit of a condensation, or else the
-        # window of the model.
+        """Return the window that the source recorded, or else the limit of a condensation, or else
+        the window of the models.
+        """
         if self.recorded_window is None and self.condensed_at is not None:
             return ContextLimit(self.condensed_at, None)
         return self.window()

@@ -37,7 +37,8 @@ from foldlog.formats.summed_calls import HASH_BYTES, Calls
 from foldlog.projections import Views
 from foldlog.projections.conversations.unreadable import sound
 
-_TELL_EVERY = 500
+_REPORT_EVERY = 500
+"""A caller is told its progress after this number of events."""
 
 
 class Figures(Struct):
@@ -78,9 +79,13 @@ class Figures(Struct):
         return self.counts.errors if self.is_sound else None
 
     def saved(self) -> SavingsDocument:
+        """Return the savings of all condensations."""
         return total_of(SavingsDocument(), self.reasons.values())
 
     def sum_calls(self) -> None:
+        """Compute ``calls``, ``replies``, ``hashes``, ``context`` and ``last_prompt_tokens`` from
+        ``spending``.
+        """
         spending = self.spending
         self.calls = spending.summed()
         self.replies = spending.by_hash()
@@ -127,7 +132,7 @@ def figures_of(
     figures.overview = overview_of(store, views, row, counted)
     if figures.overview.needs_key:
         return figures
-    figures = counted_on(store, views, row, figures, on_events=on_events)
+    figures = _add_later_events(store, views, row, figures, on_events=on_events)
     overview = figures.overview
     counts = figures.counts
     if counts.findings:
@@ -137,7 +142,7 @@ def figures_of(
     return figures
 
 
-def counted_on(
+def _add_later_events(
     store: Store,
     views: Views,
     row: ConversationRow,
@@ -145,8 +150,8 @@ def counted_on(
     *,
     on_events: Callable[[int], object] = lambda count: None,
 ) -> Figures:
-    """Add the events after ``figures``. Raises ``KeyUnavailable`` if the conversation's key is
-    missing.
+    """Count the events after those that ``figures`` count. ``on_events`` is told how many events
+    are counted. Raises ``KeyUnavailable`` if the conversation's key is missing.
     """
     structural = list[Event]()
     findings = list[str]()
@@ -183,7 +188,7 @@ def counted_on(
 
     def read_log(first: int) -> Iterator[Logged]:
         log = sound(store, row.id, first, row.version, counts.findings, read)
-        return (entry for entry in _tell(log, on_events) if counts_event(entry.event))
+        return (entry for entry in _report_progress(log, on_events) if counts_event(entry.event))
 
     def count_log() -> Iterator[Logged]:
         for recorded_at, event in read_log(start):
@@ -211,16 +216,18 @@ def counted_on(
     return figures
 
 
-def _tell(log: Iterable[Logged], on_events: Callable[[int], object]) -> Iterator[Logged]:
-    """Yield the events of a log, and tell how many there were from time to time."""
-    untold = 0
+def _report_progress(log: Iterable[Logged], on_events: Callable[[int], object]) -> Iterator[Logged]:
+    """Yield the events of a log, and call ``on_events`` with the number of events since its last
+    call from time to time, and at the end.
+    """
+    unreported = 0
     for entry in log:
-        untold += 1
-        if untold == _TELL_EVERY:
-            on_events(untold)
-            untold = 0
+        unreported += 1
+        if unreported == _REPORT_EVERY:
+            on_events(unreported)
+            unreported = 0
         yield entry
-    on_events(untold)
+    on_events(unreported)
 
 
 def _find_origin(conversation: str, origins: Sequence[Border], event_id: int) -> str:
@@ -236,6 +243,9 @@ def _count_condensations(
     structural: Iterator[Event],
     start: int,
 ) -> None:
+    """Count the condensations from the event ``start`` on, by strategy and by reason. The reason of
+    a condensation may be in the requests before it.
+    """
     requests: list[CondensationRequest] = []
     for event in structural:
         if isinstance(event, CondensationRequest):
@@ -263,6 +273,9 @@ def _count_condensations(
 def _view_change(
     views: Views, conversation: str, condensation: int
 ) -> tuple[dict[int, int], CondensationsDocument]:
+    """Return the tokens of the Views before and after a condensation, by their versions, and what
+    the condensation removed.
+    """
     view_before = views.at(conversation, condensation)
     view_after = views.at(conversation, condensation + 1)
     # Both Views show mostly the same events.

@@ -38,7 +38,8 @@ class Counts(Struct):
     ``longest_wait_s``      the longest time, in seconds, before an event that a model or a tool
                             made
     ``unmarked``            the number of conversations from sources that mark no errors
-    ``waiting``             maps the ids of calls without a result to the tools of the calls
+    ``waiting``             maps the ids of calls without a result to the tools of the calls; calls
+                            without an id are under the empty text
     ``reached``             the time of the last counted event
     ``last``                the kind of the last event: see ``state``
     ``first_error``         the beginning of the text of the first error
@@ -85,7 +86,9 @@ class Counts(Struct):
             self.last_at = max(self.last_at or at, at, key=in_utc)
 
     def _close_call(self, result: Observation) -> str:
-        # A result with an id answers the newest call with this id.
+        """Remove the call of a result from the waiting calls, and return the call's tool, or an
+        empty text if no call waits. A result with an id answers the newest call with this id.
+        """
         call_id = result.call_id or ""
         tools = self.waiting.get(call_id, [""])
         tool = tools.pop(-1 if call_id else 0)
@@ -94,6 +97,7 @@ class Counts(Struct):
         return tool
 
     def count(self, recorded_at: datetime, event: Event) -> None:
+        """Count an event. The events of a conversation must be counted in their order."""
         if event.origin is not None and PLACED_FROM in event.meta:
             self._count_placed(event)
             return
@@ -119,7 +123,9 @@ class Counts(Struct):
             self.unmarked = 1
 
     def _count_placed(self, event: Event) -> None:
-        # the result was counted where the source has it, before its call began to wait
+        """Close the call of a result that an import moved behind its call. The result itself was
+        counted where the source has it, before its call began to wait.
+        """
         if isinstance(event, Observation) and event.meta[PLACED_FROM] is not None:
             self._close_call(event)
 
@@ -175,6 +181,7 @@ class Counts(Struct):
 
 
 def is_waited_for(event: Event) -> bool:
+    """Return whether a model or a tool made the event, so that the time before it is a wait."""
     return isinstance(event, Observation) or begins_reply(event)
 
 
@@ -183,7 +190,9 @@ def seconds_between(first: EventTime, last: EventTime) -> float:
 
 
 def _marks_errors(event: Event) -> bool:
-    # Recorded events and unknown formats count as if their source marked errors.
+    """Return whether the source of an event marks errors. Recorded events and unknown formats count
+    as if it did.
+    """
     if event.origin is None or not isinstance(event, Observation | Message):
         return True
     if isinstance(event, Observation) and "exit_code" in event.extras:
@@ -192,6 +201,7 @@ def _marks_errors(event: Event) -> bool:
 
 
 def strategy_of(event: CondensationAction) -> str:
+    """Return the name of the condenser that made a condensation, or else of its format."""
     name = event.metadata.get("condenser")
     if isinstance(name, str) and name:
         return name

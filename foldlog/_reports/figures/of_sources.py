@@ -39,9 +39,8 @@ _COPY = "source"
 def pending_figures(store: Store, conversation: str, *, again: bool = False) -> Figures:
     """Return the figures of a source, counted from its records. Cost: the function reads the stored
     counts of the source, and the records that these counts do not include, or all records if
-    ``again`` is true. If the format's
-    ``skeleton`` is None, the function decodes all records. Raises ``KeyUnavailable`` if the key of
-    the conversation is missing.
+    ``again`` is true. If the format's ``skeleton`` is None, the function decodes all records.
+    Raises ``KeyUnavailable`` if the key of the conversation is missing.
     """
     source = _source(store, conversation)
     format = format_named(source.format)
@@ -71,6 +70,9 @@ def _source(store: Store, conversation: str) -> Source:
 
 
 def figures_in(skeleton: Skeleton, format: Format, records: int, about_source: JsonMap) -> Figures:
+    """Return the figures of a source from its counted records. ``about_source`` has what the store
+    keeps about the source, such as its title and its place.
+    """
     return _with_facts(_of_skeleton(skeleton, format, records), format, about_source)
 
 
@@ -99,6 +101,7 @@ def _of_decoded(store: Store, source: Source, format: Format) -> Figures:
 
 
 def _begin_copy(database: Database, transaction: Transaction) -> None:
+    """Begin a conversation that still has records without events, as an import does."""
     begun = begin_new(transaction, database, Conversation(0, _COPY, database.now(), new_salt()))
     writing = WriteTransaction(transaction, begun, database)
     writing.begin()
@@ -107,6 +110,7 @@ def _begin_copy(database: Database, transaction: Transaction) -> None:
 
 
 def _with_facts(figures: Figures, format: Format, about_source: JsonMap) -> Figures:
+    """Add the parent, the title and the place that are stored beside the records."""
     overview = figures.overview
     if parent := parent_in(overview.attributes or {}):
         # what a file beside the source says is more exact than its records

@@ -64,11 +64,17 @@ LINK = (PARENT, PARENT_CALL)
 in that conversation. An import has them in the ``meta`` of the first event.
 """
 _WITHIN = 30
+"""The number of events at each end in which titles and times are sought. If the last events are no
+activity, so many earlier ones are read, again and again.
+"""
 FIRST: Final = 2
 """How many events are read before it is known whether they are long: see ``read_in_steps``."""
 AT_ONCE: Final = 1_000
+"""How many short events are read together."""
 _LONG_CHARS: Final = 200_000
+"""An event with a longer text is read alone, so that not many of them are in memory."""
 TITLE_MAX = 300
+"""The number of characters of a title in a list."""
 
 
 class Overview(NamedTuple):
@@ -167,6 +173,9 @@ def read_ends(
 
 
 def _ends_in(reading: ReadTransaction, place: Mapping[str, str], log: _Log) -> Overview:
+    """Return the overview from both ends of ``log``. ``place`` has the attributes of the source:
+    see ``where_written``.
+    """
     version = reading.version
     changes = changes_of_counts(reading.structural_events(0, version))
     counts_event = counted_in(changes, version)
@@ -241,7 +250,8 @@ def parent_of(store: Store, row: ConversationRow) -> ConversationRow | None:
         return None
     with suppress(ConversationNotFound):
         parent = store.conversation(name)
-        return None if parent.erased_at is not None or is_another(parent, row) else parent
+        if parent.erased_at is None and not is_another(parent, row):
+            return parent
     return None
 
 
@@ -251,6 +261,7 @@ def is_another(parent: ConversationRow, child: ConversationRow) -> bool:
 
 
 def around_damage(store: Store, row: ConversationRow) -> Overview:
+    """Return what ``near_the_ends`` returns, or only the problem if an event is damaged."""
     try:
         return near_the_ends(store, row)
     except CorruptEvent as error:
@@ -263,6 +274,7 @@ def _title_in(values: JsonMap) -> str | None:
 
 
 def _ends(version: int, log: _Log, counts_event: Callable[[Event], bool]) -> list[Logged]:
+    """Return the first events, and the last events from the last activity on."""
     first_page = _shortened(log, 0, min(_WITHIN, version))
     last_page = list[Logged]()
     stop = version
@@ -324,8 +336,10 @@ def _has_long_text(content: object) -> bool:
 
 
 def copies_before(event: Event) -> int:
-    # In some formats, the record of a condensation repeats the events that stay: see
-    # ``Format.says_again``.
+    """Return how many events before a condensation are copies: in some formats, the record of a
+    condensation repeats the events that stay (see ``Format.says_again``). Return 0 for other
+    events.
+    """
     if not isinstance(event, CondensationAction) or event.origin is None:
         return 0
     # In the origin of a condensation, ``rest`` is the number of earlier events from the same
@@ -345,7 +359,10 @@ def changes_of_counts(structural: Iterable[Event]) -> list[Event]:
 
 
 def counted_in(structural: Iterable[Event], version: int) -> Callable[[Event], bool]:
-    # Figures count all events except copies and except events that an import took back.
+    """Return a function that says whether figures count an event: they count all events except
+    copies and events that an import took back. ``structural`` has the structural events before
+    ``version``.
+    """
     changes = changes_of_counts(structural)
     is_in_force = standing_in(changes, version)
     copies = tuple(
@@ -375,16 +392,18 @@ def changes_of_documents(store: Store, conversation: str, start: int, stop: int)
 
 
 def is_about_it(event: Event) -> bool:
-    # The receipt of a redaction, a change of attributes and a note of an import are about the
-    # history itself.
+    """Return whether an event is about the history itself: the receipt of a redaction, a change of
+    attributes, or a note of an import.
+    """
     return type(event) is Redaction or (
         type(event) is DocumentChanges and {*event.changed} <= _ABOUT_THE_HISTORY
     )
 
 
 def is_request(event: Event) -> TypeGuard[Message]:
-    # Commands for the program alone, the answers to such commands, messages that the agent was not
-    # shown, and copies are not requests of the user.
+    """Return whether an event is a request of the user. Commands for the program alone, the answers
+    to such commands, messages that the agent was not shown, and copies are not.
+    """
     if not isinstance(event, Message) or is_copy(event):
         return False
     if event.source != "user" or not event.shown:
@@ -394,11 +413,14 @@ def is_request(event: Event) -> TypeGuard[Message]:
 
 
 def is_activity(event: Event) -> bool:
-    # A condensation, a retraction and an event about the history are not activity.
+    """Return whether an event is activity. A condensation, a retraction and an event about the
+    history are not.
+    """
     return not (is_structural(event) or is_about_it(event))
 
 
 def _request_in(event: Message) -> tuple[str, str]:
+    """Return the request in a message, and its first words: see ``request_in``."""
     content = event.content
     texts = [content] if isinstance(content, str) else [part.get("text") for part in content]
     return request_in("\n".join(text[:READ_MAX] for text in texts if isinstance(text, str)))

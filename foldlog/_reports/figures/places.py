@@ -6,7 +6,7 @@ The attributes of the place are stored and deleted with the source, and no event
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Mapping
+from collections.abc import Container, Mapping
 
 import msgspec
 
@@ -30,6 +30,9 @@ _decode = msgspec.json.Decoder(_About).decode
 
 
 def where_written(format: Format, about_source: JsonMap, title: str | None) -> dict[str, str]:
+    """Return the attributes of the place in which a source was written, or none if the source names
+    no place.
+    """
     where = about_source.get(WHERE) or {}
     if where and title:
         where = {**where, "title": title}
@@ -37,6 +40,7 @@ def where_written(format: Format, about_source: JsonMap, title: str | None) -> d
 
 
 def place_of(store: Store, conversation: str) -> dict[str, str]:
+    """Return the attributes of the place in which the source of a conversation was written."""
 
     def read(reader: Reader) -> dict[str, str]:
         database = store.database
@@ -48,6 +52,7 @@ def place_of(store: Store, conversation: str) -> dict[str, str]:
 def place_in(
     database: Database, reader: Reader, conversation: Conversation | None
 ) -> dict[str, str]:
+    """Return what ``place_of`` returns, in the transaction of ``reader``."""
     source = Sources(database, reader).of_state(conversation)
     if source is None:
         return {}
@@ -95,6 +100,10 @@ def places(store: Store) -> dict[str, dict[str, str]]:
 def in_folder(
     places: Mapping[str, Mapping[str, str]], folder: str, *, below: bool = False
 ) -> list[str]:
+    """Return the conversations whose source was written in ``folder``, or also in the folders
+    ``below`` it, without sub-agents and companions. ``places`` is the result of ``places()``, and
+    ``folder`` a path without links.
+    """
 
     def is_in(cwd: str) -> bool:
         real = os.path.realpath(cwd)
@@ -109,6 +118,9 @@ def in_folder(
     ]
 
 
-def _is_session(name: str, conversations: Iterable[str]) -> bool:
+def _is_session(name: str, conversations: Container[str]) -> bool:
+    """Return whether a conversation is a session of its own: no companion, and no sub-agent, whose
+    id begins with the id of its parent.
+    """
     parent, _, _ = name.rpartition("/")
     return not companion_of(name) and parent not in conversations

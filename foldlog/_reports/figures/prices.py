@@ -33,11 +33,14 @@ class Price(msgspec.Struct, frozen=True):
     longer: tuple[tuple[float, Price], ...] = ()
 
     def at(self, prompt: int) -> Price:
+        """Return the prices for a prompt of this number of tokens."""
         return next((price for above, price in reversed(self.longer) if above < prompt), self)
 
     def of_each(self) -> tuple[float, float, float, float, float, float]:
-        # A prompt has new tokens, cached tokens, tokens written to the cache for minutes, and
-        # tokens written to the cache for an hour. A reply has tokens of text and tokens of thought.
+        """Return the prices of one token of each kind. A prompt has new tokens, cached tokens,
+        tokens written to the cache for minutes, and tokens written to the cache for an hour. A
+        reply has tokens of text and tokens of thought.
+        """
         return (
             self.of_prompt(fresh=1, cached=0),
             self.of_prompt(fresh=0, cached=1),
@@ -48,7 +51,9 @@ class Price(msgspec.Struct, frozen=True):
         )
 
     def of_prompt(self, fresh: int, cached: int, written: int = 0, for_an_hour: int = 0) -> float:
-        # If cached or written tokens have no price, they cost as much as new tokens.
+        """Return the cost of the tokens of a prompt. If cached or written tokens have no price,
+        they cost as much as new tokens.
+        """
         fresh_price = self.input_cost_per_token or 0.0
         cached_price = _first_known(self.cache_read_input_token_cost, fresh_price)
         written_price = _first_known(self.cache_creation_input_token_cost, fresh_price)
@@ -60,6 +65,7 @@ class Price(msgspec.Struct, frozen=True):
         )
 
     def of_reply(self, tokens: int, reasoning: int = 0) -> float:
+        """Return the cost of a reply's tokens, of which ``reasoning`` are thought."""
         text_price = self.output_cost_per_token or 0.0
         thought_price = _first_known(self.output_cost_per_reasoning_token, text_price)
         return (tokens - reasoning) * text_price + reasoning * thought_price
@@ -70,6 +76,8 @@ def _first_known(price: float | None, default: float) -> float:
 
 
 class _Tier(Price, frozen=True, kw_only=True):
+    """The prices for prompts from the first to the last number of tokens in ``range``."""
+
     range: tuple[float, float] = (0, 0)
 
 
@@ -88,6 +96,7 @@ class Prices:
     def __init__(self, path: Path | None = None) -> None:
         self._own: Mapping[str, Price] = {} if path is None else _prices_in(path)
         self.only = next(iter(self._own)) if len(self._own) == 1 else None
+        """The model in the file, if the file has only one."""
         self.of: Callable[[str], Price | None] = cache(self._of)
         """Returns the price of a model, or None if its input or its output has no price."""
 
@@ -104,7 +113,9 @@ class Prices:
         return None
 
     def cost(self, model: str, usage: Mapping[str, int], above: int = -1) -> float | None:
-        # The prompts of all calls in ``usage`` have more tokens than ``above``.
+        """Return the cost of calls of a model, or None if it is unknown. The prompts of all calls
+        in ``usage`` have more tokens than ``above``.
+        """
         if not {"prompt_tokens", "completion_tokens"} <= usage.keys():
             return None
         base = self.of(model)
@@ -128,7 +139,9 @@ def _litellms_price(model: str) -> Price | None:
 
 
 def _genais_price(model: str) -> Price | None:
-    # The prices of genai-prices are for a million tokens.
+    """Return a price from the package genai-prices, if it is installed. Its prices are for a
+    million tokens.
+    """
     if find_spec("genai_prices") is None:
         return None
     snapshot = import_module("genai_prices.data_snapshot").get_snapshot()
@@ -194,7 +207,9 @@ def _price(entry: JsonMap) -> Price:
 
 
 def _of_steps(steps: Iterable[_Step]) -> Price:
-    # A field keeps its value for longer prompts until a ``_Step`` changes it.
+    """Return the price with all steps. A field keeps its value for longer prompts until a step
+    changes it.
+    """
     fields_above: dict[float, JsonObject] = {0: {}}
     for above, name, value in sorted(steps, key=lambda step: step[0]):
         fields_below = fields_above[max(fields_above)]
@@ -210,6 +225,7 @@ _Step = tuple[float, str, float]
 this field for prompts with more tokens.
 """
 _NAMES = Price.__struct_fields__[:-1]
+"""The fields of ``Price`` that are prices, which are all except ``longer``."""
 _GENAI_FIELDS = (
     "input_mtok",
     "output_mtok",
@@ -217,6 +233,7 @@ _GENAI_FIELDS = (
     "cache_write_mtok",
     "cache_write_1h_mtok",
 )
+"""The fields of genai-prices with the first prices of ``_NAMES``; it has none for thought."""
 _USED = re.compile(rf"({'|'.join(_NAMES)})(?:_above_(\d+)k_tokens)?")
 _TIERS = "tiered_pricing"
 _FORM = (

@@ -23,6 +23,7 @@ class RepeatedReplies:
     def __init__(self, tables: FigureTables) -> None:
         self._tables = tables
         self._hashes: dict[int, tuple[tuple[int, int], bytes]] = {}
+        """Maps the key of a conversation to its version when the hashes were read, and to them."""
 
     def find(self) -> tuple[dict[int, tuple[int, int]], dict[int, list[int]]]:
         """Return two maps whose keys are the keys of conversations. The first map has the versions
@@ -46,6 +47,7 @@ class RepeatedReplies:
         return to_compare, {key: hashes for key, hashes in to_read.items() if hashes}
 
     def _read_changes(self, to_compare: Collection[int]) -> None:
+        """Read the hashes of the conversations that have changed since they were read."""
         versions = self._tables.versions("figures_with_replies")
         changed = [
             key
@@ -58,6 +60,7 @@ class RepeatedReplies:
             self._hashes[key] = versions[key], hashes
 
     def _sought(self, to_compare: Collection[int]) -> Iterator[set[int]]:
+        """Yield the replies of the conversations to compare, in sets of about ``_SOUGHT_MAX``."""
         sought = set[int]()
         for key in to_compare:
             if key in self._hashes:
@@ -68,6 +71,7 @@ class RepeatedReplies:
         yield sought
 
     def _find_repeated(self, sought: set[int]) -> dict[int, set[int]]:
+        """Return the replies in ``sought`` that several conversations have, by conversation."""
         found_in = dict[int, set[int]]()
         found = set[int]()
         repeated = set[int]()
@@ -85,5 +89,5 @@ class RepeatedReplies:
 
 
 def _split(hashes: bytes) -> tuple[int, ...]:
-    number = len(hashes) // HASH_BYTES  # a damaged column may have a rest
+    number = len(hashes) // HASH_BYTES  # a damaged column may end within a hash
     return struct.unpack_from(f">{number}Q", hashes)

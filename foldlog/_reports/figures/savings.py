@@ -25,6 +25,7 @@ _WITHOUT_A_MODEL = frozenset(("amortized_forgetting", "conversation_window", "di
 
 
 def is_made(event: CondensationAction) -> bool:
+    """Return whether a condensation changed the View. An import may have one that was declined."""
     return label(event) == "condensation" and not is_declined(event)
 
 
@@ -52,7 +53,9 @@ def recorded_cost(event: CondensationAction) -> float | None:
 def saving_of(
     event: CondensationAction, sizes: Sequence[int] | Mapping[int, int] = ()
 ) -> SavingsDocument:
-    # ``sizes`` may have only the Views before and after the condensation: see ``Lifetimes.sizes``.
+    """Return the cost of a condensation, and the tokens that it saved. ``sizes`` has the tokens of
+    the View at each version, or only of the Views before and after the condensation.
+    """
     cost = recorded_cost(event)
     saving = SavingsDocument(tokens_saved=0, cost=cost)
     if not is_made(event):

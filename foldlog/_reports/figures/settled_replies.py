@@ -23,6 +23,7 @@ from foldlog.formats.summed_calls import HASH_BYTES, Calls, add_up
 
 PROJECTION: Final = "figures_of_replies"
 _IN_BLOCK: Final = 256
+"""The number of replies in a block."""
 _OPEN: Final = 256
 """At least so many of the last replies are not settled."""
 
@@ -52,12 +53,16 @@ class Settled(Struct):
 
     @property
     def blocks(self) -> int:
+        """The number of blocks with the settled replies."""
         return self.count // _IN_BLOCK
 
     def has(self, reply: str) -> bool:
         return bool(self.ids) and index_of(_hash_of_id(reply), self.ids) >= 0
 
     def with_blocks(self, blocks: Sequence[Block], hashes: Mapping[str, int]) -> Settled:
+        """Return the state after the replies of further ``blocks`` are settled. ``hashes`` has the
+        hash of each of these replies.
+        """
         ids = [_hash_of_id(reply) for block in blocks for reply in block.replies]
         packed = [hashes[reply].to_bytes(HASH_BYTES) for block in blocks for reply in block.replies]
         calls = self.calls

@@ -14,11 +14,11 @@ from foldlog._base.json_types import JsonObject
 from foldlog._reports.answers.conversations import ConversationDocument
 from foldlog._reports.answers.figures import ModelDocument, TaskDocument
 from foldlog._reports.figures.context import ContextLimit, limit_of_models
+from foldlog._reports.figures.lists import FiguresOfStore
 from foldlog._reports.figures.overview import is_another, parent_in
 from foldlog._reports.figures.prices import Prices
 from foldlog._reports.figures.spending import price_calls, spent_by, sum_up
 from foldlog._reports.figures.stats import Stats
-from foldlog._reports.figures.stored import FiguresOfStore
 from foldlog._reports.figures.tables import StoredFigures, Where
 from foldlog._reports.figures.trees import Trees
 from foldlog._reports.words.gist import unreached_words
@@ -40,6 +40,7 @@ def document_of(
     prices: Prices,
     task: TaskDocument | UnsetType = UNSET,
 ) -> ConversationDocument:
+    """Return the document of a conversation in a list. An erased conversation has no figures."""
     fields: JsonObject = {
         **figures.overview._asdict(),
         "errors": None,
@@ -67,6 +68,9 @@ def document_of(
 
 
 def models_of(store: Store, conversation: str, prices: Prices) -> tuple[ModelDocument, ...]:
+    """Return the usage and cost of a conversation by model, the model with the most tokens of
+    prompts first. Return nothing if an event could not be read.
+    """
     ((_, figures),) = FiguresOfStore(store).of([store.conversation(conversation, as_stored=True)])
     if not figures.is_sound:
         return ()
@@ -149,6 +153,7 @@ def tasks_of(store: Store, conversations: Iterable[str]) -> dict[str, str]:
 
 
 def _parent_of(store: Store, figures: FiguresOfStore, name: str) -> str:
+    """Return the conversation that began another, or an empty text if the store has none."""
     row = store.conversation(name, as_stored=True)
     ((_, of_row),) = figures.of([row], whole=False)
     parent = parent_in(of_row.overview.attributes or {})
@@ -160,6 +165,9 @@ def _parent_of(store: Store, figures: FiguresOfStore, name: str) -> str:
 
 
 def with_sub_agents(store: Store, conversations: Iterable[str]) -> list[str]:
+    """Return ``conversations``, and all sub-agents below them. Cost: counting all conversations
+    that have changed.
+    """
     trees = trees_of(store)
     names = dict.fromkeys(conversations)
     return [*dict.fromkeys([*names, *(name for top in names for name, _ in trees.below(top))])]
@@ -181,6 +189,7 @@ def unreached_agents(store: Store, conversations: Iterable[str]) -> list[str]:
 def _add_sizes(
     stats: Stats, store: Store, views: Views, row: ConversationRow, figures: StoredFigures
 ) -> None:
+    """Add the sizes of Views and prompts to the figures of a single conversation."""
     models = {call.model for call in figures.calls if not call.by_condenser}
     peak = max(figures.texts.get("context", ()), default=0)
     stats.peak_prompt_tokens = peak or None
@@ -208,8 +217,11 @@ def _set_limit(stats: Stats, limit: ContextLimit | None) -> None:
 
 
 def _check_keys(store: Store, conversations: Sequence[str] | None) -> None:
+    """Raise ``KeyUnavailable`` if the key of one of the conversations is missing. Cost: a row of
+    each conversation, but only if the store has used a key that is missing here.
+    """
     database = store.database
-    keys = store.database.settings.keys
+    keys = database.settings.keys
     given_ids = set(keys.names) if keys else set()
     if set(database.recorder.value("key_ids").split()) <= given_ids:
         return
@@ -226,8 +238,8 @@ def _check_keys(store: Store, conversations: Sequence[str] | None) -> None:
 
 
 def _existing(store: Store, conversation: str) -> ConversationRow:
+    """Return the row of a conversation. Raises ``ConversationErased`` if it was erased."""
     row = store.conversation(conversation, as_stored=True)
     if row.erased_at is not None:
-        # This call raises ``ConversationErased`` if the conversation was erased.
-        store.version(conversation)
+        store.version(conversation)  # raises ``ConversationErased``
     return row

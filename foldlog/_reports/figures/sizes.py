@@ -117,12 +117,16 @@ def event_tokens(event: Event) -> int:
 
 
 def tools_of(event: Event) -> Sequence[Any]:
+    """Return the definitions of tools that an event adds to a prompt."""
     return event.tools if isinstance(event, SystemMessage) else ()
 
 
 def messages_of(event: Event) -> list[JsonObject]:
-    # Only a call together with its result is rendered. So a call gets an empty result here, and a
-    # result gets an empty call. The message of the added event is not returned.
+    """Return the messages that an event adds to a prompt.
+
+    Only a call together with its result is rendered. So a call gets an empty result here, and a
+    result gets an empty call. The message of the added event is not returned.
+    """
     events: list[Event] = [event] if event.shown or not isinstance(event, Annotation) else []
     position = 0
     if isinstance(event, Action):

@@ -85,14 +85,19 @@ class Spending(Struct):
         recorded_in: Callable[[int], str],
         read_settled: Callable[[int], Sequence[Block]] = _read_none,
     ) -> None:
-        # ``recorded_in`` names the conversation in which an event was recorded first. A detached
-        # fork has copies of the events of another conversation.
-        #
-        # The calls in events before ``start`` are not counted. These events are read because the
-        # usage of a later call may be the difference between two totals. ``beside`` has the calls
-        # that the source records outside of its events. ``before`` has the calls of ``beside`` that
-        # belong to the parent of a fork, so the fork does not count them. ``read_settled`` reads
-        # the blocks of settled replies. The following import loads all formats.
+        """Count the calls in events.
+
+        ``beside``        the calls that the source records outside of its events
+        ``start``         the calls in events before ``start`` are not counted; these events are
+                          read because the usage of a later call may be the difference between two
+                          totals
+        ``before``        the calls of ``beside`` that belong to the parent of a fork, so that the
+                          fork does not count them
+        ``recorded_in``   names the conversation in which an event was recorded first, because a
+                          detached fork has copies of the events of another conversation
+        ``read_settled``  reads the blocks of settled replies
+        """
+        # This import loads all formats.
         from foldlog.formats.imported_calls import calls_of_imported, counts_on
 
         sums = list[ModelCall]()
@@ -136,7 +141,9 @@ class Spending(Struct):
         recorded_in: Callable[[int], str],
         growth: _Growth,
     ) -> Iterator[Event]:
-        # An imported event without a time gets the time at which it was recorded.
+        """Yield all events, and count the calls of those that foldlog recorded itself. An imported
+        event without a time gets the time at which it was recorded.
+        """
         for recorded_at, event in logged:
             if event.id >= start:
                 self.tools.note_event(event)
@@ -187,6 +194,7 @@ class Spending(Struct):
             self.hashes.pop(reply, None)
 
     def _find(self, reply: str, growth: _Growth) -> Calls | None:
+        """Return what is counted of a reply. If it is settled, all settled replies are put back."""
         if reply not in self.replies and self.settled.has(reply):
             self._unsettle(growth)
         return self.replies.get(reply)
@@ -237,6 +245,7 @@ class Spending(Struct):
         }
 
     def summed(self) -> list[Calls]:
+        """Return the sums of all calls, by day, model and length of prompts."""
         calls = add_up(chain(self.calls, self.runs, self.settled.calls, self.replies.values()))
         if self.paid is None or len({(entry.day, entry.model) for entry in calls}) != 1:
             return calls
@@ -256,6 +265,9 @@ def _format_of(event: Event) -> str:
 
 
 def price_calls(all_calls: Iterable[Calls], prices: Prices) -> dict[tuple[str, str], ModelDocument]:
+    """Return the usage and cost by day and model. A call that records no cost gets one from
+    ``prices``, and counts as estimated.
+    """
     models: dict[tuple[str, str], ModelDocument] = {}
     for day, model, usage, cost, call_count, above, by_condenser in all_calls:
         estimated = 0
@@ -278,6 +290,7 @@ def price_calls(all_calls: Iterable[Calls], prices: Prices) -> dict[tuple[str, s
 
 
 def models_without_price(all_calls: Iterable[Calls], prices: Prices) -> set[str]:
+    """Return the models with calls whose cost is neither recorded nor follows from ``prices``."""
     without_cost = (calls for calls in all_calls if calls.cost is None and calls.tokens)
     return {
         calls.model
@@ -287,7 +300,9 @@ def models_without_price(all_calls: Iterable[Calls], prices: Prices) -> set[str]
 
 
 def sum_up(figures: dict[Any, Any], additions: Mapping[Any, Any]) -> None:
-    # An unknown number adds nothing.
+    """Add numbers, or the numbers of documents, to those with the same keys in ``figures``. An
+    unknown number, which is None, adds nothing.
+    """
     for key, added in additions.items():
         total = figures.get(key)
         if total is None:
@@ -309,6 +324,7 @@ def sum_up(figures: dict[Any, Any], additions: Mapping[Any, Any]) -> None:
 
 
 def total_of(empty: D, documents: Iterable[D]) -> D:
+    """Return the sum of documents: see ``sum_up``. Without documents, it is ``empty``."""
     total = {"": empty}
     for document in documents:
         sum_up(total, {"": document})
@@ -316,14 +332,17 @@ def total_of(empty: D, documents: Iterable[D]) -> D:
 
 
 def spent(models: Iterable[SpentDocument]) -> SpentDocument:
+    """Return the total of what models spent."""
     return total_of(SpentDocument(), map(SpentDocument.of, models))
 
 
 def spent_by(calls: Collection[Calls], prices: Prices) -> SpentDocument:
+    """Return the total of calls. Its cost is None if the cost of any call is unknown."""
     total = spent(price_calls(calls, prices).values())
     return replace(total, cost=None) if models_without_price(calls, prices) else total
 
 
 def imported_calls(read: ReadTransaction, version: int) -> list[Any]:
+    """Return the calls that an import recorded outside of the events, as they were at a version."""
     calls = newest_value(read, IMPORTED, version)
     return calls if type(calls) is list else []

@@ -26,6 +26,7 @@ from foldlog._reports.figures.tools_of_replies import ToolCalls
 from foldlog._reports.figures.writing import FIRST_IS_LOCAL, LAST_IS_LOCAL
 from foldlog.eventstore.log.row import from_microseconds
 from foldlog.eventstore.times import EventTime
+from foldlog.formats.summed_calls import DIGITS
 
 _CONDENSED = "condensations "
 TOTALS = (
@@ -35,7 +36,9 @@ TOTALS = (
     "tool errors",
     *(f"{_CONDENSED}{name}" for name in CondensationsDocument.__struct_fields__),
 )
+"""The kinds of counts that a total adds up: see ``Stats.add_count``."""
 FACETS = ("state", "program", "tool", "tool errors", "model", "attribute")
+"""The kinds of names by which a list can be filtered."""
 
 
 class Behind(NamedTuple):
@@ -49,6 +52,7 @@ class Behind(NamedTuple):
     as_of: datetime | None
 
     def document(self) -> BehindDocument | UnsetType:
+        """Return what JSON shows, which is nothing if the figures lack nothing."""
         if not self.conversations:
             return UNSET
         at = None if self.as_of is None else self.as_of.isoformat()
@@ -129,8 +133,9 @@ class Stats(Counts):
         longest_wait_s: float | None,
         view_tokens: int | None,
     ) -> None:
-        # All conversations of the row have the same value of ``local_times``: see
-        # ``FigureColumns``.
+        """Add the sums of some conversations, which have the same ``local_times``: see
+        ``FigureColumns``.
+        """
         self.conversations += conversations
         self.unmarked += unmarked
         self.without_usage += without_usage
@@ -145,6 +150,7 @@ class Stats(Counts):
         self.longest_wait_s = max(waits, default=None)
 
     def add_count(self, what: str, name: str, number: float | None) -> None:
+        """Add the count of a name of the kind ``what``, which is one of ``TOTALS``."""
         if what == "kind":
             self.events[name] = self.events.get(name, 0) + int(number or 0)
         elif what == "day":
@@ -179,6 +185,7 @@ class Stats(Counts):
         return None if errors is None else errors - self.repeated_errors
 
     def document(self, conversation: str | UnsetType = UNSET) -> StatsDocument:
+        """Return the figures as JSON shows them. ``conversation`` is the only one they are of."""
         return StatsDocument.of(
             self,
             conversation=conversation,
@@ -200,7 +207,10 @@ _NONE_KNOWN = CondensationsDocument(events_forgotten=None, summaries_forgotten=N
 
 
 def _sum(before: Any, number: float | None, name: str = "") -> Any:
-    # None stands for an unknown number, which adds nothing.
+    """Add a number to the field ``name`` of a document. None stands for an unknown number, which
+    adds nothing.
+    """
     if number is None:
         return before
-    return (before or 0) + (round(number, 12) if name == "cost" else int(number))
+    added = round(number, DIGITS) if name == "cost" else int(number)
+    return (before or 0) + added

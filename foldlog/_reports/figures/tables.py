@@ -10,6 +10,7 @@ import json
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from datetime import datetime
 from functools import partial
+from operator import methodcaller
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from foldlog._base.json_types import JsonMap, JsonObject
@@ -36,7 +37,7 @@ from foldlog._reports.figures.writing import (
 from foldlog.eventstore import InvalidArgument, KeyUnavailable
 from foldlog.eventstore.log.database import Database
 from foldlog.eventstore.log.row import from_microseconds
-from foldlog.eventstore.recorders.base import Columns, Reader, Transaction
+from foldlog.eventstore.recorders.base import Columns, Reader, Recorder, Transaction
 from foldlog.eventstore.recorders.types import Conversation, as_text, utf8
 from foldlog.eventstore.times import EventTime, event_microseconds
 from foldlog.formats.summed_calls import USAGE, Calls
@@ -50,6 +51,7 @@ _ORPHANS_MAX: Final = 1_000
 _BY_CONDENSER: Final = 3
 """The place of ``by_condenser`` in the columns of calls."""
 STATES: Final = ("error", "refused", "open_call", "result", "request", "answer")
+"""The states of a conversation: see ``Counts.state``."""
 
 
 class Repetitions(NamedTuple):
@@ -94,6 +96,9 @@ class Where(NamedTuple):
         return self._replace(companions=True, sub_agents=True) == Where()
 
     def conditions(self) -> list[tuple[str, str]]:
+        """Return the kinds and names of the counts that a chosen conversation must have: see
+        ``writing.py``.
+        """
         names = {
             "state": self.state,
             "program": self.program,
@@ -105,7 +110,8 @@ class Where(NamedTuple):
         return pairs + [("attribute", f"{name}={value}") for name, value in self.attributes.items()]
 
 
-_UNCOUNTED = FigureColumns(0, 0, 0, 0, 0, *[None] * 14)
+_UNCOUNTED = FigureColumns._make([0] * 5 + [None] * (len(FigureColumns._fields) - 5))
+"""The columns of a conversation without figures. Only the first five may not be None."""
 
 
 class StoredFigures(NamedTuple):
@@ -138,7 +144,8 @@ class StoredFigures(NamedTuple):
     @property
     def first_at(self) -> EventTime | None:
         columns = self.columns
-        return _time(columns.first_at, is_local=columns.local_times & FIRST_IS_LOCAL > 0)
+        is_local = bool(columns.local_times & FIRST_IS_LOCAL)
+        return _time(columns.first_at, is_local=is_local)
 
     @property
     def last_at(self) -> EventTime | None:
@@ -146,6 +153,7 @@ class StoredFigures(NamedTuple):
 
     @property
     def is_sound(self) -> bool:
+        """Whether all events could be read, so that the figures are complete."""
         return self.columns.condensations is not None
 
 
@@ -158,7 +166,8 @@ class FigureTables:
         """With ``blocks_at_once``, a total of the store sums up only so many changed blocks."""
         self.database = database
         self.aside: dict[str, int] = {}
-        self._memory: Any = None
+        self._memory: Recorder | None = None
+        """The database with the figures that are aside, since the first ones were."""
         self._names: dict[str, str] = {}
         self.blocks = Blocks(database, blocks_at_once)
         self._trees: tuple[tuple[int, int], Trees] | None = None
@@ -168,20 +177,21 @@ class FigureTables:
         """Put figures aside, because the store cannot write them."""
         from foldlog.eventstore.recorders.sqlite.memory import MemoryRecorder
 
-        if self._memory is None:
-            self._memory = MemoryRecorder()
+        memory = self._memory
+        if memory is None:
+            memory = self._memory = MemoryRecorder()
 
         def put(transaction: Transaction) -> None:
             put_figures(transaction, conversation, None, None, figures)
             put_replies(transaction, conversation, None, None, figures.replies)
 
-        self._memory.transact(put)
+        memory.transact(put)
         self.aside[conversation.id] = conversation.key
 
     def forget_aside(self, conversation: str) -> None:
         """Delete figures from the database in memory, because the store has newer figures."""
         key = self.aside.pop(conversation, None)
-        if key is not None:
+        if key is not None and self._memory is not None:
             self._memory.transact(lambda transaction: transaction.delete_figures(key))
 
     def ask(self, statement: str, where: Where, *parameters: Any) -> list[Columns]:
@@ -211,6 +221,7 @@ class FigureTables:
         return rows
 
     def _ask_all(self, statement: str, where: Where, *parameters: Any) -> list[Columns]:
+        """Run a statement over the rows of the chosen conversations, without sums of blocks."""
         conditions = [(what, self.stored_forms(name)) for what, name in where.conditions()]
         choice = (
             json.dumps(conditions),
@@ -224,12 +235,12 @@ class FigureTables:
         sub_agents = [] if where.sub_agents else [*self.trees().keys.values()]
         left_out = json.dumps([*self.aside.values(), *sub_agents])
         rows = self._run(self.database.recorder, statement, *choice, left_out, *parameters)
-        if self.aside:
+        if self.aside and self._memory is not None:
             left_out = json.dumps(sub_agents)
             rows += self._run(self._memory, statement, *choice, left_out, *parameters)
         return rows
 
-    def _run(self, recorder: Any, statement: str, *parameters: Any) -> list[Columns]:
+    def _run(self, recorder: Recorder, statement: str, *parameters: Any) -> list[Columns]:
         rows: list[Columns] = recorder.query(lambda reader: reader.ask_all(statement, *parameters))
         return rows
 
@@ -244,6 +255,8 @@ class FigureTables:
         return [name, *(digest_of(keys, key_id, name) for key_id in keys.names)]
 
     def _keys(self, conversations: Collection[str]) -> list[int]:
+        """Return the keys of the conversations that the store has."""
+
         def read(reader: Reader) -> list[int]:
             conversations_found = (
                 self.database.find(reader, name, as_stored=True) for name in conversations
@@ -269,23 +282,27 @@ class FigureTables:
         return {text_of(name): is_missing == 1 for name, is_missing in rows}
 
     def versions(self, statement: str) -> dict[int, tuple[int, int]]:
-        # A pair has the version of a conversation, and its number of counted events or records. If
-        # no event of a source is made yet, its version is 0.
+        """Run a statement that returns versions of conversations. The result maps the key of a
+        conversation to its version, and to its number of counted events or records. If no event of
+        a source is made yet, its version is 0.
+        """
         rows = (row for recorder in self._recorders() for row in self._run(recorder, statement))
         return {key: (version, events or 0) for key, version, events in rows}
 
     def hashes(self, keys: Collection[int]) -> Iterator[tuple[int, bytes]]:
+        """Yield the hashes of all replies of each conversation, packed in one byte string."""
         for recorder in self._recorders():
             yield from self._run(recorder, "hashes_of_replies", json.dumps([*keys]))
 
     def stored_replies(self, keys: Collection[int]) -> dict[int, set[int]]:
+        """Return the hashes of the replies whose usage is stored one by one, for each of the
+        conversations with these ``keys``.
+        """
         stored = dict[int, set[int]]()
         for recorder in self._recorders():
             for key in keys:
-                hashes = recorder.query(
-                    lambda reader, key=key: reader.ask("figure_replies_of", key)
-                )
-                stored.setdefault(key, set()).update(as_unsigned(column) for (column,) in hashes)
+                rows: list[Columns] = recorder.query(methodcaller("ask", "figure_replies_of", key))
+                stored.setdefault(key, set()).update(as_unsigned(column) for (column,) in rows)
         return stored
 
     def repeated(self, where: Where) -> Repetitions:
@@ -371,19 +388,23 @@ class FigureTables:
         rows = self._run(self.database.recorder, "existing_ids", json.dumps([*names]))
         return {text_of(name): (at, has_earlier) for name, at, has_earlier in rows}
 
-    def _split(self, keys: Iterable[int]) -> Iterator[tuple[Any, str]]:
-        # A statement gets its keys as one JSON text.
+    def _split(self, keys: Iterable[int]) -> Iterator[tuple[Recorder, str]]:
+        """Yield each database with those of ``keys`` that it has, as JSON for a statement."""
         keys_aside = {*self.aside.values()}
         for recorder in self._recorders():
             is_in_memory = recorder is self._memory
             yield recorder, json.dumps([key for key in keys if (key in keys_aside) == is_in_memory])
 
-    def _recorders(self) -> list[Any]:
-        if self.aside:
+    def _recorders(self) -> list[Recorder]:
+        """Return the databases that have figures: the store, and memory if figures are aside."""
+        if self.aside and self._memory is not None:
             return [self.database.recorder, self._memory]
         return [self.database.recorder]
 
     def between(self, first: str, last: str) -> dict[str, StoredFigures]:
+        """Return the figures of the conversations from the id ``first`` to the id ``last``, without
+        their calls.
+        """
         rows = self._run(self.database.recorder, "figures_between", first, last)
         if self.aside:
             rows = [columns for columns in rows if text_of(columns[1]) not in self.aside]
@@ -392,12 +413,13 @@ class FigureTables:
             key for name, key in self.aside.items() if utf8(first) <= utf8(name) <= utf8(last)
         ]
         figures_aside = {}
-        if keys_aside:
+        if keys_aside and self._memory is not None:
             rows = self._run(self._memory, "figures_of", json.dumps(keys_aside))
             figures_aside = self.read_rows(rows)
         return {figures.id: figures for figures in (figures_of_store | figures_aside).values()}
 
     def of_keys(self, keys: Sequence[int]) -> dict[int, StoredFigures]:
+        """Return the figures of the conversations with these keys, with their calls."""
         figures_by_key = dict[int, StoredFigures]()
         for recorder, keys_text in self._split(keys):
             figures_by_key |= self.read_rows(self._run(recorder, "figures_of", keys_text))
@@ -408,6 +430,7 @@ class FigureTables:
         }
 
     def calls_of(self, keys: Sequence[int]) -> dict[int, list[Calls]]:
+        """Return the calls of models of the conversations with these keys."""
         calls = dict[int, list[Calls]]()
         for recorder, keys_text in self._split(keys):
             for key, *columns in self._run(recorder, "figure_calls_of", keys_text):
@@ -415,6 +438,7 @@ class FigureTables:
         return calls
 
     def calls(self, key: int, columns: Sequence[Any]) -> Calls:
+        """Return the calls in a row. ``key`` is a conversation that has the row's model."""
         day, model, above, by_condenser, call_count, *usage, cost = columns
         tokens = {
             name: int(count) for name, count in zip(USAGE, usage, strict=True) if count is not None
@@ -430,6 +454,10 @@ class FigureTables:
         )
 
     def name(self, column: bytes | str, key: int) -> str:
+        """Return the name in a column. If the column has a digest of the name, read the encrypted
+        texts of the conversation ``key``, which has the name. Without the key of encryption, the
+        name is ``WITHOUT_KEY``.
+        """
         stored = text_of(column)
         if not stored.startswith(DIGEST):
             return stored
@@ -438,6 +466,9 @@ class FigureTables:
         return self._names.get(stored, WITHOUT_KEY)
 
     def read_rows(self, rows: Iterable[Columns]) -> dict[int, StoredFigures]:
+        """Decrypt and decode rows of figures. If the key of a row is missing, its overview has the
+        problem.
+        """
         figures = {}
         for key, conversation, encoding, sealed_texts, *numbers in rows:
             try:
@@ -494,7 +525,7 @@ def text_of(column: bytes | str) -> str:
 
 
 def _last_at(columns: FigureColumns) -> EventTime | None:
-    return _time(columns.last_at, is_local=columns.local_times & LAST_IS_LOCAL > 0)
+    return _time(columns.last_at, is_local=bool(columns.local_times & LAST_IS_LOCAL))
 
 
 def _time(microseconds: int | None, *, is_local: bool) -> EventTime | None:

@@ -62,27 +62,24 @@ class Task(NamedTuple):
     def document(self, prices: Prices, *, has_agents: bool = False) -> TaskDocument:
         all_figures = [agent.figures for agent in self.agents]
         first_failed = min(
-            (each for each in all_figures if each.first_error is not None),
-            key=lambda each: in_utc(
-                parse_event_time(each.texts.get("first_error_at")) or _AT_THE_END
-            ),
+            (figures for figures in all_figures if figures.first_error is not None),
+            key=_time_of_first_error,
             default=None,
         )
-        first_times = [each.first_at for each in all_figures if each.first_at is not None]
-        last_times = [each.last_at for each in all_figures if each.last_at is not None]
-        waits = [each.columns.longest_wait_s for each in all_figures]
+        first_times = [figures.first_at for figures in all_figures if figures.first_at is not None]
+        last_times = [figures.last_at for figures in all_figures if figures.last_at is not None]
+        waits = [figures.columns.longest_wait_s for figures in all_figures]
+        errors = _sum(figures.columns.errors for figures in all_figures)
         return TaskDocument(
             sub_agents=len(self.agents) - 1,
             sub_agents_erased=self.erased,
             sub_agents_unreached=self.unreached,
-            errors=_sum(
-                (*(each.columns.errors for each in all_figures), -self.repeated_errors or None)
-            ),
-            first_error=first_failed and first_failed.first_error,
-            first_error_in=first_failed and first_failed.id,
+            errors=None if errors is None else errors - self.repeated_errors,
+            first_error=None if first_failed is None else first_failed.first_error,
+            first_error_in=None if first_failed is None else first_failed.id,
             first_event_at=time_text(min(first_times, key=in_utc, default=None)),
             last_event_at=time_text(max(last_times, key=in_utc, default=None)),
-            seconds=sum(_seconds(each) for each in all_figures),
+            seconds=sum(map(_seconds, all_figures)),
             longest_wait_s=max([wait for wait in waits if wait is not None], default=None),
             spent=spent_by(self.calls, prices),
             agents=tuple(agent.document(prices) for agent in self.agents) if has_agents else UNSET,
@@ -121,12 +118,18 @@ def time_text(time: EventTime | None) -> str | None:
     return None if time is None else time.isoformat()
 
 
+def _time_of_first_error(figures: StoredFigures) -> datetime:
+    return in_utc(parse_event_time(figures.texts.get("first_error_at")) or _AT_THE_END)
+
+
 def _seconds(figures: StoredFigures) -> float:
+    """Return the time between the first and the last event of a conversation."""
     if figures.first_at is None or figures.last_at is None:
         return 0.0
     return (in_utc(figures.last_at) - in_utc(figures.first_at)).total_seconds()
 
 
 def _sum(numbers: Iterable[int | None]) -> int | None:
+    """Add up the known numbers. Return None if all are unknown."""
     known = [number for number in numbers if number is not None]
     return sum(known) if known else None

@@ -51,15 +51,16 @@ class ToolsOfReplies(Struct):
     ``by_reply``  maps the id of a reply to its calls by tool
     ``waiting``   maps the id of a call without a result to the event of the call, its reply and its
                   tool
+    ``noted``     the calls of tools, and their errors, that ``assign`` has not counted yet
+    ``turns``     the messages of the user, at which turns of the agent end
+    ``calls``     the events that record the usage of a reply, each with the id of the reply
     """
 
     by_reply: dict[str, dict[str, ToolCalls]] = {}
     waiting: dict[str, tuple[int, str | None, str]] = {}
     noted: list[_Noted] = []
     turns: list[int] = []
-    """The messages of the user, at which turns of the agent end."""
     calls: list[tuple[int, str]] = []
-    """The events that record the usage of a reply."""
 
     def note_event(self, event: Event) -> None:
         if is_call(event):
@@ -98,9 +99,14 @@ class ToolsOfReplies(Struct):
                 tools[noted.tool] = ToolCalls(
                     calls + noted.counted.calls, errors + noted.counted.errors
                 )
-        self.noted, self.turns, self.calls = [], [], []
+        self.noted = []
+        self.turns = []
+        self.calls = []
 
     def _reply_near(self, event_id: int) -> str | None:
+        """Return the last reply that is recorded before an event, or else the next one, if it is in
+        the same turn.
+        """
         turn = bisect_left(self.turns, event_id)
         start = self.turns[turn - 1] if turn else -1
         stop = self.turns[turn] if turn < len(self.turns) else event_id + sys.maxsize

@@ -16,14 +16,14 @@ class Trees:
 
     ``parents``  maps the id of a sub-agent to the id of its parent
     ``keys``     maps the id of a sub-agent to its key
-    ``orphans``  the conversations that name a parent that the store has not
+    ``orphans``  the conversations that name a parent which is not in the store
     """
 
     def __init__(
         self, sub_agents: Mapping[str, tuple[int, str]], named: Mapping[str, str] = {}
     ) -> None:
         """``sub_agents`` maps the id of a sub-agent to its key and to its parent. ``named`` maps
-        the conversations that name a parent to its name.
+        the id of each conversation that names a parent to the id of this parent.
         """
         self.orphans = frozenset(named) - sub_agents.keys()
         self.keys = {child: key for child, (key, _) in sub_agents.items()}

@@ -59,10 +59,15 @@ all events again.
 _STATE_CODES: Final = (6, _STATE_CODE)
 """The states that a reader counts on. A state of version 6 has no settled replies."""
 _TOGETHER = 200
+"""The number of conversations whose figures are counted before they are written."""
 _WRITES_S: Final = 0.02
 """A transaction that writes figures ends after this time, because other writers wait for it."""
 _LOCK_WAIT_S = 0.05
+"""A reader that counts only some conversations waits this long for another thread that counts."""
 _LOOKS_FOR_EACH = 5
+"""A reader that counts at most N conversations looks at N times this number, because those that
+were erased, or whose figures are aside, need no counting.
+"""
 _AS_OF: Final = "figures_as_of"
 """The name of the store's fact with the time up to which all changes are in the figures."""
 _COUNTED_TO: Final = "figures_counted_to"
@@ -108,9 +113,9 @@ class FigureCounter:
     """Counts conversations and writes their figures. Many threads may use the same
     ``FigureCounter``.
 
-    ``missing``  the number of conversations without figures
+    ``missing``      the number of conversations without figures
     ``has_counted``  whether conversations were counted since the last ``note_complete``
-    ``aside``    maps the id of a conversation to its figures that could not be written yet
+    ``aside``        maps the id of a conversation to its figures that could not be written yet
     """
 
     def __init__(
@@ -127,6 +132,7 @@ class FigureCounter:
         self._repeated = RepeatedReplies(tables)
         self._lock = threading.RLock()
         self._seen: int | None = None
+        """The last state of the store in which all conversations were counted."""
         self._found: dict[str, bool] = {}
         """The conversations that are not counted yet: see ``FigureTables.to_count``."""
         self._found_at: int | None = None
@@ -262,10 +268,11 @@ class FigureCounter:
         recorder = self._store.database.recorder
         noted = {key for key, _ in look.notes}
         changes: list[Callable[[Transaction], object]] = [
-            partial(_write, statement="note_uncounted", values=(key,)) for key in aside - noted
+            partial(_run_statement, statement="note_uncounted", values=(key,))
+            for key in aside - noted
         ]
         changes += [
-            partial(_write, statement="forget_uncounted", values=note)
+            partial(_run_statement, statement="forget_uncounted", values=note)
             for note in look.notes
             if note[0] not in aside
         ]
@@ -273,7 +280,9 @@ class FigureCounter:
         # Only now, because a search that begins behind the position relies on the notes.
         changes.append(lambda transaction: transaction.set_value(_COUNTED_TO, counted_to))
         if recorder.store_count > 1:  # a transaction belongs to one server
-            all(recorder.offer(change) for change in changes)
+            for change in changes:
+                if not recorder.offer(change):
+                    return
             return
 
         def note(transaction: Transaction) -> None:
@@ -285,7 +294,9 @@ class FigureCounter:
     def _count_found(
         self, most: int | None, events: int | None, until: float | None
     ) -> Collection[str]:
-        """Count the conversations that were found, and return those that were looked at."""
+        """Count the conversations that were found, within the bounds of ``refresh``, and return
+        those that need no further look. ``until`` is a time of ``monotonic``.
+        """
         looked_at = dict[str, None]()
         waiting = list[ConversationRow]()
         late = list[ConversationRow]()
@@ -317,7 +328,6 @@ class FigureCounter:
         """Return conversations with new events whose figures are outdated, as ``to_count`` does.
         Cost: a few queries, however many conversations are outdated.
         """
-
         database = self._store.database
         return self._tables.to_count(database.recorder.query(database.newest_changed))
 
@@ -330,16 +340,22 @@ class FigureCounter:
             return self._count(rows, until)
 
     def write_aside(self) -> None:
+        """Try again to write the figures that could not be written earlier."""
         with self._lock:
             if self.aside and self._store.database.recorder.writable:
                 self._write(self.aside)
 
     def store_replies(self) -> None:
+        """Store the usage of replies that several conversations contain, so that totals count them
+        once.
+        """
         with self._lock:
             self._store_replies()
 
     def _rows(self, names: Sequence[str]) -> Iterator[ConversationRow | None]:
-        """Yield the row of each conversation. The row of an erased conversation is None."""
+        """Yield the row of each conversation, in the order of ``names``. The row of an erased
+        conversation is None.
+        """
         step = self._read_at_once
         for place in range(0, len(names), step):
             page = names[place : place + step]
@@ -582,6 +598,10 @@ class FigureCounter:
                 return
 
     def _write_one(self, transaction: Transaction, row: ConversationRow, figures: Figures) -> bool:
+        """Write the figures of a conversation. Return False if they were not written, because the
+        conversation has changed since ``row`` was read, is not encrypted yet, or has lost a block
+        of its replies.
+        """
         database = self._store.database
         conversation = database.find(transaction, row.id, as_stored=True)
         if conversation is None or not is_as_in(row, conversation):
@@ -601,6 +621,7 @@ class FigureCounter:
         return True
 
     def is_aside(self, row: ConversationRow) -> bool:
+        """Return whether the present figures of a conversation are in memory only."""
         return row.id in self.aside and self.aside[row.id][0] == row
 
     def _put_aside(self, row: ConversationRow, figures: Figures) -> None:
@@ -639,7 +660,7 @@ class _CountedTo(NamedTuple):
         return f"{CODE} {self.position} {self.all_at}"
 
 
-def _write(transaction: Transaction, statement: str, values: Sequence[Any]) -> None:
+def _run_statement(transaction: Transaction, statement: str, values: Sequence[Any]) -> None:
     transaction.write(statement, *values)
 
 

@@ -34,6 +34,7 @@ if TYPE_CHECKING:
 CODE: Final = 6
 """The version of the code that makes figures. Figures of another version are counted again."""
 SAVED: Final = ("condensations", "tokens_saved", "cost")
+"""The fields of ``SavingsDocument`` that are stored for each reason."""
 NO_REPLY: Final = CountedReply(Calls("", "", {}, None, 0))
 """Stands for a reply that its source no longer contains."""
 OF_A_TOOL: Final = 2
@@ -43,10 +44,14 @@ tool stands in place of the model, and the errors in place of the tokens of the 
 
 FIRST_IS_LOCAL: Final = 1
 LAST_IS_LOCAL: Final = 2
+"""The bits of the column ``local_times``: the first or the last time has no zone."""
 SEALED: Final = 1
+"""The bit of the column ``encoding`` that says that the texts are encrypted."""
 DIGEST: Final = "\x1f"
+"""The first character of a name's column that has a digest in place of the name."""
 _DIGEST_BYTES: Final = 16
 _NAME_MAX: Final = 300
+"""The number of characters that are stored of a name."""
 _COUNT_MAX: Final = 10**15
 """The maximum number of tokens that is stored, because SQL could not add up higher numbers."""
 _CONDENSED: Final = CondensationsDocument.__struct_fields__
@@ -86,6 +91,9 @@ def put_figures(
     keys: KeyRing | None,
     figures: Figures,
 ) -> None:
+    """Replace the stored figures of a conversation. Texts are encrypted with ``data_key``, and the
+    digests of names use ``keys``; both are None if the conversation is not encrypted.
+    """
     names = _Names(conversation, data_key, keys)
     key = conversation.key
     for statement in ("forget_figure_calls", "forget_figure_counts"):
@@ -137,12 +145,17 @@ def put_replies(
     keys: KeyRing | None,
     replies: Mapping[int, CountedReply],
 ) -> None:
+    """Store the usage and the tools of replies, by their hashes: see ``put_figures``."""
     names = _Names(conversation, data_key, keys)
     rows = [row for number, reply in replies.items() for row in _rows_of(number, reply, names)]
     transaction.write_rows("put_figure_replies", conversation.key, rows)
 
 
 class _Names:
+    """Makes the columns of names. In an encrypted conversation, a column has a digest, and the name
+    is with the encrypted texts.
+    """
+
     def __init__(
         self, conversation: Conversation, data_key: DataKey | None, keys: KeyRing | None
     ) -> None:
@@ -151,6 +164,7 @@ class _Names:
         self._of_digests = dict[str, str]()
 
     def of(self, name: str) -> str:
+        """Return the column for a name."""
         name = storable(name)
         if self._keys is None:
             return name
@@ -159,6 +173,7 @@ class _Names:
         return digest
 
     def with_texts(self, figures: Figures) -> JsonObject:
+        """Return the texts of figures, with the names of all digests so far."""
         overview = figures.overview
         texts = {
             "title": overview.title,
@@ -177,29 +192,35 @@ class _Names:
 
 
 def digest_of(keys: KeyRing, key_id: str, name: str) -> str:
+    """Return the column that stands for a name under a key."""
     return DIGEST + keys.digest(key_id, name.encode(), _DIGEST_BYTES).hex()
 
 
 def storable(name: str) -> str:
+    """Return a name as a column has it: not too long, and without forbidden characters."""
     return as_text_column(name[:_NAME_MAX])
 
 
 def as_text_column(name: str) -> str:
-    # Replace the characters that a text column cannot contain.
+    """Replace the characters that a text column cannot contain: NUL, the mark of a digest, and
+    halves of surrogate pairs.
+    """
     name = name.replace("\0", "\ufffd").replace(DIGEST, "\ufffd")
     return name.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
 
 
 def _as_signed(reply_hash: int) -> int:
-    # SQL has no unsigned numbers.
+    """Return the column for a hash, because SQL has no unsigned numbers."""
     return reply_hash - (1 << 64) if reply_hash >> 63 else reply_hash
 
 
 def as_unsigned(column: int) -> int:
+    """Return the hash of a reply from its column."""
     return column % (1 << 64)
 
 
 def _rows_of(reply_hash: int, reply: CountedReply, names: _Names) -> Iterator[tuple[Any, ...]]:
+    """Yield the row of a reply's usage, and a row for each tool of its calls: see ``OF_A_TOOL``."""
     yield _as_signed(reply_hash), *_row_of(reply.usage, names)
     for tool, (calls, errors) in reply.tools.items():
         name = f"{reply_hash} {tool}".encode()
@@ -228,13 +249,17 @@ def _columns_of(conversation: Conversation, figures: Figures) -> FigureColumns:
     saved = figures.saved()
     tokens = [call.tokens for call in figures.calls]
     last_prompt_tokens = figures.last_prompt_tokens
+    local_times = 0
+    if _is_local(counts.first_at):
+        local_times |= FIRST_IS_LOCAL
+    if _is_local(counts.last_at):
+        local_times |= LAST_IS_LOCAL
     return FigureColumns(
         code=CODE,
         version=conversation.version,
         is_companion=int(bool(companion_of(conversation.id))),
         recorded_at=conversation.updated_at or conversation.created_at,
-        local_times=FIRST_IS_LOCAL * _is_local(counts.first_at)
-        + LAST_IS_LOCAL * _is_local(counts.last_at),
+        local_times=local_times,
         first_at=None if counts.first_at is None else event_microseconds(counts.first_at),
         last_at=None if counts.last_at is None else event_microseconds(counts.last_at),
         longest_wait_s=counts.longest_wait_s,
@@ -243,11 +268,13 @@ def _columns_of(conversation: Conversation, figures: Figures) -> FigureColumns:
         view_tokens=overview.tokens,
         sent_events=overview.sent_events,
         sent_summaries=overview.sent_summaries,
-        last_prompt_tokens=last_prompt_tokens and min(last_prompt_tokens, _COUNT_MAX),
+        last_prompt_tokens=(
+            None if last_prompt_tokens is None else min(last_prompt_tokens, _COUNT_MAX)
+        ),
         tokens=min(sum(tokens), _COUNT_MAX) if any(tokens) else None,
         condensations=saved.condensations if figures.is_sound else None,
         tokens_saved=saved.tokens_saved,
-        format=overview.format and storable(overview.format),
+        format=None if overview.format is None else storable(overview.format),
         state=counts.state,
     )
 
@@ -293,4 +320,7 @@ def _events_counted(counts: Counts) -> Iterable[tuple[str, str, float | None]]:
 
 
 def place_of_texts(key: int) -> bytes:
+    """Return the place to which the encrypted texts of a row are bound, so that they cannot be
+    moved to another row.
+    """
     return b"figures\0%d" % key

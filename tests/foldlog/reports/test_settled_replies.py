@@ -14,8 +14,8 @@ from msgspec.structs import replace
 import foldlog
 from foldlog._reports.figures import settled_replies, updating
 from foldlog._reports.figures.checking import find_wrong_figures, find_wrong_totals
+from foldlog._reports.figures.lists import FiguresOfStore
 from foldlog._reports.figures.shown import collect_stats
-from foldlog._reports.figures.stored import FiguresOfStore
 from foldlog.eventstore import Action, Message, Observation, Origin, open_store
 from foldlog.projections import Views
 from tests.attacks.made_store import KEYS

@@ -78,8 +78,8 @@ def run(
     Example: foldlog compare tidewatch --config small.toml
     """
     from foldlog._reports.dropped import dropped_document, dropped_in
+    from foldlog._reports.figures.lists import FiguresOfStore
     from foldlog._reports.figures.prices import Prices
-    from foldlog._reports.figures.stored import FiguresOfStore
     from foldlog.condensers.models.caches import cache_rule
 
     table = Prices(prices)

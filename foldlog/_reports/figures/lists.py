@@ -1,5 +1,5 @@
-"""The lists and totals of the conversations in a store. Lists and totals come from the tables of
-figures. The caller must update the tables of figures first.
+"""The lists and totals of the conversations in a store. Both come from the tables of figures, which
+the caller must bring up to date first.
 """
 
 from __future__ import annotations
@@ -43,21 +43,27 @@ Row = tuple[ConversationRow, StoredFigures]
 PAGE = 1_000
 """The number of conversations that ``of`` reads together."""
 _BLOCKS_AT_ONCE = 8
+"""The number of blocks of conversations that a reader sums up at most, if it does not wait for
+complete figures. The next three numbers are bounds for the same readers. With all of them, a reader
+needs a few tenths of a second.
+"""
 _COUNTED_AT_ONCE = 128
+"""The number of changed conversations that such a reader counts at most."""
 _EVENTS_AT_ONCE = 16_000
+"""Such a reader counts no further conversation after this number of events."""
 _SECONDS_AT_ONCE = 0.1
-"""What a reader counts and sums up at most, if it does not wait for complete figures: so many
-blocks of conversations, conversations, and events. It takes a few tenths of a second. Where each
-query takes long, the time ends it.
+"""Such a reader counts no further conversation after this time, because each query may take long.
 """
 _EVENTS_OF_CONVERSATION = 60
-"""A conversation costs as much as this number of events, beside its events."""
+"""To count a conversation takes as long as to count this number of events, and then its events."""
 _FEW = 100
 """The maximum number of conversations that are read one by one. Above this number, all
 conversations from the first id to the last are read as one range.
 """
 _ALL = 2**31
+"""A limit for queries that should return all conversations: no store has so many."""
 _EVERYTHING = Where()
+"""Chooses all conversations."""
 
 
 class Page(NamedTuple):
@@ -171,6 +177,9 @@ class FiguresOfStore:
         return self._counter.missing
 
     def bring_up_to_date(self, where: Where = _EVERYTHING) -> None:
+        """Count the conversations in ``where.only``, or all conversations that have changed if it
+        is None.
+        """
         if where.only is None:
             self.refresh()
             return
@@ -198,20 +207,16 @@ class FiguresOfStore:
         """
         remaining = iter(rows)
         self._counter.write_aside()
-        events_left = _EVENTS_AT_ONCE if self._is_quick else None
+        budget = _Budget() if self._is_quick else None
         while page := list(islice(remaining, PAGE)):
             present = self._present_figures(page)
-            missing = [row for row in page if row.erased_at is None and row.id not in present]
+            missing: Sequence[ConversationRow] = [
+                row for row in page if row.erased_at is None and row.id not in present
+            ]
             on_stored(sum(row.version for row in page if row.id in present))
             if whole and missing:
-                counted = missing if events_left is None else _first_of(missing, events_left)
-                seconds = None if events_left is None else _SECONDS_AT_ONCE
-                late = self._counter.count_now(counted, seconds)
-                if events_left is not None:
-                    events_left = 0 if late else events_left - sum(map(_cost, counted))
+                counted, missing = self._count_missing(missing, budget)
                 present |= self._present_figures(counted)
-                missing = [*late, *missing[len(counted) :]]
-                self._uncounted += len(missing)
             calls: Mapping[int, Sequence[Calls]] = {}
             if whole:
                 calls = self._tables.calls_of([figures.key for figures in present.values()])
@@ -227,6 +232,23 @@ class FiguresOfStore:
                     yield row, StoredFigures(0, row.id, row.version, ends[row.id])
                 else:
                     yield self._ends_of(row)
+
+    def _count_missing(
+        self, missing: Sequence[ConversationRow], budget: _Budget | None
+    ) -> tuple[Sequence[ConversationRow], Sequence[ConversationRow]]:
+        """Count conversations, only as many as ``budget`` allows if there is one. Return those that
+        were to be counted, and those that are still not counted.
+        """
+        if budget is None:
+            self._counter.count_now(missing)
+            return missing, []
+        allowed = budget.take(missing)
+        late = self._counter.count_now(allowed, _SECONDS_AT_ONCE)
+        if late:
+            budget.end()
+        uncounted = [*late, *missing[len(allowed) :]]
+        self._uncounted += len(uncounted)
+        return allowed, uncounted
 
     def _ends_of_page(self, rows: Sequence[ConversationRow]) -> dict[str, Overview]:
         """Read the ends of conversations in one transaction. A conversation that is not plain (it
@@ -262,6 +284,7 @@ class FiguresOfStore:
             return {}
 
     def _present_figures(self, page: Sequence[ConversationRow]) -> dict[str, StoredFigures]:
+        """Return the figures of the conversations whose figures are up to date, by their ids."""
         ids = sorted((row.id for row in page), key=utf8)
         spans = zip(ids, ids, strict=True) if len(ids) <= _FEW else [(ids[0], ids[-1])]
         stored: dict[str, StoredFigures] = {}
@@ -276,6 +299,10 @@ class FiguresOfStore:
         }
 
     def _ends_of(self, row: ConversationRow) -> Row:
+        """Return a conversation with an overview from its first and last events only. The overview
+        of an erased conversation is empty. If the events cannot be read, the overview has the
+        problem.
+        """
         empty = StoredFigures(0, row.id, row.version, Overview())
         if row.erased_at is not None:
             return row, empty
@@ -308,11 +335,13 @@ class FiguresOfStore:
         return Page(rows, unknown, self.count(where))
 
     def first(self, where: Where, *, sort: str, reverse: bool, limit: int) -> Sequence[Row]:
+        """Return the first rows of ``page``, without its counts."""
         return self._rows_of(
             [key for key, *_ in self._sort(where, sort, reverse=reverse, most=limit)]
         )
 
     def _rows_of(self, keys: Sequence[int]) -> list[Row]:
+        """Return the conversations with these keys, except those that were erased meanwhile."""
         figures = self._tables.of_keys(keys)
         found = [figures[key] for key in keys if key in figures]
         plain = self._plain_rows(found)
@@ -344,6 +373,9 @@ class FiguresOfStore:
     def ids_in_order(
         self, sort: str, *, reverse: bool, among: Collection[str]
     ) -> tuple[list[str], int]:
+        """Return the ids in ``among`` in the order of the figure ``sort``, and how many of them do
+        not have the figure. These come last.
+        """
         rows = self._sort(_EVERYTHING, sort, reverse=reverse, most=_ALL)
         ids = [(as_text(name), figure) for _, figure, name in rows]
         in_group = [(name, figure) for name, figure in ids if name in among]
@@ -352,6 +384,9 @@ class FiguresOfStore:
     def _sort(
         self, where: Where, sort: str, *, reverse: bool, most: int
     ) -> Sequence[Sequence[Any]]:
+        """Return the key, the figure ``sort`` and the id of the first ``most`` chosen
+        conversations. Raises ``InvalidArgument`` if ``sort`` is not in ``SORTS``.
+        """
         check_sort(sort)
         direction = -1 if reverse else 1
         if sort == "cost":
@@ -360,11 +395,13 @@ class FiguresOfStore:
             )
         else:
             rows = self._tables.ask("figures_sorted", where, sort, direction, most)
+        # The second sort is stable, so conversations with the same figure stay sorted by their ids.
         rows.sort(key=lambda columns: columns[2], reverse=reverse and sort == "id")
         rows.sort(key=lambda columns: (columns[1] is None, (columns[1] or 0) * direction))
         return rows[:most]
 
     def _row(self, figures: StoredFigures) -> ConversationRow | None:
+        """Return the row of a conversation, or None if it was erased."""
         try:
             row = self._store.conversation(figures.id, as_stored=True)
         except ConversationNotFound:
@@ -372,11 +409,13 @@ class FiguresOfStore:
         return row if row.erased_at is None else None
 
     def ids(self, where: Where) -> set[str]:
+        """Return the ids of the conversations that ``where`` chooses."""
         rows = self._sort(where, "id", reverse=False, most=_ALL)
         return {as_text(name) for _, _, name in rows}
 
     @property
     def trees(self) -> Trees:
+        """Which conversation began which: see ``FigureTables.trees``."""
         return self._tables.trees()
 
     def tasks(
@@ -396,16 +435,22 @@ class FiguresOfStore:
         }
 
     def count(self, where: Where = _EVERYTHING) -> int:
+        """Return the number of conversations that ``where`` chooses."""
         return sum(columns[1] for columns in self._tables.ask("figure_sums", where))
 
     def needs_key(self, where: Where = _EVERYTHING) -> int:
+        """Return the number of chosen conversations that cannot be counted without a missing key.
+        Their figures are never written, so they are aside.
+        """
         aside = self._chosen_aside(where)
         return sum(figures.overview.needs_key for figures in aside)
 
     # -- totals -----------------------------------------------------------------------------------
 
     def totals(self, where: Where = _EVERYTHING) -> Stats:
-        # A reply that is in several chosen conversations counts once.
+        """Return the totals of the chosen conversations. A reply that several of them contain
+        counts once.
+        """
         stats = self.counts(where)
         calls = self._calls(where)
         stats.models = price_calls(calls, self._prices)
@@ -416,15 +461,22 @@ class FiguresOfStore:
         return stats
 
     def add_sub_agents(self, stats: Stats, where: Where) -> None:
+        """Add to totals the number of sub-agents among the chosen conversations, and what the
+        others spent.
+        """
         alone = where._replace(sub_agents=False)
         stats.sub_agents = stats.conversations - self.count(alone)
         if stats.sub_agents:
             stats.spent_alone = self.spent(alone)
 
     def spent(self, where: Where) -> SpentDocument:
+        """Return the usage and cost of the chosen conversations."""
         return spent(price_calls(self._calls(where), self._prices).values())
 
     def counts(self, where: Where = _EVERYTHING, whats: Sequence[str] = TOTALS) -> Stats:
+        """Return the totals without usage and cost. ``whats`` has the kinds of counts to add up,
+        such as ``tool``.
+        """
         stats = Stats()
         for columns in self._tables.ask("figure_sums", where):
             stats.add_sums(*columns)
@@ -440,6 +492,7 @@ class FiguresOfStore:
             yield text_of(what), self._tables.name(name, key), number
 
     def _calls(self, where: Where) -> list[Calls]:
+        """Return the sums of all calls of models. A reply that is repeated counts once."""
         rows = self._tables.ask("figure_spending", where)
         calls = [self._tables.calls(key, columns) for key, *columns in rows]
         repeated = [call.negative() for call in self._tables.repeated(where).calls]
@@ -453,6 +506,9 @@ class FiguresOfStore:
         )
 
     def _without_cost(self, where: Where, unpriced: Iterable[str]) -> int:
+        """Return the number of chosen conversations with a call whose cost is unknown. ``unpriced``
+        has the models without a price.
+        """
         forms = {None, *(form for model in unpriced for form in self._tables.stored_forms(model))}
         return sum(
             number
@@ -461,10 +517,16 @@ class FiguresOfStore:
         )
 
     def _findings(self, where: Where) -> list[str]:
+        """Return the problems of events that could not be read. Figures with such problems are
+        never written, so they are aside.
+        """
         aside = self._chosen_aside(where)
         return [finding for figures in aside for finding in figures.texts.get("findings", ())]
 
     def _chosen_aside(self, where: Where) -> list[StoredFigures]:
+        """Return the figures of the chosen conversations that are in memory only: see
+        ``FigureTables``.
+        """
         keys = {*self._tables.aside.values()}
         if not keys:
             return []
@@ -473,6 +535,9 @@ class FiguresOfStore:
         return sorted(figures_aside, key=lambda figures: figures.id)
 
     def _price_rows(self, where: Where) -> str:
+        """Return the prices of the models of the chosen conversations, as JSON for SQL: for each
+        model and length of prompts, the prices of ``Price.of_each``.
+        """
         rows = []
         for key, model, above in self._tables.ask("figure_models", where):
             price = self._prices.of(self._tables.name(model, key))
@@ -481,6 +546,7 @@ class FiguresOfStore:
         return json.dumps([*dict.fromkeys(rows)])
 
     def reasons(self, where: Where = _EVERYTHING) -> dict[str, SavingsDocument]:
+        """Return the savings and the cost of condensations, by reason."""
         whats = json.dumps(REASONS)
         fields_by_reason: dict[str, JsonObject] = {}
         for what, name, number in self._names_of(self._tables.ask("figure_totals", where, whats)):
@@ -495,6 +561,10 @@ class FiguresOfStore:
         where: Where = _EVERYTHING,
         whats: Sequence[str] = FACETS,
     ) -> list[Facet]:
+        """Return the names that occur in the chosen conversations, for the kinds in ``whats``: by
+        kind, the most frequent names first. A call of a tool that is in several conversations
+        counts once.
+        """
         whats_text = json.dumps(whats)
         sums_by_name = dict[tuple[str, str], list[float]]()
         for what, name, key, conversations, number in self._tables.ask(
@@ -519,7 +589,9 @@ class FiguresOfStore:
         )
 
     def days(self, where: Where = _EVERYTHING) -> list[Day]:
-        # The days are in UTC, or in local time for conversations whose source names no zone.
+        """Return the days on which chosen conversations were active last. The days are in UTC, or
+        in local time for conversations whose source names no zone.
+        """
         sums_by_day: dict[int, list[int]] = {}
         for day, *numbers in self._tables.ask("figures_by_day", where):
             sums = sums_by_day.setdefault(day, [0, 0, 0])
@@ -533,17 +605,25 @@ class FiguresOfStore:
         ]
 
 
-def _cost(row: ConversationRow) -> int:
-    return _EVENTS_OF_CONVERSATION + row.version
+class _Budget:
+    """What a reader may still count that does not wait for complete figures, in events."""
 
+    def __init__(self) -> None:
+        self._events_left = _EVENTS_AT_ONCE
+        self._is_unused = True
 
-def _first_of(rows: Sequence[ConversationRow], events: int) -> Sequence[ConversationRow]:
-    """Return the first rows, with up to this number of events in total. The first of all is among
-    them, however many events it has, so that each reader counts one.
-    """
-    is_first_of_all = events == _EVENTS_AT_ONCE
-    for end, row in enumerate(rows):
-        events -= _cost(row)
-        if events < 0 and not (end == 0 and is_first_of_all):
-            return rows[:end]
-    return rows
+    def take(self, rows: Sequence[ConversationRow]) -> Sequence[ConversationRow]:
+        """Return the first rows that the budget allows. Of all rows, the budget always allows the
+        first, however many events it has, so that each reader counts a conversation.
+        """
+        for number, row in enumerate(rows):
+            cost = _EVENTS_OF_CONVERSATION + row.version
+            if cost > self._events_left and not self._is_unused:
+                return rows[:number]
+            self._events_left -= cost
+            self._is_unused = False
+        return rows
+
+    def end(self) -> None:
+        """Allow nothing more."""
+        self._events_left = 0
