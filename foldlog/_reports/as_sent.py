@@ -88,27 +88,32 @@ def sent(store: Store, conversation: str, view: View) -> Sent:
 
 
 class _Shortening(msgspec.Struct):
+    """The recorded rule that shortens the texts of ``events`` to a number of characters."""
+
     events: list[int]
     characters: Annotated[int, msgspec.Meta(ge=0)]
 
 
 def _apply(rules: Iterable[Report], view: View) -> View:
+    """Return a View as recorded rules change it. Raises ``InvalidCondenser`` or ``ValidationError``
+    if a rule cannot be applied.
+    """
     masks = list[Condenser]()
     shortening = _Shortening([], 0)
     for report in rules:
         rule = report["rule"]
-        of = report.get("condenser")
+        name = report.get("condenser")
         if report.get("outcome") == "shortened":
             shortening = msgspec.convert(rule, _Shortening)
             continue
-        kind = next((mask for mask in _MASKS if mask.type == of), None)
+        kind = next((mask for mask in _MASKS if mask.type == name), None)
         if kind is None:
             raise InvalidCondenser(
-                f"the recorded rule of condenser {of!r} is not one of foldlog's masks"
+                f"the recorded rule of condenser {name!r} is not one of foldlog's masks"
             )
         masks.append(msgspec.convert(rule, kind, strict=False))
         if unknown := rule.keys() - vars(masks[-1]).keys():
-            raise InvalidCondenser(f"{of} has no {', '.join(sorted(unknown))}")
+            raise InvalidCondenser(f"{name} has no {', '.join(sorted(unknown))}")
     result = unseen.step(PipelineCondenser(masks), view, None).result
     shown = result if isinstance(result, View) else view
     return unseen.shorten_texts(shown, shortening.characters, shortening.events)

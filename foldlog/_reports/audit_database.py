@@ -100,13 +100,18 @@ def name_of(path: Path) -> str:
 
 
 class AuditRow(NamedTuple):
+    """A recorded event, with its rows in the tables ``events`` and, if it forgot something,
+    ``condensations``.
+    """
+
     recorded: Recorded
     event: JsonObject
     condensation: JsonObject | None
 
 
 class AuditTables(Derived[AuditRow]):
-    """First call ``apply`` with recorded events, then ``describe``.
+    """The tables of an audit database, which follow the store. First call ``apply`` with recorded
+    events, then ``describe``.
 
     ``events``, ``condensations`` and ``damaged`` count what was added since the audit database was
     opened. ``touched`` are the conversations to describe.
@@ -116,7 +121,8 @@ class AuditTables(Derived[AuditRow]):
 
     def __init__(self, store: Store, path: Path) -> None:
         super().__init__(store)
-        self.events = self.condensations = 0
+        self.events = 0
+        self.condensations = 0
         self.damaged: list[DamagedDocument] = []
         self.touched: set[str] = set()
         self.was_rebuilt = False
@@ -179,6 +185,9 @@ class AuditTables(Derived[AuditRow]):
     def add(
         self, conversations: Iterable[str], on_events: Callable[[int], object] = lambda added: None
     ) -> None:
+        """Add the events of named conversations that the tables do not have yet. If events of a
+        conversation were redacted since they were added, all its events are added again.
+        """
         for name in dict.fromkeys(conversations):
             query = "SELECT state FROM conversations WHERE id = ?"
             row = self._database.execute(query, [storable(name)]).fetchone()
@@ -198,8 +207,9 @@ class AuditTables(Derived[AuditRow]):
             self.touched.add(name)
 
     def describe(self) -> int:
-        """Return the number of conversations that were described. For an erased conversation, only
-        its tombstone is described.
+        """Write the rows of the touched conversations into the table ``conversations``, and remove
+        the bytes of deleted rows. For an erased conversation, only its tombstone is described.
+        Return the number of conversations.
         """
         touched = self.touched
         self.touched = set()
@@ -224,6 +234,9 @@ class AuditTables(Derived[AuditRow]):
         return len(touched)
 
     def confirm(self) -> None:
+        """Tell the store that the tables no longer contain what it has erased, unless a
+        conversation could not be described.
+        """
         if self.touched or not (self._to_confirm and self.store.database.recorder.writable):
             return
         confirm(self.store, self._name, self.position)
@@ -236,8 +249,7 @@ class AuditTables(Derived[AuditRow]):
     def close(self) -> None:
         self._database.close()
 
-    # -- steps
-    # ----------------------------------------------------------------------------------------------
+    # -- steps ------------------------------------------------------------------------------------
 
     @contextmanager
     def _transaction(self) -> Iterator[None]:
@@ -247,12 +259,15 @@ class AuditTables(Derived[AuditRow]):
             yield
 
     def _follow(self, scope: str, position: int) -> None:
+        """Note up to which position the events of a scope are in the tables."""
         self._database.execute("INSERT OR REPLACE INTO followed VALUES (?, ?)", [scope, position])
 
     def _mark_remains(self) -> None:
+        """Note that rows were deleted, whose bytes ``_purge`` has to remove: see ``_REMAINS``."""
         self._follow(_REMAINS, 0)
 
     def begin_again(self) -> None:
+        """Empty the tables, so that the next run adds all events again."""
         with self._transaction():
             for table in (*_CONVERSATION_TABLES, "conversations", "followed"):
                 self._database.execute(f"DELETE FROM {table}")
@@ -260,6 +275,7 @@ class AuditTables(Derived[AuditRow]):
         self.was_rebuilt = self._to_confirm = True
 
     def _add(self, changes: Changes[AuditRow]) -> None:
+        """Insert rows, and note the events that could not be read or that SQLite refuses."""
         left_out = [
             *changes.left_out,
             *add_each(changes.rows, self._insert, self._database.atomic, REFUSED_BY_SQLITE),
@@ -289,6 +305,7 @@ class AuditTables(Derived[AuditRow]):
         self.condensations += len(condensations)
 
     def _remove(self, conversation: str) -> None:
+        """Delete all rows about the events of a conversation."""
         for table in _CONVERSATION_TABLES:
             deletion = self._database.execute(
                 f"DELETE FROM {table} WHERE conversation = ?", [storable(conversation)]
@@ -298,6 +315,7 @@ class AuditTables(Derived[AuditRow]):
         self._to_confirm = True
 
     def _replace(self, conversation: str, event_ids: Sequence[int]) -> None:
+        """Write redacted events again, in the conversation and in the forks that share them."""
         self._to_confirm = True
         query = "SELECT taken_back FROM events WHERE conversation = ? AND id = ?"
         forks = list[str]()
@@ -309,9 +327,9 @@ class AuditTables(Derived[AuditRow]):
                 if row := self._database.execute(query, [storable(name), event_id]).fetchone():
                     self._mark_remains()
                     for table in ("events", "condensations"):
-                        which = [storable(name), event_id]
                         self._database.execute(
-                            f"DELETE FROM {table} WHERE conversation = ? AND id = ?", which
+                            f"DELETE FROM {table} WHERE conversation = ? AND id = ?",
+                            [storable(name), event_id],
                         )
                     with suppress(ConversationErased):  # The entry of the erasure comes later.
                         self._add(
@@ -323,6 +341,9 @@ class AuditTables(Derived[AuditRow]):
                         _mark_taken_back(self._database, name, event_id, event_id)
 
     def _purge(self) -> None:
+        """Remove the bytes of deleted rows from the file. Raises ``StoreUnavailable`` if another
+        program reads the file, because its log then keeps the bytes.
+        """
         database = self._database
         if not database.execute("SELECT 1 FROM followed WHERE scope = ?", [_REMAINS]).fetchone():
             return
@@ -340,8 +361,9 @@ class AuditTables(Derived[AuditRow]):
             database.execute("DELETE FROM followed WHERE scope = ?", [_REMAINS])
 
     def _state(self, conversation: str) -> str:
-        # The state changes with a redaction, and when a new conversation gets the id of an erased
-        # conversation.
+        """Return a text that changes with a redaction, and when a new conversation gets the id of
+        an erased conversation.
+        """
         with suppress(ConversationErased):
             return self.store.query(
                 conversation, lambda reading: f"{reading.key} {reading.redactions}"
@@ -349,6 +371,7 @@ class AuditTables(Derived[AuditRow]):
         return "erased"
 
     def _describe(self, conversation: str) -> None:
+        """Write the row of a conversation, and the rows of its new revisions."""
         row = self.store.conversation(conversation)
         name = storable(conversation)
         if row.erased_at is not None:
@@ -377,7 +400,7 @@ class AuditTables(Derived[AuditRow]):
             "created_at": row.created_at.isoformat(),
             "updated_at": row.updated_at.isoformat(),
             "head": row.head,
-            "erased_at": row.erased_at and row.erased_at.isoformat(),
+            "erased_at": None if row.erased_at is None else row.erased_at.isoformat(),
             "erased_reason": row.erased_reason,
             "state": self._states.pop(conversation, None) or self._state(conversation),
         }
@@ -426,7 +449,9 @@ def _iter_recorded(
 
 
 def _mark_taken_back(database: Database, conversation: str, first: int, last: int) -> None:
-    # Figures count neither events that an import took back nor copies: see ``counted_in``.
+    """Mark imported events that figures do not count, because an import took them back, or because
+    they are copies: see ``counted_in``.
+    """
     imported = (
         "SELECT id FROM events WHERE conversation = ? AND id BETWEEN ? AND ? AND body ->> 'origin'"
         " IS NOT NULL"
@@ -438,7 +463,8 @@ def _mark_taken_back(database: Database, conversation: str, first: int, last: in
 
 def _event_row(conversation: str, recorded_at: datetime, event: Event) -> JsonObject:
     stored = encode(event, ours=True)
-    tool = call_id = None
+    tool: str | None = None
+    call_id: str | None = None
     if isinstance(event, Action | Observation):
         tool = storable(event.tool)
         call_id = storable(event.call_id) if event.call_id else None
@@ -449,7 +475,7 @@ def _event_row(conversation: str, recorded_at: datetime, event: Event) -> JsonOb
         "source": event.source,
         "shown": stored.shown,
         "recorded_at": recorded_at.isoformat(),
-        "timestamp": event.timestamp and event.timestamp.isoformat(),
+        "timestamp": None if event.timestamp is None else event.timestamp.isoformat(),
         "tool": tool,
         "call_id": call_id,
         "cause": _number(event.cause),
@@ -485,10 +511,12 @@ def _condensation_row(conversation: str, recorded_at: datetime, event: Any) -> J
 
 
 def _plain(value: Any) -> str | None:
+    """Return a value of metadata, which may have any type, as a text for a column."""
     return None if value is None else storable(as_json(value))
 
 
 def _number(value: Any) -> int | float | str | None:
+    """Return a value as a number, or as a text if it is none, or too large for SQLite."""
     if isinstance(value, float) or (isinstance(value, int) and value.bit_length() < _SQLITE_BITS):
         return value
     return _plain(value)
@@ -503,9 +531,9 @@ def _insert_rows(database: Database, table: str, rows: Sequence[JsonMap]) -> Non
     names = [*rows[0]]
     columns = ", ".join(f'"{name}"' for name in names)
     placeholders = f"({', '.join('?' * len(names))})"
-    # SQLite writes a part of the index of texts after each statement, and later joins these parts.
-    # One statement for each row would take twice as long. A chunk has at most 15,000 values, and
-    # SQLite accepts 32,766.
+    # SQLite writes a part of the index of texts after each statement, and later joins these parts,
+    # so one statement for each row would take twice as long. A chunk of 1,000 rows has at most
+    # 15,000 values, and SQLite accepts 32,766.
     for start in range(0, len(rows), _CHUNK):
         page = rows[start : start + _CHUNK]
         database.execute(

@@ -23,6 +23,7 @@ from foldlog.eventstore.recorders.sqlite.replacing import new_beside, parts_besi
 from foldlog.eventstore.recorders.sqlite.store_file import check_not_moved
 from foldlog.projections.conversations.unreadable import iter_log
 
+# The columns and the primary key of each table.
 _TABLES: dict[str, tuple[dict[str, type], tuple[str, ...]]] = {
     "conversations": (
         {
@@ -85,6 +86,7 @@ _TABLES: dict[str, tuple[dict[str, type], tuple[str, ...]]] = {
 }
 
 WHOLE_STORE = "the whole store"
+"""The scope, in the table ``followed``, of runs that export all conversations."""
 
 
 class NoAuditDatabase(EventStoreError):
@@ -98,6 +100,7 @@ class NoAuditDatabase(EventStoreError):
 
 @contextmanager
 def written(path: Path) -> Iterator[None]:
+    """Turn errors of SQLite and of the system into ``NoAuditDatabase``, with a remedy."""
     try:
         yield
     except (sqlite3.Error, OSError) as error:
@@ -146,8 +149,10 @@ def check_target(store: Store, path: Path, conversations: Sequence[str] | None =
 
 
 def open_database(store: Store, path: Path) -> Database:
-    # A new file gets its name when its tables are complete, so a killed process never leaves an
-    # unusable file.
+    """Open the audit database of a store, and make it if it does not exist. A new file gets its
+    name when its tables are complete, so a killed process never leaves an unusable file. Raises
+    ``NoAuditDatabase`` if the file cannot be used.
+    """
     with written(path):
         if not path.exists() or path.stat().st_size == 0:
             _make(store, path)
@@ -164,7 +169,7 @@ def open_database(store: Store, path: Path) -> Database:
 
 
 def _make(store: Store, path: Path) -> None:
-    # If another process creates the database too, the file of the other process stays.
+    """Make an empty audit database. If another process makes it too, the other's file stays."""
     _check_kind(path)
     empty = path.exists()
     _check_log(path)
@@ -231,7 +236,9 @@ def _check_log(path: Path) -> None:
 
 
 def _check_connected(store: Store, path: Path, connection: sqlite3.Connection) -> None:
-    # The file may belong to another program, so nothing is written.
+    """Raise ``NoAuditDatabase`` if the database is not the audit database of this store. Nothing is
+    written, because the file may belong to another program.
+    """
     tables = {
         name
         for (name,) in connection.execute("SELECT name FROM sqlite_master WHERE type = 'table'")
@@ -248,6 +255,7 @@ def _check_connected(store: Store, path: Path, connection: sqlite3.Connection) -
 
 
 def followed_up_to(connection: sqlite3.Connection) -> int:
+    """Return the position up to which the tables have all events of the store."""
     row = connection.execute(
         "SELECT position FROM followed WHERE scope = ?", [WHOLE_STORE]
     ).fetchone()

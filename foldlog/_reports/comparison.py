@@ -25,12 +25,14 @@ _UNNEEDED = (
 
 
 def describe_condenser(condenser: Condenser, model: AgentModel | None) -> JsonObject:
+    """Return the name, the lowest limits and the options of a condenser, as fields of
+    ``StrategyFiguresDocument``.
+    """
     from foldlog.condensers.models.estimate import counting
 
-    events, tokens = (
-        min((limit for limit in column if limit is not None), default=None)
-        for column in zip(*_limits(condenser, counting(model)), strict=True)
-    )
+    limits = _limits(condenser, counting(model))
+    events = min((events for events, _ in limits if events is not None), default=None)
+    tokens = min((tokens for _, tokens in limits if tokens is not None), default=None)
     fields = {
         name: getattr(condenser, name) for name in getattr(condenser, "__dataclass_fields__", ())
     }
@@ -44,7 +46,9 @@ def describe_condenser(condenser: Condenser, model: AgentModel | None) -> JsonOb
 
 
 def _limits(condenser: Condenser, model: AgentModel) -> list[tuple[int | None, int | None]]:
-    # A limit is the number of events or tokens of a View above which a condenser condenses.
+    """Return the numbers of events and of tokens above which a condenser, or one of its parts,
+    condenses a View.
+    """
     limits = getattr(condenser, "limits", None)
     if limits is None:
         own_limits = (getattr(condenser, "max_size", None), None)
@@ -111,6 +115,15 @@ def comparison(
 
 
 class _Measure(NamedTuple):
+    """A figure by which strategies are compared, and the words of a sentence about it.
+
+    ``figure``  the name of the field
+    ``unit``    what follows the number
+    ``verb``    what a strategy does with the number, as in "they send 12 tokens"
+    ``least``   what the strategy with the least number does
+    ``about``   what precedes an estimated number
+    """
+
     figure: str
     unit: str
     verb: str
@@ -153,10 +166,11 @@ def verdict_of(
     noop = next(row for row in offered if row.condenser == "noop")
     are_equal = len({*map(measure.of, offered)}) == 1
     if are_equal:
-        first = _equal(rows, noop, measure)
+        first = _words_of_equal(rows, noop, measure)
     else:
-        first = _cheapest(offered, noop, measure)
-    new, repeated = (1_000_000 * price.of_prompt(*tokens) for tokens in ((0, 0, 1), (0, 1)))
+        first = _words_of_cheapest(offered, noop, measure)
+    new = 1_000_000 * price.of_prompt(fresh=0, cached=0, written=1)
+    repeated = 1_000_000 * price.of_prompt(fresh=0, cached=1)
     at = (
         f"At the price of {priced}: ${new:,.2f} for a million new tokens, ${repeated:,.2f} for a "
         f"million repeated tokens."
@@ -167,9 +181,10 @@ def verdict_of(
     return [*sentences, at] if measure.figure == "cost" else sentences
 
 
-def _equal(
+def _words_of_equal(
     rows: Sequence[StrategyFiguresDocument], noop: StrategyFiguresDocument, measure: _Measure
 ) -> str:
+    """Return the sentence of the verdict if all condensers cost the same."""
     figure = f"{measure.text_for(noop)}{measure.unit}"
     offered = [row for row in rows if row.condenser is not None]
     if len(offered) == 1:
@@ -196,44 +211,42 @@ def _equal(
     return f"{sentences} Compare a longer history, or lower a limit with --config FILE."
 
 
-def _cheapest(
+def _words_of_cheapest(
     offered: Sequence[StrategyFiguresDocument], noop: StrategyFiguresDocument, measure: _Measure
 ) -> str:
+    """Return the sentence about the cheapest condenser that loses no message of the user."""
     faithful = (
         row for row in offered if measure.of(row) != measure.of(noop) and not row.user_messages_lost
     )
     best = min(faithful, key=measure.of, default=noop)
     base = measure.of(noop)
     least = f"{measure.least} of the condensers that lose no request"
+    is_less = measure.of(best) < base
+    share = ""
     if base:
-        share = f" ({100 * abs(1 - measure.of(best) / base):.0f} % {{}} than {noop.strategy})"
-    else:
-        share = ""
-    if measure.of(best) < base:
+        percent = 100 * abs(1 - measure.of(best) / base)
+        share = f" ({percent:.0f} % {'less' if is_less else 'more'} than {noop.strategy})"
+    if is_less:
         return (
             f"{best.strategy} {least}: {measure.text_for(best)} instead of"
-            f" {measure.text_for(noop)}{measure.unit}{share.format('less')}."
+            f" {measure.text_for(noop)}{measure.unit}{share}."
         )
+    other_text = ""
     if best is not noop:
-        other_text = (
-            f"; {best.strategy}: {measure.text_for(best)}{measure.unit}{share.format('more')}"
-        )
-    else:
-        other_text = ""
+        other_text = f"; {best.strategy}: {measure.text_for(best)}{measure.unit}{share}"
     return f"{noop.strategy} {least}: {measure.text_for(noop)}{measure.unit}{other_text}."
 
 
 def _loss(row: StrategyFiguresDocument) -> str:
-    lost = row.events_lost
+    """Return the sentence about what a strategy loses, and what its own model costs."""
     message_count = len(row.user_messages_lost)
-    messages = count(message_count, "message") + " of the user"
-    others = count(lost - message_count, "other event" if message_count else "event")
-    if lost:
-        words = "loses " + " and ".join(
-            [messages] * (message_count > 0) + [others] * (lost > message_count)
-        )
-    else:
-        words = "loses no event"
+    other_count = row.events_lost - message_count
+    parts = []
+    if message_count:
+        parts.append(f"{count(message_count, 'message')} of the user")
+    if other_count > 0:
+        parts.append(count(other_count, "other event" if message_count else "event"))
+    words = f"loses {' and '.join(parts) or 'no event'}"
     if row.events_masked:
         masked = f"; masks {row.events_masked:,} in some prompts"
     else:
@@ -252,6 +265,7 @@ def _loss(row: StrategyFiguresDocument) -> str:
 
 
 def _price_of_model(row: StrategyFiguresDocument) -> str:
+    """Return in words what the condenser's own model costs."""
     cost = row.condenser_cost
     if cost is None:
         recorded = row.condenser is None

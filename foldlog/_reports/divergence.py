@@ -9,12 +9,13 @@ from msgspec.structs import replace
 
 from foldlog._reports.answers.runs import DivergenceDocument
 from foldlog._reports.words.event_json import event_document
-from foldlog.eventstore import Event, Store
+from foldlog.eventstore import Event, Logged, Store
 
 if TYPE_CHECKING:
     from foldlog._reports.figures.prices import Prices
 
 _LOOKED_AT = 50
+"""The number of events among which a conversation has its first event with a time."""
 
 
 def find_divergence(
@@ -25,35 +26,41 @@ def find_divergence(
     """
     from foldlog._reports.runs import run_of
 
-    versions = store.version(one), store.version(other)
-    logs = (
-        store.log(name, shared, stop) for name, stop in zip((one, other), versions, strict=True)
-    )
-    pairs = enumerate(zip_longest(*logs), start=shared)
-    differing = (
-        entries
-        for entries in pairs
-        if None in entries[1] or not _equal(*(one.event for one in entries[1]))
-    )
-    place, pair = next(differing, (None, (None, None)))
-    event, other_event = (
-        None if entry is None else event_document(entry.event, entry.recorded_at) for entry in pair
-    )
+    version = store.version(one)
+    other_version = store.version(other)
+    place: int | None = None
+    entry: Logged | None = None
+    other_entry: Logged | None = None
+    pairs = zip_longest(store.log(one, shared, version), store.log(other, shared, other_version))
+    for number, (entry_here, entry_there) in enumerate(pairs, start=shared):
+        if (
+            entry_here is None
+            or entry_there is None
+            or not _are_equal(entry_here.event, entry_there.event)
+        ):
+            place = number
+            entry = entry_here
+            other_entry = entry_there
+            break
     return DivergenceDocument(
         conversation=one,
-        version=versions[0],
+        version=version,
         other=other,
-        other_version=versions[1],
+        other_version=other_version,
         common_past=shared,
         first_divergent_event=place,
-        event=event,
-        other_event=other_event,
+        event=None if entry is None else event_document(entry.event, entry.recorded_at),
+        other_event=(
+            None
+            if other_entry is None
+            else event_document(other_entry.event, other_entry.recorded_at)
+        ),
         runs=(run_of(store, one, prices), run_of(store, other, prices)),
     )
 
 
-def _equal(one: Event, other: Event) -> bool:
-    # A replay records its own times, so times do not count.
+def _are_equal(one: Event, other: Event) -> bool:
+    """Compare events without their times, because a replay records its own times."""
     return replace(one, timestamp=None) == replace(other, timestamp=None)
 
 
@@ -65,9 +72,11 @@ def common_past(store: Store, one: str, other: str) -> int | None:
     reach = _reach(store, one)
     other_reach = _reach(store, other)
     shared = [min(reach[name], other_reach[name]) for name in reach.keys() & other_reach.keys()]
+    if shared:
+        return max(shared)
     first = _first_with_a_time(store, one)
     other_first = _first_with_a_time(store, other)
-    return max(shared, default=0 if first is not None and first == other_first else None)
+    return 0 if first is not None and first == other_first else None
 
 
 def _first_with_a_time(store: Store, name: str) -> Event | None:
@@ -83,6 +92,9 @@ def _first_with_a_time(store: Store, name: str) -> Event | None:
 
 
 def _reach(store: Store, conversation: str) -> dict[str, int]:
+    """Return the conversations that store events of ``conversation``, each with the version up to
+    which it does.
+    """
     reach = {
         border.parent: border.version
         for border in store.query(conversation, lambda read: read.lineage)

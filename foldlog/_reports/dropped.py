@@ -114,6 +114,13 @@ def dropped_in(
 
 @dataclass(frozen=True, slots=True)
 class _Loss:
+    """What a condensation dropped, while later events are read.
+
+    ``gone``    the events and summaries that left the View
+    ``terms``   maps each dropped term to the last of these events that has it
+    ``needed``  maps a dropped term to the event in which the agent wrote it again
+    """
+
     action: CondensationAction
     gone: tuple[Event, ...]
     terms: dict[str, int]
@@ -166,6 +173,9 @@ def dropped_among(
 
 
 def _terms_of_the_program(events: Iterable[Event]) -> set[str]:
+    """Return the terms of system prompts and tools, which the agent writes because it is shown them
+    again.
+    """
     terms = set[str]()
     for event in events:
         if isinstance(event, SystemMessage):
@@ -177,6 +187,9 @@ def _terms_of_the_program(events: Iterable[Event]) -> set[str]:
 
 
 def _find_terms_again(event: Event, waiting: dict[str, list[_Loss]]) -> None:
+    """If an event of the agent has terms in ``waiting``, note it in their losses, and remove the
+    terms.
+    """
     if not waiting or not event.shown or not begins_reply(event):
         return
     for term in event_terms(event) & waiting.keys():
@@ -186,6 +199,7 @@ def _find_terms_again(event: Event, waiting: dict[str, list[_Loss]]) -> None:
 
 
 def _lost_terms(before: View, after: View) -> tuple[tuple[Event, ...], dict[str, int]]:
+    """Return the events that left a View, and the terms that left it with them."""
     still_shown = {event.id for event in after}
     forgotten = tuple(event for event in before if event.id not in still_shown)
     return forgotten, _terms_only_in(forgotten, after)
@@ -239,6 +253,7 @@ def condensations(store: Store, conversation: str) -> list[CondensationAction]:
 
 
 def _newest(store: Store, conversation: str, version: int) -> CondensationAction | None:
+    """Return the newest condensation before a version."""
     earlier = [action for action in condensations(store, conversation) if action.id < version]
     return earlier[-1] if earlier else None
 
@@ -246,6 +261,7 @@ def _newest(store: Store, conversation: str, version: int) -> CondensationAction
 def _condensation(
     store: Store, conversation: str, event_id: int, version: int
 ) -> CondensationAction:
+    """Return the condensation with this id. Raises ``InvalidArgument`` if there is none."""
     events = store.events(conversation, event_id, event_id + 1) if 0 <= event_id < version else ()
     for event in events:
         if isinstance(event, CondensationAction):

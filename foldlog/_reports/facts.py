@@ -17,6 +17,7 @@ from foldlog.projections import Views, contains, intervals_kept, summary_event
 from foldlog.projections.explain import forgets_of
 
 _WORDS_MAX = 100
+"""The number of characters of the words that a sentence quotes."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,6 +57,10 @@ class Fact:
 
 @dataclass(frozen=True, slots=True)
 class _Span:
+    """An event or a summary, and the versions at which the View showed it: from ``start`` to before
+    ``stop``, or until now if ``stop`` is None. ``by`` is the event that forgot it.
+    """
+
     event: Event
     start: int
     stop: int | None = None
@@ -66,6 +71,12 @@ class _Span:
 
 
 def fact(store: Store, views: Views, conversation: str, words: str, at: int | None = None) -> Fact:
+    """Return whether the agent knows some words at the version ``at``, or now. Raises
+    ``InvalidArgument`` if there is no word to search for.
+
+    Cost: the function reads the stored bytes of the conversation, its structural events, and the
+    View.
+    """
     terms = SearchTerms(words)
     view = views.current(conversation) if at is None else views.at(conversation, at)
     prompt = sent(store, conversation, view)
@@ -124,21 +135,26 @@ def _known_by(prompt: Sent, spans: Sequence[_Span], terms: SearchTerms) -> list[
 
 
 def _as_shown(event: Event) -> Event | None:
-    # A View shows a condensation as its summary.
+    """Return what a View shows of an event: of a condensation its summary, and of an event that is
+    never shown None.
+    """
     if isinstance(event, CondensationAction):
         return None if event.summary is None else summary_event(event)
     return None if is_structural(event) or not event.shown else event
 
 
 def _first_version(event_id: int) -> int:
+    """Return the version at which the View first showed an event or a summary."""
     return 1 + (event_id if event_id >= 0 else summary_of(event_id))
 
 
 def _spans(
     events: Iterable[Event], shown_ids: set[int], structural: Sequence[Event]
 ) -> list[_Span]:
-    # Events that were never shown are left out, because the source of an import may have forgotten
-    # events before the import.
+    """Return when the View showed each event. ``structural`` are the structural events that are not
+    retracted. An event that is neither shown nor forgotten was never shown, and is left out: the
+    source of an import may have forgotten it before the import.
+    """
     forgetting_events = [(event, forgets_of(event)) for event in structural]
     spans = []
     for event in events:
@@ -154,8 +170,9 @@ def _spans(
 
 
 def _last_gap(spans: Sequence[_Span]) -> _Span | None:
-    # Return the last span after which no event showed the words: skip a span if another span covers
-    # the version at which it ended.
+    """Return the last span after which no event showed the words. A span is skipped if another one
+    covers the version at which it ended.
+    """
     ended = [span for span in spans if span.stop is not None]
     ends = sorted(ended, key=lambda span: (span.stop or 0, span.event.id), reverse=True)
     return next(
@@ -166,6 +183,7 @@ def _last_gap(spans: Sequence[_Span]) -> _Span | None:
 def _reason(
     quoted: str, known_by: Sequence[int], spans: Sequence[_Span], by: Event | None, prompt: Sent
 ) -> str:
+    """Return the answer as a sentence. ``by`` is ``Fact.by``, and ``quoted`` are the words."""
     if not spans:
         if isinstance(by, Retraction):
             return (

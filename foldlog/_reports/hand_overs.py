@@ -51,6 +51,9 @@ def hand_overs(
 def _about_words(
     store: Store, views: Views, trees: Trees, task: str, words: str
 ) -> Iterator[HandOverDocument]:
+    """Yield, for a conversation and each of its sub-agents, whether it knows the words, and whether
+    its parent gave them.
+    """
     terms = SearchTerms(words)
     calls = dict[str, BeginningCall]()
     first_events = dict[str | None, int]()
@@ -75,7 +78,7 @@ def _about_words(
             answer = replace(
                 answer,
                 first=first.id,
-                first_at=first.timestamp and first.timestamp.isoformat(),
+                first_at=None if first.timestamp is None else first.timestamp.isoformat(),
                 came_from=results.get(first.id, name),
                 fact=fact_document(fact(store, views, name, words)),
             )
@@ -98,8 +101,9 @@ def _about_words(
 
 
 def _words_of(answer: HandOverDocument, parent_first: float, is_users: bool) -> Iterator[str]:
-    """``parent_first`` is the first event of the parent that has the words. ``is_users`` says
-    whether a user wrote the agent's first event that has them.
+    """Yield the sentences of an answer about words. ``parent_first`` is the first event of the
+    parent that has the words. ``is_users`` says whether a user wrote the agent's first event that
+    has them.
     """
     parent = answer.parent
     call = parent if answer.call is None else f"call {answer.call} of {parent}"
@@ -144,6 +148,9 @@ def _about_call(
 def _compare(
     store: Store, views: Views, parent: str, name: str, beginning: BeginningCall
 ) -> HandOverDocument:
+    """Return which terms the parent knew and did not give to the sub-agent ``name``, and which
+    terms did not come back with the result.
+    """
     call, result = beginning
     events = [event for event in store.events(name) if event.shown]
     given = [*takewhile(lambda event: not begins_reply(event), events)]
@@ -167,6 +174,7 @@ def _compare(
 
 
 def _named(terms: Sequence[DroppedTermDocument]) -> str:
+    """Return a text with the first terms. The terms that were needed come first."""
     words = [
         f"{term.term} (event {term.event})"
         if term.needed_in is None
@@ -178,6 +186,7 @@ def _named(terms: Sequence[DroppedTermDocument]) -> str:
 
 
 def _first_reply(store: Store, conversation: str) -> float:
+    """Return the first event of the agent's model, or infinity if there is none."""
     return next((event.id for event in store.events(conversation) if begins_reply(event)), inf)
 
 

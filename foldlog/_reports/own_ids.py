@@ -29,6 +29,7 @@ def in_own_ids(store: Store, conversation: str) -> Callable[[Event], Event]:
     before a condensation of V0 once.
     """
     before: list[Annotation] = []
+    """The events before the last condensation, of which only the ids and sources are kept."""
 
     def renumber(event: Event) -> Event:
         if not (isinstance(event, CondensationAction) and names_source_ids(event)):
@@ -36,9 +37,9 @@ def in_own_ids(store: Store, conversation: str) -> Callable[[Event], Event]:
         start = before[-1].id + 1 if before else 0
         with suppress(ConversationErased, ConversationNotFound):
             for _, earlier in sound(store, conversation, start, event.id, []):
-                origin = earlier.origin and Origin(
-                    format=earlier.origin.format, id=earlier.origin.id
-                )
+                origin: Origin | None = None
+                if earlier.origin is not None:
+                    origin = Origin(format=earlier.origin.format, id=earlier.origin.id)
                 before.append(Annotation(id=earlier.id, name="", origin=origin))
         tomb = entomb((), event)
         ids = tuple(

@@ -5,23 +5,27 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from difflib import SequenceMatcher
-from itertools import takewhile
 from textwrap import shorten
 
 from foldlog._reports.answers.runs import PassageDocument
 
 SHOWN = 3
+"""The maximum number of passages of a pair of texts."""
 _WORDS_COMPARED = 2_000
 """Only this number of words is compared, because more words would take too long."""
 _WORDS_BETWEEN = 2
 """If at most this number of equal words separates two differences, they are shown as one passage.
 """
 _WORDS_MAX = 16
+"""The maximum number of differing words that a passage shows."""
 _CHARACTERS_MAX = 160
+"""The maximum number of characters of these words."""
 _CHARACTERS_AROUND = 40
+"""The maximum number of characters of the equal words on each side."""
 
 
 def find_passages(text: str, other: str) -> tuple[tuple[PassageDocument, ...], int]:
+    """Return the first passages in which two texts differ, and the number of further ones."""
     words = text.split()
     other_words = other.split()
     start = _count_equal_beginning(words, other_words)
@@ -41,6 +45,7 @@ def find_passages(text: str, other: str) -> tuple[tuple[PassageDocument, ...], i
 
 
 def count_lines_apart(text: str, other: str) -> tuple[int, int]:
+    """Return for each of two texts how many of its lines the other does not have."""
     lines = Counter(text.splitlines())
     other_lines = Counter(other.splitlines())
     return (lines - other_lines).total(), (other_lines - lines).total()
@@ -49,6 +54,7 @@ def count_lines_apart(text: str, other: str) -> tuple[int, int]:
 def _differing_places(
     words: Sequence[str], other_words: Sequence[str]
 ) -> Iterator[tuple[int, int, int, int]]:
+    """Yield the first word and the word behind the last word of each difference, in both lists."""
     matcher = SequenceMatcher(None, words, other_words, autojunk=False)
     place: tuple[int, int, int, int] | None = None
     for tag, begin, end, other_begin, other_end in matcher.get_opcodes():
@@ -65,8 +71,12 @@ def _differing_places(
 
 
 def _count_equal_beginning(words: Sequence[str], other_words: Sequence[str]) -> int:
-    pairs = zip(words, other_words, strict=False)
-    return sum(1 for _ in takewhile(lambda pair: pair[0] == pair[1], pairs))
+    equal = 0
+    for word, other_word in zip(words, other_words, strict=False):
+        if word != other_word:
+            break
+        equal += 1
+    return equal
 
 
 def _join(words: Sequence[str]) -> str:
@@ -76,6 +86,7 @@ def _join(words: Sequence[str]) -> str:
 
 
 def _last_words(words: Sequence[str]) -> str:
+    # No more words than characters are needed.
     backwards = _first_words(words[: -_CHARACTERS_AROUND - 1 : -1])
     return " ".join(reversed(backwards.split()))
 

@@ -24,6 +24,7 @@ from foldlog.eventstore.files.whole_file import whole_file
 from foldlog.projections import View
 
 RECORDED = "as recorded"
+"""The name of the recorded condensations in place of a strategy."""
 _PATH = re.compile(r".*path|file(?:name)?")
 _SIZES: Mapping[str, tuple[Callable[[int], Condenser], Sequence[int]]] = {
     "digest": (
@@ -75,6 +76,7 @@ class RequestsAndFiles(Condenser):
 
 
 def _paths(event: Event) -> Iterable[str]:
+    """Yield the names of files in the arguments of a call."""
     if isinstance(event, Action):
         yield from (
             text for name, text in named_in(parse(event.arguments)) if _PATH.fullmatch(name)
@@ -82,7 +84,9 @@ def _paths(event: Event) -> Iterable[str]:
 
 
 def strategies() -> dict[tuple[str, int | None], Condenser | None]:
-    # The condenser of the recorded condensations is None.
+    """Return the condensers to compare, by the name of the strategy and its size. The recorded
+    condensations have no condenser and no size.
+    """
     condensers: dict[tuple[str, int | None], Condenser | None] = {(RECORDED, None): None}
     for name, (make_condenser, sizes) in _SIZES.items():
         condensers |= {(name, size): make_condenser(size) for size in sizes}
@@ -90,6 +94,9 @@ def strategies() -> dict[tuple[str, int | None], Condenser | None]:
 
 
 def points(replays: Mapping[tuple[str, int | None], Replay]) -> list[CurvePointDocument]:
+    """Return the points of the replays in which the agent needed a term again. ``replays`` has the
+    keys of ``strategies``.
+    """
     curve_points = []
     for (name, size), replay in replays.items():
         calls = len(replay.turns)
@@ -107,6 +114,7 @@ def points(replays: Mapping[tuple[str, int | None], Replay]) -> list[CurvePointD
 
 # --- the plot ---
 
+# The sizes of the drawing and its two panels, and the space around the panels, in pixels.
 _WIDTH = 920
 _HEIGHT = 430
 _PANEL = 360
@@ -117,6 +125,7 @@ _COLOURS = ("#00796b", "#2b6cb0", "#c53030", "#805ad5", "#5f6b7a", "#b7791f")
 
 
 def write_plot(path: Path, title: str, curve_points: Sequence[CurvePointDocument]) -> None:
+    """Write the plot as an SVG file. ``title`` names the history."""
     with whole_file(path) as file:
         file.write(_svg(title, curve_points).encode("utf-8", "backslashreplace"))
 
@@ -154,6 +163,9 @@ def _panel(
     panel_points: Sequence[tuple[CurvePointDocument, float | None]],
     colours: Mapping[str, str],
 ) -> list[str]:
+    """Return the SVG elements of one panel: its scale, and a curve for each strategy.
+    ``panel_points`` has each point with its percentage, which may be unknown.
+    """
     shown_points = [(point, share) for point, share in panel_points if share is not None]
     most_tokens = max((point.tokens for point, _ in shown_points), default=1)
     lowest = min((share for _, share in shown_points), default=0) // 10 * 10

@@ -18,16 +18,23 @@ from foldlog.projections import View, begins_reply
 
 _TERM = re.compile(r"[^\W\d][\w./-]{5,}|\d{6,}")
 _IN_A_NAME = re.compile(r"[\d_/.]|[^\W\d_A-Z][A-Z]")
+"""What a term contains and an ordinary word does not, such as a digit or a capital letter inside.
+"""
 ID_OF_A_LINE = re.compile(r" \[(\d+)\]$", re.MULTILINE)
+"""The end of a line of a digest: the id of the event that the line describes."""
 _LENGTH_LEAST = 6
+"""The least number of characters of a term."""
 _EDGES = "./-"
+"""Characters that belong to a term only inside of it."""
 _OCCURRENCES_NAMED = 3
+"""The maximum number of earlier events that a missing term names."""
 
 _WORD = re.compile(r"[\w./-]+")
 _WORD_LEAST = 4
 """Shorter words stand beside every fact, such as ``and``. A number counts at any length."""
 NeedKind = Literal["names", "numbers", "words"]
 Pair = tuple[str, str]
+"""Two neighbouring words of a line, in lower case."""
 _PLAIN = re.compile(r"(?<![\w./-])(?:[^\W\d_]{4,}|\d{2,5})(?![\w/-]|\.\w)")
 _PAIR_EVENTS_MAX = 3
 """A pair that stands in more earlier events is an expression of the language, and no fact."""
@@ -51,20 +58,24 @@ def terms_of(text: str) -> set[str]:
 
 
 def terms_in(words: Iterable[str]) -> set[str]:
+    """Return the terms in words of a text: see ``terms_of``."""
     text = " ".join([word for word in words if len(word) >= _LENGTH_LEAST])
     terms = (term.strip(_EDGES) for term in _TERM.findall(text))
     return {term for term in terms if len(term) >= _LENGTH_LEAST and _IN_A_NAME.search(term)}
 
 
 def event_terms(event: Event) -> set[str]:
+    """Return the terms in the texts of an event."""
     return terms_in(event_words(event))
 
 
 def event_words(event: Event) -> set[str]:
+    """Return the parts between spaces of the texts of an event."""
     return set().union(*map(str.split, event_texts(event)))
 
 
 def event_texts(event: Event) -> list[str]:
+    """Return the texts in an event, without images and files."""
     match event:
         case Action():
             value: Any = (_in_words(event.thought), parse(event.arguments))
@@ -76,7 +87,9 @@ def event_texts(event: Event) -> list[str]:
 
 
 def words_beside(texts: Iterable[str], terms: Collection[str]) -> dict[str, frozenset[str]]:
-    # A term that is alone in its line has no words beside it.
+    """Return the word before and the word after the last occurrence of each term. A term that is
+    alone in its line has none.
+    """
     beside = dict.fromkeys(terms, frozenset[str]())
     for text in texts:
         for line in text.splitlines():
@@ -108,11 +121,13 @@ def pairs_of(texts: Iterable[str]) -> dict[Pair, NeedKind]:
 
 
 def is_near(text: str, term: str, words: Set[str]) -> bool:
+    """Return whether a text has a term as a whole word, and one of ``words`` near it."""
     place = text.find(term)
     while place >= 0:
         end = place + len(term)
         before = text[max(0, place - _NEAR) : place]
         after = text[end : end + _NEAR]
+        # A full stop after the term may end a sentence, so it is no part of a longer word.
         is_whole = not _WORD.match(before[-1:]) and not _WORD.match(after[:1].replace(".", " "))
         if is_whole and not words.isdisjoint((*_words(before), *_words(after))):
             return True
@@ -121,6 +136,7 @@ def is_near(text: str, term: str, words: Set[str]) -> bool:
 
 
 def _in_words(content: Content) -> Content:
+    """Return content without its images and files."""
     if isinstance(content, str):
         return content
     return tuple(part for part in content if part.get("type") not in ("image_url", "image", "file"))
@@ -157,6 +173,7 @@ class Needs:
         self.show(View.from_events(()))
 
     def show(self, view: View) -> None:
+        """Set the View with which the agent's model writes the next reply."""
         self._view = view
         self._shown: _Shown | None = None
         self._in_reply: set[str] = set()
@@ -188,6 +205,9 @@ class Needs:
             self._occurred.setdefault(term, {})[event.id] = words
 
     def _use(self, term: str, used_in: int, ids: Mapping[int, int]) -> None:
+        """Count a term that the agent wrote in the event ``used_in``, if an event before the call
+        has it too.
+        """
         occurred = self._occurred.get(term, {})
         before = [event_id for event_id in occurred if event_id < self._view.version]
         if not before:
@@ -203,11 +223,11 @@ class Needs:
         words = occurred[before[-1]]
         if words:
             self.facts += 1
-            self.facts_shown += before[-1] in shown.whole or self._is_near(
-                term, words, shown, before
-            )
+            if before[-1] in shown.whole or self._is_near(term, words, shown, before):
+                self.facts_shown += 1
 
     def _use_pair(self, pair: Pair, kind: NeedKind, used_in: int) -> None:
+        """Do as ``_use``, for a pair of words."""
         events = self._pairs.get(pair, [])
         before = [event_id for event_id in events if event_id < self._view.version]
         if before and len(events) <= _PAIR_EVENTS_MAX:
@@ -228,6 +248,9 @@ class Needs:
         return self._shown
 
     def _is_near(self, term: str, words: Set[str], shown: _Shown, before: Iterable[int]) -> bool:
+        """Return whether the prompt shows a term near one of its neighbours. ``before`` are the
+        earlier events with the term.
+        """
         if term in shown.changed_terms and is_near(shown.changed_text, term, words):
             return True
         return any(
@@ -249,7 +272,8 @@ class _Shown(NamedTuple):
     named: frozenset[int]
 
 
-def _left(event: Event) -> str:
+def _masked_text(event: Event) -> str:
+    """Return what a prompt shows of a masked event: its content and its arguments."""
     return f"{getattr(event, 'content', '')}{getattr(event, 'arguments', '')}"
 
 
@@ -262,7 +286,7 @@ def _shown(view: View) -> _Shown:
         if isinstance(event, CondensationSummary)
     )
     named = {int(event_id) for event_id in chain.from_iterable(ends)}
-    named |= {event.id for event in changed if f"[{event.id}]" in _left(event)}
+    named |= {event.id for event in changed if f"[{event.id}]" in _masked_text(event)}
     whole = {event.id for event in sent} - {event.id for event in changed}
     texts = list(chain.from_iterable(map(event_texts, changed)))
     terms = set().union(*map(terms_of, texts))

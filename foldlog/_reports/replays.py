@@ -51,7 +51,9 @@ from foldlog.projections import Folded, View, begins_reply, contains, intervals_
 _Number = TypeVar("_Number", int, float)
 
 _CONDENSATIONS_MAX_A_TURN = 10
+"""A condenser that condenses more often before the same event makes no progress."""
 _WHOLE = 10_000_000
+"""A limit, in characters, that no digest reaches."""
 
 
 class SummaryPrompts(NamedTuple):
@@ -69,10 +71,12 @@ class SummaryPrompts(NamedTuple):
     reply: int
 
     def cost_own(self, price: Price) -> float:
+        """Return the cost of asking with a prompt of its own."""
         price = price.at(self.own)
         return price.of_prompt(self.own, 0) + price.of_reply(self.reply)
 
     def cost_next(self, price: Price, rule: CacheRule) -> float:
+        """Return the cost of asking with the agent's next prompt."""
         reply_cost = price.at(self.next).of_reply(self.reply)
         return cost_of_prompt(self.next, self.repeated, price, rule) + reply_cost
 
@@ -91,23 +95,26 @@ def cost_of_prompt(tokens: int, repeated: int, price: Price, rule: CacheRule) ->
 class Replay:
     """The figures of a strategy over a history. All ids are ids of the history.
 
-    ``condensations``  for each condensation, the id of the event that follows it
-    ``declined``    how often a condensation was required and impossible
-    ``final``       the View at the end of the replay
-    ``summarized``  events that are in a summary of the ``final`` View
-    ``lost``        events that were missing in a prompt and in its summaries, at least once
-    ``masked``      events that a prompt showed only in part
-    ``reports``     the reports of the condenser, with its model's usage and cost
-    ``condenser_cost``  the cost of the condenser's model in US dollars; None if a price or a cost
-                        is unknown
-    ``summaries``   for each summary of a model, the prompts with which the model could be asked
-    ``needed``      the earlier terms that the agent used again, one for each use in a reply
-    ``missing``     the terms in ``needed`` that the prompt did not show:
-                    see ``docs/internals/COMPACTION.md``
-    ``facts``       how many of ``needed`` had neighbours: see ``docs/internals/COMPACTION.md``
-    ``recall``      for each kind of facts and class of ages, how many were needed and shown:
-                    see ``recall_score.Needs.counts``
+    ``turns``             the calls of the agent's model
+    ``condensations``     for each condensation, the id of the event that follows it
+    ``declined``          how often a condensation was required and impossible
+    ``final``             the View at the end of the replay
+    ``summarized``        events that are in a summary of the ``final`` View
+    ``lost``              events that were missing in a prompt and in its summaries, at least once
+    ``masked``            events that a prompt showed only in part
+    ``reports``           the reports of the condenser, with its model's usage and cost
+    ``condenser_cost``    the cost of the condenser's model in US dollars; None if a price or a cost
+                          is unknown
+    ``summaries``         for each summary of a model, the prompts with which the model could be
+                          asked
+    ``needed``            the earlier terms that the agent used again, one for each use in a reply
+    ``missing``           the terms in ``needed`` that the prompt did not show: see
+                          ``docs/internals/COMPACTION.md``
+    ``facts``             how many of ``needed`` had neighbours: see
+                          ``docs/internals/COMPACTION.md``
     ``facts_in_prompts``  for how many of ``facts`` the prompt shows the term near a neighbour
+    ``recall``            for each kind of facts and class of ages, how many were needed and shown:
+                          see ``recall_score.Needs.counts``
     """
 
     turns: Sequence[CallDocument]
@@ -152,8 +159,9 @@ class Replay:
         counts = [
             sums for (name, age), sums in self.recall.items() if name == kind and age >= least_age
         ]
-        needed = sum(count[0] for count in counts)
-        return 100 * sum(count[1] for count in counts) / needed if needed else None
+        all_needed = sum(needed for needed, _ in counts)
+        all_shown = sum(shown for _, shown in counts)
+        return 100 * all_shown / all_needed if all_needed else None
 
     @property
     def needed_named(self) -> float | None:
@@ -294,6 +302,7 @@ class Replaying:
         """The events of the previous prompt."""
 
     def take(self, event: Event) -> None:
+        """Add the next event of the history. If it begins a reply, the condenser runs first."""
         if isinstance(event, CondensationAction):
             if self._condenser is None:
                 self._repeat(event)
@@ -302,14 +311,21 @@ class Replaying:
             if begins_call(event, self._last_reply):
                 self._take_turn(event.id)
             self._last_reply = event
-        new_id = self._view.version
         cause = None if event.cause is None else self._new_ids.get(event.cause)
-        self._new_ids[event.id], self._old_ids[new_id] = new_id, event.id
+        new_id = self._number(event)
         event = replace(event, id=new_id, cause=cause)
         self._needs.take(event, self._old_ids)
         self._view = self._past.then(self._view, event)
 
+    def _number(self, event: Event) -> int:
+        """Return the id that the next event has in the replay."""
+        new_id = self._view.version
+        self._new_ids[event.id] = new_id
+        self._old_ids[new_id] = event.id
+        return new_id
+
     def result(self) -> Replay:
+        """Return the figures of the replay so far."""
         return Replay(
             turns=tuple(self._turns),
             condensations=tuple(self._condensed_before),
@@ -333,6 +349,9 @@ class Replaying:
         )
 
     def _take_turn(self, event_id: int) -> None:
+        """Condense as long as the condenser wants to, then send the View. ``event_id`` is the first
+        event of the reply.
+        """
         if self._condenser is None:
             self._send(self._view, event_id)
             return
@@ -356,6 +375,7 @@ class Replaying:
         )
 
     def _send(self, shown: View, event_id: int) -> None:
+        """Count the prompt ``shown``, and the events of the View that it hides or masks."""
         self._needs.show(shown)
         if len(shown) < len(self._view):
             sent = {event.id for event in shown}
@@ -387,7 +407,10 @@ class Replaying:
             same_count += 1
         return sums[same_count]
 
-    def _prompts_for(self, view: View, forgotten: Iterable[Event], summary: str) -> None:
+    def _note_summary_prompts(self, view: View, forgotten: Iterable[Event], summary: str) -> None:
+        """Note the prompts with which a model could be asked for ``summary``: see
+        ``SummaryPrompts``.
+        """
         sums = token_sums_of(view, self._counter)
         if sums is None:
             return
@@ -412,6 +435,7 @@ class Replaying:
             self._reports.append(report)
 
     def _decline(self, error: NoCondensationAvailable) -> None:
+        """Count a step that could not condense. As in a store, an event then answers a request."""
         self._declined += 1
         if self._view.unhandled_condensation_request:
             metadata = {"outcome": "declined", "reason": str(error)}
@@ -423,8 +447,8 @@ class Replaying:
     def _repeat(self, action: CondensationAction) -> None:
         """Repeat a recorded condensation, with the ids of the replay."""
         self._recorded_costs.append(recorded_cost(action))
-        new_id = self._view.version
-        self._new_ids[action.id], self._old_ids[new_id] = new_id, action.id
+        new_id = self._number(action)
+        summary = action.summary
         if not names_source_ids(action):
             ids = map(self._id_in_replay, action.forgotten_event_ids or ())
             action = replace(
@@ -432,7 +456,7 @@ class Replaying:
                 forgotten_event_ids=tuple(event_id for event_id in ids if event_id is not None),
                 forgotten_events_start_id=None,
                 forgotten_events_end_id=None,
-                summary=action.summary and ID_OF_A_LINE.sub(self._with_new_id, action.summary),
+                summary=(None if summary is None else ID_OF_A_LINE.sub(self._with_new_id, summary)),
             )
         if action.metadata.get("outcome") == "declined":
             self._declined += 1
@@ -451,6 +475,7 @@ class Replaying:
         return f" [{self._new_ids.get(int(end_of_line[1]), end_of_line[1])}]"
 
     def _condense(self, condensation: Condensation, event_id: int) -> None:
+        """Carry out a condensation, and find what it loses. ``event_id`` is the event after it."""
         action = replace(condensation.action, id=self._view.version)
         before = self._view
         self._view = self._past.then(before, action)
@@ -465,7 +490,7 @@ class Replaying:
             )
             self._summarized[summary_id(action.id)] = forgotten_ids - lost
             if not action.summary.startswith(TITLE):  # A digest needs no prompt.
-                self._prompts_for(before, forgotten, action.summary)
+                self._note_summary_prompts(before, forgotten, action.summary)
         self._lost.update(lost)
         for event in forgotten:
             self._summarized.pop(event.id, None)
@@ -511,6 +536,7 @@ class _Past:
         self._log: list[Event] = []
 
     def then(self, view: View, event: Event) -> View:
+        """Append an event, and return the View after it."""
         self._log.append(event)
         view = view.then((event,))
         return dataclasses.replace(view, state=dataclasses.replace(view.state, past=self))
@@ -525,6 +551,7 @@ class _Past:
         return None  # A replay has no store.
 
 
-def _sum(counts: Iterable[_Number | None]) -> _Number | None:
-    values = list(counts)
+def _sum(numbers: Iterable[_Number | None]) -> _Number | None:
+    """Return the sum of numbers, or None if one of them is unknown."""
+    values = list(numbers)
     return None if None in values else sum(filter(None, values))

@@ -15,7 +15,10 @@ if TYPE_CHECKING:
 
 
 def states_of(sent_view: Sent) -> Sequence[str]:
-    # An event is "unsent" if a condensation forgot another part of its call.
+    """Return the state of each event of a View: "sent", the change by a condenser's rules (see
+    ``Sent.less``), "unsent" if a condensation forgot another part of its call, or "pending" if a
+    result is missing or no model has been called with it.
+    """
     view = sent_view.view
     fit = {position for position in view.fit_positions if not is_unseen(view[position])}
     states = []
@@ -30,6 +33,7 @@ def states_of(sent_view: Sent) -> Sequence[str]:
 
 
 def sent_of(sent_view: Sent) -> tuple[int, int]:
+    """Return how many events and how many summaries of a View are sent, also if only in part."""
     states = zip(sent_view.view, states_of(sent_view), strict=True)
     sent = [event for event, state in states if state in {"sent", "masked", "shortened"}]
     summaries = sum(isinstance(event, CondensationSummary) for event in sent)

@@ -148,7 +148,9 @@ def _rows_since(database: Database, state: Conversation, start: int) -> Iterator
 
 
 def _rows_of(rows: Iterator[Row], first: int, events: int) -> list[Row]:
-    """Read on to the last of these events. Return the rows of the events."""
+    """Return the rows of ``events`` events from the event ``first`` on. The rows before them are
+    skipped, and ``rows`` goes on behind them.
+    """
     found = list[Row]()
     while len(found) < events:
         row = next(rows, None)
@@ -162,8 +164,17 @@ def _rows_of(rows: Iterator[Row], first: int, events: int) -> list[Row]:
 def _are_same(rows: Sequence[Row], events: Sequence[Event]) -> bool:
     """Return whether the rows have these events. A redacted row may have any event."""
     return len(rows) == len(events) and all(
-        is_redacted(row.proof)
-        or (row.kind, row.schema, row.shown, row.structural, row.body)
-        == encode(event, ours=True)[:5]
+        is_redacted(row.proof) or _has_event(row, event)
         for row, event in zip(rows, events, strict=True)
+    )
+
+
+def _has_event(row: Row, event: Event) -> bool:
+    stored = encode(event, ours=True)
+    return (row.kind, row.schema, row.shown, row.structural, row.body) == (
+        stored.kind,
+        stored.schema,
+        stored.shown,
+        stored.structural,
+        stored.body,
     )

@@ -58,6 +58,9 @@ def decode_records(
 
 
 def _adopt(decoder: RecordDecoder, record: Any, number: int, handed_over: Continued) -> None:
+    """Pass a record that was handed over to the program to the decoder, with the ids of the events
+    from which it was made.
+    """
     assert isinstance(decoder, FollowingDecoder)
     decoder.adopt(record, handed_over.event_ids[number])
     if number + 1 == len(handed_over.event_ids):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from bisect import bisect_right
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import suppress
 from functools import cached_property, partial
 from itertools import islice
@@ -50,6 +50,8 @@ Query = Callable[[Callable[[Reader], Any]], Any]
 
 
 class RecordSpan(NamedTuple):
+    """The number of a record, and the ids of its events, from ``start`` to before ``stop``."""
+
     number: int
     start: int
     stop: int
@@ -60,6 +62,7 @@ _new = tuple.__new__  # RecordSpan(...) would take twice as long: ``benchmarks.a
 
 
 def _spans_in(event_spans: Made, start: int, stop: int) -> list[RecordSpan]:
+    """Return the records whose first event is from ``start`` to before ``stop``."""
     return [
         _new(RecordSpan, (number, first, first + count))
         for number, (first, count) in event_spans.items()
@@ -68,6 +71,7 @@ def _spans_in(event_spans: Made, start: int, stop: int) -> list[RecordSpan]:
 
 
 def _spans_between(sources: Sources, source: Source, start: int, stop: int) -> Iterator[RecordSpan]:
+    """Do as ``_spans_in``, and read only the rows near these events."""
     while start < stop:
         near = sources.made_near(source, start)
         yield from _spans_in(near.made, start, stop)
@@ -95,6 +99,7 @@ class Records:
 
     @cached_property
     def _source(self) -> tuple[Source | None, set[int]]:
+        """The source of the conversation, and the numbers of its redacted records."""
 
         def read(reader: Reader) -> tuple[Source | None, set[int]]:
             sources = self._have_events(reader)
@@ -105,11 +110,14 @@ class Records:
         return source_and_redacted
 
     def _have_events(self, reader: Reader) -> Sources:
-        # For a read-only store, the database with the events is in memory.
+        """Return the sources, after the events of the records were made. For a read-only store,
+        ``find`` makes the events in a database in memory.
+        """
         self._database.find(reader, self._conversation)
         return Sources(self._database, reader)
 
     def _look(self, event_id: int) -> None:
+        """Read which records the events near this one were made from, if they are not in memory."""
         source, _ = self._source
         if source is None or self._start <= event_id < self._stop:
             return
@@ -120,6 +128,7 @@ class Records:
         self._firsts = sorted(self._near)
 
     def count(self, event: Event) -> int:
+        """Return the number of events of a record whose first event is ``event``, otherwise 0."""
         self._look(event.id)
         return self._near.get(event.id, (0, 0))[1]
 
@@ -174,6 +183,7 @@ class Records:
 
     @property
     def has_redacted(self) -> bool:
+        """Whether a record of the source is redacted."""
         return bool(self._source[1])
 
     def before(self, stop: int) -> Iterator[bytes]:
@@ -188,6 +198,9 @@ class Records:
                 yield self._block_of(number).record(number)
 
     def all(self) -> Iterator[tuple[int, Any]]:
+        """Yield each record that became events and is not redacted, with the id of its first
+        event.
+        """
         source, redacted = self._source
         if source is None:
             return
@@ -198,7 +211,9 @@ class Records:
                     yield event_spans[number][0], parse(record)
 
     def _block_of(self, number: int) -> Block:
-        # The next blocks are read too, or the earlier blocks if records are read backwards.
+        """Return the block with a record. The next blocks are read too, or the earlier blocks if
+        records are read backwards.
+        """
         block = self._block
         source, _ = self._source
         assert source is not None
@@ -234,7 +249,9 @@ class HistoryRecords:
     def __init__(self, store: Store, conversation: str, start: int = 0) -> None:
         self._database = store.database
         self._start = start
-        self.version = self.shown = self.changes = 0
+        self.version = 0
+        self.shown = 0
+        self.changes = 0
         self.spans: list[RecordSpan] = []
         self._source: Source | None = None
         self._is_redacted = False
@@ -247,26 +264,32 @@ class HistoryRecords:
         self.version = reading.version
         self.shown = reading.state.shown
         self.changes = reading.structural + reading.redactions
-        self._source = source = sources.of_state(reading.state)
+        source = sources.of_state(reading.state)
+        self._source = source
         if source is not None:
             self._is_redacted = bool(sources.all_redacted(source))
             self.spans = self._spans(sources, source)
 
     def _spans(self, sources: Sources, source: Source) -> list[RecordSpan]:
-        if not self._start:
-            return sorted(_spans_in(sources.made(source), 0, self.version), key=_start_of)
-        spans = _spans_between(sources, source, self._start, self.version)
+        spans: Iterable[RecordSpan]
+        if self._start:
+            spans = _spans_between(sources, source, self._start, self.version)
+        else:
+            spans = _spans_in(sources.made(source), 0, self.version)
         return sorted(spans, key=_start_of)
 
     def is_whole(self, format: str) -> bool:
+        """Return whether the source has this format, and none of its records is redacted."""
         return self._source is not None and not self._is_redacted and self._source.format == format
 
     def records(self, last: int | None = None) -> Iterator[Any]:
+        """Yield the records of ``spans``, or only the ``last`` ones."""
         # The records are made one by one, because many new objects at once make Python look for
         # garbage (``benchmarks.adapters``).
         return map(parse, self.texts(last))
 
     def texts(self, last: int | None = None) -> Iterator[bytes]:
+        """Yield the JSON of the records of ``spans``, or only of the ``last`` ones."""
         if last is None:
             spans = self.spans
         else:
@@ -283,12 +306,16 @@ class HistoryRecords:
         """Yield the events that programs appended without a record. Cost: if these events are not
         consecutive, the method may read all events.
         """
-        ends = [self._start, *(end for span in self.spans for end in span[1:]), self.version]
-        places = [
-            (first, end) for first, end in zip(ends[::2], ends[1::2], strict=True) if first < end
-        ]
-        if len(places) <= _FEW:
-            for first, end in places:
+        gaps = list[tuple[int, int]]()
+        start = self._start
+        for span in self.spans:
+            if start < span.start:
+                gaps.append((start, span.start))
+            start = span.stop
+        if start < self.version:
+            gaps.append((start, self.version))
+        if len(gaps) <= _FEW:
+            for first, end in gaps:
                 yield from read(first, end)
             return
         of_records = {event_id for span in self.spans for event_id in range(span.start, span.stop)}
@@ -298,7 +325,8 @@ class HistoryRecords:
 
 
 class SourceBytes(NamedTuple):
-    """The stored bytes of a source. ``redacted`` is the number of redacted records, which have no
+    """The stored bytes of a source, and the number of its ``records``. ``appended`` are the events
+    that were appended after them. ``redacted`` is the number of redacted records, which have no
     texts.
     """
 
@@ -360,6 +388,7 @@ def was_handed_over(store: Store, conversation: str) -> bool:
 
 
 def unread_in(store: Store, conversation: str) -> list[int]:
+    """Return the numbers of the records that the import could not read."""
     source = source_of(store.database, conversation)
     return [] if source is None else [*about(source).get("unread", ())]
 
@@ -377,18 +406,19 @@ def beside_records(store: Store, conversation: str) -> tuple[str, list[Any]]:
         event_spans = sources.made(source)
         for block in sources.blocks(source):
             texts += (part.decode("utf-8", "replace") for part in block.between() if part.strip())
-            without = (
-                n
-                for n in range(block.first, block.stop)
-                if n < source.made and n not in event_spans
+            without_events = (
+                number
+                for number in range(block.first, min(block.stop, source.made))
+                if number not in event_spans
             )
-            texts += map(parse, map(block.record, without))
+            texts += map(parse, map(block.record, without_events))
         return sources.name_of(source.conversation), texts
 
     return query_sources(store.database, read)
 
 
 def raw(store: Store, conversation: str) -> Iterator[bytes]:
+    """Yield the bytes of a source as the import read them."""
     source = source_of(store.database, conversation)
     if source is None:
         return

@@ -138,6 +138,10 @@ class IndexState(NamedTuple):
 
 
 class _Doc(NamedTuple):
+    """The hashes of words of some consecutive events of a conversation, or of records of its source
+    if ``of_records`` is 1. ``conversation`` is a key.
+    """
+
     conversation: int
     of_records: int
     first: int
@@ -146,7 +150,9 @@ class _Doc(NamedTuple):
 
 
 class _Place(NamedTuple):
-    """Events of a conversation, or records of its source, from ``first`` to before ``stop``."""
+    """Events of a conversation, or records of its source if ``of_records`` is 1, from ``first`` to
+    before ``stop``.
+    """
 
     of_records: int
     first: int
@@ -198,12 +204,15 @@ def _read_info(reader: Reader) -> IndexInfo | None:
     state = state_of(reader)
     if not state.is_made:
         return None
-    events_left, unread = map(sum, zip(*reader.ask_all("search_lag"), strict=True))
+    lags = reader.ask_all("search_lag")  # a row for each store
+    events_left = sum(events for events, _ in lags)
+    unread = sum(conversations for _, conversations in lags)
     size = sum(size for (size,) in reader.ask_all("search_bytes"))
     return IndexInfo(state.is_complete, state.with_encrypted, events_left, unread, size)
 
 
 def state_of(reader: Reader) -> IndexState:
+    """Return the state of the store's index."""
     value = reader.value(FACT)
     if value not in (_PLAIN, _ALL):
         return IndexState(is_made=False)
@@ -235,6 +244,7 @@ def make(store: Store, *, with_encrypted: bool = False) -> None:
 
 
 def make_if_missing(store: Store) -> None:
+    """Make an empty index, if the store has none."""
     if not store.database.recorder.query(state_of).is_made:
         make(store)
 
@@ -261,6 +271,7 @@ def drop(store: Store) -> None:
 
 
 def _run_all(store: Store, transaction: Transaction, prefix: str) -> None:
+    """Run all statements of ``queries.sql`` whose names begin with ``prefix``."""
     dialect = "postgresql" if store.database.recorder.on_server else "sqlite"
     for name in statements(dialect):
         if name.startswith(prefix):
@@ -268,7 +279,9 @@ def _run_all(store: Store, transaction: Transaction, prefix: str) -> None:
 
 
 def _new_segment(number: int, count: int) -> int:
-    # The number of a segment names its store, as the key of a conversation does.
+    """Return a random number for a segment of the store ``number`` of ``count`` stores. It names
+    its store, as the key of a conversation does.
+    """
     return int.from_bytes(os.urandom(6)) * count + number
 
 
@@ -356,6 +369,7 @@ def _in_both(docs: Docs, others: Docs) -> Docs:
 
 
 def _docs_with(reader: Reader, word_hash: int) -> Docs | None:
+    """Return the docs with a hash, or None if a quarter of the docs has it: see ``_SAMPLE``."""
     bucket = word_hash % _BUCKETS
     first = word_hash >> _BUCKET_BITS << _DOC_BITS
     found = {}
@@ -375,6 +389,9 @@ def _docs_with(reader: Reader, word_hash: int) -> Docs | None:
 
 
 def _unpacked(data: bytes) -> array[int]:
+    """Return the entries of a bucket. An entry has the hash of a word, without the bits that all
+    words of the bucket share, and then the number of a doc.
+    """
     entries = array("I")
     try:
         entries.frombytes(zlib.decompress(data))
@@ -408,6 +425,8 @@ def refresh_if_made(store: Store) -> int:
 
 
 class _Refresh:
+    """Adds the new events of a store to its index: see ``refresh``."""
+
     def __init__(self, store: Store, on_events: Callable[[int], object]) -> None:
         self._store = store
         self._database = store.database
@@ -434,6 +453,9 @@ class _Refresh:
         return self.added
 
     def _read_state(self, reader: Reader) -> tuple[IndexState, dict[int, list[int]], list[int]]:
+        """Return the state of the index, the conversations with events that it lacks, by their
+        store, and the last position of each store.
+        """
         positions = [position for (position,) in reader.ask_all("last_position")]
         state = state_of(reader)
         keys = defaultdict[int, list[int]](list)
@@ -456,6 +478,7 @@ class _Refresh:
         return state, keys, positions
 
     def _add(self, number: int, keys: Sequence[int]) -> None:
+        """Add the new events of conversations of the store ``number``."""
         self._versions = self._recorder.query(partial(_read_versions, number=number, keys=keys))
         docs = list[_Doc]()
         read = dict[int, bool]()
@@ -474,6 +497,9 @@ class _Refresh:
         self._write(number, docs, read)
 
     def _docs(self, versions: _Versions) -> Iterator[_Doc]:
+        """Yield docs of the events and records of a conversation that the index lacks. Raises
+        ``KeyUnavailable`` if the conversation is encrypted and the index has no encrypted words.
+        """
         if not versions.is_there:
             return
         if versions.is_encrypted and not self._with_encrypted:
@@ -502,9 +528,9 @@ class _Refresh:
                 events = self._recorder.query(
                     partial(self._read_events, key=key, start=page[0], stop=page[-1] + 1)
                 )
-                for some in _pages(events, _EVENTS_IN_DOC):
-                    first = some[0].id
-                    yield _Doc(key, 0, first, first + len(some), _hashes(some))
+                for together in _pages(events, _EVENTS_IN_DOC):
+                    first = together[0].id
+                    yield _Doc(key, 0, first, first + len(together), _hashes(together))
 
     def _read_events(self, reader: Reader, key: int, start: int, stop: int) -> list[Event]:
         conversation = self._database.find_key(reader, key)
@@ -521,11 +547,11 @@ class _Refresh:
 
         made = self._recorder.query(lambda reader: Sources(self._database, reader).made(source))
         records = decode_records(self._store, source, made, source.made, version, [])
-        for some in _pages(records, _EVENTS_IN_DOC):
-            first = some[0][0]
-            stop = some[-1][0] + 1
+        for together in _pages(records, _EVENTS_IN_DOC):
+            first = together[0][0]
+            stop = together[-1][0] + 1
             if any(place.first < stop and place.stop > first for place in places):
-                hashes = _hashes(event for _, events in some for event in events)
+                hashes = _hashes(event for _, events in together for event in events)
                 yield _Doc(source.conversation, 1, first, stop, hashes)
 
     def _write(self, number: int, docs: Sequence[_Doc], read: Mapping[int, bool]) -> None:
@@ -564,6 +590,7 @@ class _Refresh:
 
 
 def _place(transaction: Transaction, number: int, keys: Sequence[int]) -> None:
+    """Store the places of conversations in the order of searches."""
     # This import loads prices and usage, which a search need not load.
     from foldlog._reports.figures.writing import CODE
 
@@ -573,6 +600,7 @@ def _place(transaction: Transaction, number: int, keys: Sequence[int]) -> None:
 
 
 def _move(transaction: Transaction, number: int, position: int) -> None:
+    """Store the position up to which the events of a store are in the index."""
     transaction.write("move_search", number, position)
 
 
@@ -590,16 +618,17 @@ def _put_docs(transaction: Transaction, segment: int, docs: Sequence[_Doc], coun
         if first == _DOCS:
             segment = _new_segment(segment % count, count)
             first = 0
-        some = rest[: _DOCS - first]
-        rest = rest[len(some) :]
-        _put_in_segment(transaction, segment, first, some)
-        first += len(some)
+        fitting = rest[: _DOCS - first]
+        rest = rest[len(fitting) :]
+        _put_in_segment(transaction, segment, first, fitting)
+        first += len(fitting)
     return segment
 
 
 def _put_in_segment(
     transaction: Transaction, segment: int, first: int, docs: Sequence[_Doc]
 ) -> None:
+    """Write docs into a segment that has ``first`` docs already."""
     buckets = defaultdict[int, list[int]](list)
     for number, doc in enumerate(docs, first):
         for word_hash in doc.hashes:
@@ -612,8 +641,9 @@ def _put_in_segment(
     for bucket in sorted(buckets):
         transaction.write("put_search_words", segment, bucket, _packed(buckets[bucket]))
     for number, doc in enumerate(docs, first):
-        transaction.write("leave_search_doc", *doc[:3])
-        transaction.write("put_search_doc", segment, number, *doc[:4])
+        begin = (doc.conversation, doc.of_records, doc.first)
+        transaction.write("leave_search_doc", *begin)
+        transaction.write("put_search_doc", segment, number, *begin, doc.stop)
 
 
 def _hashes(events: Iterable[Event]) -> set[int]:

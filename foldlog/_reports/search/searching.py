@@ -30,7 +30,6 @@ from foldlog.eventstore import (
     ConversationRow,
     CorruptEvent,
     Event,
-    EventStoreError,
     InvalidArgument,
     KeyUnavailable,
     Observation,
@@ -66,13 +65,19 @@ _SEQUENCE_WORDS: Final = 16
 nests the expression deeper, and few events have so many words of the text but not all of them.
 """
 _OTHER_FORMS: Final = tuple(letter.encode() for letter in "İıſK")
+"""The letters outside ASCII that ``re.IGNORECASE`` compares with i, k and s."""
 _ESCAPED_FORMS: Final = (b"u0130", b"u0131", b"u017f", b"u212a")
+"""The same letters as JSON escapes them."""
 _MARKS: Final = "\\u0300-\\u036f"
 """The marks that make one letter with the letter before them, as a range of ``re``."""
 _BEFORE = 60
+"""A snippet begins about this number of characters before the first word that was found."""
 _SNIPPET = 200
+"""The number of characters of a snippet."""
 _PAGE: Final = 1_000
+"""The number of events that are searched together."""
 _FIRST_PAGE: Final = 32
+"""The number of events of a conversation that are searched first, as its end often has enough."""
 _FIRST_PLACES: Final = 64
 _MORE_PLACES: Final = 4
 """If a word is in most conversations, the first ``_FIRST_PLACES`` conversations usually have enough
@@ -82,6 +87,7 @@ _FIRST_ROWS: Final = 16
 _MORE_ROWS: Final = 4
 """The rows of ``_FIRST_ROWS`` conversations are read together, then ``_MORE_ROWS`` times more."""
 _ANSWERED_WITHIN: Final = 200
+"""The call of a result is sought in this number of events before the result."""
 _STEP: Final = 64 * 1024
 """The number of characters that are searched at once. ``re`` holds the interpreter's lock
 meanwhile (0.2 s for 14 MB), and an append of another thread takes the lock some ten times.
@@ -214,6 +220,8 @@ def load_modules() -> None:
 
 
 class _Search:
+    """One search: reads the conversations in their order until it has enough hits."""
+
     def __init__(self, store: Store, criteria: SearchCriteria) -> None:
         self._store = store
         self._conversation = criteria.conversation
@@ -278,6 +286,9 @@ class _Search:
         return self._deadline is not None and time.monotonic() > self._deadline
 
     def _hits_in(self, place: _Place) -> Sequence[Hit]:
+        """Return the hits in a conversation, the newest first. If the conversation cannot be read,
+        note the problem, and raise it only if no other conversation could be read either.
+        """
         if self._is_of_program is not None and not self._is_of_program(place.row):
             return ()
         most = None if self._most is None else self._most - len(self._hits)
@@ -333,23 +344,25 @@ class _Place(NamedTuple):
 def _places_behind(
     places: Iterable[_Place], behind: SearchPlace, *, in_chain: bool
 ) -> Iterator[_Place]:
-    """Yield the places that are not before ``behind``. ``in_chain`` are a conversation and those
-    whose events it shares, otherwise the places are in the order of their activity.
+    """Yield the places that are not before ``behind``. With ``in_chain``, the places are a
+    conversation and those whose events it shares. Otherwise, they are in the order of activity.
     """
     others = list[_Place]()
     has_passed = False
     for place in places:
+        is_later = has_passed if in_chain else _is_behind(place.at, place.row.id, behind)
         if place.row.id == behind.conversation:
             stop = behind.event if place.stop is None else min(place.stop, behind.event)
             if stop > 0:
                 yield place._replace(stop=stop, at=(behind.is_timed, behind.at))
             has_passed = True
-        elif has_passed if in_chain else _is_behind(place.at, place.row.id, behind):
+        elif is_later:
             others.append(place)
     yield from others
 
 
 def _is_behind(at: tuple[bool, int], name: str, behind: SearchPlace) -> bool:
+    """Return whether a conversation with the last activity ``at`` comes after a place."""
     last = (behind.is_timed, behind.at)
     return at < last or (at == last and utf8(name) > utf8(behind.conversation))
 
@@ -367,6 +380,7 @@ def _look_up(store: Store, terms: Sequence[str], unread: list[str]) -> Candidate
 
 
 def _count_places(store: Store, unread: list[str]) -> int:
+    """Return the number of conversations to search, and note how many are archived."""
     rows = store.database.recorder.query(lambda reader: reader.ask_all("count_to_search"))
     archived = sum(int(row[1]) for row in rows)
     if archived:
@@ -380,6 +394,7 @@ def _found_places(
     among: Collection[str] | None,
     behind: SearchPlace | None,
 ) -> Iterator[_Place]:
+    """Yield the conversations that may have hits, in the order of the search."""
     for page in _in_order(store, found, behind):
         ranges = _ranges_of_page(store, found, page)
         chosen = iter(
@@ -406,7 +421,7 @@ def _found_places(
 
 def _plain_rows(store: Store, keys: Sequence[int]) -> Mapping[int, ConversationRow]:
     """Read conversations together, because a query for each takes most of the time of a search.
-    Those that are not plain, or not as usual, are left out.
+    Conversations that are erased, archived or not plain (see ``_Place``) are left out.
     """
 
     def read(reader: Reader) -> Mapping[int, ConversationRow]:
@@ -428,6 +443,7 @@ def _plain_rows(store: Store, keys: Sequence[int]) -> Mapping[int, ConversationR
 
 
 def _row_of(store: Store, name: str) -> ConversationRow | None:
+    """Return the row of a conversation, or None if there is nothing to search in it."""
     try:
         row = store.conversation(name, as_stored=True)
     except ConversationNotFound:
@@ -436,6 +452,8 @@ def _row_of(store: Store, name: str) -> ConversationRow | None:
 
 
 class _Candidate(NamedTuple):
+    """A conversation that may have hits, with its place in the order: see ``_Place``."""
+
     key: int
     name: str
     at: tuple[bool, int]
@@ -465,8 +483,8 @@ def _ranges_of_page(
 def _in_order(
     store: Store, found: Candidates, behind: SearchPlace | None
 ) -> Iterator[list[_Candidate]]:
-    """Yield pages of the candidates in the order of ``activity_of``. That of ``behind`` comes
-    first.
+    """Yield pages of the candidates in the order of ``activity_of``. The conversation of ``behind``
+    comes first, because an append may have moved it since the place was returned.
     """
     from foldlog._reports.figures.writing import CODE
     from foldlog._reports.search.index import unplaced
@@ -479,15 +497,34 @@ def _in_order(
         if behind is None:
             yield candidates
             return
-        yield [_cut(each, behind) for each in candidates if each.name == behind.conversation]
-        yield [each for each in candidates if _is_other_behind(each, behind)]
+        yield [
+            _going_on_from(behind, candidate)
+            for candidate in candidates
+            if candidate.name == behind.conversation
+        ]
+        yield [candidate for candidate in candidates if _is_other_behind(candidate, behind)]
         return
-    chosen = None if keys is None else json.dumps([*keys])
-    yielded = set[int]()
     if behind is not None:
         key = _BEHIND if keys is None else _key_of(store, behind.conversation)
         if keys is None or key in keys:
-            yield [_cut(_Candidate(key, behind.conversation, (True, 0)), behind)]
+            candidate = _Candidate(key, behind.conversation, (True, 0))
+            yield [_going_on_from(behind, candidate)]
+    yield from _pages_in_order(store, keys, others, behind)
+
+
+def _pages_in_order(
+    store: Store,
+    keys: Collection[int] | None,
+    others: Collection[int] | None,
+    behind: SearchPlace | None,
+) -> Iterator[list[_Candidate]]:
+    """Yield ever larger pages of the conversations with these ``keys``, or of all, except the
+    conversation of ``behind``. The index lacks the place of ``others``; None stands for all.
+    """
+    from foldlog._reports.figures.writing import CODE
+
+    chosen = None if keys is None else json.dumps([*keys])
+    yielded = set[int]()
     last = behind or _FIRST
     most = _FIRST_PLACES
     if others and keys is not None:
@@ -505,14 +542,20 @@ def _in_order(
                 placed = _ask_order(store, "search_places", count, *place)
             else:
                 placed = _ask_order(store, "search_places_of", count, *place, chosen)
-            later = [each for each in of_others if _is_behind(each.at, each.name, last)]
-            page = _sorted([*later, *(each for each in placed if each.key not in others)])[:most]
+            page = [
+                candidate
+                for candidate in of_others
+                if _is_behind(candidate.at, candidate.name, last)
+            ]
+            page += [candidate for candidate in placed if candidate.key not in others]
+            page = _sorted(page)[:most]
         yield [
-            each
-            for each in page
-            if each.key not in yielded and (behind is None or each.name != behind.conversation)
+            candidate
+            for candidate in page
+            if candidate.key not in yielded
+            and (behind is None or candidate.name != behind.conversation)
         ]
-        yielded.update(each.key for each in page)
+        yielded.update(candidate.key for candidate in page)
         if len(page) < most:
             return
         last = SearchPlace(*page[-1].at, page[-1].name, 0)
@@ -529,6 +572,7 @@ def _key_of(store: Store, name: str) -> int:
 
 
 def _is_other_behind(candidate: _Candidate, behind: SearchPlace) -> bool:
+    """Return whether a candidate comes after a place, and is not the conversation of the place."""
     is_other = candidate.name != behind.conversation
     return is_other and _is_behind(candidate.at, candidate.name, behind)
 
@@ -544,17 +588,20 @@ def _ask_order(store: Store, statement: str, *parameters: int | str | bytes) -> 
 
 
 def _sorted(candidates: list[_Candidate]) -> list[_Candidate]:
-    # Several stores return their own orders. The sort is stable: equal times are sorted by id.
+    """Sort candidates by activity, because each of several stores returns its own order."""
+    # The second sort is stable, so conversations with equal times stay sorted by their ids.
     candidates.sort(key=lambda candidate: utf8(candidate.name))
     candidates.sort(key=lambda candidate: candidate.at, reverse=True)
     return candidates
 
 
-def _cut(candidate: _Candidate, behind: SearchPlace) -> _Candidate:
+def _going_on_from(behind: SearchPlace, candidate: _Candidate) -> _Candidate:
+    """Return the conversation of a place, to be searched only before the event of the place."""
     return candidate._replace(at=(behind.is_timed, behind.at), stop=behind.event)
 
 
 def _as_microseconds(at: object) -> int:
+    """Return a time in the index, which some statements return as a text of hexadecimal digits."""
     return int(as_text(at), 16) if isinstance(at, bytes) else int(at)  # type: ignore[call-overload]
 
 
@@ -565,8 +612,10 @@ def events_with(
     unread: list[str],
     text: Callable[[Event], str] = text_of,
 ) -> list[Event]:
-    # The problems of events that cannot be read are added to ``unread``. Cost: the function reads
-    # the stored bytes of the conversation.
+    """Return the events of a conversation whose texts match ``words``, in order. The problems of
+    events that cannot be read are added to ``unread``. ``text`` returns the text of an event to
+    search. Cost: the function reads the stored bytes of the conversation.
+    """
     candidates = candidates_in(store, conversation, words.may_be_in, unread)
     matching = {event.id: event for event in candidates if words.stand_in(on_one_line(text(event)))}
     return [matching[event_id] for event_id in sorted(matching)]
@@ -593,8 +642,8 @@ def candidates_in(
 
 
 def _places(store: Store, conversation: str | None, unread: list[str]) -> list[_Place]:
-    """Return the conversations to search. For a fork, the conversations whose events it shares are
-    returned too.
+    """Return all conversations, the last active first, or a single one. For a fork, the
+    conversations whose events it shares are returned too.
     """
     if conversation is None:
         rows = [row for row in _rows(store, unread) if row.erased_at is None]
@@ -605,7 +654,9 @@ def _places(store: Store, conversation: str | None, unread: list[str]) -> list[_
     row = store.conversation(conversation, as_stored=True)
     places = [_Place(row)]
     while row.parent is not None:
-        stop = min(row.parent_version or 0, places[-1].stop or row.parent_version or 0)
+        stop = row.parent_version or 0
+        if places[-1].stop:  # the fork shares not more than its child does
+            stop = min(stop, places[-1].stop)
         row = store.conversation(row.parent, as_stored=True)
         places.append(_Place(row, stop))
     return places
@@ -638,7 +689,9 @@ def _last_active_first(
 
 
 def _rows(store: Store, unread: list[str]) -> list[ConversationRow]:
-    # If the file is damaged, the conversations that can be found are returned.
+    """Return the rows of all conversations. If the file is damaged, those that can be read are
+    returned, and the problems of the others are added to ``unread``.
+    """
     try:
         return [*store.iter_conversations()]
     except StoreDamaged:
@@ -713,10 +766,12 @@ class SearchTerms:
         return is_every
 
     def places_in(self, text: str) -> list[int]:
+        """Return the first place of each term that the text contains."""
         places = (pattern.find(text) for pattern in self.patterns)
         return [place for place in places if place is not None]
 
     def stand_in(self, text: str) -> bool:
+        """Return whether a text matches. The text must be as ``on_one_line`` returns it."""
         found = (pattern.find(text) is not None for pattern in self.patterns)
         return all(found) if self._is_every else any(found)
 
@@ -735,7 +790,9 @@ class _TermPattern:
         return self._in_ascii if text.isascii() else self._in_any
 
     def find(self, text: str) -> int | None:
-        """Return the first place of the words."""
+        """Return the first place of the words, or None. A long text is searched in steps: see
+        ``_STEP``.
+        """
         expressions = self._expressions(text)
         if len(text) <= _STEP:
             match = expressions.whole.search(text)
@@ -750,6 +807,7 @@ class _TermPattern:
         return None
 
     def spans_in(self, text: str) -> Iterator[tuple[int, int]]:
+        """Return the start and the end of each occurrence of the words."""
         return (match.span() for match in self._expressions(text).whole.finditer(text))
 
 
@@ -809,6 +867,7 @@ class _EventCriteria:
         self._until = None if until is None else check_time("until", until)
 
     def hit(self, conversation: str, event: Event, recorded_at: datetime) -> Hit | None:
+        """Return the hit of an event, or None if the event is not what is searched for."""
         if not has_content(event) or (self._kinds and label(event) not in self._kinds):
             return None
         at = happened_at(event, recorded_at)
@@ -820,24 +879,25 @@ class _EventCriteria:
         if not self.words.stand_in(text):
             return None
         snippet, highlights = self._snippet(text)
-        told_time = time_of_event(event, recorded_at)
+        timestamp = time_of_event(event, recorded_at)
         return Hit(
-            conversation, event.id, label(event), told_time, recorded_at, snippet, highlights
+            conversation, event.id, label(event), timestamp, recorded_at, snippet, highlights
         )
 
     def _snippet(self, text: str) -> tuple[str, tuple[tuple[int, int], ...]]:
+        """Return the text around the first word that was found, and the places of words in it."""
         start = max(0, min(self.words.places_in(text), default=0) - _BEFORE)
         start = text.rfind(" ", 0, start) + 1 if start else 0
         part = text[start : start + _SNIPPET]
         lead = "…" if start else ""
         spans = (span for pattern in self.words.patterns for span in pattern.spans_in(part))
         shifted = sorted((begin + len(lead), end + len(lead)) for begin, end in spans)
-        return f"{lead}{part}{'…' if start + _SNIPPET < len(text) else ''}", tuple(
-            _without_overlaps(shifted)
-        )
+        end = "…" if start + _SNIPPET < len(text) else ""
+        return f"{lead}{part}{end}", tuple(_without_overlaps(shifted))
 
 
 def _needles(term: str) -> Iterator[bytes]:
+    """Yield, for each word of a term, its longest part that stored bytes contain unescaped."""
     for word in term.split():
         parts = _ASCII.findall(word.lower().encode(errors="surrogatepass"))
         if parts:
@@ -877,6 +937,7 @@ def _has_other_forms(data: bytes) -> bool:
 
 
 def _without_overlaps(spans: Sequence[tuple[int, int]]) -> Iterator[tuple[int, int]]:
+    """Yield sorted spans, without those that begin inside an earlier one."""
     end = 0
     for start, stop in spans:
         if start >= end:
@@ -885,6 +946,8 @@ def _without_overlaps(spans: Sequence[tuple[int, int]]) -> Iterator[tuple[int, i
 
 
 class _Conversation:
+    """Searches the records and events of a conversation that are its own."""
+
     def __init__(self, store: Store, place: _Place, unread: list[str]) -> None:
         row, stop = place.row, place.stop
         self._store = store
@@ -899,6 +962,7 @@ class _Conversation:
             self._read_source()
 
     def _read_source(self) -> None:
+        """Read the source of the conversation, and which events its records became."""
         store, row, stop = self._store, self._row, self._stop
 
         def read(reader: Reader) -> tuple[Source | None, Made, int, int]:
@@ -958,6 +1022,7 @@ class _Conversation:
             end = min(end, begin)
 
     def _tool_of(self, event: Event) -> str | None:
+        """Return the tool of a call or of a result, which may be named by its call only."""
         if isinstance(event, Action) or (isinstance(event, Observation) and event.tool):
             return event.tool
         if not isinstance(event, Observation) or event.call_id is None:
@@ -988,6 +1053,7 @@ class _Conversation:
         yield from self._in_events(start, self._version, may_be_in)
 
     def _in_records(self, source: Source, may_be_in: MayBeIn) -> Iterator[tuple[datetime, Event]]:
+        """Yield the events of the records that may match."""
         unmade = list[int]()
         for block in own_blocks_with(
             self._store.database, source, lambda raw: may_be_in(raw.lower())
@@ -1009,7 +1075,9 @@ class _Conversation:
     def _unmade_events(
         self, source: Source, numbers: frozenset[int]
     ) -> Iterator[tuple[datetime, Event]]:
-        # These events are decoded in memory, with the ids that they will have in the store.
+        """Decode records whose events are not made yet. The events have the ids that they will have
+        in the store.
+        """
         from foldlog._reports.records.decoding import decode_records
 
         version = self._store.conversation(self._row.id, as_stored=True).version
@@ -1022,6 +1090,7 @@ class _Conversation:
     def _in_events(
         self, start: int, stop: int, may_be_in: MayBeIn
     ) -> Iterator[tuple[datetime, Event]]:
+        """Yield the stored events from ``start`` to before ``stop`` that may match."""
         name = self._row.id
         while start < stop:
             end = min(start + _PAGE, stop)
@@ -1056,8 +1125,10 @@ def _runs(ids: Sequence[int]) -> Iterator[tuple[int, int]]:
 
 
 def hits_document(store: Store, words: str, result: Searched, limit: int) -> HitsDocument:
-    # The caller searches with ``limit + 1``, so that the document can say whether more events
-    # match. This import loads condensers, which ``foldlog search --help`` need not load.
+    """Return the document of a search for ``limit + 1`` hits, of which it shows ``limit``, and says
+    whether there are more.
+    """
+    # This import loads condensers, which ``foldlog search --help`` need not load.
     from foldlog._reports.figures.shown import tasks_of
 
     tasks = tasks_of(store, (hit.conversation for hit in result.hits[:limit]))
@@ -1081,4 +1152,4 @@ def hits_document(store: Store, words: str, result: Searched, limit: int) -> Hit
     )
 
 
-__all__ = ["EventStoreError", "Hit", "Searched", "hits_document", "search"]
+__all__ = ["Hit", "Searched", "hits_document", "search"]

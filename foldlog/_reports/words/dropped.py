@@ -11,6 +11,7 @@ if TYPE_CHECKING:
     from foldlog._reports.answers.views import DroppedDocument, DroppedTermDocument
 
 _NAMED = 5
+"""The maximum number of terms that a sentence names."""
 
 
 def dropped_words(drop: DroppedDocument) -> str:
@@ -27,6 +28,9 @@ def dropped_words(drop: DroppedDocument) -> str:
 
 
 def needed_words(terms: Sequence[DroppedTermDocument]) -> str:
+    """Return how many dropped terms the agent needed again, and the first of them, or an empty
+    text.
+    """
     again = sorted((term.needed_in, term.term) for term in terms if term.needed_in is not None)
     named = ", ".join(f"{term} (event {event})" for event, term in again[:_NAMED])
     if again:

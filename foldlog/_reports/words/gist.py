@@ -22,7 +22,9 @@ if TYPE_CHECKING:
     from foldlog._reports.answers.figures import SpentDocument, TaskDocument
 
 _SHELL = ("-c", "-lc")
+"""The options with which a shell runs the command that follows."""
 INTERVALS_MAX = 6
+"""The maximum number of intervals of ids in the gist of a condensation."""
 
 
 def gist(event: Event, length_max: int) -> str:
@@ -32,6 +34,7 @@ def gist(event: Event, length_max: int) -> str:
 
 
 def _words(event: Event, length_max: int) -> str:
+    """Return the words about an event, which may be longer than ``length_max``."""
     match event:
         case events.SystemMessage(content=content, tools=tools):
             text = words_of(content)
@@ -91,11 +94,12 @@ def _document(name: str, change: JsonObject) -> str:
         return f"{name} (deleted)"
     if name != events.ATTRIBUTES or "value" not in change:
         return name
-    pairs = (f"{each}={compact(one)}" for each, one in change["value"].items())
+    pairs = (f"{attribute}={compact(value)}" for attribute, value in change["value"].items())
     return f"{name} {' '.join(pairs)}".strip()
 
 
 def _thought(data: Any) -> str:
+    """Return the texts of the model's thinking in an annotation, or an empty text."""
     blocks = data.get("summary") if isinstance(data, dict) else data
     if not isinstance(blocks, list):
         blocks = []
@@ -107,13 +111,14 @@ def _thought(data: Any) -> str:
 
 def _condensation(event: CondensationAction, intervals_max: int) -> str:
     intervals, summaries = event.forgotten
+    """Return what a condensation forgot, and why."""
     ids = interval_words(intervals, intervals_max)
-    named = []
+    forgotten = []
     if ids:
-        named = [f"event {ids}" if ids.isdecimal() else f"events {ids}"]
-    parts = [
-        " and ".join(filter(None, (*named, events_and_summaries(0, len(summaries))))) or "nothing"
-    ]
+        forgotten.append(f"event {ids}" if ids.isdecimal() else f"events {ids}")
+    if summaries:
+        forgotten.append(events_and_summaries(0, len(summaries)))
+    parts = [" and ".join(forgotten) or "nothing"]
     if why := because(event):
         parts.append(why)
     if event.summary is not None:
@@ -142,7 +147,9 @@ def interval_words(intervals: Sequence[tuple[int, int]], most: int = UNLIMITED) 
     with ``…``.
     """
     words = [str(first) if first == last else f"{first}-{last}" for first, last in intervals[:most]]
-    return ", ".join([*words, *(["…"] if len(intervals) > most else [])])
+    if len(intervals) > most:
+        words.append("…")
+    return ", ".join(words)
 
 
 def id_words(event_id: int) -> str:
@@ -158,9 +165,8 @@ def content(events: int, records: int) -> str:
     """Return two numbers as text, such as ``6 events and 4 records of sources``. ``records`` is the
     number of source records that became no event.
     """
-    return count(events, "event") + (
-        f" and {count(records, 'record')} of sources" if records else ""
-    )
+    words = count(events, "event")
+    return f"{words} and {count(records, 'record')} of sources" if records else words
 
 
 def _arguments(arguments: JsonObject | str | None) -> str:
@@ -198,6 +204,7 @@ def cost_words(cost: float | None, *, estimated: bool = False) -> str:
 
 
 def spent_words(spent: SpentDocument) -> str:
+    """Return the cost of calls as text."""
     return cost_words(spent.cost, estimated=spent.costs_estimated > 0)
 
 
@@ -229,6 +236,7 @@ def unreached_words(task: TaskDocument) -> str:
 
 
 def number_words(number: int | None) -> str:
+    """Return a number as text, such as ``12,345``, or ``unknown`` for None."""
     return "unknown" if number is None else f"{number:,}"
 
 
@@ -236,11 +244,15 @@ def calls_words(spent: SpentDocument) -> str:
     """Return the number of model calls as text. ``96 + 2`` means 96 calls by the agent and 2 calls
     by condensers.
     """
-    by = spent.condenser_calls
-    return f"{spent.calls - by:,}" + (f" + {by:,}" if by else "")
+    by_condensers = spent.condenser_calls
+    by_agent = f"{spent.calls - by_condensers:,}"
+    return f"{by_agent} + {by_condensers:,}" if by_condensers else by_agent
 
 
 def compact(value: Any) -> str:
+    """Return a value as text: a text unchanged, another value as JSON, and None as an empty
+    text.
+    """
     if value is None:
         return ""
     if isinstance(value, str):

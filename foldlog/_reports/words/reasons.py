@@ -79,6 +79,7 @@ def because(
 
 
 def _in_words(code: str, metadata: JsonMap) -> str:
+    """Return a reason in words, with its figures if the metadata has them."""
     before = metadata.get(f"{code}_before")
     most = metadata.get(f"{code}_max")
     if type(before) is int and type(most) is int:

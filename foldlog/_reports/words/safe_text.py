@@ -13,6 +13,7 @@ from typing import Any
 
 UNLIMITED = sys.maxsize
 """A length of a line that never cuts the line."""
+# The characters that move the cursor or turn the direction of writing, and halves of surrogates.
 _STEERING = (
     r"\x00-\x08\x0b-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028\u2029"
     r"\u202a-\u202e\u2066-\u2069\ud800-\udfff"
@@ -22,7 +23,9 @@ _STEERING = (
 _STEERS = f"[{_STEERING}]"
 _STEERS_OR_BREAKS = f"[{_STEERING}\\t\\n]"
 _LONE = r"(?<!\\)((?:\\\\)*)\\u(?=d[89a-f])"
+"""The escape of a lone surrogate in JSON. An escaped backslash before ``u`` is no escape."""
 _NON_FINITE = r'"(?:[^"\\]|\\.)*"|-?Infinity|NaN'
+"""A number that JSON does not have. Strings are matched too, so that no text inside is changed."""
 
 
 def printable(text: str, *, one_line: bool = False) -> str:
@@ -64,9 +67,13 @@ def shell_word(text: str) -> str:
 
 
 def _escape(match: re.Match[str]) -> str:
-    return {"\n": "\\n", "\t": "\\t", "\r": "\\r"}.get(match[0]) or (
-        f"\\x{ord(match[0]):02x}" if match[0].isascii() else f"\\u{ord(match[0]):04x}"
-    )
+    """Return the escape of a character as a shell or Python reads it."""
+    character = match[0]
+    named = {"\n": "\\n", "\t": "\\t", "\r": "\\r"}.get(character)
+    if named is not None:
+        return named
+    number = ord(character)
+    return f"\\x{number:02x}" if character.isascii() else f"\\u{number:04x}"
 
 
 def json_text(value: Any, *, indent: int | None = None, exact: bool = False) -> str:
@@ -88,7 +95,9 @@ def json_text(value: Any, *, indent: int | None = None, exact: bool = False) -> 
         value, ensure_ascii=False, indent=indent, separators=separators, default=_plain
     )
     if "Infinity" in text or "NaN" in text:
-        written = {"Infinity": "1e999", "-Infinity": "-1e999"} | ({} if exact else {"NaN": "null"})
+        written = {"Infinity": "1e999", "-Infinity": "-1e999"}
+        if not exact:
+            written["NaN"] = "null"
         text = re.sub(_NON_FINITE, lambda found: written.get(found[0], found[0]), text)
     return re.sub(_STEERS, _escape_match, text)
 
@@ -115,6 +124,7 @@ def _encode(value: Any) -> bytes | None:
 
 
 def _plain(value: Any) -> Any:
+    """Return a value that ``json`` can write for one that it cannot: bytes, or a document."""
     if isinstance(value, bytes):
         import base64
 
@@ -127,4 +137,5 @@ def _plain(value: Any) -> Any:
 
 
 def _escape_match(match: re.Match[str]) -> str:
+    """Return the escape of a character as JSON reads it."""
     return f"\\u{ord(match[0]):04x}"

@@ -14,8 +14,10 @@ from foldlog.projections.conversations.labels import label
 
 T = TypeVar("T")
 _LENGTH = 160
+"""The maximum number of characters of the text of an event."""
 _HEAD = 10
 _TAIL = 20
+"""How many first and last events a long table shows."""
 
 
 class Table(NamedTuple):
@@ -44,11 +46,13 @@ class Table(NamedTuple):
 
 
 def show_as_table(kind: type[T], table: Callable[[T], Table]) -> None:
-    # A checker knows no such attribute.
+    """Let a notebook show the values of a class as tables."""
+    # ``setattr``, because a type checker refuses an assignment to an attribute that it lacks.
     setattr(kind, "_repr_html_", lambda self: table(self).html())  # noqa: B010
 
 
 def view_table(view: View) -> Table:
+    """Return the events of a View as a table."""
     return Table(repr(view)[1:-1], ("id", "kind", "text"), rows_of(view.events))
 
 
@@ -90,6 +94,7 @@ def rows_of(events: Sequence[Event], mark: str = "") -> list[list[str]]:
 
 
 def event_row(event: Event) -> list[str]:
+    """Return the id, the kind and the gist of an event."""
     # imported here, because opening a store does not need the words of events
     from foldlog._reports.words.gist import gist
 

@@ -15,6 +15,7 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 
+# How long ago, such as 7d.
 _SPAN = re.compile(r"(\d{1,9})\s*([smhdw])")
 _SECONDS = {"s": 1, "m": 60, "h": 3_600, "d": 86_400, "w": 604_800}
 
@@ -67,7 +68,7 @@ def time_of_event(event: Event, recorded_at: datetime) -> EventTime | None:
         return EventTime(event.timestamp)  # the codec has checked the timestamp
     if event.origin is None or (
         event.origin.time is None
-        and read_with_format(event.origin.format, lambda one: one.time is not None) is False
+        and read_with_format(event.origin.format, lambda known: known.time is not None) is False
     ):
         return EventTime(recorded_at)
     return parse_event_time(event.origin.time)
