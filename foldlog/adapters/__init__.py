@@ -15,7 +15,7 @@
     strands.py         FoldlogSessionRepository, a SessionRepository of Strands Agents
 
 ``_shared.py`` has the code that all adapters use. ``_streams.py`` stores replies while models write
-them. ``_records/`` has the formats in which SDKs write
-messages. ``_langgraph/`` stores checkpoints, ``langgraph_deltas.py`` stores lists as differences,
-and ``_linked.py`` stores trees of messages. The extras of foldlog install the SDKs.
+them. ``_records/`` has the formats in which SDKs write messages. ``_langgraph/`` stores
+checkpoints, ``langgraph_deltas.py`` stores lists as differences, and ``_linked.py`` stores trees of
+messages. The extras of foldlog install the SDKs.
 """

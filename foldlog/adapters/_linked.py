@@ -30,11 +30,14 @@ from foldlog.runtimes import HistoryRecorder, change_of_prompt, json_of, parse
 Entry = dict[str, Any]
 
 _FEW = 8
+"""The number of events that are read first to find those of an entry."""
 _RETURNS = "version"
 """The key in a condensation's metadata for the version whose View the condensation restores."""
 
 
 class _Link(msgspec.Struct):
+    """The fields of an entry's record that link it. A redacted record has no ``parent_id``."""
+
     entry_id: str
     parent_id: str | UnsetType | None = UNSET
 
@@ -43,6 +46,7 @@ _decode_link = msgspec.json.Decoder(_Link).decode
 
 
 def _link_in(text: bytes) -> _Link:
+    """Return the link in the JSON of an entry."""
     try:
         return _decode_link(text)
     except msgspec.DecodeError:  # the text has NaN, or half a surrogate pair
@@ -50,20 +54,26 @@ def _link_in(text: bytes) -> _Link:
 
 
 class StoredEntry(NamedTuple):
+    """An entry that the store has: its id, the id of its parent, and the JSON of its record."""
+
     entry_id: str
     parent_id: str | None
     text: bytes
 
 
 class LinkedEntries:
+    """Finds the entries of a format in all conversations of a store, and their predecessors."""
+
     def __init__(self, histories: Histories, format: str) -> None:
         self._histories = histories
         self.format = format
 
     def history(self, conversation: str) -> History:
+        """Return the history of a conversation."""
         return self._histories[conversation]
 
     def find_event(self, entry_id: str) -> FoundEvent | None:
+        """Return the first event of an entry, or None if no conversation has the entry."""
         return next(iter(self._histories.find(entry_id, format=self.format)), None)
 
     def chain(
@@ -102,7 +112,7 @@ class LinkedEntries:
                     break  # an entry was retracted, so the wanted entry is elsewhere
                 yield entry
                 next_id = entry.parent_id
-                count = count + 1
+                count += 1
                 if next_id is None or count == limit:
                     break
 
@@ -151,6 +161,9 @@ class LinkedEntries:
         return version
 
     def read(self, history: History, event_id: int) -> tuple[Entry, int]:
+        """Return the entry whose first event is ``event_id``, and the version directly after it.
+        Raises ``LookupError`` if not all its events are there.
+        """
         encoder = Encoder(self.format, stored=history._stored_records())
         for event in _from(history, event_id):
             for entry in encoder.records(event):
@@ -204,21 +217,22 @@ class LinkedEntries:
                 return str(origin.id)
             if isinstance(event, CondensationAction) and _RETURNS in event.metadata:
                 version = event.metadata[_RETURNS]
+            elif isinstance(event, Retraction):
+                version = event.version
             else:
-                if isinstance(event, Retraction):
-                    version = event.version
-                else:
-                    version = version - 1
+                version -= 1
         return None
 
 
 def _from(history: History, event_id: int) -> Iterator[Event]:
-    # Most entries have one or two events.
+    """Yield the events from an event on. Most entries have one or two events, so the first page is
+    short.
+    """
     size = _FEW
     while page := list(history.events(event_id, event_id + size)):
         yield from page
-        event_id = event_id + size
-        size = 4 * size
+        event_id += size
+        size *= 4
 
 
 class Moves:
@@ -250,6 +264,9 @@ class Moves:
         self._added: dict[str, int] = {}
 
     def add(self, entries: Iterable[Entry]) -> None:
+        """Add the events of entries, each after its parent. Raises ``LookupError`` if the
+        conversation does not have a parent.
+        """
         for entry in entries:
             self.go_to(entry["parent_id"])
             for event in self._recorder.decode(entry):
@@ -282,15 +299,15 @@ class Moves:
         self._tip = entry_id
 
     def _return_to(self, version: int) -> Event:
+        """Return the event after which the View is again the View of ``version``."""
         retraction = Retraction(
             version=version, reason="the conversation went on from an earlier message"
         )
         if not self._compacts or self.events:
             return retraction
         history = self._entries.history(self._conversation)
-        before, after = (
-            [event.id for event in history.at(read_at)] for read_at in (self._stored, version)
-        )
+        before = [event.id for event in history.at(self._stored)]
+        after = [event.id for event in history.at(version)]
         metadata = {"reason": "the runtime compacted these messages", _RETURNS: version}
         change = change_of_prompt(before, after, "compaction", metadata=metadata)
         if change is not None and set(after) <= set(before):

@@ -71,6 +71,7 @@ S = TypeVar("S")
 T = TypeVar("T")
 
 _PAGE = 200
+"""The number of conversations that are read together."""
 CLEARED = "the session was cleared"
 """The reason that the log records when a runtime clears a session."""
 _KEPT_CODE = 1
@@ -110,19 +111,20 @@ class _Adapter:
 
     def __init__(self, store: StoreOrUrl, attributes: Attributes = None) -> None:
         self._attributes = dict(check_map("attributes", attributes or {}))
-        # Maps a conversation to the version of the View that was last sent to a model. The answer
-        # may be appended through another ``History``.
         self._asked = dict[str, int]()
+        """Maps a conversation to the version of the View that was last sent to a model. The answer
+        may be appended through another ``History``.
+        """
         self._sent_beside = dict[str, SentBeside]()
+        """Maps a conversation to what was last sent to a model beside its messages."""
         self._owned = not isinstance(store, aio.AsyncHistories | Histories)
         if isinstance(store, aio.AsyncHistories):
             self.histories = store
             self._sync = store.sync
+        elif isinstance(store, Histories):
+            self._sync = store
         else:
-            if isinstance(store, Histories):
-                self._sync = store
-            else:
-                self._sync = open_histories(store)
+            self._sync = open_histories(store)
 
     @cached_property
     def histories(self) -> aio.AsyncHistories:
@@ -178,12 +180,16 @@ class _Adapter:
 
 
 class OpenHistories(_Adapter):
+    """The base class of adapters for SDKs whose interface is async."""
+
     async def close(self) -> None:
         """Close the store if the adapter opened the store by its URL."""
         await self.__aexit__()
 
 
 class WithHistories(_Adapter):
+    """The base class of adapters for SDKs whose interface is also sync."""
+
     def close(self) -> None:
         """Close the store if the adapter opened the store by its URL."""
         if self._owned:
@@ -265,6 +271,7 @@ class Approval(NamedTuple):
 
     @classmethod
     def asked(cls, call_id: str | None, shown: Any, *, to: str | None = None) -> Self:
+        """Return that the person ``to`` was asked about a call, and what the person was shown."""
         return cls(call_id, {"asked": to, "shown": shown})
 
     @classmethod
@@ -277,7 +284,9 @@ class Approval(NamedTuple):
         reason: str = "",
         edited: Any = None,
     ) -> Self:
-        """``edited`` are the arguments that a person approved in place of the model's."""
+        """Return that a person approved or refused a call. ``edited`` are the arguments that the
+        person approved in place of the model's.
+        """
         if edited is not None:
             reason = f"{reason} edited: {json.dumps(edited, ensure_ascii=False)}".lstrip()
         return cls(call_id, {"approved": approved, "by": by, "reason": reason, "until": None})
@@ -304,8 +313,7 @@ def record_approvals(history: History, approvals: Iterable[Approval]) -> None:
                 return
 
 
-# -- names
-# --------------------------------------------------------------------------------------------------
+# -- names -----------------------------------------------------------------------------------------
 
 
 def not_here_yet(session_id: Any, here: list[T], there: list[T], things: str) -> list[T]:
@@ -329,6 +337,7 @@ def quote_id(name: str) -> str:
 
 
 def unquote_id(part: str) -> str:
+    """Return the id that ``quote_id`` has quoted."""
     return unquote(part, errors="surrogatepass")
 
 
@@ -421,8 +430,7 @@ def chat_request(tools: Iterable[tuple[str, str, Any]], instructions: str | None
     )
 
 
-# -- what is newest
-# -------------------------------------------------------------------------------------------------
+# -- what is newest --------------------------------------------------------------------------------
 
 
 def newest_document(history: History, name: str) -> tuple[int, Any]:
@@ -518,9 +526,9 @@ def newest_records(history: History, stop: int, format: str) -> Iterator[JsonObj
             continue
         group.append(event)
         if event.id == stored.ids(event).start:
-            yield from islice(
-                (record for each in reversed(group) for record in encoder.records(each)), 1
-            )
+            in_order = reversed(group)
+            records = (record for event in in_order for record in encoder.records(event))
+            yield from islice(records, 1)
             group.clear()
 
 
@@ -631,14 +639,16 @@ def shown_records(
 
 
 def _is_changed(events: Sequence[Event], log: Mapping[int, Event]) -> bool:
+    """Return whether one of the events differs from the event in the log, because it is masked."""
     return any(log.get(event.id, event) != event for event in events)
 
 
 def _events_of_record(events: Sequence[Event], place: int) -> list[Event]:
+    """Return the shown events of the record to which the event at ``place`` belongs."""
     group = [events[place]]
     for next_place in range(place + 1, len(events)):
         event = events[next_place]
-        number = place_of(events[next_place])
+        number = place_of(event)
         if not number or event.id - group[-1].id != number - place_of(group[-1]):
             break
         group.append(event)
@@ -654,7 +664,7 @@ def stood_for(view: View) -> dict[int, list[tuple[int, int]]]:
         intervals, summaries = condensation.forgotten
         all_of[summary_id(condensation.id)] = [
             *intervals,
-            *(span for one in summaries for span in all_of.get(one, ())),
+            *(span for summary in summaries for span in all_of.get(summary, ())),
         ]
     return {event.id: all_of[event.id] for event in view if event.id in all_of}
 
@@ -662,14 +672,16 @@ def stood_for(view: View) -> dict[int, list[tuple[int, int]]]:
 def _stored_events(
     group: list[Event], history: History, stored: Records, log: Mapping[int, Event]
 ) -> list[Event]:
+    """Return the events of a record as they are in the log, without masks. If only some of them are
+    shown, return all events of the record.
+    """
     ids = stored.ids(group[0])
     if group[0].origin is None or [*ids] == [event.id for event in group]:
         return [log.get(event.id, event) for event in group]
     return [*history.events(ids.start, ids.stop)]
 
 
-# -- values as JSON
-# -------------------------------------------------------------------------------------------------
+# -- values as JSON --------------------------------------------------------------------------------
 
 
 def to_plain(value: Any, *, unknown: bool = False) -> Any:
@@ -700,13 +712,16 @@ def to_plain(value: Any, *, unknown: bool = False) -> Any:
     return to_plain(to_jsonable_python(value, serialize_unknown=unknown))
 
 
-def as_in_sdk(held: Any, key: str) -> None:
-    """Replace marked bytes with base64 text. An SDK cannot read the marks of ``to_plain``."""
-    if type(held) is dict and type(held.get(key)) is dict:
-        held[key] = held[key]["$bytes"]
+def unmark_bytes(fields: Any, key: str) -> None:
+    """Replace marked bytes in a field with base64 text, in place. An SDK cannot read the marks of
+    ``to_plain``. Values that are no object with such a field stay unchanged.
+    """
+    if type(fields) is dict and type(fields.get(key)) is dict:
+        fields[key] = fields[key]["$bytes"]
 
 
 def from_plain(plain: Any) -> Any:
+    """Return the Python value that ``to_plain`` has written as JSON."""
     kind = type(plain)
     if kind is list:
         return [from_plain(item) if type(item) in _HOLDERS else item for item in plain]
@@ -728,9 +743,10 @@ def value_in(text: bytes) -> Any:
     return from_plain(value) if b'{"$' in text else value
 
 
-# Most values are texts: a call for each text took half of the time of a read
-# (``benchmarks.adapters``).
 _HOLDERS = (dict, list)
+"""The types of JSON values that may hold marked values. Most values are texts, and a call of
+``from_plain`` for each text took half of the time of a read (``benchmarks.adapters``).
+"""
 
 _MARKED: dict[str, Callable[[Any], Any]] = {
     "$bytes": b64decode,
@@ -738,6 +754,7 @@ _MARKED: dict[str, Callable[[Any], Any]] = {
     "$float": float,
     "$dict": lambda inside: {key: from_plain(item) for key, item in inside.items()},
 }
+"""Maps a mark to the function that makes the marked value."""
 
 
 def time_from(text: Any) -> Any:

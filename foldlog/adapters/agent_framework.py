@@ -82,10 +82,13 @@ _USAGE = {
     "cache_read_input_tokens": "anthropic.cache_read_input_tokens",
     "cache_creation_input_tokens": "anthropic.cache_creation_input_tokens",
 }
+"""Maps the names of usage in foldlog to the SDK's names."""
 _BY_SDK = {"reason": "the SDK's compaction left these messages out"}
+"""The metadata of a condensation that the SDK made."""
 _APPROVAL = "function_approval_request"
 _DECISION = "function_approval_response"
 _ANSWERS = ("function_result", _DECISION)
+"""The types of contents that answer a call."""
 
 
 class _Ids(tuple[int, ...]):
@@ -194,7 +197,7 @@ class FoldlogHistoryProvider(OpenHistories, HistoryProvider):  # type: ignore[mi
             history._asked_at = None
         while records:
             with suppress(VersionConflict):  # another writer appended
-                self._append_or_begin(history, lambda given: _append_new(given, records, run))
+                self._append_or_begin(history, partial(_append_new, records=records, run=run))
                 return
 
     async def before_run(self, *, agent: Any, session: Any, context: Any, state: Fields) -> None:
@@ -268,6 +271,8 @@ class FoldlogHistoryProvider(OpenHistories, HistoryProvider):  # type: ignore[mi
 
 
 class _Approvals(AgentMiddleware):  # type: ignore[misc]
+    """Records the approvals in the input and the output of a run."""
+
     def __init__(self, provider: FoldlogHistoryProvider) -> None:
         self._provider = provider
 
@@ -286,6 +291,8 @@ class _Approvals(AgentMiddleware):  # type: ignore[misc]
 
 
 class _Requests(ChatMiddleware):  # type: ignore[misc]
+    """Notes what a model is sent beside the messages."""
+
     def __init__(self, provider: FoldlogHistoryProvider) -> None:
         self._provider = provider
 
@@ -305,26 +312,32 @@ class _Requests(ChatMiddleware):  # type: ignore[misc]
 
 
 class _Effects(FunctionMiddleware):  # type: ignore[misc]
+    """Sets the current tool call, which ``foldlog.effect`` reads."""
+
     def __init__(self, provider: FoldlogHistoryProvider) -> None:
         self._provider = provider
 
     async def process(self, context: Any, call_next: Any) -> None:
-        if context.session is None:
-            session_id = None
-        else:
-            session_id = context.session.session_id
-        named = (
+        session_id = None if context.session is None else context.session.session_id
+        with effect_of(
+            self._provider,
             self._provider.conversation(session_id),
             context.metadata["call_id"],
             context.function.name,
-        )
-        with effect_of(self._provider, *named, to_plain(dict(context.arguments))):
+            to_plain(dict(context.arguments)),
+        ):
             await call_next()
 
 
 class _Run:
-    """A finished run: the messages that were loaded, the messages that were sent, and the usage.
-    ``seen`` was read before the loaded messages. It is None if the conversation did not exist.
+    """A finished run.
+
+    ``seen``    what was read before the messages were loaded; None if the conversation did not
+                exist
+    ``sent``    the messages that a compaction of the SDK did not exclude
+    ``loaded``  the event ids of each loaded message
+    ``kept``    the event ids of each loaded message that the View must still show
+    ``meta``    the usage of the run
     """
 
     def __init__(
@@ -359,6 +372,7 @@ class _Run:
 
 
 def _seen_in(history: History) -> Seen | None:
+    """Return what a history has now, or None if the conversation does not exist."""
     with suppress(ConversationErased):
         seen = history._seen()
         return seen if seen.key else None
@@ -366,6 +380,7 @@ def _seen_in(history: History) -> Seen | None:
 
 
 def _append_new(history: History, records: list[Any], run: _Run | None) -> None:
+    """Append the records that the View does not have yet, and the compactions of a run."""
     view = history.view()
     # Otherwise a summary of the run may quote a message that was redacted after it was loaded, or
     # the loaded messages belong to an erased conversation with the same id.
@@ -391,7 +406,7 @@ def _append_new(history: History, records: list[Any], run: _Run | None) -> None:
         events[replied] = replace(events[replied], meta=run.meta)
     change = change_of_prompt(excluded, (), "compaction", metadata=_BY_SDK)
     if change is not None:
-        events += (change,)
+        events.append(change)
     if events:
         history._append_recorded(events, recorder, view.seen)
 
@@ -410,6 +425,9 @@ def _approvals_in(records: Iterable[Any]) -> Iterator[Approval]:
 
 
 def _condensations_of_run(run: _Run, view: View) -> Iterator[Event]:
+    """Yield a condensation for each compaction of the SDK during a run. It forgets the loaded
+    messages before a sent message that were not sent, and has the summary that the SDK put there.
+    """
     shown = [event.id for event in view]
     loaded = iter(run.loaded)
     number = view.version
@@ -432,18 +450,17 @@ def _condensations_of_run(run: _Run, view: View) -> Iterator[Event]:
         offset = min(places, default=len(shown))
         for summary in summaries or ([None] if removed_ids else []):
             after: list[int | str] = [id for id in shown if id not in removed_ids]
-            if summary is None:
-                record = {}
-            else:
-                record = {_RECORD: to_plain(summary.to_dict())}
+            metadata = dict[str, Any](_BY_SDK)
             if summary is not None:
+                metadata[_RECORD] = to_plain(summary.to_dict())
                 after.insert(offset, summary.text)
-            change = change_of_prompt(shown, after, "compaction", metadata={**_BY_SDK, **record})
+            change = change_of_prompt(shown, after, "compaction", metadata=metadata)
             if change is not None:
                 yield change
             shown = [summary_id(number) if isinstance(member, str) else member for member in after]
-            offset += summary is not None
-            number = number + 1
+            if summary is not None:
+                offset += 1
+            number += 1
             removed_ids = []
         summaries = []
 
@@ -453,26 +470,31 @@ def _count_repeated(history: History, view: View, records: list[Any]) -> int:
     SDK may save the same messages again, and repeated messages must not be appended.
     """
     start = len(view)
-    count = len(records) + 1
-    while start and count:
+    wanted = len(records) + 1
+    while start and wanted:
         start -= 1
-        count -= place_of(view[start]) == 0
+        if place_of(view[start]) == 0:  # a message begins here
+            wanted -= 1
     newest = _messages(view, shown_records(view[start:], _FORMAT, history))
-    last = [to_plain(message.to_dict()) for message in newest]
-    there, here = ([_identity(record) for record in group] for group in (last, records))
-    one_input = bool(there) and there[-1][:2] == ("", "user")  # a user may send it twice
-    for skipped in range(len(here) - len(there) + 1 if there else 0):
-        if here[skipped : skipped + len(there)] == there and not (
-            skipped == 0 and len(there) == 1 and one_input
-        ):
+    there = [_identity(to_plain(message.to_dict())) for message in newest]
+    here = [_identity(record) for record in records]
+    if not there:
+        return 0
+    # A user may send the same input twice, so a repeated input alone is new.
+    ends_with_input = there[-1][:2] == ("", "user")
+    for skipped in range(len(here) - len(there) + 1):
+        is_input_alone = skipped == 0 and len(there) == 1 and ends_with_input
+        if here[skipped : skipped + len(there)] == there and not is_input_alone:
             return skipped + len(there)
-    for overlap in range(min(len(there), len(here)), one_input, -1):
+    least = 2 if ends_with_input else 1
+    for overlap in range(min(len(there), len(here)), least - 1, -1):
         if there[-overlap:] == here[:overlap]:
             return overlap
     return 0
 
 
 def _identity(record: Any) -> tuple[str, ...]:
+    """Return by what the SDK recognizes a message: its id, or else its role and its contents."""
     if record.get("message_id") is not None:
         return (str(record["message_id"]),)
     return "", record["role"], json.dumps(record["contents"], sort_keys=True)
@@ -501,7 +523,7 @@ def _before(context: Any, prompt: SentRecords, history: History) -> list[Event]:
         for calls in whole.units.parallel_calls
         for at in calls.members
     }
-    before = sorted(enumerate(whole), key=lambda each: last.get(_head_of(each[1]), each[0]))
+    before = sorted(enumerate(whole), key=lambda item: last.get(_head_of(item[1]), item[0]))
     return [
         event
         for event in [*(event for _, event in before), *called]
@@ -533,6 +555,7 @@ def _messages_with_calls(history: History, waiting: set[str]) -> list[Event]:
 
 
 def _head_of(event: Event) -> int:
+    """Return the id of the first event of an event's record."""
     return event.id - place_of(event)
 
 
@@ -564,7 +587,7 @@ def _messages(view: View, shown: Iterable[tuple[Sequence[Event], Sequence[Any]]]
         ids = [event.id for event in events]
         # A redacted message may have no record.
         there = records if record is None else [record]
-        messages += (_message(from_plain(each), ids) for each in there)
+        messages += (_message(from_plain(record), ids) for record in there)
     return messages
 
 

@@ -69,6 +69,7 @@ _FORMAT = "claude-code"
 _SUMMARY = "session summary"
 """The name under which the SDK's summaries of sessions are cached."""
 _LINES_OF_A_TRANSACTION = 1_000
+"""The number of lines that an import appends together."""
 _CALLS_IN_MEMORY = 1_000
 """The maximum number of calls whose conversations, and whose approvals, stay in memory."""
 _SESSION_FILE_NAME = re.compile(r"[0-9a-fA-F]{8}(-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}")
@@ -136,7 +137,8 @@ class FoldlogSessionStore(OpenHistories):
         out and reported as a finding.
         """
         findings: list[str] = []
-        sessions = items = 0
+        sessions = 0
+        items = 0
         for key, path in _transcripts(Path(folder).expanduser()):
             entries = list(_entries_of_transcript(path, findings))
             # If the session is deleted after it was read, the append fails, and stores no part.
@@ -149,7 +151,8 @@ class FoldlogSessionStore(OpenHistories):
                 new = [entry for entry in entries if _uuid(entry) not in uuids]
             for start in range(0, len(new), _LINES_OF_A_TRANSACTION):
                 self._append(key, new[start : start + _LINES_OF_A_TRANSACTION], history)
-            sessions += "subpath" not in key
+            if "subpath" not in key:
+                sessions += 1
             items += len(new)
         return ImportedSessions(sessions, items, tuple(findings))
 
@@ -224,8 +227,7 @@ class FoldlogSessionStore(OpenHistories):
             return self._attributes
         return {**self._attributes, "parent": conversation.rpartition("/")[0]}
 
-    # -- effects
-    # ----------------------------------------------------------------------------------------------
+    # -- effects -----------------------------------------------------------------------------------
 
     def effect_hooks(self) -> dict[str, list[HookMatcher]]:
         """Return ``hooks`` for ``ClaudeAgentOptions``. Before a tool that ``with_effects`` has
@@ -254,6 +256,7 @@ class FoldlogSessionStore(OpenHistories):
         return replace(tool, handler=handler)
 
     async def _before_tool(self, hook_input: Any, tool_use_id: str | None, context: Any) -> Fields:
+        """Announce the call of a tool, if ``with_effects`` has wrapped the tool."""
         key: SessionKey = {
             "project_key": project_key_for_directory(hook_input["cwd"]),
             "session_id": hook_input["session_id"],
@@ -265,8 +268,7 @@ class FoldlogSessionStore(OpenHistories):
             )
         return {}
 
-    # -- approvals
-    # ----------------------------------------------------------------------------------------------
+    # -- approvals ---------------------------------------------------------------------------------
 
     def with_approvals(self, can_use_tool: CanUseTool, *, by: str | None = None) -> CanUseTool:
         """Return ``can_use_tool`` for ``ClaudeAgentOptions``, which also records that ``by`` was
@@ -306,20 +308,21 @@ class FoldlogSessionStore(OpenHistories):
                         record_approvals(self._sync[conversation], [approval])
                     self._approvals.remove(approval)
 
-    # -- names
-    # ----------------------------------------------------------------------------------------------
+    # -- names -------------------------------------------------------------------------------------
 
     def _below(self, project_key: str) -> str:
+        """Return the beginning of the ids of a project's conversations."""
         return f"{self._prefix}/{quote_id(project_key)}/"
 
     def _is_main(self, conversation: str) -> bool:
+        """Return whether a conversation is a session, and not a sub-agent."""
         return conversation.count("/") == self._prefix.count("/") + 2
 
     def _session(self, conversation: str) -> str:
+        """Return the SDK's id of a session."""
         return unquote_id(conversation.rpartition("/")[2])
 
-    # -- in threads
-    # ----------------------------------------------------------------------------------------------
+    # -- in threads --------------------------------------------------------------------------------
 
     def _append(self, key: SessionKey, entries: list[Any], history: History) -> None:
         conversation = self.conversation(key)
@@ -359,10 +362,13 @@ class FoldlogSessionStore(OpenHistories):
             summary = {"session_id": key["session_id"], "mtime": 0, "data": before["data"]}
         if entries:
             summary = fold_session_summary(summary, key, entries)
-        return summary and {"version": version, "mtime": _mtime(row), "data": summary["data"]}
+        if summary is None:
+            return None
+        return {"version": version, "mtime": _mtime(row), "data": summary["data"]}
 
 
 def _entries(history: History) -> list[Any] | None:
+    """Return all entries of a transcript, or None if there are none."""
     try:
         return list(records_of(history, _FORMAT)) or None
     except ConversationErased:
@@ -374,10 +380,12 @@ def _uuid(entry: Any) -> str | None:
 
 
 def _mtime(row: ConversationRow) -> int:
+    """Return when a conversation last changed, in milliseconds as the SDK wants it."""
     return int(row.updated_at.timestamp() * 1000)
 
 
 def _transcripts(folder: Path) -> Iterator[tuple[SessionKey, Path]]:
+    """Yield the key and the file of each session, and then those of its sub-agents."""
     if not folder.is_dir():
         raise ValueError(
             f"{folder} is not a folder; give Claude Code's projects, such as ~/.claude/projects"
@@ -404,8 +412,10 @@ def _entries_of_transcript(path: Path, findings: list[str]) -> Iterator[Any]:
     beside = path.with_name(f"{path.stem}.meta.json")
     about = [record_in(beside)] if beside.is_file() else []
     for located in chain(JsonLines(path), about):
-        if type(located.value) is dict:
-            yield {**located.value, **({} if located.line else {"type": "agent_metadata"})}
+        if type(located.value) is dict and located.line:
+            yield {**located.value}
+        elif type(located.value) is dict:  # the file next to the transcript
+            yield {**located.value, "type": "agent_metadata"}
         else:
             problem = located.problem or "it is not a JSON object"
             findings.append(f"{located.place}: {problem}; the line was left out")

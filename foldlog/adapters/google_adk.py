@@ -41,7 +41,6 @@ from foldlog.adapters._shared import (
     Attributes,
     OpenHistories,
     StoreOrUrl,
-    as_in_sdk,
     begin_effect,
     cached_values,
     chat_request,
@@ -55,6 +54,7 @@ from foldlog.adapters._shared import (
     shown_records,
     to_its_end,
     to_plain,
+    unmark_bytes,
     unquote_id,
     with_begun,
 )
@@ -80,12 +80,15 @@ from foldlog.projections.messages.requests import SentBeside
 from foldlog.runtimes import Fields, Recent, companion, dicts_in, parse, within
 
 _Names = tuple[str, str, str]
+"""The app, the user and the session id of a session."""
 
 _FORMAT = "google-adk"
 _STATE = companion("", "state")
+"""The last part of the id of a conversation with the state of a user or an app."""
 _CONFIRMATION = "adk_request_confirmation"
 """The SDK's name for the call that asks a user to confirm another call."""
 _TIMES = ("start_timestamp", "end_timestamp")
+"""The fields of a compaction with the times of its first and last message."""
 _CALLS_IN_MEMORY = 1_000
 """The maximum number of model calls whose requests stay in memory until their replies."""
 
@@ -126,8 +129,10 @@ class FoldlogSessionService(OpenHistories, BaseSessionService):  # type: ignore[
         agents_dir: str | None = None,
         attributes: Attributes = None,
     ) -> None:
-        if isinstance(uri, str) and uri.startswith(("foldlog:", "foldlog+")):
-            uri = f"sqlite:{uri[8:]}" if uri[7] == ":" else uri[8:]
+        if isinstance(uri, str) and uri.startswith("foldlog:"):
+            uri = f"sqlite:{uri.removeprefix('foldlog:')}"
+        elif isinstance(uri, str):
+            uri = uri.removeprefix("foldlog+")
         super().__init__(uri, attributes)
         self._condense = condense
         self._prefix = prefix
@@ -144,9 +149,12 @@ class FoldlogSessionService(OpenHistories, BaseSessionService):  # type: ignore[
         For a session, pass the app, the user and the session id. For a user's state, pass the app
         and the user. For an app's state, pass only the app.
         """
-        return self._below(app_name, *names).removesuffix("/") + ("" if len(names) == 2 else _STATE)
+        name = self._below(app_name, *names).removesuffix("/")
+        is_session = len(names) == 2
+        return name if is_session else name + _STATE
 
     def _below(self, *names: str) -> str:
+        """Return the beginning of the ids of all conversations of an app or a user."""
         return "/".join((self._prefix, *map(quote_id, names), ""))
 
     @to_its_end
@@ -209,7 +217,7 @@ class FoldlogSessionService(OpenHistories, BaseSessionService):  # type: ignore[
             _session(names, values["state"], values["updated"], {**app, **users[names[1]]}, [])
             for names, values in sessions
         ]
-        ordered.sort(key=lambda each: (each.last_update_time, each.user_id, each.id))
+        ordered.sort(key=lambda session: (session.last_update_time, session.user_id, session.id))
         return ListSessionsResponse(sessions=ordered)
 
     @to_its_end
@@ -241,6 +249,9 @@ class FoldlogSessionService(OpenHistories, BaseSessionService):  # type: ignore[
     async def _append_event(
         self, session: Session, event: AdkEvent, seen: Seen | None = None
     ) -> AdkEvent:
+        """Append an event, and then condense if the next step calls a model. With ``seen``, raise
+        ``VersionConflict`` if an event was redacted since.
+        """
         if event.partial:
             return event
         delta = event.actions.state_delta if event.actions else {}
@@ -319,8 +330,7 @@ class FoldlogSessionService(OpenHistories, BaseSessionService):  # type: ignore[
                 copied += 1
         return copied
 
-    # -- reading, in threads
-    # ------------------------------------------------------------------------------------------
+    # -- reading, in threads -----------------------------------------------------------------------
 
     def _stored(self, names: _Names) -> _Stored | None:
         """Return a session at its newest version, or None if the session does not exist or is
@@ -352,15 +362,18 @@ class FoldlogSessionService(OpenHistories, BaseSessionService):  # type: ignore[
         return stripped
 
     def _updated_at(self, stored: _Stored) -> float:
+        """Return the time of the newest event of a session, or else when the session began."""
         newest = next(newest_records(stored.history, stored.seen.version, _FORMAT), None)
         return float(stored.about["created"] if newest is None else newest["timestamp"])
 
     def _records(self, stored: _Stored, config: GetSessionConfig | None) -> list[Fields]:
+        """Return the records of the events that ``config`` selects, the oldest first."""
         count = None if config is None else config.num_recent_events
         after = None if config is None else config.after_timestamp
         if stored.about.get("unordered") or (count is None and not after):
             records = records_of(stored.history, _FORMAT, 0, stored.seen.version)
-            newest = iter(sorted(records, key=lambda record: float(record["timestamp"]))[::-1])
+            oldest_first = sorted(records, key=lambda record: float(record["timestamp"]))
+            newest = reversed(oldest_first)
         else:
             newest = newest_records(stored.history, stored.seen.version, _FORMAT)
         newest_first: list[Fields] = []
@@ -377,6 +390,7 @@ class FoldlogSessionService(OpenHistories, BaseSessionService):  # type: ignore[
         return _session(names, stored.state, self._updated_at(stored), shared, events)
 
     def _shared_state(self, app_name: str, *user: str) -> Fields:
+        """Return the state of a user, or of an app if no user is passed."""
         return _values(self._load_shared(self.conversation(app_name, *user))[1])
 
     def _load_shared(self, conversation: str) -> tuple[Seen, Fields, History]:
@@ -447,12 +461,14 @@ class FoldlogSessionService(OpenHistories, BaseSessionService):  # type: ignore[
         compaction = _as_compaction(history, view, result.action)
         return EventActions(compaction=compaction), view.seen
 
-    # -- writing, in threads
-    # ------------------------------------------------------------------------------------------
+    # -- writing, in threads -----------------------------------------------------------------------
 
     def _begin(
         self, created: float, events: list[AdkEvent], names: _Names, state: Fields
     ) -> _Stored:
+        """Begin a session with events and a state. ``created`` is the time when it began. Raises
+        ``AlreadyExistsError`` if it exists.
+        """
         own, shared = self._split_by_scope(names, state)
         about: Fields = {"created": created}
         ids = {"runtime": _FORMAT, "app": names[0], "user": names[1]}
@@ -480,6 +496,9 @@ class FoldlogSessionService(OpenHistories, BaseSessionService):  # type: ignore[
         event: AdkEvent,
         seen: Seen | None = None,
     ) -> bool:
+        """Append an event with its changes of state. Return False if the session has it already.
+        ``last_updated`` is the time of the newest event that the caller knows.
+        """
         own, shared = self._split_by_scope(
             names, event.actions.state_delta if event.actions else {}
         )
@@ -566,7 +585,7 @@ class FoldlogSessionService(OpenHistories, BaseSessionService):  # type: ignore[
             "": {},
         }
         for key, value in state.items():
-            scope = next(each for each in scopes if key.startswith(each))
+            scope = next(prefix for prefix in scopes if key.startswith(prefix))
             scopes[scope][key.removeprefix(scope)] = to_plain(value, unknown=True)
         app = self.conversation(names[0])
         user = self.conversation(*names[:2])
@@ -639,9 +658,10 @@ def _as_compaction(history: History, view: View, action: CondensationAction) -> 
     times: list[tuple[float, float]] = []
     are_forgotten: list[bool] = []
     for events, records in shown_records(view, _FORMAT, history):
-        span = earlier.get(events[0].id) or dict.fromkeys(
-            _TIMES, (*records, {})[0].get("timestamp", 0)
-        )
+        span = earlier.get(events[0].id)
+        if not span:
+            time = records[0].get("timestamp", 0) if records else 0
+            span = dict.fromkeys(_TIMES, time)
         first, last = (float(span.get(name, 0)) for name in _TIMES)
         times.append((first, last))
         are_forgotten.append(
@@ -670,6 +690,7 @@ def _as_compaction(history: History, view: View, action: CondensationAction) -> 
 def _records_of(
     shown: Iterable[tuple[Sequence[Event], Sequence[Any]]],
 ) -> Iterator[tuple[str, Fields]]:
+    """Return the records of shown events with their ids, without those of summaries."""
     records = (record for events, records in shown if events[0].id >= 0 for record in records)
     return ((record["id"], record) for record in records if "id" in record)
 
@@ -700,6 +721,7 @@ def _sent(event: AdkEvent, changed: Mapping[str, Fields | None], waiting: set[st
 def _session(
     names: _Names, state: Fields, updated: float, shared: Fields, events: list[Any]
 ) -> Session:
+    """Return a session of the SDK. ``shared`` are the states of its user and its app."""
     about = {"app_name": names[0], "user_id": names[1], "id": names[2], "last_update_time": updated}
     return Session(state={**_values(state), **shared}, events=events, **about)
 
@@ -713,6 +735,7 @@ def _values(plain: Fields) -> Fields:
 
 
 def _record_of(event: AdkEvent) -> Fields:
+    """Return the record of an event, without its temporary state."""
     dumped = event.model_dump(mode="python", exclude_none=True)
     # Remove temporary values before ``to_plain``, because the number of keys in a map decides how
     # ``to_plain`` marks the map.
@@ -725,9 +748,9 @@ def _record_of(event: AdkEvent) -> Fields:
         within(record, "actions", "compaction", "compacted_content"),
     ):
         for part in dicts_in(content, "parts"):
-            as_in_sdk(part, "thought_signature")
+            unmark_bytes(part, "thought_signature")
             for holder in (part, *dicts_in(part, "function_response", "parts")):
-                as_in_sdk(holder.get("inline_data"), "data")
+                unmark_bytes(holder.get("inline_data"), "data")
     return record
 
 

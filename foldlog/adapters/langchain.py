@@ -51,11 +51,14 @@ class FoldlogRequests(BaseCallbackHandler):  # type: ignore[misc]
 
     def __init__(self) -> None:
         self._running = Recent[UUID, SentBeside](_CALLS_IN_MEMORY)
+        """Maps a model call that has not ended to what was sent beside its messages."""
         self._answered = Recent[str, SentBeside](_CALLS_IN_MEMORY)
+        """Maps the id of a reply to what was sent beside the messages of its call."""
 
     def on_chat_model_start(
         self, serialized: Any, messages: list[list[BaseMessage]], *, run_id: UUID, **kwargs: Any
     ) -> None:
+        """Note what the model is sent beside its messages."""
         first = messages[0][0]
         # A system message with an id belongs to the messages of the session.
         is_beside = first.type == "system" and first.id is None
@@ -67,12 +70,14 @@ class FoldlogRequests(BaseCallbackHandler):  # type: ignore[misc]
         )
 
     def on_llm_end(self, response: Any, *, run_id: UUID, **kwargs: Any) -> None:
+        """Assign what was noted to the replies of the call."""
         beside = self._running.pop(run_id, None)
         for generation in response.generations[0]:
             if beside is not None:
                 self._answered[generation.message.id] = beside
 
     def on_llm_error(self, error: BaseException, *, run_id: UUID, **kwargs: Any) -> None:
+        """Forget what was noted, because the call has no reply."""
         self._running.pop(run_id, None)
 
     def of_replies(self, message_ids: Iterable[str | None]) -> SentBeside | None:
@@ -131,6 +136,7 @@ class FoldlogChatMessageHistory(WithHistories, BaseChatMessageHistory):  # type:
         return self._read()
 
     def _read(self) -> list[BaseMessage]:
+        """Return ``messages``. If the session was erased, read a session that began since."""
         for _ in range(2):
             with suppress(ConversationErased):
                 return _messages(sent_records(self.history, _FORMAT, condense=self._condense))

@@ -81,9 +81,9 @@ _Names = tuple[str, str, str]
 """A namespace: the thread's id, the namespace's name, and the id of its first conversation."""
 
 
-class _Listed(NamedTuple):
-    """A checkpoint that ``_listed`` yields. ``whole`` is the checkpoint with its documents, records
-    and notes, or None if only the document ``checkpoint`` was read.
+class _OfNamespace(NamedTuple):
+    """A checkpoint of a namespace. ``whole`` is the checkpoint with its documents, records and
+    notes, or None if only the document ``checkpoint`` was read.
     """
 
     names: _Names
@@ -106,14 +106,17 @@ class _Walked(NamedTuple):
 
 
 _PAGE = 20
+"""The number of checkpoints that the async ``alist`` reads together."""
 _TASKS_IN_MEMORY = 1_000
 """The maximum number of tasks whose calls stay in memory."""
 _PASTS_IN_MEMORY = 8
 """The maximum number of threads whose writes stay in memory."""
 _ABOVE_ALL = chr(0x10FFFF)
+"""A text that sorts after every id of a checkpoint."""
 _EPOCH = datetime(1582, 10, 15, tzinfo=UTC)
 """The time in LangGraph's ids is counted from this date."""
 _SHOWN = frozenset(("human", "ai", "system", "tool", "chat", "function"))
+"""The types of messages that are events. A list with other messages is stored as a value."""
 
 
 # The SDK is not installed where types are checked.
@@ -176,8 +179,7 @@ class FoldlogSaver(WithHistories, base.BaseCheckpointSaver[Any]):  # type: ignor
             saver._checkpoints = saver._open_checkpoints()
         return saver
 
-    # -- sync
-    # ----------------------------------------------------------------------------------------------
+    # -- sync --------------------------------------------------------------------------------------
 
     def get_tuple(self, config: RunnableConfig) -> base.CheckpointTuple | None:
         """Return a checkpoint, by default the newest of the thread, or None if there is no such
@@ -219,11 +221,11 @@ class FoldlogSaver(WithHistories, base.BaseCheckpointSaver[Any]):  # type: ignor
         threads of the config are read.
         """
         conf = config["configurable"] if config else {}
-        stop = before and before["configurable"].get("checkpoint_id")
+        stop = None if before is None else before["configurable"].get("checkpoint_id")
         listed = self._listed(conf, stop, filter or {}, limit)
         return islice(self._tuples(listed), limit)
 
-    def _tuples(self, listed: Iterable[_Listed]) -> Iterator[base.CheckpointTuple]:
+    def _tuples(self, listed: Iterable[_OfNamespace]) -> Iterator[base.CheckpointTuple]:
         for (thread_id, namespace, thread), checkpoint, whole in listed:
             try:
                 whole = whole or self._checkpoints.whole(thread, checkpoint)
@@ -254,11 +256,10 @@ class FoldlogSaver(WithHistories, base.BaseCheckpointSaver[Any]):  # type: ignor
         thread = self._thread(conf)
         parent = conf.get("checkpoint_id") or None
         value = values.get(self._messages)
-        listed: Callable[[Checkpoint, RecordList], Listed | None] = _none
+        listed: Callable[[Checkpoint, RecordList], Listed | None] = _no_records
         messages = value.value if isinstance(value, DeltaSnapshot) else value
         if codec.are_messages(messages):
-            of_all = codec.listed(messages)
-            listed = lambda before, records: of_all  # noqa: E731
+            listed = partial(_same_records, codec.listed(messages))
             del values[self._messages]
             if messages is not value:
                 body |= {"delta": SNAPSHOT}
@@ -421,7 +422,7 @@ class FoldlogSaver(WithHistories, base.BaseCheckpointSaver[Any]):  # type: ignor
         ``target`` is None, each checkpoint is copied to the thread that its config names.
         """
         added = 0
-        for original in sorted(checkpoints, key=lambda each: str(each.checkpoint["id"])):
+        for original in sorted(checkpoints, key=lambda found: str(found.checkpoint["id"])):
             conf = original.config["configurable"]
             checkpoint_id = original.checkpoint["id"]
             thread_id = conf["thread_id"] if target is None else target
@@ -533,8 +534,8 @@ class FoldlogSaver(WithHistories, base.BaseCheckpointSaver[Any]):  # type: ignor
         }
         notes = self._checkpoints.all_notes(thread, [checkpoint.id for checkpoint in line])
         written = {name: list(before[name]) for name in before}
-        for steps, each in reversed([*enumerate(line)]):
-            for task, name, packed in pending_writes(notes[each.id]):
+        for steps, checkpoint in reversed([*enumerate(line)]):
+            for task, name, packed in pending_writes(notes[checkpoint.id]):
                 if name in written and steps < since.get(name, len(line)):
                     written[name].append((task, packed))
         return _Walked(
@@ -545,10 +546,12 @@ class FoldlogSaver(WithHistories, base.BaseCheckpointSaver[Any]):  # type: ignor
         )
 
     def _value(self, whole: WholeCheckpoint) -> Fields:
+        """Return the values of a checkpoint's channels."""
         values: Fields = self._tuple(None, "", whole).checkpoint["channel_values"]
         return values
 
     def _has_value(self, checkpoint: Checkpoint, channel: str) -> bool:
+        """Return whether a checkpoint has the whole value of a channel."""
         if channel == self._messages and checkpoint.ranges is not None:
             return checkpoint.delta != WRITES
         return checkpoint.value is not None and channel in checkpoint.value["channels"]
@@ -559,8 +562,7 @@ class FoldlogSaver(WithHistories, base.BaseCheckpointSaver[Any]):  # type: ignor
         """
         return next_version(current)
 
-    # -- async
-    # ----------------------------------------------------------------------------------------------
+    # -- async -------------------------------------------------------------------------------------
 
     aget_tuple = in_thread(get_tuple)
     aput = in_thread(put, finish=True)
@@ -580,15 +582,15 @@ class FoldlogSaver(WithHistories, base.BaseCheckpointSaver[Any]):  # type: ignor
             for checkpoint in page:
                 yield checkpoint
 
-    # -- the history and condensing
-    # ----------------------------------------------------------------------------------
+    # -- the history and condensing ----------------------------------------------------------------
 
     def history(self, config: RunnableConfig) -> History:
         """Return the history with the messages of a checkpoint, by default the newest of the
         thread.
         """
         conf = config["configurable"]
-        checkpoint = self._checkpoints.find(thread := self._thread(conf), conf.get("checkpoint_id"))
+        thread = self._thread(conf)
+        checkpoint = self._checkpoints.find(thread, conf.get("checkpoint_id"))
         return self._sync[thread if checkpoint is None else checkpoint.branch]
 
     def pre_model_hook(self, state: Mapping[str, Any], config: RunnableConfig) -> Fields:
@@ -642,8 +644,7 @@ class FoldlogSaver(WithHistories, base.BaseCheckpointSaver[Any]):  # type: ignor
         )
         return {"llm_input_messages": sent}
 
-    # -- effects
-    # ----------------------------------------------------------------------------------------------
+    # -- effects -----------------------------------------------------------------------------------
 
     def wrap_tool_call(self, request: Any, handler: Callable[[Any], Any]) -> Any:
         """Let each tool that ``foldlog.effect`` marks run at most once for each call. Pass the
@@ -659,6 +660,7 @@ class FoldlogSaver(WithHistories, base.BaseCheckpointSaver[Any]):  # type: ignor
             return await handler(request)
 
     def _effect_of(self, request: Any) -> AbstractContextManager[None]:
+        """Set the current tool call in a block, and note which call the task runs."""
         call = request.tool_call
         conf = request.runtime.config["configurable"]
         task = conf.get("checkpoint_ns", "").rpartition(":")[2]
@@ -672,8 +674,7 @@ class FoldlogSaver(WithHistories, base.BaseCheckpointSaver[Any]):  # type: ignor
             call["args"],
         )
 
-    # -- threads
-    # ----------------------------------------------------------------------------------------------
+    # -- threads -----------------------------------------------------------------------------------
 
     def _first_conversation(self, thread_id: Any, namespace: str = "") -> str:
         """Return the id of a namespace's first conversation: ``PREFIX/THREAD`` or
@@ -690,15 +691,17 @@ class FoldlogSaver(WithHistories, base.BaseCheckpointSaver[Any]):  # type: ignor
         return {**self._attributes, "parent": outer}
 
     def _thread(self, conf: Mapping[str, Any]) -> str:
+        """Return the id of the first conversation of the thread that a config names."""
         return self._first_conversation(conf["thread_id"], conf.get("checkpoint_ns", ""))
 
     def _namespace_of(self, conversation: str) -> _Names:
-        names = (
-            (companion_of(conversation) or conversation).removeprefix(f"{self._prefix}/").split("/")
-        )
-        if names[-1].startswith("@"):
+        """Return the namespace to which a conversation belongs. It may be a fork or a companion."""
+        own = companion_of(conversation) or conversation
+        names = own.removeprefix(f"{self._prefix}/").split("/")
+        if names[-1].startswith("@"):  # a fork
             names.pop()
-        thread, namespace = (*map(unquote_id, names), "")[:2]
+        thread = unquote_id(names[0])
+        namespace = unquote_id(names[1]) if len(names) > 1 else ""
         return thread, namespace, self._first_conversation(thread, namespace)
 
     def _namespaces(self, thread_id: Any = None) -> Iterator[_Names]:
@@ -730,7 +733,7 @@ class FoldlogSaver(WithHistories, base.BaseCheckpointSaver[Any]):  # type: ignor
         before: str | None,
         metadata: Mapping[str, Any],
         limit: int | None,
-    ) -> Iterator[_Listed]:
+    ) -> Iterator[_OfNamespace]:
         """Yield the checkpoints that a config names, the newest checkpoint first.
 
         Only checkpoints with this ``metadata`` and with ids below ``before`` are yielded.
@@ -754,18 +757,19 @@ class FoldlogSaver(WithHistories, base.BaseCheckpointSaver[Any]):  # type: ignor
             ):
                 yield candidate
 
-    def _merge_by_age(self, there: Iterable[tuple[str, _Names]]) -> Iterator[_Listed]:
+    def _merge_by_age(self, there: Iterable[tuple[str, _Names]]) -> Iterator[_OfNamespace]:
         """Yield the checkpoints of namespaces, the newest checkpoint first.
 
         Each namespace comes with a bound: an id that is greater than all checkpoint ids in this
         namespace and in the namespaces after it. Before a namespace is read, all checkpoints of
         earlier namespaces with ids above the bound are yielded.
         """
-        heads: list[tuple[_Listed, Iterator[Checkpoint]]] = []
+        # The next checkpoint of each namespace, the newest last, and the checkpoints after it.
+        heads: list[tuple[_OfNamespace, Iterator[Checkpoint]]] = []
 
         def walk_on(names: _Names, walk: Iterator[Checkpoint]) -> None:
             for checkpoint in islice(walk, 1):
-                insort(heads, (_Listed(names, checkpoint), walk), key=_id_of)
+                insort(heads, (_OfNamespace(names, checkpoint), walk), key=_id_of)
 
         for bound, names in chain(there, [("", None)]):
             while heads and heads[-1][0].found.id > bound:
@@ -778,16 +782,17 @@ class FoldlogSaver(WithHistories, base.BaseCheckpointSaver[Any]):  # type: ignor
             elif names is not None:
                 whole, walk = self._checkpoints.newest(names[2])
                 if whole is not None:
-                    insort(heads, (_Listed(names, whole.checkpoint, whole), walk), key=_id_of)
+                    head = _OfNamespace(names, whole.checkpoint, whole)
+                    insort(heads, (head, walk), key=_id_of)
 
-    # -- values
-    # ----------------------------------------------------------------------------------------------
+    # -- values ------------------------------------------------------------------------------------
 
     @property
     def _values(self) -> _Values:
         return _Values(self.serde)  # a copy by ``with_allowlist`` has another serializer
 
     def _has(self, criteria: Mapping[str, Any], checkpoint: Checkpoint) -> bool:
+        """Return whether the metadata of a checkpoint has these values."""
         metadata = self._values.metadata(checkpoint) if criteria else {}
         return all(metadata.get(key) == value for key, value in criteria.items())
 
@@ -821,10 +826,13 @@ class FoldlogSaver(WithHistories, base.BaseCheckpointSaver[Any]):  # type: ignor
 
 
 class _Values(ChannelValues):
+    """Converts messages into records, and other values of channels into JSON, and back."""
+
     def __init__(self, serde: SerializerProtocol) -> None:
         super().__init__(serde, readable=isinstance(serde, JsonPlusSerializer))
 
     def are_messages(self, value: Any) -> TypeGuard[list[BaseMessage]]:
+        """Return whether a value is a list of messages that are stored as events."""
         return self.readable and type(value) is list and all(map(_is_message, value))
 
     def key(self, message: BaseMessage) -> bytes:
@@ -849,6 +857,7 @@ class _Values(ChannelValues):
         return bytes(kind.encode() + written)
 
     def listed(self, messages: Sequence[BaseMessage]) -> Listed:
+        """Return the keys and ids of messages, and a function that makes their records."""
         ids = [message.id for message in messages]
         return Listed(
             list(map(self.key, messages)), ids, lambda place: self.record(messages[place])
@@ -867,9 +876,12 @@ class _Values(ChannelValues):
         return {"type": record["type"], "data": data, "typed": self.packed(message)}
 
     def message(self, record: Mapping[str, Any]) -> BaseMessage:
-        message: BaseMessage = (
-            self.unpacked(record["typed"]) if "typed" in record else messages_from_dict([record])[0]
-        )
+        """Return the message of a record."""
+        message: BaseMessage
+        if "typed" in record:
+            message = self.unpacked(record["typed"])
+        else:
+            (message,) = messages_from_dict([record])
         return message
 
 
@@ -881,8 +893,14 @@ def _fields_of(kind: type[BaseMessage]) -> Callable[[Mapping[str, Any]], tuple[A
     return itemgetter(*kind.model_fields)
 
 
-def _none(before: Checkpoint, records: RecordList) -> None:
+def _no_records(before: Checkpoint, records: RecordList) -> None:
+    """Say that a checkpoint has no list of messages: see ``Checkpoints.put``."""
     return None
+
+
+def _same_records(listed: Listed, before: Checkpoint, records: RecordList) -> Listed:
+    """Return the list of a checkpoint that has all its messages: see ``Checkpoints.put``."""
+    return listed
 
 
 def _interrupts(written: Any) -> list[Any]:
@@ -907,10 +925,12 @@ def _config_of(thread_id: Any, namespace: str, checkpoint_id: str | None) -> Fie
 
 
 def _id_after(time: datetime) -> str:
-    """Return a text that sorts before every id that LangGraph makes after ``time``."""
+    """Return a text that sorts before every id that LangGraph makes after ``time``. Its ids are
+    UUIDs of version 6, which begin with the number of 100 ns since ``_EPOCH``.
+    """
     ticks = ((time - _EPOCH) // timedelta(microseconds=1) + 1) * 10
     return f"{ticks >> 28:08x}-{ticks >> 12 & 0xFFFF:04x}-6{ticks & 0xFFF:03x}"
 
 
-def _id_of(head: tuple[_Listed, object]) -> str:
+def _id_of(head: tuple[_OfNamespace, object]) -> str:
     return head[0].found.id

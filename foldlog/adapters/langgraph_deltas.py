@@ -23,6 +23,8 @@ try:
 except AttributeError:  # LangGraph before 1.2 has no such channels
 
     class _Never(NamedTuple):
+        """A class of which no value is an instance."""
+
         value: Any
 
     DeltaSnapshot = _Never
@@ -49,6 +51,7 @@ def after_writes(
     """Apply ``writes`` to the list ``before``, and return the new list. ``record_before(n)``
     returns the record at the index ``n`` of ``before``.
     """
+    # A member is the index of an old record, a new message, or None if the member was removed.
     order: list[int | BaseMessage | None] = [*range(len(before.keys))]
     places = {name: place for place, name in enumerate(before.ids) if name is not None}
     for message in (message for messages in writes for message in messages):
@@ -61,16 +64,16 @@ def after_writes(
             order[place] = message
         else:
             if message.id is not None:
-                places |= {message.id: len(order)}
+                places[message.id] = len(order)
             order.append(message)
-    remaining = [each for each in order if each is not None]
+    remaining = [member for member in order if member is not None]
 
-    def made(place: int) -> Any:
-        each = remaining[place]
-        return record_before(each) if isinstance(each, int) else record(each)
+    def record_at(place: int) -> Any:
+        member = remaining[place]
+        return record_before(member) if isinstance(member, int) else record(member)
 
     return Listed(
         [before.keys[member] if isinstance(member, int) else key(member) for member in remaining],
         [before.ids[member] if isinstance(member, int) else member.id for member in remaining],
-        made,
+        record_at,
     )

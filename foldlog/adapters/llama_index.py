@@ -47,6 +47,8 @@ _LISTS_IN_MEMORY = 256
 
 
 class _Shown(NamedTuple):
+    """The record of a shown message, and the ids of its events."""
+
     ids: list[int]
     record: Any
 
@@ -188,10 +190,9 @@ class FoldlogChatStore(BaseChatStore):  # type: ignore[misc]
 
         def others(shown: Sequence[_Shown]) -> tuple[list[int], list[Any]]:
             places = list(range(len(shown)))
-            deleted[:] = (
-                [shown[place].record for place in places[idx:][:1]] if idx >= -len(shown) else []
-            )
-            if deleted:
+            deleted.clear()  # another writer may have appended since the last call
+            if -len(shown) <= idx < len(shown):
+                deleted.append(shown[idx].record)
                 places.pop(idx)
             return places, []
 
@@ -293,6 +294,7 @@ def _change(
 
 
 def _shown(history: History, view: View) -> Iterator[_Shown]:
+    """Yield the messages that a View shows, with the ids of their events."""
     for events, records in shown_records(view, NAME, history):
         for record in records[:1]:
             yield _Shown([event.id for event in events], record)

@@ -158,7 +158,7 @@ class FoldlogSession(OpenHistories):
                 items = self._items_of(history.sync, limit)
                 self.history = history
                 self._keep_first(seen)
-                return items[-(limit or 0) :]
+                return items if limit is None else items[-limit:]
             history = self.histories[history.id]  # another session with this id may have begun
         return []
 
@@ -172,11 +172,16 @@ class FoldlogSession(OpenHistories):
                     _append_items(self.history.sync, [item], None, False)
 
     def _keep_first(self, seen: Seen) -> None:
-        # Another conversation may have the id now.
+        """Remember what this object read first. If another conversation has the id now, remember
+        what was read of this one.
+        """
         if self._first_seen is None or self._first_seen.key != seen.key:
             self._first_seen = seen if seen.key else None
 
     def _items_of(self, history: History, limit: int | None) -> list[Any]:
+        """Return the items that a model is shown, at least the newest ``limit`` if there are so
+        many.
+        """
         whole = None if self._condense else sent_whole(history, _FORMAT)
         if whole is not None:
             return list(whole.records(limit))
@@ -261,6 +266,9 @@ class FoldlogSession(OpenHistories):
             self._cleared = _Cleared()
 
     def _items_if_outdated(self) -> list[Any] | None:
+        """Return the items of the session, if an item was redacted after this object first read the
+        session. Otherwise return None.
+        """
         history = self.history.sync
         with suppress(ConversationErased):
             if _was_redacted_since(self._first_seen, history._seen()):
@@ -457,6 +465,10 @@ class FoldlogSession(OpenHistories):
         self._append_in_order(lambda history: history.append(event))
 
     def _append_in_order(self, append: Callable[[History], tuple[Recorded, ...]]) -> None:
+        """Append to the session. If no other writer has appended since the View was sent to a
+        model, the next reply still answers this View, also after the appended events.
+        """
+
         def append_to_run(history: History) -> None:
             asked_at = history._asked_at
             recorded = append(history)
@@ -506,6 +518,7 @@ class _StreamedModel(Model):  # type: ignore[misc]
 
 
 def _is_piece(event: Any) -> bool:
+    """Return whether an event of a streamed response has a piece of the reply."""
     kind = str(getattr(event, "type", ""))
     return kind.startswith("response.") and kind.endswith((".delta", ".added", ".done"))
 
@@ -520,6 +533,7 @@ class _Cleared(NamedTuple):
 
 
 def _was_redacted_since(first_seen: Seen | None, now: Seen) -> bool:
+    """Return whether an event was redacted after ``first_seen`` was read."""
     return first_seen is not None and not first_seen.is_unredacted_in(now)
 
 
@@ -529,6 +543,7 @@ def _append_items(
     first_seen: Seen | None,
     was_cleared: bool,
 ) -> tuple[Recorded, ...]:
+    """Append items, or store them as a compaction of the SDK: see ``_compact``."""
     while True:
         with suppress(VersionConflict):  # another writer appended or redacted an event
             recorded = _compact(history, items, first_seen, was_cleared)
@@ -610,6 +625,7 @@ def _restore(history: History, seen: Seen) -> tuple[Recorded, ...] | None:
 
 
 def _items_in(history: History, shown: Iterable[Event]) -> list[Any]:
+    """Return the items of events of the log."""
     return [item for _, records in shown_records(shown, _FORMAT, history) for item in records]
 
 
@@ -642,6 +658,9 @@ class _Hooks(RunHooks[Any]):  # type: ignore[misc]
         self._runs.pop(id(context.usage), None)
 
     def _usage_of(self, context: Any) -> tuple[Usage, Usage]:
+        """Return the usage of a run, and the part of it that is recorded. What the usage had before
+        the first call of a hook counts as recorded.
+        """
         usage = context.usage
         return self._runs.setdefault(id(usage), (usage, deepcopy(usage)))
 
@@ -654,6 +673,7 @@ class _Hooks(RunHooks[Any]):  # type: ignore[misc]
 
 
 def _difference(usage: Usage, recorded: Usage) -> Usage:
+    """Return the usage that is not recorded."""
     cached, cached_before = (side.input_tokens_details.cached_tokens for side in (usage, recorded))
     thought, thought_before = (
         side.output_tokens_details.reasoning_tokens for side in (usage, recorded)
@@ -673,6 +693,7 @@ def _difference(usage: Usage, recorded: Usage) -> Usage:
 
 
 def _reported(usage: Usage) -> Fields:
+    """Return usage in the form in which OpenAI's server reports it."""
     reported: Fields = {
         "input_tokens": usage.input_tokens,
         "output_tokens": usage.output_tokens,
@@ -686,8 +707,8 @@ def _agents_below(agent: Agent[Any]) -> Iterator[Agent[Any]]:
     """Yield the agents that are tools of an agent, as far as the SDK tells."""
     seen = {id(agent)}
     agents = [agent]
-    for each in agents:  # the list grows
-        below = [getattr(tool, "_agent_instance", None) for tool in each.tools]
+    for above in agents:  # the list grows
+        below = [getattr(tool, "_agent_instance", None) for tool in above.tools]
         for child in below:
             if child is not None and id(child) not in seen:
                 seen.add(id(child))
@@ -725,15 +746,20 @@ def _model_name(model: Any) -> str | None:
 
 
 def _items(prompt: SentRecords, shown: Iterable[Event]) -> list[Any]:
+    """Return the items that are sent for events of the View. If an item of reasoning is left out,
+    the next item and its further calls are sent without ids, because OpenAI's server refuses an id
+    without its reasoning.
+    """
     items = list[Any]()
-    cleared = False
+    is_without_reasoning = False
     for (event, *_), records in prompt.records(shown, _FORMAT):
-        if not cleared:
-            current = records
+        if is_without_reasoning:
+            items += [{key: record[key] for key in record if key != "id"} for record in records]
         else:
-            current = [{key: record[key] for key in record if key != "id"} for record in records]
-        cleared = (cleared and isinstance(event, Action)) or (not records and event.stays_with_next)
-        items += current
+            items += records
+        is_reasoning_left_out = not records and event.stays_with_next
+        goes_on = is_without_reasoning and isinstance(event, Action)
+        is_without_reasoning = goes_on or is_reasoning_left_out
     return items
 
 
@@ -748,6 +774,9 @@ def _items_after(input_items: Sequence[Any], newest: Any) -> list[Any] | None:
 
 
 def _are_equal_items(one: Any, other: Any) -> bool:
+    """Return whether two items have the same content. The SDK may change other fields, such as
+    ``id`` and ``status``.
+    """
     if not isinstance(one, dict) or not isinstance(other, dict):
         return bool(one == other)
     keys = (

@@ -72,8 +72,11 @@ from foldlog.projections import View
 from foldlog.runtimes import REDACTED, Fields, blocks_of, json_text, values_in
 
 _EVENTS = "events"
+"""The folder of the event files."""
 _STATE = "base_state.json"
+"""The file with the SDK's state, which names the head of the conversation."""
 _EVENT_FILE = re.compile(r"events/event-(\d{5,})-([^/]+)\.json")
+# A file with which the SDK notes the number of event files. It is not stored.
 _MARKER = re.compile(r"events/\.eventlog-len-(\d+)\.marker")
 
 
@@ -181,14 +184,10 @@ class FoldlogFileStore(WithHistories, FileStore):
                 path in self._files.documents
                 and (value := document(self.history, path)) is not None
             ):
-                # A state from before a redaction has an old head.
-                if path == _STATE:
-                    head = {"leaf_event_id": self._files.head}
-                else:
-                    head = {}
-                return json_text(
-                    {**value, **head} if head and self.history.document(path) == REDACTED else value
-                )
+                if path == _STATE and self.history.document(path) == REDACTED:
+                    # A state from before the redaction has an old head.
+                    value = {**value, "leaf_event_id": self._files.head}
+                return json_text(value)
         raise FileNotFoundError(path)
 
     def list(self, path: str) -> list[str]:
@@ -200,9 +199,11 @@ class FoldlogFileStore(WithHistories, FileStore):
             names = self._names()
             self._listed_files = len(self._files.names)
         start = f"{path}/" if path else ""
-        below = (name[len(start) :].partition("/") for name in names if name.startswith(start))
         if path in names:
             return [path]
+        below = (
+            name.removeprefix(start).partition("/") for name in names if name.startswith(start)
+        )
         return [*dict.fromkeys(f"{start}{first}{slash}" for first, slash, _ in below)]
 
     def delete(self, path: str) -> None:
@@ -266,10 +267,14 @@ class FoldlogFileStore(WithHistories, FileStore):
                 self._files = EventFiles(history)
 
     def _names(self) -> Sequence[str]:
+        """Return the paths of all files."""
         self._files.catch_up()
         return [*self._files.names, *sorted(self._files.documents)]
 
     def _write_event(self, path: str, number: int, source_id: str, text: str) -> None:
+        """Append the event of a file. ``number`` and ``source_id`` are from the name of the
+        file.
+        """
         record = parse_json(text)
         if not isinstance(record, dict) or record.get("id") != source_id:
             raise InvalidEvent(
@@ -288,6 +293,8 @@ class FoldlogFileStore(WithHistories, FileStore):
 
 
 class _Executor(ToolExecutor[Any, Any]):
+    """Runs a tool at most once for each call: see ``FoldlogFileStore.with_effects``."""
+
     def __init__(
         self,
         store: FoldlogFileStore,
@@ -356,12 +363,12 @@ class FoldlogCondenser(CondenserBase):
             raise ValueError(
                 "config holds an api_key, which the SDK would store; set the key in the environment"
             )
-        _made(config)
+        _condenser_of(config)  # raises an error for a wrong configuration
         return config
 
     def handles_condensation_requests(self) -> bool:
         """Return whether the condenser fulfils condensation requests."""
-        return _made(self.config).handles_condensation_requests()
+        return _condenser_of(self.config).handles_condensation_requests()
 
     async def acondense(
         self, view: SdkView, agent_llm: LLM | None = None
@@ -376,12 +383,12 @@ class FoldlogCondenser(CondenserBase):
         records = [json.loads(event.model_dump_json(exclude_none=True)) for event in view.events]
         for record in records:
             record.pop("parent_id", None)  # the view has only one branch
-        ours = list(decode(records, format="openhands-v1"))
+        events = list(decode(records, format="openhands-v1"))
         if view.unhandled_condensation_request:
-            ours.append(CondensationRequest(id=len(ours)))
-        shown = View.from_events(ours)
+            events.append(CondensationRequest(id=len(events)))
+        shown = View.from_events(events)
         model = None if agent_llm is None else _Model(agent_llm)
-        condenser = _made(self.config)
+        condenser = _condenser_of(self.config)
         try:
             result, reports = unseen.step(condenser, shown, model)
         except NoCondensationAvailable as error:
@@ -429,6 +436,9 @@ def _as_sdk_condensation(result: Condensation, shown: View, view: SdkView) -> Sd
 
 
 def _as_sdk_view(result: View, shown: View, view: SdkView) -> SdkView:
+    """Return the SDK's view without the events that ``result`` hides, and with its masks. ``shown``
+    is the View before the condenser changed it.
+    """
     hidden = {source_id_of(event) for event in shown}.difference(map(source_id_of, result))
     masks = {source_id_of(event): event for event in result if is_masked(event)}
     if not masks and not hidden:
@@ -440,18 +450,19 @@ def _as_sdk_view(result: View, shown: View, view: SdkView) -> SdkView:
 
 
 def _apply_mask(event: Any, mask: Event | None) -> Any:
+    """Return an event of the SDK with the content of a masked event."""
     if isinstance(mask, Action) and isinstance(event, ActionEvent):
         call = event.tool_call.model_copy(update={"arguments": json_text(mask.arguments)})
         return event.model_copy(update={"tool_call": call})
     if not isinstance(mask, Observation | Message):
         return event
     blocks = [
-        (TextContent if block["type"] == "text" else ImageContent)(**block)
+        TextContent(**block) if block["type"] == "text" else ImageContent(**block)
         for block in blocks_of(mask.content)
     ]
     message = event.to_llm_message().model_copy(update={"content": blocks})
     return MessageEvent(id=event.id, source=event.source, llm_message=message)
 
 
-def _made(config: Fields) -> Condenser:
+def _condenser_of(config: Fields) -> Condenser:
     return condenser_from_config(config) if config else default_condenser()

@@ -71,7 +71,6 @@ from foldlog.adapters._shared import (
     SeenConversations,
     SentRecords,
     StoreOrUrl,
-    as_in_sdk,
     cached_values,
     chat_request,
     document,
@@ -86,6 +85,7 @@ from foldlog.adapters._shared import (
     time_from,
     to_its_end,
     to_plain,
+    unmark_bytes,
     unquote_id,
     with_begun,
 )
@@ -118,7 +118,9 @@ _T = TypeVar("_T")
 
 _FORMAT = "pydantic-ai"
 _RECORD = "record"
+"""The name of the document with the SDK's record of a conversation."""
 _NEVER = "1970-01-01T00:00:00Z"
+"""The time of the last save of a conversation whose record is redacted."""
 _NO_OFFSET = timedelta(0)
 _RECORDS_IN_MEMORY = 256
 """The maximum number of records in memory. A save does not read a record that is in memory."""
@@ -201,7 +203,7 @@ class FoldlogConversationStore(OpenHistories, ConversationStore):  # type: ignor
         """
         if limit is None:
             return self._all(scope)
-        attributes = {"runtime": _FORMAT, **({} if scope is None else {"scope": scope})}
+        attributes = _own_attributes(scope)
         records: list[ConversationRecord] = []
         if limit:
             for row in recent(self._sync, attributes):
@@ -210,7 +212,7 @@ class FoldlogConversationStore(OpenHistories, ConversationStore):  # type: ignor
                 record = self._record_in(self._stored_value_of(row.id))
                 if record is not None and (scope is None or record.scope == scope):
                     records.append(record)
-                    records.sort(key=lambda each: each.updated_at, reverse=True)
+                    records.sort(key=lambda record: record.updated_at, reverse=True)
         return records[:limit]
 
     @to_its_end
@@ -279,8 +281,7 @@ class FoldlogConversationStore(OpenHistories, ConversationStore):  # type: ignor
     async def _run(self, work: Callable[[], _T]) -> _T:
         return await self.histories.pool.run(work, finish=False)
 
-    # -- reading, in threads
-    # ------------------------------------------------------------------------------------------
+    # -- reading, in threads -----------------------------------------------------------------------
 
     def _stored_record(
         self, conversation_id: str
@@ -322,11 +323,15 @@ class FoldlogConversationStore(OpenHistories, ConversationStore):  # type: ignor
 
     def _record_in(self, value: Any) -> ConversationRecord | None:
         value = from_plain(value)
-        return value and _records.validate_python(
+        if not value:
+            return None
+        record: ConversationRecord = _records.validate_python(
             {**value, "updated_at": time_from(value["updated_at"])}
         )
+        return record
 
     def _all(self, scope: str | None) -> list[ConversationRecord]:
+        """Return the records of a scope, or of all scopes, the most recently saved first."""
         records = [
             (record.updated_at, listed["active"], record)
             for _, listed in cached_values(
@@ -336,14 +341,15 @@ class FoldlogConversationStore(OpenHistories, ConversationStore):  # type: ignor
             and (scope is None or record.scope == scope)
         ]
         return [
-            record for *_, record in sorted(records, key=operator.itemgetter(0, 1), reverse=True)
+            record for _, _, record in sorted(records, key=operator.itemgetter(0, 1), reverse=True)
         ]
 
     def _listed_record(self, row: ConversationRow, before: object) -> Any:
         value = self._stored_value_of(row.id)
-        return value and {"record": value, "active": row.updated_at.timestamp()}
+        return {"record": value, "active": row.updated_at.timestamp()} if value else None
 
     def _stored_value_of(self, conversation: str) -> Any:
+        """Return the record of a conversation of foldlog as JSON, or None if it has none."""
         if not conversation.startswith(f"{self._prefix}/"):
             return None
         return self._stored_value(unquote_id(conversation.removeprefix(f"{self._prefix}/")))[1]
@@ -356,12 +362,14 @@ class FoldlogConversationStore(OpenHistories, ConversationStore):  # type: ignor
             for entry, message in zip(stored, messages, strict=True)
         ]
 
-    # -- writing, in threads
-    # ------------------------------------------------------------------------------------------
+    # -- writing, in threads -----------------------------------------------------------------------
 
     def _write_once(
         self, record: ConversationRecord, entries: list[ConversationEntry], expected: str | None
     ) -> None:
+        """Store a record and entries, if the stored revision is the ``expected`` one. Raises
+        ``ConversationConflict`` if it is not, or if an entry is missing to which they are linked.
+        """
         history, stored, version = self._stored_record(record.conversation_id)
         if (None if stored is None else stored.revision) != expected:
             raise ConversationConflict(record.conversation_id)
@@ -374,7 +382,7 @@ class FoldlogConversationStore(OpenHistories, ConversationStore):  # type: ignor
         for needed in {start, record.head_id} - there:
             if needed is not None and self._entries.find_event(needed) is None:
                 raise ConversationConflict(record.conversation_id)
-        own = {"runtime": _FORMAT, **({} if record.scope is None else {"scope": record.scope})}
+        own = _own_attributes(record.scope)
         is_new = stored is None and start is None
         attributes = {**self._attributes, **self._link_to_caller(history, version, is_new)}
         documents = {_RECORD: to_plain(_records.dump_python(record))}
@@ -496,6 +504,7 @@ class FoldlogConversationStore(OpenHistories, ConversationStore):  # type: ignor
         return False
 
     async def _copy(self, other: ConversationStore, record: ConversationRecord) -> None:
+        """Copy a conversation, one branch after another. The branch with its head comes last."""
         revision = None
         for nth, tip in enumerate([*record.branches, record.head_id]):
             line = await other.read_history(tip)
@@ -515,7 +524,16 @@ class FoldlogConversationStore(OpenHistories, ConversationStore):  # type: ignor
             revision = step.revision
 
 
+def _own_attributes(scope: str | None) -> dict[str, str]:
+    """Return the attributes by which the adapter finds the conversations of a scope, or of all."""
+    attributes = {"runtime": _FORMAT}
+    if scope is not None:
+        attributes["scope"] = scope
+    return attributes
+
+
 def _sent_beside(request_context: Any) -> SentBeside:
+    """Return the tools and the instructions of a model call."""
     about = request_context.model.customize_request_parameters(
         request_context.model_request_parameters
     )
@@ -530,11 +548,12 @@ def _sent_beside(request_context: Any) -> SentBeside:
 
 
 def _plain(message: ModelMessage) -> Any:
+    """Return the record of a message."""
     record = to_plain(ModelMessagesTypeAdapter.dump_python([message], warnings=False)[0])
     for content in (part.get("content") for part in record["parts"]):
         for item in content if type(content) is list else [content]:
             if within(item, "kind") == "binary" and within(item, "media_type"):
-                as_in_sdk(item, "data")
+                unmark_bytes(item, "data")
     return record
 
 
@@ -543,6 +562,9 @@ def _entry(entry: ConversationEntry) -> Fields:
 
 
 def _messages_in(texts: Sequence[bytes]) -> list[ModelMessage]:
+    """Return the messages in the JSON of their records. All are parsed together, unless a record
+    has marks of ``to_plain`` or halves of surrogate pairs.
+    """
     text = b"[%b]" % b",".join(texts)
     if b'{"$' in text or b"\\ud" in text:
         return _messages(map(parse, texts))
@@ -557,6 +579,7 @@ def _messages_in(texts: Sequence[bytes]) -> list[ModelMessage]:
 
 
 def _messages(records: Iterable[Fields]) -> list[ModelMessage]:
+    """Return the messages of records."""
     values: list[Any] = []
     for record in records:
         value = from_plain(
@@ -603,10 +626,15 @@ class FoldlogSteps(AbstractCapability[Any]):  # type: ignore[misc]
         self.scope = scope
         self.condense = condense
         self._given: Sequence[ModelMessage] = ()
+        """The messages with which the run began."""
         self._saved: Conversation | None = None
+        """The conversation as it was last saved, or None before the first save of the run."""
         self._now: RunContext[Any] | None = None
+        """The context of the last save."""
         self._results: dict[str, ToolReturn[Any]] = {}
+        """Maps a call since the last model call to its result."""
         self._caller: RuntimeCall | None = None
+        """The tool call in which the run began."""
 
     async def for_run(self, ctx: RunContext[Any]) -> FoldlogSteps:
         """Return a new capability for a single run."""
@@ -776,6 +804,9 @@ class FoldlogSteps(AbstractCapability[Any]):  # type: ignore[misc]
     async def _save(
         self, ctx: RunContext[Any], messages: Sequence[Any], deferred: Any = None
     ) -> None:
+        """Save the messages of a run, if they have changed since the last save. ``deferred`` are
+        the calls for which the run waits.
+        """
         if self._saved is None:
             assert ctx.conversation_id is not None  # every run has an id
             self._saved = await self._continued_conversation(ctx.conversation_id)
@@ -810,9 +841,8 @@ class FoldlogSteps(AbstractCapability[Any]):  # type: ignore[misc]
         """
         record = await self.store.read_record(conversation_id)
         if record is None or record.head_id is None:
-            return Conversation(
-                conversation_id=conversation_id, revision=record and record.revision
-            )
+            revision = None if record is None else record.revision
+            return Conversation(conversation_id=conversation_id, revision=revision)
         newest = (await self.store.read_entry(record.head_id)).message
         plain = _plain(newest)
         history_length = next(
@@ -828,9 +858,9 @@ class FoldlogSteps(AbstractCapability[Any]):  # type: ignore[misc]
         )
 
     async def _count_stored(self, head_id: str, history_length: int | None) -> int | None:
-        """``history_length`` counts the messages of the run up to the newest stored message. If
-        these are also the newest messages in the store, return ``history_length``. Otherwise return
-        None, and the caller must compare all messages.
+        """Return how many messages at the beginning of the run are stored, or None if the caller
+        must compare all messages. ``history_length`` counts the messages of the run up to the
+        newest stored message. It is the result if the same messages are the newest in the store.
         """
         if history_length is None:
             return None
@@ -868,6 +898,7 @@ def _delta_of(event: Any) -> Delta | None:
 
 
 def _json_in(arguments: str | dict[str, Any] | None) -> str:
+    """Return arguments of a call as JSON. A piece of the JSON is returned unchanged."""
     if isinstance(arguments, str):
         return arguments
     return json_text(to_plain(arguments)) if arguments else ""

@@ -70,15 +70,19 @@ if TYPE_CHECKING:
 
 _FORMAT = "strands"
 _AGENT = "agent"
+"""The name of the document with the state of an agent."""
 _REWRITTEN = "rewritten"
 """The name of the document with the messages that were updated. The document maps the id of a
 message's first event to the ids of all its events, and to the new record of the message.
 """
 _MANAGER = "conversation_manager_state"
+"""The SDK's key in an agent's state for the state of its conversation manager."""
 _TIME = {"updated_at": None}
+"""The field of an agent's state that does not count when two states are compared."""
 _SUMMARY = "condensation"
 """The key in an agent's state for the condensation that its conversation manager made."""
 _GONE: Any = {"role": "user", "content": [{"text": REDACTED}]}
+"""Stands for a summary that may contain redacted content."""
 _REPLACED = "the runtime replaced the message"
 _REMOVED_COUNT = "removed_message_count"
 _SUMMARY_MESSAGE = "summary_message"
@@ -204,12 +208,14 @@ class FoldlogSessionRepository(WithHistories, SessionRepository):  # type: ignor
         self._streams.feed(conversation, pieces.read(kwargs))
 
     def _after_model(self, event: AfterModelCallEvent) -> None:
+        """If the model failed, drop the reply that it began."""
         agent = event.agent
         if event.exception is not None:
             conversation = self.conversation(agent._session_manager.session_id, agent.agent_id)
             self._streams.drop(conversation)  # the SDK has no reply either
 
     def _before_model(self, event: BeforeModelCallEvent) -> None:
+        """Note the tools and the system prompt that the model is sent."""
         agent = event.agent
         tools = [
             (tool["name"], tool["description"], tool["inputSchema"]["json"])
@@ -223,6 +229,7 @@ class FoldlogSessionRepository(WithHistories, SessionRepository):  # type: ignor
         self._note_request(history, chat_request(tools, agent.system_prompt))
 
     def _before_tool(self, event: BeforeToolCallEvent) -> None:
+        """Set the current tool call, which ``foldlog.effect`` reads."""
         session_id = event.agent._session_manager.session_id
         used = event.tool_use
         conversation = self.conversation(session_id, event.agent.agent_id)
@@ -251,12 +258,10 @@ class FoldlogSessionRepository(WithHistories, SessionRepository):  # type: ignor
             raise SessionException(f"Session {session_id} does not exist")
         own = self.conversation(session_id)
         rows = below(self._sync, f"{companion_of(own)}/")
-        for is_own in (False, True):  # the conversation that marks the session is erased last
-            erase_all(
-                self._sync,
-                [row for row in rows if (row.id == own) is is_own],
-                "the session was deleted",
-            )
+        reason = "the session was deleted"
+        erase_all(self._sync, [row for row in rows if row.id != own], reason)
+        # The conversation that marks the session is erased last.
+        erase_all(self._sync, [row for row in rows if row.id == own], reason)
 
     def create_agent(self, session_id: str, session_agent: SessionAgent, **kwargs: Any) -> None:
         """Begin an agent, or write its state if it exists."""
@@ -370,7 +375,7 @@ class FoldlogSessionRepository(WithHistories, SessionRepository):  # type: ignor
                 new = {f"{events[0]}": {"events": events, "record": record}}
                 instead = _condense_updated(history, events, _text_of(record["message"]))
                 documents = {_REWRITTEN: {**rewritten, **new}}
-                history._append_seen([*instead], seen, documents)
+                history._append_seen(instead, seen, documents)
                 break
         for event_id in events:
             history.redact(event_id, reason=_REPLACED, with_summaries=False)
@@ -439,11 +444,15 @@ class FoldlogSessionRepository(WithHistories, SessionRepository):  # type: ignor
         self.create_multi_agent(session_id, multi_agent)
 
     def _holding(self, conversation: str, *, begins: bool = False) -> _Held:
+        """Return what this process remembers about a conversation. With ``begins``, forget what it
+        remembers, because the SDK begins to use the conversation.
+        """
         if begins or conversation not in self._held:
             self._held[conversation] = _Held(self._sync[conversation])
         return self._held[conversation]
 
     def _keep(self, conversation: str, name: str, value: Any) -> None:
+        """Store a value as a document of a conversation."""
         held = self._holding(conversation)
         documents = {name: to_plain(value)}
         held.history, _ = self._append_or_begin(
@@ -451,6 +460,7 @@ class FoldlogSessionRepository(WithHistories, SessionRepository):  # type: ignor
         )
 
     def _found(self, history: History, message_id: int) -> tuple[list[int], Any] | None:
+        """Return the last message with this id: the ids of its events, and its record."""
         with suppress(ConversationErased):
             found = None
             for events, record in _records_by_events(history):
@@ -597,4 +607,5 @@ def _condense_updated(history: History, events: list[int], text: str) -> list[Ev
 
 
 def _text_of(message: Any) -> str:
+    """Return the texts in a message."""
     return "\n".join(str(content["text"]) for content in message["content"] if "text" in content)

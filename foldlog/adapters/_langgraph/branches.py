@@ -39,6 +39,7 @@ HIDDEN = "hidden"
 """The name of the document that lists the hidden checkpoints of a thread."""
 
 _FORKS = "/@"
+"""What is between the id of a thread and the id of a checkpoint in the id of a fork."""
 KEPT = 64
 """How many threads and how many branches may stay in memory."""
 
@@ -65,6 +66,7 @@ class Checkpoint(NamedTuple):
 
     @property
     def before(self) -> int:
+        """The version of the checkpoint before this one in its branch."""
         return self.version if self.value is None else int(self.value["before"])
 
     @property
@@ -105,6 +107,7 @@ class ThreadBranch(NamedTuple):
 
     @property
     def has_own(self) -> bool:
+        """Whether the newest checkpoint is the branch's own, and not one that a fork shares."""
         return self.tip.value is not None and self.tip.version > self.begins
 
 
@@ -129,6 +132,7 @@ class ThreadBranches:
         return query_all(self._store.database, partial(self.at_moment, thread))
 
     def at_moment(self, thread: str, moment: Moment) -> list[ThreadBranch]:
+        """Return the branches of a thread at a moment: see ``of``."""
         branches: list[ThreadBranch] = []
         with suppress(ConversationErased, ConversationNotFound):
             first = moment.conversation(thread)
@@ -140,6 +144,7 @@ class ThreadBranches:
         return branches
 
     def at(self, branch: str, version: int) -> Checkpoint:
+        """Return the newest checkpoint of a branch at a version."""
         if not version:
             return Checkpoint(branch, 0, None)
         return self._store.query(branch, lambda reading: _tip_at(reading, version))
@@ -203,6 +208,7 @@ class ThreadBranches:
         )
 
     def appended_for(self, branch: str, checkpoint_id: str) -> list[RecalledKey]:
+        """Return the appends to a branch for a checkpoint, the oldest first."""
         return query_all(
             self._store.database, lambda moment: appended_for(moment, branch, checkpoint_id)
         )
@@ -251,6 +257,7 @@ class ThreadBranches:
             return self.at(branch, self._histories[branch].version())
 
     def _known_branch(self, conversation: Conversation) -> ThreadBranch | None:
+        """Return a branch from memory, or None if it has changed since it was read."""
         cached = self._known.get(conversation.id)
         if cached is not None and cached[:2] == (conversation.head, conversation.redactions):
             # A fork that was detached in the meantime has copies of the events that it shared.
@@ -258,6 +265,7 @@ class ThreadBranches:
         return None
 
     def _branch(self, reading: ReadTransaction) -> ThreadBranch:
+        """Read a branch, and keep it in memory without its documents."""
         state = reading.state
         documents = newest_values(reading)
         value = copy_value(documents.get(CHECKPOINT))
@@ -272,18 +280,22 @@ class ThreadBranches:
         return branch._replace(documents=documents)
 
     def _line(self, branch: ThreadBranch) -> Iterator[Checkpoint]:
-        each = branch.tip
-        while each.value is not None and each.version > branch.begins:
-            yield each
-            if each.before <= branch.begins:
+        """Yield the branch's own checkpoints, the newest first."""
+        checkpoint = branch.tip
+        while checkpoint.value is not None and checkpoint.version > branch.begins:
+            yield checkpoint
+            if checkpoint.before <= branch.begins:
                 return
             try:
-                each = self.at(each.branch, each.before)
+                checkpoint = self.at(checkpoint.branch, checkpoint.before)
             except ConversationErased:  # The thread was deleted after its branches were read.
                 return
 
 
 def _tip_at(reading: ReadTransaction, version: int) -> Checkpoint:
+    """Return the newest checkpoint at a version. If it is redacted, return the last checkpoint
+    before it that is not, without its channels.
+    """
     value = newest_value(reading, CHECKPOINT, version)
     if value == REDACTED:
         value = _before_redacted(standing_documents(reading, version))
@@ -320,8 +332,10 @@ def appended_for(moment: Moment, conversation: str, checkpoint_id: str) -> list[
 
 
 def copy_value(value: Any) -> Any:
+    """Return a deep copy of a JSON value, which may contain bytes."""
     return to_builtins(value, builtin_types=(bytes,))
 
 
 def note_key(checkpoint_id: str, number: int) -> str:
+    """Return the idempotency key of an append for a checkpoint. Notes on it are numbered too."""
     return f"{checkpoint_id} {number}"

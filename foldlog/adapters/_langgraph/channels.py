@@ -16,7 +16,9 @@ from foldlog.eventstore import DELETED
 from foldlog.runtimes import REDACTED, Fields
 
 _CHANNEL = "channel:"
+"""The beginning of the name of a document with the value of a channel."""
 _SHORT = 64
+"""A longer text is not small."""
 
 
 class ChannelValues:
@@ -38,6 +40,7 @@ class ChannelValues:
         return {"type": kind, "base64": b64encode(written).decode()}
 
     def unpacked(self, packed: JsonMap) -> Any:
+        """Return the value that ``packed`` has stored. The caller must not change it."""
         if "json" in packed:
             return packed["json"]
         return self.serde.loads_typed((packed["type"], b64decode(packed["base64"])))
@@ -47,11 +50,15 @@ class ChannelValues:
         return self.unpacked(copy_value(packed) if "json" in packed else packed)
 
     def metadata(self, checkpoint: Checkpoint) -> Fields:
+        """Return the metadata of a checkpoint."""
         if checkpoint.value:
             return dict(self.unpacked(checkpoint.value["metadata"]))
         return {}
 
     def channels(self, documents: JsonMap) -> Fields:
+        """Return the values of the channels of a checkpoint, in order. Redacted ones are
+        missing.
+        """
         value = documents["checkpoint"]
         small = value["small"]
         large = {
@@ -129,6 +136,7 @@ def pending_writes(notes: Iterable[JsonMap]) -> list[tuple[str, str, Any]]:
 
 
 def is_json(value: Any) -> bool:
+    """Return whether JSON represents a value exactly, with its types."""
     kind = type(value)
     if kind is dict:
         return all(type(key) is str and is_json(inner) for key, inner in value.items())
@@ -138,6 +146,7 @@ def is_json(value: Any) -> bool:
 
 
 def _is_small(value: Any) -> bool:
+    """Return whether a value is a short text, a number, a bool or None."""
     if type(value) is str:
         return len(value) <= _SHORT
     return type(value) not in (list, dict) and is_json(value)

@@ -69,6 +69,7 @@ _NOTES = "writes"
 _PLACE = frozenset(("checkpoint", "number"))
 """The fields that foldlog adds to a note: the id of its checkpoint, and its number."""
 _NONE = Listed((), (), lambda place: None)
+"""The list of a checkpoint without records."""
 
 
 class WholeCheckpoint(NamedTuple):
@@ -133,8 +134,7 @@ class Checkpoints:
         There is no entry if another process has written notes on the checkpoint.
         """
 
-    # -- reading
-    # ----------------------------------------------------------------------------------------------
+    # -- reading -----------------------------------------------------------------------------------
 
     def _query(self, read: Callable[[Moment], T]) -> T:
         return query_all(self.histories.store.database, read)
@@ -158,9 +158,10 @@ class Checkpoints:
         """Yield the checkpoints of a thread, the newest checkpoint first. Cost: the branches of the
         thread and the yielded checkpoints are read.
         """
-        return self._shown_events(self.branches.of(thread), hidden)
+        return self._walk(self.branches.of(thread), hidden)
 
-    def _shown_events(self, branches: list[ThreadBranch], hidden: bool) -> Iterator[Checkpoint]:
+    def _walk(self, branches: list[ThreadBranch], hidden: bool) -> Iterator[Checkpoint]:
+        """Yield the checkpoints of branches, the newest first, also those that are ``hidden``."""
         walked = self.branches.walk(branches)
         if hidden:
             return walked
@@ -179,8 +180,8 @@ class Checkpoints:
         def work(moment: Moment) -> tuple[list[ThreadBranch], WholeCheckpoint | None]:
             branches = self.branches.at_moment(thread, moment)
             branch = max(
-                (each for each in branches if each.has_own),
-                key=lambda each: each.tip.id,
+                (branch for branch in branches if branch.has_own),
+                key=lambda branch: branch.tip.id,
                 default=None,
             )
             if branch is None or (not hidden and _is_hidden(branches)(branch.tip.id)):
@@ -188,13 +189,16 @@ class Checkpoints:
             return branches, self._whole(thread, branch.tip, moment, branch.documents)
 
         branches, whole = self._query(work)
-        walked = self._shown_events(branches, hidden)
+        walked = self._walk(branches, hidden)
         checkpoint = next(walked, None)
         if whole is None and checkpoint is not None:
             whole = self.whole(thread, checkpoint)
         return whole, walked
 
     def whole(self, thread: str, checkpoint: Checkpoint) -> WholeCheckpoint:
+        """Return a checkpoint with its documents, records and notes, all read at one moment. Raises
+        ``ConversationErased`` if its branch was erased.
+        """
         return self._query(partial(self._whole, thread, checkpoint))
 
     def _whole(
@@ -269,17 +273,15 @@ class Checkpoints:
 
     def line(self, thread: str, checkpoint: Checkpoint) -> Iterator[Checkpoint]:
         """Yield the ancestors of a checkpoint, the nearest first. Hidden ancestors are included."""
-        each: Checkpoint | None = checkpoint
+        last: Checkpoint | None = checkpoint
         count = 1
-        while each is not None and each.parent is not None:
-            ancestors = self.branches.led_to(each, count)
-            if (
-                not ancestors
-                and (elsewhere := self.find(thread, each.parent, hidden=True)) is not None
-            ):
-                ancestors = [elsewhere]
+        while last is not None and last.parent is not None:
+            ancestors = self.branches.led_to(last, count)
+            if not ancestors:
+                elsewhere = self.find(thread, last.parent, hidden=True)
+                ancestors = [] if elsewhere is None else [elsewhere]
             yield from ancestors
-            each = ancestors[-1] if ancestors else None
+            last = ancestors[-1] if ancestors else None
             count = min(2 * count, KEPT)
 
     def all_notes(self, thread: str, ids: Sequence[str]) -> dict[str, list[Any]]:
@@ -308,10 +310,10 @@ class Checkpoints:
         return self._query(read)
 
     def notes(self, thread: str, checkpoint_id: str) -> list[Any]:
+        """Return the notes on a checkpoint, the oldest first."""
         return self._query(partial(_notes, thread, checkpoint_id))
 
-    # -- the newest checkpoint in memory
-    # --------------------------------------------------------------------------------------
+    # -- the newest checkpoint in memory -----------------------------------------------------------
 
     def newest_records(self, thread: str, branch: str, version: int) -> list[tuple[Span, bytes]]:
         """Return the event ids and the key of each record of the newest checkpoint, if the branch
@@ -331,6 +333,7 @@ class Checkpoints:
         ]
 
     def remember(self, thread: str, whole: WholeCheckpoint) -> None:
+        """Keep the newest checkpoint of a thread in memory, so that ``put`` need not read it."""
         newest = self._newest.get(thread)
         checkpoint = whole.checkpoint
         if newest is None or newest.checkpoint != checkpoint:
@@ -338,8 +341,7 @@ class Checkpoints:
             records = RecordList(whole.spans, listed.keys, listed.ids, checkpoint.ranges or ())
             self._newest[thread] = _Newest(checkpoint, None, records)
 
-    # -- writing
-    # ----------------------------------------------------------------------------------------------
+    # -- writing -----------------------------------------------------------------------------------
 
     def put(
         self,
@@ -388,14 +390,8 @@ class Checkpoints:
                     "id": checkpoint_id,
                     "parent": parent,
                     "records": None if new is None else records.ranges,
+                    **_links_to(before, checkpoint_id, events),
                 }
-                value["before"] = before.before if before.id == checkpoint_id else before.version
-                if events and isinstance(events[0], CondensationAction):
-                    removed = before.version
-                else:
-                    removed = before.removed
-                if removed >= 0:
-                    value |= {"removed": removed}
                 if recorder is None:
                     append = history._append_seen
                 else:
@@ -479,20 +475,20 @@ class Checkpoints:
         """
         history, notes = self._noted.get((thread, checkpoint_id), (None, []))
 
-        def others(moment: Moment) -> list[bool]:
+        def are_all(moment: Moment) -> bool:
             reading = moment.conversation(companion(thread, _NOTES))
-            is_meant = history is not None and reading.key == history._binding.key
-            if (
-                not is_meant
-                or reading.redactions
-                or reading.recall(note_key(checkpoint_id, len(notes))) is not None
-            ):
-                return [True]
-            return []
+            is_same = history is not None and reading.key == history._binding.key
+            return (
+                is_same
+                and not reading.redactions
+                and reading.recall(note_key(checkpoint_id, len(notes))) is None
+            )
 
         with suppress(ConversationErased, ConversationNotFound):
-            if notes and not self._query(others):
-                return notes
+            if notes:
+                is_complete: bool = self._query(are_all)
+                if is_complete:
+                    return notes
         return self.notes(thread, checkpoint_id)
 
     def hide(self, thread: str, ids: Iterable[str] = (), *, below: str = "") -> None:
@@ -506,7 +502,9 @@ class Checkpoints:
             self._hide(self.histories[branch.tip.branch], {*ids}, below)
 
     def _hide(self, history: History, ids: set[str], below: str) -> None:
-        # A branch that was deleted after it was found has no checkpoints to hide.
+        """Add to the hidden ids of a branch. A branch that was deleted after it was found has no
+        checkpoints to hide.
+        """
         with suppress(ConversationErased):
             while True:
                 version = history.version()
@@ -517,8 +515,7 @@ class Checkpoints:
                     history.append((), documents={HIDDEN: hidden}, expected_version=version)
                     return
 
-    # -- steps
-    # ----------------------------------------------------------------------------------------------
+    # -- steps -------------------------------------------------------------------------------------
 
     def _changes(
         self, newest: _Newest, history: History, new: Listed
@@ -546,12 +543,8 @@ class Checkpoints:
             before.removed,
             lambda: stood_for(history.at(before.version)),
         )
-        taken_by = recorders[0] if recorders else None
-        return (
-            events,
-            RecordList(spans, keys, new.ids, ranges(newest.records, spans, joins)),
-            taken_by,
-        )
+        records = RecordList(spans, keys, new.ids, ranges(newest.records, spans, joins))
+        return events, records, recorders[0] if recorders else None
 
     def _keys_despite_redactions(self, newest: _Newest, new: Listed) -> Sequence[bytes]:
         """Return the keys of the new records. If a new record repeats the content of a redacted
@@ -570,7 +563,7 @@ class Checkpoints:
         else:
             events = {}
         for start, stop in removed_spans:
-            there = [events[n] for n in range(start, stop) if n in events]
+            there = [events[event_id] for event_id in range(start, stop) if event_id in events]
             if not there or there[0].origin is None:
                 record_id = None
             else:
@@ -601,12 +594,28 @@ class Checkpoints:
         return self._query(partial(self._records, checkpoint, _same))[1][place]
 
 
+def _links_to(before: Checkpoint, checkpoint_id: str, events: Sequence[Event]) -> Fields:
+    """Return the fields of a new checkpoint's document that follow from the checkpoint before it.
+    ``events`` change the list of records.
+    """
+    is_repeated = before.id == checkpoint_id
+    links: Fields = {"before": before.before if is_repeated else before.version}
+    removed = before.removed
+    if events and isinstance(events[0], CondensationAction):
+        removed = before.version
+    if removed >= 0:
+        links["removed"] = removed
+    return links
+
+
 def _shown_events(branch: str, intervals: list[Span], moment: Moment) -> list[Event]:
-    some = [interval for interval in intervals if interval[0] <= interval[1]]
-    return moment.conversation(branch).shown_events(some) if some else []
+    """Return the events in inclusive intervals that a View shows. Intervals may be empty."""
+    not_empty = [(first, last) for first, last in intervals if first <= last]
+    return moment.conversation(branch).shown_events(not_empty) if not_empty else []
 
 
 def _are_stored(ranges_of: Iterable[Span], spans: Sequence[Span]) -> bool:
+    """Return whether each range of a checkpoint begins and ends with a stored record."""
     starts = {start for start, _ in spans}
     stops = {stop for _, stop in spans}
     return all(start in starts and stop in stops for start, stop in ranges_of)
@@ -617,6 +626,7 @@ def _same(record: Any) -> Any:
 
 
 def _notes(thread: str, checkpoint_id: str, moment: Moment) -> list[Any]:
+    """Return the data of the notes on a checkpoint, the oldest first."""
     conversation = companion(thread, _NOTES)
     with suppress(ConversationErased, ConversationNotFound):
         reading = moment.conversation(conversation)
@@ -631,7 +641,8 @@ def _notes(thread: str, checkpoint_id: str, moment: Moment) -> list[Any]:
 
 
 def _is_hidden(branches: Iterable[ThreadBranch]) -> Callable[[str], bool]:
+    """Return a function that says whether the checkpoint with an id is hidden."""
     hidden = [branch.hidden for branch in branches if branch.hidden is not None]
-    ids = {each for one in hidden for each in one["ids"]}
-    below = max((one["below"] for one in hidden), default="")
+    ids = {checkpoint_id for of_branch in hidden for checkpoint_id in of_branch["ids"]}
+    below = max((of_branch["below"] for of_branch in hidden), default="")
     return lambda checkpoint_id: checkpoint_id in ids or checkpoint_id < below

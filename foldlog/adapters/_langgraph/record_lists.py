@@ -18,6 +18,7 @@ Span = tuple[int, int]
 """The ids of a record's events: the first id, and the id after the last event."""
 
 _REASON = "the runtime took these messages out of its state"
+"""The reason in the metadata of a condensation that forgets removed records."""
 
 WRITES = "writes"
 SNAPSHOT = "snapshot"
@@ -39,7 +40,8 @@ class Listed(NamedTuple):
 @dataclass(frozen=True, slots=True)
 class RecordList:
     """The records of a checkpoint. ``spans`` are the event ids of each record. ``keys`` identify
-    the records, and ``ids`` are their ids in the source.
+    the records, and ``ids`` are their ids in the source. ``ranges`` are the joined spans: see
+    ``ranges``.
     """
 
     spans: Sequence[Span] = ()
@@ -117,5 +119,6 @@ def ranges(old: RecordList, spans: Sequence[Span], joins: Callable[[int, int], b
 
 
 def without(spans: Sequence[Span], places: Sequence[int]) -> list[Span]:
+    """Return the spans, except those at ``places``."""
     left_out = set(places)
     return [span for place, span in enumerate(spans) if place not in left_out]

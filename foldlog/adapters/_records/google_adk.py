@@ -83,6 +83,7 @@ from foldlog.formats.record_events import RecordEvents
 
 NAME = "google-adk"
 
+# The actions of an event that the SDK writes even if they are empty.
 _NO_ACTIONS: Fields = {
     key: {}
     for key in (
@@ -93,6 +94,7 @@ _NO_ACTIONS: Fields = {
     )
 }
 _TIMES = ("start_timestamp", "end_timestamp")
+"""The fields of a compaction with the times of its first and last event."""
 _USAGE = {
     "prompt_tokens": ("prompt_token_count", "tool_use_prompt_token_count"),
     "cached_tokens": ("cached_content_token_count",),
@@ -165,10 +167,7 @@ class _Decoder(PartsDecoder):
 
     def read(self, collected: RecordEvents, record: Fields) -> None:
         rewound = within(record, "actions", "rewind_before_invocation_id")
-        if type(rewound) is str:
-            version = self._invocations.get(rewound)
-        else:
-            version = None
+        version = self._invocations.get(rewound) if type(rewound) is str else None
         if not self._condense(collected, record):
             super().read(collected, record)
         self._invocations.setdefault(record["invocation_id"], self.next_id)
@@ -188,16 +187,17 @@ class _Decoder(PartsDecoder):
         later = list[int | str]()
         last = datetime.min.replace(tzinfo=UTC)
         for member_id, member_span in self.shown.all():
+            # A member without a time has the time of the member before it.
             first, last = member_span or _Span(last, last)
-            if (
-                member_id < 0
-                and first <= span.first
-                and last >= span.last
-                and (first, last) != span
-            ):
+            is_around = first <= span.first and last >= span.last and (first, last) != span
+            if member_id < 0 and is_around:  # an earlier summary covers more
                 return False
-            if not (span.first <= first and last <= span.last):
-                (before if last <= span.last else later).append(member_id)
+            if span.first <= first and last <= span.last:
+                continue
+            if last <= span.last:
+                before.append(member_id)
+            else:
+                later.append(member_id)
         collected.begin(Origin(format=NAME), collected.timestamp)
         metadata = {key: compaction[key] for key in _TIMES}
         collected.change([*before, _text_in(content), *later], "compaction", metadata)
@@ -205,11 +205,13 @@ class _Decoder(PartsDecoder):
 
 
 def _span_in(compaction: Any) -> _Span | None:
+    """Return the time span of a compaction, or None if one of its times is missing."""
     first, last = (time_at(within(compaction, name)) for name in _TIMES)
     return None if first is None or last is None else _Span(first, last)
 
 
 def _text_in(content: Fields) -> str:
+    """Return the texts of content, without thoughts."""
     parts = content.get("parts")
     texts = (
         part.get("text")
@@ -299,7 +301,11 @@ def _parts(event: Any) -> list[Fields]:
 
 
 def _file(part: Fields) -> Fields | None:
-    url, kind = (text_or_empty(part, "file_data", key) for key in ("file_uri", "mime_type"))
+    """Return the file in a part as a content part, or None if there is no file with its bytes or
+    at a web address.
+    """
+    url = text_or_empty(part, "file_data", "file_uri")
+    kind = text_or_empty(part, "file_data", "mime_type")
     is_there = url.startswith(("https://", "http://")) and kind
     return file_at(url, kind) if is_there else file_of(part.get("inline_data"))
 

@@ -82,6 +82,8 @@ def _matches(record: Any) -> bool:
 
 
 class _Decoder(FollowingDecoder):
+    """Reads a message, in which each call becomes an event of its own."""
+
     keeps_shown = False
 
     def read(self, collected: RecordEvents, record: Fields) -> None:
@@ -107,14 +109,14 @@ class _Decoder(FollowingDecoder):
             content, _CALLS if calls else (), thinks=kind == "ai"
         )
         if calls:
+            collected.response = None
             if len(calls) > 1:
                 collected.response = text_or_empty(data, "id") or f"response-{self.next_id}"
-            else:
-                collected.response = None
             for call in calls:
                 collected.thinking = list(thinking)
-                thinking = ()
                 collected.call(call["name"], call["args"], call["id"], content)
+                # Only the first call has the thinking and the text of the message.
+                thinking = ()
                 content = ""
         elif kind == "tool":
             failed = data.get("status") == "error"

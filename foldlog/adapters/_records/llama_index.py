@@ -90,10 +90,12 @@ class _Decoder(FollowingDecoder):
 
 
 def _call_in(block: Fields) -> tuple[Any, Any, Any]:
+    """Return the tool, the arguments and the id of the call in a block."""
     return block.get("tool_name"), block.get("tool_kwargs"), block.get("tool_call_id")
 
 
 def _call_of_openai(call: Fields) -> tuple[Any, Any, Any]:
+    """Do as ``_call_in``, for a call in OpenAI's format."""
     function = dict_or_empty(call, "function")
     return function.get("name"), function.get("arguments"), call.get("id")
 
@@ -142,10 +144,9 @@ class _Encoder(RepliesEncoder):
             blocks.append({"block_type": "tool_call", **named, "tool_kwargs": arguments_of(call)})
         extra: Fields = {}
         if isinstance(event, Observation):
-            extra = {
-                "tool_call_id": call_id_of(event),
-                **({"name": event.tool} if event.tool else {}),
-            }
+            extra["tool_call_id"] = call_id_of(event)
+            if event.tool:
+                extra["name"] = event.tool
         return [{"role": role_of(event), "additional_kwargs": extra, "blocks": blocks}]
 
 
@@ -175,7 +176,7 @@ def _thinking_block(text: str, signature: str) -> Fields:
 FORMAT = Format(
     name=NAME,
     matches=lambda record: (
-        _accepts(record) and all("block_type" in each for each in dicts_in(record["blocks"]))
+        _accepts(record) and all("block_type" in block for block in dicts_in(record["blocks"]))
     ),
     accepts=_accepts,
     expected="a message with a role of LlamaIndex and its blocks",

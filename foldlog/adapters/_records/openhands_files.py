@@ -44,6 +44,7 @@ _ASIDE = 2
 and a retraction.
 """
 _AHEAD = 64
+"""The number of events that are read together, because the SDK reads event files in order."""
 _ROOT = "__root__"
 """The ``parent_id`` of an event that begins another tree in the SDK."""
 _NOT_A_HEAD = "ConversationStateUpdateEvent"
@@ -101,17 +102,20 @@ class EventFiles:
             self._take(self._history.events(self.version, version))
         self._moment = moment
         if version > self._read_at or redactions != self._redactions:
-            self._read, self._stored, self._read_at = {}, self._history._stored_records(), version
+            self._read = {}
+            self._stored = self._history._stored_records()
+            self._read_at = version
 
     def follow(self, recorded: Iterable[Recorded]) -> None:
         """Note events that this object has appended, so that they need not be read. If other
         writers have appended events that this object has not read yet, do nothing.
         """
-        events = [one.event for one in recorded]
+        events = [appended.event for appended in recorded]
         if events and events[0].id == self.version:
             self._take(events)
 
     def has(self, source_id: str) -> bool:
+        """Return whether the conversation has an event with this id of the SDK."""
         return source_id in self._events
 
     def text(self, source_id: str) -> str | None:
@@ -155,6 +159,7 @@ class EventFiles:
         return json_text(record if head is None else {**record, "parent_id": head})
 
     def _event(self, event_id: int) -> Event:
+        """Return an event of the log. The events after it are read too."""
         if event_id not in self._read:
             self._read = {
                 event.id: event for event in self._history.events(event_id, event_id + _AHEAD)
@@ -186,7 +191,7 @@ class EventFiles:
                 self.append(run)
                 run = []
             run.append(record)
-            if not run[1:] or record.get("kind") != _NOT_A_HEAD:
+            if len(run) == 1 or record.get("kind") != _NOT_A_HEAD:
                 head = record["id"]
         if run:
             self.append(run)
@@ -229,6 +234,9 @@ class EventFiles:
         self._counted = _count(metrics)
 
     def _at_the_end(self, act: Callable[[], T]) -> T:
+        """Call ``act``, and call it again after each append of another writer that it did not
+        expect.
+        """
         while True:
             self.catch_up()
             try:
@@ -247,12 +255,16 @@ class EventFiles:
             self.follow(self._history.append(moves, expected_version=self.version))
 
     def _moves(self, head: str | None) -> tuple[Retraction, ...]:
+        """Return the retraction after which the View ends in ``head``, or nothing if it does
+        now.
+        """
         if head == self.head:
             return ()
         version = 0 if head is None else self._events[head] + 1
         return (Retraction(version=version, reason="the head of the conversation was moved"),)
 
     def _take(self, events: Iterable[Event]) -> None:
+        """Note the files, the documents and the heads that events of the log change."""
         for event in events:
             source_id = source_id_of(event)
             if isinstance(event, Retraction):
@@ -270,11 +282,13 @@ class EventFiles:
             self.version = event.id + 1
 
     def _head_at(self, version: int) -> str | None:
+        """Return the head at a version."""
         ids, heads = self._heads
         place = bisect_right(ids, version - 1)
         return heads[place - 1] if place else None
 
     def _move(self, event_id: int, head: str | None) -> None:
+        """Note that an event of the log moved the head."""
         self.head = head
         self._heads[0].append(event_id)
         self._heads[1].append(head)
@@ -285,6 +299,7 @@ def _version_and_redactions(reading: ReadTransaction) -> tuple[int, int]:
 
 
 def _count(metrics: dict[str, Fields]) -> dict[str, int]:
+    """Return the number of calls in the metrics of a state, by usage id."""
     return {use: len(dicts_in(report, "token_usages")) for use, report in metrics.items()}
 
 
@@ -333,4 +348,5 @@ def normal_path(path: str) -> str:
 
 
 def is_below(name: str, folder: str) -> bool:
+    """Return whether a path is in a folder. The empty text is the folder of all files."""
     return not folder or name.startswith(f"{folder}/")

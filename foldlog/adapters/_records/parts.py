@@ -40,6 +40,7 @@ class PartsDecoder(FollowingDecoder):
     format: PartsFormat
 
     def begin_record(self, record: Fields, time_and_id: TimeAndId) -> RecordEvents:
+        """Set the usage of a record, and the response to which its calls belong."""
         collected = super().begin_record(record, time_and_id)
         format = self.format
         collected.meta = format.usage(record)
@@ -48,6 +49,7 @@ class PartsDecoder(FollowingDecoder):
         return collected
 
     def read(self, collected: RecordEvents, record: Fields) -> None:
+        """Add an event for each part of a record."""
         format = self.format
         record_origin = collected.origin
         record_time = collected.timestamp
@@ -72,6 +74,7 @@ class PartsDecoder(FollowingDecoder):
 
 
 _NO_PARTS = (None,)
+"""Stands for the parts of a record without parts, which becomes one event."""
 
 
 class PartsEncoder(RepliesEncoder):
@@ -85,6 +88,7 @@ class PartsEncoder(RepliesEncoder):
         return self.written(results)
 
     def written(self, events: Sequence[Any]) -> list[Any]:
+        """Return the record of events, or nothing if they have no parts."""
         parts = [
             part
             for event in events
@@ -100,10 +104,7 @@ class PartsEncoder(RepliesEncoder):
         ):
             text, signature = thought_in(dict_or_empty(event.data))
             thought = self.format.thought(text if text or signature else REDACTED, signature)
-            if event.name == _THOUGHT:
-                parts = [thought]
-            else:
-                parts = self.format.again(event)
+            parts = [thought] if event.name == _THOUGHT else self.format.again(event)
             return [self.format.written(event, parts)] if parts else ()
         return super().records(event)
 
@@ -162,11 +163,11 @@ class PartsFormat(Format):
     )
 
 
-# -- what a part becomes
-# ----------------------------------------------------------------------------------------------
+# -- what a part becomes ---------------------------------------------------------------------------
 
 
 def call_of(tool: str, arguments: Any, call_id: Any) -> Made:
+    """Return a call of a tool. Arguments that are neither an object nor a text are left out."""
     accepted = arguments if type(arguments) in (dict, str) else None
     return Action, {"tool": tool, "arguments": accepted, "call_id": text_or_none(call_id)}
 
@@ -203,6 +204,7 @@ def thought(text: Any, signature: Any = None, *, is_redacted: bool = False) -> M
 
 
 _THOUGHT = "reasoning"
+"""The name of annotations with the model's thinking."""
 
 
 def record_id(key: str, event: Event) -> Fields:
@@ -232,8 +234,9 @@ def file_of(held: Any) -> Fields | None:
 
     The bytes may be base64, base64 for URLs, or ``{"$bytes": base64}``.
     """
-    data, *kinds = (dict_or_empty(held).get(key) for key in ("data", "media_type", "mime_type"))
-    kind = text_or_empty(kinds[0] or kinds[1])
+    fields = dict_or_empty(held)
+    data = fields.get("data")
+    kind = text_or_empty(fields.get("media_type") or fields.get("mime_type"))
     if type(data) is dict:
         data = data.get("$bytes")
     if type(data) is str:

@@ -62,45 +62,48 @@ from foldlog.formats.record import (
 from foldlog.projections import arguments_of
 
 _NO_USAGE: Fields = {
-    **dict.fromkeys(
-        ("input_tokens", "cache_write_tokens", "cache_write_1h_tokens", "cache_read_tokens"), 0
-    ),
-    **dict.fromkeys(
-        (
-            "output_tokens",
-            "output_reasoning_tokens",
-            "input_audio_tokens",
-            "cache_audio_read_tokens",
-        ),
-        0,
-    ),
-    **{"output_audio_tokens": 0, "audio_seconds": 0, "details": {}, "cost": None},
+    "input_tokens": 0,
+    "cache_write_tokens": 0,
+    "cache_write_1h_tokens": 0,
+    "cache_read_tokens": 0,
+    "output_tokens": 0,
+    "output_reasoning_tokens": 0,
+    "input_audio_tokens": 0,
+    "cache_audio_read_tokens": 0,
+    "output_audio_tokens": 0,
+    "audio_seconds": 0,
+    "details": {},
+    "cost": None,
 }
+"""The usage of a response, in the SDK's order, if it is not known."""
 _AFTER_PARTS: dict[str, Fields] = {
     "request": {
-        **{
-            "timestamp": None,
-            "instructions": None,
-            "kind": "request",
-            "run_id": None,
-            "conversation_id": None,
-        },
-        **{"metadata": None, "state": "complete"},
+        "timestamp": None,
+        "instructions": None,
+        "kind": "request",
+        "run_id": None,
+        "conversation_id": None,
+        "metadata": None,
+        "state": "complete",
     },
     "response": {
-        **{"usage": _NO_USAGE, "model_name": None, "model_id": None, "kind": "response"},
-        **dict.fromkeys(
-            ("provider_name", "provider_url", "canonical_system", "provider_details"), None
-        ),
-        **dict.fromkeys(
-            ("provider_response_id", "finish_reason", "run_id", "conversation_id", "metadata"), None
-        ),
-        **{
-            "workspace_ref": None,
-            "history_digest": None,
-            "failed_attempts": None,
-            "state": "complete",
-        },
+        "usage": _NO_USAGE,
+        "model_name": None,
+        "model_id": None,
+        "kind": "response",
+        "provider_name": None,
+        "provider_url": None,
+        "canonical_system": None,
+        "provider_details": None,
+        "provider_response_id": None,
+        "finish_reason": None,
+        "run_id": None,
+        "conversation_id": None,
+        "metadata": None,
+        "workspace_ref": None,
+        "history_digest": None,
+        "failed_attempts": None,
+        "state": "complete",
     },
 }
 """The fields that follow the parts of a message, in the SDK's order and with the SDK's default
@@ -109,6 +112,7 @@ values.
 _REDACTED = ("redacted_thinking", "redacted_content")
 """The ids of redacted thinking from Anthropic's server and from Bedrock."""
 _UNSAID = dict.fromkeys(("id", "provider_name", "provider_details"), None)
+"""Fields of a part of a response that foldlog does not know."""
 
 
 _is_message = has(parts=list)
@@ -179,6 +183,7 @@ def _is_of_claude(part: Fields, record: Fields) -> bool:
 
 
 def _time(record: Fields, part: Fields | None, place: int) -> SourceTime:
+    """Return the time of a part. The first part of a response may have the time of the response."""
     time = read_time(within(part, "timestamp"))
     if not place and time[0] is None and record["kind"] == "response":
         return read_time(record.get("timestamp"))
@@ -213,17 +218,13 @@ def _file(item: Any) -> Fields | None:
 
 def _written(event: Any, parts: list[Any]) -> Fields:
     is_response = role_of(event) == "assistant"
-    # When the SDK reads a message without a time, it gives the message the present time.
-    if is_response:
-        time = stamp_of(event)
-    else:
-        time = {}
     record = {
         "parts": parts,
         **_AFTER_PARTS["response" if is_response else "request"],
         **record_id("entry_id", event),
     }
-    return record | time
+    # To a response without a time, the SDK gives the time at which it reads the response.
+    return record | stamp_of(event) if is_response else record
 
 
 def _part(event: Any) -> Fields:
