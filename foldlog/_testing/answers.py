@@ -24,6 +24,7 @@ _DELTAS = {
 the deltas.
 """
 _CUT_OFF = ("length", "max_tokens", "incomplete")
+"""The reasons that APIs give for a reply that was cut off."""
 _ENDS: Mapping[str, Mapping[str, str]] = {
     "openai": {
         **dict.fromkeys(_CUT_OFF, "length"),
@@ -32,7 +33,8 @@ _ENDS: Mapping[str, Mapping[str, str]] = {
     "anthropic": {
         **dict.fromkeys(_CUT_OFF, "max_tokens"),
         **dict.fromkeys(("content_filter", "refusal"), "refusal"),
-        **{reason: reason for reason in ("pause_turn", "stop_sequence")},
+        "pause_turn": "pause_turn",
+        "stop_sequence": "stop_sequence",
     },
     "responses": dict.fromkeys((*_CUT_OFF, "content_filter"), "incomplete"),
 }
@@ -94,6 +96,7 @@ def answer_of(reply: Sequence[Event], dialect: Dialect, number: int) -> Part:
 
 
 def _details_of_openai(usage: Mapping[str, int]) -> dict[str, dict[str, int]]:
+    """Return the details of usage where OpenAI's chat completions have them."""
     places = {
         "cached_tokens": "prompt_tokens_details",
         "reasoning_tokens": "completion_tokens_details",
@@ -102,7 +105,7 @@ def _details_of_openai(usage: Mapping[str, int]) -> dict[str, dict[str, int]]:
 
 
 def _usage_of_anthropic(usage: Mapping[str, int]) -> dict[str, int]:
-    # Anthropic's input tokens do not include cached tokens.
+    """Return usage as Anthropic reports it, whose input tokens do not include cached tokens."""
     cached = {
         name: usage[ours]
         for name, ours in (
@@ -119,6 +122,7 @@ def _usage_of_anthropic(usage: Mapping[str, int]) -> dict[str, int]:
 
 
 def _written(reply: Sequence[Event], calls: Sequence[Action], dialect: Dialect) -> list[Part]:
+    """Return the messages, or the items of OpenAI's Responses, that a reply is rendered to."""
     # A call is rendered only with its result.
     results = [Observation(tool=call.tool, call_id=call.call_id, content="-") for call in calls]
     view = View.from_events(join_replies((*reply, *results), 0))
@@ -141,6 +145,7 @@ def _written(reply: Sequence[Event], calls: Sequence[Action], dialect: Dialect) 
 
 
 def _item(item: Part, item_id: str) -> Part:
+    """Return an item of a response of OpenAI's Responses."""
     if item.get("role") == "assistant":
         part = {"type": "output_text", "text": item["content"], "annotations": []}
         item = {"type": "message", "role": "assistant", "content": [part]}

@@ -79,11 +79,13 @@ def join_replies(events: Iterable[Event], first_id: int) -> Iterator[Event]:
 
 
 def _are_apart(event: Event, previous: Event) -> bool:
-    ids = {getattr(either, "response_id", None) for either in (event, previous)}
+    """Return whether two events name different replies."""
+    ids = {getattr(event, "response_id", None), getattr(previous, "response_id", None)}
     return len(ids) > 1 and None not in ids
 
 
 def standing_events(history: History) -> Iterator[Event]:
+    """Return the events that are not retracted."""
     version = history.version()
     structural = history._store.query(
         history.id, lambda read: [*read.structural_events(0, version)]
@@ -102,9 +104,9 @@ def groups_of_parallel_results(events: Iterable[Event]) -> dict[int, str]:
         if isinstance(event, Observation) or (event is not None and not event.shown):
             together.append(event)
             continue
-        if sum(isinstance(each, Observation) for each in together) > 1:
+        if sum(isinstance(member, Observation) for member in together) > 1:
             name = f"{together[0].id}-{together[-1].id}"
-            names |= {observation.id: name for observation in together}
+            names |= {member.id: name for member in together}
         together = []
     return names
 

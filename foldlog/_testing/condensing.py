@@ -34,7 +34,8 @@ def condensing_difference(
     the messages of both prompts, ``events`` the events of the run, and ``version`` the version of
     its View at this call.
     """
-    ours, theirs = (_extent(messages) for messages in (recorded, asked))
+    ours = _extent(recorded)
+    theirs = _extent(asked)
     if ours == theirs:
         return None
     condensations = [event for event in events if isinstance(event, CondensationAction)]
@@ -61,6 +62,7 @@ def condensing_difference(
 
 
 def _extent(messages: Iterable[Any]) -> _Extent | None:
+    """Return the extent of the first digest in messages, or None."""
     for text in texts_in([*messages]):
         if match := _TITLE.search(text):
             return _Extent(int(match[1]), int(match[2]))
@@ -68,6 +70,7 @@ def _extent(messages: Iterable[Any]) -> _Extent | None:
 
 
 def _cause(condensations: Sequence[CondensationAction]) -> str:
+    """Return why the run condensed. There is one condensation, or none."""
     if not condensations:
         return ", which never condensed"
     [condensation] = condensations

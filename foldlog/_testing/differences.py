@@ -94,10 +94,12 @@ def name_differences(view: View, asked: AskedPrompt) -> Iterator[str]:
 
 
 def name_of(event: Event) -> str | None:
+    """Return the name of the person or agent who wrote a message, or None."""
     return text_or_none(dict_or_empty(event.meta, "message"), "name")
 
 
 def _parameter_differences(recorded: JsonMap, asked: JsonMap) -> Iterator[str]:
+    """Yield how parameters differ, as far as an answer depends on them."""
     for name, value in recorded.items():
         other = asked.get(name)
         if not is_same(value, other):
@@ -126,6 +128,7 @@ def first_difference(
 
 
 def _changed_words(recorded: str, asked: str) -> str:
+    """Return the passages in which two texts differ, each in a line."""
     passages, more = find_passages(recorded, asked)
     lines = [
         f"\n    {passage.before} [{passage.words} → {passage.other_words}] {passage.after}"
@@ -133,20 +136,24 @@ def _changed_words(recorded: str, asked: str) -> str:
     ]
     if not lines:
         lines = [f" in white space or form: {recorded[:200]!r} → {asked[:200]!r}"]
-    return "".join(lines) + (f"\n    and {more} more places" if more else "")
+    if more:
+        lines.append(f"\n    and {more} more places")
+    return "".join(lines)
 
 
 def _name(item: JsonMap) -> str:
+    """Return by what a reader recognizes a message or a tool, such as its role or its name."""
     return " ".join(str(item[name]) for name in _NAMES if item.get(name))
 
 
 def _words(item: JsonMap) -> str:
+    """Return the texts of a message, or the JSON of a tool."""
     if "parameters" in item:
         return as_json(item)
     return " ".join(
         str(value)
         for name, value in values_in(item)
-        if name not in _NAMES[:2] and not isinstance(value, dict | list)
+        if name not in ("role", "type") and not isinstance(value, dict | list)
     )
 
 

@@ -10,6 +10,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from foldlog._privacy.secrets import SECRET, kinds_in
 
 PASSWORD = SECRET.format("password")
+"""What stands in place of a password."""
 _NAMES = (
     r"(?:pass(?:word|wd|phrase|code)|pwd|(?<![a-z])pass|secret|authorization|cookie"
     r"|(?:api|access|private|secret)[_-]?key|(?:access|auth|bearer|refresh|session)[_-]?token)"
@@ -73,9 +74,9 @@ _ATTRIBUTE = re.compile(r"[A-Za-z_]\w*(?:\.[A-Za-z_]\w*)+")
 _SPACED_MIN = 6
 """After a colon, a space or the word "is", a shorter word without quotes may be any word."""
 _KEYWORDS = (
-    *("pass", "pwd", "secret", "token", "key", "authorization", "cookie", "://"),
-    *("mysql", "mariadb", "redis-cli", "docker", "podman", "curl", "identified"),
-)
+    "pass", "pwd", "secret", "token", "key", "authorization", "cookie", "://", "mysql", "mariadb",
+    "redis-cli", "docker", "podman", "curl", "identified",
+)  # fmt: skip
 """A line without any of these words has no password that a pattern finds. Looking for the words is
 a hundred times as fast as the patterns.
 """
@@ -92,6 +93,7 @@ def is_password(name: str, value: object) -> bool:
 
 
 def is_long(password: str) -> bool:
+    """Return whether a password is replaced wherever it occurs: see ``_LONG``."""
     return len(password) >= _LONG
 
 
@@ -119,6 +121,7 @@ def without_passwords(text: str, passwords: Sequence[str]) -> str:
 
 
 def _matches(text: str) -> Iterator[re.Match[str]]:
+    """Yield the passwords in a text. The group ``value`` of a match is the password."""
     for start, end in _lines_with_keywords(text):
         for match in _IN_JSON.finditer(text, start, end):
             if not match["value"].startswith("[secret: "):
@@ -131,6 +134,7 @@ def _matches(text: str) -> Iterator[re.Match[str]]:
 
 
 def _lines_with_keywords(text: str) -> Iterator[tuple[int, int]]:
+    """Yield the start and the end of each line in which a password may be."""
     if not _has_keyword(text):
         return
     start = 0
@@ -147,6 +151,9 @@ def _has_keyword(text: str) -> bool:
 
 
 def _is_assigned_password(match: re.Match[str]) -> bool:
+    """Return whether a value after its name is a password, and not a word, a count, a call or an
+    expression of a program.
+    """
     value = match["value"]
     if _STAND_IN.fullmatch(value):
         return False

@@ -32,7 +32,7 @@ _ID = re.compile(r"[0-9a-f]{8}-(?:[0-9a-f]{4}-){3}[0-9a-f]{12}|[0-9a-f]{24,}")
 _WORD = re.compile(r"[\w-]+")
 _EVENT_ID = re.compile(r"\[(\d+)\]")
 _IGNORED = re.compile(r"<time>|<id \d+>")
-"""What stands in place of an ignored text."""
+"""What stands in place of an ignored text: see ``PromptReader.read``."""
 _END_IDS = re.compile(r" \[[^\]]*\]\Z")
 """The ids of events at the end of a line of a digest."""
 _LAST_WORD = re.compile(r"[\w:.+-]*\Z")
@@ -40,6 +40,7 @@ _REMINDERS = re.compile(r"\s*<system-reminder>.*?</system-reminder>\s*", re.DOTA
 """Claude Code writes a part of its system prompt into messages of the user."""
 _KEYS_OF_IDS = frozenset(("id", "call_id", "tool_call_id", "tool_use_id"))
 _BODY = ("messages", "input", "system", "instructions", "tools", "stream", "stream_options")
+"""The fields of a body that are not parameters."""
 _TRANSPORT_FIELDS = frozenset((
     "extra_body", "extra_headers", "metadata", "model", "prompt_cache_key",
     "prompt_cache_retention", "safety_identifier", "service_tier", "store", "timeout", "user",
@@ -55,8 +56,8 @@ _NO_MATTER = frozenset(("$schema", "title"))
 
 @dataclass(frozen=True)
 class AskedPrompt:
-    """``messages`` are as the program sent them, but without the system prompt and the marks of a
-    cache.
+    """What a program sent to a model. ``messages`` are as the program sent them, but without the
+    system prompt and the marks of a cache.
     """
 
     dialect: Dialect
@@ -84,7 +85,9 @@ def prompt_of(body: JsonMap, dialect: Dialect) -> AskedPrompt:
 
 
 def _without_cache_marks(message: JsonMap) -> JsonObject:
-    # A program moves the marks of a prompt's cache from message to message; no model reads them.
+    """Return a message without the marks of a prompt's cache. A program moves them from message to
+    message, and no model reads them.
+    """
     content = message.get("content")
     if not isinstance(content, list):
         return {**message}
@@ -135,12 +138,12 @@ class PromptReader:
         version = self._view.version
         self._view = self._view.then(join_replies(added, version))
         self._messages = messages
-        rendered = [_with_sorted_arguments(each) for each in self._view.to_messages(dialect)]
+        rendered = [*map(_with_sorted_arguments, self._view.to_messages(dialect))]
         if not self._ignore:
             return rendered
         for name, value in values_in(rendered):
             if name in _KEYS_OF_IDS and isinstance(value, str):
-                self._number(value)
+                self._numbered(value)
         plain: Messages = replace_texts(
             rendered, {text: self._without_ignored(text) for text in texts_in(rendered)}
         )
@@ -155,7 +158,8 @@ class PromptReader:
         """
         return unpaired(self._view)
 
-    def _number(self, found: str) -> str:
+    def _numbered(self, found: str) -> str:
+        """Return the number that stands for an ignored id, which is a new one for a new id."""
         return self._ids.setdefault(found, f"<id {len(self._ids) + 1}>")
 
     def _without_ignored(self, text: str) -> str:
@@ -164,7 +168,7 @@ class PromptReader:
         if "ids" in self._ignore:
             # A digest may name the id of a call that the prompt does not show any more.
             text = _WORD.sub(lambda match: self._ids.get(match[0], match[0]), text)
-            text = _ID.sub(lambda match: self._number(match[0]), text)
+            text = _ID.sub(lambda match: self._numbered(match[0]), text)
             text = self._ids.get(text, text)
         return _TIME.sub("<time>", text) if "times" in self._ignore else text
 
@@ -205,6 +209,7 @@ def with_recorded_cuts(messages: Messages, recorded: Messages) -> Messages:
 
 
 def _ignored_lines(messages: Messages) -> Iterator[str]:
+    """Return the lines of digests in which a text is ignored."""
     digests = (text for text in texts_in(messages) if TITLE in text)
     return (line for text in digests for line in text.split("\n") if _IGNORED.search(line))
 
@@ -221,6 +226,7 @@ def _is_same_but_for_cut(line: str, other: str) -> bool:
 
 
 def unpaired(events: Iterable[Event]) -> list[str]:
+    """Describe the calls without a result, and the results without a call."""
     open_calls = defaultdict[str | None, list[str]](list)
     alone: list[str] = []
     for event in events:
@@ -255,6 +261,7 @@ def flat_tool(tool: JsonMap) -> JsonObject:
 
 
 def _plain_schema(schema: Any) -> Any:
+    """Return a schema without what some SDKs add to it and others leave out."""
     if isinstance(schema, list | tuple):
         return [_plain_schema(item) for item in schema]
     if not isinstance(schema, dict):

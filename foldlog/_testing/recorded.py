@@ -57,6 +57,7 @@ from foldlog.projections import Dialect, View, as_json
 Ignored: TypeAlias = Literal["ids", "times", "system", "tools", "parameters"]
 _IGNORED: Sequence[str] = get_args(Ignored)
 _WAITING_MAX = 3
+"""The maximum number of recorded calls that the error about another call names."""
 Model: TypeAlias = Callable[[Mapping[str, Any]], Any]
 """Gets the body of a request, and returns the reply of a model as ``append_reply`` accepts it."""
 
@@ -167,6 +168,7 @@ class RecordedRun:
 
     @cached_property
     def server(self) -> ModelServer:
+        """A server on this machine that answers from the run, until ``close``."""
         server = ModelServer(self.answer)
         self._open.callback(server.close)
         return server
@@ -223,6 +225,7 @@ class RecordedRun:
         return answer_of(reply, dialect, len(self.calls) + 1)
 
     def _check(self, call: RecordedCall, asked: AskedPrompt) -> None:
+        """Raise ``RunDiffers`` if a request differs from the recorded request of a call."""
         __tracebackhide__ = True
         view = self._view_at(call.version)
         differences = self._differences(call, view, asked)
@@ -236,6 +239,7 @@ class RecordedRun:
             )
 
     def _check_tools(self, call: RecordedCall) -> None:
+        """Raise ``RunDiffers`` if a real tool would run with a placeholder as its argument."""
         for action in call.reply:
             if not isinstance(action, Action) or action.tool in self._recorded_tools:
                 continue
@@ -247,6 +251,9 @@ class RecordedRun:
                 )
 
     def _differences(self, call: RecordedCall, view: View, asked: AskedPrompt) -> list[str]:
+        """Return how a request differs from the recorded request of a call. Note what the run has
+        not recorded. ``view`` is the View that was sent.
+        """
         dialect: Dialect = call.request.get("dialect", asked.dialect)
         name = "input" if dialect == "responses" else "messages"
         body = {name: view.to_messages(dialect)}
@@ -257,6 +264,14 @@ class RecordedRun:
         system = system or beside.get("parameters", {}).get("instructions", "")
         if system:
             beside["system"] = system
+        self._note_unrecorded(call, beside, asked)
+        differences = [*beside_differences(beside, asked, self._ignore)]
+        if has_parameters(beside) or any(map(name_of, view)):
+            differences.extend(name_differences(view, asked))
+        return differences + self._message_differences(call, view, recorded, asked)
+
+    def _note_unrecorded(self, call: RecordedCall, beside: JsonMap, asked: AskedPrompt) -> None:
+        """Note what was sent beside the messages, as far as the run has not recorded it."""
         parameters = answering_parameters(asked.parameters)
         if self._update and "model" in asked.parameters:
             parameters["model"] = asked.parameters["model"]
@@ -272,37 +287,38 @@ class RecordedRun:
                 self._note(call, name, {**has, **value} if has else value)
                 if name == "parameters" and self._path is not None and self._update:
                     self._run.note(call.number, NOTED, sorted({*beside.get(NOTED, ()), *value}))
-        ours = recorded.messages
-        theirs = asked.messages
-        alone: list[str] = []
-        if ours != theirs:
-            ours, theirs = (
-                reader.read(messages, asked.dialect)
-                for reader, messages in zip(self._readers, (ours, theirs), strict=True)
-            )
-            alone = self._readers[1].unpaired()
-            ours, theirs = (
-                with_groups_of_results(messages, self._groups) for messages in (ours, theirs)
-            )
-            if self._ignore:
-                theirs = with_recorded_cuts(theirs, ours)
-        differences = [*beside_differences(beside, asked, self._ignore)]
-        if has_parameters(beside) or any(map(name_of, view)):
-            differences.extend(name_differences(view, asked))
+
+    def _message_differences(
+        self, call: RecordedCall, view: View, recorded: AskedPrompt, asked: AskedPrompt
+    ) -> list[str]:
+        """Return how the messages of two prompts differ."""
+        if recorded.messages == asked.messages:
+            return []
+        reader_of_ours, reader_of_theirs = self._readers
+        ours = reader_of_ours.read(recorded.messages, asked.dialect)
+        theirs = reader_of_theirs.read(asked.messages, asked.dialect)
+        ours = with_groups_of_results(ours, self._groups)
+        theirs = with_groups_of_results(theirs, self._groups)
+        if self._ignore:
+            theirs = with_recorded_cuts(theirs, ours)
+        differences: list[str] = []
         if ours != theirs and (
             difference := condensing_difference(ours, theirs, self.history.events(), call.version)
         ):
             differences.append(difference)
         if difference := first_difference("message", ours, theirs):
             differences.append(difference)
+        alone = reader_of_theirs.unpaired()
         if alone:
             # A program that does not use foldlog may send them, as it did in the recorded run.
             known = unpaired(view)
             alone = [text for text in alone if not any(is_same(other, text) for other in known)]
-        return [*differences, *alone]
+        return differences + alone
 
     def _view_at(self, version: int) -> View:
-        # The Views of a run grow, so the messages of the last View are not rendered again.
+        """Return the View of a version as it was sent. The Views of a run grow, so the messages of
+        the last View are not rendered again.
+        """
         if version < self._view.version:
             self._view = self.history.at(version)
         else:
@@ -310,6 +326,7 @@ class RecordedRun:
         return sent(self.history._store, self.history.id, self._view).sent
 
     def _note(self, call: RecordedCall, name: str, value: Any) -> None:
+        """Note a value that the run has not recorded, in its file if it is updated."""
         if self._path is not None and self._update:
             self._run.note(call.number, name, value)
         note = f"{self.history.id} has not recorded the {name} of its requests"
@@ -344,7 +361,9 @@ class RecordedRun:
 
 
 def _has_recorded(beside: JsonMap, name: str) -> bool:
-    # The instructions of a prompt are recorded among the parameters.
+    """Return whether a run has recorded the value ``name`` of a call. Instructions alone, which are
+    recorded among the parameters, are no parameters.
+    """
     return name in beside and (name != "parameters" or {*beside[name]} != {"instructions"})
 
 

@@ -40,13 +40,16 @@ from foldlog.projections.messages.content import data_url
 from foldlog.projections.messages.requests import REQUEST
 
 _RUN = "foldlog_run"
+"""The field of the first line with the id of the run."""
 _VERSION = 1
 _META = frozenset(("model", "finish_reason", "usage", "reply", REQUEST, SHOWN, COPIED))
+"""The fields of the ``meta`` of an event that a file has."""
 
 
 class Run(NamedTuple):
-    """``beside`` maps the number of a call to what was sent beside its messages, as far as it
-    differs from the call before. ``bodies`` are the stored forms of the events.
+    """A run as a file has it. ``beside`` maps the number of a call to what was sent beside its
+    messages, as far as it differs from the call before. ``bodies`` are the stored forms of the
+    events.
     """
 
     id: str
@@ -54,6 +57,7 @@ class Run(NamedTuple):
     bodies: list[JsonObject]
 
     def beside_call(self, number: int) -> JsonObject:
+        """Return what was sent beside the messages of a call."""
         return {
             name: value
             for first, fields in sorted(self.beside.items())
@@ -70,6 +74,7 @@ class Run(NamedTuple):
         history.append([*map(_event, self.bodies)])
 
     def lines(self) -> Iterator[JsonObject]:
+        """Yield the objects that are the lines of the file."""
         yield {_RUN: self.id, "version": _VERSION}
         for number, fields in sorted(self.beside.items()):
             yield {"call": number, **fields}
@@ -121,6 +126,9 @@ class Run(NamedTuple):
 
 
 def _without_password_fields(value: Any, name: str = "") -> Any:
+    """Return a JSON value without the values of fields such as ``password``. ``name`` is the field
+    with the value.
+    """
     if isinstance(value, dict):
         return {key: _without_password_fields(item, key) for key, item in value.items()}
     if isinstance(value, list):
@@ -177,6 +185,7 @@ def _is_list_of_maps(value: object) -> bool:
 
 
 def _event(body: JsonObject) -> Event:
+    """Return the event with this stored form."""
     if not isinstance(body["kind"], str):
         raise TypeError("its kind is not a text")
     return decode(body["kind"], 1, msgspec.json.encode(body), -1)
@@ -195,10 +204,11 @@ def run_of(history: History) -> Run:
 
 
 def _body(event: Event) -> JsonObject:
+    """Return the stored form of an event, without what differs between runs."""
     if isinstance(event, Redaction | DocumentChanges):
         # Every event must keep its id, because condensations name ids.
         event = Annotation(name="left out", data=type(event).__name__)
-    origin = event.origin and replace(event.origin, time=None, rest=None)
+    origin = None if event.origin is None else replace(event.origin, time=None, rest=None)
     meta = {name: value for name, value in event.meta.items() if name in _META}
     if name := text_or_none(dict_or_empty(event.meta, "message"), "name"):
         meta["message"] = {"name": name}
@@ -210,7 +220,9 @@ def _body(event: Event) -> JsonObject:
 
 
 def _as_text(value: Any, key: str = "") -> Any:
-    # Bytes become the texts that foldlog sends in their place.
+    """Return a value in which the texts that foldlog sends in place of bytes replace the bytes.
+    ``key`` is the field with the value.
+    """
     if isinstance(value, Mapping):
         return {name: _as_text(item, name) for name, item in value.items()}
     if isinstance(value, list | tuple):

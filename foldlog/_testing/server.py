@@ -20,12 +20,12 @@ _DIALECTS: Mapping[str, Dialect] = {
     "responses": "responses",
     "messages": "anthropic",
 }
-"""The last part of a path, and the dialect of the API."""
+"""Maps the last part of a path to the dialect of its API."""
 
 
 class ModelServer:
-    """``answer`` gets the body of each request. If it raises an error, the program gets the error's
-    text with the status 400, after which SDKs do not try again.
+    """Answers requests with ``answer``, which gets the body of each request. If it raises an error,
+    the program gets the error's text with the status 400, after which SDKs do not try again.
     """
 
     def __init__(self, answer: Answer) -> None:
@@ -35,12 +35,15 @@ class ModelServer:
         self.url = f"http://127.0.0.1:{self._server.server_port}"
 
     def close(self) -> None:
+        """Stop the server, and wait for its thread."""
         self._server.shutdown()
         self._thread.join()
         self._server.server_close()
 
 
 class _Handler(BaseHTTPRequestHandler):
+    """Answers one request."""
+
     protocol_version = "HTTP/1.1"
 
     def __init__(self, answer: Answer, *connection: Any) -> None:
