@@ -49,8 +49,10 @@ _BREAK = "  "
 Markdown.
 """
 _TITLE = "# aider chat started at "
+"""The beginning of the first line of a session."""
 _LINE = re.compile(r"[^\n]*\n|[^\n]+")
 _WITH_BLANK = ("start", "assistant")
+"""The kinds of blocks to which the blank line after them belongs."""
 _KINDS = ("start", "user", "tool", "assistant")
 
 _SENT = re.compile(r"/(?:ask|code|architect|context|help)\s+(.+)", re.DOTALL)
@@ -69,8 +71,7 @@ _TOKENS = re.compile(
 _COST = re.compile(r"Cost: \$(\d{1,9}(?:\.\d{1,9})?) (?:message|send)")
 
 
-# -- the file
-# --------------------------------------------------------------------------------------------------
+# -- the file --------------------------------------------------------------------------------------
 
 
 _BESIDE = (
@@ -113,26 +114,29 @@ def _sessions(path: Path) -> Iterator[tuple[int, int, int, str]]:
     """
     begun: tuple[int, int, str] | None = None
     with path.open("rb") as file:
-        number = 0
-        at = 0
-        blank = True
-        before = 0
-        for line in file:
-            if blank and (match := _START.fullmatch(line)) is not None:
-                # the session includes the blank line before its first line
-                line_of, start = (1, 0) if begun is None else (number, before)
-                if begun is not None:
-                    yield begun[0], begun[1], start, begun[2]
-                begun = line_of, start, match[1].decode()
-            blank = not line.strip()
-            number = number + 1
-            before = at
-            at = at + len(line)
+        offset = 0
+        is_after_blank = True
+        offset_before = 0
+        for number, line in enumerate(file):
+            if is_after_blank and (match := _START.fullmatch(line)) is not None:
+                time = match[1].decode()
+                if begun is None:
+                    begun = 1, 0, time
+                else:
+                    # The session includes the blank line before its first line.
+                    first_line, start, begun_at = begun
+                    yield first_line, start, offset_before, begun_at
+                    begun = number, offset_before, time
+            is_after_blank = not line.strip()
+            offset_before = offset
+            offset += len(line)
     if begun is not None:
-        yield begun[0], begun[1], at, begun[2]
+        first_line, start, begun_at = begun
+        yield first_line, start, offset, begun_at
 
 
 def _located_blocks(path: Path, line: int, start: int, end: int) -> Iterator[Located]:
+    """Yield the records of a session, which is between two offsets and begins in ``line``."""
     with path.open("rb") as file:
         file.seek(start)
         text = file.read(end - start).decode(errors="surrogateescape")
@@ -148,6 +152,7 @@ def _located_blocks(path: Path, line: int, start: int, end: int) -> Iterator[Loc
 
 
 def _says_something(session: RecordReader) -> bool:
+    """Return whether a session has a message, or a block that cannot be read."""
     decoder = FORMAT.reader(Options())
     return any(
         block.problem is not None or isinstance(decoder.events(block.value)[0], Message)
@@ -172,7 +177,7 @@ def _blocks(text: str) -> Iterator[tuple[str, str]]:
             blank += line
             continue
         body = line.rstrip("\r\n")
-        marked = next((each for each, mark in _MARKS.items() if body.startswith(mark)), None)
+        marked = next((kind for kind, mark in _MARKS.items() if body.startswith(mark)), None)
         ended = body.endswith(_BREAK)
         if breaks is None and marked is not None:
             breaks = ended
@@ -184,20 +189,19 @@ def _blocks(text: str) -> Iterator[tuple[str, str]]:
             line_kind = marked
         elif breaks and (goes_on or (kind == "tool" and not blank)):
             line_kind = "tool"
-        else:  # a model's text begins after a blank line
-            if marked == "tool" and kind == "user" and not blank:
-                line_kind = "tool"
-            else:
-                line_kind = "assistant"
+        elif marked == "tool" and kind == "user" and not blank:
+            line_kind = "tool"  # a model's text begins after a blank line
+        else:
+            line_kind = "assistant"
         continued = goes_on
         goes_on = line_kind == "tool" and bool(breaks) and not ended
         if line_kind == kind and (kind == "assistant" or continued or not blank):
-            block = block + blank + line
+            block += blank + line
             blank = ""
             continue
         if kind in _WITH_BLANK and blank:
             first = _LINE.findall(blank)[0]
-            block = block + first
+            block += first
             blank = blank[len(first) :]
         yield kind, block
         kind = line_kind
@@ -207,6 +211,7 @@ def _blocks(text: str) -> Iterator[tuple[str, str]]:
 
 
 def _record_of_block(kind: str, raw: str) -> Fields:
+    """Return the record of a block. It has the original text only if aider would write another."""
     plain = raw.replace("\r\n", "\n")
     text = plain.strip("\n")
     if kind == "start":
@@ -248,8 +253,7 @@ def _markdown(record: Fields) -> str:
     return written.replace("\n", ends) if type(ends) is str else written
 
 
-# -- records to events
-# ------------------------------------------------------------------------------------------------
+# -- records to events -----------------------------------------------------------------------------
 
 
 def _accepts(record: Any) -> bool:
@@ -259,20 +263,22 @@ def _accepts(record: Any) -> bool:
 
 
 class _Decoder(FollowingDecoder):
+    """Reads the blocks of a session."""
+
     has_own_ids = True
     repeated = ("text",)
     """Aider's own commands are not sent to its model."""
 
     _model: str | None = None
+    """The model that aider named last."""
 
     def read(self, collected: RecordEvents, record: Fields) -> None:
         kind = record["aider"]
         text = record["text"]
-        is_cleared = (
-            _CLEAR.match(text)
-            if kind == "user"
-            else any(line in _CLEARED for line in text.split("\n"))
-        )
+        if kind == "user":
+            is_cleared = _CLEAR.match(text) is not None
+        else:
+            is_cleared = any(line in _CLEARED for line in text.split("\n"))
         match kind:
             case "assistant":
                 collected.add(Message, source="agent", content=text)
@@ -292,7 +298,9 @@ class _Decoder(FollowingDecoder):
 
 
 def _number_at(match: re.Match[str], group: int) -> int:
-    """Read a number of tokens, such as 2100 for ``2.1k``."""
+    """Read the number of tokens in a group of a match, such as 2100 for ``2.1k``. The next group
+    has the ``k``.
+    """
     if not match[group]:
         return 0
     thousands = 1_000 if match[group + 1] else 1
@@ -304,16 +312,21 @@ def _usage_in(text: str, model: str | None) -> Fields:
     match = _TOKENS.search(text)
     if match is None:
         return {}
-    sent, stored, cached, received = (_number_at(match, at) for at in (1, 3, 5, 7))
-    counted = {
+    sent = _number_at(match, 1)
+    stored = _number_at(match, 3)
+    cached = _number_at(match, 5)
+    received = _number_at(match, 7)
+    # The tokens that were sent may or may not include the cached ones.
+    counts = {
         "prompt_tokens": sent if cached <= sent else sent + cached,
         "completion_tokens": received,
     }
+    if cached:
+        counts["cached_tokens"] = cached
+    if stored:
+        counts["cache_write_tokens"] = stored
     cost = _COST.search(text, match.start())
-    counted |= {
-        name: n for name, n in (("cached_tokens", cached), ("cache_write_tokens", stored)) if n
-    }
-    return usage_meta(counted, model=model, cost=cost and cost[1])
+    return usage_meta(counts, model=model, cost=None if cost is None else cost[1])
 
 
 FORMAT = Format(

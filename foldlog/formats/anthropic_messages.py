@@ -97,21 +97,27 @@ _ALWAYS_SENT = 2
 _ADDED = "<environment_details>"
 """The context that Cline and Roo Code add to a user's message begins with this text."""
 _MESSAGES = ("api_conversation_history.json", "claude_messages.json")
+"""The names of the file with the messages of a task."""
 _MARK = ("ts", "conversationHistoryIndex", _DELETED)
+"""The fields of a record of a deletion."""
 _BLOCKS = frozenset(("tool_use", "tool_result", "thinking", "redacted_thinking", "server_tool_use"))
+"""The types of blocks by which a message is recognized."""
 _FOREIGN_KEYS = ("tool_calls", "messageId")
 """A message with one of these fields is from OpenAI or from Amp, even if its blocks look like
 Anthropic's blocks.
 """
 _MILLISECONDS = 10**11
+"""A higher number under ``ts`` is a time in milliseconds."""
 _PROMPT_INDEX = -1
+"""The number of a system prompt, among the numbers of messages."""
 
 
-# -- files
-# --------------------------------------------------------------------------------------------------
+# -- files -----------------------------------------------------------------------------------------
 
 
 class _Tasks(FileReader):
+    """Reads the folders of tasks of Cline and Roo Code."""
+
     def holds(self, path: Path, begin: bytes) -> bool:
         if begin:
             return path.name in _MESSAGES
@@ -125,6 +131,9 @@ class _Tasks(FileReader):
 
 
 def _messages_with_marks(path: Path, marked: Path) -> DocumentRecords:
+    """Return the messages of a task, with the records of Cline's deletions from the file
+    ``marked``.
+    """
     marks = _marks(marked) if marked.is_file() else {}
     text, messages = array_in(path)
     records = list[Located]()
@@ -154,8 +163,7 @@ def _marks(path: Path) -> dict[int, list[Located]]:
     return marks
 
 
-# -- messages to events
-# ------------------------------------------------------------------------------------------------
+# -- messages to events ----------------------------------------------------------------------------
 
 
 def _accepts(record: Any) -> bool:
@@ -175,6 +183,7 @@ class AnthropicDecoder(FollowingDecoder):
 
     def set_up(self) -> None:
         self._count = 0
+        """The number of the next message."""
 
     def read(self, collected: RecordEvents, record: Fields) -> None:
         is_prompt = record.get("role") == "system"
@@ -203,14 +212,18 @@ class AnthropicDecoder(FollowingDecoder):
                 )
             read_blocks(collected, record)
         collected.close("message", record.get("content", record.get(_DELETED)))
-        self._count += not is_prompt and _DELETED not in record
+        if not is_prompt and _DELETED not in record:
+            self._count += 1
 
     def begin_record(self, record: Fields, time_and_id: TimeAndId) -> RecordEvents:
         collected = super().begin_record(record, time_and_id)
-        _tell(collected, record)
+        _note_usage(collected, record)
         return collected
 
     def _condense(self, collected: RecordEvents, record: Fields) -> bool:
+        """Add the condensation of a summary, or of deleted messages. Return whether one was
+        added.
+        """
         match record:
             case {"isSummary": True} if summary := _text(record):
                 # in 2025 Roo Code wrote the summary as an assistant message after the task, and
@@ -231,6 +244,7 @@ class AnthropicDecoder(FollowingDecoder):
 
 
 def read_blocks(collected: RecordEvents, record: Fields) -> None:
+    """Add the events of a message. Context that Cline or Roo Code added is the environment's."""
     message = {"role": record.get("role"), "content": _known(record.get("content"))}
     for event in READER.anthropic(message, collected.response):
         if isinstance(event, Message):
@@ -241,7 +255,8 @@ def read_blocks(collected: RecordEvents, record: Fields) -> None:
         collected.take(event)
 
 
-def _tell(collected: RecordEvents, record: Fields) -> None:
+def _note_usage(collected: RecordEvents, record: Fields) -> None:
+    """Store the model, the usage and the cost in the ``meta`` of a message's first event."""
     collected.meta = usage_in(record)
     model = dict_or_empty(record, "modelInfo")
     metrics = dict_or_empty(record, "metrics")
@@ -268,6 +283,7 @@ def _known(content: Any) -> Any:
 
 
 def _part(block: Any) -> Fields | None:
+    """Return a block in Anthropic's format, or None for an empty text."""
     match block:
         case {"type": "compaction"}:
             # the block goes back to the server unchanged
@@ -292,21 +308,23 @@ def _is_summary(block: Fields) -> bool:
 
 
 def _text(record: Fields) -> str:
+    """Return the texts of a message."""
     return "\n".join(texts_of(READER.content(_known(record.get("content")), "")))
 
 
-# -- events to messages
-# ------------------------------------------------------------------------------------------------
+# -- events to messages ----------------------------------------------------------------------------
 
 
 class _Encoder(RepliesEncoder):
+    """Writes messages. Only system prompts before the first message keep their role."""
+
     def __init__(self) -> None:
         super().__init__()
         self._has_begun = False
 
     def follow(self, events: Sequence[Event], record: Any) -> None:
         super().follow(events, record)
-        self._has_begun |= not is_prompt(record)
+        self._has_begun = self._has_begun or not is_prompt(record)
 
     def answered(self, results: Sequence[Observation]) -> Sequence[Any]:
         return [{"role": "user", "content": list(map(result_of, results))}]
@@ -346,11 +364,11 @@ def _only_thinking(thinking: Iterable[Fields]) -> list[Fields]:
     return [block for block in thinking if kind_of(block) in THINKING]
 
 
-# -- the format
-# --------------------------------------------------------------------------------------------------
+# -- the format ------------------------------------------------------------------------------------
 
 
 def is_prompt(record: Any) -> bool:
+    """Return whether a record is a system prompt."""
     return type(record) is dict and record.get("role") == "system"
 
 

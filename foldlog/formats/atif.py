@@ -104,17 +104,19 @@ _PARENT = "subagent_of"
 _SOURCES: dict[str, Source] = {"user": "user", "agent": "agent"}
 _ALL_SOURCES = "the source 'user', 'agent' or 'system'"
 _BOUNDARY = ("extra", "context_management", "boundary")
+# A finding about a step with the boundary "truncate".
 _TRIMMED = (
     "does not name the steps that were left out of the prompt (boundary 'truncate'); the View shows"
     " all steps"
 )
 
 
-# -- files
-# --------------------------------------------------------------------------------------------------
+# -- files -----------------------------------------------------------------------------------------
 
 
 class _Trajectories(FileReader):
+    """Reads files with one trajectory, and the trajectories of sub-agents in them."""
+
     def holds(self, path: Path, begin: bytes) -> bool:
         is_one = (
             begin.lstrip().startswith(b"{") and b'"schema_version"' in begin and b'"ATIF-v' in begin
@@ -122,7 +124,9 @@ class _Trajectories(FileReader):
         return is_one and not self._is_log(path)
 
     def _is_log(self, path: Path) -> bool:
-        # a file with only the first line of a log is a log too
+        """Return whether a file has a record in each line. A file with only the first line of a log
+        is a log too.
+        """
         return on_lines(path) or (path.suffix == ".jsonl" and b'"steps"' not in path.read_bytes())
 
     def histories(self, path: Path) -> Iterator[Contained]:
@@ -160,6 +164,9 @@ def _is_step(step: Any) -> bool:
 
 
 def _trajectories_of_subagents(document: Located, parent: str) -> Iterator[Contained]:
+    """Yield the trajectories of the sub-agents in a trajectory, and of the sub-agents below them.
+    ``parent`` is the name of its conversation.
+    """
     calls = {
         text_or_empty(reference, "trajectory_id"): text_or_empty(result, "source_call_id")
         for step in dicts_in(document.value, "steps")
@@ -180,6 +187,7 @@ def _trajectories_of_subagents(document: Located, parent: str) -> Iterator[Conta
 
 
 def _document(records: Iterable[Any]) -> Fields:
+    """Return the trajectory with these records. Without a first record, it gets one of foldlog."""
     before: Fields = {}
     steps: list[Any] = []
     after: Fields = {}
@@ -218,11 +226,12 @@ def _matches(record: Any) -> bool:
     )
 
 
-# -- records to events
-# ------------------------------------------------------------------------------------------------
+# -- records to events -----------------------------------------------------------------------------
 
 
 class _Decoder(FollowingDecoder):
+    """Reads the records of a trajectory: its beginning, its steps, and its end."""
+
     has_own_ids = True
 
     def repeated_fields(self, record: Any) -> Collection[str]:
@@ -230,7 +239,11 @@ class _Decoder(FollowingDecoder):
 
     def set_up(self) -> None:
         self._agent: Fields = {}
-        self._begun = self._copies = False
+        """The description of the agent, with the definitions of its tools."""
+        self._begun = False
+        """Whether a step that is not of the system has come."""
+        self._has_copies = False
+        """Whether a step is a copy from another trajectory."""
 
     def tag(self, event: Event, collected: RecordEvents) -> bool:
         """Return whether the event stays in the View after a boundary: only system prompts stay."""
@@ -240,8 +253,10 @@ class _Decoder(FollowingDecoder):
         source = text_or_empty(record, "source")
         agent = record.get("agent")
         counts = record.get("metrics")
-        self._copies = self._copies or record.get("is_copied_context") is True
-        collected.is_copy = record.get("is_copied_context") is True or (self._copies and not source)
+        is_copy = record.get("is_copied_context") is True
+        self._has_copies = self._has_copies or is_copy
+        # The totals after the steps include the copies, so they count as a copy too.
+        collected.is_copy = is_copy or (self._has_copies and not source)
         if not source and type(agent) is dict:
             self._agent = agent
         if parent := text_or_empty(record, "extra", _PARENT):
@@ -320,11 +335,12 @@ def _read_results(collected: RecordEvents, record: Fields) -> None:
             collected.say("environment")
 
 
-# -- events to records
-# ------------------------------------------------------------------------------------------------
+# -- events to records -----------------------------------------------------------------------------
 
 
 class _Encoder(RepliesEncoder):
+    """Writes steps, and copies of the events that stay after a condensation."""
+
     last = 0
 
     def __init__(self) -> None:
@@ -343,6 +359,7 @@ class _Encoder(RepliesEncoder):
         return super().records(event)
 
     def _show(self, event: Event) -> None:
+        """Follow which events the View shows."""
         if isinstance(event, CondensationAction) and event.summary:
             self._shown.follow(event, CondensationSummary(content=event.summary))
         elif event.shown or event.structural:
@@ -416,11 +433,13 @@ class _Encoder(RepliesEncoder):
 
 
 def _reasoning(thinking: Sequence[Fields]) -> Fields:
+    """Return the field of a step with the model's thinking."""
     thought = "\n".join(text_or_empty(block, "thinking") for block in thinking)
     return {"reasoning_content": thought} if thought else {}
 
 
 _TOTALS = ("prompt_tokens", "cached_tokens", "completion_tokens")
+"""The counts in the totals of a trajectory."""
 
 
 def _own_totals(trajectory: Fields) -> Fields:
@@ -435,6 +454,7 @@ def _own_totals(trajectory: Fields) -> Fields:
 
 
 def _calls(events: Iterable[Event]) -> Iterator[ModelCall]:
+    """Yield the calls of models, and the totals of the trajectory as one call."""
     listed = list(events)
     model = UNNAMED
     final = Fields()

@@ -61,6 +61,7 @@ NAME = "cursor"
 
 _USER = 1
 _AGENT = 2
+"""The types of bubbles."""
 _KEPT = (
     "bubbleId",
     "type",
@@ -71,6 +72,7 @@ _KEPT = (
     "tokenCount",
     "modelInfo",
 )
+"""The fields of a bubble that its record has."""
 _ROLES = ("system", "user", "assistant", "tool")
 _FAILED = ("error", "cancelled", "rejected")
 _TURN_ENDED = "turn_ended"
@@ -80,8 +82,7 @@ _is_message = has(blob=str, message=dict)
 _is_line = has(role=str, message=dict)
 
 
-# -- files
-# --------------------------------------------------------------------------------------------------
+# -- files -----------------------------------------------------------------------------------------
 
 _CONVERSATIONS = """SELECT key, value FROM cursorDiskKV
 WHERE key >= 'composerData:' AND key < 'composerData;' AND value IS NOT NULL"""
@@ -89,6 +90,8 @@ _BUBBLE = "SELECT value FROM cursorDiskKV WHERE key = ?"
 
 
 class _Databases(FileReader):
+    """Reads the databases of the editor and of the command line."""
+
     def holds(self, path: Path, begin: bytes) -> bool:
         if not begin.startswith(SQLITE):
             return False
@@ -101,6 +104,7 @@ class _Databases(FileReader):
 
 
 def _is_of_command_line(path: Path) -> bool:
+    """Return whether a database is of the command line, which has one for each conversation."""
     return (
         path.name == "store.db"
         and rows_in(path, "EXPLAIN SELECT id, data, key, value FROM blobs, meta") != []
@@ -108,6 +112,7 @@ def _is_of_command_line(path: Path) -> bool:
 
 
 def _conversations_of_editor(path: Path) -> Iterator[Contained]:
+    """Yield the conversations of the editor, the oldest first."""
     conversations = list[tuple[str, float, str, list[str]]]()
     with open_read_only(path) as database:
         for key, value in database.execute(_CONVERSATIONS):
@@ -130,6 +135,7 @@ def _conversations_of_editor(path: Path) -> Iterator[Contained]:
 
 
 def _bubbles(path: Path, conversation: str, names: list[str]) -> Iterator[Located]:
+    """Yield the bubbles of a conversation with these names."""
     with open_read_only(path) as database:
         for name in names:
             place = f"{path}, bubble {name}"
@@ -143,6 +149,7 @@ def _bubbles(path: Path, conversation: str, names: list[str]) -> Iterator[Locate
 
 
 def _conversation_of_store(path: Path) -> Iterator[Contained]:
+    """Yield the conversation of the command line, if it has messages."""
     with open_read_only(path) as database:
         fields = _about(database)
     root = text_or_empty(fields, "latestRootBlobId")
@@ -157,15 +164,16 @@ def _about(database: sqlite3.Connection) -> Fields:
     hexadecimal digits.
     """
     row = database.execute("SELECT value FROM meta WHERE key = '0'").fetchone()
+    if row is None:
+        return {}
     try:
-        return dict_or_empty(
-            parsed_text(bytes.fromhex(text_in_cell(row[0])).decode() if row else None)
-        )
+        return dict_or_empty(parsed_text(bytes.fromhex(text_in_cell(row[0])).decode()))
     except ValueError:
         return {}
 
 
 def _messages(path: Path, root: str) -> Iterator[Located]:
+    """Yield the messages that the root of a conversation lists."""
     with open_read_only(path) as database:
 
         def blob(name: str) -> bytes | None:
@@ -195,34 +203,37 @@ def _names_of_blobs(root: bytes) -> Iterator[str]:
     offset = 0
     while offset < len(root):
         key, offset = _varint(root, offset)
-        match key & 7:
+        field = key >> 3
+        match key & 7:  # the type of the field
             case 0:
                 _, offset = _varint(root, offset)
+            case 1:
+                offset += 8
             case 2:
                 size, offset = _varint(root, offset)
-                if key >> 3 == 1 and size == 32:
+                if field == 1 and size == 32:
                     yield root[offset : offset + size].hex()
                 offset += size
-            case 1 | 5:
-                offset += 8 if key & 7 == 1 else 4
+            case 5:
+                offset += 4
             case _:
                 return
 
 
 def _varint(data: bytes, offset: int) -> tuple[int, int]:
+    """Return the number at an offset in a message of Protocol Buffers, and the offset behind it. A
+    byte has 7 bits of the number, the lowest first, and a bit that says whether a byte follows. If
+    the number does not end within 10 bytes, the offset is the end of the data.
+    """
     number = 0
-    shift = 0
-    for byte in data[offset : offset + 10]:
-        number |= (byte & 0x7F) << shift
-        offset = offset + 1
-        shift = shift + 7
+    for place, byte in enumerate(data[offset : offset + 10]):
+        number |= (byte & 0x7F) << (7 * place)
         if byte < 0x80:
-            return number, offset
+            return number, offset + place + 1
     return number, len(data)
 
 
-# -- records to events
-# ------------------------------------------------------------------------------------------------
+# -- records to events -----------------------------------------------------------------------------
 
 
 def _accepts(record: Any) -> bool:
@@ -240,6 +251,8 @@ def _matches(record: Any) -> bool:
 
 
 class _Decoder(FollowingDecoder):
+    """Reads bubbles, messages of the command line, and lines of transcripts."""
+
     keeps_shown = False
     has_own_ids = True
     repeated = ("thinking",)
@@ -299,6 +312,7 @@ class _Decoder(FollowingDecoder):
             collected.answer(call_id, "" if output is None else json_text(output), is_error=failed)
 
     def _read_message(self, collected: RecordEvents, role: str, content: Any) -> None:
+        """Add the events of a message, whose blocks are of the AI SDK or of Anthropic."""
         blocks = content if type(content) is list else [content]
         for block in blocks:
             match block:

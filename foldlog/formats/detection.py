@@ -47,6 +47,7 @@ def recognize(format: str = AUTO) -> Recognize:
 
 
 _KEYS_NAMED = 6
+"""The maximum number of fields of an unknown record that a message names."""
 
 
 def _nothing_of_ours(records: Iterable[Any]) -> str:
@@ -68,6 +69,7 @@ def _nothing_of_ours(records: Iterable[Any]) -> str:
 
 
 def _reader_of(path: Path, begin: bytes) -> Format | None:
+    """Return the first format that reads a file or folder: see ``Recognize``."""
     return next(
         (
             candidate
@@ -79,6 +81,7 @@ def _reader_of(path: Path, begin: bytes) -> Format | None:
 
 
 def format_of(records: Iterable[Any]) -> Format | None:
+    """Return the format of a history by its first records, or None if no format is clear."""
     looked_at = [
         record
         for record in islice(records, LOOK_AT)
@@ -100,6 +103,9 @@ def format_of(records: Iterable[Any]) -> Format | None:
 
 
 def _count(format: Format, counts: Mapping[Format, int], owners: Container[str]) -> int:
+    """Return how many records are of a format, with those that match the format that it looks like,
+    unless the history has a record that only the other format has: see ``Format.looks_like``.
+    """
     count = counts.get(format, 0)
     if not format.looks_like or format.looks_like in owners:
         return count
@@ -107,7 +113,9 @@ def _count(format: Format, counts: Mapping[Format, int], owners: Container[str])
 
 
 _ENOUGH = 3
+"""The number of records that must match in ``of_lines``."""
 _BEGINNING = 2**16
+"""The number of bytes of a file that ``of_lines`` and ``may_be_of`` read."""
 
 
 def of_lines(path: Path) -> Format | None:
@@ -141,6 +149,7 @@ def of_lines(path: Path) -> Format | None:
 
 
 def _readable_records(lines: Sequence[bytes]) -> Iterator[Any]:
+    """Yield the values of the first lines that are JSON, and None for an empty line."""
     for line in islice(lines, LOOK_AT):
         with suppress(UnreadableJson):
             yield parse_utf8(line) if line else None
@@ -157,6 +166,7 @@ def may_be_of(path: Path, format: Format) -> bool:
 
 
 def _match(record: Any) -> Format | None:
+    """Return the format that a record matches, unless the record is another program's."""
     format = next((format for format in each_format() if format.matches(record)), None)
     return None if format is None or format.refuses(record) else format
 

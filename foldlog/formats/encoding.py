@@ -48,6 +48,8 @@ class StoredRecords(Protocol):
 
 
 class _NoRecords:
+    """Says for each event that no stored record has it."""
+
     def count(self, event: Event) -> int:
         return 0
 
@@ -101,6 +103,7 @@ class Encoder:
         self._passed.append((events, record))
 
     def _follow_passed(self) -> None:
+        """Tell the writer of the stored records that the caller has written itself."""
         passed = self._passed
         self._passed = []
         for events, record in passed:
@@ -109,6 +112,7 @@ class Encoder:
             self._follow(events, record)
 
     def _follow(self, events: Sequence[Event], record: Any) -> None:
+        """Tell the writer of a stored record that is written unchanged."""
         self._head = ()
         # a repetition is not the predecessor of the next record
         if not is_repeated(events[-1]):
@@ -151,6 +155,7 @@ class Encoder:
         return [*self._write(event), *self._end_open_record()]
 
     def _complete_group(self) -> list[Any]:
+        """Return the stored record of the group, or new records if it is redacted."""
         events = self._group
         self._group = []
         record = self._stored.record(events)
@@ -162,6 +167,7 @@ class Encoder:
 
     @property
     def _numbered(self) -> int:
+        """The number of events of the group that have a place in their record."""
         return sum(not is_step_aside(event) for event in self._group)
 
     def _as_sent(self, event: Event) -> Event | None:
@@ -195,7 +201,9 @@ class Encoder:
         return event
 
     def _may_answer_earlier(self, result: Observation) -> bool:
-        # a result without a cause may answer any earlier call
+        """Return whether a result may answer a call before the first exported event. A result
+        without a cause may answer any earlier call.
+        """
         first = self._first or 0
         return first > 0 if result.cause is None else result.cause < first
 
@@ -215,6 +223,7 @@ class Encoder:
         return self._end_open_record()
 
     def _end_open_record(self) -> list[Any]:
+        """Return the records that the writer has not completed."""
         return self._with_head(self._writer.end())
 
     def part(self, without: Event | None = None) -> list[Any]:
@@ -279,6 +288,9 @@ class Encoder:
         return [*earlier_records, records[0]]
 
     def _write(self, event: Event) -> list[Any]:
+        """Return the records that the writer completes with a new event, and note what it leaves
+        out.
+        """
         event = in_json(event)
         if self._head is None:
             self._head = self._writer.head(event)
@@ -291,6 +303,7 @@ class Encoder:
         return self._with_head(records) if records else []
 
     def _with_head(self, records: Sequence[Any]) -> list[Any]:
+        """Return records, with the head of the export before the first."""
         if not records:
             return []
         head = self._head or ()
@@ -299,6 +312,7 @@ class Encoder:
 
 
 def _as_message(event: Event, source: Source, content: Content) -> Message | None:
+    """Return a message in place of an event, or None without content."""
     message = Message(
         id=event.id, timestamp=event.timestamp, origin=event.origin, source=source, content=content
     )
@@ -312,6 +326,7 @@ def _parts_in(record: Any, path: Sequence[str]) -> list[Any] | None:
 
 
 def _with_parts(record: Any, path: Sequence[str], parts: list[Any]) -> Any:
+    """Return a copy of a record that has ``parts`` at ``path``."""
     if path:
         return {**record, path[0]: _with_parts(record[path[0]], path[1:], parts)}
     return parts
@@ -366,9 +381,11 @@ def _without_bytes(event: Event) -> Event:
 
 
 def _with_url(part: Fields) -> Fields:
+    """Return an image or a file with a data URL in place of its bytes."""
     for name, key in ("image_url", "url"), ("file", "file_data"):
         file = part.get(name)
-        data = file.get(key) if isinstance(file, dict) else file
+        fields = file if isinstance(file, dict) else {key: file}
+        data = fields.get(key)
         if isinstance(data, bytes):
-            return {**part, name: {**(file if isinstance(file, dict) else {}), key: data_url(data)}}
+            return {**part, name: {**fields, key: data_url(data)}}
     return part

@@ -294,9 +294,11 @@ class Format:
     repeats: bool = False
 
     def reader(self, options: Options) -> RecordDecoder:
+        """Return a decoder for one history."""
         return self.decoder(replace(options, format=self))
 
     def writer(self) -> RecordEncoder:
+        """Return an encoder for one history."""
         encoder = NoEncoder() if self.encoder is None else self.encoder()
         encoder.format = self
         return encoder

@@ -71,11 +71,16 @@ NAME = "gemini-cli"
 
 _TYPES = ("user", "gemini", "info", "error", "warning")
 _STABLE = ("sessionId", "projectHash", "startTime", "kind")
+"""The fields of a session that never change."""
 _CHANGING = frozenset(("messages", "lastUpdated", "summary", "directories", "memoryScratchpad"))
+"""The fields of a session that a record ``$set`` changes."""
 _READ_ELSEWHERE = frozenset(("text", "functionCall", "functionResponse"))
+"""The fields of a part that ``_shown`` does not show, because other functions read them."""
 
 
 class _Documents(FileReader):
+    """Reads sessions of before 2026, which are one JSON document."""
+
     def holds(self, path: Path, begin: bytes) -> bool:
         begins = re.match(rb'\s*\{\s*"(sessionId|projectHash)"', begin) is not None
         is_one = begins and all(
@@ -89,16 +94,20 @@ class _Documents(FileReader):
 
 
 def _begun_by(path: Path) -> dict[str, str]:
-    # The sessions of sub-agents are in a folder with the name of the session that began them.
+    """Return the session that began the session in a file. The sessions of sub-agents are in a
+    folder with the name of this session.
+    """
     folder = path.absolute().parent
     return {"parent": folder.name} if folder.parent.name == "chats" else {}
 
 
 def _matches(record: Any) -> bool:
+    """Return whether a record is certainly one of Gemini CLI."""
     if not accepts(record):
         return False
     if "id" not in record:
-        return type(changed := record.get("$set")) is not dict or not _CHANGING.isdisjoint(changed)
+        changed = record.get("$set")
+        return type(changed) is not dict or not _CHANGING.isdisjoint(changed)
     return (
         record.get("type") in _TYPES
         and type(record.get("timestamp")) is str
@@ -113,36 +122,44 @@ def parts_of(content: Any) -> list[Fields]:
 
 
 def content_of(content: Any) -> Content:
+    """Return what a View shows of content."""
     return content_of_parts(shown_parts(parts_of(content)))
 
 
 def shown_parts(parts: list[Fields]) -> list[Fields]:
+    """Return the texts and files in parts, as content parts."""
     return [shown for part in parts if (shown := _shown(part)) is not None]
 
 
 def visible_parts(parts: list[Fields]) -> list[Fields]:
+    """Do as ``shown_parts``, without the model's thoughts."""
     return shown_parts([part for part in parts if part.get("thought") is not True])
 
 
 def thoughts_in(parts: list[Fields]) -> list[str]:
+    """Return the texts of the model's thoughts in parts."""
     return [text_or_empty(part, "text") for part in parts if part.get("thought") is True]
 
 
 def held_in(parts: list[Fields], key: str) -> list[Fields]:
+    """Return the objects that parts have under ``key``, such as ``functionCall``."""
     return dicts_in([part.get(key) for part in parts])
 
 
 def _shown(part: Fields) -> Fields | None:
+    """Return the text or the file in a part, or None if it has neither. A part of an unknown kind
+    becomes a text.
+    """
     if type(part.get("text")) is str and part["text"]:
         return text_part(part["text"])
-    held: Any = next(
+    file: Any = next(
         (part[key] for key in ("inlineData", "fileData") if type(part.get(key)) is dict), {}
     )
-    kind = text_or_empty(held, "mimeType")
-    if type(held.get("data")) is str:
-        url = data_url(kind, held["data"])
+    kind = text_or_empty(file, "mimeType")
+    if type(file.get("data")) is str:
+        url = data_url(kind, file["data"])
     else:
-        url = held.get("fileUri")
+        url = file.get("fileUri")
     if type(url) is str:
         return file_at(url, kind)
     if not _READ_ELSEWHERE.isdisjoint(part) or part.keys() <= {"thoughtSignature"}:
@@ -192,21 +209,25 @@ _USAGE = {
 
 
 _SNAPSHOT = "<state_snapshot>"
+"""What the summary of a compaction contains."""
 _SESSION = "<session_context>"
+"""The beginning of the context that Gemini CLI sends before all other messages."""
 _CONTEXTS = (_SESSION, "<hook_context>", _SNAPSHOT)
 """The beginnings of messages that Gemini CLI itself writes as the user."""
 _CONTEXT_REPLACED = {"reason": "the context of the session was updated"}
+"""The metadata of a condensation that replaces the context."""
 
 
 def session_in(record: Any) -> str | None:
+    """Return the id of the session that a record describes, or None for any other record."""
+    name = None
     if type(record) is dict and "projectHash" in record:
         name = record.get("sessionId")
-    else:
-        name = None
     return name if type(name) is str and name else None
 
 
 def accepts(record: Any) -> bool:
+    """Return whether a record has the form of a message, a change or a session."""
     if type(record) is not dict:
         return False
     is_message = type(record.get("id")) is str and type(record.get("type")) is str
@@ -217,6 +238,7 @@ def accepts(record: Any) -> bool:
 def read_reply(
     collected: RecordEvents, parts: list[Fields], thoughts: list[str], calls: list[Fields]
 ) -> None:
+    """Add the events of a reply: its calls, or its text if it has no calls."""
     collected.parts = visible_parts(parts)
     collected.thinking = [*map(thinking_of, filter(None, thoughts))]
     for call in calls:
@@ -239,6 +261,7 @@ def _calls_in(record: Fields) -> list[Fields]:
 
 
 def _results_in(record: Fields) -> dict[Any, Content]:
+    """Return the results in a message, by the ids of their calls."""
     parts = parts_of(record.get("content"))
     results = [
         (response.get("id"), [{"functionResponse": response}])
@@ -266,6 +289,7 @@ def _is_same_message(former: Fields, latter: Fields) -> bool:
 
 
 def _repeats_results(record: Fields, results: dict[Any, Content]) -> bool:
+    """Return whether a message has only results, which are all in ``results``."""
     own_results = _results_in(record)
     has_more = bool(shown_parts(parts_of(record.get("content"))))
     return (
@@ -276,6 +300,7 @@ def _repeats_results(record: Fields, results: dict[Any, Content]) -> bool:
 
 
 def _content_and_calls(record: Fields) -> object:
+    """Return a value that is equal for messages from which a model gets the same text."""
     parts = visible_parts(parts_of(record.get("content")))
     calls = [(call.get("id"), call.get("name"), call.get("args")) for call in _calls_in(record)]
     results = _results_in(record) if record.get("type") == "user" else {}
@@ -293,7 +318,9 @@ class _CurrentMessage(NamedTuple):
 
 
 class GeminiDecoder(FollowingDecoder):
-    """All messages that the session did not take back stay in memory."""
+    """Reads the records of a session. All messages that the session did not take back stay in
+    memory.
+    """
 
     has_own_ids = True
     continues = True
@@ -373,6 +400,7 @@ class GeminiDecoder(FollowingDecoder):
             force_setattr(last_event, "meta", {**last_event.meta, "title": title})
 
     def _add_message(self, collected: RecordEvents, record: Fields) -> None:
+        """Add a message, or replace the message that had its id."""
         index = self._index_of_id.get(record["id"])
         if index is None and not self._messages:
             self.past.needs_all()
@@ -400,6 +428,7 @@ class GeminiDecoder(FollowingDecoder):
             self._set_messages(collected, messages)
 
     def _end_waiting(self, collected: RecordEvents) -> None:
+        """Set the context that waits, because a message follows that is not set with it."""
         waiting = self._waiting
         self._waiting = None
         self._is_resuming = False
@@ -425,6 +454,7 @@ class GeminiDecoder(FollowingDecoder):
             self._show_context(collected)
 
     def _show_context(self, collected: RecordEvents) -> None:
+        """Replace the first event of the prompt by the present context."""
         text = joined_text(content_of(self._messages[0].record.get("content")))
         before = self.shown.ids()
         self._context_at = collected.version
@@ -476,6 +506,7 @@ class GeminiDecoder(FollowingDecoder):
         return None
 
     def _change_id(self, index: int, new_id: Any) -> None:
+        """Give a current message the id that the same message has now."""
         old_record = self._messages[index].record
         if type(new_id) is str and new_id not in self._index_of_id:
             self._index_of_id.pop(str(old_record.get("id")), None)
@@ -485,14 +516,27 @@ class GeminiDecoder(FollowingDecoder):
             )
 
     def _set_messages(self, collected: RecordEvents, messages: Sequence[Fields]) -> None:
+        """Replace all messages of the session. Messages that stay the same make no events."""
         self._follow_context(collected, messages)
         same_count, repeated_count = self._count_same(messages)
         following = messages[repeated_count:]
         snapshot = self._new_snapshot(following)
-        if not snapshot:
+        if snapshot:
+            self._compact(collected, same_count, following, snapshot)
+        else:
             self._replace(collected, same_count, following)
-            return
-        # the new messages begin with a summary, and leave out the summarized messages
+
+    def _compact(
+        self,
+        collected: RecordEvents,
+        same_count: int,
+        following: Sequence[Fields],
+        snapshot: str,
+    ) -> None:
+        """Add the condensation of a compaction. The messages in ``following`` come after the first
+        ``same_count`` messages. They begin with the summary ``snapshot``, and leave out the
+        summarized messages.
+        """
         ids = {str(message.get("id")) for message in following}
         lost_numbers = (
             number
@@ -536,6 +580,7 @@ class GeminiDecoder(FollowingDecoder):
         return text if _SNAPSHOT in text else ""
 
     def _replace(self, collected: RecordEvents, index: int, records: Sequence[Fields]) -> None:
+        """Replace all messages from ``index`` on by ``records``."""
         self._take_back(collected, index, records)
         for record in records:
             event_count = len(collected.events)
@@ -562,7 +607,8 @@ class GeminiDecoder(FollowingDecoder):
             come_again = shown_record_ids <= {str(record.get("id")) for record in records}
             collected.timestamp = None
             self.calls.forget(range(version, collected.version))
-            collected.add(Retraction, version=version, reason=WRITTEN_AGAIN if come_again else "")
+            reason = WRITTEN_AGAIN if come_again else ""
+            collected.add(Retraction, version=version, reason=reason)
             if version <= self._context_at:
                 self._context_at = -1
                 if index:
@@ -570,11 +616,13 @@ class GeminiDecoder(FollowingDecoder):
         self._drop(index)
 
     def _drop(self, index: int) -> None:
+        """Forget the messages from ``index`` on."""
         for message in self._messages[index:]:
             self._index_of_id.pop(str(message.record.get("id")), None)
         del self._messages[index:]
 
     def _read_message(self, collected: RecordEvents, record: Fields) -> None:
+        """Add the events of a message."""
         parts = parts_of(record.get("content"))
         if record.get("type") == "user":
             # a message to the model writes the results of the last calls a second time
@@ -639,7 +687,7 @@ class GeminiDecoder(FollowingDecoder):
         *,
         is_error: bool = False,
     ) -> None:
-        # a View does not show a second result of a call
+        """Add the result of a call. A second result of a call is not shown."""
         content, has_failed = result_of(result, call_id)
         flags = {} if self.calls.is_open(call_id) else {"shown": False}
         collected.answer(call_id, content, is_error=is_error or has_failed, tool=tool, **flags)

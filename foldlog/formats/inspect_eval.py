@@ -75,25 +75,30 @@ _NOT_KEPT = frozenset(
 )
 """The fields of a sample that repeat its messages, or do not belong to the history."""
 _SAMPLE = re.compile(r"samples/.+\.json")
+# The beginning of a log that is not packed.
 _LOG = re.compile(rb'\s*\{\s*"version"\s*:\s*\d+\s*,\s*"status"\s*:')
 _ZIP = re.compile(rb"PK\x03\x04.{26}(_journal/start|header)\.json", re.DOTALL)
 """Matches the beginning of a packed log: the header of the first file in the zip."""
 _ZSTD = 93
+"""The number of the compression zstd in a zip."""
 _RATIO_MAX = 100
 _SIZE_LEAST = 64 * 2**20
 """A sample may unpack to ``_SIZE_LEAST`` bytes, or to ``_RATIO_MAX`` times its packed bytes. A file
 of a megabyte could otherwise fill the memory, because repeated text shrinks to a thousandth.
 """
 _PIECE = 2**20
+"""The number of bytes that are unpacked together."""
 _REFERENCES = ("attachment://", "tc://")
+"""The beginnings of texts in messages that refer to an attachment."""
 _ROLES = ("system", "user", "assistant", "tool")
 
 
-# -- files
-# --------------------------------------------------------------------------------------------------
+# -- files -----------------------------------------------------------------------------------------
 
 
 class _Logs(FileReader):
+    """Reads logs, packed or not."""
+
     def holds(self, path: Path, begin: bytes) -> bool:
         return _ZIP.match(begin) is not None or (
             _LOG.match(begin) is not None and b'"eval"' in begin
@@ -119,6 +124,7 @@ class _Logs(FileReader):
 
 
 def _in_zip(path: Path) -> Iterator[Contained]:
+    """Yield the histories in a packed log. Raises ``BadZipFile`` if the file is damaged."""
     with zipfile.ZipFile(path) as log:
         # Inspect may write a second header after the other files; the last header counts
         entries = {entry.filename: entry for entry in log.infolist()}
@@ -132,6 +138,7 @@ def _in_zip(path: Path) -> Iterator[Contained]:
 
 
 def _value_or_problem(log: zipfile.ZipFile, entry: zipfile.ZipInfo) -> tuple[Any, str | None]:
+    """Return the JSON value of a file in a packed log, or None and why it cannot be read."""
     size_max = max(_SIZE_LEAST, _RATIO_MAX * entry.compress_size)
     try:
         text = b"".join(_at_most(size_max, _unpacked(log, entry)))
@@ -157,6 +164,7 @@ def _unpacked(log: zipfile.ZipFile, entry: zipfile.ZipInfo) -> Iterator[bytes]:
 
 
 def _at_most(size_max: int, pieces: Iterable[bytes]) -> Iterator[bytes]:
+    """Yield the pieces, and raise ``UnreadableJson`` if they have more than ``size_max`` bytes."""
     size = 0
     for piece in pieces:
         size += len(piece)
@@ -191,6 +199,7 @@ class _Agents:
         self.begun_by = {agent: self.begun_by[agent] for agent in self._replies if agent}
 
     def _agent_at(self, span: str) -> str:
+        """Return the agent in whose span a span is."""
         seen = set[str]()
         while span and span not in self.begun_by and span not in seen:
             seen.add(span)
@@ -198,6 +207,7 @@ class _Agents:
         return span if span in self.begun_by else ""
 
     def caller_of(self, agent: str) -> str:
+        """Return the agent whose call began an agent."""
         return self._agent_at(self._above.get(agent, ""))
 
     def messages(self, agent: str) -> list[Any]:
@@ -235,15 +245,14 @@ class _Agents:
 def _histories_of_sample(
     log: Any, sample: Any, problem: str | None, place: str
 ) -> Iterator[Contained]:
+    """Yield the history of a sample, and the histories of the agents that its tools called. ``log``
+    are the fields of the log, and ``problem`` is why the sample cannot be read.
+    """
     about = dict_or_empty(log, "eval")
     sample = dict_or_empty(sample)
     run = about.get("eval_id", about.get("run_id"))
-    if "id" in sample:
-        name = f"{sample['id']}_epoch_{sample.get('epoch', 1)}"
-    else:
-        name = None
+    name = f"{sample['id']}_epoch_{sample.get('epoch', 1)}" if "id" in sample else None
     full_name = f"{run}/{name}" if type(run) is str and name else name
-
     messages = sample.get("messages", [])
     texts = dict_or_empty(sample, "attachments")
     agents = _Agents(sample)
@@ -262,6 +271,7 @@ def _histories_of_sample(
 def _records(
     messages: Any, end: Fields, attachments: Fields, problem: str | None, place: str
 ) -> Iterator[Located]:
+    """Yield messages with the texts of attachments in place of references, and then ``end``."""
     instead = {f"{begin}{key}": text for key, text in attachments.items() for begin in _REFERENCES}
     for message in messages if type(messages) is list else [messages]:
         yield at(place, replace_texts(message, instead))
@@ -288,8 +298,7 @@ def _matches(record: Any) -> bool:
     )
 
 
-# -- records to events
-# ------------------------------------------------------------------------------------------------
+# -- records to events -----------------------------------------------------------------------------
 
 
 class _Decoder(FollowingDecoder):
@@ -298,8 +307,8 @@ class _Decoder(FollowingDecoder):
     """
 
     has_own_ids = True
-
     _asked = False
+    """Whether a message of the user has come."""
 
     def read(self, collected: RecordEvents, record: Fields) -> None:
         role = record.get("role")
@@ -334,10 +343,12 @@ class _Decoder(FollowingDecoder):
 
 
 def _text(collected: RecordEvents) -> str:
+    """Return the collected texts."""
     return "\n\n".join(texts_of(tuple(collected.parts)))
 
 
 def _read_block(collected: RecordEvents, block: Any) -> None:
+    """Collect a part of a message for its next event."""
     if kind_of(block) == "reasoning":
         text = text_or_empty(block, "reasoning")
         redacted = text if block.get("redacted") is True else None
@@ -347,6 +358,7 @@ def _read_block(collected: RecordEvents, block: Any) -> None:
 
 
 def _read_sample(collected: RecordEvents, sample: Fields) -> None:
+    """Add an annotation for each model of a sample, with its usage."""
     own_usage = dict_or_empty(sample, "own_usage")
     for model, usage in (own_usage or dict_or_empty(sample, "model_usage")).items():
         counts = dict_or_empty(usage)

@@ -49,6 +49,7 @@ from foldlog.formats.record import (
 )
 
 SPEAKERS: Mapping[str, Source] = {"user": "user", "assistant": "agent"}
+"""Maps a role to the source of its messages. The messages of other roles are the environment's."""
 ROLES = frozenset((*SPEAKERS, "system", "developer", "tool", "function"))
 _AGENT_ROLES = ("environment", "exit")
 """Roles that some agents write, but that no model's API has."""
@@ -61,7 +62,9 @@ _ANTHROPIC_BLOCKS = THINKING | {
     "search_result",
     "container_upload",
 }
+"""The types of blocks that prove Anthropic's format."""
 _TEXTS = ("text", "input_text", "output_text")
+"""The types of parts with a text."""
 _TEXT_KEYS = frozenset(("type", "text", "cache_control"))
 
 _TYPES = (
@@ -79,8 +82,12 @@ result.
 OUTPUTS: Final = frozenset(
     (*(f"{kind}_output" for kind in _TYPES), "tool_search_output", "mcp_approval_response")
 )
+"""The types of items with the results of these calls."""
 IDS: Final = ("call_id", "approval_request_id", "id")
+"""The fields of an item that may have the id of a call."""
 _ARGUMENTS = ("arguments", "action", "operation")
+"""The fields of an item that may have the arguments of a call."""
+# Fields of results that need not be stored, because the event says the same.
 _PLAIN_KEYS = dict.fromkeys(("function_call_output", "custom_tool_call_output"), ("type",))
 _ITEM_KEYS = ("type", "id", "name", "status")
 _ANTHROPIC_KEYS = (
@@ -112,6 +119,7 @@ def is_message_of_anthropic(message: Fields) -> bool:
 
 
 def is_message_item(item: Fields) -> bool:
+    """Return whether an item of OpenAI's Responses is a message."""
     return item.get("type", "message") == "message" and type(item.get("role")) is str
 
 
@@ -160,6 +168,7 @@ def compacts(event: Event) -> bool:
 
 
 _SUMMARIES = ("content", "encrypted_content")
+"""The fields of a compaction with its summary, one of Anthropic and one of OpenAI."""
 
 
 def spoken(role: str, content: Content) -> Event:
@@ -214,6 +223,7 @@ class MessageReader:
     def openai(
         self, message: Fields, response_id: str | None = None, meta: Fields | None = None
     ) -> list[Event]:
+        """Return the events of a message in the format of OpenAI's chat."""
         role = message["role"]
         if role not in ROLES:
             self.refuse(unknown_role(role))
@@ -236,6 +246,7 @@ class MessageReader:
     def _assistant(
         self, message: Fields, content: Content, response_id: str | None, meta: Fields
     ) -> list[Event]:
+        """Return the events of a message of the assistant."""
         # litellm stores some fields of a provider only in "provider_specific_fields"
         if specific_fields := dict_or_empty(message, "provider_specific_fields"):
             message = {**specific_fields, **message}
@@ -390,6 +401,7 @@ class MessageReader:
     def _agent_events(
         self, message: Fields, blocks: list[Fields], response_id: str | None, meta: Fields
     ) -> list[Event]:
+        """Return the events of a message of the assistant in Anthropic's format."""
         blocks = with_results(blocks, singles=self.of_replies)
         # The server called its own tool and paused. A later message has the result.
         unfinished = [block for block in blocks if "input" in block and is_of_server(block)]
@@ -425,6 +437,9 @@ class MessageReader:
         )
 
     def _blocks_returned(self, blocks: Any) -> Any:
+        """Return blocks that a program sends to a server. In a live reply, blocks that only
+        Anthropic's server knows are wrapped, so that they go back unchanged.
+        """
         if self.of_replies and isinstance(blocks, list):
             return list(map(wrap_server_block, blocks))
         return blocks
@@ -483,6 +498,7 @@ def _of_kinds(blocks: Sequence[Fields], *kinds: str) -> list[Fields]:
 
 
 def _content(parts: Sequence[Fields]) -> Content:
+    """Return parts in the format of OpenAI's chat. A single text part becomes a text."""
     converted = tuple(map(_part, parts))
     is_text = (
         len(converted) == 1
@@ -493,6 +509,7 @@ def _content(parts: Sequence[Fields]) -> Content:
 
 
 def _part(part: Fields) -> Fields:
+    """Return a part in the format of OpenAI's chat. Unknown parts stay unchanged."""
     if part.get("type") == "refusal" and isinstance(part.get("refusal"), str):
         return text_part(part["refusal"])
     converted = part_of(part)
@@ -514,4 +531,5 @@ def is_odd(content: Any) -> bool:
 
 
 def drop_empty(fields: Fields) -> Fields:
+    """Return the fields without those that are None or empty."""
     return {key: value for key, value in fields.items() if value not in (None, "", [], {})}

@@ -88,6 +88,7 @@ def matches(record: Any) -> bool:
 
 _has_role = has(role=str)
 EXPECTED = "a chat message with a text under 'role'"
+"""The description of a record: see ``Format.expected``."""
 
 
 def accepts(record: Any) -> bool:
@@ -117,8 +118,6 @@ _PARTS = frozenset(
     )
 )
 """The types of parts in chat messages, including parts for servers and tools of other providers."""
-
-
 _FOREIGN_KEYS = frozenset(("messageId", "toolInvocations", "parts"))
 """Fields of the messages of Amp and of Vercel's AI SDK, which hold calls and results there."""
 
@@ -134,6 +133,7 @@ def parts_of_others(record: Any) -> list[str]:
 
 
 def _is_of_another(record: Any) -> bool:
+    """Return whether a message is of another program with similar messages."""
     is_message = _has_role(record) and "content" in record
     return is_message and (
         not accepts(record) or not _FOREIGN_KEYS.isdisjoint(record) or bool(parts_of_others(record))
@@ -141,6 +141,7 @@ def _is_of_another(record: Any) -> bool:
 
 
 def _calls_or_answers(record: Any) -> bool:
+    """Return whether a message has calls or a result, as only OpenAI's format has them."""
     has_calls = type(record.get("tool_calls")) is list or type(record.get("function_call")) is dict
     return has_calls or record["role"] in ("tool", "function")
 
@@ -157,8 +158,7 @@ def beside(fields: JsonMap, records: Sequence[Any]) -> Beside:
     cost = fields.get("cost")
     if type(response) is str:
         response = {"role": "assistant", "content": response}
-    else:
-        response = dict_or_empty(response)
+    response = dict_or_empty(response)
     choices = dicts_in(response, "choices")
     answer = choices[0].get("message") if choices else response
     stats = dict_or_empty(fields, "info", "model_stats")
@@ -203,11 +203,12 @@ def _sorted_json(value: Any) -> str:
     return json.dumps(value, sort_keys=True)
 
 
-# -- messages to events
-# -----------------------------------------------------------------------------------------------
+# -- messages to events ----------------------------------------------------------------------------
 
 
 class OpenAIChatDecoder(FollowingDecoder):
+    """Reads chat messages. A subclass reads the messages of a program with further fields."""
+
     keeps_shown = False
 
     def to_openai(self, message: Fields) -> Sequence[Fields]:
@@ -242,11 +243,12 @@ class OpenAIChatDecoder(FollowingDecoder):
         collected.close("reply", None)
 
 
-# -- events to messages
-# -----------------------------------------------------------------------------------------------
+# -- events to messages ----------------------------------------------------------------------------
 
 
 class OpenAIChatEncoder(RepliesEncoder):
+    """Writes chat messages."""
+
     has_all_fields = False
     """Whether a written message also gets the further fields that the ``meta`` of its event has."""
 
@@ -306,33 +308,30 @@ def message_of(events: Sequence[Event]) -> Fields | None:
 
 
 def thought(thinking: Sequence[Fields]) -> Fields:
+    """Return the field of a message with the model's thinking: as a text if that loses nothing."""
     if thinking and all(block.keys() == {"type", "thinking"} for block in thinking):
         return {"reasoning_content": "\n".join(str(block["thinking"]) for block in thinking)}
     return {"thinking_blocks": list(thinking)} if thinking else {}
 
 
 def _call(action: Action) -> Fields:
-    call = dict_or_empty(action.meta, "call")
-    common = {"id": call_id_of(action)}
-    if "custom_tool" in action.meta and type(action.arguments) is dict:
-        return (
-            call | common | {"type": "custom", "custom": {"name": action.tool, **action.arguments}}
-        )
-    if isinstance(action.arguments, str):
-        arguments = action.arguments
-    else:
+    """Return a call in a message."""
+    call = {**dict_or_empty(action.meta, "call"), "id": call_id_of(action)}
+    arguments = action.arguments
+    if "custom_tool" in action.meta and isinstance(arguments, dict):
+        return {**call, "type": "custom", "custom": {"name": action.tool, **arguments}}
+    if not isinstance(arguments, str):
         arguments = arguments_of(action)
-    return (
-        call
-        | common
-        | {
-            "type": "function",
-            "function": {"name": action.tool, "arguments": arguments},
-        }
-    )
+    return {
+        **call,
+        "type": "function",
+        "function": {"name": action.tool, "arguments": arguments},
+    }
 
 
 class _Encoder(OpenAIChatEncoder):
+    """Writes chat messages with all fields of replies that were recorded."""
+
     has_all_fields = True
 
 

@@ -65,17 +65,16 @@ def _matches(record: Any) -> bool:
     return (_is_session(record) or _is_message(record)) and named(record["info"])
 
 
-# -- records to events
-# ------------------------------------------------------------------------------------------------
+# -- records to events -----------------------------------------------------------------------------
 
-_UNTOLD = ("agent", "snapshot", "patch", "retry", "compaction", "subtask")
+_UNSENT = ("agent", "snapshot", "patch", "retry", "compaction", "subtask")
 _WORDS = {
-    **dict.fromkeys((*_UNTOLD, "step-start", "step-finish"), ""),
+    **dict.fromkeys((*_UNSENT, "step-start", "step-finish"), ""),
     "compaction": "What did we do so far?",
     "subtask": "The following tool was executed by the user",
 }
 """Maps the type of a part in a user's message to the text that OpenCode sends to its model in place
-of the part. In an answer, parts of the types in ``_UNTOLD`` are not sent at all.
+of the part. In an answer, parts of the types in ``_UNSENT`` are not sent at all.
 """
 _USAGE = {
     "prompt_tokens": ("input", "read", "write"),
@@ -113,10 +112,7 @@ class _Decoder(FollowingDecoder):
         info = record["info"]
         parts = dicts_in(record, "parts")
         collected.tag = collected.origin.id or ""
-        if _is_session(record):
-            role = "session"
-        else:
-            role = info.get("role") or "message"
+        role = "session" if _is_session(record) else info.get("role") or "message"
         if role == "session":
             if parent := text_or_empty(info, "parentID"):
                 collected.meta["parent"] = f"{self.options.prefix}{parent}"
@@ -136,9 +132,9 @@ class _Decoder(FollowingDecoder):
                 part.get("type") not in ("step-start", "reasoning") for part in parts
             )
             if not self._condense(collected, info, parts) and (is_said or not info.get("error")):
-                _read_response(collected, [part for part in parts if kind_of(part) not in _UNTOLD])
+                _read_response(collected, [part for part in parts if kind_of(part) not in _UNSENT])
         elif role == "user":
-            collected.parts = _told([part for part in parts if part.get("mime") not in IN_WORDS])
+            collected.parts = _sent([part for part in parts if part.get("mime") not in IN_WORDS])
             synthetic = {
                 part.get("synthetic") is True for part in parts if part.get("type") == "text"
             }
@@ -146,6 +142,9 @@ class _Decoder(FollowingDecoder):
         collected.close(str(role), None)
 
     def _condense(self, collected: RecordEvents, info: Fields, parts: list[Fields]) -> bool:
+        """If an answer is the summary of a compaction, add the condensation. Return whether one was
+        added.
+        """
         parent = text_or_empty(info, "parentID")
         _, compaction = self._messages.get(parent, (0, None))
         if info.get("summary") is True:
@@ -166,12 +165,14 @@ class _Decoder(FollowingDecoder):
 
 
 def _read_response(collected: RecordEvents, parts: list[Fields]) -> None:
-    """Thinking at the end of a step belongs to the next step."""
+    """Add the events of an answer. Each step of it is a response of the model. Thinking at the end
+    of a step belongs to the next step.
+    """
     name = collected.response
     steps = 0
-    for are_calls, some in groupby(parts, lambda part: part.get("type") == "tool"):
+    for are_calls, group in groupby(parts, lambda part: part.get("type") == "tool"):
         if are_calls:
-            tools = [*some]
+            tools = [*group]
             calls = [
                 collected.call(tool.get("tool"), within(tool, "state", "input"), tool.get("callID"))
                 for tool in tools
@@ -181,7 +182,7 @@ def _read_response(collected: RecordEvents, parts: list[Fields]) -> None:
             steps += 1
             collected.response = f"{name}/{steps}"
             continue
-        for part in some:
+        for part in group:
             if part.get("type") == "step-start":
                 collected.say("agent")
             elif part.get("type") == "reasoning":
@@ -191,11 +192,11 @@ def _read_response(collected: RecordEvents, parts: list[Fields]) -> None:
                     thinking_of(text, signed.get("signature"), signed.get("redactedData"))
                 )
             else:
-                collected.parts += _told([part])
+                collected.parts += _sent([part])
     collected.say("agent")
 
 
-def _told(parts: list[Fields]) -> list[Fields]:
+def _sent(parts: list[Fields]) -> list[Fields]:
     """Return the parts in the form in which a model gets them."""
     return shown_blocks(
         [_WORDS.get(kind_of(part) or "", part) for part in parts if part.get("ignored") is not True]
@@ -203,13 +204,14 @@ def _told(parts: list[Fields]) -> list[Fields]:
 
 
 def _result(state: Fields) -> Fields:
+    """Return the content of a result as OpenCode sends it, and whether the call failed."""
     match state:
         case {"status": "completed", "time": {"compacted": int() | float()}}:
             return {"content": "[Old tool result content cleared]"}
         case {"status": "completed"}:
             return {
                 "content": content_of_parts(
-                    [*shown_blocks(state.get("output")), *_told(dicts_in(state, "attachments"))]
+                    [*shown_blocks(state.get("output")), *_sent(dicts_in(state, "attachments"))]
                 )
             }
         case {"status": "error", "metadata": {"interrupted": True, "output": str(output)}}:

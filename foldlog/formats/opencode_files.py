@@ -60,6 +60,7 @@ from foldlog.formats.record import (
 )
 
 Read = Callable[[str, str], Iterator[Located]]
+"""Gets the name of a table and the id of a session, and yields the rows."""
 
 
 class _Rows(NamedTuple):
@@ -96,9 +97,12 @@ WHERE session_id = ? AND session_id IN (SELECT id FROM session_v2) ORDER BY seq"
 }
 _PARTS = "SELECT id, session_id, message_id, data FROM part WHERE message_id IN"
 _TOGETHER = 64
+"""The number of messages whose parts are read by one query."""
 _TOGETHER_FIRST = 8
-"""The number of messages whose parts are read by one query, and by the first query."""
+"""The number of messages whose parts are read by the first query."""
 _JSON = frozenset(("revert", "permission", "model", "metadata", "summary_diffs", "fork_boundary"))
+"""The columns whose texts are JSON."""
+# The beginning of an export.
 _EXPORT = re.compile(rb'\s*\{\s*"info"\s*:\s*\{')
 _ID = 16
 """The id of a copied message in OpenCode begins with this many characters of the original id."""
@@ -125,6 +129,7 @@ class Sessions(FileReader):
 
 
 def _in_export(path: Path) -> Iterator[Contained]:
+    """Yield the session in an export."""
     document = object_in(path)
     info = document.value.get("info")
     messages = document.value.get("messages")
@@ -141,6 +146,7 @@ _UNNAMED = re.compile(r"(?:New|Child) session - \d{4}-\d\d-\d\dT")
 
 
 def _title_of(info: Any) -> str:
+    """Return the title of a session, or an empty text if it has only the title of a new one."""
     title = text_or_empty(info, "title")
     return "" if _UNNAMED.match(title) else title
 
@@ -157,6 +163,9 @@ def _sessions_in(path: Path) -> str:
 
 
 def _query_for_sessions(database: sqlite3.Connection | None) -> str:
+    """Return the query for the ids of all sessions in the tables that a database has. Without a
+    database, or without tables of sessions, the query is for both tables, and fails.
+    """
     queries = [query for query in _SESSIONS if database is not None and _runs(database, query)]
     tables = " UNION ALL ".join(queries or _SESSIONS)
     return f"""SELECT CAST(id AS TEXT) FROM ({tables})
@@ -164,6 +173,7 @@ GROUP BY id ORDER BY min(time_created), id"""
 
 
 def _runs(database: sqlite3.Connection, query: str) -> bool:
+    """Return whether a query fits the tables of a database."""
     with suppress(sqlite3.Error):
         return database.execute(f"EXPLAIN {query}").fetchone() is not None
     return False
@@ -183,6 +193,7 @@ def _in_storage(storage: Path) -> Iterator[Contained]:
 
 
 def _files(storage: Path, session: Path, table: str, of: str) -> Iterator[Located]:
+    """Yield the files of a storage folder that stand for the rows of a table: see ``Read``."""
     return map(
         record_in,
         [session] if table == "session" else sorted((storage / table / of).glob("*.json")),
@@ -190,18 +201,21 @@ def _files(storage: Path, session: Path, table: str, of: str) -> Iterator[Locate
 
 
 def _part_files(storage: Path, messages: Sequence[str]) -> Iterator[tuple[str, Located]]:
+    """Yield the files with the parts of messages: see ``_Rows.read_parts``."""
     for name in messages:
         for path in sorted((storage / "part" / name).glob("*.json")):
             yield name, record_in(path)
 
 
 def _in_database(path: Path) -> Iterator[Contained]:
+    """Yield the sessions in a database."""
     with open_read_only(path) as database:
         read = _rows_in(path, database).read
         for (session,) in database.execute(_query_for_sessions(database)).fetchall():
             records = _InTables(path, session)
             about = _session(read, session)
-            yield Contained(session, records, title=_title_of(about and about.value))
+            title = "" if about is None else _title_of(about.value)
+            yield Contained(session, records, title=title)
 
 
 class _InTables:
@@ -218,6 +232,7 @@ class _InTables:
 
     @contextmanager
     def read_all(self) -> Iterator[MarkedRecords]:
+        """Yield all records, with the mark by which a later import finds what is new."""
         with self._opened() as (database, session_rows):
             rows = _rows_in(self._path, database)
             mark = None if session_rows is None else session_rows.new_mark()
@@ -225,6 +240,9 @@ class _InTables:
             yield MarkedRecords(0, _records(rows, self._session), encoded)
 
     def read_newest(self, mark: bytes) -> MarkedRecords | None:
+        """Return the records after a mark, or None if all records must be read: if a row before the
+        mark has changed, or if there are too many new records.
+        """
         try:
             before = msgspec.msgpack.decode(mark, type=Mark)
         except msgspec.DecodeError:  # another version of foldlog made this mark
@@ -310,6 +328,9 @@ def _session(read: Read, session: str) -> Located | None:
 
 
 def _records(rows: _Rows, session: str) -> Iterator[Located]:
+    """Yield the records of a session: the session, its messages with their parts, and at the end
+    the message to which it was reverted.
+    """
     read = rows.read
     about = _session(read, session)
     if about is not None:
@@ -350,13 +371,17 @@ _STABLE = ("id", "projectID", "parentID")
 
 
 def session_record(info: Any) -> Fields:
+    """Return the record of a session, which has only fields that never change."""
     fields = dict_or_empty(info)
     stable = pick(fields, _STABLE)
     created = within(fields, "time", "created")
-    return {"info": {**stable, **({} if created is None else {"time": {"created": created}})}}
+    if created is not None:
+        stable["time"] = {"created": created}
+    return {"info": stable}
 
 
 def revert_record(info: Any) -> Fields | None:
+    """Return the record that says to which message a session is reverted, or None if it is not."""
     fields = dict_or_empty(info)
     if type(fields.get("revert")) is not dict:
         return None
@@ -372,8 +397,7 @@ def _without_summary(info: Any) -> Fields:
     return omit(fields, "summary") if is_sum else fields
 
 
-# -- OpenCode 2
-# --------------------------------------------------------------------------------------------------
+# -- OpenCode 2 ------------------------------------------------------------------------------------
 
 IN_WORDS = ("text/plain", "application/x-directory")
 """The types of files that OpenCode also sends as text parts."""

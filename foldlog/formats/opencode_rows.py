@@ -38,6 +38,9 @@ the new records in memory.
 _ROWS: Final = 8_192
 """The number of row ids in one query, so that not all texts are in memory at once."""
 _ROW_ID_MAX: Final = 2**24
+"""Rows with higher ids have no mark: the queries for all row ids before them would take too
+long.
+"""
 _COLUMNS: Final = {
     "message": ("id", "time_created", "data"),
     "part": ("id", "message_id", "data"),
@@ -57,6 +60,7 @@ FROM message WHERE session_id = ? AND rowid > ?"""
 _LAST_TIME: Final = """SELECT ifnull(max(time_created), 0) FROM message
 WHERE session_id = ? AND rowid <= ?"""
 _FEW_PARTS: Final = 1_000
+"""If at most this number of parts comes after a point, a query looks at the parts first."""
 
 
 class Point(NamedTuple):
@@ -72,7 +76,7 @@ class Point(NamedTuple):
 
 
 class Mark(NamedTuple):
-    """``newest`` is None if the newest rows cannot have a point."""
+    """The two points of a mark. ``newest`` is None if the newest rows cannot have a point."""
 
     older: Point
     newest: Point | None
@@ -117,11 +121,13 @@ class SessionRows:
         return None
 
     def _holds(self, older: Point, newest: Point) -> bool:
+        """Return whether the second point of a mark holds, if the first does."""
         digest = self._digest_of_newest(older, newest.message, newest.part)
         is_late = self._is_late(newest.message, newest.part, newest.time)
         return digest == newest.digest and not is_late
 
     def _older_point(self) -> Point | None:
+        """Return a point before the newest messages, or None if there can be none."""
         ids = [row_id for (row_id,) in self._messages()]
         if self._is_newer() or self._asks(_FOREIGN_PART, self._session, 0):
             return None
@@ -139,6 +145,7 @@ class SessionRows:
         return Point(message, part, 1 + len(ids) - len(newest), time, digest)
 
     def _newest_point(self, older: Point) -> Point | None:
+        """Return a point after the newest messages, or None if there can be none."""
         count, message, time = self._messages_after(older)
         message = max(message, older.message)
         part = max(self._last_part(), older.part)
@@ -155,17 +162,19 @@ class SessionRows:
         return count, message, time
 
     def _last_part(self) -> int:
+        """Return the last row id of the parts of all sessions."""
         (part,) = self._ask("SELECT ifnull(max(rowid), 0) FROM part")
         return int(part)
 
     def _messages(self) -> sqlite3.Cursor:
+        """Return the row ids of the messages, in the order of their records."""
         return self._database.execute(
             "SELECT rowid FROM message WHERE session_id = ? ORDER BY time_created, id",
             (self._session,),
         )
 
     def _is_newer(self) -> bool:
-        # Version 2 of OpenCode writes other tables.
+        """Return whether version 2 of OpenCode, which writes other tables, has the session."""
         table = "SELECT 1 FROM sqlite_schema WHERE name = 'session_message'"
         return self._asks(table) and self._asks(
             "SELECT 1 FROM session_message WHERE session_id = ? LIMIT 1", self._session
@@ -183,6 +192,9 @@ class SessionRows:
         )
 
     def _digest_of_older(self, message: int, part: int) -> bytes | None:
+        """Return the hash of the rows up to these row ids, and keep it for
+        ``_digest_of_newest``.
+        """
         self._hash_of_older = sha256(self._about)
         return self._digest(self._hash_of_older, (0, message), (0, part))
 

@@ -84,6 +84,7 @@ class Located(NamedTuple):
 
 
 def at(source: str, value: Any, problem: str | None = None) -> Located:
+    """Return a value without a line: ``source`` describes its place."""
     return Located(0, 0, value, problem, source)
 
 
@@ -109,7 +110,8 @@ class MarkedReader(Protocol):
 
     def __iter__(self) -> Iterator[Located]: ...
 
-    def read_all(self) -> AbstractContextManager[MarkedRecords]: ...
+    def read_all(self) -> AbstractContextManager[MarkedRecords]:
+        """Return all records, for a ``with`` block."""
 
     def read_newest(self, mark: bytes) -> MarkedRecords | None:
         """Return the newest records. Return None if an older record may have changed since ``mark``
@@ -137,14 +139,14 @@ def describe_type(value: Any) -> str:
 
 def text_or_empty(value: Any, *names: str) -> str:
     """Return the text at the path ``names`` in ``value``: see ``within``. Without ``names``, return
-    ``value`` itself. Return an empty text if there is no text. The next functions read values of
-    other types in the same way.
+    ``value`` itself. Return an empty text if there is no text.
     """
     text = within(value, *names) if names else value
     return text if type(text) is str else ""
 
 
 def text_or_none(value: Any, *names: str) -> str | None:
+    """Do as ``text_or_empty``, but return None if there is no text."""
     text = within(value, *names) if names else value
     return text if type(text) is str else None
 
@@ -158,6 +160,7 @@ def time_in(text: Any) -> EventTime | None:
 
 
 def dict_or_empty(value: Any, *names: str) -> Fields:
+    """Return the object at the path ``names`` in ``value``, or an empty one if there is none."""
     fields = within(value, *names)
     return fields if type(fields) is dict else {}
 
@@ -202,10 +205,9 @@ def strings_in(value: Any, *names: str) -> list[str]:
 
 
 def refuse(expected: str, value: Any) -> NotAnEvent:
-    return NotAnEvent(
-        f"expected {expected}, found"
-        f" {'another object' if type(value) is dict else describe_type(value)}"
-    )
+    """Return the error about a value that is not what was expected."""
+    found = "another object" if type(value) is dict else describe_type(value)
+    return NotAnEvent(f"expected {expected}, found {found}")
 
 
 def joined_text(content: Content) -> str:
@@ -337,8 +339,10 @@ def time_under(record: Mapping[str, Any], *names: str) -> SourceTime:
     a run.
     """
     for value in pick(record, names).values():
+        time: SourceTime
         if isinstance(value, int | float) and value >= _SECONDS_LEAST:
-            time: SourceTime = time_at(value, 1000 if value >= _MILLISECONDS_LEAST else 1), None
+            units_per_second = 1000 if value >= _MILLISECONDS_LEAST else 1
+            time = time_at(value, units_per_second), None
         else:
             time = read_time(value)
         if time != (None, None):

@@ -64,8 +64,6 @@ COMMENTARY = "commentary"
 """A model's text in this ``phase`` comes before the calls of the same reply (OpenAI's Responses
 API).
 """
-
-
 _UNKNOWN = "(before the window)"
 """The response to which the next call belongs, until a decoder that continues has read it."""
 
@@ -88,9 +86,11 @@ def _response_after(event: Event, response: Any) -> Any:
 
 
 TimeAndId = tuple[SourceTime, Any]
+"""The time of a record, and its id or None."""
 
 
 def time_and_id_of(format: Format, record: Any) -> TimeAndId:
+    """Return the time and the id of a record."""
     time = (None, None) if format.time is None else format.time(record)
     return time, format.source_id(record)
 
@@ -214,9 +214,11 @@ class FollowingDecoder(RecordDecoder):
         return self._response or f"response-{version}"
 
     def tag(self, event: Event, collected: RecordEvents) -> Any:
+        """Return the tag of a shown event."""
         return collected.tag
 
     def events(self, record: Any) -> list[Event]:
+        """Return the events of the next record. A repeated record becomes one hidden event."""
         self.past.next_record(self.next_id)
         self.check(record)
         time_and_id = time_and_id_of(self.format, record)
@@ -242,6 +244,7 @@ class FollowingDecoder(RecordDecoder):
             self.past.add_new(f"record {source_id}", may_return=self.ids_return)
 
     def _report_unread(self, record: Any, collected: RecordEvents) -> None:
+        """Report each field whose text is in no event, once for a field of this name."""
         if self.past.is_in_window:  # the decoder that read the window first has reported its fields
             return
         for field in unread_fields(record, collected.events, self.repeated_fields(record)):
@@ -250,6 +253,7 @@ class FollowingDecoder(RecordDecoder):
                 self.report(_UNREAD.format(field))
 
     def report(self, problem: str) -> None:
+        """Add a finding about the present record."""
         self.options.findings.append(problem)
 
     def repeated_fields(self, record: Any) -> Collection[str]:
@@ -259,6 +263,7 @@ class FollowingDecoder(RecordDecoder):
         return self.repeated
 
     def remember(self, key: int, time_and_id: TimeAndId) -> None:
+        """Remember a record by its ``key``, so that a repetition of it is recognized."""
         time, source_id = time_and_id
         is_timed = time != (None, None)
         is_own = (
@@ -316,10 +321,12 @@ class FollowingDecoder(RecordDecoder):
             collected.change(self.shown.ids()[:version], "return")
 
     def check(self, record: Any) -> None:
+        """Raise ``NotAnEvent`` if a record does not have the form of the format."""
         if not self.format.accepts(record):
             raise refuse(self.format.expected, record)
 
     def begin_record(self, record: Fields, time_and_id: TimeAndId) -> RecordEvents:
+        """Return the collector for the events of a record."""
         (timestamp, time), source_id = time_and_id
         return RecordEvents(
             self, Origin(format=self.format.name, id=source_id, time=time), timestamp
@@ -334,11 +341,13 @@ class RecordEvents:
     """Collects the events of a record while it is read, and the text and thinking for the next
     event.
 
-    ``shown``     whether the next events are shown.
-    ``tag``       the tag of the next events: see ``FollowingDecoder``.
-    ``response``  the model's response to which the next calls belong.
-    ``parts``     the parts of text for the next call or message.
-    ``thinking``  the thinking for the next call or message.
+    ``events``    the events so far
+    ``meta``      the ``meta`` of the next event
+    ``shown``     whether the next events are shown
+    ``tag``       the tag of the next events: see ``FollowingDecoder``
+    ``response``  the model's response to which the next calls belong
+    ``parts``     the parts of text for the next call or message
+    ``thinking``  the thinking for the next call or message
     """
 
     def __init__(
@@ -368,6 +377,7 @@ class RecordEvents:
 
     @property
     def version(self) -> int:
+        """The id of the next event."""
         return self._decoder.next_id + len(self.events)
 
     def add(self, kind: Any, **fields: Any) -> Any:
@@ -518,11 +528,13 @@ class RecordEvents:
         )
 
     def put(self, change: CondensationAction | Retraction | None) -> None:
+        """Add a change of the prompt, which has no id yet. Do nothing for None."""
         if isinstance(change, Retraction):
             self.add(Retraction, version=change.version, reason=change.reason)
         elif change is not None:
             self.add(partial(replace, change))
 
     def close(self, name: str, data: Any) -> None:
+        """If the record has no event yet, add an annotation, so that each record has one."""
         if self.is_empty:
             self.add(Annotation, name=name, data=data)

@@ -74,11 +74,9 @@ REGISTERED: dict[str, Format] = {}
 
 @cache
 def _load(name: str) -> Format:
-    # imported here, because most processes need only one or two formats
-    if name in _ADAPTER_FORMATS:
-        package = "foldlog.adapters._records"
-    else:
-        package = "foldlog.formats"
+    """Import one of foldlog's formats. Most processes need only one or two of them."""
+    is_of_adapter = name in _ADAPTER_FORMATS
+    package = "foldlog.adapters._records" if is_of_adapter else "foldlog.formats"
     format: Format = import_module(f"{package}.{name.replace('-', '_')}").FORMAT
     return format
 
@@ -100,10 +98,9 @@ class UnknownFormat(EventStoreError, ValueError):
     """The format is unknown. Choose one of ``FORMATS``."""
 
     def __init__(self, format: str, choices: Iterable[str] | None = None) -> None:
+        hint = ""
         if format.lower() in _PROGRAM_FORMATS:
             hint = f"; its histories are {_PROGRAM_FORMATS[format.lower()]}"
-        else:
-            hint = ""
         names = ", ".join(formats() if choices is None else choices)
         super().__init__(f"{format!r:.60} is not a format{hint}; choose one of {names}")
         self.format = format
@@ -121,6 +118,7 @@ def register(format: Format) -> Format:
 
 
 def _add(place: str, format: object) -> Format:
+    """Add a format to ``REGISTERED``, and return it. ``place`` names it in errors."""
     if not isinstance(format, Format):
         raise UnusableFormat(f"{place} is a {type(format).__name__}; make it a Format")
     name = check_text("the name of a format", format.name)
@@ -139,6 +137,7 @@ def _add(place: str, format: object) -> Format:
 
 
 def _is_ours(name: str) -> bool:
+    """Return whether one of foldlog's formats has this name."""
     return name in OURS or name in _ADAPTER_FORMATS
 
 

@@ -99,8 +99,10 @@ def from_openai(message_or_response: Any) -> tuple[Event, ...]:
 def add_missing_results(
     view: View, before: Sequence[Event], events: tuple[Event, ...]
 ) -> tuple[Event, ...]:
-    # The ``cause`` of a result is the event of its call, if this event is recorded: see
-    # ``OpenCalls.of_result``.
+    """Link results in ``events`` to their calls, which may be in ``view``, in the events ``before``
+    them that are appended too, or in ``events``. The ``cause`` of a result is the event of its
+    call, if this event is recorded: see ``OpenCalls.of_result``.
+    """
     # Among the events before, only the newest reply and later events may have the calls.
     reply_calls: list[Action] = []
     start = len(before)
@@ -130,10 +132,10 @@ def add_missing_results(
 def behind_compaction(
     view: View, before: Sequence[Event], events: tuple[Event, ...]
 ) -> tuple[Event, ...]:
-    """Add a condensation before the newest compaction in the reply. The condensation forgets the
-    events that the compaction replaces: all earlier events except system prompts. If the program
-    requested the compaction with ``responses.compact``, the condensation does not forget the user's
-    messages.
+    """Add a condensation before the newest compaction in the reply ``events``. The condensation
+    forgets the events that the compaction replaces: all earlier events except system prompts. If
+    the program requested the compaction with ``responses.compact``, the condensation does not
+    forget the user's messages. The events ``before`` the reply are appended with it.
     """
     index = max(index for index, event in enumerate(events) if compacts(event))
     is_asked = events[index].meta.get("object") == "response.compaction"
@@ -155,7 +157,9 @@ def behind_compaction(
 
 
 def result_of(event: Observation, calls: Mapping[str | None, Action]) -> Observation:
-    # A call that is appended together with its result has no id yet.
+    """Return a result with the tool of its call, and with the event of the call as its cause. A
+    call that is appended together with its result has no id yet, so it is no cause.
+    """
     call = calls[event.call_id]
     is_recorded = call.id >= 0
     cause = call.id if event.cause is None and is_recorded else event.cause
@@ -169,8 +173,9 @@ def events_of_reply(
     meta: JsonMap | None = None,
     timestamp: datetime | None = None,
 ) -> tuple[Event, ...]:
-    """Return the events of a model's reply. Raises ``InvalidEvent`` for a message of the user or
-    the system, and for a reply with neither a text nor a call.
+    """Return the events of a model's reply. ``cost`` and ``meta`` are added to the ``meta`` of the
+    first of them, and ``timestamp`` is the time of all. Raises ``InvalidEvent`` for a message of
+    the user or the system, and for a reply with neither a text nor a call.
     """
     if cost is not None and (type(cost) not in (int, float) or not 0 <= cost < float("inf")):
         raise InvalidArgument(
@@ -244,6 +249,7 @@ def set_apart(
 
 
 def _events(value: Any) -> Iterator[Event]:
+    """Yield the events of plain data that has one of the forms of ``from_openai``."""
     if isinstance(value, list):
         yield from _events_of_list(value)
     elif not isinstance(value, dict):
@@ -284,7 +290,9 @@ def _events(value: Any) -> Iterator[Event]:
 
 
 def _events_of_list(values: list[Any]) -> Iterator[Event]:
-    # Items up to the results of their calls belong to a single response.
+    """Yield the events of messages and of items. Items up to the results of their calls belong to a
+    single response.
+    """
     items = list[Fields]()
     earlier_events = list[Event]()
     for value in values:
@@ -305,6 +313,9 @@ def _events_of_list(values: list[Any]) -> Iterator[Event]:
 
 
 def _is_of_a_response(value: Fields) -> bool:
+    """Return whether an object in a list is an item of OpenAI's Responses that a model wrote, or a
+    result.
+    """
     if "role" not in value:
         return "type" in value and "choices" not in value
     is_output = (
@@ -324,10 +335,7 @@ def _completion_events(completion: Fields) -> Iterator[Event]:
             f"this completion has {count} choices; pass the message of one choice: "
             f"choices[0].message"
         )
-    if isinstance(choices[0], dict):
-        message = choices[0].get("message")
-    else:
-        message = None
+    message = choices[0].get("message") if isinstance(choices[0], dict) else None
     if not isinstance(message, dict):
         raise InvalidArgument(
             "this is a chunk of a stream; collect the chunks into one completion, and pass it"
@@ -339,8 +347,10 @@ def _completion_events(completion: Fields) -> Iterator[Event]:
 
 
 def _chat_events(message: Fields, response_id: str | None, meta: Fields) -> Iterator[Event]:
-    # The first event that is not an annotation gets a ``meta`` with the fields of the message that
-    # an export would lose or change. A message of Anthropic has its own id.
+    """Yield the events of a message. The first event that is not an annotation gets a ``meta`` with
+    the fields of the message that an export would lose or change. A message of Anthropic has its
+    own id.
+    """
     if not isinstance(message["role"], str):
         _reader.refuse(unknown_role(message["role"]))
     is_anthropic = is_message_of_anthropic(message)
@@ -362,8 +372,10 @@ def _chat_events(message: Fields, response_id: str | None, meta: Fields) -> Iter
 
 
 def _fields_not_exported(message: Fields, event: Event | None) -> Fields:
-    # If an export would add a field that the message does not have, the result has the field with
-    # the value None. The unknown fields of calls are stored with the calls.
+    """Return, under ``message``, the fields of a message that an export of its main ``event`` would
+    lose or change. If an export would add a field, the result has the field with the value None.
+    The unknown fields of calls are left out, because they are stored with the calls.
+    """
     if specific_fields := dict_or_empty(message.get("provider_specific_fields")):
         # Litellm repeats some of these fields in the message itself.
         specific_fields = {
@@ -375,7 +387,8 @@ def _fields_not_exported(message: Fields, event: Event | None) -> Fields:
         event = Message(
             source="agent", content=event.thought, thinking=event.thinking, meta=event.meta
         )
-    exported = drop_empty((event and message_of([event])) or {"role": message["role"]})
+    exported_message = None if event is None else message_of([event])
+    exported = drop_empty(exported_message or {"role": message["role"]})
     equal_keys = {"type", "tool_calls"}
     if isinstance(event, Observation):
         equal_keys |= {"role", "tool_call_id"}
@@ -405,7 +418,9 @@ def _response_events(
     meta: Fields,
     answered_call_ids: Container[str] = (),
 ) -> Iterator[Event]:
-    # The annotations of unknown items, and of calls that the server itself ran, come first.
+    """Yield the events of the items of one response. The annotations of unknown items, and of calls
+    that the server itself ran, come first. Calls in ``answered_call_ids`` were run by the server.
+    """
     texts = list[Content]()
     calls = list[Action]()
     reasoning = list[Fields]()
@@ -445,6 +460,8 @@ def _response_events(
 
 
 class _Reader(MessageReader):
+    """Reads live replies: refuses malformed values, parses arguments, and keeps unknown fields."""
+
     of_replies = True
 
     def refuse(self, problem: str) -> NoReturn:
@@ -458,9 +475,10 @@ class _Reader(MessageReader):
         return {name: rest} if rest else {}
 
     def arguments(self, arguments: Fields | str | None) -> Fields | str | None:
-        # The text of a JSON object becomes a map if all parsers would read equal maps from it. A
-        # map that the store cannot contain, because of an infinity or too many levels, becomes its
-        # text.
+        """Return the text of a JSON object as a map if all parsers would read equal maps from it.
+        Return a map that the store cannot contain, because of an infinity or too many levels, as
+        its text.
+        """
         value = arguments
         try:
             if isinstance(arguments, str):
@@ -490,6 +508,7 @@ def _without_repeated_keys(pairs: list[tuple[str, Any]]) -> Fields:
 
 
 def _reply_meta(reply: Fields, finish_reason: Any) -> Fields:
+    """Return the ``meta`` with the model, the finish reason, the usage and the cost of a reply."""
     usage = reply.get("usage")
     if isinstance(usage, dict) and "service_tier" in reply:
         usage = {**usage, "service_tier": reply["service_tier"]}
@@ -512,8 +531,9 @@ def _reply_meta(reply: Fields, finish_reason: Any) -> Fields:
 
 
 def plain_data(value: Any) -> Any:
-    # Fields of SDK objects that are None are left out. An object without data, such as a stream, is
-    # returned unchanged.
+    """Return an object of an SDK as plain dicts, lists and values, without the fields that are
+    None. An object without data, such as a stream, is returned unchanged.
+    """
     if value is None or isinstance(value, str | bytes | bool | int | float):
         return value
     if isinstance(value, Mapping):
@@ -531,7 +551,9 @@ def plain_data(value: Any) -> Any:
 
 
 def _with_finite_numbers(event: Event) -> Event:
-    # A server may return any number, and an event holds only finite numbers.
+    """Return an event in which texts replace infinities and NaN: a server may return any number,
+    and an event holds only finite numbers.
+    """
     fields = {name: getattr(event, name) for name in _READ if name in event.__struct_fields__}
     numbers = (value for _, value in values_in(fields) if type(value) is float)
     return event if all(map(isfinite, numbers)) else replace(event, **_finite(fields))

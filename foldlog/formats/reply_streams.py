@@ -23,6 +23,7 @@ from foldlog.formats.deltas import (
 )
 
 _REASONING = ("reasoning_content", "reasoning")
+"""The fields with which servers send the model's thinking."""
 _ENDS_OF_CALLS = ("tool_calls", "function_call", "stop")
 """The finish reasons after which each call has all its arguments."""
 
@@ -66,10 +67,13 @@ def reader_for(chunk: Any) -> ReplyReader:
 
 def finish_reason_of(reply: JsonObject) -> str | None:
     """Return why the model ended a reply, in its provider's word."""
-    for choice in reply.get("choices") or ():
-        reason: str | None = choice.get("finish_reason")
-        return reason
-    return reply.get("stop_reason") or reply.get("status")
+    reason: str | None
+    choices = reply.get("choices")
+    if choices:
+        reason = choices[0].get("finish_reason")
+    else:
+        reason = reply.get("stop_reason") or reply.get("status")
+    return reason
 
 
 def failure_in(chunk: JsonObject) -> str | None:
@@ -149,6 +153,7 @@ class ChatReader:
         return deltas
 
     def _read_delta(self, delta: JsonObject) -> list[Delta]:
+        """Add the fields of a chunk to the message, and return its deltas."""
         deltas: list[Delta] = []
         for name, value in delta.items():
             if name == "tool_calls":
@@ -162,6 +167,7 @@ class ChatReader:
         return deltas
 
     def _read_call(self, piece: JsonObject) -> CallDelta:
+        """Add a piece of a call to the call, and return its delta."""
         at = piece.get("index") or 0
         function = piece.get("function") or {}
         call = self._calls.setdefault(at, {"type": "function", "function": {"arguments": ""}})
@@ -311,6 +317,7 @@ class ResponsesReader:
 
 
 def _fields_of(delta: JsonObject) -> JsonObject:
+    """Return the fields of a delta that belong to its block."""
     return {name: value for name, value in delta.items() if name != "type"}
 
 
@@ -330,7 +337,9 @@ def _grown(before: Any, piece: Any) -> Any:
 
 
 def _merged(blocks: list[Any]) -> list[Any]:
-    # litellm sends a thinking block as pieces of its text, and then its signature.
+    """Join the pieces of thinking blocks. litellm sends the pieces of the text of a block, and then
+    its signature.
+    """
     merged: list[Any] = []
     for block in blocks:
         last: Any = merged[-1] if merged else None

@@ -25,13 +25,17 @@ from foldlog.formats.summed_calls import NO_DAY, CountedReplies, ReplyCounter
 from foldlog.formats.user_requests import request_in
 
 UNNAMED_TOOL = "(not named)"
+"""The name under which calls without the name of a tool are counted."""
 _KEY_BYTES: Final = 5
+"""The number of bytes of a record's hash by which records without ids are compared."""
 _SHOWN_MAX: Final = 300
+"""The maximum number of characters of a title, a request and a text in a state."""
 ENDS_WITH = {"agent": "answer", "user": "request"}
 """Maps the author of the last message to the state of the conversation."""
 LAST_TOOLS = ("finish",)
 """Tools whose call answers the user and ends a run, as in OpenHands."""
 _ERROR_MAX = 200
+"""The number of characters of the first error."""
 OF_ANOTHER_SHAPE = "?"
 """The kind of a record that does not fit the format's record class."""
 
@@ -40,34 +44,37 @@ class SourceState(Struct):
     """The counts of a source, made without making its events. The counts are stored with the
     source, and continued when the source grows.
 
-    ``conversation``  the name of the conversation in the records.
-    ``parent``        the session that started this session.
-    ``title``         the title that the program gave to the session.
-    ``asked``         the first request of a user.
-    ``said``          the first text of a user, for a source without a request.
-    ``first_at``      the earliest time in the records.
-    ``last_at``       the latest time in the records.
-    ``longest_wait_s``  the longest wait for a model or a tool, in seconds.
-    ``reached``       the time of the last record with an activity of the agent or the user.
-    ``kinds``         the number of parts by kind.
-    ``days``          the number of records by day.
-    ``tools``         the number of calls by tool.
-    ``tool_errors``   the number of failed calls by tool.
-    ``waiting``       maps the id of a call without a result to its tool.
-    ``last``          the kind of the last part: see ``Counts.state``.
-    ``first_error``   the beginning of the first error.
-    ``first_error_at``  the time of the first error.
-    ``replies``       the usage of the replies of models.
-    ``where``         the folder (``cwd``), the ``branch`` and the ``model`` of the program.
-    ``extra``         fields that only the format uses.
-    ``records``       the number of counted records.
+    ``conversation``    the name of the conversation in the records
+    ``parent``          the session that started this session
+    ``title``           the title that the program gave to the session
+    ``asked``           the first request of a user
+    ``said``            the first text of a user, for a source without a request
+    ``first_at``        the earliest time in the records
+    ``last_at``         the latest time in the records
+    ``longest_wait_s``  the longest wait for a model or a tool, in seconds
+    ``reached``         the time of the last record with an activity of the agent or the user
+    ``compactions``     the number of compactions
+    ``results``         the number of results of calls
+    ``errors``          the number of results that are errors
+    ``kinds``           the number of parts by kind
+    ``days``            the number of records by day
+    ``tools``           the number of calls by tool
+    ``tool_errors``     the number of failed calls by tool
+    ``waiting``         maps the id of a call without a result to its tool
+    ``last``            the kind of the last part: see ``Counts.state``
+    ``first_error``     the beginning of the first error
+    ``first_error_at``  the time of the first error
+    ``replies``         the usage of the replies of models
+    ``where``           the folder (``cwd``), the ``branch`` and the ``model`` of the program
+    ``extra``           fields that only the format uses
+    ``records``         the number of counted records
 
     Fields for ``Seen``, the class that recognizes repeated records:
 
-    ``newest``        the latest time of a record.
-    ``again``         the number of the record that the last record repeats, counted from 1; 0 after
-                      a new record.
-    ``is_timed``      whether the records have times: the first record decides.
+    ``newest``    the latest time of a record
+    ``again``     the number of the record that the last record repeats, counted from 1; 0 after a
+                  new record
+    ``is_timed``  whether the records have times: the first record decides
     """
 
     conversation: str | None = None
@@ -100,6 +107,8 @@ class SourceState(Struct):
 
 
 class _Titles(Struct):
+    """The fields of ``SourceState`` from which a title comes."""
+
     title: str | None = None
     asked: str | None = None
     said: str | None = None
@@ -128,6 +137,7 @@ def _seconds_between(before: str, after: str) -> float:
 
 
 def state_after(tool: str | None, *, failed: bool, refused: bool = False) -> str:
+    """Return the state of a conversation whose last event is a result: see ``Counts.state``."""
     if refused:
         return "refused"
     if failed:
@@ -136,6 +146,7 @@ def state_after(tool: str | None, *, failed: bool, refused: bool = False) -> str
 
 
 def beginning_of(text: str) -> str:
+    """Return the beginning of the text of an error, on one line."""
     return " ".join(text[: 10 * _ERROR_MAX].split())[:_ERROR_MAX]
 
 
@@ -303,10 +314,12 @@ class Skeleton(ABC):
 
     @property
     def conversation(self) -> str | None:
+        """The name of the conversation in the records so far."""
         return self.state.conversation
 
     @property
     def where(self) -> dict[str, str]:
+        """The folder, the branch and the model of the program, as far as records name them."""
         return self.state.where
 
     @property
@@ -330,6 +343,7 @@ class Skeleton(ABC):
         return True
 
     def encode(self) -> bytes:
+        """Return the state to store, from which a later ``Skeleton`` continues."""
         return _encode(replace(self.state, replies=self.replies.state()))
 
     def without_texts(self, record: bytes) -> bytes:
@@ -340,8 +354,7 @@ class Skeleton(ABC):
         self.blank(skeleton)
         return msgspec.json.encode(skeleton)
 
-    # -- for a format
-    # ----------------------------------------------------------------------------------------------
+    # -- for a format ------------------------------------------------------------------------------
 
     def is_record(self, skeleton: Any) -> bool:
         """Return whether a skeleton has the fields that each record of the format has."""
@@ -388,10 +401,12 @@ class Skeleton(ABC):
             state.reached = at
 
     def part(self, kind: str) -> None:
+        """Count a part of a record that is neither a call nor a result, by its kind."""
         self._count_kind(kind)
         self.state.last = ENDS_WITH.get(kind, self.state.last)
 
     def called(self, call_id: str | None, tool: str | None) -> None:
+        """Count a call."""
         name = tool or UNNAMED_TOOL
         self._count_kind("action")
         self.state.tools[name] = self.state.tools.get(name, 0) + 1

@@ -37,8 +37,7 @@ from foldlog.formats.record import (
 )
 from foldlog.formats.record_events import FollowingDecoder, RecordEvents, TimeAndId
 
-# -- files
-# --------------------------------------------------------------------------------------------------
+# -- files -----------------------------------------------------------------------------------------
 
 _KEY = re.compile(rb'"(\w+)"\s*:')
 
@@ -140,8 +139,7 @@ def _conversations(path: Path) -> Iterator[Located]:
         yield at(str(path), None, str(error))
 
 
-# -- the order
-# --------------------------------------------------------------------------------------------------
+# -- the order -------------------------------------------------------------------------------------
 
 
 def in_order(parents: Mapping[str, str | None], times: Mapping[str, datetime | None]) -> list[str]:
@@ -166,8 +164,7 @@ def in_order(parents: Mapping[str, str | None], times: Mapping[str, datetime | N
     return sorted(start_times, key=start_times.__getitem__)
 
 
-# -- records to events
-# ------------------------------------------------------------------------------------------------
+# -- records to events -----------------------------------------------------------------------------
 
 
 _NO_PARENT = object()

@@ -171,8 +171,7 @@ def _call_of_source(fields: JsonMap) -> ModelCall:
     return call._replace(reply=reply, by_condenser=is_condenser, is_total=reply is None)
 
 
-# -- what readers of formats use
-# --------------------------------------------------------------------------------------
+# -- what readers of formats use -------------------------------------------------------------------
 
 
 def call_of_event(
@@ -274,8 +273,7 @@ class Accumulated:
             yield counts._replace(usage=tokens_added, cost=cost_added if total else None)
 
 
-# -- figures
-# --------------------------------------------------------------------------------------------------
+# -- figures ---------------------------------------------------------------------------------------
 
 
 def tokens_of(counts: Any) -> int:

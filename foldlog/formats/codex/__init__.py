@@ -62,22 +62,22 @@ def _accepts(record: Any) -> bool:
 
 
 def _session(record: Any) -> str | None:
+    """Return the id of the session that a record describes, or None for any other record."""
     line = line_of(record) if type(record) is dict else None
-    if line is not None and line.type == "session_meta":
-        about = line.payload
-    else:
-        about = None
-    return text_or_none(about, "id") or None
+    if line is None or line.type != "session_meta":
+        return None
+    return text_or_none(line.payload, "id") or None
 
 
 def _source_id(record: Any) -> Any:
     line = line_of(record) if type(record) is dict else None
-    return within(line and line.payload, "id")
+    return None if line is None else within(line.payload, "id")
 
 
 def _own_key(record: Any) -> Any:
-    # A rollout that Codex migrates keeps its items, which have no ids, with their keys in another
-    # order.
+    """Return what stays the same of an item when Codex migrates its rollout. Items have no ids, and
+    their keys are then in another order.
+    """
     line = line_of(record) if type(record) is dict else None
     if line is None or line.type != "response_item":
         return None

@@ -8,8 +8,10 @@ and the summary (``build_compacted_history`` in Codex's ``compact.rs``).
 from __future__ import annotations
 
 from collections.abc import Sequence
+from math import ceil
 
 _TOKENS_MAX = 20_000
+"""The number of tokens of the user's messages that Codex sends again."""
 _BYTES_PER_TOKEN = 4
 """Codex estimates the number of tokens in a text by its size in UTF-8."""
 NO_SUMMARY = "(no summary available)"
@@ -50,8 +52,10 @@ def truncate_middle(text: str, tokens_max: int) -> str:
 
 
 def is_marked_summary(text: str) -> bool:
+    """Return whether a summary has the sentence by which Codex recognizes it."""
     return text.startswith(_MARKED_SUMMARY)
 
 
 def _tokens_of(size_bytes: int) -> int:
-    return -(-size_bytes // _BYTES_PER_TOKEN)
+    """Return the tokens of a text of this size, rounded up."""
+    return ceil(size_bytes / _BYTES_PER_TOKEN)

@@ -25,8 +25,7 @@ from foldlog.formats.record import (
 )
 
 ENVELOPES = frozenset(("session_meta", "turn_context", "response_item", "event_msg", "compacted"))
-
-
+"""The types of lines by which a rollout is recognized."""
 CONTEXT = re.compile(r"\s*(?:<(\w+)[ >].*</\1>\s*$|# AGENTS\.md instructions)", re.DOTALL)
 """Matches a user's message that Codex itself wrote: a text in a tag, or instructions from files."""
 INITIAL_CONTEXT = re.compile(
@@ -37,6 +36,8 @@ INITIAL_CONTEXT = re.compile(
 
 
 class Line(NamedTuple):
+    """A line of a rollout in today's form."""
+
     type: str
     payload: Any
 
@@ -90,6 +91,7 @@ def base_end(session: Any) -> int | None:
 
 
 def texts_in(parts: Any) -> list[str]:
+    """Return the texts in the parts of content."""
     return strings_in([part.get("text") for part in dicts_in(parts)])
 
 
@@ -112,11 +114,14 @@ class _Metadata(msgspec.Struct):
 
 
 class _ShellOutput(msgspec.Struct):
+    """The output of a command, if it is JSON."""
+
     metadata: _Metadata
 
 
 _shell_output = msgspec.json.Decoder(_ShellOutput)
 _HEADER_MAX = 500
+"""The header of an output with the exit code has fewer characters."""
 _CODE = re.compile(r"^(?:Exit code: |Process exited with code )(-?\d+)$", re.MULTILINE)
 FAILED_HEADER = "Exit code: 1\nOutput:\n"
 """The header that an export of foldlog writes before a failed result. The header that Codex writes
@@ -153,12 +158,14 @@ def has_failed(output: Any) -> bool:
 
 
 def unmark(output: Any) -> Any:
+    """Return an output without the header that foldlog writes before a failed result."""
     if type(output) is list and texts_in(output[:1]) == [FAILED_HEADER]:
         return output[1:]
     return output.removeprefix(FAILED_HEADER) if type(output) is str else output
 
 
 def _says_failed(output: Any) -> bool:
+    """Return whether the text of an output says that its call failed: see ``has_failed``."""
     if type(output) is list:
         return texts_in(output[:1]) == [FAILED_HEADER]
     if type(output) is not str:
@@ -173,6 +180,7 @@ def _says_failed(output: Any) -> bool:
 
 
 def _exit_code(output: str) -> int:
+    """Return the exit code in an output that is JSON."""
     try:
         return _shell_output.decode(output).metadata.exit_code
     except (msgspec.DecodeError, UnicodeEncodeError, RecursionError):

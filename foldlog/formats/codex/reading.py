@@ -52,6 +52,7 @@ _INSTRUCTIONS = {
     "session_meta": ("base_instructions", "instructions"),
     "turn_context": ("base_instructions", "developer_instructions", "user_instructions"),
 }
+"""Maps the type of a line to its fields with instructions."""
 
 _OTHER, _TURN, _INSTRUCTED, _BASE = range(4)
 """The roles of shown events. A message of the user begins a turn (``_TURN``). Other instructions,
@@ -65,7 +66,9 @@ _SAYS = "agent_message"
 message from one agent to another begins a turn, like a message of the user.
 """
 _SHOWN = ("response_item", "inter_agent_communication")
+"""The types of lines that a View may show as they are."""
 _SECRET = "encrypted_content"
+"""The field of a message from one agent to another that only OpenAI's server can read."""
 _SAID_MAX = 20
 """New instructions are not shown again if one of so many newest texts has them."""
 
@@ -73,8 +76,6 @@ _NO_SESSION = (
     "begins without the session_meta line that names the session, so an earlier import of this"
     " session is not found"
 )
-
-
 _NOT_HERE = (
     "continues the rollout {}, whose last record is missing; import the file of that name too. If"
     " that file belongs to another session, import this file again under another name"
@@ -94,14 +95,18 @@ class _Known(NamedTuple):
 
     @property
     def text(self) -> str:
+        """All texts of the event."""
         return "".join(self.texts)
 
 
 class CodexDecoder(FollowingDecoder):
+    """Reads the lines of a rollout. The tag of a shown event is a ``_Known``."""
+
     continues = True
 
     def set_up(self) -> None:
         self._numbered: list[tuple[int, int]] = []
+        """The number of each numbered record, and the version after it."""
         self._returns_to = 0
         """The lowest version to which a rollback may return. A return to a lower version would take
         back instructions, or events that did not come from the rollout.
@@ -133,7 +138,8 @@ class CodexDecoder(FollowingDecoder):
         self._returns_to = version
 
     def tag(self, event: Event, collected: RecordEvents) -> _Known:
-        self._has_forgotten |= isinstance(event, CondensationAction | Retraction)
+        if isinstance(event, CondensationAction | Retraction):
+            self._has_forgotten = True
         if isinstance(event, SystemMessage):
             is_base = event.meta.get("instructions") == _IS_BASE["instructions"]
             return _Known(_BASE if is_base else _INSTRUCTED, texts_of(event.content))
@@ -161,14 +167,11 @@ class CodexDecoder(FollowingDecoder):
         """Add the event of a record. For a compaction, first add the events of its history. For an
         aborted turn, first add a result for each open call.
         """
-        line, payload = line_of(record) or Line("", None)
+        kind, payload = line_of(record) or Line("", None)
         collected.response = None
-        own = collected.timestamp
-        if line == "session_meta":
-            self.past.break_off()
-        if collected.version == 0 and line != "session_meta":
+        if collected.version == 0 and kind != "session_meta":
             self.report(_NO_SESSION)
-        if line == "compacted" and type(payload) is dict:
+        if kind == "compacted" and type(payload) is dict:
             history = payload.get("replacement_history")
             message = text_or_empty(payload, "message")
             if type(history) is list:
@@ -177,29 +180,35 @@ class CodexDecoder(FollowingDecoder):
                 self._rebuild(collected, message)
             collected.close("compacted", None)
         else:
-            if (
-                line == "event_msg"
-                and type(payload) is dict
-                and payload.get("type") == "turn_aborted"
-            ):
-                collected.timestamp = None
-                self.past.break_off()
-                for call in self.calls.all():
-                    collected.answer(call, ABORTED_RESULT, is_error=True)
-                collected.timestamp = own
-            elif (
-                line == "session_meta" and collected.version == 0 and (parent := parent_of(payload))
-            ):
-                collected.meta["parent"] = f"{self.options.prefix}{parent}"
-            if line == "session_meta":
-                self._returns_to = collected.version + 1
-                if (end := base_end(payload)) is not None:
-                    self._go_on_from(collected, end, payload)
-            self._read_payload(collected, line, payload)
+            if kind == "session_meta":
+                self._begin_session(collected, payload)
+            elif kind == "event_msg" and within(payload, "type") == "turn_aborted":
+                self._abort_turn(collected)
+            self._read_payload(collected, kind, payload)
         if (number := ordinal_of(record)) >= 0:
             self._numbered.append((number, collected.version))
 
+    def _begin_session(self, collected: RecordEvents, session: Any) -> None:
+        """Note the parent of a session, and go back to where it continues an earlier rollout."""
+        self.past.break_off()
+        if collected.version == 0 and (parent := parent_of(session)):
+            collected.meta["parent"] = f"{self.options.prefix}{parent}"
+        self._returns_to = collected.version + 1
+        end = base_end(session)
+        if end is not None:
+            self._go_on_from(collected, end, session)
+
+    def _abort_turn(self, collected: RecordEvents) -> None:
+        """Add a result for each open call. The results have no time."""
+        self.past.break_off()
+        own = collected.timestamp
+        collected.timestamp = None
+        for call in self.calls.all():
+            collected.answer(call, ABORTED_RESULT, is_error=True)
+        collected.timestamp = own
+
     def _go_on_from(self, collected: RecordEvents, end: int, session: Any) -> None:
+        """Take back the records from the number ``end`` on, which a session does not continue."""
         records = reversed(self._numbered)
         newest = next(records, (-1, 0))
         last, version = next(
@@ -211,36 +220,33 @@ class CodexDecoder(FollowingDecoder):
             self.calls.forget(range(version, collected.version))
             self.return_to(collected, version)
 
-    def _read_payload(self, collected: RecordEvents, line: str, payload: Any) -> None:
+    def _read_payload(self, collected: RecordEvents, kind: str, payload: Any) -> None:
+        """Add the event of the payload of a line. ``kind`` is the type of the line."""
         if type(payload) is not dict:
-            collected.add(Annotation, name=line, data=payload)
+            collected.add(Annotation, name=kind, data=payload)
             return
-        named = payload.get("type") if line in _ITEMS else line
-        name = named if type(named) is str else line
-        if line in _SHOWN and _read_item(collected, payload):
+        named = payload.get("type") if kind in _ITEMS else kind
+        name = named if type(named) is str else kind
+        if kind in _SHOWN and _read_item(collected, payload):
             return
-        if line in _INSTRUCTIONS and (texts := self._new_instructions(line, payload)):
-            name = text_or_empty(payload, "model")
-            model = {"model": name} if name else {}
-            collected.meta = model | (_IS_BASE if line == "session_meta" else {}) | collected.meta
+        if kind in _INSTRUCTIONS and (texts := self._new_instructions(kind, payload)):
+            meta: Fields = {}
+            if model := text_or_empty(payload, "model"):
+                meta["model"] = model
+            if kind == "session_meta":
+                meta |= _IS_BASE
+            collected.meta = meta | collected.meta
             content = content_of_parts([*map(text_part, texts)])
             collected.add(SystemMessage, content=content)
         elif (
-            line == "event_msg"
+            kind == "event_msg"
             and name == "thread_rolled_back"
             and (turns := _count_of_turns(payload))
         ):
             self._roll_back(collected, turns)
         else:
-            if line in _ITEMS:
-                own_keys = ("id", "type", *_REPEATS.get(name, ()))
-            else:
-                own_keys = ("id",)
-            collected.add(
-                Annotation,
-                name=name,
-                data=omit(payload, *own_keys),
-            )
+            own_keys = ("id", "type", *_REPEATS.get(name, ())) if kind in _ITEMS else ("id",)
+            collected.add(Annotation, name=name, data=omit(payload, *own_keys))
 
     def _roll_back(self, collected: RecordEvents, turns: int) -> None:
         """Retract the last turns. A turn begins with a message of the user. If no retraction is
@@ -250,9 +256,8 @@ class CodexDecoder(FollowingDecoder):
         A retraction also cannot take back events that did not come from the rollout.
         """
         members = self.shown.all()
-        begins = [place for place, (_, member) in enumerate(members) if member.role == _TURN][
-            -turns:
-        ]
+        begins = [place for place, (_, member) in enumerate(members) if member.role == _TURN]
+        begins = begins[-turns:]
         last = members[begins[0] :] if begins else []
         forgotten = tuple(event_id for event_id, member in last if member.role < _BASE)
         self.calls.forget(frozenset(forgotten))
@@ -266,20 +271,18 @@ class CodexDecoder(FollowingDecoder):
         else:
             collected.add(CondensationAction, forgotten_event_ids=forgotten)
 
-    def _new_instructions(self, line: str, payload: Fields) -> list[str]:
-        # an instruction is a text, or an object with a text
-        instructions = [payload.get(key) for key in _INSTRUCTIONS[line]]
+    def _new_instructions(self, kind: str, payload: Fields) -> list[str]:
+        """Return the instructions of a line that the View does not show yet. An instruction is a
+        text, or an object with a text.
+        """
+        instructions = [payload.get(key) for key in _INSTRUCTIONS[kind]]
         texts = [
-            text
-            for instruction in instructions
-            if (
-                text := text_or_empty(
-                    instruction.get("text") if type(instruction) is dict else instruction
-                )
-            )
+            text_or_empty(value.get("text") if type(value) is dict else value)
+            for value in instructions
         ]
+        texts = [text for text in texts if text]
         unsaid = [text for text in texts if not self._is_shown(text)]
-        if line == "session_meta":
+        if kind == "session_meta":
             return unsaid[:1]
         self._context = frozenset(map(key_of, texts))
         self._has_forgotten = False
@@ -294,6 +297,9 @@ class CodexDecoder(FollowingDecoder):
         return self._has_text(text, _SAID_MAX)
 
     def _has_text(self, text: str, texts_max: int | None) -> bool:
+        """Return whether the View has a text, among its newest ``texts_max`` texts or among the
+        base instructions. None stands for all texts.
+        """
         room = texts_max
         for _, member in self.shown.newest_first():
             is_near = member.role == _BASE or room is None or room > 0
@@ -323,7 +329,8 @@ class CodexDecoder(FollowingDecoder):
             except NotAnEvent as error:
                 self.report(f"is a compaction, and its item {number} is not shown: {error}")
                 collected.add(Annotation, name="message", data=item)
-            offset += collected.events[-1].shown and number < (place or 0)
+            if place is not None and number < place and collected.events[-1].shown:
+                offset += 1
         collected.timestamp = own
         after = [event_id for event_id in self.shown.ids() if event_id not in forgotten]
         if place is not None:
@@ -361,6 +368,7 @@ class CodexDecoder(FollowingDecoder):
 
 
 def _role_of_message(message: Message, texts: list[str]) -> int:
+    """Return the role of a message that is not from the agent: see ``_OTHER``."""
     if message.source == "user":
         return _TURN
     is_initial = bool(texts) and all(map(INITIAL_CONTEXT.match, texts))
@@ -374,6 +382,7 @@ def _is_of_user(event_id: int, member: _Known) -> bool:
 
 
 def _read_item(collected: RecordEvents, payload: Fields) -> bool:
+    """Add the event of an item that is a message, a call or a result. Return False for others."""
     if payload.keys() >= _AGENTS and payload.get("type", _SAYS) == _SAYS:
         content = payload.get("content") or [{"type": _SECRET, _SECRET: payload.get(_SECRET)}]
         collected.take(
@@ -388,12 +397,10 @@ def _read_item(collected: RecordEvents, payload: Fields) -> bool:
     elif output is not None:
         payload = {**payload, "output": unmark(output)}
     event = READER.item(payload)
-    if (
-        isinstance(event, Message)
-        and (texts := texts_in(payload.get("content")))
-        and all(map(CONTEXT.match, texts))
-    ):
-        event = replace(event, source=event.source if event.source == "agent" else "environment")
+    texts = texts_in(payload.get("content"))
+    is_context = bool(texts) and all(map(CONTEXT.match, texts))
+    if isinstance(event, Message) and event.source != "agent" and is_context:
+        event = replace(event, source="environment")
     if isinstance(event, Observation):
         event = replace(event, is_error=has_failed(output), extras=extras)
     if event is not None:
@@ -402,5 +409,6 @@ def _read_item(collected: RecordEvents, payload: Fields) -> bool:
 
 
 def _count_of_turns(payload: Fields) -> int:
+    """Return the number of turns that a rollback takes back."""
     turns = payload.get("num_turns")
     return turns if type(turns) is int and turns > 0 else 0

@@ -26,9 +26,12 @@ _CALLS = frozenset(("function_call", "custom_tool_call", "local_shell_call"))
 _OUTPUTS = frozenset(("function_call_output", "custom_tool_call_output"))
 _ANSWERS = _CALLS | _OUTPUTS
 _SHELL = "local_shell"
+"""The name of the tool of a call without a name."""
 
 
 class _Payload(Struct, omit_defaults=True):
+    """The fields of a payload of any type that the skeleton needs."""
+
     type: str = ""
     id: str | None = None
     call_id: str | None = None
@@ -64,6 +67,8 @@ class _Line(_Payload, omit_defaults=True):
 
 
 class CodexSkeleton(Skeleton):
+    """Counts the lines of a rollout."""
+
     record: ClassVar[type[Struct]] = _Line
     have_ids = False
 
@@ -100,7 +105,8 @@ class CodexSkeleton(Skeleton):
             self.located(payload.cwd, model=payload.model)
         elif kind == "event_msg":
             self._take_notice(skeleton)
-        self.state.compactions += change == "condensation"
+        if change == "condensation":
+            self.state.compactions += 1
         self.part(change)
 
     def _take_turn(self, kind: str, payload: _Payload) -> str:
@@ -123,6 +129,7 @@ class CodexSkeleton(Skeleton):
         return "annotation"
 
     def _take_session(self, skeleton: _Line) -> None:
+        """Note what the first line of a session says. A fork has such a line of its parent too."""
         extra = self.state.extra
         session = skeleton.payload or skeleton
         base = None if skeleton.payload is None else _base_of(skeleton.payload)
@@ -135,6 +142,7 @@ class CodexSkeleton(Skeleton):
         extra["ancestor"] = session.forked_from_id or session.id or extra.get("ancestor")
 
     def _take_notice(self, skeleton: _Line) -> None:
+        """Count what a line of the type ``event_msg`` says: an aborted turn, or a usage."""
         notice = skeleton.payload or skeleton
         if notice.type == "turn_aborted":
             for call_id in [*self.state.waiting]:
@@ -155,10 +163,14 @@ class CodexSkeleton(Skeleton):
         for part in (skeleton, skeleton.payload):
             if part is None:
                 continue
-            # a failed call has no mark except the text of its output
-            part.output = part.output and (FAILED_HEADER if has_failed(part.output) else "")
-            part.content = part.content and []
-            part.source = part.cwd = part.git = None
+            if part.output:
+                # A failed call has no mark except the text of its output.
+                part.output = FAILED_HEADER if has_failed(part.output) else ""
+            if part.content:
+                part.content = []
+            part.source = None
+            part.cwd = None
+            part.git = None
             part.author = UNSET if part.author is UNSET else None
             part.recipient = UNSET if part.recipient is UNSET else None
 
@@ -171,10 +183,10 @@ class CodexSkeleton(Skeleton):
         return text if isinstance(text, str) else "\n".join(texts_in(text))
 
     def _count_item(self, item: _Payload) -> None:
+        """Count an item of the model's API."""
         if item.type in _CALLS:
-            self.called(
-                item.call_id or item.id, item.name or (_SHELL if "shell" in item.type else None)
-            )
+            unnamed = _SHELL if "shell" in item.type else None
+            self.called(item.call_id or item.id, item.name or unnamed)
         elif item.type in _OUTPUTS:
             self.answered(item.call_id, failed=has_failed(item.output))
         elif item.type == "message":
@@ -189,7 +201,8 @@ class CodexSkeleton(Skeleton):
             self.part("annotation")
 
     def _spend(self, at: str | None, payload: _Payload | None) -> None:
-        info = dict_or_empty(payload and payload.info)
+        """Count the usage of the last call: see ``calls_of_events``."""
+        info = dict_or_empty(None if payload is None else payload.info)
         extra = self.state.extra
         last = info.get("last_token_usage")
         total = dict_or_empty(info, "total_token_usage")
@@ -202,6 +215,8 @@ class CodexSkeleton(Skeleton):
 
 
 class _Numbered(Struct):
+    """The field of a line with its number."""
+
     ordinal: int | None = None
 
 
@@ -209,34 +224,38 @@ _decode_number = msgspec.json.Decoder(_Numbered).decode
 
 
 def _base_of(session: _Payload) -> tuple[str, int] | None:
+    """Return the session that a session continues, and how many of its records: see
+    ``base_end``.
+    """
     base = dict_or_empty(session.history_base)
     end = base.get("end_ordinal_exclusive")
     thread = base.get("thread_id")
     if type(end) is not int or type(thread) is not str:
         return None
     is_fork = session.forked_from_id and session.forked_from_ordinal_exclusive == end
-    return ((session.forked_from_id or thread) if is_fork else thread), end
+    if is_fork and session.forked_from_id is not None:
+        thread = session.forked_from_id
+    return thread, end
 
 
 def _turns_rolled_back(kind: str, payload: _Payload) -> int:
-    is_rolled_back = kind == "event_msg" and payload.type == "thread_rolled_back"
-    if is_rolled_back:
-        return max(payload.num_turns or 0, 0)
-    return 0
+    """Return the number of turns that a line takes back."""
+    is_rollback = kind == "event_msg" and payload.type == "thread_rolled_back"
+    return max(payload.num_turns or 0, 0) if is_rollback else 0
 
 
 def _begins_turn(kind: str, payload: _Payload) -> bool:
-    # a message of another agent begins a turn, like a message of the user
+    """Return whether a line begins a turn: a message of the user, or of another agent."""
     if kind == "response_item" and payload.type == "message":
         return payload.role == "user" and not _is_context(payload)
-    is_told = UNSET not in (payload.author, payload.recipient)
-    says = kind == "inter_agent_communication" or (
+    is_of_agent = kind == "inter_agent_communication" or (
         kind == "response_item" and payload.type == "agent_message"
     )
-    return is_told and says
+    return is_of_agent and UNSET not in (payload.author, payload.recipient)
 
 
 def _is_context(payload: _Payload) -> bool:
+    """Return whether Codex itself wrote a message as the user."""
     texts = texts_in(payload.content)
     return bool(texts) and all(map(CONTEXT.match, texts))
 

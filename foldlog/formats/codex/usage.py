@@ -74,8 +74,10 @@ class Totals(Struct):
     falls: int = 0
 
     def named(self, call: ModelCall, total: JsonMap, ancestor: str | None) -> ModelCall:
+        """Return a call with its id. ``total`` is the total with the call."""
         tokens = tokens_of(total)
-        self.falls += tokens <= self.tokens
+        if tokens <= self.tokens:
+            self.falls += 1
         self.tokens = tokens
         if ancestor:
             return call._replace(reply=f"{ancestor} {tokens} {self.falls}")

@@ -61,12 +61,15 @@ from foldlog.formats.record import (
 )
 
 CONTAINER_KEYS = ("events", "history", "trajectory", "messages", "traj")
+"""The fields of a container that may have its records."""
 _KEYS = frozenset(CONTAINER_KEYS)
 
 _SUFFIXES = frozenset((".json", ".jsonl", ".ndjson", ".traj"))
 _COMPRESSED = frozenset((".gz", ".zst", ".bz2", ".xz"))
 _MAGIC = (b"\x1f\x8b", b"BZh", b"\xfd7zXZ", b"PK\x03\x04")
+"""The first bytes of compressed files."""
 _BEGIN = 4096
+"""The number of bytes at the beginning of a file by which its kind is recognized."""
 _LOOK_AT_BYTES = 2**20
 _LOOK_INSIDE = 8
 """So many records of a file with several histories show its format, beside its tables or names."""
@@ -148,7 +151,7 @@ def _histories_inside(
     first = list[Any]()
     while len(first) < _LOOK_INSIDE and (history := next(contained, None)) is not None:
         passed.append(history)
-        readable = (it.value for it in history.records if it.problem is None)
+        readable = (located.value for located in history.records if located.problem is None)
         first += islice(readable, _LOOK_INSIDE - len(first))
     is_one = 2 * sum(map(format.accepts, first)) >= len(first)
     if any(map(format.refuses, first)):
@@ -194,13 +197,15 @@ def _describe_database(path: Path) -> str:
     )
 
 
-# -- folders
-# --------------------------------------------------------------------------------------------------
+# -- folders ---------------------------------------------------------------------------------------
 
 
 def _in_folder(
     root: Path, folder: Path, recognize: Recognize, look: Look, visited: set[str]
 ) -> Iterator[FoundHistory | LeftOut | Unchanged | ImportFinding]:
+    """Yield the histories of a folder below ``root``. ``visited`` are the folders that were read
+    already, because a link may lead to one of them.
+    """
     names = sorted(os.listdir(folder))
     if (contained := _histories_inside(root, folder, recognize)) is not None:
         yield from contained
@@ -238,16 +243,15 @@ def _in_folder(
 
 
 def _no_file(entry: Path) -> ImportFinding:
+    """Say why an entry of a folder cannot be read."""
     if entry.exists():
         return ImportFinding(str(entry), "is neither a file nor a folder")
     return ImportFinding(str(entry), "is a link to a missing file")
 
 
 def _may_hold_histories(entry: Path) -> bool:
-    if entry.suffix in _COMPRESSED:
-        suffix = Path(entry.stem).suffix
-    else:
-        suffix = entry.suffix
+    """Return whether a file has the name of a file with histories, also if it is compressed."""
+    suffix = Path(entry.stem).suffix if entry.suffix in _COMPRESSED else entry.suffix
     return suffix in _SUFFIXES and not _is_sidecar(entry) and entry.is_file()
 
 
@@ -273,21 +277,28 @@ def _with_missing(steps: list[tuple[int, str]]) -> Iterator[str]:
     for (before, _), (number, name) in pairwise((*steps[:1], *steps)):
         if is_row:
             for missing in range(before + 1, number):
-                yield (
-                    f"event-{missing:05}.json"
-                    if name[0] == "e"
-                    else f"{'message_' * (name[0] == 'm')}{missing}.json"
-                )
+                yield _name_of_missing(missing, name)
         yield name
+
+
+def _name_of_missing(number: int, like: str) -> str:
+    """Return the name that the file with a record would have, in the form of another name."""
+    if like.startswith("event-"):
+        return f"event-{number:05}.json"
+    if like.startswith("message_"):
+        return f"message_{number}.json"
+    return f"{number}.json"
 
 
 def _of_event_files(
     root: Path, folder: Path, steps: list[tuple[int, str]], format: Format
 ) -> FoundHistory:
+    """Return the history in a folder with a file for each record. ``steps`` are the numbers and the
+    names of these files, in order.
+    """
+    home = folder.absolute()
     if folder.name in ("events", "messages"):
-        home = folder.absolute().parent
-    else:
-        home = folder.absolute()
+        home = home.parent
     beside = [home / "metadata.json", home / "base_state.json"]
     metadata = [record_in(path) for path in beside if path.exists()]
     state = {
@@ -301,7 +312,7 @@ def _of_event_files(
         for record in metadata
         if type(record.value) is not dict
     ]
-    files = [folder / each for each in _with_missing(steps)]
+    files = [folder / name for name in _with_missing(steps)]
     reader = Placed(partial(map, record_in, files))
     name, _ = Names(root, home, folder=True).of(
         state, conversation=format.conversation(record.value for record in reader)
@@ -312,8 +323,7 @@ def _of_event_files(
     return FoundHistory(name, format, folder, reader, usage=usage, others=beside, findings=torn)
 
 
-# -- files
-# --------------------------------------------------------------------------------------------------
+# -- files -----------------------------------------------------------------------------------------
 
 
 def _first_of(lines: JsonLines) -> Iterator[Located]:
@@ -328,6 +338,8 @@ def _first_of(lines: JsonLines) -> Iterator[Located]:
 
 
 class _File:
+    """A file that may have histories. ``earlier_format`` is its format at an earlier import."""
+
     def __init__(
         self, root: Path, path: Path, recognize: Recognize, earlier_format: Format | None
     ) -> None:
@@ -338,6 +350,7 @@ class _File:
         self._names = Names(root, path)
 
     def histories(self) -> Iterator[FoundHistory | ImportFinding]:
+        """Return the histories in the file. Raises ``NotAHistory`` if there are none."""
         if open_database(self._path) is not None:
             raise NotAHistory(
                 self._path,
@@ -371,6 +384,7 @@ class _File:
         )
 
     def _in_rows(self, lines: JsonLines) -> Iterator[FoundHistory | ImportFinding]:
+        """Yield the history whose records are the lines, or the history in each line."""
         format = self._recognize.format_of(
             row.value for row in _first_of(lines) if row.problem is None
         )
@@ -382,7 +396,7 @@ class _File:
             raise NotAHistory(self._path, _EMPTY)
         else:
             problem = next(
-                (f"line {it.line}: {it.problem}" for it in lines if it.problem is not None), ""
+                (f"line {row.line}: {row.problem}" for row in lines if row.problem is not None), ""
             )
             first = (row.value for row in _first_of(lines))
             raise NotAHistory(
@@ -390,11 +404,10 @@ class _File:
             )
 
     def _in_document(self) -> Iterator[FoundHistory | ImportFinding]:
-        begin = (
-            next(filter(None, map(bytes.strip, parts_of(self._path, _BEGIN))), b"")
-            .removeprefix(BOM_UTF8)
-            .lstrip()
-        )
+        """Yield the histories in a JSON document."""
+        stripped = map(bytes.strip, parts_of(self._path, _BEGIN))
+        first_part = next(filter(None, stripped), b"")
+        begin = first_part.removeprefix(BOM_UTF8).lstrip()
         if begin.startswith(b"["):
             yield from self._in_array()
         elif begin.startswith(b"{"):
@@ -403,6 +416,7 @@ class _File:
             raise NotAHistory(self._path, _NOT_JSON if begin else _EMPTY)
 
     def _in_array(self) -> Iterator[FoundHistory | ImportFinding]:
+        """Yield the history whose records are the items, or the history in each item."""
         text, rows = array_in(self._path)
         first = rows[:LOOK_AT]
         if (format := self._recognize.format_of(row.value for row in first)) is not None:
@@ -410,17 +424,16 @@ class _File:
         elif any(map(self._holds_history, first)):
             yield from (self._history_in(row, place) for place, row in enumerate(rows))
         else:
-            if rows:
-                why = self._recognize.nothing(row.value for row in first)
-            else:
-                why = _EMPTY
+            why = self._recognize.nothing(row.value for row in first) if rows else _EMPTY
             raise NotAHistory(self._path, why, foreign=True)
 
     def _of_records(self, reader: RecordReader, format: Format) -> FoundHistory:
-        name, _ = self._names.of({}, conversation=format.conversation(it.value for it in reader))
+        values = (located.value for located in reader)
+        name, _ = self._names.of({}, conversation=format.conversation(values))
         return FoundHistory(name, format, self._path, reader)
 
     def _in_object(self, document: Located) -> FoundHistory:
+        """Return the history in an object, or the history whose only record is the object."""
         value = document.value
         if (container := self._container(document, "", self._names)) is not None:
             return container
@@ -500,6 +513,7 @@ class _File:
             return ImportFinding(row.place, error.why)
 
     def _in_row(self, row: Located, number: int, names: Names) -> FoundHistory | ImportFinding:
+        """Return the history in a row of a file with several histories, or why there is none."""
         if row.problem == TOO_LONG:  # the limit for a record does not apply to a history
             row = self._whole_line(row)
         if row.problem is not None:
@@ -530,6 +544,7 @@ class _File:
         )
 
     def _whole_line(self, row: Located) -> Located:
+        """Read a line again, however long it is."""
         with self._path.open("rb") as file:
             file.seek(row.offset)
             try:

@@ -116,8 +116,7 @@ _MESSAGE_ATTRIBUTES = (
 """Fields of a message that the decoder reads. An import reports all other fields as not read."""
 
 
-# -- spans to events
-# --------------------------------------------------------------------------------------------------
+# -- spans to events -------------------------------------------------------------------------------
 
 
 class _Decoder(FollowingDecoder):
@@ -301,8 +300,7 @@ def _model_and_tokens(attributes: Fields) -> Fields:
     return {name: value for name, value in {**fields, **usage}.items() if value is not None}
 
 
-# -- events to spans
-# --------------------------------------------------------------------------------------------------
+# -- events to spans -------------------------------------------------------------------------------
 
 
 _CHAT_KEYS = ("role", "content", "tool_calls", "tool_call_id")
