@@ -9,9 +9,9 @@ drawn place writes down the tests that reach it, also in processes that a test s
 mutant the tests that reached it run until one fails. A mutant that survives shows that a test is
 missing, or that the change makes no difference.
 
-A condition of a query, and a change for which Python has no conditional syntax, have no switch. Such
-a change is made alone, in another copy: first the tests of the module run (see ``tests.which``), and
-if they pass, all tests.
+A condition of a query is left out when the statement is looked up (``tests.mutants_sql``). A change
+for which Python has no conditional syntax has no switch. Such a change is made alone, in another copy:
+first the tests of the module run (see ``tests.which``), and if they pass, all tests.
 
 A test that fails without a change too judges nothing: tests that failed in the first run are left
 out, and a test that fails with a change runs again without it. The exit status is 1 if more than one
@@ -38,10 +38,11 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from pathlib import Path
 from typing import NamedTuple, TextIO
 
+from tests import mutants_sql
 from tests.beside import SAMPLES
 from tests.mutants_run import REACHED, UNFINISHED, first_failure
 from tests.which import ROOT, covering, modules
@@ -84,8 +85,23 @@ if number := os.environ.get("FOLDLOG_MUTANT"):
     turn_on(int(number))
 """
 """Switches mutants in the process of the tests, and in processes that a test starts."""
-SQL_TESTS = ["tests/conformance", "tests/eventstore", "tests/postgres"]
+QUERIES = "queries.sql"
+SQL_SWITCHES = {
+    "eventstore/recorders/statements.py": (
+        "\n\nfrom foldlog._sql_switch import switch_statements\n\n"
+        "statements = switch_statements(statements, _named_in)\n"
+    ),
+    "eventstore/recorders/postgres/recorder.py": (
+        "\n\nfrom foldlog._sql_switch import switch_statements_here\n\n"
+        "PostgresRecorder._statements_here = switch_statements_here(\n"
+        "    PostgresRecorder._statements_here\n)\n"
+    ),
+}
+"""What is added to modules so that they look statements up by ``tests.mutants_sql``."""
 NOT_COPIED = (".git", ".venv", ".cache", "*.egg-info", "__pycache__", ".*_cache", ".hypothesis")
+AFTER_CONDITION = re.compile(
+    rb"[()\n;]| (?:ORDER BY|GROUP BY|LIMIT|UNION|WHERE|THEN|RETURNING|ON CONFLICT)\b"
+)
 OPPOSITES: dict[type[ast.cmpop], type[ast.cmpop]] = {
     ast.Lt: ast.LtE,
     ast.LtE: ast.Lt,
@@ -141,6 +157,8 @@ def mutants_of(path: Path) -> list[Mutant]:
 def _changes(statement: ast.AST) -> Iterator[tuple[ast.stmt | ast.expr, str]]:
     if isinstance(statement, ast.JoinedStr):
         return  # before Python 3.12, what is in it has no place of its own
+    if isinstance(statement, ast.keyword) and statement.arg == "strict":
+        return
     yield from _changes_of(statement)
     for node in ast.iter_child_nodes(statement):
         yield from _changes(node)
@@ -180,17 +198,35 @@ def _changes_of(node: ast.AST) -> Iterator[tuple[ast.stmt | ast.expr, str]]:
         case ast.Call(func=ast.Name("min" | "max" as name)) if isinstance(node, ast.Call):
             other_name = ast.Name("max" if name == "min" else "min")
             yield node, ast.unparse(ast.Call(other_name, node.args, node.keywords))
+        case ast.Call(keywords=[*_, ast.keyword(arg="strict")]):
+            pass  # zip raises an error only if the code itself is wrong
         case ast.Call(func=function, args=arguments, keywords=[*first, ast.keyword()]):
             yield node, ast.unparse(ast.Call(function, arguments, first))
 
 
 def _mutants_of_sql(path: Path) -> Iterator[Mutant]:
-    """Leave out a condition of a query: a line that begins with AND."""
+    """Leave out a condition of a query: from an AND at the beginning of a line to the end of a line
+    or the next clause, but not within parentheses or after an operator.
+    """
+    source = path.read_bytes()
     begin = 0
-    for number, line in enumerate(path.read_bytes().splitlines(keepends=True), 1):
-        if line.lstrip().startswith(b"AND ") and not line.rstrip().endswith(b";"):
-            yield Mutant(path, number, begin, begin + len(line), "\n")
+    for number, line in enumerate(source.splitlines(keepends=True), 1):
+        if line.lstrip().startswith(b"AND "):
+            first = begin + line.index(b"AND ")
+            yield Mutant(path, number, first, _end_of_condition(source, first), "")
         begin += len(line)
+
+
+def _end_of_condition(source: bytes, begin: int) -> int:
+    depth = 0
+    for found in AFTER_CONDITION.finditer(source, begin):
+        depth += {b"(": 1, b")": -1}.get(found[0], 0)
+        is_complete = found[0] not in b"()" and not source[: found.start()].endswith(
+            (b"<", b"=", b">")
+        )
+        if depth < 0 or (depth == 0 and is_complete):
+            return found.start()
+    return len(source)
 
 
 def draw_mutants(seed: int, count: int, parts: Sequence[str] = ()) -> list[Mutant]:
@@ -277,6 +313,7 @@ def judge_switched(
         (project / "foldlog/_switch.py").write_text(module)
         for path, text in texts.items():
             (project / path.relative_to(ROOT)).write_text(text)
+        _switch_statements(mutants, switched, project)
         (folder / REACHED).mkdir()
         (folder / REACHED).chmod(0o777)  # some tests start processes of other users
     # With "=", because pytest looks for its configuration beside a path that stands alone.
@@ -292,9 +329,23 @@ def judge_switched(
     return {number: first_failure(folder / f"mutant.{number}") for number in sorted(switched)}
 
 
+def _switch_statements(mutants: Sequence[Mutant], switched: Collection[int], project: Path) -> None:
+    texts = {
+        number: (mutants[number].path.parent.name, mutants[number].text())
+        for number in switched
+        if mutants[number].path.name == QUERIES
+    }
+    if texts:
+        (project / "foldlog" / mutants_sql.TEXTS).write_text(json.dumps(texts))
+        shutil.copyfile(mutants_sql.__file__, project / "foldlog/_sql_switch.py")
+        for name, addition in SQL_SWITCHES.items():
+            with (project / name).open("a") as module:
+                module.write(addition)
+
+
 def _switch_all(mutants: Sequence[Mutant]) -> tuple[set[int], dict[Path, str]]:
     """Return the numbers of the mutants that have a switch, and the texts of their modules."""
-    switched: set[int] = set()
+    switched = {number for number, mutant in enumerate(mutants) if mutant.path.name == QUERIES}
     texts = {}
     for path in {mutant.path for mutant in mutants if mutant.path.suffix == ".py"}:
         of_path = [entry for entry in enumerate(mutants) if entry[1].path == path]
@@ -307,7 +358,7 @@ def failing_test(mutant: Mutant, project: Path) -> str | None:
     """Return the first test that fails with a mutant, or how the run ended; None if every test
     passes. The tests of the module run, and if they pass, all tests. Raises ``FailsUnchangedError``.
     """
-    tests = SQL_TESTS if mutant.path.suffix == ".sql" else covering(str(mutant.path))
+    tests = covering(str(mutant.path))
     failed = _run_changed(mutant, tests, project) if tests else None
     return failed or _run_changed(mutant, ALL_TESTS, project)
 

@@ -4,12 +4,14 @@ import ast
 import builtins
 import json
 import shutil
+import sys
 from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
 
-from tests import mutants
+from foldlog.eventstore.recorders.statements import _named_in
+from tests import mutants, mutants_sql
 from tests.mutants import (
     FailsUnchangedError,
     TimeOverError,
@@ -29,7 +31,6 @@ def positive(number, seen):
         seen.add(number)
     return number > 0
 '''
-QUERY = "SELECT id FROM events\n WHERE conversation = :key\n   AND id >= :first\n ORDER BY id;\n"
 
 
 def codes(folder, name, text):
@@ -62,6 +63,7 @@ def test_each_change_is_of_one_place(tmp_path):
         ("y = x[:-1]", ["(x)", "2"]),
         ("y = min(x, key=len)", ["max(x, key=len)"]),
         ("y = sorted(x, reverse=True)", ["False", "sorted(x)"]),
+        ("y = zip(x, x, strict=True)", []),
         ("while f(x): break", ["(not (f(x)))", "continue"]),
         ('y = f"{x[0]}"', []),
     ],
@@ -70,10 +72,24 @@ def test_each_kind_of_change(tmp_path, line, changes):
     assert sorted(codes(tmp_path, "lines.py", f"def act(x):\n    {line}\n")) == changes
 
 
-def test_query_condition_is_left_out(tmp_path):
-    assert codes(tmp_path, "queries.sql", QUERY) == ["\n"]
-    (mutant,) = mutants_of(tmp_path / "queries.sql")
-    assert mutant.text() == QUERY.replace("   AND id >= :first\n", "\n")
+@pytest.mark.parametrize(
+    "query, changed",
+    [
+        ("WHERE a = 1\n  AND b = 2 ORDER BY a;", "WHERE a = 1\n   ORDER BY a;"),
+        (
+            "(SELECT a FROM t\n  WHERE c AND b IN (1,\n  2)\n  AND d) + 1",
+            "(SELECT a FROM t\n  WHERE c AND b IN (1,\n  2)\n  ) + 1",
+        ),
+        (
+            "WHERE a\nAND NOT EXISTS (\n  SELECT 1\n)\nAND b <\n  (SELECT 2)\n",
+            "WHERE a\n\nAND b <\n  (SELECT 2)\n",
+        ),
+    ],
+)
+def test_query_condition_is_left_out(tmp_path, query, changed):
+    path = tmp_path / "queries.sql"
+    path.write_text(query)
+    assert mutants_of(path)[0].text() == changed
 
 
 def test_seed_draws_the_same_valid_mutants():
@@ -281,3 +297,73 @@ def test_test_that_does_not_end_is_a_failure(tmp_path):
     assert first_failure(path) == "b"
     assert read_seconds([path]) == {"a": 0.5}
     assert first_failure(results(path, *passed)) is None
+
+
+QUERIES = """-- part: chosen
+WHERE a = {parameter}
+  AND b = 2
+
+-- name: all
+SELECT * FROM t
+
+-- name: some
+SELECT * FROM t {chosen}
+"""
+
+
+@pytest.fixture
+def query_switch(tmp_path, monkeypatch):
+    """A copy of ``tests.mutants_sql`` beside a mutant of ``QUERIES``. The fixture is a set of the
+    mutants that are on, and lists the mutants that were asked for.
+    """
+    path = tmp_path / "queries.sql"
+    path.write_text(QUERIES)
+    (mutant,) = mutants_of(path)
+    (tmp_path / mutants_sql.TEXTS).write_text(json.dumps({"7": ["sqlite", mutant.text()]}))
+    monkeypatch.setattr(mutants_sql, "__file__", str(tmp_path / "_sql_switch.py"))
+    mutants_sql._texts.cache_clear()
+    turned_on = set()
+    asked = []
+
+    def is_on(number):
+        asked.append(number)
+        return number in turned_on
+
+    monkeypatch.setitem(sys.modules, "foldlog._switch", SimpleNamespace(is_on=is_on))
+    yield SimpleNamespace(turned_on=turned_on, asked=asked)
+    mutants_sql._texts.cache_clear()
+
+
+def statements_in(dialect, instead):
+    return _named_in(QUERIES, tuple(instead.items()))
+
+
+def test_statement_is_chosen_when_it_is_looked_up(query_switch):
+    switched = mutants_sql.switch_statements(statements_in, _named_in)
+    named = switched("sqlite")
+    assert named["all"] == "SELECT * FROM t"
+    assert query_switch.asked == []
+    whole = "SELECT * FROM t WHERE a = {parameter}\n  AND b = 2"
+    assert (named["some"], named.get("some")) == (whole, whole)
+    query_switch.turned_on.add(7)
+    part = "SELECT * FROM t WHERE a = {parameter}"
+    assert (named["some"].rstrip(), named.get("some").rstrip()) == (part, part)
+    assert query_switch.asked == [7] * 4
+    assert switched("postgresql")["some"] == whole
+    assert switched("sqlite", {"chosen": "LIMIT 1"})["some"] == "SELECT * FROM t LIMIT 1"
+
+
+def test_statement_of_a_schema_is_chosen_too(query_switch):
+    texts = Path(mutants_sql.__file__).with_name(mutants_sql.TEXTS)
+    texts.write_text(texts.read_text().replace("sqlite", "postgresql"))
+    statements = mutants_sql.switch_statements(statements_in, _named_in)
+
+    def statements_here(recorder):
+        named = statements("postgresql").items()
+        return {name: query.replace("{parameter}", recorder).encode() for name, query in named}
+
+    named = mutants_sql.switch_statements_here(statements_here)("$1")
+    assert named["some"] == b"SELECT * FROM t WHERE a = $1\n  AND b = 2"
+    query_switch.turned_on.add(7)
+    assert named["some"].rstrip() == b"SELECT * FROM t WHERE a = $1"
+    assert named["all"] == b"SELECT * FROM t"

@@ -27,10 +27,14 @@ def statements(dialect: str, instead: Mapping[str, str] = {}) -> Mapping[str, st
 
 @cache
 def _statements(dialect: str, instead: tuple[tuple[str, str], ...]) -> Mapping[str, str]:
+    return _named_in(read_sql(dialect, "queries.sql"), instead)
+
+
+def _named_in(queries: str, instead: tuple[tuple[str, str], ...]) -> Mapping[str, str]:
     # Every first open of a process reads this file: compiling patterns would take half of the time.
     blocks: dict[tuple[str, str], list[str]] = {}
     lines: list[str] = []
-    for line in read_sql(dialect, "queries.sql").splitlines():
+    for line in queries.splitlines():
         if line.startswith(("-- name: ", "-- part: ")):
             what, _, name = line.removeprefix("-- ").partition(": ")
             lines = blocks[what, name] = []
