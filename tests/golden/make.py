@@ -4,8 +4,7 @@
 
 It writes ``stores/schema-N.db.gz`` of the present schema, the rows of the same store on PostgreSQL in
 ``stores/schema-N.postgresql.json.gz``, and what is in these stores beside them. A file that is there
-stays as it is, so only a new schema gets a file. It also writes what is stored of the records in
-``imports/``.
+stays as it is, so only a new schema gets a file.
 """
 
 import base64
@@ -19,7 +18,6 @@ from pathlib import Path
 from unittest.mock import patch
 
 import foldlog
-from foldlog import formats
 from foldlog._app.server.notes import Notes
 from foldlog.eventstore import (
     ANY_VERSION,
@@ -266,18 +264,6 @@ def short(items):
     return items if len(items) < 20 else sha256(json.dumps(items).encode()).hexdigest()
 
 
-def make_imports():
-    for path in sorted((GOLDEN / "imports").glob("*.jsonl")):
-        lines = [json.loads(line) for line in path.read_text().splitlines()]
-        for line in lines:
-            format = line["format"]
-            encoded = [
-                encode(event, ours=True) for event in formats.decode(line["records"], format=format)
-            ]
-            line["stored"] = [[each.kind, each.schema, each.body.decode()] for each in encoded]
-        path.write_text("".join(f"{json.dumps(line)}\n" for line in lines))
-
-
 def make_file_of_sqlite():
     packed = GOLDEN / "stores" / f"schema-{schema.NEWEST}.db.gz"
     if packed.exists():
@@ -344,7 +330,6 @@ def put_objects(objects, folder):
 def main():
     make_file_of_sqlite()
     make_file_of_postgresql()
-    make_imports()
 
 
 if __name__ == "__main__":
