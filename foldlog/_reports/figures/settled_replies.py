@@ -75,6 +75,12 @@ class StateIncomplete(Exception):
     """A block of a state is missing or damaged, so the figures must be counted again."""
 
 
+class PromptChanged(StateIncomplete):
+    """A new line of an earlier reply has another prompt, and the curve of prompts has the prompt of
+    the earlier line, so the figures must be counted again.
+    """
+
+
 def blocks_to_settle(
     replies: Mapping[str, Calls], tools: Mapping[str, dict[str, ToolCalls]]
 ) -> list[Block]:

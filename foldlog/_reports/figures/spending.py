@@ -16,7 +16,12 @@ from foldlog._base.usage import IMPORTED
 from foldlog._reports.answers.document import Document
 from foldlog._reports.answers.figures import ModelDocument, SpentDocument
 from foldlog._reports.figures.prices import Prices
-from foldlog._reports.figures.settled_replies import Block, Settled, blocks_to_settle
+from foldlog._reports.figures.settled_replies import (
+    Block,
+    PromptChanged,
+    Settled,
+    blocks_to_settle,
+)
 from foldlog._reports.figures.tools_of_replies import CountedReply, ToolCalls, ToolsOfReplies
 from foldlog._reports.words.times import happened_at
 from foldlog.eventstore import Event, Logged, ReadTransaction
@@ -162,7 +167,7 @@ class Spending(Struct):
     def _take_call(self, call: ModelCall, growth: _Growth, *, is_imported: bool = False) -> None:
         """Count a call. If it is imported, and belongs to a reply that began before the present
         events, its prompt is counted already: the figures may have been counted between two lines
-        of the reply.
+        of the reply. Raises ``PromptChanged`` if this line has another prompt.
         """
         calls = calls_in(call)
         prompt = calls.usage.get("prompt_tokens", 0)
@@ -170,10 +175,12 @@ class Spending(Struct):
         if is_imported and call.reply is not None:
             present = self._find(call.reply, growth)
             began = growth.before.get(call.reply, present)
-        is_counted = began is not None and began.usage.get("prompt_tokens") == prompt
-        if call.calls == 1 and prompt and not call.by_condenser and not is_counted:
-            self.last = prompt
-            self.context.add(prompt)
+        if call.calls == 1 and prompt and not call.by_condenser:
+            if began is None:
+                self.last = prompt
+                self.context.add(prompt)
+            elif began.usage.get("prompt_tokens") != prompt:
+                raise PromptChanged
         if call.reply is None:
             self.calls.append(calls)
         else:

@@ -10,10 +10,12 @@ import pytest
 from foldlog import Histories
 from foldlog._imports import projecting
 from foldlog._imports.compacting import compacting, note_compaction
+from foldlog._reports.figures.checking import find_wrong_figures
 from foldlog._reports.records import decoding
 from foldlog.eventstore.maintenance.rekey import rekey
 from foldlog.eventstore.sources.reading import blocks_of
 from foldlog.formats.resuming import WINDOW_MAX
+from foldlog.projections import Views
 from tests.between import before_next_call
 from tests.foldlog.formats.test_resuming import NAMES, rounds
 from tests.foldlog.imports.imports import (
@@ -375,6 +377,27 @@ def test_reply_of_two_lines_is_one_prompt(tmp_path, store):
     assert figures_of(store, "s1")["context"] == [7]
     imported(store, write_lines(path, lines))
     assert figures_of(store, "s1")["context"] == [7]
+
+
+@pytest.mark.parametrize("prompt", [5, 7, 9])
+def test_late_line_of_a_reply_has_the_prompt_that_counts(tmp_path, store, prompt):
+    lines = [*turns(30)]
+    for line, tokens in zip(lines[-2:], (7, prompt), strict=True):
+        usage = {"input_tokens": tokens, "output_tokens": 2}
+        message = {**line["message"], "role": "assistant", "id": "m", "usage": usage, "model": "x"}
+        line |= {"type": "assistant", "requestId": "r", "message": message}
+    path = write_lines(tmp_path / "log.jsonl", lines[:-1])
+    imported(store, path)
+    Histories(store)["s1"].view()
+    assert figures_of(store, "s1")["context"] == [7]
+    imported(store, write_lines(path, lines))
+    assert [*find_wrong_figures(store, Views(store), "s1")] == []
+    assert figures_of(store, "s1")["context"] == [prompt]
+    assert [*find_wrong_figures(store, Views(store), "s1")] == []
+    with new_store() as other:
+        imported(other, path)
+        Histories(other)["s1"].view()
+        assert figures_of(other, "s1") == figures_of(store, "s1")
 
 
 def test_compaction_is_noted_after_growths(tmp_path, store):
