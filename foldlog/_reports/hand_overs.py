@@ -26,10 +26,7 @@ from foldlog.projections import Views, begins_reply
 
 _NAMED = 8
 """The maximum number of terms that a sentence names."""
-NOT_THERE = "no event has it"
-"""The reason of an agent that does not have the words, and whose parent did not have them before
-the call.
-"""
+_NOT_THERE = "no event has it"
 
 
 def hand_overs(
@@ -97,7 +94,7 @@ def _about_words(
             )
         is_users = first is not None and first.source == "user"
         reasons = [*_words_of(answer, first_events.get(answer.parent, inf), is_users), *unread[:1]]
-        yield replace(answer, reason="; ".join(reasons))
+        yield replace(answer, reason="; ".join(reasons), is_concerned=reasons != [_NOT_THERE])
 
 
 def _words_of(answer: HandOverDocument, parent_first: float, is_users: bool) -> Iterator[str]:
@@ -107,7 +104,7 @@ def _words_of(answer: HandOverDocument, parent_first: float, is_users: bool) -> 
     """
     parent = answer.parent
     call = parent if answer.call is None else f"call {answer.call} of {parent}"
-    yield NOT_THERE if answer.fact is None else answer.fact.reason
+    yield _NOT_THERE if answer.fact is None else answer.fact.reason
     if answer.is_given:
         yield f"{call} gave it"
     elif answer.came_from not in (None, answer.conversation):

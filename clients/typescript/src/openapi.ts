@@ -2385,6 +2385,7 @@ export interface components {
          *                           or itself
          *         ``is_given``      whether the call, or a message before the agent's first reply, has the words
          *         ``is_returned``   whether the result has the words; null without a result
+         *         ``is_concerned``  false if ``reason`` only says that no event has the words
          *
          *         About a call:
          *
@@ -2405,6 +2406,8 @@ export interface components {
             came_from?: string | null;
             is_given?: boolean | null;
             is_returned?: boolean | null;
+            /** @description By default true. */
+            is_concerned?: boolean;
             not_given?: components["schemas"]["DroppedTermDocument"][];
             not_returned?: components["schemas"]["DroppedTermDocument"][];
         };

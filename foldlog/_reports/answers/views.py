@@ -133,6 +133,7 @@ class HandOverDocument(OfConversation):
                       or itself
     ``is_given``      whether the call, or a message before the agent's first reply, has the words
     ``is_returned``   whether the result has the words; null without a result
+    ``is_concerned``  false if ``reason`` only says that no event has the words
 
     About a call:
 
@@ -152,6 +153,7 @@ class HandOverDocument(OfConversation):
     came_from: str | None = None
     is_given: bool | None = None
     is_returned: bool | None = None
+    is_concerned: bool = True
     not_given: tuple[DroppedTermDocument, ...] = ()
     not_returned: tuple[DroppedTermDocument, ...] = ()
 

@@ -18,7 +18,7 @@ from foldlog._reports.answers.views import (
 )
 from foldlog._reports.facts import Fact
 from foldlog._reports.figures.shown import trees_of
-from foldlog._reports.hand_overs import NOT_THERE, fact_document, hand_overs
+from foldlog._reports.hand_overs import fact_document, hand_overs
 from foldlog._reports.words.dropped import needed_words
 from foldlog._reports.words.gist import count, gist, id_words
 from foldlog._reports.words.texts import text_of
@@ -120,7 +120,7 @@ def _show_hand_overs(answers: Sequence[HandOverDocument]) -> None:
     silent = 0
     for answer in answers:
         depths[answer.conversation] = depth = depths.get(answer.parent, -1) + 1
-        if answer.reason == NOT_THERE:
+        if not answer.is_concerned:
             silent += 1
         else:
             name = terminal.typed_id(answer.conversation)

@@ -24,7 +24,6 @@ const AGENTS_SHOWN = 200; // The number of agents that are shown without asking.
 const AGENT_TEXT = 2_000; // The number of characters of an event that are shown inside a call.
 const AGENT_EVENTS = 50; // The number of events of a sub-agent that are loaded at once.
 const NAMED = 20; // The number of agents that a line of facts names.
-const NOT_THERE = "no event has it"; // What the server says of an agent that has nothing to do with the words.
 const CLOSED = "foldlog-agents";
 const COLUMNS = ["Agent", "", "Now", "Models", "Errors", "Longest gap", "Cost"];
 const GAP = "The longest time without an event, before a reply or a result";
@@ -273,7 +272,7 @@ export class Agents {
       const known = new Map(this.task.agents.map((agent) => [agent.conversation, agent]));
       const time = ({ first_at: at }) => (at ? timeIn(at) : Infinity);
       const telling = agents
-        .filter((agent) => agent.reason !== NOT_THERE)
+        .filter((agent) => agent.is_concerned)
         .sort((one, other) => (time(one) < time(other) ? -1 : Number(time(one) > time(other))));
       const lines = telling.map((agent) =>
         el(
