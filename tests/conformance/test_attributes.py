@@ -183,13 +183,15 @@ def test_a_list_that_cannot_be_written_shows_nothing_erased(histories, monkeypat
     histories.store.database.written.clear()
     with others_writing(histories):
         first = histories.list(age_max_s=0)
-    assert ("c0" in names(first), first.is_complete) == (True, False)
-    histories.erase("c0", reason="asked to")
+    assert not first.is_complete
+    # Of several stores, the oldest conversation may be in any.
+    [oldest, *_] = sorted(name for name in names(first) if name not in ("c10", "c11"))
+    histories.erase(oldest, reason="asked to")
     histories["c11"].append([said("a newer event"), said("and another")])
     histories.store.database.written.clear()  # as if another process had written all this
     with others_writing(histories):
         late = histories.list(age_max_s=0)
-    assert ("c0" in names(late), late.is_complete) == (False, False)
+    assert (oldest in names(late), late.is_complete) == (False, False)
 
 
 def key_of(histories, name):
