@@ -331,9 +331,8 @@ SELECT {row}
 FROM {schema}.events WHERE conversation = $1::bigint AND id >= $2::bigint AND id < $3::bigint AND kind = 'document_changes'::bytea
 ORDER BY id DESC LIMIT $4::bigint
 
--- name: flagged_rows
-SELECT {row}
-FROM unnest($2::bigint[], $3::bigint[], $4::bigint[]) WITH ORDINALITY AS i (first, last, key, place)
+-- part: flagged_events
+unnest($2::bigint[], $3::bigint[], $4::bigint[]) WITH ORDINALITY AS i (first, last, key, place)
 CROSS JOIN LATERAL (
     SELECT * FROM {schema}.events
     WHERE conversation = coalesce(i.key, $1::bigint) AND id BETWEEN i.first AND i.last AND shown
@@ -342,21 +341,15 @@ CROSS JOIN LATERAL (
     WHERE conversation = coalesce(i.key, $1::bigint) AND id BETWEEN i.first AND i.last AND structural AND NOT shown
     ORDER BY id
 ) e
-ORDER BY i.place, e.id
+
+-- name: flagged_rows
+SELECT {row} FROM {flagged_events} ORDER BY i.place, e.id
 
 -- name: flagged_rows_until
 SELECT {row} FROM (
     SELECT e.id, meta, body, place,
         sum(octet_length(body)) OVER (ORDER BY place, e.id) - octet_length(body) AS before
-    FROM unnest($2::bigint[], $3::bigint[], $4::bigint[]) WITH ORDINALITY AS i (first, last, key, place)
-CROSS JOIN LATERAL (
-    SELECT * FROM {schema}.events
-    WHERE conversation = coalesce(i.key, $1::bigint) AND id BETWEEN i.first AND i.last AND shown
-    UNION ALL
-    SELECT * FROM {schema}.events
-    WHERE conversation = coalesce(i.key, $1::bigint) AND id BETWEEN i.first AND i.last AND structural AND NOT shown
-    ORDER BY id
-) e
+    FROM {flagged_events}
 ) f
 WHERE before <= $5::bigint ORDER BY place, id
 
