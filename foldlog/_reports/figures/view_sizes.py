@@ -5,13 +5,14 @@ largest prompt. The measures are stored, so that a later call counts only the ne
 from __future__ import annotations
 
 from array import array
+from collections.abc import Sequence
 from contextlib import suppress
 from typing import Final
 
 import msgspec
 
 from foldlog._reports.figures.context import ContextUse
-from foldlog._reports.figures.sizes import event_tokens, view_tokens
+from foldlog._reports.figures.sizes import event_tokens
 from foldlog._reports.figures.unchanged import is_as_in
 from foldlog.eventstore import ConversationRow, Event, EventStoreError, Store
 from foldlog.eventstore.derived.cached_values import cached_records
@@ -21,6 +22,7 @@ from foldlog.eventstore.recorders.base import Transaction
 from foldlog.eventstore.recorders.types import Record
 from foldlog.projections import Views
 from foldlog.projections.conversations.unreadable import sound
+from foldlog.projections.units import Units, UnitsSoFar, fit_positions
 
 _PROJECTION: Final = "view_sizes"
 _CODE: Final = 1
@@ -90,7 +92,8 @@ class ViewMeasuring:
 
     def _sizes_after(self, views: Views) -> array[int] | None:
         """Return the sizes of all Views, or None if the sizes of the new Views do not follow from
-        the present View.
+        the present View. Cost: the new events, and the units that they extend, such as a reply
+        whose calls they answer.
         """
         new = self._new
         count_shown = sum(event.shown for event in new)
@@ -103,17 +106,31 @@ class ViewMeasuring:
             return None
         sizes = _numbers(self._earlier.sizes)
         # Without structural events, new events only join the end of the View.
-        stop = len(view.events) - count_shown
+        end = len(view.events) - count_shown
+        begin = _begin_of_units_across(view.units, end)
+        so_far = UnitsSoFar(view.left_behind)
+        last = view.events[begin:]
+        so_far.read(last[: end - begin])
+        before = sizes[-1] - self._fit_tokens(last, so_far)
         for event in new:
-            stop += event.shown
-            if not event.shown:
-                sizes.append(sizes[-1])
-            elif stop == len(view.events):
-                sizes.append(view_tokens(view, self._tokens))
+            if event.shown:
+                so_far.read([event])
+                sizes.append(before + self._fit_tokens(last, so_far))
             else:
-                earlier_view = view.with_events(view.events[:stop])
-                sizes.append(view_tokens(earlier_view, self._tokens))
+                sizes.append(sizes[-1])
         return sizes
+
+    def _fit_tokens(self, events: Sequence[Event], so_far: UnitsSoFar) -> int:
+        return sum(self._count(events[position]) for position in fit_positions(so_far.units()))
+
+
+def _begin_of_units_across(units: Units, position: int) -> int:
+    """Return the last position up to ``position`` at which no unit of a View goes on."""
+    # The events of a bond begin a loop, so they are in it.
+    parts = [*(calls.members for calls in units.parallel_calls), *units.loops]
+    while across := [part for part in parts if part[0] < position <= part[-1]]:
+        position = min(part[0] for part in across)
+    return position
 
 
 def _stored(store: Store, row: ConversationRow) -> Measures:

@@ -5,10 +5,12 @@ import random
 import pytest
 
 import foldlog
-from foldlog import CondensationAction, Message
+from foldlog import Action, CondensationAction, Message, Observation
 from foldlog._reports.figures import view_sizes
 from foldlog._reports.figures.sizes import event_tokens
 from foldlog.projections import Views
+from foldlog.projections.units import UnitsSoFar
+from tests.conformance.conftest import noted
 from tests.page_samples import hostile_history, usual_history
 
 
@@ -58,6 +60,89 @@ def test_sizes_of_a_growing_history(events, seed, tmp_path):
                 other = others.create("h")
                 other.append(events[:stop])
                 assert figures_of(other) == shown
+
+
+def tangled(chance, count):
+    """Yield calls of several replies whose results are late, missing or doubled, beside texts that
+    stay with the next event.
+    """
+    for number in range(count):
+        reply = chance.choice([None, "r1", f"r{number // 3}"])
+        call_id = f"call {chance.randrange(max(1, number - 4), number + 2)}"
+        match chance.randrange(6):
+            case 0 | 1:
+                thinks = chance.random() < 0.3
+                yield Action(
+                    tool="bash", arguments={"n": number}, call_id=call_id, source="agent",
+                    response_id=reply, thinking=({"type": "thinking"},) if thinks else (),
+                )  # fmt: skip
+            case 2 | 3:
+                yield Observation(content=f"result {number}", call_id=call_id)
+            case 4:
+                yield Message(content=f"text {number}", source=chance.choice(["agent", "user"]))
+            case _:
+                yield Message(content=f"note {number}", source="agent", stays_with_next=True)
+
+
+@pytest.mark.parametrize("seed", range(8))
+def test_sizes_of_units_that_new_events_extend(seed):
+    chance = random.Random(seed)
+    with foldlog.open("memory:") as histories:
+        history = histories.create("h")
+        history.append([Message(content="begin", source="user")])
+        events = [*tangled(chance, 60)]
+        while events:
+            some, events = events[: chance.choice((1, 1, 2, 4))], events[4:]
+            history.append(some)
+            sizes = Views(histories.store).lifetimes("h", event_tokens).sizes
+            assert figures_of(history)["view_tokens"] == sizes
+
+
+def called(call_id, **options):
+    return Action(tool="bash", call_id=call_id, source="agent", arguments={}, **options)
+
+
+def result_of(call_id):
+    return Observation(content=f"result of {call_id}", call_id=call_id)
+
+
+@pytest.mark.parametrize(
+    "events",
+    [
+        # The model refuses the loop, because the call "b" in it has no result.
+        [
+            called("a", thinking=({"type": "thinking", "signature": "x", "thinking": "so"},)),
+            result_of("a"), called("b"), called("c"), result_of("c"),
+        ],
+        # The model gets the note with the next event of the agent.
+        [
+            Message(content="note", source="agent", stays_with_next=True),
+            Message(content="text", source="agent"),
+        ],
+        [called("a"), called("b"), result_of("b"), result_of("a")],
+    ],
+    ids=["loop", "bond", "late result"],
+)  # fmt: skip
+def test_a_new_event_changes_what_is_sent_of_earlier_events(events):
+    with foldlog.open("memory:") as histories:
+        history = histories.create("h")
+        history.append([Message(content="begin", source="user")])
+        for event in events:
+            history.append([event])
+            sizes = Views(histories.store).lifetimes("h", event_tokens).sizes
+            assert figures_of(history)["view_tokens"] == sizes
+
+
+@pytest.mark.parametrize("earlier", [40, 160])
+def test_a_growing_view_reads_no_unit_again(monkeypatch, earlier):
+    with foldlog.open("memory:") as histories:
+        history = histories.create("h")
+        history.append([*turns(earlier), called("open")])
+        history.stats()
+        read = noted(monkeypatch, UnitsSoFar, "_read")
+        history.append([result_of("open"), *turns(1)])
+        history.stats()
+    assert 0 < len(read) < 20
 
 
 def test_only_new_events_are_counted(tmp_path, counted):
