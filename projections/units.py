@@ -77,6 +77,36 @@ def begins_reply(event: Event, before: Event | None = None) -> bool:
     return not any(reply is not None and reply in other for reply in own)
 
 
+class LaterReply(Struct):
+    """Says whether the model was asked again after a call, so that nothing waits for the result of
+    the call any more. Note all shown events in order.
+
+    ``reply``   the ids of the reply with the newest call
+    ``is_due``  whether a result, or a message to the agent, came after the newest call
+    """
+
+    reply: tuple[str | None, str | None] | None = None
+    is_due: bool = False
+
+    def note(self, event: Event) -> bool:
+        """Return whether ``event`` is of a reply to a prompt without the open calls before it."""
+        if begins_reply(event):
+            names = getattr(event, "response_id", None), event.meta.get("reply")
+            response_id, reply = (name if type(name) is str else None for name in names)
+            return self.note_reply(response_id, reply, is_call=isinstance(event, Action))
+        if isinstance(event, (Observation, Message)):
+            self.is_due = True
+        return False
+
+    def note_reply(self, *reply: str | None, is_call: bool) -> bool:
+        is_same = any(name is not None and name in (self.reply or ()) for name in reply)
+        is_later = self.reply is not None and self.is_due and not is_same
+        if is_call:
+            self.reply = reply[0], reply[-1]
+            self.is_due = False
+        return is_later
+
+
 class ParallelCalls(Struct, gc=False):
     """The actions of one response and their observations. ``members`` contains the positions of the
     actions and the observations in ascending order, beginning with an action. ``unanswered`` is the
@@ -380,6 +410,18 @@ def open_positions(events: Sequence[Event], view_units: Units) -> list[int]:
         for position in calls.members
         if type(events[position]) is Action and position not in view_units.answers
     )
+
+
+def awaited_positions(events: Sequence[Event], view_units: Units) -> list[int]:
+    """Return the positions of the open calls for whose results something waits: no later reply of
+    the model came after them.
+    """
+    open_calls = open_positions(events, view_units)
+    if not open_calls:
+        return []
+    later = LaterReply()
+    left_before = max((at for at, event in enumerate(events) if later.note(event)), default=0)
+    return [position for position in open_calls if position >= left_before]
 
 
 def pending_positions(view_units: Units) -> Sequence[int]:

@@ -45,6 +45,7 @@ from foldlog.eventstore.recorders.types import Record, utf8
 
 if TYPE_CHECKING:
     from foldlog.projections import Views
+from foldlog.projections.units import awaited_positions
 
 T = TypeVar("T")
 
@@ -54,6 +55,8 @@ older than its conversation.
 """
 _CODEC: Final = RowCodec("")
 _CODE: Final = 1
+_AWAITED: Final = 2
+"""The version of the code that counts the calls for whose results something waits."""
 _PAUSE_S = 0.005
 _PAUSE_MAX_S = 0.1
 _RENEWALS: Final = 3
@@ -261,7 +264,7 @@ def to_resume(
 
     read_parent = cache(partial(parent_of, store))
     remaining_rows = iter(rows)
-    with CachedValues(store, "open_calls", _CODE) as counts:
+    with CachedValues(store, "open_calls", _AWAITED) as counts:
         while page := list(islice(remaining_rows, PAGE)):
             open_calls = counts.load(page)
             lease_ends = store.database.recorder.query(partial(_read_ends, store.database))
@@ -307,7 +310,8 @@ def _is_left(
     if row.id in left_replies:
         return True
     if name not in lease_ends and row.id not in open_calls:
-        open_calls[row.id] = len(views.current(row.id).open_calls)
+        view = views.current(row.id)
+        open_calls[row.id] = len(awaited_positions(view.events, view.units))
         counts.keep(row, open_calls[row.id])
     return name in lease_ends or open_calls[row.id] > 0
 

@@ -42,6 +42,16 @@ def is_of_reply(action: Action, reply: Sequence[Action]) -> bool:
     return bool(reply) and action.response_id == reply[0].response_id is not None
 
 
+NO_RESULT = "no result of this call was recorded"
+_SUPPLIED = "the source has no result of the {}; Views show this text in its place: {!r}"
+
+
+def describe_supplied(calls: Sequence[tuple[str | None, str]], result: str) -> str:
+    """Describe the results that a View shows for calls, given by their ids and tools."""
+    named = ", ".join(f"{tool} ({call_id})" for call_id, tool in calls)
+    return _SUPPLIED.format(f"{'call' if len(calls) == 1 else 'calls'} {named}", result)
+
+
 class NewestCalls:
     """The calls of the newest response that has calls, and which of them have no result."""
 
@@ -73,6 +83,14 @@ class NewestCalls:
             self.has_answer = self.began_before_window = False
         if call.call_id is not None:
             self.open[call.call_id] = call
+
+    def copy(self) -> NewestCalls:
+        copied = NewestCalls()
+        copied.response = self.response
+        copied.open = {**self.open}
+        copied.has_answer = self.has_answer
+        copied.began_before_window = self.began_before_window
+        return copied
 
     def answer(self, call_id: Any) -> None:
         self.has_answer |= self.open.pop(call_id, None) is not None

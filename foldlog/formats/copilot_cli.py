@@ -87,7 +87,8 @@ record.
 """
 
 _NO_RESULT = "The execution of this tool, or a previous tool was interrupted."
-"""The result that Copilot CLI sends its model for a call without a result."""
+"""The result that Copilot CLI sends its model, before the next reply, for a call without a result.
+"""
 _SIZES = {"preCompactionTokens": "tokens_before", "postCompactionTokens": "tokens_after"}
 
 
@@ -218,22 +219,14 @@ class CopilotDecoder(FollowingDecoder):
         if collected.shown:
             self._newest_calls.answer(data.get("toolCallId"))
 
-    def _supply_results(self, collected: RecordEvents) -> None:
-        """Before its next reply, the model gets a result of each call without a result."""
-        if self._newest_calls.began_before_window:
-            self.past.needs_all()
-        with collected.placed(None):
-            for call in self._newest_calls.open.values():
-                collected.answer(call.call_id, _NO_RESULT, is_error=True)
-        self._newest_calls = NewestCalls()
-
     def _read_response(self, collected: RecordEvents, data: Fields, content: str) -> None:
         calls = dicts_in(data, "toolRequests")
         ids = (data.get("apiCallId"), data.get("messageId"))
         named = (value for value in ids if type(value) is str)
         collected.response = next(named, f"response-{collected.version}")
         if collected.shown and self._newest_calls.response not in (None, collected.response):
-            self._supply_results(collected)
+            self.supply_results(collected, self._newest_calls, _NO_RESULT)
+            self._newest_calls = NewestCalls()
         collected.parts = [text_part(content)] if content else []
         if text := text_or_empty(data, "reasoningText"):
             collected.thinking = [thinking_of(text)]

@@ -39,6 +39,7 @@ from typing import Any, NamedTuple
 from msgspec.structs import force_setattr
 
 from foldlog.eventstore import (
+    Action,
     Annotation,
     CondensationAction,
     Content,
@@ -48,6 +49,7 @@ from foldlog.eventstore import (
     summary_id,
 )
 from foldlog.formats.blocks import content_of_parts, shown_of, thinking_of
+from foldlog.formats.calls import NO_RESULT, NewestCalls
 from foldlog.formats.event_fields import data_url, file_at, text_part
 from foldlog.formats.files.readers import in_object, object_in, on_lines
 from foldlog.formats.format import Contained, FileReader, Format, first_named
@@ -237,13 +239,13 @@ def accepts(record: Any) -> bool:
 
 def read_reply(
     collected: RecordEvents, parts: list[Fields], thoughts: list[str], calls: list[Fields]
-) -> None:
-    """Add the events of a reply: its calls, or its text if it has no calls."""
+) -> list[Action]:
+    """Add the events of a reply: its calls, or its text if it has no calls. Return the calls."""
     collected.parts = visible_parts(parts)
     collected.thinking = [*map(thinking_of, filter(None, thoughts))]
-    for call in calls:
-        collected.call(call.get("name"), call.get("args"), call.get("id"))
+    actions = [collected.call(call.get("name"), call.get("args"), call.get("id")) for call in calls]
     collected.say("agent")
+    return actions
 
 
 def _is_context(record: Fields) -> bool:
@@ -309,12 +311,14 @@ def _content_and_calls(record: Fields) -> object:
 
 class _CurrentMessage(NamedTuple):
     """A message that the session did not take back. ``end`` is the version after the events of the
-    message. ``shown`` is true if a View shows the message.
+    message. ``shown`` is true if a View shows the message. ``calls`` are the newest calls after the
+    message.
     """
 
     record: Any
     end: int
     shown: bool
+    calls: NewestCalls
 
 
 class GeminiDecoder(FollowingDecoder):
@@ -348,6 +352,7 @@ class GeminiDecoder(FollowingDecoder):
         """The context that a resumed session sets first. It is stored until the session sets all
         its messages.
         """
+        self._newest_calls = NewestCalls()
         self._context_at = -1
         """The id of the event that replaced the context in a resumed session, or -1 as long as the
         original context is shown.
@@ -361,12 +366,15 @@ class GeminiDecoder(FollowingDecoder):
         return {
             "time": None if time is None else microseconds(time),
             "context_at": self._context_at,
+            "has_open_calls": self._newest_calls.is_open,
         }
 
     def restore_after(self, facts: Facts) -> None:
         self._time = None if facts["time"] is None else time_of(facts["time"])
         self._context_at = facts["context_at"]
         self._is_resuming = False
+        if facts.get("has_open_calls") and not self._newest_calls.is_open:
+            self._newest_calls.begin_before_window()
 
     def begin_record(self, record: Fields, time_and_id: TimeAndId) -> RecordEvents:
         time = read_time(record.get("startTime"))[0] or self._time
@@ -563,7 +571,10 @@ class GeminiDecoder(FollowingDecoder):
         collected.add(CondensationAction, forgotten_event_ids=forgotten_ids, **fields)
         self._drop(same_count)
         self._index_of_id[str(following[0].get("id"))] = same_count
-        self._messages.append(_CurrentMessage(following[0], collected.version, shown=True))
+        self._newest_calls = NewestCalls()
+        self._messages.append(
+            _CurrentMessage(following[0], collected.version, shown=True, calls=NewestCalls())
+        )
         self._replace(collected, same_count + 1, following[1:])
 
     def _new_snapshot(self, messages: Sequence[Fields]) -> str:
@@ -590,7 +601,10 @@ class GeminiDecoder(FollowingDecoder):
             self._index_of_id.setdefault(str(record.get("id")), len(self._messages))
             self._messages.append(
                 _CurrentMessage(
-                    record, collected.version, any(event.shown for event in added_events)
+                    record,
+                    collected.version,
+                    any(event.shown for event in added_events),
+                    self._newest_calls.copy(),
                 )
             )
 
@@ -600,6 +614,9 @@ class GeminiDecoder(FollowingDecoder):
         messages, the reason of the retraction is ``WRITTEN_AGAIN``.
         """
         version = self._messages[index - 1].end if index else 0
+        if index < len(self._messages):
+            self._newest_calls = self._messages[index - 1].calls if index else NewestCalls()
+            self._newest_calls = self._newest_calls.copy()
         shown_record_ids = {
             str(message.record.get("id")) for message in self._messages[index:] if message.shown
         }
@@ -641,9 +658,10 @@ class GeminiDecoder(FollowingDecoder):
             text = joined_text(content).strip()
             if content and (text or not isinstance(content, str)):
                 source = "environment" if text.startswith(_CONTEXTS) else "user"
-                collected.add(
-                    Message, content=content, source=source, shown=not text.startswith(("/", "?"))
-                )
+                is_command = text.startswith(("/", "?"))
+                if not is_command:
+                    self._supply_results(collected)
+                collected.add(Message, content=content, source=source, shown=not is_command)
         elif record.get("type") == "gemini":
             call_fields = {"model": record.get("model"), "reply": record.get("id")}
             collected.meta = usage_meta(record.get("tokens"), _USAGE, **call_fields)
@@ -669,7 +687,10 @@ class GeminiDecoder(FollowingDecoder):
                 thoughts.append(f"**{subject}** {thought}" if subject else thought)
             calls = dicts_in(record, "toolCalls")
         collected.response = str(record.get("id"))
-        read_reply(collected, parts, thoughts, calls)
+        if self._newest_calls.response not in (None, collected.response):
+            self._supply_results(collected)
+        for action in read_reply(collected, parts, thoughts, calls):
+            self._newest_calls.call(action)
         collected.thinking = []
         for call in calls:
             call_id = call.get("id")
@@ -691,6 +712,14 @@ class GeminiDecoder(FollowingDecoder):
         content, has_failed = result_of(result, call_id)
         flags = {} if self.calls.is_open(call_id) else {"shown": False}
         collected.answer(call_id, content, is_error=is_error or has_failed, tool=tool, **flags)
+        self._newest_calls.answer(call_id)
+
+    def _supply_results(self, collected: RecordEvents) -> None:
+        """Gemini CLI sends the calls of an interrupted turn without their results, which no other
+        server accepts.
+        """
+        self.supply_results(collected, self._newest_calls, NO_RESULT)
+        self._newest_calls = NewestCalls()
 
 
 FORMAT = Format(

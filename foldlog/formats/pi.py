@@ -96,7 +96,7 @@ _CAME_BACK = (
 )
 """pi puts a summary for its model into the text ``_SUMMED_UP`` or ``_CAME_BACK``."""
 _NO_RESULT = "No result provided"
-"""The result that pi sends its model for a call without a result."""
+"""The result that pi sends its model, before the next message, for a call without a result."""
 _PROMPT = 2**63
 _NOT_SENT = ("error", "aborted")
 _ENVELOPE = ("type", "id", "parentId", "timestamp")
@@ -168,7 +168,8 @@ class PiDecoder(FollowingDecoder):
         if kind == "session_info" and (named := text_or_none(message, "name")):
             collected.meta["title"] = named
         if kind == "message" and message.get("role") in ("user", "assistant") and collected.shown:
-            self._supply_results(collected)
+            self.supply_results(collected, self._newest_calls, _NO_RESULT)
+            self._newest_calls = NewestCalls()
         self._read_message(collected, kind, message, above)
         collected.close(kind, omit(record, *_ENVELOPE))
         if kind != "session":
@@ -176,15 +177,6 @@ class PiDecoder(FollowingDecoder):
             if type(record.get("id")) is str:
                 self._places[record["id"]] = self._newest
         self._count += 1
-
-    def _supply_results(self, collected: RecordEvents) -> None:
-        """Before the next message, pi sends its model a result of each call without a result."""
-        if self._newest_calls.began_before_window:
-            self.past.needs_all()
-        with collected.placed(None):
-            for call in self._newest_calls.open.values():
-                collected.answer(call.call_id, _NO_RESULT, is_error=True)
-        self._newest_calls = NewestCalls()
 
     def _follow(self, record: Fields) -> _Place | None:
         """Return the place of the entry that ``record`` follows, or None if ``record`` begins a new

@@ -24,7 +24,7 @@ from __future__ import annotations
 from typing import Any
 
 from foldlog.eventstore import Message, Retraction, Source
-from foldlog.formats.calls import OpenCalls
+from foldlog.formats.calls import NewestCalls, OpenCalls
 from foldlog.formats.files.beside import begun_by
 from foldlog.formats.format import Format, first_named
 from foldlog.formats.gemini_cli import (
@@ -56,6 +56,15 @@ _BY_USER = (None, "mid_turn_user_message", "cron")
 _NOT_SENT = ("realtime_message", "code_mode_tool_result")
 """Qwen Code does not send the contents of lines with these subtypes to a model."""
 _FAILED = ("error", "cancelled")
+_NO_RESULT = (
+    "Tool execution result was not recorded — likely interrupted by network failure, abort, or"
+    " process exit. Treat as failure and retry if needed."
+)
+"""The result that Qwen Code sends its model, in its next turn, for a call without a result."""
+_WITHOUT_PARENT = (
+    "a line names the parent {}, which no earlier line has, so the View shows the lines before it;"
+    " Qwen Code resumes the session without them"
+)
 _USAGE = {
     "prompt_tokens": ("promptTokenCount", "toolUsePromptTokenCount"),
     "cached_tokens": ("cachedContentTokenCount",),
@@ -99,6 +108,8 @@ class _Decoder(FollowingDecoder):
         self._ends: dict[str, int] = {}
         """Maps the id of a line to the version whose View ends with the line."""
         self._tip = 0
+        self._newest_calls = NewestCalls()
+        self._missing_parents = set[str]()
         self._is_sidechain: bool | None = None
         self._said: tuple[int, str] | None = None
         """The version before the last line and the text of the last line, if this line is a message
@@ -106,7 +117,11 @@ class _Decoder(FollowingDecoder):
         """
 
     def facts(self) -> Facts:
-        return {"is_sidechain": self._is_sidechain, "tip": self._tip}
+        return {
+            "is_sidechain": self._is_sidechain,
+            "tip": self._tip,
+            "has_open_calls": self._newest_calls.is_open,
+        }
 
     def restore(self, facts: Facts) -> None:
         self._is_sidechain = facts["is_sidechain"]
@@ -114,6 +129,8 @@ class _Decoder(FollowingDecoder):
 
     def restore_after(self, facts: Facts) -> None:
         self._tip = facts["tip"]
+        if facts.get("has_open_calls") and not self._newest_calls.is_open:
+            self._newest_calls.begin_before_window()
 
     def read(self, collected: RecordEvents, record: Fields) -> None:
         is_sidechain = record.get("isSidechain") is True
@@ -148,12 +165,17 @@ class _Decoder(FollowingDecoder):
         above = self._ends.get(parent, root) if type(parent) is str else root
         if type(parent) is str and self._ends.get(parent, _BEFORE) == _BEFORE:
             self.past.needs_all()
+            is_new = parent not in self._missing_parents and record["uuid"] not in self._ends
+            if is_new and not is_rewound:
+                self._missing_parents.add(parent)
+                self.report(_WITHOUT_PARENT.format(parent))
         if record["uuid"] not in self._ends and above != self._tip:
             self.past.needs_all()
             self._take_back(collected, above)
 
     def _take_back(self, collected: RecordEvents, version: int) -> None:
         self.calls.forget(range(version, collected.version))
+        self._newest_calls = NewestCalls()
         collected.add(Retraction, version=version, timestamp=None)
 
     def _read_line(self, collected: RecordEvents, record: Fields) -> None:
@@ -167,12 +189,20 @@ class _Decoder(FollowingDecoder):
             return
         if kind == "assistant":
             collected.response = record["uuid"]
+            self._supply_results(collected)
             collected.tell(record.get("model"), None, record.get("usageMetadata"), **_USAGE)
+        if kind == "user" and subtype is None:
+            self._supply_results(collected)
         is_by_user = subtype in _BY_USER and record.get("provenance") in (None, "real_user")
         failed = within(record, "toolCallResult", "status") in _FAILED
         self._read_content(
             collected, message, "user" if is_by_user else "environment", failed=failed
         )
+
+    def _supply_results(self, collected: RecordEvents) -> None:
+        if collected.shown:
+            self.supply_results(collected, self._newest_calls, _NO_RESULT)
+            self._newest_calls = NewestCalls()
 
     def _read_system(self, collected: RecordEvents, subtype: Any, payload: Fields) -> None:
         match subtype:
@@ -196,6 +226,7 @@ class _Decoder(FollowingDecoder):
         """
         former_ids = set(self.shown.ids())
         self.calls = OpenCalls()
+        self._newest_calls = NewestCalls()
         if history and history[0].get("role") == "user":
             first = history[0]
         else:
@@ -216,7 +247,10 @@ class _Decoder(FollowingDecoder):
     ) -> None:
         parts = parts_of(content.get("parts"))
         if content.get("role") == "model":
-            read_reply(collected, parts, thoughts_in(parts), held_in(parts, "functionCall"))
+            calls = held_in(parts, "functionCall")
+            for call in read_reply(collected, parts, thoughts_in(parts), calls):
+                if call.shown and not collected.is_copy:
+                    self._newest_calls.call(call)
             return
         responses = held_in(parts, "functionResponse")
         for response in responses:
@@ -228,6 +262,7 @@ class _Decoder(FollowingDecoder):
             collected.answer(
                 call_id, result, is_error=failed or has_failed, tool=response.get("name"), **shown
             )
+            self._newest_calls.answer(call_id)
         text = content_of(parts)
         if text and not responses:
             collected.add(Message, content=text, source=source)

@@ -28,7 +28,7 @@ from foldlog.eventstore import (
     SystemMessage,
 )
 from foldlog.formats.blocks import content_of_parts as content_of_parts, is_blank
-from foldlog.formats.calls import OpenCalls
+from foldlog.formats.calls import NewestCalls, OpenCalls, describe_supplied
 from foldlog.formats.format import Format, Options, RecordDecoder
 from foldlog.formats.members import MemberLink, Members
 from foldlog.formats.prompt_changes import Cause, change_of_prompt
@@ -255,6 +255,19 @@ class FollowingDecoder(RecordDecoder):
     def report(self, problem: str) -> None:
         """Add a finding about the present record."""
         self.options.findings.append(problem)
+
+    def supply_results(self, collected: RecordEvents, calls: NewestCalls, result: str) -> None:
+        """Add the result that a program sends its model for each call without a result, and report
+        these calls.
+        """
+        if calls.began_before_window:
+            self.past.needs_all()
+        supplied = [(call.call_id, call.tool) for call in calls.open.values()]
+        with collected.placed(None):
+            for call_id, _ in supplied:
+                collected.answer(call_id, result, is_error=True)
+        if supplied:
+            self.report(describe_supplied(supplied, result))
 
     def repeated_fields(self, record: Any) -> Collection[str]:
         """Return the paths of the fields whose texts need not be in the events of ``record``: the

@@ -8,7 +8,7 @@ skeleton.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import UTC, datetime
 from typing import Any, ClassVar, Final
 
@@ -23,6 +23,7 @@ from foldlog.formats.json_text import bytes_of, in_utf8, parse
 from foldlog.formats.record import Fields
 from foldlog.formats.summed_calls import NO_DAY, CountedReplies, ReplyCounter
 from foldlog.formats.user_requests import request_in
+from foldlog.projections.units import LaterReply
 
 UNNAMED_TOOL = "(not named)"
 """The name under which calls without the name of a tool are counted."""
@@ -61,6 +62,7 @@ class SourceState(Struct):
     ``tools``           the number of calls by tool
     ``tool_errors``     the number of failed calls by tool
     ``waiting``         maps the id of a call without a result to its tool
+    ``later``, ``left``  the ids in ``waiting`` that a later reply left behind: see ``LaterReply``
     ``last``            the kind of the last part: see ``Counts.state``
     ``first_error``     the beginning of the first error
     ``first_error_at``  the time of the first error
@@ -94,6 +96,8 @@ class SourceState(Struct):
     tools: dict[str, int] = {}
     tool_errors: dict[str, int] = {}
     waiting: dict[str, str] = {}
+    later: LaterReply = field(default_factory=LaterReply)
+    left: list[str] = []
     last: str | None = None
     first_error: str | None = None
     first_error_at: str = ""
@@ -143,6 +147,13 @@ def state_after(tool: str | None, *, failed: bool, refused: bool = False) -> str
     if failed:
         return "error"
     return "answer" if tool in LAST_TOOLS else "result"
+
+
+def state_with_calls(waiting: Iterable[str], left: Sequence[str], last: str | None) -> str | None:
+    """Return the state of a conversation with calls that have no result. ``left`` are the calls
+    for which nothing waits.
+    """
+    return "open_call" if any(call_id not in left for call_id in waiting) else last
 
 
 def beginning_of(text: str) -> str:
@@ -260,6 +271,10 @@ class Skeleton(ABC):
         """
         self.state = _decode_state(state) if state else SourceState()
         self.replies = ReplyCounter(self.state.replies)
+        self.reply: str | None = None
+        """The id of the reply that the record is of, if a format has such ids."""
+        self.is_shown = True
+        """Whether the View shows the messages of the record."""
         self._text = b""
         """The record that is counted."""
         self._seen = Seen(self.state, hashes, have_ids=self.have_ids)
@@ -404,18 +419,26 @@ class Skeleton(ABC):
         """Count a part of a record that is neither a call nor a result, by its kind."""
         self._count_kind(kind)
         self.state.last = ENDS_WITH.get(kind, self.state.last)
+        if kind == "agent":
+            self._note_reply(is_call=False)
+        elif kind in ("user", "environment"):
+            self._note_message()
 
     def called(self, call_id: str | None, tool: str | None) -> None:
         """Count a call."""
         name = tool or UNNAMED_TOOL
         self._count_kind("action")
         self.state.tools[name] = self.state.tools.get(name, 0) + 1
+        self._note_reply(is_call=True)
         self.state.waiting[call_id or ""] = name
+        self._wait_again(call_id or "")
 
     def answered(self, call_id: str | None, *, failed: bool, refused: bool = False) -> None:
         """Count a result. A result that is ``refused`` by a person is no error of the tool."""
         state = self.state
         tool = state.waiting.pop(call_id or "", UNNAMED_TOOL)
+        self._wait_again(call_id or "")
+        self._note_message()
         state.results += 1
         state.last = state_after(tool, failed=failed, refused=refused)
         kind = "error" if failed else "observation"
@@ -423,6 +446,18 @@ class Skeleton(ABC):
         if failed and not refused:
             state.errors += 1
             state.tool_errors[tool] = state.tool_errors.get(tool, 0) + 1
+
+    def _note_reply(self, *, is_call: bool) -> None:
+        if self.is_shown and self.state.later.note_reply(self.reply, is_call=is_call):
+            self.state.left = [*self.state.waiting]
+
+    def _note_message(self) -> None:
+        if self.is_shown:
+            self.state.later.is_due = True
+
+    def _wait_again(self, call_id: str) -> None:
+        if call_id in self.state.left:
+            self.state.left.remove(call_id)
 
     def asked(self, words: str) -> None:
         """Store the request that a user's message contains. A title can be made from it. Only the

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from datetime import datetime
 
-from msgspec import Struct
+from msgspec import Struct, field
 
 from foldlog._base.json_types import JsonMap
 from foldlog._base.usage import PLACED_FROM
@@ -20,11 +20,12 @@ from foldlog.eventstore.events import is_structural
 from foldlog.eventstore.times import EventTime, in_utc
 from foldlog.formats.places import is_declined
 from foldlog.formats.record import dicts_in
-from foldlog.formats.skeleton import ENDS_WITH, beginning_of, state_after
+from foldlog.formats.skeleton import ENDS_WITH, beginning_of, state_after, state_with_calls
 from foldlog.formats.summed_calls import NO_DAY
 from foldlog.formats.usage import is_call
 from foldlog.projections import begins_reply, words_of
 from foldlog.projections.conversations.labels import label
+from foldlog.projections.units import LaterReply
 
 
 class Counts(Struct):
@@ -40,6 +41,8 @@ class Counts(Struct):
     ``unmarked``            the number of conversations from sources that mark no errors
     ``waiting``             maps the ids of calls without a result to the tools of the calls; calls
                             without an id are under the empty text
+    ``later``, ``left``     the ids in ``waiting`` that a later reply left behind, so that nothing
+                            waits for their results: see ``LaterReply``
     ``reached``             the time of the last counted event
     ``last``                the kind of the last event: see ``state``
     ``first_error``         the beginning of the text of the first error
@@ -58,6 +61,8 @@ class Counts(Struct):
     longest_wait_s: float | None = None
     unmarked: int = 0
     waiting: dict[str, list[str]] = {}
+    later: LaterReply = field(default_factory=LaterReply)
+    left: list[str] = []
     reached: EventTime | None = None
     last: str | None = None
     first_error: str | None = None
@@ -67,11 +72,12 @@ class Counts(Struct):
 
     @property
     def state(self) -> str | None:
-        """The state is ``open_call`` if a call has no result. Otherwise the state names the last
-        event: ``error`` or ``result`` of a call, ``refused`` if a person refused a call, ``answer``
-        of the agent, or ``request`` of a user. Before the first of these events, the state is None.
+        """The state is ``open_call`` if a call has no result, and the model was not asked again
+        without this result. Otherwise the state names the last event: ``error`` or ``result`` of a
+        call, ``refused`` if a person refused a call, ``answer`` of the agent, or ``request`` of a
+        user. Before the first of these events, the state is None.
         """
-        return "open_call" if self.waiting else self.last
+        return state_with_calls(self.waiting, self.left, self.last)
 
     @property
     def errors(self) -> int | None:
@@ -94,6 +100,8 @@ class Counts(Struct):
         tool = tools.pop(-1 if call_id else 0)
         if not tools:
             self.waiting.pop(call_id, None)
+            if call_id in self.left:
+                self.left.remove(call_id)
         return tool
 
     def count(self, recorded_at: datetime, event: Event) -> None:
@@ -105,6 +113,7 @@ class Counts(Struct):
         self.events[kind] = self.events.get(kind, 0) + 1
         if not is_about_it(event):
             self._count_day(recorded_at, event)
+        self._note_reply(event)
         if is_call(event):
             self._count_call(event)
         elif type(event) is Observation:
@@ -122,12 +131,21 @@ class Counts(Struct):
         if not _marks_errors(event):
             self.unmarked = 1
 
+    def _note_reply(self, event: Event) -> None:
+        if event.shown and self.later.note(event):
+            self.left = [*self.waiting]
+
     def _count_placed(self, event: Event) -> None:
         """Close the call of a result that an import moved behind its call. The result itself was
-        counted where the source has it, before its call began to wait.
+        counted where the source has it, before its call began to wait. Nothing waits for a result
+        that the source does not have.
         """
-        if isinstance(event, Observation) and event.meta[PLACED_FROM] is not None:
+        if not isinstance(event, Observation):
+            return
+        if event.meta[PLACED_FROM] is not None:
             self._close_call(event)
+        elif event.call_id in self.waiting:
+            self.left.append(event.call_id)
 
     def _count_day(self, recorded_at: datetime, event: Event) -> None:
         at = time_of_event(event, recorded_at)
@@ -144,6 +162,8 @@ class Counts(Struct):
         name = call.tool or NO_NAME
         sum_up(self.tools, {name: ToolDocument(calls=1)})
         self.waiting.setdefault(call.call_id or "", []).append(call.tool)
+        if call.call_id in self.left:
+            self.left.remove(call.call_id)
 
     def _count_result(self, result: Observation, at: EventTime | None) -> None:
         called = self._close_call(result)

@@ -30,7 +30,7 @@ from foldlog.formats.forking import lacking
 from foldlog.formats.format import Format
 from foldlog.formats.record import INCOMPLETE, NotAnEvent, pick, time_in
 from foldlog.formats.registry import format_named
-from foldlog.formats.skeleton import Skeleton, count_block
+from foldlog.formats.skeleton import Skeleton, count_block, state_with_calls
 from foldlog.projections import Views
 
 _COPY = "source"
@@ -149,7 +149,7 @@ def _of_skeleton(skeleton: Skeleton, format: Format, records: int) -> Figures:
         last_at=time_in(state.last_at),
         longest_wait_s=state.longest_wait_s,
         unmarked=0 if format.marks_errors else 1,
-        last="open_call" if state.waiting else state.last,
+        last=state_with_calls(state.waiting, state.left, state.last),
         first_error=state.first_error or None,
         first_error_at=time_in(state.first_error_at),
     )

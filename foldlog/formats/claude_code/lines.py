@@ -69,9 +69,12 @@ RESULT_FIRST = (
     "the result of the call {} was written before its call; Views show it after the call, where"
     " Claude Code sends it"
 )
+ONE_ID = (
+    "replies to several messages of the user have the id {} and no requestId, so totals count them"
+    " as one reply, with the tokens of the largest"
+)
 EARLY_MAX: Final = 100
 """The number of results that wait for their calls."""
-NO_RESULT = "no result of this call was recorded"
 
 
 def is_boundary(record: Fields) -> bool:

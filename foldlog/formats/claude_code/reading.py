@@ -15,12 +15,11 @@ from foldlog.formats.blocks import (
     shown_blocks,
     texts_of,
 )
-from foldlog.formats.calls import NewestCalls, Recent
+from foldlog.formats.calls import NO_RESULT, NewestCalls, Recent
 from foldlog.formats.claude_code.branches import SAID, Switches, begins_main_chain, is_side
 from foldlog.formats.claude_code.lines import (
     EARLY_MAX,
     ENVELOPE,
-    NO_RESULT,
     RESULT_FIRST,
     TITLES,
     WITHOUT_PARENT,
@@ -285,12 +284,8 @@ class ClaudeCodeDecoder(FollowingDecoder):
         """Supply results of the previous response's calls, if the source has results of only some
         of them. A model refuses these results without the results of all calls.
         """
-        if self._parallel.began_before_window:
-            self.past.needs_all()
         if self._parallel.lacks_result:
-            with collected.placed(None):
-                for call in [*self._parallel.open.values()]:
-                    collected.answer(call.call_id, NO_RESULT, is_error=True)
+            self.supply_results(collected, self._parallel, NO_RESULT)
         self._parallel = NewestCalls()
 
     def _begin_response(self, collected: RecordEvents, message: Fields) -> None:

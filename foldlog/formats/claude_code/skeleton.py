@@ -12,10 +12,12 @@ from msgspec import UNSET, Struct, UnsetType
 
 from foldlog._base.usage import SYNTHETIC_MODEL, usage_of
 from foldlog.formats.blocks import content_of
+from foldlog.formats.calls import NO_RESULT, describe_supplied
 from foldlog.formats.claude_code.branches import SAID
 from foldlog.formats.claude_code.lines import (
     EARLY_MAX,
     LINES_MAX,
+    ONE_ID,
     RESULT_FIRST,
     TITLES,
     WITHOUT_PARENT,
@@ -108,6 +110,8 @@ def _results_in(message: _Message) -> list[_Block]:
     return [block for block in blocks if block.type == "tool_result"]
 
 
+_LINES_OF_CALLS_MAX: Final = 1_000
+"""A response whose results are not complete after so many lines is not followed any further."""
 _IDS_MAX: Final = 200_000
 """The ids of a source with more lines than this number are not kept in memory."""
 _CHECKSUM: Final = slice(1, 4)
@@ -118,12 +122,29 @@ _BESIDE: Final = ("type", "subtype", "content", "attachment", "rendered")
 """The fields of a line that is no message, of which the model may get a text."""
 
 
+def _checksum(uuid: str) -> int:
+    return crc32(uuid.encode(errors="surrogatepass"))
+
+
 def _is_answer(message: _Message) -> bool:
     is_reply = message.role == "assistant"
     if type(message.content) is not list:
         return is_reply
     answers = _REPLIES if is_reply else _RESULTS
     return not answers.isdisjoint([block.type for block in message.content])
+
+
+class _Parallel(Struct):
+    """The calls of the newest response that has calls, as ``NewestCalls`` has them.
+
+    ``open``   maps the ids of the calls without results to their tools
+    ``lines``  checksums of the ids of the lines since the first call
+    """
+
+    response: str = ""
+    open: dict[str, str] = {}
+    has_answer: bool = False
+    lines: list[int] = []
 
 
 class ClaudeCodeSkeleton(Skeleton):
@@ -157,6 +178,12 @@ class ClaudeCodeSkeleton(Skeleton):
         """Whether no line before the present line is its parent."""
         self._early: list[str] = extra.setdefault("early", [])
         """The ids of the calls whose results were written before them."""
+        self._unnamed_reply: str | None = None
+        """The id of the last reply, if it has no id of its request."""
+        self._was_asked = False
+        """Whether a user wrote after this reply."""
+        self._is_one_id_reported = False
+        self._parallel = msgspec.convert(extra.get("parallel", {}), _Parallel)
         self._newest: str | None = None
         """The id of the newest line, which most lines name as their parent."""
         self._kept = Kept()
@@ -167,6 +194,10 @@ class ClaudeCodeSkeleton(Skeleton):
     def encode(self) -> bytes:
         self.state.extra["lines"] = array("I", self._titles.lines).tobytes()
         self.state.extra["rank"] = self._titles.rank
+        if self._parallel.open:
+            self.state.extra["parallel"] = msgspec.to_builtins(self._parallel)
+        else:
+            self.state.extra.pop("parallel", None)
         return super().encode()
 
     def identity(self, skeleton: _Line) -> tuple[str | None, str | None]:
@@ -193,7 +224,13 @@ class ClaudeCodeSkeleton(Skeleton):
                 model = message.model
             self.located(skeleton.cwd, skeleton.gitBranch, model)
         self._find_parent(skeleton)
+        is_of_view = (skeleton.isSidechain is True) == (self._side is True)
+        self.is_shown = is_of_view and skeleton.isApiErrorMessage is not True
+        self.reply = None
+        if is_of_view:
+            self._follow(skeleton)
         if skeleton.isCompactSummary:
+            self._parallel = _Parallel()
             state.compactions += 1
             self.part("condensation")
         elif kind == "user" and message is not None:
@@ -204,6 +241,29 @@ class ClaudeCodeSkeleton(Skeleton):
             beside = {name: getattr(skeleton, name) for name in _BESIDE}
             said = said_beside(beside)
             self.part("annotation" if said is None else said[1])
+
+    def _follow(self, line: _Line) -> None:
+        """Note whether a line leaves the branch of the calls without results, and which of them get
+        a result that the source does not have.
+        """
+        parallel = self._parallel
+        message = line.message
+        if line.type == "assistant" and message is not None:
+            self.reply = message.id or line.uuid
+        if not parallel.open:
+            return
+        parent = line.parentUuid
+        if line.type in SAID and parent is not UNSET and not (message and _results_in(message)):
+            follows = isinstance(parent, str) and _checksum(parent) in parallel.lines
+            if not follows or len(parallel.lines) > _LINES_OF_CALLS_MAX:
+                self._parallel = parallel = _Parallel()
+        if line.uuid is not None:
+            parallel.lines.append(_checksum(line.uuid))
+        says = message is not None and type(message.content) is list
+        if line.type == "assistant" and says and self.reply != parallel.response:
+            if parallel.open and parallel.has_answer:
+                self.on_finding(describe_supplied([*parallel.open.items()], NO_RESULT))
+            self._parallel = _Parallel()
 
     def _find_parent(self, line: _Line) -> None:
         """Report a message whose parent is no earlier line. After a compaction, a message may name
@@ -231,11 +291,25 @@ class ClaudeCodeSkeleton(Skeleton):
             self._side = is_side  # this message decides which chain the View shows
         if is_first or is_side != self._side or not isinstance(parent, str) or parent == before:
             return
-        checksum = crc32(parent.encode(errors="surrogatepass")).to_bytes(4)
+        checksum = _checksum(parent).to_bytes(4)
         self._is_missing = not self._kept.continues_from(parent) and checksum not in ids
         if self._is_missing and parent not in self._missing:
             self._missing.add(parent)
             self.on_finding(WITHOUT_PARENT.format(parent))
+
+    def _find_one_id(self, reply: str | None) -> None:
+        is_again = reply is not None and reply == self._unnamed_reply and self._was_asked
+        if is_again and not self._is_one_id_reported:
+            self._is_one_id_reported = True
+            self.on_finding(ONE_ID.format(reply))
+        self._unnamed_reply = reply
+        self._was_asked = False
+
+    def _call_of_view(self, line: _Line, call_id: str, tool: str) -> None:
+        if not self._parallel.open and self._parallel.response != self.reply:
+            lines = [] if line.uuid is None else [_checksum(line.uuid)]
+            self._parallel = _Parallel(self.reply or "", lines=lines)
+        self._parallel.open[call_id] = tool
 
     @property
     def handed_over_in(self) -> str | None:
@@ -286,11 +360,14 @@ class ClaudeCodeSkeleton(Skeleton):
             if self._is_missing and call_id and call_id not in self.state.waiting:
                 self._early[:] = [*self._early, call_id][-EARLY_MAX:]
             self.answered(block.tool_use_id, failed=failed, refused=refused)
+            if self.is_shown and call_id:
+                self._parallel.has_answer |= self._parallel.open.pop(call_id, None) is not None
         if len(results) == len(blocks) and results:
             return
         # the agent wrote the messages to its sub-agents
         is_for_sub_agent = line.isSidechain and line.agentId is None
         is_users = line.isMeta is not True and not is_for_sub_agent
+        self._was_asked |= is_users and self.is_shown
         self.part("user" if is_users else "environment")
         if is_users and self.state.asked is None:
             texts = [block.text for block in blocks if block.text]
@@ -301,9 +378,13 @@ class ClaudeCodeSkeleton(Skeleton):
         uses = [block for block in blocks if block.type == "tool_use"]
         for block in uses:
             self.called(block.id, block.name)
+            if self.is_shown and block.id:
+                self._call_of_view(line, block.id, block.name or "")
             if block.id in self._early:
                 self._early.remove(block.id)
                 self.state.waiting.pop(block.id, None)
+                self._parallel.open.pop(block.id, None)
+                self._parallel.has_answer = True
                 self.on_finding(RESULT_FIRST.format(block.id))
         if not uses:
             says = any(block.type == "text" for block in blocks) or type(message.content) is str
@@ -313,6 +394,8 @@ class ClaudeCodeSkeleton(Skeleton):
         else:
             both = None
         reply = both or message.id or line.uuid or ""
+        if message.usage is not None and self.is_shown:
+            self._find_one_id(None if both else message.id)
         if message.usage != self._told:
             self._told = message.usage
             self._usage = usage_of(message.usage)

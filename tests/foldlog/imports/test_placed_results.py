@@ -11,6 +11,7 @@ import pytest
 from foldlog import Histories
 from foldlog.eventstore import Observation
 from foldlog.formats.resuming import WINDOW_MAX
+from tests.figures import FiguresOfStore, Where
 from tests.foldlog.imports.imports import (
     bytes_of,
     events_of,
@@ -172,7 +173,55 @@ COPILOT = [
 ]
 
 
-@pytest.mark.parametrize("lines", [PI, COPILOT], ids=["pi", "copilot-cli"])
+def message(number, kind, content, **fields):
+    return {
+        "id": f"e{number}",
+        "timestamp": "2026-05-02T07:00:00.000Z",
+        "type": kind,
+        "content": content,
+        **fields,
+    }
+
+
+GEMINI = [
+    {
+        "sessionId": "mill",
+        "projectHash": "p",
+        "startTime": "2026-05-02T07:00:00.000Z",
+        "lastUpdated": "2026-05-02T07:00:00.000Z",
+    },
+    message(0, "user", [{"text": "Grind."}]),
+    message(1, "gemini", "", toolCalls=[{"id": "t1", "name": "grind", "args": {}}]),
+    *(message(number, "info", "It is slow.") for number in range(2, 40)),
+    message(40, "user", [{"text": "Does it turn?"}]),
+]
+
+
+def part(number, kind, value, **fields):
+    return {
+        "uuid": f"e{number}",
+        "parentUuid": f"e{number - 1}" if number else None,
+        "sessionId": "mill",
+        "timestamp": "2026-05-02T07:00:00.000Z",
+        "type": kind,
+        "message": {"role": "model" if kind == "assistant" else "user", "parts": [value]},
+        **fields,
+    }
+
+
+QWEN = [
+    part(0, "user", {"text": "Grind."}),
+    part(1, "assistant", {"functionCall": {"id": "t1", "name": "grind", "args": {}}}),
+    *(
+        part(number, "system", {}, subtype="ui_telemetry", systemPayload={"n": number})
+        for number in range(2, 40)
+    ),
+    part(40, "user", {"text": "Does it turn?"}),
+]
+FAR = {"pi": PI, "copilot-cli": COPILOT, "gemini-cli": GEMINI, "qwen-code": QWEN}
+
+
+@pytest.mark.parametrize("lines", FAR.values(), ids=FAR)
 def test_call_far_above_gets_its_result_before_the_next_message(store, tmp_path, lines):
     path = tmp_path / "mill.jsonl"
     for length in (len(lines) - 1, len(lines)):
@@ -201,3 +250,160 @@ def test_export_has_the_lines_as_they_came(store, tmp_path):
     imported(store, path)
     events_of(store, "garden")
     assert bytes_of(store, "garden") == path.read_bytes()
+
+
+ONE_OF_TWO = [
+    ASKED,
+    line(2, "c1", "u1", "assistant", use("t1"), "m1"),
+    line(3, "c2", "c1", "assistant", use("t2"), "m1"),
+    {**RESULT, "parentUuid": "c1"},
+    ANSWER,
+]
+GOES_ON = line(6, "u2", "c1", "user", text("Are you there?"))
+NEVER_ANSWERED = [
+    ASKED,
+    {**CALL, "parentUuid": "u1"},
+    {**GOES_ON, "parentUuid": "c1"},
+    {**ANSWER, "parentUuid": "u2"},
+]
+BEGAN_AGAIN = [*ONE_OF_TWO[:4], {**GOES_ON, "parentUuid": "u1"}, {**ANSWER, "parentUuid": "u2"}]
+LINES = {
+    "claude-code": (ONE_OF_TWO, ["look (t2)", "'no result of this call was recorded'"]),
+    "pi": (PI, ["grind (t1)", "'No result provided'"]),
+    "gemini-cli": (GEMINI, ["grind (t1)", "'no result of this call was recorded'"]),
+    "qwen-code": (QWEN, ["grind (t1)", "'Tool execution result was not recorded"]),
+    "copilot-cli": (COPILOT, ["(t1)", "'The execution of this tool, or a previous tool was inte"]),
+}
+
+
+@pytest.mark.parametrize("lines, words", LINES.values(), ids=LINES)
+def test_supplied_result_is_a_finding(store, tmp_path, lines, words):
+    path = tmp_path / "one.jsonl"
+    imported(store, write(path, lines[:-1]))
+    done = imported(store, write(path, lines))
+    (finding,) = done.findings
+    assert "the source has no result of the call" in finding.problem
+    assert all(each in finding.problem for each in words)
+    with new_store() as other:
+        assert [found.problem for found in imported(other, path).findings] == [finding.problem]
+
+
+@pytest.mark.parametrize("lines", [NEVER_ANSWERED, BEGAN_AGAIN, IN_ORDER])
+def test_without_a_supplied_result_there_is_no_finding(store, tmp_path, lines):
+    done = imported(store, write(tmp_path / "one.jsonl", lines))
+    events = events_of(store, "garden")
+    assert not [event for event in events if event.meta.get("placed_from", 0) is None]
+    assert [*done.findings] == []
+
+
+STATES = {
+    "claude-code": ("garden", ONE_OF_TWO, "open_call", "answer"),
+    "claude-code, all results are missing": ("garden", NEVER_ANSWERED, "open_call", "answer"),
+    "pi": ("mill", PI, "open_call", "request"),
+    "copilot-cli": ("mill", COPILOT, "open_call", "answer"),
+    "gemini-cli": ("mill", GEMINI, "open_call", "request"),
+    "qwen-code": ("mill", QWEN, "open_call", "request"),
+}
+
+
+@pytest.mark.parametrize("name, lines, before, state", STATES.values(), ids=STATES)
+def test_nothing_waits_for_a_result_after_the_next_reply(
+    store, tmp_path, name, lines, before, state
+):
+    path = tmp_path / "one.jsonl"
+    imported(store, write(path, lines[:-1]))
+    assert figures_of(store, name)["state"] == before
+    imported(store, write(path, lines))
+    assert figures_of(store, name)["state"] == state
+    events_of(store, name)
+    assert figures_of(store, name)["state"] == state
+    assert [row.id for row in Histories(store).to_resume()] == []
+
+
+def reply(number, parent, tokens, **fields):
+    said = line(number, f"a{number}", parent, "assistant", text(f"{number}"), "m1")
+    usage = {"input_tokens": tokens, "output_tokens": 1}
+    return {**said, **fields, "message": {**said["message"], "usage": usage}}
+
+
+ONE_ID = {
+    "one reply in two lines": (set(), [reply(2, "u1", 5), reply(3, "a2", 5)], 6),
+    "a result is between": (set(), [reply(2, "u1", 5), RESULT, reply(3, "r1", 5)], 6),
+    "a request names each": (
+        set(),
+        [
+            reply(2, "u1", 5, requestId="q1"),
+            {**GOES_ON, "parentUuid": "a2"},
+            reply(3, "u2", 7, requestId="q2"),
+        ],
+        14,
+    ),
+    "two replies have one id": (
+        {"m1", "as one reply"},
+        [reply(2, "u1", 5), {**GOES_ON, "parentUuid": "a2"}, reply(3, "u2", 7)],
+        8,
+    ),
+}
+
+
+@pytest.mark.parametrize("words, lines, tokens", ONE_ID.values(), ids=ONE_ID)
+def test_replies_that_count_as_one_are_a_finding(store, tmp_path, words, lines, tokens):
+    done = imported(store, write(tmp_path / "one.jsonl", [ASKED, *lines]))
+    found = [each.problem for each in done.findings if "reply" in each.problem]
+    assert len(found) == bool(words)
+    assert all(each in found[0] for each in words)
+    spent = FiguresOfStore(store).totals(Where(only=["garden"])).spent
+    assert spent.tokens == tokens
+
+
+def gemini_without(call_id):
+    """A turn of two calls, one without a result, that came again after the user had gone on."""
+    calls = [
+        {"id": each, "name": "grind", "args": {}, "status": "success", "result": {"text": each}}
+        for each in ("t1", "t2")
+    ]
+    begun = [call if call["id"] != call_id else {**call, "result": None} for call in calls]
+    return [
+        *GEMINI[:2],
+        message(1, "gemini", "", toolCalls=begun),
+        GEMINI[-1],
+        message(41, "gemini", "It turns."),
+        message(1, "gemini", "", toolCalls=calls),
+    ]
+
+
+def test_result_that_comes_later_is_no_supplied_result(store, tmp_path):
+    path = tmp_path / "mill.jsonl"
+    for length in (5, 6):
+        imported(store, write(path, gemini_without("t2")[:length]))
+        messages = Histories(store)["mill"].view().to_messages()
+        results = [each["content"] for each in messages if each["role"] == "tool"]
+        assert results == ["t1", "t2" if length == 6 else "no result of this call was recorded"]
+        assert [each["content"] for each in messages if each["role"] != "tool"][-1] == "It turns."
+
+
+def test_qwen_code_goes_on_with_answered_calls(store, tmp_path):
+    calls = [{"functionCall": {"id": each, "name": "grind", "args": {}}} for each in ("t1", "t2")]
+    both = part(1, "assistant", None)
+    both["message"]["parts"] = calls
+    response = {"id": "t1", "name": "grind", "response": {"output": "flour"}}
+    lines = [
+        part(0, "user", {"text": "Grind."}),
+        both,
+        part(2, "tool_result", {"functionResponse": response}),
+        part(3, "user", {"text": "Faster."}, subtype="mid_turn_user_message"),
+        part(4, "user", {"text": "Go on."}),
+        part(5, "assistant", {"text": "I go on."}),
+    ]
+    imported(store, write(tmp_path / "mill.jsonl", lines))
+    messages = Histories(store)["mill"].view().to_messages()
+    results = [each["content"] for each in messages if each["role"] == "tool"]
+    assert results[0] == "flour"
+    assert results[1].startswith("Tool execution result was not recorded")
+
+
+def test_line_of_qwen_code_without_its_parent_is_a_finding(store, tmp_path):
+    lines = [*QWEN[:2], part(4, "user", {"text": "Go on."}), part(5, "user", {"text": "On."})]
+    done = imported(store, write(tmp_path / "mill.jsonl", lines))
+    found = [each.problem for each in done.findings if "names the parent e3" in each.problem]
+    assert len(found) == 1

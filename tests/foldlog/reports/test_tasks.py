@@ -13,13 +13,14 @@ from shutil import copytree
 import pytest
 
 import foldlog as api
-from foldlog import Action, Store
+from foldlog import Action, Observation, Store
 from foldlog._app.coding_agents.answers import Answers
 from foldlog._app.coding_agents.asking import Asking
 from foldlog._app.server.conversations import ServedConversations
 from foldlog.errors import ConversationErased, ConversationHasForks, InvalidArgument, InvalidEvent
 from foldlog.eventstore.maintenance.copy import copy_store
 from tests.between import Killed, kill_after
+from tests.foldlog.imports.imports import figures_of
 from tests.foldlog.records import GOLDEN
 from tests.said import replied, said
 from tests.waiting import until
@@ -203,6 +204,30 @@ def test_an_interrupted_task_is_closed_at_any_depth(histories):
     assert closed.event.content.startswith("interrupted: killed\nin agent 99, unknown: pay")
     assert list(histories.to_resume()) == []
     assert not any(agent.open_calls() for agent in agents)
+
+
+def test_call_that_a_later_reply_left_behind_is_not_resumed(histories):
+    history = histories["top"]
+    history.append(Action(tool="pay", call_id="p", response_id="r1"))
+    history.append(Observation(content="paid", call_id="q"))
+    history.append(Action(tool="pay", call_id="s", response_id="r1"))
+    assert states_and_left(histories) == (["open_call"], ["top"])
+    history.append(said("Are you there?"))
+    assert states_and_left(histories) == (["open_call"], ["top"])
+    history.append(replied("yes"))
+    assert states_and_left(histories) == (["answer"], [])
+    assert [call.call_id for call in history.open_calls()] == ["p", "s"]
+    history.append(Action(tool="pay", call_id="t", response_id="r2"))
+    assert states_and_left(histories) == (["open_call"], ["top"])
+    history.append_tool_result("t", "paid")
+    assert states_and_left(histories) == (["result"], [])
+    history.append_tool_result("p", "late")
+    history.append(Action(tool="pay", call_id="s", response_id="r3"))
+    assert states_and_left(histories) == (["open_call"], ["top"])
+
+
+def states_and_left(histories):
+    return [figures_of(histories.store, "top")["state"]], [*histories.to_resume()]
 
 
 def test_histories_that_began_each_other_are_both_resumed(histories):
@@ -484,6 +509,9 @@ WORDS = {
 }
 
 
+NOT_THERE = "no event has it"
+
+
 @pytest.mark.parametrize("words", WORDS)
 def test_task_says_who_lost_a_text(foldlog, words):
     with api.open("foldlog.db") as histories:
@@ -499,7 +527,11 @@ def test_task_says_who_lost_a_text(foldlog, words):
         )
         for answer in answers
     ] == WORDS[words]
+    silent = [answer.conversation for answer in answers if not answer.is_concerned]
+    assert silent == [answer.conversation for answer in answers if answer.reason == NOT_THERE]
+    assert silent == (["inner"] if words == "key_0042" else [])
     shown = foldlog(f"why top {words} --with-children")
+    assert ("no event of 1 other agent has the words" in shown.err) == bool(silent)
     assert ("lost: result 3 of top" in shown.out) == (words != "key_0042")
     assert ("call 1 of top did not give it" in shown.out) == (words == "key_0042")
     document = foldlog(f"why top {words} --with-children --json").document
