@@ -5,9 +5,12 @@ knows only the form of a digest: headings, and lines that end with the id of an 
 import json
 import re
 
+import pytest
+
 import foldlog
 from foldlog.condensers.strategies.digest import Digest
 from foldlog.condensers.strategies.digest.layout import text_of
+from foldlog.condensers.strategies.user_words import is_prose
 from foldlog.eventstore.codec import encode
 from tests.beside import FOLDERS, SAMPLES, needs_samples
 
@@ -108,3 +111,9 @@ def check(formats):
 @needs_samples
 def test_statements_name_events_that_hold_their_words():
     assert check(FOLDERS) >= 1_000
+
+
+@pytest.mark.parametrize("plain, prose", [(7, True), (6, False)])
+def test_line_is_prose_if_seven_of_ten_words_are_plain(plain, prose):
+    words = ["word"] * plain + ["x=1"] * (10 - plain)
+    assert is_prose(" ".join(words)) is prose

@@ -19,6 +19,7 @@ from foldlog.condensers import (
     Usage,
     condenser_from_config,
 )
+from foldlog.condensers.models import client
 from foldlog.condensers.models.deadline import within_s
 from foldlog.condensers.models.llm_config import SET_BY_FOLDLOG
 from foldlog.condensers.models.replies import request_for
@@ -475,3 +476,12 @@ def test_a_sum_with_an_unknown_price_is_unknown():
         "latency_s": 0.0,
         "attempts": 3,
     }
+
+
+def test_model_of_the_table_needs_no_litellm(monkeypatch):
+    monkeypatch.setattr(client, "_litellm", lambda: pytest.fail("litellm was loaded"))
+    llm = object.__new__(LLM)
+    llm.config = LLMConfig(model="gpt-4o")
+    llm.model = "gpt-4o"
+    assert llm.supports_function_calling
+    assert llm.supports_response_schema

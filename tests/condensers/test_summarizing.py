@@ -19,14 +19,16 @@ from foldlog.condensers import (
     Usage,
     reports_of,
 )
+from foldlog.condensers.models.estimate import estimate
 from foldlog.condensers.prompts import load_prompt
 from foldlog.condensers.prompts.rendering import truncate, unescape
 from foldlog.condensers.strategies.model_summaries import (
     LLMSummarizingCondenser,
     StructuredSummaryCondenser,
 )
+from foldlog.condensers.strategies.parts import size_of
 from foldlog.condensers.strategies.state_fields import FIELDS, TOOL_NAME, state_summary_tool
-from foldlog.condensers.strategies.summarizing import SummarizingCondenser, Summary
+from foldlog.condensers.strategies.summarizing import SummarizingCondenser, Summary, limit_of
 from foldlog.projections import View
 from tests.condensers.made import (
     REQUEST,
@@ -532,3 +534,23 @@ def test_each_try_of_a_hard_reset_sends_shorter_texts():
     assert longest == sorted(longest, reverse=True)
     assert 300 < longest[1] <= 450
     assert longest[-1] <= 60
+
+
+class Tiny(Narrow):
+    """Also knows the size of its window, in tokens."""
+
+    max_input_tokens = 2_500
+    max_output_tokens = 100
+
+
+def test_parts_fit_the_window_with_the_words_of_the_prompt():
+    view = viewed(message(), [message(f"w{n} {'x ' * 200}") for n in range(20)])
+    wide, tiny = (
+        LLMSummarizingCondenser(model, max_size=20, keep_first=1)
+        for model in (Narrow(2_500), Tiny(2_500))
+    )
+    events = view.events[1:15]
+    words = estimate(load_prompt(tiny.prompt_file).text)
+    assert tiny._room(events, None) == limit_of(tiny.llm) - words < wide._room(events, None)
+    assert tiny._room(events[:1], None) == size_of(events[:1], None) * 5 // 8
+    assert wide._room(events[:1], None) is None

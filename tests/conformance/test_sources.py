@@ -374,3 +374,14 @@ def test_a_source_needs_its_key(recorder):
             *reader.ask("block_indexes", source.conversation),
         ]
     assert b"x" * 9 not in repr(stored).encode()
+
+
+def test_page_of_blocks_begins_with_the_block_of_the_record(store):
+    source = begun(store, "a")
+
+    def firsts(record, most):
+        with store.database.recorder.read() as reader:
+            return [row[0] for row in reader.ask("blocks", source.conversation, record, most)]
+
+    assert [firsts(record, 2) for record in (0, 2, 3, 8)] == [[0, 3], [0, 3], [3, 6], [6]]
+    assert firsts(9, 2) == []

@@ -17,6 +17,7 @@ from foldlog.eventstore.log.reading import ReadTransaction
 from foldlog.eventstore.maintenance import copy
 from foldlog.eventstore.maintenance.copy import compare_stores, copy_store, keys_of
 from foldlog.eventstore.maintenance.rekey import rekey
+from foldlog.eventstore.maintenance.verify import Unlisted, readable_conversations
 from foldlog.eventstore.recorders.sqlite.reader import SQLiteReader
 from foldlog.projections import Views, audit
 from tests.between import Killed, kill_after
@@ -352,3 +353,19 @@ def test_conversation_erased_during_a_copy(source, target, monkeypatch):
     assert problems(source, target) == {"a": None, "b": None}
     assert target.conversation("a").erased_at is not None
     assert differing(source, target) == []
+
+
+def test_comparison_names_a_row_that_cannot_be_read(source, target, monkeypatch):
+    def readable(recorder):
+        for state in readable_conversations(recorder):
+            yield Unlisted(state.id, "it cannot be read") if state.id == "b" else state
+        yield Unlisted(None, "the list cannot be read to its end")
+
+    for name in ("a", "b", "c"):
+        say(source, name, f"{name} says")
+    list(copy_store(source, target))
+    monkeypatch.setattr(copy, "readable_conversations", readable)
+    assert [tuple(each) for each in compare_stores(source, target)] == [
+        ("b", "it cannot be read", False),
+        ("", "the list cannot be read to its end", False),
+    ]

@@ -23,6 +23,7 @@ from foldlog.eventstore import (
     Documents,
     Erased,
     EventStoreError,
+    KeyRing,
     open_store,
 )
 from foldlog.eventstore.maintenance import rekey_steps
@@ -37,7 +38,7 @@ from tests.how_many import some
 from tests.privacy import erased
 from tests.reading import reading
 from tests.said import said, say
-from tests.stored_rows import execute, replace
+from tests.stored_rows import execute, replace, with_fields
 
 NAMES = ("a", "b")
 LENGTH = 12
@@ -423,3 +424,16 @@ def test_column_of_another_type_raises_our_errors(tmp_path, of_all_tables, place
         for call in calls:
             with suppress(EventStoreError):
                 call()
+
+
+def test_counts_in_the_clear_are_checked_without_the_key(path):
+    keys = KeyRing(["22" * 32])
+    path.unlink()
+    with open_store(f"sqlite:///{path}", keys=keys) as store:
+        say(store, "a", "one", "two", "three")
+        with reading(store, "a") as read:
+            (row,) = read.rows(2, 3, 1)
+    (needs_key,) = findings_in(path)["a"]
+    replace(path, "a", with_fields(row, shown_before=1))
+    stray = "event 2: it does not follow the event before it"
+    assert findings_in(path) == {"a": [needs_key, stray]}

@@ -17,7 +17,9 @@ from foldlog.eventstore import (
     VersionConflict,
     open_store,
 )
+from foldlog.eventstore.errors import TooManyBytes
 from foldlog.eventstore.log import writing
+from foldlog.eventstore.log.reading import views_up_to
 from foldlog.eventstore.log.writing import WriteTransaction
 from foldlog.projections import View, Views
 from tests.eventstore.test_sqlite import FollowedBy, execute
@@ -190,4 +192,17 @@ def test_large_appends_are_read_from_the_store(store, monkeypatch):
     views.current("c")
     append(store, *all_said("more than ten bytes"))
     append(store, *all_said("d"))
+    assert views.current("c") == folded(store)
+
+
+def test_a_grown_view_is_not_longer_than_a_read_one(store):
+    views = watched(store)
+    append(store, *all_said("x" * 500))
+    with views_up_to(400), pytest.raises(TooManyBytes):
+        views.current("c")
+    with views_up_to(2_000):
+        assert views.current("c") == folded(store)
+    append(store, *all_said("y" * 500))
+    with views_up_to(900), pytest.raises(TooManyBytes):
+        views.current("c")
     assert views.current("c") == folded(store)

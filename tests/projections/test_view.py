@@ -17,6 +17,7 @@ from foldlog.eventstore import (
     UnknownEventType,
 )
 from foldlog.projections import View
+from foldlog.projections.effects import trace
 from tests.said import ids
 
 
@@ -103,3 +104,11 @@ ASKED = Message(source="user", content="why?")
 )
 def test_a_reply_is_due_after_what_the_model_has_not_answered(events, due):
     assert View.from_events(events).reply_due is due
+
+
+def test_call_with_the_id_of_an_open_call_is_a_call_of_its_own():
+    pay = Action(tool="pay", call_id="k")
+    both = [replace(pay, id=0), replace(pay, id=1)]
+    traces = trace((event, bytes([event.id]) * 32) for event in both)
+    assert [traces[number].call.id for number in (0, 1)] == [0, 1]
+    assert traces[0].key != traces[1].key
