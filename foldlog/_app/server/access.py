@@ -100,6 +100,9 @@ class Access:
         await (self._app if response is None else response)(scope, receive, with_headers)
 
     def _refused_response(self, request: Request) -> Response | None:
+        """Return the answer to a request that the pages do not get: a refusal, or the address
+        without the token. None lets the request through.
+        """
         refusal = self._refusal(request)
         if refusal is not None:
             status, reason = refusal
@@ -124,6 +127,7 @@ class Access:
         return response
 
     def _refusal(self, request: Request) -> tuple[int, str] | None:
+        """Return the status and the reason of a refusal, or None for an accepted request."""
         headers = request.headers
         path = request.scope["path"]
         if not self._is_expected(headers.getlist("host")):
@@ -149,14 +153,15 @@ class Access:
         return None
 
     def _is_expected(self, hosts: Collection[str]) -> bool:
+        """Return whether the headers ``Host`` are one name of this server, or an IP address."""
         if len(hosts) != 1:
             return False
         (host,) = hosts
-        name, _, port = (
-            host.rpartition(":") if not host.endswith("]") and ":" in host else (host, "", "")
-        )
-        if port and not port.isdigit():
-            return False
+        name = host
+        if ":" in host and not host.endswith("]"):  # an IPv6 address without a port ends with ]
+            name, _, port = host.rpartition(":")
+            if port and not port.isdigit():
+                return False
         return _is_ip_address(name) or name.lower().rstrip(".") in self._names
 
     def _has_token(self, request: Request) -> bool:

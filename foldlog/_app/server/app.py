@@ -96,6 +96,7 @@ def application(
 
 
 def _routes(store: Store, documents: Documents, threads: Threads) -> list[BaseRoute]:
+    """Return the paths of the page and of its documents, and those for monitoring."""
     check = standing(store)
     return [
         Route("/", partial(_page, store)),
@@ -127,6 +128,8 @@ def _answer_failure(request: Request, error: Exception) -> Response:
 async def _healthz(
     threads: Threads, store: Store, check: Callable[[], object], request: Request
 ) -> Response:
+    """Say whether the store can be read."""
+
     def ask() -> None:
         check()
         _ = store.database.last_position  # a closed store raises an error
@@ -142,12 +145,15 @@ def standing(store: Store) -> Callable[[], object]:
     """Return a check that raises ``StoreRefused`` if the store's file was replaced. Without this
     check, the server would still read the replaced file after a restore.
     """
-    first = store.path and identity(store.path)
+    path = store.path
+    if not path:
+        return lambda: None
+    first = identity(path)
 
     def check() -> None:
-        if store.path is not None and identity(store.path) != first:
+        if identity(path) != first:
             raise StoreRefused(
-                f"{store.path} was moved, or replaced by another file; start the server again",
+                f"{path} was moved, or replaced by another file; start the server again",
                 kind="replaced",
             )
 
@@ -213,6 +219,8 @@ def _json(document: Document, status: int = 200) -> Response:
 async def _change_note(
     threads: Threads, check: Callable[[], object], notes: Notes, request: Request
 ) -> Response:
+    """Write the note in the body of a request, and answer with all notes."""
+
     def change(conversation: Text) -> NotesDocument:
         return notes.change(conversation, note.event, note.text)
 

@@ -8,9 +8,10 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Hashable, Iterator, Mapping
 from contextlib import suppress
 from operator import itemgetter
+from typing import NamedTuple
 
 from msgspec import UNSET
 from msgspec.structs import replace
@@ -64,11 +65,20 @@ _AT_ONCE = 20
 thread counts all further conversations.
 """
 _HITS_MAX = 1_000
+"""The maximum number of events that the search for the words of a search line returns."""
 _SEARCH_S = 5.0
+"""The search for the words of a search line ends after this time."""
 _RECEIPTS_OF = 20
 """The maximum number of agents whose receipts of redactions are read."""
 LISTED = Where(companions=False)
 """The filter of the list, which leaves out conversations that runtimes use internally."""
+
+
+class _Known(NamedTuple):
+    """Conversations that were found by ``of``: the state of the store, and what was searched."""
+
+    of: Hashable
+    ids: Collection[str]
 
 
 class ServedConversations:
@@ -78,7 +88,8 @@ class ServedConversations:
 
     def __init__(self, store: Store, prices: Prices | None = None) -> None:
         """``prices`` are for calls that record no cost."""
-        self._store, self._prices = store, prices or Prices()
+        self._store = store
+        self._prices = prices or Prices()
         self.figures = FiguresOfStore(store, prices=self._prices, is_quick=True)
         self._sums = FiguresOfStore(store, prices=self._prices)
         """The sums that the thread makes, apart from those that requests read."""
@@ -86,14 +97,10 @@ class ServedConversations:
         """Whether every conversation was counted at least once. Until every conversation was
         counted, the sums over all conversations are too low.
         """
-        self._searched: tuple[str, int, frozenset[str]] = "", -1, frozenset()
-        """The last search: its words, the state of the store, and the ids of the conversations that
-        match.
-        """
-        self._with_notes: tuple[int, frozenset[str]] = -1, frozenset()
-        """The state of the store when notes were last read, and the ids of the conversations with
-        notes.
-        """
+        self._searched = _Known(of=None, ids=frozenset())
+        """The conversations that match the words of the last search."""
+        self._with_notes = _Known(of=None, ids=frozenset())
+        """The conversations with notes."""
         self._asked = False
         """Whether a request came since the thread last counted."""
         self._wanted = threading.Event()
@@ -121,6 +128,7 @@ class ServedConversations:
         return rest_count
 
     def _count(self) -> None:
+        """Count what requests left over, until the list is closed. The thread runs this."""
         while not self._ended:
             self._wanted.wait()
             self._wanted.clear()
@@ -151,26 +159,30 @@ class ServedConversations:
         return self.figures.ids(where)
 
     def _having(self, words: str) -> Collection[str]:
-        version = self._store.database.data_version()
-        if self._searched[:2] != (words, version):
+        """Return the conversations whose events or ids contain all the words."""
+        asked = words, self._store.database.data_version()
+        if self._searched.of != asked:
             hits = search(self._store, words, limit=_HITS_MAX, seconds=_SEARCH_S).hits
             ids = {hit.conversation for hit in hits} | {*self._ids_with(words)}
-            self._searched = words, version, frozenset(ids)
-        return self._searched[2]
+            self._searched = _Known(asked, frozenset(ids))
+        return self._searched.ids
 
     def _noted(self) -> Collection[str]:
+        """Return the conversations with notes."""
         version = self._store.database.data_version()
-        if self._with_notes[0] != version:
-            self._with_notes = version, frozenset(conversations_with_notes(self._store))
-        return self._with_notes[1]
+        if self._with_notes.of != version:
+            self._with_notes = _Known(version, frozenset(conversations_with_notes(self._store)))
+        return self._with_notes.ids
 
     def _count_noted(self, where: Where) -> int:
+        """Return the number of selected conversations with notes."""
         ids = self._noted()
         if where.only is not None:
             ids = {*ids} & {*where.only}
         return self.figures.count(where._replace(only=ids)) if ids else 0
 
     def _ids_with(self, words: str) -> Iterator[str]:
+        """Yield the ids that contain all the words. A shortened id ends with ``…``."""
         parts = [part.removesuffix("…") for part in words.lower().replace('"', " ").split()]
         for row in self._store.iter_conversations():
             name = row.id.lower()
@@ -215,25 +227,27 @@ class ServedConversations:
         )
 
     def fleet(self, import_command: str) -> FleetDocument:
+        """Return the figures of the whole store, and what condensations saved, by their reasons."""
         rest_count = self.refresh()
         stats = self.figures.totals(LISTED)
         self.figures.add_sub_agents(stats, LISTED)
         reasons = self.figures.reasons(LISTED)
-        by_saving = sorted(reasons.items(), key=lambda each: -(each[1].tokens_saved or 0))
+        by_saving = sorted(
+            reasons.items(), key=lambda item: item[1].tokens_saved or 0, reverse=True
+        )
         reason_documents = [
             ReasonDocument.of(saved, reason=reason)
             for reason, saved in by_saving
             if saved.condensations
         ]
+        path = self._store.path
         return FleetDocument.of(
             total_of(SavingsDocument(), reasons.values()),
             conversations=stats.conversations + self.figures.missing,
             counted=stats.conversations + self.figures.missing - rest_count,
             needs_key=self.figures.needs_key(LISTED),
             events=sum(stats.events.values()),
-            bytes=None
-            if (path := self._store.path) is None
-            else size_of(path) + size_of(f"{path}-wal"),
+            bytes=None if path is None else size_of(path) + size_of(f"{path}-wal"),
             view_tokens=stats.in_views,
             reasons=tuple(reason_documents),
             spent=stats.spent,
@@ -284,6 +298,7 @@ class ServedConversations:
     def _erased(
         self, parent: str, begun: Mapping[str, BeginningCall], agents: Collection[str]
     ) -> Iterator[ErasedAgentDocument]:
+        """Yield the erased agents that the calls of a conversation began."""
         for name, (call, _) in sorted(begun.items(), key=itemgetter(1)):
             if name in agents:
                 continue
@@ -299,6 +314,7 @@ class ServedConversations:
                     )
 
     def _receipts(self, row: ConversationRow) -> Iterator[ReceiptDocument]:
+        """Yield the receipts of the redactions in a conversation."""
         for _, event in sound(self._store, row.id, 0, row.version, []):
             if type(event) is Redaction:
                 yield ReceiptDocument(event_ids=event.event_ids, by=event.by, reason=event.reason)

@@ -47,6 +47,7 @@ from foldlog.projections.conversations.companions import ids_beginning_with
 _SEARCH_S = 5.0
 """The number of seconds after which a search ends. The result says how much was read."""
 _SEARCHED_MAX = 1_000
+"""A search returns at most this number of events, whatever number a request asks for."""
 _IMPORT = "'foldlog import PATH'"
 
 Make = Callable[..., Document | Response]
@@ -83,6 +84,7 @@ class Documents:
         self.notes = Notes(store)
 
     def by_path(self) -> dict[str, Make]:
+        """Return what answers each path."""
         pages = self._pages
         conversations = self._conversations
         return {
@@ -107,11 +109,13 @@ class Documents:
         }
 
     def close(self) -> None:
+        """End the thread that counts conversations."""
         self._conversations.close()
 
     def find_everywhere(
         self, request: Request, words: Text, line: str = "", limit: Count = 50
     ) -> HitsDocument:
+        """Return the events with the words, in the conversations that a search line selects."""
         limit = min(limit, _SEARCHED_MAX)
         where = self._conversations.where(line)
         kinds = request.query_params.getlist("kind") or (["error"] if where.has_error else [])
@@ -129,6 +133,7 @@ class Documents:
     def list_conversations(
         self, start: Count = 0, limit: Count = LIMIT, sort: str = "-recorded", line: str = ""
     ) -> ServedPageDocument:
+        """Return a part of the list. A ``sort`` that begins with a minus is descending."""
         return self._conversations.list(
             start,
             limit,
@@ -141,6 +146,7 @@ class Documents:
         return self._conversations.overview(line, self._import_command)
 
     def measure(self) -> Response:
+        """Return the figures for Prometheus."""
         text = metrics(
             self._store, self._conversations.fleet(""), complete=self._conversations.complete
         )
@@ -160,6 +166,7 @@ class Documents:
         )
 
     def report(self, conversation: Text) -> Response:
+        """Return the page of a conversation as one file, with its notes."""
         with TemporaryDirectory() as folder:
             path = Path(folder) / "report.html"
             self._pages.write_report(conversation, path, self.notes.of(conversation).notes)

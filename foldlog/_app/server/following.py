@@ -22,12 +22,13 @@ from foldlog.eventstore.recorders.base import Reader
 from foldlog.eventstore.recorders.types import Stream
 
 _POLL_S: Final = 0.01
+"""The store is asked this often whether somebody has committed."""
 _WAIT_S: Final = 0.25
 """The store is asked again after this time even if nobody has committed, because on PostgreSQL an
 event becomes visible only when all earlier transactions have ended.
 """
 _BEAT_S: Final = 15.0
-
+"""A stream says after this time that it is alive, before a proxy closes the connection."""
 _HELD_BYTES: Final = 32 * 1024 * 1024
 """How many bytes of pages are in memory for all streams together, besides one page."""
 _READERS: Final = 2
@@ -115,6 +116,7 @@ class SharedPages:
         return page
 
     async def _read(self, key: Hashable, read: Callable[[], FramedPage]) -> FramedPage:
+        """Read a page, keep it, and drop the pages that were used least recently."""
         async with self._room:
             page = await self._threads.run(read)
         if page.content:
@@ -137,9 +139,10 @@ class Follower:
     def __init__(self, keys: Set[int] | None) -> None:
         self.keys = keys
         self._changed = Event()
-        self._changed.set()  # what changed after its first read, and before it began to wait
+        self._changed.set()  # something may have changed between its first read and now
 
     def wake(self) -> None:
+        """End the wait of the follower, or the next one."""
         self._changed.set()
 
     async def wait(self, seconds: float) -> bool:
@@ -174,6 +177,7 @@ class StreamFollower(Follower):
         self.end: StreamEnd | None = end
 
     def note(self, end: StreamEnd | None) -> None:
+        """Tell the follower the present end."""
         if end != self.end:
             self.end = end
             self.wake()
@@ -199,6 +203,7 @@ class StoreChanges:
         """Set while somebody waits for a change."""
 
     async def run(self) -> None:
+        """Wake followers, as long as the server runs."""
         position: int | None = None
         version: int | None = None
         asked_at = 0.0
@@ -222,7 +227,8 @@ class StoreChanges:
             # A store that was restored has fewer positions.
             is_known = position is not None and position <= last
             self._wake(changed if is_known else None)
-            version, position = now, last
+            version = now
+            position = last
 
     def _changed_since(self, position: int | None) -> tuple[int, Set[int]]:
         """Return the last position, and the keys of the conversations that have changed."""
@@ -234,6 +240,7 @@ class StoreChanges:
         return last, {key for key, _ in touched}
 
     async def _note_streams(self) -> None:
+        """Tell the followers of streams the present ends."""
         followed = {(follower.key, follower.number) for follower in self._stream_followers}
         if not followed:
             return
@@ -249,11 +256,12 @@ class StoreChanges:
         return self._store.database.recorder.query(read)
 
     def _wake(self, changed: Set[int] | None) -> None:
+        """Wake the followers of the conversations with these keys, or all followers."""
         if changed is None:
             for stream_follower in self._stream_followers:
                 stream_follower.wake()
         for follower in self._followers:
-            if changed is None or (changed if follower.keys is None else follower.keys & changed):
+            if changed is None or _has_changed(follower.keys, changed):
                 follower.wake()
 
     @contextmanager
@@ -283,8 +291,14 @@ class StoreChanges:
             self._rest()
 
     def _rest(self) -> None:
+        """Ask the store no more if nobody waits for a change."""
         if not self._followers and not self._stream_followers:
             self._followed = Event()
+
+
+def _has_changed(keys: Set[int] | None, changed: Set[int]) -> bool:
+    """Return whether a change concerns a follower of these keys, or of the whole store."""
+    return bool(changed) if keys is None else not keys.isdisjoint(changed)
 
 
 def _end_of(stream: Stream | None) -> StreamEnd | None:
@@ -317,9 +331,12 @@ async def stream(
         while not changes.is_ending():
             try:
                 key, page = await changes.pages.page(followed, after)
-                begin, size, digest, behind = after, len(page.content), page.digest, page.after
+                begin = after
+                behind = page.after
+                digest = page.digest
+                size = len(page.content)
                 piece = page.content[:PIECE_BYTES]
-                del page
+                del page  # while the client reads, the stream holds a piece only
                 if piece:
                     yield piece
                 for start in range(PIECE_BYTES, size, PIECE_BYTES):
@@ -348,5 +365,6 @@ async def stream(
 
 
 def event_stream(events: AsyncIterator[bytes]) -> StreamingResponse:
+    """Return server-sent events as an answer, which no proxy collects or keeps."""
     headers = {"x-accel-buffering": "no", "cache-control": "no-store"}
     return StreamingResponse(events, media_type="text/event-stream", headers=headers)

@@ -8,6 +8,7 @@ from typing import Final
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
 _HEAD_BYTES_MAX: Final = 64 * 1024
+"""The maximum number of bytes of the request line and the headers."""
 _HEAD_MAX_S: Final = 30.0
 """A connection is closed if it has sent no complete headers after this time."""
 _LINGER_MAX_S: Final = 30.0
@@ -60,6 +61,7 @@ class GuardedProtocol(HttpToolsProtocol):
         self._head_limit = self.loop.call_later(_LINGER_MAX_S, self.transport.close)
 
     def _await_head(self) -> None:
+        """Close the connection if the headers of the next request do not come in time."""
         self._end_wait()
         self._head_limit = self.loop.call_later(_HEAD_MAX_S, self.transport.close)
 

@@ -6,6 +6,7 @@ import ctypes
 from typing import Final
 
 _MMAP_THRESHOLD: Final = -3
+"""The number of the option ``M_MMAP_THRESHOLD`` in glibc's ``malloc.h``."""
 _LARGE_BYTES: Final = 1024 * 1024
 
 

@@ -46,6 +46,7 @@ def metrics(store: Store, fleet: FleetDocument, *, complete: bool = True) -> str
 
 
 def _facts(store: Store, fleet: FleetDocument) -> Iterator[_Gauge]:
+    """Yield the figures that are known before all conversations are counted."""
     yield _Gauge("conversations", "Conversations that are not erased.", _one(fleet.conversations))
     yield _Gauge(
         "conversations_counted",
@@ -53,9 +54,8 @@ def _facts(store: Store, fleet: FleetDocument) -> Iterator[_Gauge]:
         _one(fleet.counted - fleet.needs_key),
     )
     if store.path is not None:
-        sizes = {
-            end[1:] or "db": float(size_of(f"{store.path}{end}")) for end in ("", "-wal", ".search")
-        }
+        endings = {"db": "", "wal": "-wal", "search": ".search"}
+        sizes = {name: float(size_of(f"{store.path}{end}")) for name, end in endings.items()}
         yield _Gauge("file_bytes", "Bytes of the store's files.", sizes, "file")
     yield _Gauge(
         "bytes_pending",
@@ -66,6 +66,7 @@ def _facts(store: Store, fleet: FleetDocument) -> Iterator[_Gauge]:
 
 
 def _sums(fleet: FleetDocument) -> Iterator[_Gauge]:
+    """Yield the sums over all conversations."""
     yield _Gauge(
         "sub_agents", "Conversations that another conversation began.", _one(fleet.sub_agents)
     )
@@ -105,6 +106,7 @@ def _sums(fleet: FleetDocument) -> Iterator[_Gauge]:
 
 
 def _followers(store: Store) -> Iterator[_Gauge]:
+    """Yield how far the read models are behind."""
     recorder = store.database.recorder
     about = "Events that a read model has not confirmed."
     if recorder.on_server:
@@ -144,10 +146,12 @@ def _one(figure: float | None) -> Mapping[str, float]:
 
 
 def size_of(path: str) -> int:
+    """Return the number of bytes of a file, or 0 if there is none."""
     return os.path.getsize(path) if os.path.exists(path) else 0
 
 
 def _quoted(label: str, value: str) -> str:
+    """Return a label with its value in Prometheus' syntax, or nothing for a figure without one."""
     if not label:
         return ""
     return f"{{{label}={json.dumps(printable(value, one_line=True), ensure_ascii=False)}}}"

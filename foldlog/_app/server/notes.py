@@ -20,18 +20,21 @@ from foldlog.eventstore.derived.cached_values import CachedValues, cached_record
 
 TEXT_MAX = 10_000
 """The maximum number of characters of a note."""
-_KEPT = "notes", 1
+_NAME = "notes"
+_CODE = 1
+"""The version of the stored notes."""
 _TRIES = 20
+"""How often a note is written again if another program wrote at the same time."""
 
 
 def conversations_with_notes(store: Store) -> set[str]:
     """Return the ids of the conversations with a note. Cost: one statement looks at each
     conversation, and the notes are read.
     """
-    names = store.database.recorder.query(lambda reader: reader.ids_with_records(_KEPT[0]))
+    names = store.database.recorder.query(lambda reader: reader.ids_with_records(_NAME))
     noted = set[str]()
     for name in names:
-        _, record = cached_records(store, _KEPT[0], name, name).get(name, (0, None))
+        _, record = cached_records(store, _NAME, name, name).get(name, (0, None))
         if record is not None and value_of(record.body):
             noted.add(name)
     return noted
@@ -58,7 +61,7 @@ class Notes:
         with self._lock:
             return NotesDocument(
                 conversation=conversation,
-                notes=self._load(CachedValues(self._store, *_KEPT), conversation),
+                notes=self._load(CachedValues(self._store, _NAME, _CODE), conversation),
             )
 
     def change(self, conversation: str, event: int | None, text: str | None) -> NotesDocument:
@@ -70,7 +73,7 @@ class Notes:
         """
         with self._lock:
             for _ in range(_TRIES):
-                cache = CachedValues(self._store, *_KEPT, at_once=False)
+                cache = CachedValues(self._store, _NAME, _CODE, at_once=False)
                 row = self._store.conversation(conversation)
                 if event is not None and event >= row.version:
                     raise InvalidArgument(
@@ -86,7 +89,7 @@ class Notes:
                 )
                 cache.keep(row, notes)
                 cache.flush()
-                if self._load(CachedValues(self._store, *_KEPT), conversation) == notes:
+                if self._load(CachedValues(self._store, _NAME, _CODE), conversation) == notes:
                     return NotesDocument(conversation=conversation, notes=notes)
         raise StoreUnavailable(
             "the note was not stored, because other programs write to the store; send it again",
@@ -94,10 +97,10 @@ class Notes:
         )
 
     def _load(self, cache: CachedValues, conversation: str) -> tuple[NoteDocument, ...]:
+        """Return the stored notes. Raises ``ConversationNotFound`` or ``ConversationErased``."""
         row = self._store.conversation(conversation)
-        self._store.query(
-            conversation, lambda reading: reading.version
-        )  # raises ConversationErased
+        # raises ConversationErased
+        self._store.query(conversation, lambda reading: reading.version)
         notes: tuple[NoteDocument, ...] = cache.load(
             [row], tuple[NoteDocument, ...], of_any_version=True
         ).get(row.id, ())

@@ -39,16 +39,21 @@ from foldlog.projections.errors import NoSuchEvent
 
 _WORDS = re.compile(r'"([^"]*)"|(\S+)')
 _BEFORE = 14
+"""The number of characters before each match in an excerpt."""
 _AFTER = 12
+"""The number of characters after each match but the last."""
 _AFTER_LAST = 160
 """The number of characters after the last match in an excerpt."""
 _KEPT = 8
+"""The number of pages that stay in memory."""
 _HITS_MAX = 1_000
 _EVENTS = 50
+"""The number of events in an answer, unless the request names the end."""
 _EVENTS_MAX = 500
 _TEXT_MAX = 500_000
 """When the texts of an answer exceed this number of characters, no further event is added."""
 _TELL_EVERY = 1_000
+"""A page that is being made tells its progress after this number of events."""
 _LONG = 5_000
 """The page documents of a conversation with this many events are cached in the store."""
 _CODE = 3
@@ -69,7 +74,8 @@ class Pages:
         model: CountsTokens | None = None,
         prices: Prices | None = None,
     ) -> None:
-        self._store, self._prices = store, prices or Prices()
+        self._store = store
+        self._prices = prices or Prices()
         self._limit = limit
         self._model = model
         self._lock = threading.Lock()
@@ -87,29 +93,29 @@ class Pages:
         Cost: the first call reads all events, and later calls read only the new events. The page of
         a long conversation is cached until the conversation changes.
         """
-        row = self._store.conversation(conversation)
         if since == 0:
-            document = self._kept(row, "page", HistoryDocument)
-        else:
-            document = None
-        if document is None:
-            try:
-                with self._fold(conversation) as fold:
-                    row = self._store.conversation(conversation)._replace(version=fold.version)
-                    document = fold.document(
-                        around_damage(self._store, row), since if since <= fold.version else 0
-                    )
-                if since == 0 and not fold.problems:
-                    self._keep(row, "page", document)
-            finally:
-                self._reached.pop(conversation, None)
+            row = self._store.conversation(conversation)
+            kept = self._kept(row, "page", HistoryDocument)
+            if kept is not None:
+                return kept
+        try:
+            with self._fold(conversation) as fold:
+                row = self._store.conversation(conversation)._replace(version=fold.version)
+                begin = since if since <= fold.version else 0
+                document = fold.document(around_damage(self._store, row), begin)
+            if since == 0 and not fold.problems:
+                self._keep(row, "page", document)
+        finally:
+            self._reached.pop(conversation, None)
         return document
 
     def models(self, conversation: Text) -> ModelsDocument:
+        """Return the calls, tokens and cost of each model."""
         models = models_of(self._store, conversation, self._prices)
         return ModelsDocument(conversation=conversation, models=models)
 
     def event(self, conversation: Text, event: Count) -> ShownDocument:
+        """Return an event in full. Raises ``NoSuchEvent``."""
         for entry in iter_log(self._store, conversation, event, event + 1):
             return ShownDocument(conversation=conversation, event=shown_document(entry))
         raise NoSuchEvent(conversation, event, self._store.version(conversation))
@@ -148,21 +154,25 @@ class Pages:
         return document
 
     def _kept(self, row: ConversationRow, name: str, kind: type[D]) -> D | None:
+        """Return the cached document of a long conversation, or None."""
         if row.version < _LONG:
             return None
         document: D | None = self._beside(name).load([row], kind).get(row.id)
         return document
 
     def _keep(self, row: ConversationRow, name: str, document: Document) -> None:
+        """Cache the document of a long conversation."""
         if row.version >= _LONG:
             cache = self._beside(name)
             cache.keep(row, document)
             cache.flush()
 
     def _beside(self, name: str) -> CachedValues:
-        if self._model is None:
-            of_model = ""
-        else:
+        """Return the cache for the documents with this name. Figures of tokens depend on the model
+        and the limit, so each pair of these has its own.
+        """
+        of_model = ""
+        if self._model is not None:
             of_model = f" {self._model.model} {self._limit}"
         return CachedValues(self._store, f"{name}{of_model}", _CODE)
 
@@ -178,11 +188,15 @@ class Pages:
         )
 
     def progress(self, conversation: Text) -> ProgressDocument:
+        """Say how far a page is that is being made. First the missing events of an imported
+        conversation are made, and then all events are read.
+        """
         row = self._store.conversation(conversation, as_stored=True)
-        step = "made" if row.unmade else "read"
         if row.unmade:
+            step = "made"
             position = row.version
         else:
+            step = "read"
             position = self._reached.get(conversation, 0)
         return ProgressDocument(
             conversation=conversation, step=step, done=position, total=row.version + row.unmade
@@ -192,11 +206,8 @@ class Pages:
         """Return the events that contain all words, at most 1,000 events, with the text around the
         words. Words in double quotes are searched as one text.
         """
-        phrases = [
-            word
-            for quoted, plain in _WORDS.findall(words.lower())
-            if (word := quoted or plain).strip()
-        ]
+        typed = [quoted or plain for quoted, plain in _WORDS.findall(words.lower())]
+        phrases = [word for word in typed if word.strip()]
         hits: list[FoundDocument] = []
         for entry in iter_log(self._store, conversation) if phrases else ():
             document = shown_document(entry)
@@ -214,9 +225,9 @@ class Pages:
         """
         self._store.conversation(conversation)
         with self._lock:
-            self._folds[conversation] = lock, folds = self._folds.get(
-                conversation, (threading.Lock(), [])
-            )
+            shared = self._folds.get(conversation, (threading.Lock(), []))
+            self._folds[conversation] = shared
+        lock, folds = shared
         with lock:
             # The fold is taken out of the list, so that a fold that fails halfway is dropped.
             fold = folds.pop() if folds else self._begun(conversation)
@@ -236,6 +247,7 @@ class Pages:
             yield fold
 
     def _follow(self, conversation: str, start: int) -> Iterator[Logged | CorruptEvent]:
+        """Yield the events from a version on, and note how far the reader is."""
         for number, entry in enumerate(iter_log(self._store, conversation, start), start):
             if number % _TELL_EVERY == 0:
                 self._reached[conversation] = number
@@ -259,6 +271,7 @@ _HIDDEN = frozenset(
         "format",
     )
 )
+"""The fields of an event that a search in a page does not look at."""
 
 
 def matches(document: JsonObject, words: list[str]) -> str | None:
@@ -278,14 +291,16 @@ def _excerpt(text: str, places: list[tuple[int, int]]) -> str:
     """Return the text around each match, and ``…`` for the text between distant matches. No match
     is cut.
     """
-    parts: list[list[int]] = []
+    spans: list[tuple[int, int]] = []
     for number, (at, length) in enumerate(places, 1):
         after = _AFTER_LAST if number == len(places) else _AFTER
         start = max(0, at - _BEFORE)
         stop = min(len(text), at + length + after)
-        if parts and start <= parts[-1][1]:
-            parts[-1][1] = max(parts[-1][1], stop)
+        if spans and start <= spans[-1][1]:  # the excerpts of two matches meet
+            begin, end = spans.pop()
+            spans.append((begin, max(end, stop)))
         else:
-            parts.append([start, stop])
-    excerpt = " ".join(f"{'…' if start else ''}{text[start:stop]}" for start, stop in parts)
-    return re.sub(r"\s+", " ", f"{excerpt}{'…' if parts[-1][1] < len(text) else ''}")
+            spans.append((start, stop))
+    excerpt = " ".join(f"{'…' if start else ''}{text[start:stop]}" for start, stop in spans)
+    _, end = spans[-1]
+    return re.sub(r"\s+", " ", f"{excerpt}{'…' if end < len(text) else ''}")

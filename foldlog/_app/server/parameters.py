@@ -19,6 +19,7 @@ from foldlog.eventstore import InvalidEvent
 _SILENCE_MAX_S: Final = 30.0
 """A body must go on after this time."""
 LARGE_BODY_BYTES: Final = 256 * 1024
+"""The large bodies of a token are read one after the other."""
 _BODY_BYTES_PER_S: Final = 10_000
 """A body must arrive at least this fast, on the average behind the first ``_SILENCE_MAX_S``."""
 
@@ -34,16 +35,19 @@ def signature_fields(function: Callable[..., Any]) -> list[Field]:
     """Return the parameters of a function, but for the request, as fields of a struct."""
     described = function.func if isinstance(function, partial) else function
     types = get_type_hints(described, include_extras=True)
-    return [
-        (each.name, types[each.name])
-        if each.default is Parameter.empty
-        else (each.name, types[each.name], each.default)
-        for each in signature(function).parameters.values()
-        if each.name != "request"
-    ]
+    fields: list[Field] = []
+    for name, parameter in signature(function).parameters.items():
+        if name == "request":
+            continue
+        if parameter.default is Parameter.empty:
+            fields.append((name, types[name]))
+        else:
+            fields.append((name, types[name], parameter.default))
+    return fields
 
 
 def fields_of(struct: msgspec.Struct) -> JsonObject:
+    """Return the values of a struct by name, as arguments of a function."""
     return {name: getattr(struct, name) for name in struct.__struct_fields__}
 
 
@@ -132,4 +136,5 @@ async def read_bytes(
 
 
 def too_large(bytes_max: int) -> Refusal:
+    """Return the refusal of a body that is too large."""
     return Refusal(413, f"the body has more than {bytes_max:,} bytes", bytes_max=bytes_max)

@@ -37,6 +37,7 @@ from foldlog.projections.errors import NoSuchEvent, NoSuchVersion
 
 MEDIA_TYPE: Final = "application/problem+json"
 _HEALS_AFTER_S: Final = 1
+"""A client repeats a request after this time if the store could not answer."""
 
 STATUS_BY_ERROR: Final[Mapping[type[Exception], int]] = {
     VersionConflict: 409,
@@ -73,10 +74,13 @@ class Refusal(EventStoreError):
 
     def __init__(self, status: int, detail: str, **members: Any) -> None:
         super().__init__(detail)
-        self.status, self.detail, self.members = status, detail, members
+        self.status = status
+        self.detail = detail
+        self.members = members
 
     @property
     def document(self) -> JsonObject:
+        """Return the problem details (RFC 9457)."""
         return {
             "type": "about:blank",
             "title": HTTPStatus(self.status).phrase,
@@ -87,6 +91,7 @@ class Refusal(EventStoreError):
 
     @property
     def headers(self) -> dict[str, str]:
+        """Return the headers that HTTP asks for with this status."""
         if self.status == HTTPStatus.UNAUTHORIZED:
             return {"www-authenticate": "Bearer"}
         if "allowed" in self.members:
@@ -100,6 +105,7 @@ class Refusal(EventStoreError):
 
 
 def stopping() -> Refusal:
+    """Return the answer to a request that the end of the server cuts off."""
     return Refusal(
         503,
         "the server stops, and may have carried out the request; repeat it with its idempotency"
@@ -113,23 +119,32 @@ def refusal_of(error: Exception, *, has_lease: bool = False) -> Refusal:
     """
     if isinstance(error, Refusal):
         return error
-    kind = next((each for each in STATUS_BY_ERROR if isinstance(error, each)), None)
+    kind = next((known for known in STATUS_BY_ERROR if isinstance(error, known)), None)
     if kind is None:
         return Refusal(500, f"the server failed: {type(error).__name__}")
     status = 412 if kind is LeaseTaken and has_lease else STATUS_BY_ERROR[kind]
-    detail = neutral(str(error))
-    # The remedies in the messages of these errors are for programs in Python.
-    if isinstance(error, ConversationErased | NotApproved):
-        detail = error.problem
-    if kind is NotApproved:
-        detail += "; a decision of a token with the scope 'approve' allows it"
-    elif isinstance(error, ConversationHasForks):
-        detail = f"{error.problem}; send with_forks or detach_forks"
-    members = {
+    return Refusal(status, _detail_of(error), **{**_members_of(error), "error": kind.__name__})
+
+
+def _detail_of(error: Exception) -> str:
+    """Return the text of an error for clients in all languages. The remedies in the messages of
+    some errors are for programs in Python.
+    """
+    if isinstance(error, NotApproved):
+        return f"{error.problem}; a decision of a token with the scope 'approve' allows it"
+    if isinstance(error, ConversationHasForks):
+        return f"{error.problem}; send with_forks or detach_forks"
+    if isinstance(error, ConversationErased):
+        return error.problem
+    return neutral(str(error))
+
+
+def _members_of(error: Exception) -> JsonObject:
+    """Return the numbers, names and times of an error."""
+    return {
         name: value.isoformat() if isinstance(value, datetime) else value
         for name, value in vars(error).items()
         if name != "problem"
         and not name.startswith("_")
         and isinstance(value, str | int | float | datetime)
     }
-    return Refusal(status, detail, **{**members, "error": kind.__name__})

@@ -26,6 +26,8 @@ appends wait for the interpreter's lock.
 
 
 class HandlerCall(Struct):
+    """A function that waits for a thread, and the future of its caller."""
+
     function: Callable[[], Any]
     future: asyncio.Future[Any]
     loop: asyncio.AbstractEventLoop
@@ -66,8 +68,10 @@ class Threads:
             thread.join()
 
     def _work(self, jobs: SimpleQueue[HandlerCall | None]) -> None:
+        """Run the functions of a queue until None comes. Each thread runs this."""
         while (job := jobs.get()) is not None:
-            result, error = None, None
+            result = None
+            error = None
             try:
                 result = job.function()
             except BaseException as raised:  # noqa: BLE001 - the caller raises it
@@ -85,6 +89,9 @@ class Threads:
         result: T,
         error: BaseException | None,
     ) -> None:
+        """Give the thread its next function, and the caller its result. The event loop calls
+        this.
+        """
         if self._waiting:
             jobs.put(self._waiting.popleft())
         else:

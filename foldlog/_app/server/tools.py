@@ -31,6 +31,7 @@ class ToolsOnDemand:
         self._error: Exception | None = None
 
     async def run(self) -> None:
+        """Wait for the first request, load the tools, and keep them until the server ends."""
         await self._is_asked.wait()
         try:
             tools = await self._threads.run(self._load)

@@ -149,8 +149,7 @@ def _title(short: ShortIds, conversation: ConversationDocument) -> str:
     return "  ".join([": ".join(filter(None, parts)), *attribute_texts])
 
 
-# -- figures; the keys of _FIGURES are the values of --sort
-# ---------------------------------------------------------
+# -- figures; the keys of _FIGURES are the values of --sort ----------------------------------------
 
 
 def _events(conversation: ConversationDocument) -> str:

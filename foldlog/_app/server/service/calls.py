@@ -150,7 +150,7 @@ def begin_effect(
     ``checked``. ``by`` and ``reason`` say who approved the run, and why. With ``needs_approval``,
     the tool begins only if the last decision about the call approved it.
     """
-    _ = request.lease_block
+    request.require_lease()
     begun = effects.begin_elsewhere(
         request.history,
         _call(request, event),
@@ -200,6 +200,7 @@ def settle_effect(
 
 
 def _call(request: AdmittedRequest, event_id: int) -> Action:
+    """Return the tool call with an event id. Raises a ``Refusal``."""
     events = list(request.history.events(event_id, event_id + 1))
     if not events or not isinstance(events[0], Action):
         raise Refusal(409, f"event {event_id} is not an open call of {request.conversation!r}")

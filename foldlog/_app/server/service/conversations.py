@@ -40,7 +40,9 @@ _Place = Annotated[int, msgspec.Meta(ge=0, le=2**63 - 1)]
 """A part of the place in a list: a time in microseconds, or the key of a conversation."""
 _Cursor = Annotated[str, msgspec.Meta(pattern=r"^(0|[1-9][0-9]{0,17})\.(0|[1-9][0-9]{0,17})$")]
 _LISTED_MAX = 1_000
+"""A page has at most this many conversations."""
 _LISTED_TOGETHER = 100
+"""The conversations of a part of a page, after which the bytes of the page are looked at."""
 _LISTED_BYTES = 1_000_000
 """A page ends when the attributes in it pass this number of bytes."""
 _SAME_LIST_S = 60.0
@@ -99,6 +101,7 @@ class UnfinishedConversations(Document, frozen=True):
 
 
 ReadSeconds = Annotated[int, msgspec.Meta(ge=1, le=3_600)]
+"""How long a read token lives. A page in a browser asks its server for the next one."""
 
 
 class ReadToken(Document, frozen=True):
@@ -205,7 +208,8 @@ def list_conversations(
         for row in page.conversations:
             conversations.append(ConversationState.of_row(row, row.attributes or {}))
             size += len(msgspec.json.encode(row.attributes))
-        place, age_max_s = page.after, _SAME_LIST_S
+        place = page.after
+        age_max_s = _SAME_LIST_S
         left -= len(page.conversations)
         if place is None or left <= 0 or size > _LISTED_BYTES:
             break
@@ -226,7 +230,8 @@ def list_unfinished(request: AdmittedRequest) -> UnfinishedConversations:
     now. A worker that starts takes the lease of each and goes on. Sub-agents are left out, because
     the worker of their conversation resumes them.
     """
-    histories, where = request.histories, request.principal.where
+    histories = request.histories
+    where = request.principal.where
     left: Iterable[str] = histories.to_resume()
     if where:
         among = {row.id for row in recent(histories, where)}
@@ -336,6 +341,7 @@ def erase(
 
 
 def _list_below(request: AdmittedRequest, start: str, where: JsonMap) -> ConversationPage:
+    """Return all conversations below the beginning of an id that have some attributes."""
     listed = []
     for row in rows_below(request.histories, start):
         attributes = request.histories[row.id].attributes()

@@ -17,7 +17,9 @@ _STEP_CHARS: Final = 256 * 1024
 ``return_large_blocks``.
 """
 _PART_BYTES: Final = 1024 * 1024
+"""Shorter parts are joined, so that an answer is not sent in very many."""
 _STEP_ITEMS: Final = 64
+"""At most this many short items of a list are encoded in one step."""
 _encode: Final = msgspec.json.Encoder().encode
 
 
@@ -43,15 +45,17 @@ def _joined(parts: Iterable[bytes]) -> Iterator[bytes]:
         size += len(part)
         if size >= _PART_BYTES:
             yield b"".join(waiting)
-            waiting, size = [], 0
+            waiting = []
+            size = 0
     yield b"".join(waiting)
 
 
 def _parts(value: Any) -> Iterator[bytes]:
+    """Yield the JSON of a value in steps."""
     if isinstance(value, str) and len(value) > _STEP_CHARS:
         yield b'"'
         for begin in range(0, len(value), _STEP_CHARS):
-            yield _encode(value[begin : begin + _STEP_CHARS])[1:-1]
+            yield _encode(value[begin : begin + _STEP_CHARS])[1:-1]  # without its quotes
         yield b'"'
     elif isinstance(value, list) and value:
         yield from _list_parts(value)
@@ -62,12 +66,16 @@ def _parts(value: Any) -> Iterator[bytes]:
 
 
 def _list_parts(items: list[Any]) -> Iterator[bytes]:
+    """Yield the JSON of a list. Short items are encoded together, and only a list with long ones is
+    searched for texts.
+    """
     separator = b"["
     begin = 0
     count = 1
     while begin < len(items):
-        some = items[begin : begin + count]
-        parts = _parts(some[0]) if count == 1 else [_encode(some)[1:-1]]
+        together = items[begin : begin + count]
+        # the JSON of a list without its brackets
+        parts = _parts(together[0]) if count == 1 else [_encode(together)[1:-1]]
         yield separator
         size = 0
         for part in parts:
@@ -75,12 +83,12 @@ def _list_parts(items: list[Any]) -> Iterator[bytes]:
             yield part
         separator = b","
         begin += count
-        # Short items are encoded together, and only a list with long ones is searched for texts.
         count = 1 if size > _STEP_CHARS else min(2 * count, _STEP_ITEMS)
     yield b"]"
 
 
 def _object_parts(members: dict[str, Any]) -> Iterator[bytes]:
+    """Yield the JSON of an object."""
     separator = b"{"
     for name, value in members.items():
         yield separator + _encode(name) + b":"
@@ -90,6 +98,7 @@ def _object_parts(members: dict[str, Any]) -> Iterator[bytes]:
 
 
 def _has_long_text(values: Iterable[Any]) -> bool:
+    """Return whether a text in the values, or inside of them, needs more than one step."""
     for value in values:
         if isinstance(value, str):
             if len(value) > _STEP_CHARS:

@@ -298,17 +298,17 @@ def append_together(
     store = request.histories.store
     if LEASE in request.headers:
         raise Refusal(400, "an append to several conversations writes under no lease")
-    for each in appends:
-        _check_approvals(request, each.events)
-    histories = [request.histories[each.conversation] for each in appends]
+    for append in appends:
+        _check_approvals(request, append.events)
+    histories = [request.histories[append.conversation] for append in appends]
     for history in histories:
         request.check_visible(history)
     first, *others = appends
     together = [
         prepare_append(
-            store, each.conversation, each.events, each.expected_version, idempotency_key
+            store, other.conversation, other.events, other.expected_version, idempotency_key
         )
-        for each in others
+        for other in others
     ]
     recorded = [
         store.append(
@@ -318,12 +318,12 @@ def append_together(
             idempotency_key=idempotency_key,
             together=together,
         ),
-        *(each.recorded() for each in together),
+        *(prepared.recorded() for prepared in together),
     ]
     return AppendedTogether(
         appended=[
-            AppendedEvents.after(history, each)
-            for history, each in zip(histories, recorded, strict=True)
+            AppendedEvents.after(history, appended)
+            for history, appended in zip(histories, recorded, strict=True)
         ]
     )
 

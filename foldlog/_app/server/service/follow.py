@@ -26,11 +26,13 @@ from foldlog._reports.answers.document import Document
 from foldlog.eventstore import InvalidArgument
 
 _PAGE: Final = 100
+"""A page has at most this many events."""
 _PAGE_BYTES: Final = 1_000_000
 """A page ends with the event that passes this number of bytes, for a client that reads slowly."""
 _TOGETHER: Final = 16
 """How many events are read at once, because each may have many megabytes."""
 _POLL_MAX_S: Final = 30.0
+"""A poll is answered after this time, before a proxy gives it up."""
 _LOOK_S: Final = 1.0
 """A poll looks after this time whether its client is still there."""
 Limit = Annotated[int, msgspec.Meta(ge=1)]
@@ -126,13 +128,7 @@ def follow_store(
             event = RecordedEvent.of_recorded(recorded) if is_visible else None
             yield str(recorded.position), event
 
-    return _follow(
-        request,
-        after,
-        wait_s,
-        limit,
-        _Source(check, look, read, None),
-    )
+    return _follow(request, after, wait_s, limit, _Source(check, look, read, None))
 
 
 def _read_page(read: Read, longest: int, after: str) -> Iterator[tuple[str, RecordedEvent | None]]:
@@ -160,6 +156,7 @@ def _read_page(read: Read, longest: int, after: str) -> Iterator[tuple[str, Reco
 def _follow(
     request: AdmittedRequest, after: str, wait_s: float, limit: int, source: _Source
 ) -> Deferred | Response:
+    """Return a stream of server-sent events if the client accepts one, and else a poll."""
     after = request.headers.get("last-event-id", after)
     longest = min(limit, _PAGE)
     read_page = partial(_read_page, source.read, longest)

@@ -18,6 +18,7 @@ from foldlog._history.lease import LeaseBlock
 from foldlog._reports.answers.document import Document
 
 _WAIT_MAX_S: Final = 30.0
+"""A request waits for a lease at most this time, before a proxy gives it up."""
 LeaseSeconds = Annotated[float, msgspec.Meta(ge=0.1, le=600)]
 """A holder that dies keeps others away for this time at most."""
 
@@ -46,7 +47,6 @@ def take_lease(
     answer waits up to ``wait_s`` seconds, at most 30.
     """
     block = LeaseBlock(request.history, ttl_s, min(wait_s, _WAIT_MAX_S), worker, renews=False)
-
     run = request.changes.threads.run
 
     async def wait() -> HeldLease:

@@ -89,21 +89,22 @@ class ProblemDetails(msgspec.Struct):
 
 
 def document(operations: Sequence[Operation]) -> bytes:
+    """Return the OpenAPI document of the operations as JSON."""
     types: list[Any] = [ProblemDetails]
-    for each in operations:
-        types += [each.parameters, each.body, each.answer]
-    unique = [each for each in dict.fromkeys(types) if each is not None]
+    for operation in operations:
+        types += [operation.parameters, operation.body, operation.answer]
+    unique = [kind for kind in dict.fromkeys(types) if kind is not None]
     schemas, components = msgspec.json.schema_components(unique, ref_template=_REF)
     schema_of = dict(zip(unique, schemas, strict=True))
     paths: dict[str, JsonObject] = {}
-    for each in operations:
-        item = paths.setdefault(f"/v1{each.path}", {})
-        item[each.method.lower()] = _describe(each, schema_of, components)
-    for each in operations:
-        components.pop(each.parameters.__name__)  # they stand in the operation
-    for each in get_args(AppendableEvent):
+    for operation in operations:
+        item = paths.setdefault(f"/v1{operation.path}", {})
+        item[operation.method.lower()] = _describe(operation, schema_of, components)
+    for operation in operations:
+        components.pop(operation.parameters.__name__)  # they stand in the operation
+    for kind in get_args(AppendableEvent):
         for name in _MADE_BY_THE_STORE:
-            del components[each.__name__]["properties"][name]
+            del components[kind.__name__]["properties"][name]
     for status in _PROBLEMS:
         components[f"Problem{status}"] = _problem_schema(status)
     _open_objects(components)
@@ -129,6 +130,7 @@ def document(operations: Sequence[Operation]) -> bytes:
 def _describe(
     operation: Operation, schema_of: Mapping[Any, Any], components: JsonMap
 ) -> JsonObject:
+    """Return the object of an operation, with references to the components."""
     fields = components[operation.parameters.__name__]
     required = fields.get("required", ())
     places = dict.fromkeys(operation.in_path, "path") | dict.fromkeys(operation.in_query, "query")
@@ -153,7 +155,9 @@ def _describe(
             is_of_now = "at" not in operation.in_query
             answer["headers"] = {"ETag": {**_ETAG, "required": is_of_now}}
     if operation.streams:
-        after = next(each["schema"] for each in parameters if each["name"] == "after")
+        after = next(
+            parameter["schema"] for parameter in parameters if parameter["name"] == "after"
+        )
         parameters.append(_LAST_EVENT | {"schema": after})
         answer["content"]["text/event-stream"] = {"schema": {"type": "string"}}
         answer["description"] += f"\n\n{_STREAM}"
@@ -198,6 +202,7 @@ def _statuses(operation: Operation) -> Sequence[int]:
 
 
 def _problem(status: int) -> JsonObject:
+    """Return the response that has the problem with this status."""
     description, header, value = _PROBLEMS[status]
     problem = _problem_content(description, f"Problem{status}")
     if header is not None:
@@ -212,6 +217,7 @@ def _problem_content(description: str, schema: str) -> JsonObject:
 
 
 def _problem_schema(status: int) -> JsonObject:
+    """Return the schema of the problem details with this status."""
     names = sorted(error.__name__ for error, own in STATUS_BY_ERROR.items() if own == status)
     properties: JsonObject = {
         "type": {"type": "string"},
@@ -240,16 +246,17 @@ def _open_objects(schema: Any) -> None:
     because many generators make a member with a ``default`` a required one.
     """
     if isinstance(schema, list):
-        for each in schema:
-            _open_objects(each)
+        for item in schema:
+            _open_objects(item)
     if not isinstance(schema, dict):
         return
     if schema.get("type") == "object" and not schema.keys() & _NAMED_MEMBERS:
         schema["additionalProperties"] = True
-    if not isinstance(default := schema.get("default"), dict) or not default:
+    default = schema.get("default")
+    if not isinstance(default, dict) or not default:
         schema.pop("default", None)
         if default:
             told = f"{schema.get('description', '')} By default {json.dumps(default)}."
             schema["description"] = told.strip()
-    for each in schema.values():
-        _open_objects(each)
+    for member in schema.values():
+        _open_objects(member)

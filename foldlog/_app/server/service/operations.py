@@ -95,6 +95,7 @@ class Operation:
 
     @cached_property
     def decode(self) -> Callable[[bytes | bytearray], Any]:
+        """Return what reads a body. Raises ``msgspec.ValidationError`` or ``DecodeError``."""
         decode = msgspec.json.Decoder(self.body).decode
         decode_whole_floats = msgspec.json.Decoder(self.body, strict=False).decode
 
@@ -139,9 +140,9 @@ def operation(
         fields = {field[0]: field for field in signature_fields(handle)}
         in_path = re.findall(r"{(\w+)}", path)
         in_headers = [header for header in HEADERS if header in fields]
-        others = [fields[each] for each in fields if each not in (*in_path, *HEADERS)]
+        others = [fields[field] for field in fields if field not in (*in_path, *HEADERS)]
         query = others if method == "GET" else []
-        parameters: list[Field] = [fields.get(each, (each, str)) for each in in_path]
+        parameters: list[Field] = [fields.get(part, (part, str)) for part in in_path]
         parameters += [(header, HEADERS[header][1], None) for header in in_headers]
         if "body" in fields:
             body = fields["body"][1]
@@ -183,6 +184,7 @@ def operation(
 
 
 def _answer_type(answers: set[Any], media_type: str) -> Any:
+    """Return the type of the body of an answer, or None for an answer without one."""
     if media_type != "application/json":
         return str
     return None if answers == {type(None)} else answers.pop()
@@ -190,6 +192,7 @@ def _answer_type(answers: set[Any], media_type: str) -> Any:
 
 @cache
 def all_operations() -> Sequence[Operation]:
+    """Return the operations of all modules, in the order of the document."""
     for name in _MODULES:
         import_module(f"foldlog._app.server.service.{name}")
     return tuple(_marked)
@@ -201,9 +204,9 @@ def operations_by_path() -> PathNode:
     text.
     """
     root = PathNode()
-    for each in all_operations():
+    for marked in all_operations():
         node = root
-        for part in each.path.split("/")[1:]:
+        for part in marked.path.split("/")[1:]:
             node = node.below.setdefault("{}" if part.startswith("{") else part, PathNode())
-        node.by_method[each.method] = each
+        node.by_method[marked.method] = marked
     return root

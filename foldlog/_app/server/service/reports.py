@@ -43,6 +43,7 @@ from foldlog.projections import Dialect
 _PAGE_BYTES: Final = 8_000_000
 """A page of an export ends with the record that passes this number of bytes."""
 _REPORT_BYTES_MAX: Final = 32 * 1024 * 1024
+"""A larger report is refused: it is one file, which the server holds in memory."""
 Limit = Annotated[int, msgspec.Meta(ge=1, le=1_000)]
 Tokens = Annotated[int, msgspec.Meta(ge=TOKENS_LEAST, le=100_000)]
 
@@ -74,9 +75,10 @@ def read_store_stats(request: AdmittedRequest, *, where: Where = "") -> StatsDoc
     ``where`` are attributes as ``name=value``, as in a list of conversations.
     """
     histories = request.histories
-    attributes = {**attributes_in(where), **request.principal.where}
-    if not attributes_in(where).items() <= attributes.items():
-        names: list[str] | None = []
+    asked = attributes_in(where)
+    attributes = {**asked, **request.principal.where}
+    if not asked.items() <= attributes.items():
+        names: list[str] | None = []  # the token sees none of them
     elif attributes:
         names = [row.id for row in recent(histories, attributes)]
     else:

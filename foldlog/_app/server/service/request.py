@@ -55,10 +55,15 @@ class AdmittedRequest:
 
     @property
     def lease_block(self) -> LeaseBlock:
+        """Return the lease of the header ``Foldlog-Lease``. Raises a ``Refusal`` without one."""
         block = self.history._lease_block
         if block is None:
             raise Refusal(400, "send the token of the lease in the header Foldlog-Lease")
         return block
+
+    def require_lease(self) -> None:
+        """Refuse a request without the header ``Foldlog-Lease``."""
+        _ = self.lease_block
 
     def check_visible(self, history: History) -> None:
         """Raise an error if the token may not see the conversation, or not any more."""
@@ -67,6 +72,7 @@ class AdmittedRequest:
             raise ConversationNotFound(history.id)
 
     def is_visible(self, history: History) -> bool:
+        """Return whether the conversation exists and belongs to the token."""
         try:
             return not self.principal.where or self.principal.sees(history.attributes())
         except (ConversationErased, ConversationNotFound):

@@ -15,11 +15,12 @@ from foldlog.adapters._shared import recent
 from foldlog.projections.conversations.labels import KINDS
 
 _SECONDS_MAX: Final = 10.0
+"""A search ends after this time, and its cursor goes on."""
 _Cursor = Annotated[str, msgspec.Meta(pattern=r"^([01]\.[0-9]{1,19}\.[0-9]{1,15}\.[\s\S]+)?$")]
 """The last activity of a conversation, an event, and the conversation: a ``SearchPlace``."""
 Limit = Annotated[int, msgspec.Meta(ge=1, le=100)]
-load_modules()
 Kind = Annotated[str, msgspec.Meta(extra_json_schema={"enum": [*KINDS]})]
+load_modules()  # else the first search waits for them
 
 
 class FoundEvent(Document, frozen=True):
@@ -80,7 +81,8 @@ def search_events(
     A conversation that becomes active meanwhile is not found again in later pages. Without an
     index (``foldlog store index``), the search reads about 400 MB a second, at most 10 seconds.
     """
-    histories, where = request.histories, request.principal.where
+    histories = request.histories
+    where = request.principal.where
     if within is not None:
         request.check_visible(histories[within])
         histories.store.conversation(within, as_stored=True)
@@ -110,10 +112,14 @@ def search_events(
 
 
 def _cursor_of(place: SearchPlace) -> str:
+    """Return a place in the hits as a cursor. The conversation comes last, because its id may have
+    dots.
+    """
     return f"{place.is_timed:d}.{place.at}.{place.event}.{place.conversation}"
 
 
 def _place_of(cursor: str) -> SearchPlace | None:
+    """Return the place of a cursor, or None for the beginning."""
     if not cursor:
         return None
     is_timed, at, event, conversation = cursor.split(".", 3)

@@ -48,7 +48,9 @@ _TOO_FAST_S: Final = 0.25
 once, on many connections, would else take all time of the event loop.
 """
 _GZIP_FROM_BYTES: Final = 1_000
+"""A smaller answer fits in a packet, so that packing it wins nothing."""
 _LARGE_ANSWER_BYTES: Final = 4 * 1024 * 1024
+"""After an answer with more bytes, a token reads the conversation one request at a time."""
 _LARGE_VIEW_BYTES: Final = 4 * 1024 * 1024
 """A View whose events have more bytes is made while no other one of these is made."""
 _VIEW_BYTES_MAX: Final = 32 * 1024 * 1024
@@ -101,6 +103,9 @@ class Service:
             await answer(scope, receive, send)
 
     async def _answer(self, request: Request, ending: ExitStack) -> ASGIApp:
+        """Return the answer to a request, also if the request failed. ``ending`` leaves the
+        request when its answer was sent.
+        """
         scope = request.scope
         headers = _headers_of(scope)
         raw: bytes = scope.get("raw_path") or scope["path"].encode()
@@ -136,6 +141,7 @@ class Service:
     async def _answer_stream(
         self, request: Request, path: str, headers: dict[str, str], opened: OpenRequest
     ) -> Response:
+        """Answer a request below ``/v1/stream/``."""
         principal = opened.principal
         conversation, *names = map(_unquoted, path.removeprefix(_STREAMS).split("/"))
         if len(names) > 1 or not all((conversation, *names)):
@@ -175,6 +181,7 @@ class Service:
     async def _admit(
         self, request: Request, path: str, headers: dict[str, str], opened: OpenRequest
     ) -> Response:
+        """Answer a request to an operation, if the token allows it."""
         principal = opened.principal
         operation, parts = _find(request.scope["method"], path)
         principal.require(operation.scope)
@@ -258,6 +265,9 @@ class Service:
         *,
         is_long: bool,
     ) -> Deferred | Response:
+        """Run ``handle`` in a thread when it is its turn. A client that left meanwhile gets no
+        answer.
+        """
         threads = self.changes.long_reads if is_long else self.changes.threads
         if turns is None:
             return await threads.run(handle)
@@ -279,16 +289,18 @@ def _turns(
         return principal.long_reads
     if operation.method == "GET":
         return principal.reads
-    is_large = body_bytes > LARGE_BODY_BYTES
-    is_large = is_large or len(arguments.get("attributes") or ()) > _MANY_ATTRIBUTES
-    return principal.large_writes if is_large else None
+    has_many = len(arguments.get("attributes") or ()) > _MANY_ATTRIBUTES
+    return principal.large_writes if has_many or body_bytes > LARGE_BODY_BYTES else None
 
 
 def _headers_of(scope: AsgiScope) -> dict[str, str]:
+    """Return the headers by their names. A header that comes twice is one list, which no header of
+    the service may be.
+    """
     headers: dict[str, str] = {}
     for key, value in scope["headers"]:
-        name, text = key.decode("latin-1"), value.decode("latin-1")
-        # A header that comes twice is one list, which no header of the service may be.
+        name = key.decode("latin-1")
+        text = value.decode("latin-1")
         headers[name] = f"{headers[name]}, {text}" if name in headers else text
     return headers
 
@@ -339,6 +351,9 @@ class LargeResponse(Response):
 
 
 def _find(method: str, path: str) -> tuple[Operation, Sequence[str]]:
+    """Return the operation of a path, and the parts of the path that are its parameters. Raises a
+    ``Refusal``.
+    """
     node = operations_by_path()
     in_path = []
     for part in path.split("/")[1:]:
@@ -356,6 +371,7 @@ def _find(method: str, path: str) -> tuple[Operation, Sequence[str]]:
 
 
 def _unquoted(part: str) -> str:
+    """Return a part of the path decoded. Raises a ``Refusal``."""
     try:
         return unquote(part, errors="strict")
     except UnicodeDecodeError:
@@ -365,6 +381,9 @@ def _unquoted(part: str) -> str:
 def _read_parameters(
     operation: Operation, parts: Sequence[str], headers: Mapping[str, str], query: bytes
 ) -> JsonObject:
+    """Return the arguments of an operation that the path, the headers and the query have. Raises a
+    ``Refusal``.
+    """
     values = dict(parse_qsl(query.decode("latin-1"), keep_blank_values=True)) if query else {}
     unknown = values.keys() - operation.in_query
     if unknown:

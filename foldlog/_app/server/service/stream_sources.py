@@ -24,12 +24,17 @@ from foldlog.eventstore.recorders.types import Stream
 T = TypeVar("T")
 
 BEGINNING: Final = "-1"
+"""The offset of the beginning of a stream."""
 NOW: Final = "now"
+"""The offset of the end of a stream."""
 _PAGE_BYTES: Final = 1_000_000
+"""A page ends when its bodies pass this number of bytes."""
 _PAGE_MAX: Final = 256
+"""A page has at most about this many bodies."""
 _REFRESHED: Final = 10
 """A read writes the time of its stream only if a tenth of its time to live has passed."""
 SECOND: Final = 1_000_000
+"""In microseconds, as the times in the store are."""
 _encode: Final = msgspec.json.Encoder().encode
 
 
@@ -93,12 +98,19 @@ class Page(NamedTuple):
 class Source(Protocol):
     """What a reader reads. Its methods run in threads, but for ``follow``."""
 
-    def open(self, offset: str, *, refreshes: bool = True) -> Opened: ...
-    def page(self, place: Place) -> Page: ...
+    def open(self, offset: str, *, refreshes: bool = True) -> Opened:
+        """Return the source as a reader finds it that reads on at an offset. ``refreshes`` says
+        that this is a read, which begins the time to live again.
+        """
+
+    def page(self, place: Place) -> Page:
+        """Return the next bodies behind a place."""
+
     def end(self, follower: Follower) -> StreamEnd | None:
         """Return the present end, or None if the source was deleted."""
 
-    def follow(self, changes: StoreChanges, opened: Opened) -> AbstractContextManager[Follower]: ...
+    def follow(self, changes: StoreChanges, opened: Opened) -> AbstractContextManager[Follower]:
+        """Return what waits for changes of the source, in the event loop."""
 
 
 class StreamSource:
@@ -118,9 +130,9 @@ class StreamSource:
             now = self.database.now()
             if state.dies - now < state.ttl * SECOND * (1 - 1 / _REFRESHED):
                 transact(self.history, partial(_refresh, number=stream.number))
-        number, unit = _as_place(offset, stream.number, stream.end)
+        place = _as_place(offset, stream.number, stream.end)
         end = StreamEnd(stream.end, stream.closed_at is not None)
-        return Opened(Place(number, unit), end, stream.type, state, self._key())
+        return Opened(place, end, stream.type, state, self._key())
 
     def find(self, reading: ReadTransaction) -> Stream:
         """Return the stream. Raises ``StreamNotFound``."""
@@ -209,8 +221,7 @@ class EventsSource:
         key = self._history._conversation_key()
         if key is None or not end.end:
             raise ConversationNotFound(self._history.id)
-        number, unit = _as_place(offset, key, end.end)
-        return Opened(Place(number, unit), end, streams.JSON, StreamState(), key)
+        return Opened(_as_place(offset, key, end.end), end, streams.JSON, StreamState(), key)
 
     def page(self, place: Place) -> Page:
         self._admitted.check_visible(self._history)
@@ -241,27 +252,31 @@ class EventsSource:
         return changes.following(keys_of(self._store, self._history.id))
 
 
-def _as_place(offset: str, number: int, end: int) -> tuple[int, int]:
+def _as_place(offset: str, number: int, end: int) -> Place:
+    """Return the place of an offset in the stream with this number and end. Raises a
+    ``Refusal``.
+    """
     if offset == BEGINNING:
-        return number, 0
+        return Place(number, 0)
     if offset == NOW:
-        return number, end
+        return Place(number, end)
     try:
-        place = read_offset(offset)
+        place = Place(*read_offset(offset))
     except InvalidArgument:
         raise Refusal(
             400, f"{offset!r} is not an offset of this stream; -1 is its beginning, now its end"
         ) from None
-    if place[0] != number:
+    if place.number != number:
         raise Refusal(
             410, "the offset belongs to an earlier stream with this name; begin at offset -1"
         )
-    if place[1] > end:
-        raise Refusal(400, f"the offset is behind unit {place[1]}, but the stream ends at {end}")
+    if place.unit > end:
+        raise Refusal(400, f"the offset is behind unit {place.unit}, but the stream ends at {end}")
     return place
 
 
 def _refresh(writing: WriteTransaction, number: int) -> None:
+    """Begin the time to live of a stream again."""
     stream = writing.stream(number)
     if stream is not None:
         state = read_state(stream.state).touched(writing.database.now())

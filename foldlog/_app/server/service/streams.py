@@ -51,19 +51,26 @@ from foldlog.eventstore.recorders.types import Stream
 from foldlog.formats.deltas import decode_deltas
 
 _BODY_BYTES_MAX: Final = 8 * 1024 * 1024
+"""A larger body is refused. A writer appends it in several requests."""
 _CHUNK_BYTES: Final = 256 * 1024
 """A larger body of bytes is stored as several chunks, so that a page has a limit."""
 _PRODUCERS_MAX: Final = 100
+"""The places of all producers are in the state of a stream, which each append writes."""
 _POLL_S: Final = 20.0
+"""A long poll that nothing ends is answered after this time, before a proxy gives it up."""
 _SSE_S: Final = 60.0
 """A stream of server-sent events ends after this time, as the protocol asks."""
 _LOOK_S: Final = 1.0
+"""A waiting request looks after this time whether its client is there and its stream exists."""
 _CURSOR_S: Final = 20
+"""The length of an interval of cursors, as in the protocol."""
 _CURSOR_EPOCH: Final = 1_728_432_000
+"""The time from which the protocol counts the intervals: 2024-10-09, in seconds since 1970."""
 _PAGES_MAX: Final = 32
 """The number of pages that stay in memory for other readers at the same place."""
 _is_number: Final = re.compile(r"0|[1-9][0-9]{0,15}").fullmatch
 _NUMBER_MAX: Final = 2**53 - 1
+"""The largest whole number that a client in JavaScript reads exactly."""
 _split_lines: Final = re.compile(b"\r\n|\r|\n").split
 _encode: Final = msgspec.json.Encoder().encode
 METHODS: Final = "GET, HEAD, PUT, POST, DELETE, OPTIONS"
@@ -125,6 +132,7 @@ class StreamRequest(NamedTuple):
 
     @classmethod
     def read(cls, headers: Mapping[str, str], body: bytes) -> StreamRequest:
+        """Check the headers of a request. Raises a ``StreamRefusal``."""
         return cls(
             headers.get("content-type", ""),
             _is_closing(headers),
@@ -144,6 +152,7 @@ class StreamService:
         changes the ``StreamEnd``, so no page from before it is used again.
         """
         self._formatted: OrderedDict[tuple[Place, StreamEnd, str], bytes] = OrderedDict()
+        """The same pages as server-sent events, with their cursors."""
 
     async def answer(
         self,
@@ -193,6 +202,7 @@ class StreamService:
     async def _answer_reader(
         self, request: Request, admitted: AdmittedRequest, source: Source
     ) -> Response:
+        """Answer a request that reads: with a page, a long poll or server-sent events."""
         run = self._changes.threads.run
         if request.method == "HEAD":
             return _describe(await run(partial(source.open, BEGINNING, refreshes=False)))
@@ -218,6 +228,7 @@ class StreamService:
     async def _poll(
         self, admitted: AdmittedRequest, source: Source, opened: Opened, cursor: str
     ) -> Response:
+        """Answer when the stream goes on or ends, and at the latest after ``_POLL_S``."""
         run = self._changes.threads.run
         give_up_at = time.monotonic() + _POLL_S
         end = opened.end
@@ -241,6 +252,9 @@ class StreamService:
     async def _events(
         self, admitted: AdmittedRequest, source: Source, opened: Opened, cursor: str
     ) -> AsyncIterator[bytes]:
+        """Yield the pages of a stream as server-sent events, up to the end of the stream and at
+        most for ``_SSE_S``.
+        """
         run = self._changes.threads.run
         give_up_at = time.monotonic() + _SSE_S
         place = opened.place
@@ -255,11 +269,11 @@ class StreamService:
                     page = await self._shared_page(source, place, end)
                 if page is None:
                     return  # it was deleted, and the next request of the client says so
-                before, place = place, Place(place.number, page.ends)
                 if page.bodies or end.is_closed or not has_spoken:
-                    key = before, end, _next_cursor(cursor)
+                    key = place, end, _next_cursor(cursor)
                     yield self._shared_text(key, opened, page)
                     has_spoken = True
+                place = Place(place.number, page.ends)
                 if end.is_closed and page.ends >= end.end:
                     return
                 while place.unit >= end.end and not end.is_closed:
@@ -301,10 +315,13 @@ class StreamService:
         return text
 
 
-# -- writing
+# -- writing ---------------------------------------------------------------------------------------
 
 
 def _put(source: StreamSource, headers: Mapping[str, str], body: bytes, host: str) -> Response:
+    """Begin a stream with the chunks of a body. A stream that exists as it is asked for stays as
+    it is.
+    """
     kind = headers.get("content-type") or "application/octet-stream"
     if source.is_reply and not is_json(kind):
         raise StreamRefusal(
@@ -321,14 +338,7 @@ def _put(source: StreamSource, headers: Mapping[str, str], body: bytes, host: st
     def create(writing: WriteTransaction) -> tuple[Stream, bool]:
         existing = source.find_any(writing)
         if existing is not None and not _is_ended_reply(existing):
-            its_state = read_state(existing.state)
-            is_same = (
-                media(existing.type) == media(kind)
-                and (existing.closed_at is not None) == is_closed
-                and (its_state.ttl, its_state.expires) == (state.ttl, state.expires)
-                and state.began_by in (None, its_state.began_by)
-            )
-            if not is_same:
+            if not _is_as_asked(existing, kind, state, is_closed=is_closed):
                 raise StreamRefusal(
                     409,
                     f"stream {source.name!r} exists, with another type, time to live, end or"
@@ -348,6 +358,17 @@ def _put(source: StreamSource, headers: Mapping[str, str], body: bytes, host: st
     return _answer(201 if is_new else 200, answer)
 
 
+def _is_as_asked(existing: Stream, kind: str, asked: StreamState, *, is_closed: bool) -> bool:
+    """Return whether a request would make the stream that exists."""
+    state = read_state(existing.state)
+    return (
+        media(existing.type) == media(kind)
+        and (existing.closed_at is not None) == is_closed
+        and (state.ttl, state.expires) == (asked.ttl, asked.expires)
+        and asked.began_by in (None, state.began_by)
+    )
+
+
 def _is_ended_reply(stream: Stream) -> bool:
     """Return whether the next reply may have the name of this stream."""
     is_reply = stream.event is not None or stream.name == streams.REPLY
@@ -355,6 +376,7 @@ def _is_ended_reply(stream: Stream) -> bool:
 
 
 def _post(source: StreamSource, asked: StreamRequest) -> Response:
+    """Append a body, end the stream, or both."""
     if asked.body and not asked.type:
         raise StreamRefusal(400, "send the Content-Type of the stream")
     if not asked.body and not asked.is_closing:
@@ -426,7 +448,8 @@ def _check_deltas(chunks: Sequence[tuple[int, bytes]]) -> None:
 def _check_writer(source: StreamSource, state: StreamState, producer: Producer | None) -> None:
     """Refuse a second writer of a reply. A worker with the lease may go on with the reply."""
     has_lease = source.history._lease_block is not None
-    if has_lease or state.began_by in (None, producer and producer.id):
+    writer = None if producer is None else producer.id
+    if has_lease or state.began_by in (None, writer):
         return
     raise StreamRefusal(
         409,
@@ -436,6 +459,7 @@ def _check_writer(source: StreamSource, state: StreamState, producer: Producer |
 
 
 def _state_after(state: StreamState, asked: StreamRequest, now: int) -> StreamState:
+    """Return the state of a stream after an accepted request."""
     changes: JsonObject = {}
     if asked.seq is not None:
         changes["seq"] = asked.seq
@@ -452,11 +476,11 @@ def _check_producer(state: StreamState, producer: Producer) -> Producer | None:
     a new request. Raises a ``StreamRefusal`` if the request comes too early, or from an older
     producer.
     """
-    known = state.producers.get(producer.id)
+    known = state.producers.get(producer.id)  # its epoch and its newest number
     if known is None:
         if len(state.producers) >= _PRODUCERS_MAX:
             raise StreamRefusal(400, f"the stream has {_PRODUCERS_MAX} producers already")
-        epoch, expected = producer.epoch, 0
+        expected = 0
     elif producer.epoch < known[0]:
         raise StreamRefusal(
             403,
@@ -467,11 +491,11 @@ def _check_producer(state: StreamState, producer: Producer) -> Producer | None:
     elif producer.epoch > known[0]:
         if producer.seq:
             raise StreamRefusal(400, "a new epoch begins with Producer-Seq 0")
-        epoch, expected = producer.epoch, 0
+        expected = 0
     else:
-        epoch, expected = known[0], known[1] + 1
+        expected = known[1] + 1
     if producer.seq < expected:
-        return Producer(producer.id, epoch, expected - 1)
+        return producer._replace(seq=expected - 1)
     if producer.seq > expected:
         raise StreamRefusal(
             409,
@@ -486,12 +510,15 @@ def _check_producer(state: StreamState, producer: Producer) -> Producer | None:
 def _put_chunks(
     writing: WriteTransaction, stream: Stream, chunks: Sequence[tuple[int, bytes]]
 ) -> Stream:
+    """Append chunks with their numbers of units, and return the stream with its new end."""
     for units, body in chunks:
         stream = streams.append(writing, stream.number, stream.end, units, body)
     return stream
 
 
 def _delete(source: StreamSource) -> Response:
+    """Delete a stream with its text. Raises ``StreamNotFound``."""
+
     def delete(writing: WriteTransaction) -> None:
         writing.drop_stream(source.find(writing).number)
 
@@ -499,7 +526,7 @@ def _delete(source: StreamSource) -> Response:
     return _answer(204, {})
 
 
-# -- the request
+# -- the request -----------------------------------------------------------------------------------
 
 
 def _chunks(kind: str, body: bytes, *, is_first: bool = False) -> list[tuple[int, bytes]]:
@@ -508,12 +535,9 @@ def _chunks(kind: str, body: bytes, *, is_first: bool = False) -> list[tuple[int
         parts = [body[at : at + _CHUNK_BYTES] for at in range(0, len(body), _CHUNK_BYTES)]
         return [(len(part), part) for part in parts]
     try:
-        value = msgspec.json.decode(body)
-        raws = (
-            [bytes(raw) for raw in msgspec.json.decode(body, type=list[msgspec.Raw])]
-            if (isinstance(value, list))
-            else [body.strip()]
-        )
+        raws = [body.strip()]
+        if isinstance(msgspec.json.decode(body), list):
+            raws = [bytes(raw) for raw in msgspec.json.decode(body, type=list[msgspec.Raw])]
     except (msgspec.DecodeError, UnicodeDecodeError) as error:
         raise StreamRefusal(400, f"the body is not JSON: {error}") from None
     if not raws and not is_first:
@@ -522,6 +546,7 @@ def _chunks(kind: str, body: bytes, *, is_first: bool = False) -> list[tuple[int
 
 
 def _new_state(headers: Mapping[str, str], now: int) -> StreamState:
+    """Return the state of a new stream. Raises a ``StreamRefusal`` for a wrong time of its end."""
     ttl = headers.get("stream-ttl")
     expires = headers.get("stream-expires-at")
     if ttl is not None and expires is not None:
@@ -543,23 +568,27 @@ def _is_closing(headers: Mapping[str, str]) -> bool:
 
 
 def _producer_of(headers: Mapping[str, str]) -> Producer | None:
-    names = ("producer-id", "producer-epoch", "producer-seq")
-    given = [headers.get(name) for name in names]
-    if given == [None] * 3:
+    """Return the producer that the headers name, or None. Raises a ``StreamRefusal`` for a part
+    of one.
+    """
+    name = headers.get("producer-id")
+    epoch = headers.get("producer-epoch")
+    seq = headers.get("producer-seq")
+    if name is None and epoch is None and seq is None:
         return None
-    name, epoch, seq = given
     if not name or epoch is None or seq is None:
         raise StreamRefusal(400, "send Producer-Id, Producer-Epoch and Producer-Seq together")
     return Producer(name, _number("Producer-Epoch", epoch), _number("Producer-Seq", seq))
 
 
 def _number(name: str, text: str) -> int:
+    """Return the number in a header. Raises a ``StreamRefusal``."""
     if not _is_number(text) or int(text) > _NUMBER_MAX:
         raise StreamRefusal(400, f"{name} is {text!r}; send a whole number up to {_NUMBER_MAX}")
     return int(text)
 
 
-# -- the answer
+# -- the answer ------------------------------------------------------------------------------------
 
 
 def _answer(status: int, headers: Mapping[str, str], content: bytes = b"") -> Response:
@@ -571,6 +600,7 @@ def _next_offset(stream: Stream) -> dict[str, str]:
 
 
 def _ends_at(stream: Stream) -> dict[str, str]:
+    """Return the headers about the end of a stream."""
     headers = _next_offset(stream)
     if stream.closed_at is not None:
         headers["stream-closed"] = "true"
@@ -578,6 +608,7 @@ def _ends_at(stream: Stream) -> dict[str, str]:
 
 
 def _describe(opened: Opened) -> Response:
+    """Answer a request HEAD."""
     end = Place(opened.place.number, opened.end.end)
     headers = {"content-type": opened.type, "stream-next-offset": str(end)}
     if opened.end.is_closed:
@@ -590,6 +621,7 @@ def _describe(opened: Opened) -> Response:
 
 
 def _page_headers(opened: Opened, page: Page) -> dict[str, str]:
+    """Return the headers that every answer with a page has."""
     ends = Place(opened.place.number, page.ends)
     headers = {"content-type": opened.type, "stream-next-offset": str(ends)}
     if page.ends >= opened.end.end:
@@ -606,6 +638,7 @@ def _tag(opened: Opened, page: Page, suffix: str = "") -> str:
 
 
 def _answer_page(opened: Opened, page: Page, cursor: str, known_tag: str | None) -> Response:
+    """Answer with a page that is there already, or say that the client has it."""
     headers = _page_headers(opened, page)
     is_at_end = "stream-closed" in headers
     if not is_at_end:
@@ -621,6 +654,7 @@ def _answer_page(opened: Opened, page: Page, cursor: str, known_tag: str | None)
 
 
 def _answer_poll(opened: Opened, page: Page, cursor: str) -> Response:
+    """Answer a long poll. Without a page it ended in vain."""
     headers = {**_page_headers(opened, page), "stream-cursor": _next_cursor(cursor)}
     if not page.bodies:
         del headers["content-type"]

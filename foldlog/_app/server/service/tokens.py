@@ -35,13 +35,17 @@ from foldlog.eventstore import InvalidOption
 from foldlog.formats.calls import Recent
 
 _ANSWER_BYTES_MAX: Final = 64 * 1024 * 1024
+"""The maximum number of bytes of the answers that wait in memory for the clients of a token."""
 _LARGE_KEPT: Final = 1_000
+"""The number of conversations with a large answer that a token remembers."""
 _READ: Final = "read."
 """The beginning of a token that reads one conversation for some minutes."""
 _ENDED: Final = "the read token has ended, or is not ours; ask for a new one"
 
 
 class Scope(enum.Enum):
+    """What a token allows."""
+
     READ = "read"
     APPEND = "append"
     APPROVE = "approve"
@@ -55,6 +59,8 @@ class Scope(enum.Enum):
 
 
 class TokenEntry(msgspec.Struct, forbid_unknown_fields=True, frozen=True):
+    """A token in a file of tokens."""
+
     scope: Literal["read", "append", "approve", "administer"]
     sha256: Annotated[str, msgspec.Meta(pattern="^[0-9a-fA-F]{64}$")] | None = None
     token: str | None = None
@@ -92,12 +98,11 @@ class Principal:
         self._answer_bytes = 0
         self._allowance = max(1.0, self._rate)
         self._counted_at = time.monotonic()
+        # Requests of the token wait for each other, so that those of other tokens run meanwhile:
+        # each thread that computes makes the others wait for the interpreter's lock.
         self.reads = asyncio.Semaphore(entry.reads_at_once)
         self.long_reads = asyncio.Semaphore(1)
         self.large_writes = asyncio.Semaphore(1)
-        """Requests of the token wait for each other, so that those of other tokens run meanwhile:
-        each thread that computes makes the others wait for the interpreter's lock.
-        """
         self.large = Recent[str, None](_LARGE_KEPT)
         """Conversations that had a large answer, so that the token reads one at a time."""
 
@@ -109,6 +114,7 @@ class Principal:
         )
 
     def require(self, scope: Scope) -> None:
+        """Refuse what the scope of the token does not allow."""
         if not self.scope.includes(scope):
             raise Refusal(
                 403,
@@ -117,6 +123,7 @@ class Principal:
             )
 
     def has_ended(self) -> bool:
+        """Return whether the time of the token is over."""
         return self.ends_at is not None and time.time() >= self.ends_at
 
     def check_valid(self) -> None:
@@ -137,6 +144,7 @@ class Principal:
         return f"{_READ}{_as_text(body)}.{_as_text(self._signed(body))}"
 
     def signs(self, body: bytes, signature: bytes) -> bool:
+        """Return whether the signature of a read token was made with this token."""
         return compare_digest(self._signed(body), signature)
 
     def _signed(self, body: bytes) -> bytes:
@@ -208,6 +216,7 @@ class OpenRequest:
         self._answer_bytes += size
 
     def leave(self) -> None:
+        """Give back what the request holds. Its answer was sent."""
         self.principal._leave(self._body_bytes, self._answer_bytes)
 
 
@@ -230,7 +239,7 @@ class PageReader(Principal):
         self._maker = maker
 
     def enter(self) -> OpenRequest:
-        self._maker.enter()
+        self._maker.enter()  # it counts the request, and ``_leave`` gives it back there
         return OpenRequest(self)
 
     def _leave(self, body_bytes: int, answer_bytes: int) -> None:
@@ -301,6 +310,7 @@ class Tokens:
         return holders[0]
 
     def _page_reader(self, token: str) -> PageReader:
+        """Return the holder of a read token, without its beginning. Raises a ``Refusal``."""
         try:
             body, signature = map(_as_bytes, token.split("."))
             name, conversation, ends_at = msgspec.json.decode(body, type=tuple[str, str, int])
@@ -319,14 +329,17 @@ class Tokens:
 
 
 def _as_text(data: bytes) -> str:
+    """Return data in base64 for a URL, without its padding."""
     return urlsafe_b64encode(data).rstrip(b"=").decode()
 
 
 def _as_bytes(text: str) -> bytes:
+    """Return the data of ``_as_text``. Raises ``ValueError``."""
     return urlsafe_b64decode(text + "=" * (-len(text) % 4))
 
 
 def _digest(name: str, entry: TokenEntry) -> bytes:
+    """Return the hash of a token. Raises ``InvalidOption``."""
     if (entry.sha256 is None) == (entry.token is None):
         raise InvalidOption(f"the token {name!r} needs either 'sha256' or 'token'")
     if entry.token is not None:

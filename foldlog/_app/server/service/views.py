@@ -40,11 +40,14 @@ class ShownView(Document, frozen=True):
     def of_view(cls, view: View, dialect: Dialect | None) -> Self:
         prompts = [event for event in view if isinstance(event, SystemMessage)]
         request = None if dialect is None else view.request(dialect)
+        identity = None
+        if request is not None:
+            identity = RequestIdentity.of(request, messages=request.messages_digest)
         return cls.of(
             view,
             events=[event_document(event) for event in view],
             messages=None if request is None else request.messages,
-            model_request=request and RequestIdentity.of(request, messages=request.messages_digest),
+            model_request=identity,
             system=view.system_prompt,
             tools=list(prompts[-1].tools) if prompts else [],
         )
