@@ -32,6 +32,8 @@ _TERMS_LEAST: Final = 12
 """A summary of events with fewer terms than ``_TERMS_MANY`` has at least one of them. Events with
 fewer than ``_TERMS_LEAST`` say too little to judge a summary, which may have other words.
 """
+_SHARED_CERTAIN: Final = 5
+"""A text with fewer terms may be an apology with some names in it."""
 _PART_LEAST: Final = 0.01
 _SIZE_ENOUGH: Final = 64
 """A text of so many tokens is not tiny, however many tokens it replaces."""
@@ -79,7 +81,7 @@ def worth_of(
         return Worth(
             f"its {tokens} tokens are less than a hundredth of the {replaced} that it replaces"
         )
-    is_dense = len(shared) >= _SHARE_LEAST * len(words)
+    is_dense = len(shared) >= max(_SHARED_CERTAIN, _SHARE_LEAST * len(words))
     return Worth(is_certain=is_dense and not _is_of_one_part(shared, terms, new))
 
 

@@ -150,6 +150,20 @@ def test_a_short_sentence_of_a_person_is_kept_among_long_ones(short):
     assert all(short in line for line in lines if "left out" not in line)
 
 
+def test_a_prohibition_in_common_words_is_kept_from_the_middle_of_a_long_request():
+    def rules(start):
+        places = range(start, start + 12)
+        return " ".join(f"Release {n} of the shop needs notes in ledger {n * 37}." for n in places)
+
+    talk = [
+        message(f"{rules(100 * n)} Do not use the queue. {rules(100 * n + 50)}")
+        for n in range(1, 10)
+    ]
+    work = looks(40, lambda number: f"the queue is used in shop {number}, do look at it")
+    lines = section(digest(*work, *talk, length=4_000), ASKED)
+    assert all("Do not use the queue." in line for line in lines if "left out" not in line)
+
+
 # --- files that a command changes ---
 
 

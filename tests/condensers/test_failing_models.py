@@ -293,7 +293,7 @@ def test_a_text_that_says_nothing_is_no_summary(text, kind):
     [
         "The agent looked at 30 folders. ann7 owns port 8007; the harbour folder 5 goes to /srv/data5.",
         "用户要求把 harbour 移到 /srv/data5；ann3 使用端口 8003，module_17.py 已经检查过。",
-        "Der Agent hat module_1.py bis module_200.py gelesen. ann12 hat Port 8012. /srv/data15 ist Ziel.",
+        "Der Agent hat module_1.py bis module_200.py gelesen. ann12 hat Port 8012, ann13 8013. /srv/data15 ist Ziel.",
     ],
 )
 def test_a_short_summary_in_any_language_is_one(text):
@@ -356,18 +356,25 @@ def test_a_summary_of_events_with_few_terms_has_one_of_them(text):
     (made,) = history.view().condensations
     assert made.metadata["condenser"] == "digest"
     assert "it has 0 of the 27 terms" in reports_of(made)[0]["problem"]
-    honest = "Tickets 100 to 125 are open; 103 was looked at last."
+    honest = "Tickets 102, 103, 107, 111, 114 and 119 are open; 103 was looked at last."
     condenser = LLMSummarizingCondenser(Scripted(said(honest)), max_size=20)
     history, _ = stepped(condenser, *asked)
     (made,) = history.view().condensations
     assert made.summary == honest
+    apology = "Sorry, I cannot help with tickets 103, 110 and 117 any more."
+    condenser = LLMSummarizingCondenser(Scripted(said(apology)), max_size=20)
+    history, _ = stepped(condenser, *asked)
+    (made,) = history.view().condensations
+    assert made.summary.startswith(f"{apology}\n\n# Digest of")
 
 
 @pytest.mark.parametrize(
     "events",
     [[*messages(9), message("so on we go " * 200), *messages(9)], [*counted_tickets(30, step=3)]],
 )
-@pytest.mark.parametrize("text", ["They greeted each other.", "the " * 600])
+@pytest.mark.parametrize(
+    "text", ["They greeted each other.", "the " * 600, "I'm sorry, but I can't help with that."]
+)
 def test_a_digest_stands_below_a_summary_that_cannot_be_judged(text, events):
     condenser = LLMSummarizingCondenser(Scripted(said(text)), max_size=20)
     history, _ = stepped(condenser, *events, REQUEST)

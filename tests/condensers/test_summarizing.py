@@ -361,7 +361,6 @@ def test_a_model_without_an_ability_is_refused(kind, ability):
 @pytest.mark.parametrize(
     "reply, problem",
     [
-        ("As an AI, I cannot summarize this conversation.", "refused"),
         ("ok", "cannot replace 41 events"),
         ("It is done", "cannot replace 41 events"),
         ("word " * 60_000, "of the events that it replaces"),
@@ -456,7 +455,7 @@ def test_the_model_does_not_read_the_last_digest():
 
 def test_a_digest_does_not_repeat_the_text_above_it():
     second = (
-        f"{PREFERS} Then src/module_33.py, src/module_51.py and src/module_52.py, at port 8052."
+        f"{PREFERS} Then src/module_33.py, src/module_51.py and src/module_52.py, at 8051 and 8052."
     )
     condenser = LLMSummarizingCondenser(
         Scripted(PREFERS, second), max_size=20, keep_first=1, digest_length=1_000

@@ -7,6 +7,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from itertools import islice
+from math import sqrt
 from posixpath import isabs
 from typing import NamedTuple
 
@@ -89,14 +90,14 @@ number of names.
 
 class DigestLine(NamedTuple):
     """A line of a digest, and the id of its event. ``is_of_work`` is true if a later change of a
-    file may make the line untrue. ``rarest`` has the places of the sentences of a text that the
-    user or the agent wrote, the rarest first.
+    file may make the line untrue. ``ranked`` has the places of the sentences of a text that the
+    user or the agent wrote, in the order in which a cut line keeps them.
     """
 
     text: str
     event_id: int
     is_of_work: bool = False
-    rarest: tuple[int, ...] = ()
+    ranked: tuple[int, ...] = ()
 
 
 class ChangedFile(NamedTuple):
@@ -267,11 +268,13 @@ class Digest:
         earlier summaries, and its names and lines need not be said twice.
         """
         words = words_in(text)
-        rare = self.lines[Section.RARE].items()
-        others = {line: placed for line, placed in rare if line not in text}
+        lines = {
+            section: {subject: line for subject, line in lines.items() if line.text not in text}
+            for section, lines in self.lines.items()
+        }
         return replace(
             self,
-            lines={**self.lines, Section.EARLIER: {}, Section.RARE: others},
+            lines={**lines, Section.EARLIER: {}},
             names={name: stood for name, stood in self.names.items() if name not in words},
         )
 
@@ -316,7 +319,7 @@ class Digest:
                 f"{request} (the agent had asked: {one_line(question)} [{self.said.event_id}])"
             )
         line = DigestLine(before + request, event_id)
-        self._put(Section.ASKED, request, self._with_rarest(line))
+        self._put(Section.ASKED, request, self._ranked(line))
 
     def _say(self, text: str, event_id: int) -> None:
         if text.strip():
@@ -326,13 +329,20 @@ class Digest:
     def _keep_last_text(self, section: Section) -> None:
         if self.said and (words := one_line(self.said.text, _SAID_MAX)):
             line = DigestLine(words, self.said.event_id, section is Section.REPORTED)
-            self._put(section, words, self._with_rarest(line))
+            self._put(section, words, self._ranked(line))
         self.said = None
 
-    def _with_rarest(self, line: DigestLine) -> DigestLine:
-        rarities = [*self.words.rarities(SENTENCE_END.split(line.text))]
-        places = sorted(range(len(rarities)), key=rarities.__getitem__, reverse=True)
-        return line._replace(rarest=tuple(places))
+    def _ranked(self, line: DigestLine) -> DigestLine:
+        # Several short sentences say more than one long sentence of the same room. A prohibition
+        # is often short, in words that are not rare.
+        sentences = SENTENCE_END.split(line.text)
+        rarities = self.words.rarities(sentences)
+        ranks = [
+            rarity / sqrt(len(sentence) + 1)
+            for sentence, rarity in zip(sentences, rarities, strict=True)
+        ]
+        places = sorted(range(len(ranks)), key=ranks.__getitem__, reverse=True)
+        return line._replace(ranked=tuple(places))
 
     def _add_line(self, section: Section, text: str, event_id: int, length_max: int = 300) -> None:
         if line := one_line(text, length_max):

@@ -25,17 +25,17 @@ LENGTH_LEAST = 300
 """The section of requests may always have ``LENGTH_LEAST`` characters."""
 
 SHARES: Mapping[Section, float] = {
-    Section.ASKED: 0.25,
+    Section.ASKED: 0.4,
     Section.REFUSED: 0.05,
     Section.CHANGED: 0.12,
     Section.BUILT: 0.08,
     Section.REPORTED: 0.12,
     Section.TASKS: 0.06,
     Section.ERRORS: 0.06,
+    Section.EARLIER: 0.2,
     Section.SAID: 0.1,
     Section.RARE: 0.03,
     Section.RAN: 0.09,
-    Section.EARLIER: 0.2,
     Section.CALLED: 0.03,
     Section.READ: 0.02,
 }
@@ -58,12 +58,6 @@ _CUT_BETWEEN = 3
 _OMITTED = " earlier left out)"
 _ID_LENGTH = 14
 
-_ROUNDS = ((1, 1), (2, 1.6), (1_000, 1.6), (1_000, 1_000))
-"""Two factors for each round of the layout. A section may use its share times the first factor, and
-the section of requests its share times the second factor. A long request thus uses only characters
-that no other section needs.
-"""
-
 _LENGTHS: Mapping[Section, Sequence[int]] = {
     Section.ASKED: (2_000, 1_000, 500, 320, 240, 160, 80),
     Section.BUILT: (500, 300, 160),
@@ -79,9 +73,9 @@ with which all lines fit. If the lines do not fit with the shortest length, some
 
 def text_of(digest: Digest, max_length: int) -> str:
     """Return the text of a digest. First every section gets its share, and the section of requests
-    gets at least ``LENGTH_LEAST``. Then every section may have up to twice its share. Then all
-    sections except the requests get the remaining characters, in the order of their importance. If
-    characters are left, the section of requests gets them last. If a section is too small for all
+    gets at least ``LENGTH_LEAST``. Then all sections except the requests get the remaining
+    characters, in the order of their importance, and the section of requests gets them last: so a
+    long request uses only characters that no other section needs. If a section is too small for all
     its lines, its newest lines stay in the digest. The first request stays in the digest too, if
     there is room. If the newest request or the agent's last text is too long, only its beginning
     and its end are shown. The digest always says how many files were changed.
@@ -97,22 +91,19 @@ def text_of(digest: Digest, max_length: int) -> str:
     if digest.files:
         texts[Section.CHANGED] = _section_text(Section.CHANGED, (), len(digest.files))
     rest = room - min(int(_NAMES_SHARE * room), names_length) - len(texts[Section.CHANGED])
-    for times, asked_times in _ROUNDS:
-        for section, share in SHARES.items():
-            most = int(share * room * (asked_times if section is Section.ASKED else times))
-            most = max(most, LENGTH_LEAST * (section is Section.ASKED))
-            before = texts[section]
-            texts[section] = (
-                _section(section, lines[section], min(len(before) + rest, most)) or before
-            )
-            rest -= len(texts[section]) - len(before)
+    shares = {section: int(share * room) for section, share in SHARES.items()}
+    shares[Section.ASKED] = max(shares[Section.ASKED], LENGTH_LEAST)
+    asked, *others = dict.fromkeys(SHARES, room).items()
+    for section, most in (*shares.items(), *others, asked):
+        before = texts[section]
+        texts[section] = _section(section, lines[section], min(len(before) + rest, most)) or before
+        rest -= len(texts[section]) - len(before)
     body = "".join(texts.values())
     most = room - len(body)
     if _OMITTED in body:
         most = min(most, int(_NAMES_SHARE * room))
-    if others := _lines_of_names(names, body, most):
-        others = _with_log_ids(others, digest)
-        texts[Section.NAMES] = _section_text(Section.NAMES, others)
+    if lines_of_names := _lines_of_names(names, body, most):
+        texts[Section.NAMES] = _section_text(Section.NAMES, _with_log_ids(lines_of_names, digest))
     return title + "".join(texts.values())
 
 
@@ -160,13 +151,13 @@ def _describe_file(path: str, file: ChangedFile) -> DigestLine:
 
 
 def _cut(line: DigestLine, length_max: int) -> DigestLine:
-    """Cut a line to its rarest sentences, in their order, or to its beginning if none has room."""
+    """Cut a line to its best sentences, in their order, or to its beginning if none has room."""
     if len(line.text) <= length_max:
         return line
     sentences = SENTENCE_END.split(line.text)
     chosen = set[int]()
     room = length_max
-    for place in line.rarest:
+    for place in line.ranked:
         room -= len(sentences[place]) + _CUT_BETWEEN
         if room < 0:
             break
