@@ -25,6 +25,11 @@ YEAR_10000: Final = 253_402_300_800_000_000
 def check_whole(
     name: str, value: object, minimum: int = NUMBER_MIN, maximum: int = NUMBER_MAX
 ) -> int:
+    """Return a whole number in a range. ``name`` names the argument in the messages of the errors.
+
+    Like the other functions of this file, it raises ``TypeError`` if the value has a wrong type,
+    and ``InvalidArgument`` if the value is not allowed.
+    """
     if not isinstance(value, int) or isinstance(value, bool):
         raise TypeError(f"{name} must be a whole number, not {short(value)}")
     if not minimum <= value <= maximum:
@@ -39,6 +44,7 @@ def check_text(name: str, value: object) -> str:
 
 
 def check_unicode(name: str, value: object) -> str:
+    """Return a text without lone surrogates."""
     text = check_text(name, value)
     try:
         text.encode()
@@ -50,6 +56,7 @@ def check_unicode(name: str, value: object) -> str:
 
 
 def check_path(path: str) -> str:
+    """Return a path. Raises ``InvalidOption`` if no file can have it."""
     try:
         is_name = b"\0" not in os.fsencode(path)
     except UnicodeEncodeError:
@@ -62,6 +69,7 @@ def check_path(path: str) -> str:
 
 
 def check_time(name: str, value: object) -> EventTime:
+    """Return a time with a time zone."""
     if not isinstance(value, datetime):
         raise TypeError(f"{name} must be a datetime with a time zone, not {short(value)}")
     if value.utcoffset() is None:
@@ -79,14 +87,18 @@ def check_map(name: str, value: object) -> JsonMap:
 
 
 def check_reason(value: object, keeper: str) -> str:
-    # ``keeper`` says in the error text where the reason is stored, such as "tombstone".
+    """Return a reason that is not empty. ``keeper`` says in the message where the reason is stored,
+    such as "tombstone".
+    """
     if not check_text("reason", value).strip():
         raise InvalidArgument(f"the reason is empty; give a reason for the {keeper}")
     return str(value)
 
 
 def moment(microseconds: int) -> int:
-    # A store refuses moments of other years, because it could not read them again.
+    """Return a moment of a clock. A store refuses moments outside of the years 1970 to 9999,
+    because it could not read them again.
+    """
     if not 0 <= microseconds < YEAR_10000:
         seconds = microseconds // 1_000_000
         raise InvalidArgument(
@@ -98,4 +110,5 @@ def moment(microseconds: int) -> int:
 
 
 def to_microseconds(time: object, name: str = "the time") -> int:
+    """Return a time with a time zone in microseconds since 1970."""
     return moment(event_microseconds(check_time(name, time)))

@@ -197,6 +197,9 @@ def _with_event_time(event: KnownEvent, timestamp: datetime) -> KnownEvent:
 
 
 def _round_trip(kind: str, schema: int, event: KnownEvent, finite: bool) -> tuple[bytes, Event]:
+    """Return the body of an event, and the event that a reader will get from the body. Raises
+    ``TypeError`` or ``ValueError`` if JSON cannot hold the event.
+    """
     # For a long event with only texts, whole numbers and flags, a check of its field types is
     # enough. An action has a map of arguments, so an action is always decoded.
     try:
@@ -222,6 +225,7 @@ def _round_trip(kind: str, schema: int, event: KnownEvent, finite: bool) -> tupl
 
 
 def _nest(event: KnownEvent) -> list[Any]:
+    """Return the values of an event that may contain other values."""
     fields = astuple(event)
     others = (*fields[:_TIME_AT], *fields[_TIME_AT + 1 :])
     values = [
@@ -233,7 +237,7 @@ def _nest(event: KnownEvent) -> list[Any]:
 
 
 def _differs(event: KnownEvent, read_back: Event) -> bool:
-    # A list and a tuple with equal items are equal here.
+    """Return whether two events differ. A list and a tuple with equal items are equal here."""
     pairs = zip(astuple(event), astuple(read_back), strict=True)
     return any(
         written != read_value and not (type(written) is list and tuple(written) == read_value)
@@ -242,7 +246,9 @@ def _differs(event: KnownEvent, read_back: Event) -> bool:
 
 
 def _not_storable(event: KnownEvent, finite: bool = False) -> str | None:
-    # Bytes may be inside of any field, but only the field ``data`` may itself be bytes.
+    """Return why an event cannot be stored, or None. Bytes may be inside of any field, but only the
+    field ``data`` may itself be bytes.
+    """
     values = _values(event)
     for name, value in values.items():
         if isinstance(value, bytes) and name != "data":
@@ -261,7 +267,9 @@ def _not_storable(event: KnownEvent, finite: bool = False) -> str | None:
 
 
 def _values(event: KnownEvent) -> JsonObject:
-    # The decoder checks the types of the remaining fields.
+    """Return the fields of an event whose types the decoder does not check, and the fields of its
+    origin.
+    """
     values = {name: getattr(event, name) for name in event.__struct_fields__ if name not in _TYPED}
     if isinstance(event.origin, Origin):
         values.update(
@@ -338,6 +346,9 @@ def _slow_body(event: KnownEvent) -> bytes:
 
 
 def _encoded_unknown(event: object) -> Encoded:
+    """Return the stored form of an ``UnknownEvent``. Raises ``UnknownEventType`` if the object is
+    not an event.
+    """
     if not isinstance(event, UnknownEvent):
         name = type(event).__name__
         raise UnknownEventType(
@@ -370,7 +381,9 @@ def _encoded_unknown(event: object) -> Encoded:
 
 
 def _check_depth(event: KnownEvent, body: bytes) -> None:
-    # Most bodies have few brackets and need no slower check.
+    """Raise ``RecursionError`` if an event has more than ``_DEPTH_MAX`` levels. Most bodies have so
+    few brackets that they need no slower check.
+    """
     if brackets(body) <= _DEPTH_MAX:
         return
     depth = 1
@@ -386,6 +399,7 @@ def _check_depth(event: KnownEvent, body: bytes) -> None:
 
 
 def _parse(body: bytes) -> JsonObject:
+    """Return the fields in a body, with their exact values and bytes. Raises ``Undecodable``."""
     listed, text = without_list(body)
     try:
         value = _any.decode(text)
@@ -401,6 +415,7 @@ def _parse(body: bytes) -> JsonObject:
 def _decoded_slowly(
     kind: str, schema: int, body: bytes, event_id: int, shown: bool, structural: bool
 ) -> Event:
+    """Decode an event that is not in the newest plain form: see ``decode``."""
     type_ = KINDS.get(kind)
     upcasts = UPCASTS.get(kind, ())
     if type_ is None or schema > len(upcasts) + 1:

@@ -77,6 +77,9 @@ def whole_pairs(value: Any, alone: str = "surrogatepass") -> Any:
 
 
 def exact_of(fields: JsonObject, text: bytes) -> JsonObject:
+    """Return the exact fields of a body with the field ``$exact``: the reverse of ``text_of``.
+    ``fields`` is the decoded ``text``. Raises ``Undecodable``.
+    """
     try:
         exact: JsonObject = json.loads(base64.b64decode(fields[EXACT], validate=True))
         written = text_of(exact)
@@ -126,10 +129,14 @@ def attachments_of(body: object) -> tuple[Attachment, ...]:
 
 
 def size_of(body: bytes) -> int:
+    """Return the size of a body with its attachments."""
     return len(body) + sum(len(attachment.body) for attachment in attachments_of(body))
 
 
 def take_bytes_out(value: Any) -> list[tuple[list[str | int], bytes]]:
+    """Replace each ``bytes`` in the lists and maps of ``value`` by None. Return the path and the
+    bytes of each.
+    """
     attached: list[tuple[list[str | int], bytes]] = []
     containers: list[tuple[list[str | int], Any]] = [([], value)]
     while containers:
@@ -150,6 +157,9 @@ def take_bytes_out(value: Any) -> list[tuple[list[str | int], bytes]]:
 
 
 def with_list(text: bytes, attached: Sequence[tuple[list[str | int], bytes]]) -> Body:
+    """Return a body that begins with the list ``$bytes`` of its attachments. ``text`` is the body
+    without the list, and ``attached`` comes from ``take_bytes_out``.
+    """
     attachments: dict[bytes, Attachment] = {}
     listed = []
     for path, plain in attached:
@@ -161,6 +171,9 @@ def with_list(text: bytes, attached: Sequence[tuple[list[str | int], bytes]]) ->
 
 
 def without_list(body: bytes) -> tuple[list[JsonMap], bytes]:
+    """Return the list ``$bytes`` of a body, and the body without the list. Raises
+    ``Undecodable``.
+    """
     if not body.startswith(BEGINS_WITH_LIST):
         return [], body
     try:
@@ -181,10 +194,14 @@ def without_list(body: bytes) -> tuple[list[JsonMap], bytes]:
 
 
 def listed_in(body: bytes) -> set[bytes]:
+    """Return the hashes of the attachments that a body needs. Raises ``Undecodable``."""
     return {bytes.fromhex(entry["sha256"]) for entry in without_list(body)[0]}
 
 
 def put_back(fields: JsonObject, listed: Iterable[JsonMap], body: bytes) -> None:
+    """Put the attachments of a body back at their paths in ``fields``. Raises ``Undecodable`` if
+    one of them is missing.
+    """
     plain = {attachment.name: attachment.body for attachment in attachments_of(body)}
     for entry in listed:
         value = plain.get(bytes.fromhex(entry["sha256"]))
@@ -244,7 +261,9 @@ def _problem(value: Any, finite: bool) -> str | None:
 
 
 def brackets(text: bytes) -> int:
-    # A JSON text never has more levels than opening brackets.
+    """Return the number of opening brackets, which is never below the number of levels of a JSON
+    text.
+    """
     return 2 * len(text) - len(text.replace(b"[", b"")) - len(text.replace(b"{", b""))
 
 
@@ -260,6 +279,7 @@ def plain(value: object) -> object:
 
 
 def describe_value(value: object) -> str:
+    """Return a value as text. Bytes are described by their number and their hash."""
     if isinstance(value, bytes):
         return f"[{len(value):,} bytes, sha256 {sha256(value).hexdigest()[:12]}…]"
     return str(value)

@@ -66,6 +66,8 @@ class State(Struct, frozen=True):
 
 
 class Append(Struct, frozen=True):
+    """A request to append events, for ``decide``."""
+
     events: Sequence[Event]
     expected_version: int | Literal[AnyVersion.ANY_VERSION]
 
@@ -85,6 +87,7 @@ def evolve(state: State, event: Event) -> State:
 
 
 def summaries_named(events: Iterable[Event]) -> frozenset[int]:
+    """Return the ids of the summaries that condensations among the events forget."""
     forgetting = (
         event for event in events if isinstance(event, CondensationAction) and not event.origin
     )
@@ -92,6 +95,9 @@ def summaries_named(events: Iterable[Event]) -> frozenset[int]:
 
 
 def check_version(state: State, expected: int | Literal[AnyVersion.ANY_VERSION]) -> None:
+    """Raise ``VersionConflict`` if the conversation has another version than the expected one.
+    Raises ``TypeError`` or ``InvalidArgument`` if ``expected`` is not a version.
+    """
     if expected is not ANY_VERSION and expected != state.version:
         if type(expected) is not int:
             raise TypeError(
@@ -133,12 +139,14 @@ def decide(state: State, command: Append) -> tuple[Event, ...]:
 
 
 def number_events(events: Iterable[Event], first: int) -> tuple[Event, ...]:
+    """Return copies of the events with ids from ``first`` on."""
     return tuple(
         [structs.replace(event, id=version) for version, event in enumerate(events, first)]
     )
 
 
 def _check(state: State, event: Event, index: int) -> None:
+    """Check the rules for one event. ``index`` is its place in the append."""
     if event.id != NOT_RECORDED and event.id != state.version:
         raise InvalidEvent(
             f"{_name_event(state, index)} already has id {event.id}, but its id would"
@@ -230,6 +238,7 @@ def _check_documents(state: State, event: DocumentChanges, newest: Mapping[str, 
 
 
 def _not_attributes(value: object) -> str:
+    """Return why a value cannot be the attributes of a conversation, or an empty text."""
     if not isinstance(value, dict):
         return f"{value!r:.60} is not a map"
     count = sum(len(item) if isinstance(item, list) else 1 for item in value.values())

@@ -16,6 +16,8 @@
     ├── InvalidEvent           the event breaks a rule, and nothing was written: correct the event
     ├── InvalidArgument        a number or a moment is out of range: pass a number in the range
     │   └── InvalidOption      an option or an address, such as a URL, is wrong: correct it
+    ├── TooManyBytes           a View has more bytes than the caller allows: condense it, or read
+    │                          the events by pages
     ├── CannotRedact           the event cannot be redacted, and the message says why: erase the
     │                          conversation
     ├── UnknownEventType       a newer version wrote an event that this version cannot fold: upgrade
@@ -290,8 +292,8 @@ class EventsNotMade(EventStoreError):
             problem = "is archived; open the store with foldlog.open, which restores it"
         else:
             problem = (
-                f"has {unmade} imported records without events; open the store with foldlog.open,"
-                " which makes the events"
+                f"has {count(unmade, 'imported record')} without events; open the store with"
+                " foldlog.open, which makes the events"
             )
         super().__init__(f"conversation {conversation!r} {problem} at the first use")
         self.conversation = conversation

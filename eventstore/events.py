@@ -418,7 +418,9 @@ class CondensationAction(_Common, frozen=True, kw_only=True, tag="condensation")
             self._check_it_does_something(ids, start, end)
 
     def _check_types(self, ids: object, start: object, end: object) -> None:
-        # The codec checks the types of all further fields.
+        """Check the types of the fields that the constructor uses. The codec checks all other
+        fields.
+        """
         if ids is not None and not (isinstance(ids, tuple) and _are_whole(ids)):
             raise InvalidEvent(
                 f"a condensation's forgotten_event_ids must be whole numbers, not {short(ids)}"
@@ -605,6 +607,7 @@ class StoreRestored(Entry, frozen=True, kw_only=True, tag="store_restored"):
 
 
 def _forgotten_event_ids(action: CondensationAction) -> Sequence[int] | None:
+    """Return the forgotten ids, even if the writer passed bounds."""
     start = action.forgotten_events_start_id
     end = action.forgotten_events_end_id
     if start is None or end is None:
@@ -706,6 +709,7 @@ for _kind in get_args(Event):
 
 CondensationRequestAction = CondensationRequest
 AgentCondensationObservation = CondensationSummary
+"""The names of these two kinds in OpenHands."""
 
 
 def _runs(ascending: list[int]) -> Iterable[tuple[int, int]]:

@@ -79,6 +79,9 @@ def recorder_and_settings(
     compression: Compression | None = None,
     keys: KeyRing | None = None,
 ) -> tuple[Recorder, WriteSettings]:
+    """Open the database that a URL names. Return its recorder and the settings of new rows: see
+    ``open_store``.
+    """
     settings = WriteSettings.chosen(compression, keys)
     location = urls.parse_url(urls.as_url(url))
     if "plain" in location.options:

@@ -86,7 +86,7 @@ class Store:
         self.path = recorder.path
         """The file of the store, or None for a store on a server or in memory."""
         self._event_bytes_max = event_bytes_max
-        self._own_clock = clock is None
+        self._has_default_clock = clock is None
         self._projections: dict[str, InlineProjection] = {}
         self.last_documents: OrderedDict[str, Any] = OrderedDict()
         """The values of documents that ``Documents`` caches, by conversation."""
@@ -520,6 +520,9 @@ def prepare_append(
     together: Sequence[Appending] = (),
     also: Callable[[WriteTransaction], object] | None = None,
 ) -> Appending:
+    """Check the arguments of ``Store.append``, encode the events, and return the work that appends
+    them in a transaction.
+    """
     if type(conversation) is not str:
         raise TypeError(f"the id of a conversation must be a text, not {conversation!r}")
     if idempotency_key is not None:
@@ -555,7 +558,7 @@ def prepare_append(
         also,
         project,
         is_plain=not (has_options or structural or _DOCUMENT_CHANGES in map(_kind, batch)),
-        any_thread=store._own_clock and not calls_foreign_code,
+        any_thread=store._has_default_clock and not calls_foreign_code,
     )
 
 
@@ -569,6 +572,11 @@ def _in_order(events: Iterable[Event | Encoded]) -> Iterator[Event | Encoded]:
         yield event
 
 
+def _range(start: int, stop: int | None) -> tuple[int, int]:
+    first = max(check_whole("start", start), 0)
+    return first, NUMBER_MAX if stop is None else check_whole("stop", stop)
+
+
 def iter_logged(reading: ReadTransaction, start: int, stop: int) -> Iterator[Logged]:
     return logged_in(reading.conversation, reading.rows(start, stop, stop - start), start, stop)
 
@@ -578,10 +586,4 @@ def logged_in(conversation: str, rows: Sequence[Row], start: int, stop: int) -> 
     return (
         Logged(from_microseconds(row.recorded_at), event)
         for event, row in zip(events, rows, strict=True)
-    )
-
-
-def _range(start: int, stop: int | None) -> tuple[int, int]:
-    return max(check_whole("start", start), 0), (
-        NUMBER_MAX if stop is None else check_whole("stop", stop)
     )

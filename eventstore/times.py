@@ -10,8 +10,8 @@ from typing import Any, Final, NewType
 
 EventTime = NewType("EventTime", datetime)
 """The time of an event according to its source. Every reader can convert an ``EventTime`` to UTC
-and write it as ISO 8601. A time from a source that names no time
-zone has no zone. It is stored in ``Origin.time``, not as the event's timestamp.
+and write it as ISO 8601. If the source names no time zone, the time has no zone, and is stored in
+``Origin.time`` instead of the event's timestamp.
 """
 EPOCH: Final = EventTime(datetime(1970, 1, 1, tzinfo=UTC))
 _MINUTE = timedelta(minutes=1)
@@ -38,6 +38,7 @@ def event_time(time: datetime) -> EventTime:
 
 
 def parse_event_time(text: Any) -> EventTime | None:
+    """Return the time in a text in ISO 8601, or None if there is no such time in it."""
     try:
         if isinstance(text, str):
             return event_time(datetime.fromisoformat(text))
@@ -54,4 +55,5 @@ def in_utc(time: EventTime) -> EventTime:
 
 
 def event_microseconds(time: EventTime) -> int:
+    """Return a time in microseconds since 1970, negative for an earlier time."""
     return (in_utc(time) - EPOCH) // _MICROSECOND

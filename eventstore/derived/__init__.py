@@ -1,4 +1,4 @@
-"""What is computed from a store, and can be deleted and made again.
+"""Tables and values that are computed from a store, and can be deleted and made again.
 
 tables.py          tables that follow a store
 follower.py        updates such tables in a thread of its own

@@ -116,7 +116,8 @@ class CachedValues:
         ).items():
             if not name.startswith(start):
                 continue
-            value, is_current = None, False
+            value = None
+            is_current = False
             if record is not None and record.code == self._code:
                 with suppress(ValueError):  # as if it were damaged
                     value = value_of(record.body)
@@ -143,8 +144,12 @@ class CachedValues:
             pass
 
     def _wrote(self, new: dict[str, tuple[ConversationRow, Any]]) -> bool:
+        """Write some values in one transaction. Return False if ``new`` is empty, or if the store
+        cannot be written now.
+        """
         database = self._store.database
         decided = set[str]()
+        """The conversations whose values were written, or belong to an earlier version."""
 
         def write(transaction: Transaction) -> None:
             for name in sorted(new, key=utf8):

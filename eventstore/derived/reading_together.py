@@ -1,6 +1,7 @@
-"""Read several conversations in one transaction, and what is surely needed in few round trips.
+"""Read several conversations in one transaction, with few round trips to a server.
 
 A report asks about ten questions for each conversation. On a server, each question is a round trip.
+The questions that a report will surely ask are therefore sent together (``Reader.ask_ahead``).
 """
 
 from __future__ import annotations
@@ -42,8 +43,8 @@ def read_together(store: Store, ahead: Callable[[Reader], object], work: Callabl
 class _OneTransaction:
     """A recorder whose queries are all in one transaction.
 
-    ``lost``  the error with which the connection broke: ``work`` may have taken it for a problem of
-              a conversation
+    ``lost``  the error with which the connection broke, or None. ``work`` may have caught this
+              error as a problem of one conversation, so the caller raises it again
     """
 
     def __init__(self, recorder: Recorder, reader: Reader) -> None:

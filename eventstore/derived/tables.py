@@ -50,6 +50,7 @@ class Removal(NamedTuple):
     ids: frozenset[int] | None = None
 
     def covers(self, recorded: Recorded) -> bool:
+        """Return whether the removal removes the event, or its content."""
         return recorded.position < self.position and (
             self.ids is None or recorded.event.id in self.ids
         )
@@ -131,7 +132,10 @@ class Derived(ABC, Generic[R]):
         The entry is handled before its batch is written.
         """
 
-    def catch_up(self, on_events: Callable[[int], object] = lambda added: None) -> int:
+    def catch_up(self, on_events: Callable[[int], object] = lambda events: None) -> int:
+        """Add all new events, and return the number of added events. After each batch,
+        ``on_events`` gets the number of its events, also of those that were left out.
+        """
         added = 0
         while True:
             after = self.position
@@ -167,6 +171,7 @@ class Derived(ABC, Generic[R]):
         return self.write(self.changes_of(batch), position, after=after)
 
     def changes_of(self, events: Iterable[Recorded | CorruptEvent]) -> Changes[R]:
+        """Return the changes that a batch makes to the tables."""
         batch = list(events)
         removals = removals_of(batch)
         removals_by_conversation = defaultdict[str, list[Removal]](list)
@@ -189,8 +194,7 @@ class Derived(ABC, Generic[R]):
                 left_out.append(OmittedEvent.of(item, error))
             except (StoreUnavailable, StoreRefused, MemoryError):
                 raise  # The event is not the cause, so the batch is tried again later.
-            # After any error, the other events are still added.
-            except Exception as error:  # noqa: BLE001
+            except Exception as error:  # noqa: BLE001 - the other events are still added
                 left_out.append(OmittedEvent.of(item, error))
             else:
                 if current is not None and row is not None:
@@ -198,7 +202,9 @@ class Derived(ABC, Generic[R]):
         return Changes(frozenset(item.conversation for item in batch), removals, rows, left_out)
 
     def _current(self, recorded: Recorded, removals: Sequence[Removal]) -> Recorded | None:
-        # An event of the batch may have been read before a later removal in the batch.
+        """Return an event as the removals of its batch have left it, or None if it is erased. The
+        event may have been read before the removal.
+        """
         covering = [removal for removal in removals if removal.covers(recorded)]
         if any(removal.ids is None for removal in covering):
             return None
@@ -229,6 +235,7 @@ def follow(store: Store, position: int) -> Iterator[Recorded | CorruptEvent]:
 
 
 def removals_of(batch: Iterable[Recorded | CorruptEvent]) -> list[Removal]:
+    """Return the erasures and redactions that the entries and receipts of a batch record."""
     removals = []
     for item in batch:
         if isinstance(item, CorruptEvent):

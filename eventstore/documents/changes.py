@@ -58,6 +58,8 @@ _CACHED_MAX: Final = 16
 
 
 class Deleted:
+    """The type of ``DELETED``."""
+
     def __repr__(self) -> str:
         return "DELETED"
 
@@ -246,6 +248,10 @@ class Documents:
         key: str | None = None,
         at: int | None = None,
     ) -> _Change:
+        """Compare new values with the stored values, at the version ``at`` or at the present
+        version. If the idempotency key ``key`` was used before, return the change that was appended
+        with it.
+        """
         database = self._store.database
 
         def read(reader: Reader) -> _Change:
@@ -266,10 +272,12 @@ class Documents:
 
 
 class _Change(NamedTuple):
-    """``event``  the event with the new values, or None if no value changes
-    ``guard``  a guard that refuses the append if another writer has changed these documents
-    ``state``  the conversation that was read for the comparison, or None if it does not exist
-    ``stored`` the stored values before the change
+    """A change of documents that is ready to be appended.
+
+    ``event``   the event with the new values, or None if no value changes
+    ``guard``   a guard that refuses the append if another writer has changed these documents
+    ``state``   the conversation that was read for the comparison, or None if it does not exist
+    ``stored``  the stored values before the change
     """
 
     event: DocumentChanges | None
@@ -304,7 +312,9 @@ class LastValues(NamedTuple):
 
 
 def _change_since(last: LastValues, values: JsonMap) -> _Change | None:
-    # None means that no value changes, or that ``last`` lacks a value for the comparison.
+    """Return the change from the remembered values to new values. Return None if no value changes,
+    or if ``last`` lacks a value for the comparison.
+    """
     if any(name in last.ids and name not in last.values for name in values):
         return None
     event = _change_to_values(last.ids, last.values, values)
@@ -317,6 +327,9 @@ def _change_since(last: LastValues, values: JsonMap) -> _Change | None:
 def _values_after(
     change: _Change, event: DocumentChanges, values: JsonMap, key: int, event_id: int
 ) -> LastValues:
+    """Return the values to remember after ``event`` was appended with the id ``event_id``. ``key``
+    is the key of the conversation.
+    """
     newest = dict(change.stored)
     for name, step in event.changed.items():
         before = newest.pop(name, None)
@@ -333,6 +346,9 @@ def _values_after(
 
 
 def _check_values(changed: JsonMap) -> JsonObject:
+    """Return new values of documents as they will be stored. Raises ``InvalidEvent`` if a name or a
+    value cannot be stored.
+    """
     values: JsonObject = {}
     for key, value in check_map("documents", changed).items():
         name = _checked_name(key)
@@ -343,7 +359,10 @@ def _check_values(changed: JsonMap) -> JsonObject:
 def _find_repeat(
     reading: ReadTransaction, recalled: RecalledKey, key: str, values: JsonMap
 ) -> DocumentChanges | None:
-    # If a document was redacted, only its name can be compared.
+    """Return the change that was appended under an idempotency key, or None if that append changed
+    no document. Raises ``IdempotencyConflict`` if it set other values. If a document was redacted,
+    only its name can be compared.
+    """
     stop = recalled.first_id + recalled.events
     ids = newest_documents(reading, stop)
     for name, value in values.items():
@@ -367,6 +386,9 @@ def _as_change(value: Any) -> JsonObject:
 def _change_to_values(
     ids: Mapping[str, int], stored: Mapping[str, DocumentValue], values: JsonMap
 ) -> DocumentChanges | None:
+    """Return the event that changes the ``stored`` values to the new values, or None if no value
+    changes. ``ids`` maps each document to the event with its newest value.
+    """
     changes = ((name, _change_of(name, stored.get(name), value)) for name, value in values.items())
     changed = {name: change for name, change in changes if change is not None}
     if not changed:
@@ -376,6 +398,9 @@ def _change_to_values(
 
 
 def _change_of(name: str, before: DocumentValue | None, value: Any) -> JsonObject | None:
+    """Return the change of one document, as a difference or as the whole value, whichever is
+    smaller. Return None if the value does not change.
+    """
     change = difference(DELETED if before is None else before.value, value)
     if change is None:
         return None
@@ -403,6 +428,9 @@ def _checked_name(name: object) -> str:
 
 
 def _stored_copy(name: str, value: Any) -> Any:
+    """Return a copy of a value as readers will get it. Raises ``InvalidEvent`` if JSON would change
+    the value.
+    """
     try:
         stored = encode(DocumentChanges(changed={name: {"value": value}}), finite=True).event
     except InvalidEvent as error:

@@ -7,8 +7,8 @@ their end and objects change in few places.
                                                           changes some of them, and adds others
                                                           at the end
 
-For any two JSON values, ``patched(before, difference(before, after))`` equals ``after``. The
-comparison distinguishes the JSON types, so ``1``, ``1.0`` and ``true`` differ.
+For any two different JSON values, ``apply_change(before, difference(before, after))`` equals
+``after``. The comparison distinguishes the JSON types, so ``1``, ``1.0`` and ``true`` differ.
 """
 
 from __future__ import annotations
@@ -73,6 +73,9 @@ def _same(before: Any, after: Any) -> bool:
 
 
 def json_text(value: Any) -> bytes:
+    """Return the JSON text of a value, with sorted keys. Bytes are written as base64, and lone
+    surrogates are escaped.
+    """
     try:
         return _encode(value)
     except (UnicodeEncodeError, OverflowError, RecursionError):

@@ -338,10 +338,14 @@ def _bring_up_to_date(database: Database, age_max_s: float, *, is_complete: bool
 
 
 def _min_version(database: Database) -> int:
+    """Return the least version of list entries that this process has to write again."""
     return _NOT_LISTED if database.settings.keys is None else _NEEDS_KEY
 
 
 def _next_step(database: Database, progress: _Progress, now: int) -> _Step:
+    """Return the next step: conversations with newer events, or, while the first list is made, the
+    conversations with the next keys.
+    """
     recorder = database.recorder
     if progress.after != 0:
         until, at, touched = recorder.query(
@@ -359,6 +363,9 @@ def _next_step(database: Database, progress: _Progress, now: int) -> _Step:
 
 
 def _write_step(database: Database, before: _Progress, step: _Step) -> bool:
+    """Write the entries of a step and the new progress. Return False if the store cannot be written
+    now.
+    """
     if not _write_entries(database, step.touched):
         return False
     if not step.touched and before.after == step.progress.after and before.as_of:
@@ -369,6 +376,7 @@ def _write_step(database: Database, before: _Progress, step: _Step) -> bool:
 
 
 def _write_entries(database: Database, touched: Sequence[tuple[int, int]]) -> bool:
+    """Write list entries. Return False if the store cannot be written now."""
     begin = 0
     while begin < len(touched):
         some = touched[begin : begin + _AT_ONCE]
@@ -401,6 +409,7 @@ def _with_entries(
 def _read_again(
     database: Database, reader: Reader, listings: Iterable[ListedConversation]
 ) -> Iterator[ListedConversation]:
+    """Yield the present entries of the same conversations, without those that were erased."""
     remaining = iter(listings)
     while keys := [listing.key for listing in islice(remaining, _AT_ONCE)]:
         present = {listing.key: listing for listing in _read_entries(database, reader, keys)}
@@ -504,8 +513,10 @@ def _newest_of(
 
 
 def _newest(database: Database, reader: Reader, key: int, listed_at: int) -> _Newest | None:
-    # None means that the list must not contain the conversation.
-    # A damaged conversation keeps its earlier entry, and ``verify`` reports the damage.
+    """Return the newest state of a conversation whose list entry has the version ``listed_at``.
+    Return None if its entry must not change: the list must not contain the conversation, or the
+    conversation is damaged, which ``verify`` reports.
+    """
     with suppress(CorruptEvent, StoreDamaged):
         conversation = database.find_key(reader, key)
         if (
@@ -562,6 +573,9 @@ def _recent(database: Database, reader: Reader, listing: ListedConversation) -> 
 
 
 def _attributes(database: Database, reader: Reader, listing: ListedConversation) -> JsonMap | None:
+    """Return the decoded attributes of a list entry. If their record cannot be read, read them from
+    the events. Return None if the key is missing.
+    """
     attributes = listing.attributes
     if not isinstance(attributes, Record) and not listing.is_record_missing:
         return attributes if attributes or listing.version == _NEEDS_KEY else {}
@@ -587,8 +601,9 @@ def _attributes(database: Database, reader: Reader, listing: ListedConversation)
 
 
 def find_wrong_attributes(database: Database, conversation: str) -> Iterator[str]:
-    """Yield what is wrong with the attributes that lists show of a conversation, and by which they
-    find it. The attributes of an archived conversation are not compared.
+    """Yield the problems of a conversation's list entry: its attributes, version or time differ
+    from its events, or its digests, by which lists find it, differ from its attributes. The
+    attributes of an archived conversation are not compared.
 
     Raises ``KeyUnavailable`` and the errors of reading. Cost: reading the newest attributes.
     """

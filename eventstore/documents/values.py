@@ -33,6 +33,9 @@ class DocumentValue(NamedTuple):
 
 
 def newest_documents(reading: ReadTransaction, version: int | None) -> Mapping[str, int]:
+    """Map each document to the id of the event with its newest value, at ``version`` or at the
+    present version. Raises ``InvalidArgument`` if the conversation never had the version.
+    """
     stop = reading.version if version is None else check_whole("version", version)
     if not 0 <= stop <= reading.version:
         problem = "below 0" if stop < 0 else "past its end"
@@ -47,16 +50,21 @@ def newest_documents(reading: ReadTransaction, version: int | None) -> Mapping[s
 def newest_value(
     reading: ReadTransaction, name: str, version: int | None = None, default: Any = None
 ) -> Any:
+    """Return the value of a document, or ``default`` if the document does not exist."""
     ids = newest_documents(reading, version)
     return read_value(reading, name, ids[name]).value if name in ids else default
 
 
 def newest_values(reading: ReadTransaction, version: int | None = None) -> JsonObject:
+    """Return the values of all documents, sorted by name."""
     ids = newest_documents(reading, version)
     return {name: read_value(reading, name, ids[name]).value for name in sorted(ids)}
 
 
 def read_value(reading: ReadTransaction, name: str, event_id: int) -> DocumentValue:
+    """Return the value of a document that the event ``event_id`` has set. Raises ``CorruptEvent``
+    if the events on which the value builds do not fit together.
+    """
     differences: list[Difference] = []
     base_id = event_id
     while True:

@@ -15,15 +15,18 @@ from foldlog.eventstore.errors import install_command
 ZSTD = b"\x28\xb5\x2f\xfd"
 """Every file that is compressed with zstd begins with these bytes."""
 _PART_BYTES = 2**16
+"""The number of compressed bytes that are read at once."""
 PIECE_BYTES = 128
 """The number of compressed bytes that are unpacked at once. Four bytes unpack to 128 KiB at most,
 so a piece unpacks to 4 MiB at most, even in a file that repeats one character.
 """
 WINDOW_MAX = 2**27
-"""The largest window of a frame. Unpacking a frame needs so much memory."""
+"""The largest window of a frame, in bytes. Unpacking a frame takes as much memory as its window."""
 RATIO_MAX = 1_000
 UNPACKED_LEAST = 2**30
-"""A file may unpack to ``UNPACKED_LEAST`` bytes, or to ``RATIO_MAX`` times its size."""
+"""A file may unpack to ``UNPACKED_LEAST`` bytes or to ``RATIO_MAX`` times its size, whichever is
+more.
+"""
 _REPEATED_TEXT = (
     "its {:,} bytes unpack to more than {:,}, the limit for this size; if it is sound, decompress"
     " it first, for example with 'zstd -d'"
@@ -93,6 +96,8 @@ def open_unpacked(path: Path, buffer_bytes: int) -> BufferedReader:
 
 
 class _Unpacked(RawIOBase):
+    """The unpacked parts as a file that can only be read."""
+
     def __init__(self, parts: Iterator[bytes]) -> None:
         self._parts = parts
         self._unread = memoryview(b"")

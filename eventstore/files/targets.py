@@ -29,6 +29,7 @@ def check_target(path: Path) -> None:
 
 
 def is_database(path: Path) -> bool:
+    """Return whether a file is a SQLite database."""
     return path.is_file() and next(parts_of(path, len(SQLITE)), b"") == SQLITE
 
 

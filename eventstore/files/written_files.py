@@ -126,6 +126,7 @@ def erased_sources(store: Store) -> dict[str, list[str]]:
 
 
 def source_name(path: str) -> str:
+    """Return the name of an imported file or folder, without the ids of its conversations."""
     return f"{_source_kind(path)} {path}"
 
 
@@ -184,6 +185,7 @@ def path_in(name: str) -> str:
 
 
 def is_missing(name: str) -> bool:
+    """Return whether ``name`` is the name of a copy that was moved or deleted."""
     return is_a_copy(name) and not os.path.exists(path_in(name))
 
 

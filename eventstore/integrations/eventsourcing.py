@@ -74,8 +74,10 @@ from foldlog.eventstore.recorders.errors import FAILURES
 from foldlog.eventstore.recorders.types import Conversation, Place, PlacedRow, Record, Row
 
 BATCH_MAX = 1_000
+"""The maximal number of events in a ``RecordedBatch``."""
 _PAGE = 500
 _POLL_S = 0.005
+"""The pause, in seconds, between two looks for new events."""
 _NO_LIMIT = 2**62
 _VIEWS_KEY = 0
 """A ``TrackingView`` stores its records under the key 0, which no conversation has."""
@@ -209,6 +211,7 @@ _LIBRARY_ERRORS: Final[dict[str, type[persistence.PersistenceError]]] = {
 
 @contextmanager
 def errors_of_the_library() -> Iterator[None]:
+    """Raise the library's errors in place of foldlog's. ``KeyUnavailable`` passes unchanged."""
     try:
         yield
     except KeyUnavailable:
@@ -224,12 +227,12 @@ class TrackingView(TrackingRecorder):
     """The base class of a projection's view. A ``TrackingView`` writes its records and its position
     in one transaction.
 
-    class Counts(TrackingView):
-        def count(self, kind: str, tracking: Tracking) -> None:
-            def work(transaction: Transaction) -> None:
-                self.put_records(transaction, "counts", [...])
-                self.track(transaction, tracking)
-            self.recorder.transact(work)
+        class Counts(TrackingView):
+            def count(self, kind: str, tracking: Tracking) -> None:
+                def work(transaction: Transaction) -> None:
+                    self.put_records(transaction, "counts", [...])
+                    self.track(transaction, tracking)
+                self.recorder.transact(work)
     """
 
     def __init__(self, recorder: StoreRecorder) -> None:
@@ -251,6 +254,9 @@ class TrackingView(TrackingRecorder):
         return int(position) if position else None
 
     def record_at(self, reader: Reader, name: str, version: int) -> Record | None:
+        """Return the newest record of the view at or before ``version``. Return None if there is
+        none, or if it is damaged.
+        """
         records = reader.records(_VIEWS_KEY, name, version, 1, backwards=True)
         return _VIEW_CODEC.decoded_record(name, records[0]) if records else None
 
@@ -260,6 +266,8 @@ class TrackingView(TrackingRecorder):
 
 
 class EventRecorder(TrackingView, ProcessRecorder):
+    """The library's recorder of stored events, notifications and tracking on a foldlog store."""
+
     def __init__(
         self, recorder: StoreRecorder, subscription: type[PollingSubscription] | None = None
     ) -> None:
@@ -318,7 +326,9 @@ class EventRecorder(TrackingView, ProcessRecorder):
         *,
         inclusive_of_start: bool = True,
     ) -> Sequence[Notification]:
-        first = (start or 0) - 1 if inclusive_of_start else (start or 0)
+        first = start or 0
+        if inclusive_of_start:
+            first -= 1
 
         def select(reader: Reader) -> Sequence[Notification]:
             after = first
@@ -328,12 +338,11 @@ class EventRecorder(TrackingView, ProcessRecorder):
                     self.recorder.database, reader, after, _PAGE if topics else limit
                 )
                 for position, conversation, row, _ in page:
-                    if (topics and _topic(row) not in topics) or (
-                        stop is not None and position > stop
-                    ):
+                    has_other_topic = bool(topics) and _topic(row) not in topics
+                    if has_other_topic or (stop is not None and position > stop):
                         continue
                     if row.encoding != PLAIN and selected:
-                        # the next call raises the error for the damaged row
+                        # The next call begins with this damaged row, and raises its error.
                         return selected[:limit]
                     selected.append(
                         _RecordedNotification(id=position, **_fields(conversation, row, position))
@@ -355,6 +364,8 @@ class EventRecorder(TrackingView, ProcessRecorder):
 
 
 class EventsOfAggregates(EventRecorder):
+    """The library's recorder of aggregates, whose stored events have no positions and times."""
+
     def insert_events(self, stored_events: Sequence[StoredEvent], **kwargs: Any) -> None:
         super().insert_events(stored_events, **kwargs)
 
@@ -405,13 +416,16 @@ class PollingSubscription(Subscription[ApplicationRecorder]):
 
 
 def _encode(kind: str, schema: int, state: bytes, event: Event) -> Encoded:
-    # If this version of foldlog does not know the kind, the state may be any bytes.
+    """Return the stored form of an event with the body ``state``. If this version of foldlog does
+    not know the kind, the state may be any bytes.
+    """
     if isinstance(event, UnknownEvent):
         return Encoded(kind, schema, event.shown, event.is_structural, state, event)
     return codec.encode(event)._replace(kind=kind, schema=schema, body=state)
 
 
 def _insert(database: Database, transaction: Transaction, stored: StoredEvent, now: int) -> Place:
+    """Insert an event under the id that the library has given to it."""
     kind, schema = kind_and_schema(stored.topic)
     version = stored.originator_version
     conversation = str(stored.originator_id)
@@ -434,6 +448,7 @@ def _insert(database: Database, transaction: Transaction, stored: StoredEvent, n
 
 
 def kind_and_schema(topic: str) -> tuple[str, int]:
+    """Return the kind and the schema version in a topic. Another topic is a kind with version 0."""
     kind, _, schema = topic.rpartition("/")
     return (kind, int(schema)) if kind and schema.isdigit() else (topic, 0)
 
@@ -465,6 +480,7 @@ class Factory(InfrastructureFactory[TrackingRecorder]):
         self.recorder = StoreRecorder(database or self._opened())
 
     def _opened(self) -> Database:
+        """Open the store that ``FOLDLOG_URL`` names."""
         if (
             self.env.get(self.CIPHER_TOPIC)
             or self.env.get("CIPHER_KEY")
@@ -492,7 +508,11 @@ class Factory(InfrastructureFactory[TrackingRecorder]):
 
     def tracking_recorder(self, tracking_recorder_class: type[V] | None = None) -> V:
         named = self.env.get(self.TRACKING_RECORDER_TOPIC)
-        view: Any = tracking_recorder_class or (resolve_topic(named) if named else TrackingView)
+        view: Any = TrackingView
+        if tracking_recorder_class is not None:
+            view = tracking_recorder_class
+        elif named:
+            view = resolve_topic(named)
         return cast("V", view(self.recorder))
 
     def process_recorder(self) -> ProcessRecorder:
@@ -523,6 +543,8 @@ class RecordedBatch:
 
 @dataclass(frozen=True)
 class _Batch(Notification):
+    """A notification that carries the rows of a batch to the mapper."""
+
     rows: tuple[PlacedRow, ...] = ()
 
 

@@ -166,10 +166,15 @@ class Appending(Struct, eq=False):
     appended: Sequence[Encoded] = ()
     """The events that this append wrote, which may be fewer than ``batch``."""
     decided: Sequence[Event] = ()
+    """The events of ``appended``, with their ids and times."""
     place: Place = no_position
+    """Returns the position of the first appended event after the commit."""
     moment: datetime = EPOCH
+    """The time at which the events were recorded."""
     key: int = 0
+    """The key of the conversation, or 0 before the transaction has begun it."""
     last_conversation: LastConversation | None = None
+    """The state of the conversation after the append: see ``Reader.last_conversation``."""
 
     def __call__(self, transaction: Transaction) -> None:
         is_plain = self.is_plain
@@ -284,6 +289,9 @@ class Appending(Struct, eq=False):
     def _earlier(
         self, reading: ReadTransaction, idempotency_key: str
     ) -> tuple[Recorded, ...] | None:
+        """Return the events that an earlier append recorded under the key, or None. Raises
+        ``IdempotencyConflict`` if these events differ from the events of this append.
+        """
         earlier = reading.recall(idempotency_key)
         if earlier is None:
             return None
@@ -333,6 +341,9 @@ def open_to_append(
 
 
 def _state(reading: WriteTransaction, batch: Sequence[Encoded]) -> State:
+    """Return the state with which ``decide`` compares the events. It has only the summaries and
+    documents that the events need.
+    """
     version = reading.version
     events = list(map(_decoded_event, batch))
     existing = frozenset(
@@ -346,7 +357,9 @@ def _state(reading: WriteTransaction, batch: Sequence[Encoded]) -> State:
 
 
 def _are_equal_but_for_redactions(stored: Sequence[Event], requested: Sequence[Event]) -> bool:
-    # For a redacted event, only the size, the kind and the remaining fields can be compared.
+    """Return whether the stored events may be the requested events, some of which were redacted.
+    For a redacted event, only the size, the kind and the remaining fields can be compared.
+    """
     return len(stored) == len(requested) and all(
         map(_is_equal_but_for_redaction, map(without_trace, stored), map(without_trace, requested))
     )
@@ -358,13 +371,15 @@ def _is_equal_but_for_redaction(stored: Event, requested: Event) -> bool:
     if not can_be_redacted(requested):
         return False
     # A document may be stored as a difference, so the size of the event proves nothing.
-    has_other_size = not isinstance(
-        requested, DocumentChanges
-    ) and stored.redacted.bytes != size_of(encode(requested, ours=True).body)
-    return not has_other_size and without_content(requested, stored.redacted) == stored
+    if not isinstance(requested, DocumentChanges):
+        size = size_of(encode(requested, ours=True).body)
+        if size != stored.redacted.bytes:
+            return False
+    return without_content(requested, stored.redacted) == stored
 
 
 def _brings_summary(reading: ReadTransaction, synthetic_id: int) -> bool:
+    """Return whether the conversation has the condensation of a summary's id, with a summary."""
     condensation = summary_of(synthetic_id)
     event = next(reading.structural_events(condensation, condensation + 1), None)
     return isinstance(event, CondensationAction) and event.summary is not None
@@ -414,6 +429,7 @@ def begin_fork(
     *,
     replaces_erased: bool = False,
 ) -> Conversation:
+    """Begin a fork, and return it: see ``Store.fork``."""
     original = find_begun(database, transaction, conversation)
     if original is None:
         raise ConversationNotFound(conversation)
@@ -471,6 +487,9 @@ def _keep_source_keys(parent: ReadTransaction, fork: WriteTransaction, at: int) 
 def _find_owner(
     database: Database, transaction: Transaction, conversation: Conversation, at: int
 ) -> Conversation:
+    """Return the conversation under whose key the last event before version ``at`` is stored: the
+    conversation itself, or one of its ancestors.
+    """
     if at > conversation.begins:
         return conversation
     (part,) = (

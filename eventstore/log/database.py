@@ -92,6 +92,7 @@ class Late(NamedTuple):
 NOTHING_LATE = Late(None, None, {})
 _WRITTEN_MAX: Final = 200
 _NEWEST_EVENTS: Final = 500
+"""The number of events in which ``Database.newest_changed`` looks for conversations."""
 
 
 class Binding(Struct):
@@ -151,7 +152,9 @@ class Database:
         conversation's state before it writes.
         """
         self._opened_last: tuple[Conversation | None, RowCodec | None] = None, None
+        """The conversation that was found last, and its codec."""
         self.late = NOTHING_LATE
+        """The list entries that this process has read and could not write."""
         self.written = deque[int](maxlen=_WRITTEN_MAX)
         """The keys of the conversations that this process wrote last, which lists show at once."""
 
@@ -233,6 +236,9 @@ class Database:
     def last_conversation_in(
         self, transaction: Reader | Recorder, conversation: str
     ) -> LastConversation | None:
+        """Return the conversation of the last append, if it has this id and was written with the
+        same settings.
+        """
         last: LastConversation | None = transaction.last_conversation
         is_present = last is not None and (last.state.id, last.settings) == (
             conversation,
@@ -249,6 +255,9 @@ class Database:
     # -- codecs
 
     def codec_of(self, conversation: Conversation) -> RowCodec:
+        """Return the codec for the rows of a conversation. Raises ``KeyUnavailable`` if its key is
+        missing, and ``CorruptEvent`` if its mark does not match its row.
+        """
         last_opened, codec = self._opened_last
         if conversation is last_opened and codec is not None:
             return codec
@@ -267,6 +276,7 @@ class Database:
         return RowCodec(conversation.id, data_key, mark)
 
     def data_key(self, conversation: Conversation) -> DataKey | None:
+        """Return the decrypted data key of a conversation, or None if it is not encrypted."""
         if conversation.sealed_key is None:
             return None
         if self.settings.keys is None:
@@ -280,8 +290,9 @@ class Database:
     # -- steps
 
     def _compare(self, reader: Reader, last: LastConversation) -> Conversation | None:
-        # On a server, the query may be left out, because the append later compares the expected
-        # state with the stored state.
+        """Return the conversation to which this object last appended. On a server, the query may be
+        left out, because the append later compares the expected state with the stored state.
+        """
         if last.codec.data_key is None:
             expected = last.state
         else:
@@ -294,7 +305,9 @@ class Database:
         return last.state
 
     def with_salt(self, conversation: Conversation | None) -> Conversation | None:
-        # Without the key, the salt stays encrypted: the conversation can be found, but not read.
+        """Return a conversation with its decrypted salt. Without the key, the salt stays encrypted:
+        the conversation can be found, but not read.
+        """
         if conversation is None or conversation.sealed_key is None:
             return conversation
         try:
@@ -308,6 +321,7 @@ class Database:
 
 
 def start_after(conversation: str | None) -> str:
+    """Return the least id after an id. A list after None begins with the first id."""
     return "" if conversation is None else conversation + "\0"
 
 
@@ -317,6 +331,7 @@ def iter_pages(
     size: int,
     after: str | None = None,
 ) -> Iterator[T]:
+    """Yield the items of all pages. ``page`` returns up to ``size`` items after a name."""
     while True:
         items = page(after)
         yield from items
@@ -326,6 +341,7 @@ def iter_pages(
 
 
 def behind(reader: Reader, position: int) -> list[str]:
+    """Return the names of the read models that have not reached a position."""
     trackings = json.loads(reader.value("trackings"))
     return [name for name, reached in trackings if not reader.has_reached(reached, position)]
 

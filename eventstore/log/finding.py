@@ -22,7 +22,9 @@ Listed = TypeVar("Listed", Conversation, ConversationRow)
 
 PAGE = 1_000
 _SHORT_PAGE = 64
+"""The number of events on the first page of a caller that reads backwards."""
 _FIRST_LISTED = 2
+"""The number of conversations on the first page of ``beginning_with``."""
 
 
 def find_begun(database: Database, reader: Reader, conversation: str) -> Conversation | None:
@@ -95,12 +97,18 @@ def find_to_append(
 def begun_or_replaced(
     state: Conversation | None, *, replaces_erased: bool
 ) -> tuple[Conversation | None, int | None]:
+    """Return the conversation ``state``, or None if a new one begins under its id. If the new
+    conversation replaces an erased one, also return the key of the erased one.
+    """
     if replaces_erased and state is not None and state.erasure is not None:
         return None, state.key
     return begun(state), None
 
 
 def tombstones_before(reader: Reader, conversation: Conversation) -> Sequence[Conversation]:
+    """Return the erased conversations that had the id of a conversation before it. The oldest
+    conversation comes first.
+    """
     tombstones = list[Conversation]()
     key = conversation.replaces
     while key is not None and all(key != tombstone.key for tombstone in tombstones):
@@ -153,7 +161,10 @@ def query_all(database: Database, work: Callable[[Moment], T]) -> T:
 
 
 def beginning_with(start: str, listed: Callable[[str, int], Sequence[Listed]]) -> Iterator[Listed]:
-    # The first pages are short, because often only a few ids begin with ``start``.
+    """Yield the conversations whose ids begin with ``start``, except ``start`` itself. ``listed``
+    returns a page of conversations after an id. The first pages are short, because often only a few
+    ids begin with ``start``.
+    """
     after = start
     size = _FIRST_LISTED
     while True:
@@ -174,9 +185,12 @@ def beginning_with(start: str, listed: Callable[[str, int], Sequence[Listed]]) -
 def forks_that_share(
     database: Database, reader: Reader, key: int, ids: Iterable[int]
 ) -> Iterator[tuple[Conversation, list[int]]]:
+    """Yield the forks that share some of the events ``ids`` of the conversation ``key``, with the
+    ids that each shares. Forks of forks are included.
+    """
     for fork in reader.living_forks(key):
         if shared := [event_id for event_id in ids if event_id < fork.begins]:
-            # a listed conversation has no lineage
+            # A conversation from a list has no lineage.
             with_lineage = database.find_key(reader, fork.key)
             if with_lineage is not None:
                 yield with_lineage, shared
@@ -204,12 +218,12 @@ def pages(
     """Yield a conversation by pages. A page has at most 1,000 events, and ends with the event that
     passes some megabytes, so that long events do not fill the memory.
     """
-    # The first page is often the only page, so it is read in the transaction that finds the
-    # conversation.
 
     def read_first_page(
         reading: ReadTransaction,
     ) -> tuple[Conversation, Iterator[tuple[int, int]], Iterable[T]]:
+        # The first page is often the only page, so it is read in the transaction that finds the
+        # conversation.
         ranges = page_ranges(start, min(stop, reading.version), reverse=reverse)
         first_range = next(ranges, None)
         if first_range is None:
@@ -241,7 +255,9 @@ def pages_again(
     *,
     reverse: bool = False,
 ) -> Iterator[Iterable[T]]:
-    # An unreadable page is halved again and again, down to the single unreadable event.
+    """Yield pages of a conversation that was read before: see ``find_again``. An unreadable page is
+    halved again and again, down to the single unreadable event.
+    """
 
     def read_page(
         reader: Reader, first: int, end: int
@@ -268,8 +284,8 @@ def pages_again(
 def _read_page(
     reading: ReadTransaction, first: int, stop: int, decode: Decode[T], *, reverse: bool
 ) -> tuple[Iterable[T], Sequence[tuple[int, int]]]:
-    """Read the page from ``first`` to ``stop``, or its beginning if it has too many bytes, or its
-    end with ``reverse``. Return the page, and the range that was not read.
+    """Read the page from ``first`` to ``stop``. If it has too many bytes, read only its beginning,
+    or with ``reverse`` only its end. Return the page, and the range that was not read, if any.
     """
     begin = first
     rows, end = reading.first_rows(begin, stop)
@@ -277,8 +293,10 @@ def _read_page(
         begin = (begin + stop + 1) // 2
         rows, end = reading.first_rows(begin, stop)
     if reverse:
-        return decode(reading.conversation, rows, begin, stop), [(first, begin)][begin <= first :]
-    return decode(reading.conversation, rows, first, end), [(end, stop)][end >= stop :]
+        unread = [(first, begin)] if first < begin else []
+        return decode(reading.conversation, rows, begin, stop), unread
+    unread = [(end, stop)] if end < stop else []
+    return decode(reading.conversation, rows, first, end), unread
 
 
 def events_back(conversation: str, rows: Sequence[Row], start: int, stop: int) -> list[Event]:
@@ -286,7 +304,9 @@ def events_back(conversation: str, rows: Sequence[Row], start: int, stop: int) -
 
 
 def page_ranges(start: int, stop: int, *, reverse: bool = False) -> Iterator[tuple[int, int]]:
-    # Most callers that read backwards need only the newest events.
+    """Yield the ranges of the pages from ``start`` to ``stop``. With ``reverse``, the last page
+    comes first, and is short, because most callers that read backwards need only the newest events.
+    """
     if not reverse:
         yield from ((first, min(first + PAGE, stop)) for first in range(start, stop, PAGE))
         return

@@ -19,6 +19,7 @@ _PAGE = 1_000
 
 
 def follow(database: Database, after_position: int, limit: int | None) -> Iterator[Recorded]:
+    """Yield the events after a position: see ``Store.follow``."""
     page_size = _PAGE
     while limit is None or limit > 0:
         size = page_size if limit is None else min(page_size, limit)
@@ -53,6 +54,7 @@ def read_placed_rows(database: Database, after_position: int, limit: int) -> Seq
 def placed_rows(
     database: Database, reader: Reader, after_position: int, limit: int
 ) -> Sequence[PlacedRow]:
+    """Return the decrypted rows after a position. A damaged row has the encoding ``DAMAGED``."""
     placed = reader.placed_rows(after_position, limit)
     # Decode the rows of a conversation together, and then restore the order of positions.
     stored: dict[tuple[str, bool], list[Row]] = {}
@@ -69,6 +71,9 @@ def placed_rows(
 
 
 def _restored_entry(reader: Reader, damaged: PlacedRow) -> PlacedRow:
+    """Return a damaged entry of the ledger as its conversation's tombstone describes it. If it is
+    not the entry of an erasure, return it unchanged.
+    """
     conversation = reader.conversation(damaged.conversation)
     tombstones: tuple[Conversation, ...] = ()
     if conversation is not None:
@@ -80,6 +85,7 @@ def _restored_entry(reader: Reader, damaged: PlacedRow) -> PlacedRow:
 
 
 def decode_placed(placed: Sequence[PlacedRow]) -> Iterator[Recorded | CorruptEvent]:
+    """Yield the event of each row, or the error that it cannot be read."""
     rows = [item.row for item in placed]
     # Undamaged rows are decoded together, which takes less time.
     if rows and all(row.encoding == PLAIN for row in rows):

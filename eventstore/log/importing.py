@@ -64,7 +64,9 @@ _CHUNK_BYTES = 8 * 2**20
 T = TypeVar("T")
 Item = TypeVar("Item", Encoded, Row)
 Beside = Callable[[WriteTransaction], object]
+"""Writes further data in the transaction of the rows."""
 Project = Callable[[WriteTransaction, Sequence[Event]], None]
+"""Calls the inline projections with new events."""
 
 
 class StagedWriter:
@@ -94,7 +96,9 @@ class StagedWriter:
         first commit leaves ``key`` as None, but the writer must still delete the conversation.
         """
         self._next = 0.0
+        """The moment, by ``time.monotonic``, before which no transaction begins."""
         self.added = 0
+        """The number of rows that were written."""
 
     def __enter__(self) -> Self:
         return self
@@ -108,6 +112,8 @@ class StagedWriter:
                     delete_rows(recorder, key)
 
     def add(self, rows: Sequence[Row], beside: Beside) -> None:
+        """Write rows in one transaction, and call ``beside`` after them."""
+
         def work(writing: WriteTransaction) -> None:
             writing.insert(rows)
             beside(writing)
@@ -138,6 +144,7 @@ class StagedWriter:
         discard_staged(self.database.recorder, self._new.id)
 
     def transact(self, work: Callable[[Transaction], T]) -> T:
+        """Run ``work`` in a transaction, after the pause that other writers need."""
         time.sleep(max(0.0, self._next - time.monotonic()))
         try:
             return self.database.recorder.transact(work)
@@ -155,6 +162,9 @@ class StagedWriter:
         self.key = self.transact(in_transaction)
 
     def _opened(self, transaction: Transaction, version: int) -> WriteTransaction:
+        """Return the conversation to which rows from ``version`` on are written. Raises
+        ``VersionConflict`` if another writer has changed it.
+        """
         database = self.database
         new = self._new
         existing = self.existing
@@ -228,7 +238,9 @@ def split_into_batches(items: Iterable[Item]) -> Iterator[list[Item]]:
 def new_events(
     database: Database, state: Conversation, history: Iterator[Encoded]
 ) -> Iterator[Encoded]:
-    # The content of a redacted event must not come back under this id.
+    """Return the events of a history after the events that are stored. Raises ``HistoryDiverged``
+    if a stored event differs, or was redacted: its content must not come back under its id.
+    """
     for row in stored_rows(database, state):
         encoded = next(history, None)
         if encoded is None:
@@ -263,6 +275,7 @@ def project_batch(
 
 
 def continue_staging(transaction: Transaction, database: Database, key: int) -> WriteTransaction:
+    """Return the staged conversation ``key``. Raises ``StoreUnavailable`` if it was discarded."""
     state = database.find_key(transaction, key)
     if state is None:
         raise StoreUnavailable(
@@ -274,7 +287,9 @@ def continue_staging(transaction: Transaction, database: Database, key: int) -> 
 
 
 def staged_keys(reader: Reader, conversation: str) -> list[int]:
-    # A staged conversation belongs to an import that is running or was killed.
+    """Return the keys of the staged conversations with an id. Each belongs to an import that is
+    running or was killed.
+    """
     return [
         unfinished.key
         for unfinished in reader.unfinished()
@@ -283,11 +298,16 @@ def staged_keys(reader: Reader, conversation: str) -> list[int]:
 
 
 def discard_staged(recorder: Recorder, conversation: str) -> None:
-    # A discarded import that is still running fails at its end.
+    """Delete the staged conversations with an id. An import that is still running then fails at its
+    end.
+    """
     for key in recorder.query(lambda reader: staged_keys(reader, conversation)):
         delete_rows(recorder, key)
 
 
 def delete_rows(recorder: Recorder, key: int) -> None:
+    """Delete a staged or erased conversation's rows in small transactions: see
+    ``Transaction.delete``.
+    """
     while not recorder.transact(lambda transaction: transaction.delete(key, CHUNK)):
         time.sleep(REST_S)

@@ -184,7 +184,9 @@ class DataKey:
         return os.urandom(KEY_BYTES) + salt
 
     def name_of(self, digest: bytes) -> bytes:
-        # Without the key, the digest reveals nothing about the bytes.
+        """Return the stored name of an attachment. Unlike the digest of its bytes, the name reveals
+        nothing about them without the key.
+        """
         return blake2b(
             digest, key=self.secret[:KEY_BYTES], digest_size=32, person=b"foldlog bytes"
         ).digest()
@@ -211,6 +213,7 @@ class DataKey:
 
 
 def key_missing(problem: str, key_id: str | None, keys: KeyRing | None) -> KeyUnavailable:
+    """Return the error for the missing key ``key_id``. ``problem`` ends with "encrypted"."""
     names = "" if keys is None else ", ".join(keys.names)
     if names:
         remedy = f"the keys that are set are {names}; add the missing key after these keys"
@@ -230,9 +233,12 @@ def cipher(key: bytes) -> AESGCM:
 
 
 def _parse_key(secret: SecretStr | str, source: str) -> bytes:
-    text = (
-        secret if isinstance(secret, str) else getattr(secret, "get_secret_value", lambda: None)()
-    )
+    text: object
+    if isinstance(secret, str):
+        text = secret
+    else:
+        # Only an object of pydantic has this method, and pydantic need not be installed.
+        text = getattr(secret, "get_secret_value", lambda: None)()
     if not isinstance(text, str):
         raise InvalidArgument(
             f"{source} must be a text or a SecretStr, not of type {type(secret)!r};"

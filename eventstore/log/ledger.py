@@ -36,6 +36,7 @@ def entries(reader: Reader, key: int) -> Iterator[Row]:
 
 
 def decoded_entries(reader: Reader, key: int, conversation: str) -> Sequence[Row]:
+    """Return the entries for a conversation. A damaged entry has the encoding ``DAMAGED``."""
     return RowCodec(conversation).decode_rows([*entries(reader, key)])
 
 
@@ -51,6 +52,7 @@ def enter(
 
 
 def enter_erasure(transaction: Transaction, state: Conversation, erasure: Erasure) -> Conversation:
+    """Erase a conversation, write the entry of the erasure, and return the tombstone."""
     transaction.erase(state.key, erasure)
     tombstone = state._replace(salt=b"", key_id=None, sealed_key=None, erasure=erasure)
     enter(transaction, tombstone, Erased(reason=erasure.reason), erasure.erased_at)
@@ -58,6 +60,7 @@ def enter_erasure(transaction: Transaction, state: Conversation, erasure: Erasur
 
 
 def erasure_of(tombstones: Iterable[Conversation], position: int) -> Row | None:
+    """Return the entry of the erasure at a position, made from its tombstone, or None."""
     for tombstone in tombstones:
         if tombstone.erasure is not None and tombstone.erasure.position == position:
             return _row_of_entry(
@@ -67,12 +70,14 @@ def erasure_of(tombstones: Iterable[Conversation], position: int) -> Row | None:
 
 
 def as_followed(entry: Row) -> Row:
-    # Followers see the version of the conversation as the id of an entry.
+    """Return an entry as followers see it: its id is the version of the conversation."""
     return entry._replace(id=entry.shown_before)
 
 
 def enter_restoring(transaction: Transaction, after: int) -> None:
-    # This file is a restored backup or a copy. It lacks the events after position ``after``.
+    """Write the entry that this file is a restored backup or a copy, which lacks the events after
+    position ``after``.
+    """
     _insert_row(transaction, 0, "", _row_of_entry(StoreRestored(after=after), present()))
 
 
@@ -84,6 +89,7 @@ def _row_of_entry(entry: Event, at: int, version: int = 0, head: bytes | None = 
 def _insert_row(
     transaction: Transaction, key: int, name: str, row: Row, *, is_first: bool = False
 ) -> None:
+    """Insert an entry after the entries of the ledger with the key ``key``."""
     number = 0
     if not is_first:
         for entry in entries(transaction, key):

@@ -63,8 +63,9 @@ class NewEvents(NamedTuple):
     keys: list[str | None]
 
     def remember(self, writing: WriteTransaction, version: int, *, begins: bool) -> None:
-        # Remember the source ids of the events. If the events are the first of the conversation,
-        # also mark the conversation as indexed.
+        """Store the source ids of the events, which begin at ``version``. If ``begins`` is true,
+        the events are the first of the conversation, which is then marked as indexed.
+        """
         for event_id, key in enumerate(self.keys, version):
             if key is not None:
                 writing.remember(key, RecalledKey(event_id, 1))
@@ -73,6 +74,9 @@ class NewEvents(NamedTuple):
 
 
 def check_own_key(idempotency_key: str) -> None:
+    """Check an idempotency key that a caller has chosen. Raises ``TypeError`` or
+    ``InvalidArgument``.
+    """
     if type(idempotency_key) is not str:
         raise TypeError(f"an idempotency key must be a text, not {idempotency_key!r}")
     if not idempotency_key:
@@ -86,7 +90,9 @@ def check_own_key(idempotency_key: str) -> None:
 
 
 def source_key(format: str, source_id: Any) -> str | None:
-    # Events with the id null cannot be distinguished.
+    """Return the idempotency key for a source id, or None for the id null, which does not
+    distinguish events.
+    """
     if source_id is None:
         return None
     text = utf8(f"{format}\0{source_id!r}")
@@ -123,12 +129,18 @@ def select_new(
 
 
 def _continues_record(event: Event) -> bool:
+    """Return whether the event is a later event of its record. Then ``origin.rest`` is its number
+    in the record.
+    """
     return event.origin is not None and type(event.origin.rest) is int
 
 
 def find_known(
     database: Database, conversation: str, format: str, source_ids: Iterable[Any]
 ) -> list[bool]:
+    """Return, for each source id, whether the conversation has an event with it. Cost: one query,
+    and reading all events of the conversation if it has no index yet.
+    """
     keys = [source_key(format, source_id) for source_id in source_ids]
 
     def read(reader: Reader) -> Collection[str | None]:
@@ -164,7 +176,9 @@ def find(database: Database, format: str, source_id: Any) -> tuple[FoundEvent, .
 
 
 def index(database: Database, conversation: str) -> None:
-    # After an interruption, the next append that asks for the index begins again.
+    """Make the index of a conversation, in small transactions. After an interruption, the next
+    append that asks for the index begins again.
+    """
     indexed_key = 0
     indexed_until = 0
 
@@ -196,6 +210,8 @@ def index(database: Database, conversation: str) -> None:
 
 
 def index_fork(database: Database, conversation: str, fork: str) -> None:
+    """Make the index of a fork if the conversation from which it was forked has one."""
+
     def is_indexed(reader: Reader) -> bool:
         state = find_begun(database, reader, conversation)
         return state is not None and bool(
@@ -207,6 +223,7 @@ def index_fork(database: Database, conversation: str, fork: str) -> None:
 
 
 def _recorded_keys(reading: ReadTransaction, keys: Iterable[str | None]) -> set[str | None]:
+    """Return those of the keys that the conversation has. Raises ``NotIndexed``."""
     names = reading.recalled_among([INDEXED, *dict.fromkeys(filter(None, keys))])
     if INDEXED not in names:
         raise NotIndexed

@@ -54,6 +54,9 @@ def past_of(database: Database, reader: Reader, fork: Conversation) -> tuple[Seg
 def find_ancestor(
     database: Database, reader: Reader, key: int, name: str, event_id: int
 ) -> Conversation:
+    """Return the ancestor ``key`` of a fork, with the id ``name``. Raises ``CorruptEvent`` at the
+    shared event ``event_id`` if the ancestor does not exist.
+    """
     state = check_not_erased(database.find_key(reader, key))
     if state is None:
         raise CorruptEvent(name, event_id, "this event is missing, and a fork needs it")
@@ -63,6 +66,9 @@ def find_ancestor(
 def split_intervals(
     intervals: Sequence[tuple[int, int]], parts: Sequence[Segment]
 ) -> list[tuple[int, int, int]]:
+    """Split inclusive intervals of ids at the borders of ``parts``. Return pieces: the first id,
+    the last id, and the key under which these events are stored.
+    """
     pieces = []
     borders = [part.stop for part in parts[:-1]]
     for first, last in intervals:

@@ -44,7 +44,7 @@ early.
 _id_of = attrgetter("id")
 _body_of = attrgetter("body")
 _stop_of = attrgetter("stop")
-_shown = attrgetter("shown")
+
 _DOCUMENTS = "document_changes"
 _BACK = 16
 """If a caller asks for one earlier version after another, each query reads ``_BACK`` events."""
@@ -67,8 +67,8 @@ VIEW_LIMIT: Final = _ViewLimit()
 
 @contextmanager
 def views_up_to(bytes_max: int | None) -> Iterator[None]:
-    """In this thread, a read of a View raises ``TooManyBytes`` when its events have more bytes. The
-    events behind are not read. For servers.
+    """In this thread, a read of a View raises ``TooManyBytes`` as soon as its events have more than
+    ``bytes_max`` bytes, and reads no further events. A server limits its memory by this.
     """
     before = VIEW_LIMIT.bytes_max
     VIEW_LIMIT.bytes_max = bytes_max
@@ -110,12 +110,12 @@ class ReadTransaction:
         self._changes: DocumentChanges | None = None
         """The newest ``DocumentChanges`` before version ``_changes_before``, or None."""
         self._changes_before = 0
-        self.view_bytes = 0
-        """The stored bytes of the events that were read for Views."""
         self._changes_back: list[Row] = []
         """Rows of ``DocumentChanges``, from the oldest to the newest. ``_changes`` is the event of
         the last row.
         """
+        self.view_bytes = 0
+        """The stored bytes of the events that were read for Views."""
 
     @property
     def conversation(self) -> str:
@@ -265,11 +265,13 @@ class ReadTransaction:
         return events
 
     def _counted(self, rows: Sequence[Row]) -> Sequence[Row]:
-        """Return the rows of a View. Raises ``TooManyBytes``."""
+        """Add the rows, which were read for a View, to ``view_bytes``, and return them. Raises
+        ``TooManyBytes`` if a View may not read so many bytes (``views_up_to``).
+        """
         self.view_bytes += sum(map(body_bytes, map(_body_of, rows)))
         bytes_max = VIEW_LIMIT.bytes_max
         if bytes_max is not None and self.view_bytes > bytes_max:
-            del rows  # else the traceback keeps them in memory
+            del rows  # otherwise the traceback keeps them in memory
             raise TooManyBytes(self.conversation, bytes_max)
         return rows
 
@@ -388,8 +390,10 @@ class ReadTransaction:
         return event
 
     def _rows_of_changes(self, version: int, limit: int) -> list[Row]:
-        # All returned rows come from one conversation, even if earlier rows of a fork are stored
-        # under another key.
+        """Return the last rows of ``DocumentChanges`` before a version, from the oldest to the
+        newest: at most ``limit``, but at least one, if there is any. All returned rows are stored
+        under one key, even if a fork has earlier rows under another key.
+        """
         for part in (self._own_segment(), *reversed(self.past)):
             stop = min(version, part.stop)
             stored = self._reader.rows(part.key, part.start, stop, limit, _DOCUMENTS)
@@ -464,6 +468,7 @@ class ReadTransaction:
         return self._reader.streams(self.state.key)
 
     def stream(self, number: int) -> Stream | None:
+        """Return the stream of the conversation with a number, or None."""
         return self._reader.stream(self.state.key, number)
 
     def chunks(self, stream: Stream, after: int, limit: int) -> list[Chunk]:
@@ -517,7 +522,8 @@ class ReadTransaction:
                 )
                 rows = part.codec.decode_first(stored, _PAGE_BYTES)
                 end = first + len(rows)
-                # If a row is missing, the caller asks for more than there is, and says so.
+                # If a row is missing, ``end`` is wrong. With ``last``, the caller expects more rows
+                # than there are, and reports the gap.
                 is_dense = bool(rows) and rows[-1].id == end - 1
                 return rows, end if is_dense else last
         return [], stop
@@ -605,7 +611,9 @@ class ReadTransaction:
 
 
 def stored_key(salt: bytes, idempotency_key: str) -> str:
-    # A keyed hash does not reveal the text of the key.
+    """Return the name under which an idempotency key is stored: a keyed hash, which does not reveal
+    the text of the key.
+    """
     digest = blake2b(
         utf8(idempotency_key), digest_size=24, key=salt, person=b"foldlog key"
     ).digest()

@@ -75,6 +75,7 @@ def has_content(event: Event) -> bool:
 
 
 def without_content(event: Event, redacted: Redacted) -> Event:
+    """Return the event that remains after a redaction. ``redacted`` describes the redaction."""
     remaining = {"meta": _usage_in(event.meta), "extra": {}, "origin": _origin(event.origin)}
     return replace(event, **remaining, redacted=redacted, **_fields_without_content(event))
 
@@ -136,6 +137,7 @@ def _fields_without_content(event: Event) -> JsonObject:
 
 
 def _origin(origin: Origin | None) -> Origin | None:
+    """Return the origin without a source id that may be content."""
     if origin is None or _is_name(str(origin.id)):
         return origin
     return replace(origin, id=None)

@@ -112,6 +112,9 @@ def row_of(
     *,
     bytes_pending: bool = False,
 ) -> ConversationRow:
+    """Return the row of a conversation. ``bytes_pending`` says whether the store's file may contain
+    bytes of erased events. It only counts if this conversation is erased.
+    """
     erasure = conversation.erasure
     version, head = conversation.end
     # All events of a fork may be older than the fork.

@@ -114,12 +114,14 @@ def link(head: bytes, salt: bytes, columns: _Linked, committed: bytes) -> bytes:
 
 
 def link_of(head: bytes, salt: bytes, row: Row) -> bytes:
+    """Return the head after the event of a decrypted row, if ``head`` is the head before it."""
     _, event_id, _, _, recorded_at, schema, shown, structural, _, _ = unpacked(row.meta)
     columns = event_id, row.kind, schema, shown, structural, recorded_at
     return link(head, salt, columns, commitment_of(row.proof, row.body))
 
 
 def commitment(event_salt: bytes, body: bytes) -> bytes:
+    """Return the commitment to a body: see the beginning of this file."""
     if len(body) < _LONG:
         return sha256(event_salt + body).digest()
     hashed = sha256(event_salt)
@@ -128,7 +130,9 @@ def commitment(event_salt: bytes, body: bytes) -> bytes:
 
 
 def with_sums(encoded: Encoded) -> Encoded:
-    """Compute what ``make_rows`` needs of a long body."""
+    """Return the event with the salt, the commitment and the checksum of a long body, so that the
+    write transaction does not spend the time to compute them.
+    """
     body = encoded.body
     if len(body) < _LONG:
         return encoded
@@ -137,6 +141,7 @@ def with_sums(encoded: Encoded) -> Encoded:
 
 
 def commitment_of(proof: bytes, body: bytes) -> bytes:
+    """Return the commitment to the body of a row, which the proof of a redacted row contains."""
     salt_or_commitment = proof[HEAD_BYTES:]
     if len(salt_or_commitment) == SALT_BYTES:
         return commitment(salt_or_commitment, body)
@@ -151,8 +156,9 @@ def is_redacted(proof: bytes) -> bool:
 
 @lru_cache(1_024)  # every append of a conversation calls this function
 def checksum_seed(conversation: str) -> int:
-    # The checksums of rows begin with this seed, so a row that was moved to another conversation
-    # has a wrong checksum.
+    """Return the seed of a conversation. The checksums of its rows begin with the seed, so a row
+    that was moved to another conversation has a wrong checksum.
+    """
     return crc32(utf8(conversation))
 
 
@@ -163,6 +169,7 @@ _own_checksum = struct.Struct("<I").pack
 
 
 def with_checksums(seed: int, rows: Iterable[Row]) -> list[Row]:
+    """Return the rows with the checksums of their bodies and of their ``meta``."""
     checked_rows = []
     for row in rows:
         meta = _body_checksum.pack(crc32(row.body)) + row.columns
@@ -178,9 +185,10 @@ def unsound(seed: int, rows: Sequence[Row]) -> list[int]:
         return []
     ids, metas, bodies = zip(*rows, strict=True)
     try:
-        are_sound = {_RESIDUE}.issuperset(map(crc32, metas, repeat(seed))) and list(
-            zip(map(crc32, bodies), ids, strict=True)
-        ) == list(map(_checksum_and_id, metas))
+        bodies_and_ids = list(zip(map(crc32, bodies), ids, strict=True))
+        are_sound = {_RESIDUE}.issuperset(map(crc32, metas, repeat(seed))) and (
+            bodies_and_ids == list(map(_checksum_and_id, metas))
+        )
     except (TypeError, ValueError):  # a body has another type than bytes
         are_sound = False
     if are_sound:
@@ -208,6 +216,9 @@ _YEARS = range(YEAR_10000)
 
 
 def present() -> int:
+    """Return the present time in microseconds since 1970. Raises ``InvalidArgument`` if the clock
+    shows a time that cannot be recorded.
+    """
     now = time.time_ns() // 1_000
     return now if now in _YEARS else moment(now)
 
@@ -224,7 +235,7 @@ def make_rows(
     and checksums of existing rows. A single loop for heads and checksums takes two thirds of the
     time of two loops (``benchmarks/append.py``).
     """
-    _, name, _, salt, event_id, updated_at, head, before, turns = conversation[:9]
+    _, name, _, salt, event_id, updated_at, head, shown_before, structural_before = conversation[:9]
     if head is None:
         head = first_head(conversation, salt)
     seed = checksum_seed(name)
@@ -250,8 +261,8 @@ def make_rows(
         fields = packed(
             body_checksum,
             event_id,
-            before,
-            turns,
+            shown_before,
+            structural_before,
             recorded_at,
             schema,
             shown,
@@ -262,9 +273,9 @@ def make_rows(
         meta = fields + head + event_salt + kind_bytes
         rows.append(_new(Row, (event_id, meta + _own_checksum(crc32(meta, seed)), body)))
         event_id += 1
-        before += shown
-        turns += structural
-    end = event_id, recorded_at, head, before, turns
+        shown_before += shown
+        structural_before += structural
+    end = event_id, recorded_at, head, shown_before, structural_before
     return rows, _new(Conversation, (*conversation[:4], *end, *conversation[9:]))
 
 
@@ -278,6 +289,7 @@ def _salts(secret: bytes, first: int, count: int) -> bytes:
 
 @lru_cache(1_000)  # there are few kinds and many rows
 def _kind_bytes(kind: str) -> tuple[bytes, bytes]:
+    """Return the bytes of a kind, and the same bytes after their length."""
     kind_bytes = kind.encode()
     return kind_bytes, b"%d %b" % (len(kind_bytes), kind_bytes)
 
@@ -309,6 +321,7 @@ def events_of(conversation: str, rows: Sequence[Row]) -> Iterable[Event]:
 
 
 def events_of_rows(rows: Sequence[Row]) -> list[Event] | None:
+    """Return the events of rows, or None if a row is not an event."""
     if not rows:
         return []
     ids, metas, bodies = zip(*rows, strict=True)
@@ -333,6 +346,7 @@ def with_times(events: Sequence[Event], recorded_at: datetime) -> Sequence[Event
 
 
 def stored_event_of(conversation: str, row: Row, position: int | None = None) -> Event:
+    """Do as ``event_of``, but leave the time of the event as it was appended."""
     _, _, _, _, _, schema, shown, structural, encoding, _ = unpacked(row.meta)
     if encoding != PLAIN:
         sound(conversation, row, position)
@@ -343,6 +357,7 @@ def stored_event_of(conversation: str, row: Row, position: int | None = None) ->
 
 
 def sound(conversation: str, row: Row, position: int | None = None) -> Row:
+    """Return a decoded row unchanged. Raises ``CorruptEvent`` if it is damaged."""
     if row.encoding != PLAIN:
         raise CorruptEvent(conversation, row.id, row.body.decode(errors="replace"), position)
     return row
@@ -358,6 +373,9 @@ def dense_events(conversation: str, rows: Sequence[Row], start: int, stop: int) 
 
 
 def dense_rows(conversation: str, rows: Sequence[Row], start: int, stop: int) -> Iterator[Row]:
+    """Yield the rows with the ids from ``start`` to ``stop``. Raises ``CorruptEvent`` at a row that
+    is missing.
+    """
     for row in rows:
         if row.id != start:
             break
@@ -370,7 +388,9 @@ def dense_rows(conversation: str, rows: Sequence[Row], start: int, stop: int) ->
 def check_not_erased(
     conversation: Conversation | None, successor: Conversation | None = None
 ) -> Conversation | None:
-    # ``successor`` is the conversation that has the id of the erased conversation now.
+    """Return ``conversation`` unchanged. Raises ``ConversationErased`` if it is erased. Then
+    ``successor`` is the conversation that has its id now.
+    """
     if conversation is not None and (erasure := conversation.erasure) is not None:
         when = from_microseconds(erasure.erased_at)
         is_replaced = successor is not None and successor.erasure is None

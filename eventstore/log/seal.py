@@ -31,7 +31,7 @@ from foldlog.eventstore.codec_json import (
     listed_in,
     size_of,
 )
-from foldlog.eventstore.errors import InvalidOption, install_command
+from foldlog.eventstore.errors import InvalidOption, count, install_command
 from foldlog.eventstore.log.keys import DataKey, KeyRing
 from foldlog.eventstore.log.row import (
     COMMITMENT_BYTES,
@@ -250,6 +250,7 @@ class RowCodec(NamedTuple):
         return decoded
 
     def encode_rows(self, rows: Sequence[Row], compression: Compression | None) -> Sequence[Row]:
+        """Return the compressed and encrypted rows, with their checksums."""
         compression = compression or "none"
         if (
             self.data_key is None
@@ -349,7 +350,7 @@ class RowCodec(NamedTuple):
         missing = needed - {attachment.name for attachment in attachments}
         if missing:
             raise NotAsWritten(
-                f"{len(missing)} attachments of the event are missing or were changed"
+                f"the event lacks {count(len(missing), 'attachment')}, missing or changed"
             )
         return Body.of(body, [item for item in attachments if item.name in needed])
 
@@ -365,6 +366,7 @@ class RowCodec(NamedTuple):
     # -- records
 
     def decoded_record(self, projection: str, record: Record) -> Record | None:
+        """Return the record of a projection with its plain body, or None if it is damaged."""
         try:
             if record.checksum != record_checksum(
                 checksum_seed(self.conversation), projection, *record[:4]
@@ -428,6 +430,9 @@ class RowCodec(NamedTuple):
     # -- idempotency keys
 
     def with_proof(self, idempotency_key: str, recalled: RecalledKey) -> RecalledKey:
+        """Return the entry of an idempotency key with its proof. In an unencrypted conversation,
+        keys have no proofs.
+        """
         proof = None
         if self.data_key is not None:
             proof = self.data_key.encrypt(b"", _place_of_key(idempotency_key, recalled))
@@ -436,6 +441,9 @@ class RowCodec(NamedTuple):
         return recalled._replace(proof=proof)
 
     def is_proved(self, idempotency_key: str, recalled: RecalledKey) -> bool:
+        """Return whether the entry of an idempotency key was written with the data key. Without a
+        data key, and during a change of the encryption, an entry needs no proof.
+        """
         key = self.data_key
         if key is None:
             return True
@@ -514,8 +522,10 @@ def checked_compression(name: str) -> Compression:
 
 
 def compress(compression: Compression, body: bytes) -> tuple[int, bytes]:
-    # Readers refuse a body that is larger than ``EVENT_BYTES_MAX``, so such a body is not
-    # compressed.
+    """Return the number of the compression and the compressed body, or 0 and the body itself if
+    the compression would not make it smaller.
+    """
+    # Readers refuse to decompress more than ``EVENT_BYTES_MAX`` bytes.
     if compression == "none" or len(body) > EVENT_BYTES_MAX:
         return _NONE, body
     if compression == "zlib":

@@ -1,19 +1,20 @@
 """Streams of a conversation: texts that are written piece by piece, such as the reply that a model
-is writing. A stream is beside the log: it is in no head, no View and no export. When the reply is
-complete, its events are appended and its stream is closed in one transaction (``close``).
+is writing. A stream is stored beside the log: no head, View or export contains it. When the reply
+is complete, its events are appended and its stream is closed in one transaction (``close``).
 
-A stream has *units*, which are never renumbered: JSON values in a stream of JSON, else bytes. A
-reader reads on after a unit. A writer names the unit after which it appends, so two writers never
-mix their texts. Appends are fenced as appends of events are (``open_to_append``).
+A stream consists of *units*: JSON values in a stream of JSON, otherwise bytes. The number of a unit
+never changes, so a reader continues after the last unit that it has read. A writer names the unit
+after which it appends, so two writers never mix their texts. A fence refuses the appends of a
+former holder of the lease, as for events (``open_to_append``).
 
-The stream of a reply stays ``KEPT_S`` seconds after its end, for its readers. Then the next writer
-of the conversation deletes it, or a vacuum; so it does if nobody closed it within ``ABANDONED_S``.
-If a conversation gets more than ``REPLIES_MAX`` replies in this time, its oldest are deleted
-earlier.
-Other streams stay until they are deleted, or until the time ``dies`` in their state.
+After its end, the stream of a reply stays for ``KEPT_S`` seconds, for its readers. Later, the next
+stream of the conversation or a vacuum deletes it. A reply that nobody has closed is deleted after
+``ABANDONED_S`` seconds. If a conversation has more than ``REPLIES_MAX`` replies that have ended,
+the oldest are deleted earlier. Other streams stay until they are deleted, or until the time
+``dies`` in their state.
+
+See docs/internals/decisions/0100-streams.md.
 """
-
-# See docs/internals/decisions/0100-streams.md.
 
 from __future__ import annotations
 
@@ -40,8 +41,11 @@ from foldlog.eventstore.recorders.types import Chunk, Stream, as_text
 REPLY: Final = "reply"
 """The name of the stream of a reply."""
 JSON: Final = "application/json"
+"""The type of a stream of JSON values."""
 KEPT_S: Final = 60
+"""The time, in seconds, for which the stream of a reply stays after its end."""
 ABANDONED_S: Final = 7 * 24 * 3_600
+"""The time, in seconds, after which an open reply is deleted: a week."""
 LEFT_S: Final = 600
 """After this time, an open reply counts as left by its worker, unless a worker drives the
 conversation: SDKs of models wait ten minutes for a reply.
@@ -49,8 +53,8 @@ conversation: SDKs of models wait ten minutes for a reply.
 STREAMS_MAX: Final = 100
 """The maximum number of streams of a conversation, without replies that have ended."""
 REPLIES_MAX: Final = 256
-"""The maximum number of replies that have ended, of which four a second are kept for a minute. Each
-beginning of a stream reads the rows of these streams.
+"""The maximum number of replies that have ended, enough for four replies a second in ``KEPT_S``
+seconds. Beginning a stream reads the rows of all streams of the conversation.
 """
 _SECOND: Final = 1_000_000
 _RANDOM_BITS: Final = 10
@@ -74,6 +78,7 @@ def newest(reading: ReadTransaction, name: str) -> Stream | None:
 
 
 def find(reading: ReadTransaction, number: int) -> Stream:
+    """Return the stream with a number. Raises ``StreamNotFound``."""
     stream = reading.stream(number)
     if stream is None:
         raise StreamNotFound(reading.conversation, f"number {number}")
@@ -81,7 +86,8 @@ def find(reading: ReadTransaction, number: int) -> Stream:
 
 
 def begin(writing: WriteTransaction, name: str, kind: str, state: bytes = b"{}") -> Stream:
-    """Begin a stream. A stream with the same name is the newest one with this name from now on.
+    """Begin a stream. ``newest`` returns it from now on, even if a closed stream has the same name.
+    ``kind`` is its media type.
 
     Raises ``StreamConflict`` if a stream with this name is open, and ``InvalidArgument`` if the
     conversation has too many streams.
@@ -99,9 +105,9 @@ def begin(writing: WriteTransaction, name: str, kind: str, state: bytes = b"{}")
             f"conversation {writing.conversation!r} has {counted} streams, which is the"
             " maximum; delete one of them, or wait until closed streams are deleted"
         )
-    # With random bits, a stream that was begun in the microsecond of a deleted one has another
-    # number.
-    number = now << _RANDOM_BITS | int.from_bytes(os.urandom(2)) >> 6
+    # The random bits distinguish the stream from a deleted stream of the same microsecond.
+    random_bits = int.from_bytes(os.urandom(2)) >> (16 - _RANDOM_BITS)
+    number = (now << _RANDOM_BITS) + random_bits
     if streams:
         number = max(number, streams[0].number + 1)
     stream = Stream(number, name, kind, now, state=state)
@@ -130,7 +136,8 @@ def close(
     writing: WriteTransaction, number: int, *, end: int | None = None, became: range = range(0)
 ) -> Stream:
     """Close a stream, and return it. If this transaction has appended events, the stream became
-    these events, else the events with the ids ``became``. ``end`` is the end that the caller knows.
+    these events. Otherwise, it became the events with the ids ``became``. ``end`` is the end of the
+    stream as the caller has read it, or None if any end is right.
 
     Raises the errors of ``append``.
     """
@@ -149,8 +156,8 @@ def close(
 
 
 def _sweep(writing: WriteTransaction, now: int) -> Sequence[Stream]:
-    """Delete old streams, and return the others. At most ``REPLIES_MAX`` replies that have ended
-    are left, because an agent may make many in a minute.
+    """Delete old streams, and return the other streams, the newest first. At most ``REPLIES_MAX``
+    of them are replies that have ended.
     """
     left = []
     ended_replies = 0
@@ -165,6 +172,7 @@ def _sweep(writing: WriteTransaction, now: int) -> Sequence[Stream]:
 
 
 def _is_reply(stream: Stream) -> bool:
+    """Return whether a stream is a reply, or has become one."""
     return stream.name == REPLY or stream.event is not None
 
 
@@ -190,6 +198,7 @@ def is_dead(stream: Stream, now: int) -> bool:
 
 
 def _is_old(stream: Stream, now: int) -> bool:
+    """Return whether a stream may be deleted, because its time is over."""
     if is_dead(stream, now):
         return True
     if not _is_reply(stream):
@@ -208,7 +217,7 @@ def sweep_all(database: Database) -> None:
 
 
 def _sweep_one(transaction: Transaction, database: Database, key: int, now: int) -> None:
-    # The streams of an archived conversation are swept without a restoration of its events.
+    # ``ReadTransaction`` would restore the events of an archived conversation.
     if transaction.conversation(key) is None:
         return
     for stream in transaction.streams(key):

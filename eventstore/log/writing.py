@@ -44,6 +44,7 @@ from foldlog.eventstore.recorders.types import (
 _body = attrgetter("body")
 _PROJECTIONS_MAX = 1_000
 _CHUNKS: Final = 256
+"""The number of chunks of a stream that are read at once, to encrypt them again."""
 _RECENT_MAX: Final = 64
 _RECENT_BYTES_MAX: Final = 100_000
 """The newest rows of the last conversation stay in memory: at most ``_RECENT_MAX`` rows, with
@@ -73,14 +74,16 @@ class WriteTransaction(ReadTransaction):
     """The newest rows, which stay in memory, or None before the first append of this transaction.
     """
     _before: Conversation | None = None
+    """The state before the last append of this transaction."""
 
     @property
     def is_begun(self) -> bool:
-        # The first append gives a new conversation its key.
+        """Whether the conversation exists. The first append begins it, and gives it its key."""
         return self.state.key != 0
 
     @property
     def appended_at(self) -> int:
+        """The version before the last append of this transaction, or else the present version."""
         return self.version if self._before is None else self._before.version
 
     def head_at(self, version: int) -> bytes | None:
@@ -159,12 +162,14 @@ class WriteTransaction(ReadTransaction):
     # -- for the store and its maintenance
 
     def insert(self, rows: Sequence[Row]) -> Place:
+        """Insert plain rows that have their ids and heads already."""
         stored = self._encode_rows(rows)  # comes first, because it may give the conversation a key
         return self._insert(rows, stored, self.state.grown(rows[-1]))
 
     def append(
         self, batch: Sequence[Encoded], now: int, secret: bytes | None = None
     ) -> tuple[Place, int]:
+        """Append events: see ``make_rows``. Return their place, and their time in microseconds."""
         if self.state.key == 0:
             self.state = begin_new(self._reader, self.database, self.state._replace(created_at=now))
         settings = self.database.settings
@@ -202,6 +207,7 @@ class WriteTransaction(ReadTransaction):
         return place
 
     def publish(self, size: int) -> None:
+        """Make a staged conversation with ``size`` events visible."""
         self._codec_to_write()
         self._reader.publish(self.state.key, size)
         self.state = self.state._replace(visible=True)
@@ -242,11 +248,12 @@ class WriteTransaction(ReadTransaction):
         self._changed = True
 
     def count_redactions(self, count: int) -> None:
-        # Redactions in the shared past of a fork count too.
+        """Count redactions of events that a fork shares with its ancestors."""
         self._reader.count_redactions(self.state.key, count)
         self.state = self.state._replace(redactions=self.state.redactions + count)
 
     def leave_parent(self) -> None:
+        """Separate a fork from its parent, after ``insert_past`` has copied all shared events."""
         self._reader.place_past(self.state.key, self.state.begins)
         self.state = self.state._replace(parent=None, parent_id=None, lineage=())
         self._changed = True
@@ -261,6 +268,7 @@ class WriteTransaction(ReadTransaction):
         self._reader.insert_past(self.state.key, self._encode_rows(rows))
 
     def begin(self) -> None:
+        """Give a new conversation without events its data key, if the store has a key."""
         self._codec_to_write(has_nothing=True)
         self._changed = True
 
@@ -316,8 +324,10 @@ class WriteTransaction(ReadTransaction):
 def _with_newest(
     last: LastConversation | None, before: Conversation, rows: Sequence[Row], after: Conversation
 ) -> _NewestRows:
-    # Keep no rows in memory if a row has attachments, or if an event is structural. A structural
-    # event changes more of a View than its end.
+    """Return the newest rows after an append of ``rows``. ``last`` is the conversation of the last
+    append. No rows stay in memory if a row has attachments, or if an event is structural: a
+    structural event changes more of a View than its end.
+    """
     size = 0
     for row in rows:
         size += len(row.body)
@@ -335,6 +345,9 @@ def _with_newest(
 
 
 def begin_new(transaction: Transaction, database: Database, new: Conversation) -> Conversation:
+    """Begin a conversation, and return it with its key. Raises ``InvalidArgument`` if its id is
+    empty, and the errors of ``check_plain``.
+    """
     if not new.id:
         raise InvalidArgument(
             "the id of a new conversation is empty; give it at least one character"
@@ -382,12 +395,15 @@ class InlineProjection(Protocol):
 
 _DIGEST_BYTES: Final = 16
 EVERY: Final = bytes(_DIGEST_BYTES)
+"""The digest that every listed conversation has."""
 _CODE: Final = 1
+"""The version of the code that writes records of attributes."""
 _to_json = msgspec.json.Encoder(order="sorted").encode
 _from_json = msgspec.json.Decoder(dict[str, Any]).decode
 
 
 def list_again(writing: WriteTransaction, attributes: JsonMap | None) -> None:
+    """Write the list entry of a conversation and the record of its attributes."""
     pairs = pairs_of(attributes or {})
     records = [Record(writing.version, _CODE, _encode(attributes))] if attributes else ()
     writing.put_records(ATTRIBUTES, records, replace_all=True)
@@ -407,6 +423,9 @@ def decode_attributes(body: bytes) -> JsonObject | None:
 
 
 def pairs_of(attributes: JsonMap) -> list[bytes]:
+    """Return the JSON of each pair of a name and a value. A list has a pair for each element.
+    Raises ``InvalidArgument`` if an attribute has a wrong form.
+    """
     pairs = []
     for name, value in check_map("attributes", attributes).items():
         if not isinstance(name, str):
@@ -422,7 +441,10 @@ def pairs_of(attributes: JsonMap) -> list[bytes]:
 
 
 def digests_of(pairs: Sequence[bytes], keys: KeyRing | None, key_id: str | None) -> list[bytes]:
-    # Without attributes, the result is the digest that every listed conversation has.
+    """Return the digests by which lists find a conversation with these pairs. Without pairs, return
+    the digest ``EVERY``. In a conversation that is encrypted under the key ``key_id``, only holders
+    of the key can compute the digests.
+    """
     if not pairs:
         return [EVERY]
     if key_id is None:

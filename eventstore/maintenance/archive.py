@@ -148,6 +148,9 @@ def check_archived(store: Store, verdict: Verdict) -> Verdict:
 def _read_stored(
     reader: Reader, conversation: str
 ) -> tuple[Conversation, list[Placed], str | None]:
+    """Return a conversation and its rows, except the last one. If it cannot be archived, return the
+    reason instead of the rows.
+    """
     state = reader.conversation(conversation)
     if state is None:
         raise ConversationNotFound(conversation)
@@ -172,7 +175,9 @@ def _read_stored(
 
 
 def _find_damage(store: Store, state: Conversation) -> str | None:
-    # A damaged conversation must not be archived.
+    """Return the first problem of a conversation, or None. A damaged conversation must not be
+    archived.
+    """
     try:
         findings = Check(store.database, state, state.version).run()
     except (CorruptEvent, KeyUnavailable, StoreDamaged) as error:
@@ -198,11 +203,14 @@ def _archive_rows(
     attempt: Unfinished,
     events: int,
 ) -> bool:
-    now = transaction.conversation(state.id)
+    """Delete the rows that are in the object. Return False if the conversation has changed since it
+    was read.
+    """
+    present = transaction.conversation(state.id)
     unfinished = [*transaction.unfinished(state.key)]
     if unfinished == [attempt._replace(operation=ARCHIVED)]:
         return True  # the transaction was committed before, and is run again
-    if now != state or unfinished != [attempt] or transaction.living_forks(state.key):
+    if present != state or unfinished != [attempt] or transaction.living_forks(state.key):
         return False
     WriteTransaction(transaction, state, database).forget_records()
     transaction.archive(state.key, state.version - 1, events)

@@ -96,6 +96,7 @@ class _Object(msgspec.Struct, array_like=True):
 
 
 def pack_rows(placed: Sequence[Placed]) -> bytes:
+    """Return the bytes of an object with these rows."""
     places: dict[Attachment, int] = {}
     rows = [
         (
@@ -111,6 +112,7 @@ def pack_rows(placed: Sequence[Placed]) -> bytes:
 
 
 def unpack_rows(data: bytes) -> list[Placed]:
+    """Return the rows in the bytes of an object. Raises ``ValueError`` or ``IndexError``."""
     contents = msgspec.msgpack.decode(unpack(data), type=_Object)
     attachments = [Attachment(*fields) for fields in contents.attachments]
     placed: list[Placed] = []
@@ -125,7 +127,9 @@ def unpack_rows(data: bytes) -> list[Placed]:
 
 
 def check_url(recorder: Recorder, to: str) -> None:
-    # The objects must last as long as the store.
+    """Raise ``InvalidArgument`` unless ``to`` is the URL of an object store that lasts as long as
+    the store.
+    """
     is_in_memory = recorder.path is None and not recorder.on_server
     if "://" not in to or (to.startswith("memory:") and not is_in_memory):
         raise InvalidArgument(
@@ -135,6 +139,9 @@ def check_url(recorder: Recorder, to: str) -> None:
 
 
 def new_address(to: str, head: bytes, data: bytes, owner: str) -> str:
+    """Return the address of a new object in the object store ``to``. ``head`` is the head of the
+    conversation, and ``owner`` comes from ``owner_of_objects``.
+    """
     made_at = datetime.now(UTC).strftime(_TIME)
     name = f"{head[:_HEAD].hex()}-{made_at}-{owner}-{secrets.token_hex(8)}"
     return f"{sha256(data).hexdigest()} {to.rstrip('/')}/{name}"
@@ -157,11 +164,13 @@ def _made_by(address: str) -> list[str]:
 
 
 def _may_be_needed(address: str, owner: str) -> bool:
+    """Return whether another store may need an object, because this store did not make it."""
     made_by = _made_by(address)
     return bool(made_by) and made_by[1] != owner
 
 
 def _may_be_written(address: str) -> bool:
+    """Return whether the archiver that chose the address may still write the object."""
     made_by = _made_by(address)
     if not made_by:
         return False
@@ -182,7 +191,7 @@ def check_reachable(address: str) -> None:
 
 
 def write_object(address: str, data: bytes) -> None:
-    # After ``StoreUnavailable``, the object may or may not exist.
+    """Write a new object. After ``StoreUnavailable``, the object may or may not exist."""
     with _reaching(address, "write") as (store, name):
         _create(store, name, data, address)
         path = _path(address)
@@ -208,11 +217,13 @@ def _create(store: ObjectStore, name: str, data: bytes, address: str) -> None:
 
 
 def read_object(address: str) -> bytes:
+    """Return the bytes of an object. Raises ``FileNotFoundError`` if it does not exist."""
     with _reaching(address, "read") as (store, name):
         return bytes(store.get(name).bytes())
 
 
 def delete_object(address: str) -> None:
+    """Delete an object, if it exists, and the parts of it that an interrupted write has left."""
     path = _path(address)
     with suppress(FileNotFoundError), _reaching(address, "delete") as (store, name):
         if path is not None:
@@ -226,12 +237,16 @@ def _url(address: str) -> str:
 
 
 def _path(address: str) -> Path | None:
+    """Return the file of an object, or None if the object store is not a folder."""
     url = urlsplit(_url(address))
     return Path(unquote(url.path)) if url.scheme == "file" else None
 
 
 @contextmanager
 def _reaching(address: str, doing: str) -> Iterator[tuple[ObjectStore, str]]:
+    """Yield the object store and the name of an object, and translate the errors of the block.
+    ``doing`` is the verb for their messages. ``FileNotFoundError`` passes through.
+    """
     url = _url(address)
     base, _, name = url.rpartition("/")
     try:
@@ -288,6 +303,7 @@ def _store(url: str) -> ObjectStore:
 
 
 def address_of_object(reader: Reader, key: int) -> str:
+    """Return the address of a conversation's object, or an empty text if it has none."""
     operations = (ARCHIVE, ARCHIVED, RESTORED, DELETE_OBJECT)
     for interrupted in reader.unfinished(key):
         if interrupted.operation in operations:
@@ -322,6 +338,9 @@ def restore(database: Database, conversation: str) -> None:
 
 
 def read_archived(conversation: str, address: str) -> list[Placed]:
+    """Return the rows in the object of an archived conversation. Raises ``StoreRefused`` with the
+    ``kind`` ``archive`` if the object is missing or was changed.
+    """
     digest = address.partition(" ")[0]
     try:
         data = read_object(address)
@@ -345,6 +364,7 @@ def _unusable_object(conversation: str, address: str, problem: str) -> StoreRefu
 
 
 def archived_in(reader: Reader, conversation: str) -> tuple[Conversation, str] | None:
+    """Return a conversation and the address of its object, or None if it is not archived."""
     state = reader.conversation(conversation)
     if state is None or not state.archived:
         return None
@@ -367,8 +387,9 @@ def _put_back(
 
 
 def delete_unneeded_object(recorder: Recorder, interrupted: Unfinished) -> None:
-    # The operation is replaced first, so no other process can complete the archiving after its
-    # object is deleted.
+    """Delete an object whose events the store has too. The operation is replaced first, so no other
+    process can complete the archiving after its object is deleted.
+    """
     begun = interrupted._replace(operation=DELETE_OBJECT)
     if replace_operation(recorder, interrupted, DELETE_OBJECT):
         delete_owned(recorder, interrupted)
@@ -376,8 +397,8 @@ def delete_unneeded_object(recorder: Recorder, interrupted: Unfinished) -> None:
 
 
 def delete_owned(recorder: Recorder, operation: Unfinished) -> None:
-    """Delete the object of an operation. If a vacuum has to deal with the object later, leave a
-    reminder instead, or besides.
+    """Delete the object of an operation, unless another store may need it. Leave a reminder for a
+    later vacuum if the object stays, or if an archiver may still write it.
     """
     key, _, name, address = operation
     may_be_needed = _may_be_needed(address, owner_of_objects(recorder))
@@ -395,6 +416,7 @@ def bytes_remain(reader: Reader, key: int) -> bool:
 
 
 def remind(transaction: Transaction, key: int, address: str) -> None:
+    """Add an address to the reminder of a conversation."""
     transaction.conversation(key)  # locks the conversation, on a server
     addresses = [reminder.state for reminder in transaction.unfinished(-key)]
     if address not in "\n".join(addresses).split("\n"):
@@ -431,6 +453,7 @@ def delete_reminded_objects(
 
 
 def _shorten(transaction: Transaction, reminder: Unfinished, addresses: Sequence[str]) -> None:
+    """Leave only ``addresses`` in a reminder, unless another process has changed it."""
     transaction.conversation(-reminder.key)  # locks the conversation, on a server
     if [*transaction.unfinished(reminder.key)] != [reminder]:
         return

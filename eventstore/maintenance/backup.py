@@ -168,6 +168,10 @@ def _noted_part(database: Database, part: Path) -> Iterator[None]:
 def restore(
     backup: str, path: str, settings: WriteSettings, read_models: Iterable[str] = ()
 ) -> Restored:
+    """Replace the store at ``path`` by a verified copy of a backup: see
+    ``foldlog.maintenance.restore``. ``read_models`` are the read models and files that may still
+    contain conversations that were erased after the backup.
+    """
     path = os.path.realpath(path)
     check_path(backup)
     if not os.path.exists(backup):
@@ -254,7 +258,7 @@ def _copy(
 
 
 def _expect_confirmations(part: str, settings: WriteSettings, read_models: Iterable[str]) -> None:
-    # No read model has removed erased events from the restored store yet.
+    """Record in the restored store that no read model has confirmed an erasure in it yet."""
     with contextlib.closing(SQLiteRecorder(part, create=False)) as recorder:
         store = Store(recorder, settings)
         for read_model in read_models:
@@ -262,6 +266,7 @@ def _expect_confirmations(part: str, settings: WriteSettings, read_models: Itera
 
 
 def _counts(verdicts: Sequence[Verdict]) -> tuple[int, int, int]:
+    """Return the numbers of conversations, of events, and of source records without events."""
     named = [verdict for verdict in verdicts if verdict.conversation is not None]
     living = [verdict for verdict in named if verdict.erasure is None]
     return (
@@ -278,6 +283,7 @@ def _remove_part(part: str) -> None:
 
 
 def _tombstones(path: str) -> Iterator[Conversation]:
+    """Yield the erased conversations of the store that will be replaced, up to its damage."""
     # An empty file has no tombstones, and SQLite waits a minute to write to one beside an old log.
     if os.path.exists(path) and os.path.getsize(path):
         with (
@@ -301,6 +307,9 @@ def _open_former(path: str) -> SQLiteRecorder:
 
 
 def _name_for_former(path: str) -> str:
+    """Return the name for the former file. If a killed restore has given it a name, return this
+    name.
+    """
     for name in names_of_former(path):
         if os.path.exists(path) and os.path.samefile(name, path):
             return name
@@ -357,8 +366,9 @@ def vacuum(
 def _finish_operations(
     database: Database, *, copied_objects: bool = False
 ) -> tuple[int, Failure | None]:
-    # A rekey without its key stays unfinished until the rekey is run again, or until another
-    # operation needs the conversation.
+    """Finish the interrupted operations, except rekeys, which may need a key. Return the number of
+    imports that were discarded, and the error if an object could not be deleted.
+    """
     discarded = 0
     objects_left = None
     for operation in database.recorder.query(lambda reader: reader.unfinished()):
@@ -378,6 +388,7 @@ def _finish_operations(
 
 
 def _is_stale(database: Database, key: int) -> bool:
+    """Return whether a staged import has written nothing for ``_STALE_US``."""
     staged = database.recorder.query(lambda reader: reader.conversation(key))
     if staged is None:
         return False
@@ -385,6 +396,7 @@ def _is_stale(database: Database, key: int) -> bool:
 
 
 def size_on_disk(path: str | None) -> int | None:
+    """Return the size of a store's file and its log, or None if the store is not a file."""
     if path is None:
         return None
     return sum(file.stat().st_size for file in (Path(path), Path(f"{path}-wal")) if file.exists())

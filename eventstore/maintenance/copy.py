@@ -260,6 +260,7 @@ def compare_stores(
 
 
 def _records(database: Database, conversation: Conversation) -> int:
+    """Return the number of records of a conversation's source, 0 without a source."""
     stored = query_sources(database, Sources.of_state, conversation)
     return 0 if stored is None else stored.records
 
@@ -331,6 +332,7 @@ def _redactions_of(sources: Sources, conversation: str) -> object:
 
 
 def _conversations(database: Database, names: Sequence[str]) -> Iterator[Conversation | Unlisted]:
+    """Yield the named conversations, or else all conversations that have anything to copy."""
     if names:
         return named_or_all(database, names)
     conversations = readable_conversations(database.recorder)
@@ -345,6 +347,7 @@ def _conversations(database: Database, names: Sequence[str]) -> Iterator[Convers
 
 
 def _compared_by(conversation: Conversation) -> tuple[object, ...]:
+    """Return the values that are equal if two conversations have the same events and redactions."""
     # The time of creation distinguishes two conversations that had the same id and end with equal
     # events. An erased conversation has no number of redactions to compare.
     return (
@@ -464,6 +467,9 @@ def _damage_of(error: CorruptEvent | StoreDamaged) -> str:
 def _up_to_damage(
     items: Iterable[Item], damage: list[CorruptEvent | StoreDamaged] | None
 ) -> Iterator[Item]:
+    """Yield items up to the first damaged one, and add its error to ``damage``. If ``damage`` is
+    None, raise the error.
+    """
     try:
         yield from items
     except (CorruptEvent, StoreDamaged) as error:
@@ -475,6 +481,7 @@ def _up_to_damage(
 def _with_earlier(
     sources: Sources, conversation: str
 ) -> tuple[Conversation, Sequence[Conversation]]:
+    """Return a conversation, and the erased conversations that had its id before."""
     state = sources.find(conversation)
     if state is None:
         raise ConversationNotFound(conversation)
@@ -484,6 +491,9 @@ def _with_earlier(
 def _read(
     source: Database, conversation: Conversation, work: Callable[[ReadTransaction], Iterable[Item]]
 ) -> Iterator[Item]:
+    """Yield what ``work`` reads of a conversation in one transaction, when the first item is
+    read.
+    """
     yield from source.recorder.query(
         lambda reader: [*work(find_again(source, reader, conversation))]
     )
@@ -492,6 +502,10 @@ def _read(
 def _check_same(
     source: Database, original: Conversation, target: Database, existing: Conversation
 ) -> None:
+    """Raise ``HistoryDiverged`` if the two conversations have different events at a version that
+    both have.
+    """
+
     def differ(version: int) -> bool:
         ours = source.recorder.query(
             lambda reader: find_again(source, reader, original).head_at(version)
@@ -510,6 +524,7 @@ def _check_same(
 
 
 def _may_lack_redactions(source: Database, original: Conversation, existing: Conversation) -> bool:
+    """Return whether the source may have redacted events that the target has with content."""
     if existing.redactions != original.redactions:
         return True
     # Equal numbers may count different redactions, because the target may have redacted other
@@ -528,6 +543,7 @@ def _copy_redactions(
     existing: Conversation,
     damage: list[CorruptEvent | StoreDamaged] | None,
 ) -> None:
+    """Redact in the target the events that the source has redacted."""
     redacted = (
         row
         for row in _up_to_damage(stored_rows(source, original), damage)
@@ -593,6 +609,10 @@ def _check_not_redacted(
 
 
 def keys_of(source: Database, conversation: Conversation) -> Iterator[tuple[str, RecalledKey]]:
+    """Yield the idempotency keys of a conversation by pages. Raises ``CorruptEvent`` if a program
+    without the data key changed one of them.
+    """
+
     def read_page(reader: Reader, after: str | None) -> Sequence[tuple[str, RecalledKey]]:
         page = reader.recalled(conversation.key, start_after(after), CHUNK)
         # The conversation may have a new key by now.
@@ -607,6 +627,9 @@ def keys_of(source: Database, conversation: Conversation) -> Iterator[tuple[str,
 def _keys_by_version(
     keys: Iterable[tuple[str, RecalledKey]], start: int
 ) -> dict[int, list[tuple[str, RecalledKey]]]:
+    """Group the keys whose events end after the version ``start`` by the version at which their
+    events end.
+    """
     keys_by_version: dict[int, list[tuple[str, RecalledKey]]] = {}
     for name, recalled in keys:
         version = recalled.first_id + recalled.events
@@ -727,6 +750,9 @@ class CopyWriter(StagedWriter):
         origins: Sequence[Border],
         streams: Iterable[tuple[Stream, Sequence[Chunk]]] | None,
     ) -> None:
+        """Write what belongs to the conversation beside its events, and make a new conversation
+        visible. If ``streams`` is None, the streams in the target stay.
+        """
         version = self.end.version
         copied_streams = None if streams is None else [*streams]
         copied_keys = (
@@ -756,6 +782,7 @@ class CopyWriter(StagedWriter):
         self.publish(version, enter_all, check)
 
     def _write_beside(self, work: Callable[[WriteTransaction], object]) -> None:
+        """Run ``work``, which writes no events, in a transaction on the copied conversation."""
         key = self.key
         if key is None:
             return  # no row was copied, so the conversation was not begun
@@ -789,6 +816,7 @@ def _put_streams(
 
 
 def _named_by_receipts(conversation: str, rows: Iterable[Row]) -> set[int]:
+    """Return the ids of redacted events whose receipts are among the rows."""
     events = (stored_event_of(conversation, row) for row in rows if row.kind == "redaction")
     return {
         event_id for event in events if isinstance(event, Redaction) for event_id in event.event_ids
@@ -796,6 +824,7 @@ def _named_by_receipts(conversation: str, rows: Iterable[Row]) -> set[int]:
 
 
 def _remember(writing: WriteTransaction, keys: Iterable[tuple[str, RecalledKey]]) -> None:
+    """Store the idempotency keys that the conversation does not have yet."""
     for name, recalled in keys:
         if writing.recalled(name) is None:
             writing.remember(name, RecalledKey(recalled.first_id, recalled.events))
@@ -820,6 +849,9 @@ def _copy_tombstone(
     tombstone: Conversation,
     earlier: Conversation | None,
 ) -> bool:
+    """Copy a tombstone, which replaces the tombstone ``earlier``. Return False if the target has it
+    already. Raises ``ConversationErased`` if the target has not erased the conversation.
+    """
     erasure = tombstone.erasure
     present = target.find(transaction, tombstone.id, as_stored=True)
     assert erasure is not None
@@ -849,6 +881,9 @@ def _copy_tombstone(
 
 
 def _replaced_key(present: Conversation | None, tombstone: Conversation | None) -> int | None:
+    """Return the key of the conversation ``present`` in the target if it is the tombstone that a
+    new conversation replaces. Otherwise, return None.
+    """
     if present is None or not _is_tombstone(present, tombstone):
         return None
     return present.key

@@ -147,11 +147,13 @@ def erase(
 
 
 def _unfinished_beside(reader: Reader, conversation: str) -> Sequence[Unfinished]:
-    reader.conversation(conversation)
+    """Return the unfinished operations of the store that has a conversation."""
+    reader.conversation(conversation)  # joined stores then read only the store that has it
     return reader.unfinished()
 
 
 def _delete_rows(database: Database, conversation: str) -> None:
+    """Delete the rows of an erased conversation, and complete the other erasures of its store."""
     try:
         operations = database.recorder.query(partial(_unfinished_beside, conversation=conversation))
         for operation in operations:
@@ -174,8 +176,13 @@ def _mark(
     *,
     detach_forks: bool,
 ) -> tuple[Conversation, Sequence[Conversation]]:
-    # This transaction also separates the forks that have copies of the shared events. Until then, a
-    # redaction finds all forks of the conversation.
+    """Turn a conversation into a tombstone, and return it. If forks need its events, change
+    nothing, and return these forks too. ``parent`` is the key of the conversation from which this
+    one was forked when the erasure began, or None for the first conversation.
+
+    This transaction also separates the forks that have copies of the shared events. Until then, a
+    redaction finds all forks of the conversation.
+    """
     state = transaction.conversation(key)
     if state is None:
         raise ConversationNotFound(str(key))
@@ -201,6 +208,9 @@ def _mark(
 
 
 def _what_remains(reader: Reader, key: int) -> tuple[Sequence[str], bool]:
+    """Return the read models that have not reached the position of an erasure, and whether bytes of
+    the erased events may still be in the files.
+    """
     state = reader.conversation(key)
     is_pending = bytes_remain(reader, key)
     if state is None or state.erasure is None or state.erasure.position is None:
@@ -226,6 +236,7 @@ def _copy_past(database: Database, conversation: str, fork: Conversation) -> Non
 
 
 def _copy_on(transaction: Transaction, database: Database, fork: str | int) -> bool:
+    """Copy the next shared events to a fork. Return False when all are copied."""
     state = database.find_key(transaction, fork)
     if state is None or state.erasure is not None or state.parent is None:
         return False
@@ -246,7 +257,9 @@ def _copy_on(transaction: Transaction, database: Database, fork: str | int) -> b
 
 
 def _is_copied(transaction: Transaction, fork: Conversation) -> bool:
-    # No other transaction can change this state before this transaction ends.
+    """Return whether a fork has copies of all shared events. No other transaction can change this
+    before this transaction ends.
+    """
     present = transaction.conversation(fork.key)  # on a server, this locks the fork
     progress = {item.operation: item.state for item in transaction.unfinished(fork.key)}
     return (
@@ -257,7 +270,9 @@ def _is_copied(transaction: Transaction, fork: Conversation) -> bool:
 
 
 def _detach(transaction: Transaction, database: Database, fork: int) -> str:
-    # The copies get new positions, so a follower reads them as events of the fork.
+    """Separate a fork from its parent. The copies get new positions, so a follower reads them as
+    events of the fork. Return the name of the fork and of these events, for the tombstone.
+    """
     state = database.find_key(transaction, fork)
     assert state is not None
     begins = state.begins

@@ -14,7 +14,7 @@ from foldlog.eventstore.recorders.types import as_text
 from foldlog.eventstore.recorders.versions import MADE_BY
 from foldlog.eventstore.store import Store
 
-Database = Literal["sqlite", "postgresql", "memory"]
+DatabaseKind = Literal["sqlite", "postgresql", "memory"]
 
 
 class StoreInfo(Struct, frozen=True, kw_only=True):
@@ -28,6 +28,7 @@ class StoreInfo(Struct, frozen=True, kw_only=True):
     ``events``               the stored events. An event that forks share counts once.
     ``archived_events``      events in the objects of archived conversations, which ``events`` does
                              not contain
+    ``document_changes``     how many of the ``events`` change documents
     ``records``              the records of the ``sources``, which are the imported histories
     ``records_pending``      records that have no events yet: their conversation was not used
     ``refused``              records and sources that imports refuse after a redaction or erasure
@@ -36,7 +37,7 @@ class StoreInfo(Struct, frozen=True, kw_only=True):
     ``unfinished``           maps the name of an interrupted operation to its number
     """
 
-    database: Database
+    database: DatabaseKind
     schema: int
     made_by: str
     uuid: str
@@ -67,11 +68,14 @@ def store_info(store: Store) -> StoreInfo:
 
 def _read_info(store: Store, reader: Reader) -> StoreInfo:
     recorder = store.database.recorder
-    database: Database = "memory" if recorder.path is None else "sqlite"
-    size = size_on_disk(recorder.path)
+    database: DatabaseKind
+    size: int | None
     if recorder.on_server:
         database = "postgresql"
         [size] = _sums(reader, "store_bytes")
+    else:
+        database = "memory" if recorder.path is None else "sqlite"
+        size = size_on_disk(recorder.path)
     conversations, forks, erased, archived, archived_events, pending = _sums(
         reader, "count_conversations"
     )

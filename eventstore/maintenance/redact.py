@@ -163,6 +163,9 @@ def _redact(
     others: Mapping[str, Sequence[int]],
     also: Callable[[Transaction, Mapping[str, Sequence[int]]], object] | None,
 ) -> tuple[RedactionReceipt, Place | None, int]:
+    """Redact in one transaction. ``who`` is the person and the reason. Return the receipt, its
+    place if a receipt was appended, and the key of the conversation.
+    """
     state = find_existing(database, transaction, conversation)
     check_finished(transaction, state.key)
     writing = WriteTransaction(transaction, state, database)
@@ -173,7 +176,7 @@ def _redact(
     for reading, shared_ids in sharing:
         owner = reading.state
         for action in quotes_in(reading, [stored[event_id][1] for event_id in shared_ids]):
-            # a shared condensation is reported only for the conversation that stores it
+            # A shared condensation is reported only for the conversation that stores it.
             if action.id >= owner.begins:
                 is_redacted = action.id in to_redact.get(owner.id, ()) or not has_content(action)
                 quotes.append(Quote(owner.id, action.id, is_redacted))
@@ -181,7 +184,9 @@ def _redact(
         also(transaction, to_redact)
     receipts, place = _erase_content(writing, stored, sharing, who)
     forks = [fork.conversation for fork, _ in sharing[1:]]
-    for name in filter(conversation.__ne__, others):
+    for name in others:
+        if name == conversation:
+            continue
         other = database.find(transaction, name)
         # The conversation may have been erased after the caller chose its events.
         if other is not None and other.erasure is None:
@@ -218,6 +223,7 @@ def _redact(
 def _stored(
     writing: WriteTransaction, requested_ids: Iterable[int]
 ) -> dict[int, tuple[Row, Event]]:
+    """Return the rows and the events to redact, by id: see ``_read``."""
     stored: dict[int, tuple[Row, Event]] = {}
     for requested in dict.fromkeys(requested_ids):
         # The id of a summary stands for the condensation that made the summary.
@@ -245,6 +251,9 @@ def _erase_content(
     sharing: Sequence[tuple[ReadTransaction, Sequence[int]]],
     who: tuple[str, str],
 ) -> tuple[dict[int, Redacted], Place | None]:
+    """Erase the content of the events ``stored``, and append a receipt. Return the receipts of all
+    these events by id, and the place of the new receipt if an event was not redacted before.
+    """
     state = writing.state
     by, reason = who
     now = max(writing.database.now(), state.updated_at or 0)
@@ -336,6 +345,10 @@ def redact_rows(
 
 
 def _read(writing: WriteTransaction, event_id: int, named_id: int) -> tuple[Row, Event]:
+    """Return the row and the event to redact. ``named_id`` is the id that the caller named, which
+    may be the id of the event's summary. Raises ``InvalidArgument`` if the event does not exist, or
+    is stored in another conversation.
+    """
     state = writing.state
     if not 0 <= event_id < state.version:
         raise InvalidArgument(
@@ -421,7 +434,9 @@ def _check_that_none_builds_on(reading: ReadTransaction, redacted: Mapping[int, 
 
 
 def _forget_derived_content(writing: WriteTransaction, events: Sequence[Event]) -> None:
-    # Projections can make the deleted records again. The digests of source ids stay.
+    """Delete the records that may hold the content of redacted events. Projections can make the
+    records again. The digests of source ids stay.
+    """
     for event in events:
         if event.origin is None:
             key = None

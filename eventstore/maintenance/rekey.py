@@ -155,6 +155,7 @@ def _rekey_conversation(database: Database, conversation: Conversation, decrypt:
 
 
 def _has_wanted_key(database: Database, conversation: Conversation, decrypt: bool) -> bool:
+    """Return whether a conversation is encrypted as this process would encrypt it."""
     codec = database.codec_of(conversation)
     keys = database.settings.keys
     if decrypt or keys is None:
@@ -163,6 +164,10 @@ def _has_wanted_key(database: Database, conversation: Conversation, decrypt: boo
 
 
 class _Start(NamedTuple):
+    """A conversation at the beginning of its rekey: the data key and the mark that it gets, and
+    whether its data key is encrypted in a new way.
+    """
+
     conversation: Conversation
     data_key: DataKey | None
     mark: Mark
@@ -211,6 +216,9 @@ def begin(transaction: Transaction, database: Database, key: int, *, decrypt: bo
 def _choose_key(
     database: Database, conversation: Conversation, codec: RowCodec, *, decrypt: bool
 ) -> _Start:
+    """Choose the key of a conversation: a new data key, no key, or its data key encrypted with the
+    current wrapping key.
+    """
     keys = database.settings.keys
     data_key = codec.data_key
     if data_key is None:

@@ -32,9 +32,13 @@ from foldlog.eventstore.recorders.types import Conversation, RecalledKey, Row
 from foldlog.eventstore.sources.moving import seal_again
 
 _ROWS_FIRST = 16
+"""The number of rows that the first transaction changes."""
 _ROWS_MAX = 200
+"""The maximal number of rows that one transaction changes."""
 _BYTES = 2 * 2**20
+"""If a transaction has read more bytes, the next transaction changes fewer rows."""
 _KEYS = 500
+"""The number of idempotency keys that one transaction changes."""
 
 
 class RekeyState(msgspec.Struct, frozen=True):
@@ -106,14 +110,15 @@ def change_all(database: Database, key: int) -> ChangedRows:
 
 
 def _step(transaction: Transaction, database: Database, key: int, size: int) -> ChangedRows:
+    """Take the next step of the rekey of a conversation, with at most ``size`` rows."""
     conversation = transaction.conversation(key)
     states = [
         unfinished.state
         for unfinished in transaction.unfinished(key)
         if unfinished.operation == REKEY
     ]
-    # another process has ended the rekey, or has erased the conversation
     if conversation is None or not states:
+        # Another process has ended the rekey, or has erased the conversation.
         return ChangedRows()
     state = msgspec.json.decode(states[0], type=RekeyState)
     changes = _Change(transaction, database, conversation, state).step(size)
@@ -127,6 +132,7 @@ def _step(transaction: Transaction, database: Database, key: int, size: int) -> 
 def become_plain(
     transaction: Transaction, database: Database, conversation: Conversation, key: DataKey
 ) -> None:
+    """Remove the key of a conversation whose rows are all plain already."""
     plain = conversation._replace(salt=key.salt, key_id=None, sealed_key=None)
     transaction.set_key(plain)
     transaction.set_mark(plain.key, None)
@@ -134,6 +140,8 @@ def become_plain(
 
 
 class _Change:
+    """One step of a rekey: it changes either idempotency keys or rows."""
+
     def __init__(
         self,
         transaction: Transaction,
@@ -185,6 +193,7 @@ class _Change:
         return ChangedRows(state=next_state)
 
     def _prove(self, page: Sequence[tuple[str, RecalledKey]]) -> int:
+        """Write the proofs of idempotency keys in the new form. Return how many have changed."""
         ReadTransaction(
             self._transaction, self._conversation, self._database, self._codec
         ).check_proofs(page)
@@ -228,7 +237,7 @@ class _Change:
                 replacements.append((plain, changed_row))
         self._replace(replacements)
         sound = state.sound and not damaged
-        size = sum(size_of(row.body) for row in rows)
+        bytes_read = sum(size_of(row.body) for row in rows)
         if stop >= end:
             seal_again(self._transaction, self._database, conversation.key, self._target.data_key)
             is_key_removed = sound and bool(mark.pending_until) and self._end()
@@ -236,9 +245,10 @@ class _Change:
         if sound and not state.decrypt and mark.pending_from < stop <= mark.pending_until:
             self._set_mark(mark._replace(pending_from=stop))
         next_state = msgspec.structs.replace(state, next=stop, sound=sound)
-        return ChangedRows(len(replacements), tuple(damaged), False, size, next_state)
+        return ChangedRows(len(replacements), tuple(damaged), False, bytes_read, next_state)
 
     def _end(self) -> bool:
+        """Complete the rekey after all rows were changed. Return whether the key was removed."""
         transaction = self._transaction
         conversation = self._conversation
         codec = self._codec
@@ -262,7 +272,9 @@ class _Change:
             )
 
     def _head_before(self, start: int) -> bytes | None:
-        # If the previous head is unknown, the row's own head is trusted.
+        """Return the head before the row ``start``. Return None if it cannot be read: the head in
+        the row ``start`` itself is then trusted.
+        """
         if start == 0:
             return first_head(self._conversation, self._salt)
         reading = ReadTransaction(
@@ -277,6 +289,9 @@ class _Change:
         return link_of(head, self._salt, row) == row.head
 
     def _replace(self, changed: Sequence[tuple[Row, Row]]) -> None:
+        """Replace rows, given as pairs of the plain row and the row in the new form. Raises
+        ``StoreDamaged`` if a new row would not decode to the plain row.
+        """
         decoded = self._target.decode_rows([new for _, new in changed])
         if any(
             (row.columns, row.body) != (plain.columns, plain.body)

@@ -71,11 +71,15 @@ class OperationUnfinished(Exception):
 
 
 def check_finished(transaction: Transaction, key: int) -> None:
+    """Raise ``OperationUnfinished`` if an operation on the conversation is not complete."""
     for operation in transaction.unfinished(key):
         raise OperationUnfinished(operation)
 
 
 def on_finished(database: Database, work: Callable[[Transaction], T]) -> T:
+    """Run ``work`` in a write transaction. If it raises ``OperationUnfinished``, finish the other
+    operation, and run the work again.
+    """
     while True:
         try:
             return database.recorder.transact(work)
@@ -84,6 +88,9 @@ def on_finished(database: Database, work: Callable[[Transaction], T]) -> T:
 
 
 def finish(database: Database, interrupted: Unfinished, *, copied_objects: bool = False) -> None:
+    """Finish an interrupted operation, as the beginning of this file describes. ``copied_objects``
+    is true if objects may be deleted that another copy of the store may need.
+    """
     key, name, operation, state = interrupted
     if operation == REKEY:
         try:
@@ -104,7 +111,7 @@ def finish(database: Database, interrupted: Unfinished, *, copied_objects: bool 
         delete_reminded_objects(database.recorder, interrupted, copied_objects=copied_objects)
     elif operation in (ARCHIVE, RESTORED, DELETE_OBJECT):
         delete_unneeded_object(database.recorder, interrupted)
-    else:
+    else:  # an erasure, an import or a detachment
         if operation == ERASE and state:
             delete_owned(database.recorder, interrupted)
         delete_rows(database.recorder, key)
@@ -133,6 +140,9 @@ def purge(recorder: Recorder, what_is_done: str) -> None:
 
 
 def mark_unfinished(sentence: str, error: Failure) -> Failure:
+    """Return ``error`` with a message that says that ``sentence`` is true, and that the same call
+    finishes the operation.
+    """
     cause = str(error).removesuffix(NOTHING_WRITTEN)
     error.args = (f"{sentence} ({cause}); run the same command again to finish it",)
     error.unfinished = True

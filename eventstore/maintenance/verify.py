@@ -98,18 +98,25 @@ class Verdict(NamedTuple):
     """The findings in one conversation. If ``conversation`` is None, the findings are problems of
     the database itself.
 
-    ``head`` belongs to the last event, and ``erasure`` is the tombstone of an erased conversation.
-    If several conversations used this id, one after another, each of them has its own verdict,
-    numbered by ``generation``. ``unmade`` is the number of source records without events.
-    ``archived`` is the number of archived events, which ``check_archived`` checks. ``redactions``
-    are the redactions since a checkpoint, if the store was compared with one, and
-    ``redacted_records`` the source records without events that were redacted since then. ``later``
-    is set in the verdict about the database. ``redacted_unread`` are the events of an encrypted
-    conversation that were redacted since then, and ``receipts_unread`` the receipts since then, if
-    its key is missing. ``redacted`` are all redacted events that are stored
-    under the key of the conversation, and ``between`` the texts between the records of its source,
-    as in ``TextsBetween.found``. ``covered`` is set for an import that got events since the
-    checkpoint: how many of its source records and of its events the checkpoint covers.
+    ``head``        the head of the last event
+    ``erasure``     the tombstone of an erased conversation
+    ``generation``  if several conversations used this id, one after another, the number of
+                    conversations before this one: each has a verdict of its own
+    ``unmade``      the number of source records without events
+    ``archived``    the number of archived events, which ``check_archived`` checks
+    ``redacted``    all redacted events that are stored under the key of the conversation
+    ``between``     the texts between the records of its source, as in ``TextsBetween.found``
+
+    The remaining fields are set if the store was compared with a checkpoint:
+
+    ``redactions``        the redactions since the checkpoint
+    ``redacted_records``  the source records without events that were redacted since then
+    ``later``             what came after the checkpoint, in the verdict about the database
+    ``redacted_unread``   if the key of an encrypted conversation is missing, the events that were
+                          redacted since then
+    ``receipts_unread``   if the key is missing, the events that are receipts and came since then
+    ``covered``           for an import that got events since then, the numbers of its source
+                          records and of its events that the checkpoint covers
     """
 
     conversation: str | None
@@ -183,9 +190,8 @@ def _findings_in_database(
     recorder = database.recorder
     findings: list[VerifyFinding] = []
     try:
-        findings.extend(
-            map(of_all, recorder.check(is_stopped))
-        )  # an error loses no earlier findings
+        # If the check ends with an error, ``extend`` has added the findings before it.
+        findings.extend(map(of_all, recorder.check(is_stopped)))
         backup_paths = [
             operation.state
             for operation in recorder.query(lambda reader: reader.unfinished())
@@ -208,6 +214,9 @@ def _findings_in_database(
 def _generations(
     database: Database, conversation: Conversation, *, past: bool = False
 ) -> Iterator[Verdict]:
+    """Yield the verdicts on the erased conversations that had the same id before, then the verdict
+    on the conversation. ``past`` is true if the events that a fork shares are checked too.
+    """
     try:
         tombstones = database.recorder.query(lambda reader: tombstones_before(reader, conversation))
     except StoreDamaged:
@@ -263,7 +272,7 @@ def _findings_without_key(
             partial(_page, key=conversation.key, start=event_id, stop=conversation.version)
         )
         if not page:
-            yield VerifyFinding(event_id, conversation.version - 1, _MISSING[1])
+            yield _missing(event_id, conversation.version - 1)
             return
         places.take(columns)
         misfits = _misfits(page, columns)
@@ -271,7 +280,7 @@ def _findings_without_key(
         for index, row in enumerate(page):
             _, _, shown, structural, recorded_at, *_ = unpacked(row.meta)
             if row.id != event_id:
-                yield VerifyFinding(event_id, row.id - 1, _MISSING[row.id - 1 > event_id])
+                yield _missing(event_id, row.id - 1)
                 return
             if index in unsound_indices:
                 yield VerifyFinding(row.id, row.id, "its checksum does not match")
@@ -295,6 +304,9 @@ def _page(
 
 
 def _changed_since(database: Database, former: Conversation) -> Conversation | None:
+    """Return the present state of a conversation, or None if it has not changed since it was
+    read.
+    """
     with suppress(StoreDamaged):
         present = database.recorder.query(lambda reader: reader.conversation(former.key))
         return present if present is not None and _state(present) != _state(former) else None
@@ -321,6 +333,9 @@ def _findings(
     redacted: list[RedactedEvent],
     between: TextsBetween,
 ) -> Iterator[VerifyFinding]:
+    """Check a conversation that is not erased. Add its redacted events to ``redacted``, and the
+    texts between the records of its source to ``between``.
+    """
     if conversation.version == 0 and not conversation.lacks_events:
         yield of_all("all of its events are missing")
         return
@@ -399,6 +414,7 @@ class VerifyFinding(NamedTuple):
 
     @property
     def missing(self) -> int:
+        """The number of missing events, 0 if the finding is another problem."""
         is_gap = self.problem in _MISSING and self.first is not None and self.last is not None
         return self.last - self.first + 1 if is_gap else 0  # type: ignore[operator]
 
@@ -411,7 +427,13 @@ def of_all(
     unfinished: bool = False,
     unproved: bool = False,
 ) -> VerifyFinding:
+    """Return a finding about the whole conversation or database."""
     return VerifyFinding(None, None, problem, sound, needs_key, unfinished, unproved)
+
+
+def _missing(first: int, last: int) -> VerifyFinding:
+    one, several = _MISSING
+    return VerifyFinding(first, last, one if first == last else several)
 
 
 class _Places:
@@ -494,6 +516,7 @@ class Check:
         return len(self._redacted)
 
     def run(self) -> list[VerifyFinding]:
+        """Check the rows, and return the findings."""
         for page in self._pages():
             decoded = self.codec.decode_rows(page)
             misfits = self._misfits(page)
@@ -528,6 +551,7 @@ class Check:
                 self._miss(stop)
 
     def _misfits(self, page: Sequence[Row]) -> set[int]:
+        """Read the columns of a page. Return the indices of the rows that contradict them."""
         if not page:
             return set()
         key = self._conversation.key
@@ -541,8 +565,10 @@ class Check:
         return _misfits(page, columns)
 
     def _take(self, row: Row, *, is_misfit: bool = False) -> None:
-        meta = row.meta
-        _, _, before, turns, recorded_at, schema, shown, structural, encoding, _ = unpacked(meta)
+        """Check the next decoded row. ``is_misfit`` is true if its columns contradict its meta."""
+        fields = unpacked(row.meta)
+        _, _, shown_before, structural_before, recorded_at, schema, *rest = fields
+        shown, structural, encoding, _ = rest
         event_id = row.id
         kind = row.kind
         proof = row.proof
@@ -563,8 +589,11 @@ class Check:
             self._find(event_id, _STRAY)
         elif is_misfit:
             self._find(event_id, _MISFIT, sound=True)
-        elif self._counts is not None and self._counts != (before, turns):
-            problem = f"its counts of earlier events are wrong: {before} shown, {turns} structural"
+        elif self._counts is not None and self._counts != (shown_before, structural_before):
+            problem = (
+                f"its counts of earlier events are wrong: {shown_before} shown,"
+                f" {structural_before} structural"
+            )
             self._find(event_id, problem, sound=True)
         elif recorded_at < self._newest_at:
             self._find(event_id, "it is dated before the event before it", sound=True)
@@ -573,28 +602,35 @@ class Check:
             if problem_of_redaction is not None:
                 self._find(event_id, problem_of_redaction)
         self._next = event_id + 1
-        self._counts = (before + shown, turns + structural)
+        self._counts = (shown_before + shown, structural_before + structural)
         self._newest_at = recorded_at
         self._head = head
 
     def _miss(self, until: int) -> None:
+        """Report that the rows from the next one to ``until`` - 1 are missing."""
         first = self._next
         if first >= until:
             return
         before = self.findings[-1] if self.findings else None
         if before is not None and before.missing and before.last == first - 1:
             first = self.findings.pop().first or 0
-        self.findings.append(VerifyFinding(first, until - 1, _MISSING[first < until - 1]))
+        self.findings.append(_missing(first, until - 1))
         self._go_on(until)
 
     def _go_on(self, event_id: int) -> None:
+        """Continue with the row ``event_id``, whose head and counts cannot be compared."""
         self._next = event_id
         self._head = None
         self._counts = None
 
     def _find(self, event_id: int, problem: str, *, sound: bool = False) -> None:
+        """Report a problem of an event. Equal problems of consecutive events become one finding."""
         before = self.findings[-1] if self.findings else None
-        if before is not None and before.last == event_id - 1 and before[2:4] == (problem, sound):
+        if (
+            before is not None
+            and before.last == event_id - 1
+            and (before.problem, before.sound) == (problem, sound)
+        ):
             self.findings[-1] = before._replace(last=event_id)
         else:
             self.findings.append(VerifyFinding(event_id, event_id, problem, sound))
@@ -602,6 +638,7 @@ class Check:
     # -- redactions
 
     def _note_redaction(self, row: Row) -> str | None:
+        """Note a redacted event or a receipt. Return its problem, or None."""
         try:
             event = codec.decode(row.kind, row.schema, row.body, row.id, row.shown, row.structural)
         except Undecodable as error:
@@ -624,6 +661,7 @@ class Check:
         return None
 
     def _without_receipt(self) -> list[int]:
+        """Return the redacted events for which no receipt was read so far."""
         # The receipts of copied events are in the conversation from which the events were copied.
         if self._conversation.parent is not None:
             copied = 0
@@ -648,6 +686,9 @@ class Check:
 
     @cached_property
     def _redacted_by_copies(self) -> dict[int, tuple[int, str]]:
+        """Maps a redacted event to the number of the ledger's entry that is its receipt, and to the
+        hash in the entry.
+        """
         conversation = self._conversation
         entries = [
             (row.id, stored_event_of(conversation.id, row))
@@ -665,6 +706,9 @@ class Check:
         return copied
 
     def _match_receipts(self) -> None:
+        """Report redacted events without a receipt, and receipts of events that are not redacted.
+        Events with another finding are left out.
+        """
         intervals = [
             (first, last)
             for first, last, *_ in self.findings
@@ -729,6 +773,9 @@ def readable_conversations(
 def _readable(
     recorder: Recorder, read: Callable[[int, Reader], Sequence[T]], limit: int = _PAGE
 ) -> Sequence[T] | StoreDamaged:
+    """Read up to ``limit`` rows, or fewer if the database is damaged. Return the error if the first
+    row cannot be read.
+    """
     try:
         return recorder.query(partial(read, limit))
     except StoreDamaged as error:
@@ -736,6 +783,10 @@ def _readable(
 
 
 def checks_of_past(database: Database, fork: Conversation) -> Iterator[Check | VerifyFinding]:
+    """Yield a check of each part of the past that a fork shares, or a finding if the part is
+    missing.
+    """
+
     def parts(reader: Reader) -> list[tuple[str, int, int, Conversation | None]]:
         with_lineage = database.find_key(reader, fork.key)  # a listed conversation has no lineage
         past = () if with_lineage is None else past_of(database, reader, with_lineage)

@@ -34,6 +34,9 @@ def grown_edge(edge: Iterable[bytes], size: int, leaf_hashes: Iterable[bytes]) -
 
 
 def root_of_edge(edge: Hashes) -> bytes:
+    """Return the root of the tree with an edge. The root of a tree without leaves is the hash of no
+    bytes.
+    """
     if not edge:
         return sha256().digest()
     return reduce(lambda right, left: _parent(left, right), reversed(edge))
@@ -44,8 +47,10 @@ def root_of(leaf_hashes: Hashes) -> bytes:
 
 
 def _halves(leaf_hashes: Hashes) -> tuple[int, Hashes, Hashes]:
-    # The left subtree has the largest power of two below the number of leaves.
-    middle = 1 << (len(leaf_hashes) - 1).bit_length() - 1
+    """Return the number of leaves of the left subtree, and the leaves of both subtrees. The left
+    subtree has the largest power of two that is smaller than the number of all leaves.
+    """
+    middle = 1 << ((len(leaf_hashes) - 1).bit_length() - 1)
     return middle, leaf_hashes[:middle], leaf_hashes[middle:]
 
 

@@ -23,7 +23,9 @@ class EventProof(msgspec.Struct, frozen=True):
     """A proof that a checkpoint covers an event: docs/PROOF.md says how to check it. Hashes and
     salts are in hexadecimal.
 
-    ``body``        the event as JSON, and ``event_salt`` the salt of its commitment
+    ``event``       the id of the event, in the conversation with this id and ``generation``
+    ``body``        the event as JSON, and ``event_salt`` the salt of its commitment, which is None
+                    for a redacted event
     ``salt``        the salt of the conversation's heads, and ``before`` the head before the event
     ``links``       the hashed fields and the commitment of the event, and of each later event up to
                     the version of the leaf
@@ -149,6 +151,7 @@ def _in_hex(hashes: list[bytes]) -> tuple[str, ...]:
 
 
 def _link(row: Row) -> tuple[str, str]:
+    """Return the fields of an event that are hashed into its head, and its commitment."""
     _, event_id, _, _, recorded_at, schema, shown, structural, _, _ = unpacked(row.meta)
     size = len(row.kind.encode())
     fields = f"{event_id} {schema} {shown:d} {structural:d} {recorded_at} {size} {row.kind}"

@@ -14,8 +14,10 @@ if TYPE_CHECKING:
     from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
 _DASH: Final = "\N{EM DASH}"
+"""The beginning of a line with a signature."""
 _ED25519: Final = 1
 _COSIGNATURE: Final = 4
+"""The kinds of signatures, as the notes of C2SP number them."""
 _KEY_BYTES: Final = 32
 _ROOT_BYTES: Final = 32
 
@@ -66,6 +68,7 @@ class VerifierKey(NamedTuple):
 
     @property
     def id(self) -> bytes:
+        """The four bytes with which a signature names its key."""
         return sha256(b"%b\n%c%b" % (self.name.encode(), self.kind, self.key)).digest()[:4]
 
     def signature_line(self, signature: bytes) -> str:
@@ -135,6 +138,9 @@ def sign(private_key: bytes, text: str) -> bytes:
 
 
 def _public_bytes(pem: bytes) -> bytes:
+    """Return the public key of a public or private key in PEM. Raises ``ValueError`` or
+    ``TypeError`` if it is not an Ed25519 key without a password.
+    """
     from cryptography.hazmat.primitives import serialization
     from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
 

@@ -59,6 +59,7 @@ def stamped_at(stamp: bytes, data: bytes, certificates: bytes) -> datetime:
 
 
 def _client() -> ModuleType:
+    """Return the package for time stamps. Raises ``InvalidOption`` if it is missing."""
     try:
         import rfc3161_client
     except ImportError as error:

@@ -56,6 +56,7 @@ from foldlog.eventstore.recorders.types import (
 T = TypeVar("T")
 
 _ROWS: Final = 1_000
+"""The number of rows that a query returns, or a statement writes, at once."""
 PATIENCE_S: Final = 60.0
 """The default time, in seconds, for which a call waits for other writers or for an unreachable
 server.
@@ -108,7 +109,10 @@ class Reader(ABC):
         return self.ask(statement, *parameters)
 
     @abstractmethod
-    def _array(self, values: Sequence[int] | Sequence[str]) -> Any: ...
+    def _array(self, values: Sequence[int] | Sequence[str]) -> Any:
+        """Return the values as one parameter of a statement, in the form that the database reads as
+        a list.
+        """
 
     last_conversation: Any = None
     """The conversation of the last append, with its new state. If the next append is to the same
@@ -118,8 +122,9 @@ class Reader(ABC):
     """
 
     def value(self, name: str) -> str:
-        # On a server, the fact ``now`` is the time of the server's clock, in microseconds since
-        # 1970.
+        """Return a fact about the store: see ``Recorder.value``. On a server, the fact ``now`` is
+        the time of the server's clock, in microseconds since 1970.
+        """
         kind, _, application = name.partition(" ")
         if kind == "tracking":
             [(newest,)] = self.ask("max_tracking_id", application)
@@ -135,6 +140,9 @@ class Reader(ABC):
         return as_text(rows[0][0]) if rows else ""
 
     def has_reached(self, reached: str, position: int) -> bool:
+        """Return whether a follower that has read up to ``reached``, the text of a position, has
+        read the event at ``position``.
+        """
         return int(reached) >= position
 
     def conversation(
@@ -185,12 +193,16 @@ class Reader(ABC):
         return rows
 
     def living_forks(self, key: int) -> list[Conversation]:
-        forks = _all(
+        """Return the forks of the conversation ``key`` that are not erased."""
+        forks = _all_pages(
             lambda start: self.conversations(start, _ROWS, forks_of=key), attrgetter("id"), ""
         )
         return [fork for fork in forks if fork.erasure is None]
 
     def unfinished(self, key: int | None = None) -> Sequence[Unfinished]:
+        """Return the unfinished operation of the conversation ``key``. Without ``key``, return all
+        unfinished operations, without the entries of archived and restored conversations.
+        """
         return [
             Unfinished(conversation_key, *map(as_text, texts))
             for conversation_key, *texts in self.ask("unfinished", key)
@@ -215,7 +227,7 @@ class Reader(ABC):
             answer = self.ask(which, key, start, stop, limit)
         else:
             answer = self._rows_until(bytes_max, key, start, stop, limit)
-        return self._with_attachments(as_rows(answer), key)
+        return self._with_attachments_in(as_rows(answer), key)
 
     @abstractmethod
     def _rows_until(self, bytes_max: int, *parameters: int) -> list[Columns]:
@@ -357,7 +369,8 @@ class Reader(ABC):
         return [(as_text(name), as_recalled(entry)) for name, *entry in rows]
 
     def all_recalled(self, key: int, start: str = "") -> Iterator[tuple[str, RecalledKey]]:
-        return _all(lambda start: self.recalled(key, start, _ROWS), itemgetter(0), start)
+        """Yield all idempotency keys of a conversation from ``start`` on, by pages."""
+        return _all_pages(lambda start: self.recalled(key, start, _ROWS), itemgetter(0), start)
 
     def id_from(self, start: str) -> str | None:
         """Return the first id of a published conversation from ``start`` on, or None. Ids are
@@ -368,7 +381,7 @@ class Reader(ABC):
 
     def has_beginning(self, start: str) -> bool:
         """Return whether the id of any published conversation begins with the text ``start``."""
-        # no other id comes between the ids with this beginning
+        # The ids with this beginning follow one another, so the first of them is enough.
         name = self.id_from(start)
         return name is not None and name.startswith(start)
 
@@ -439,6 +452,9 @@ class Reader(ABC):
         return [key for key, _ in sorted(rows, key=itemgetter(1), reverse=True)]
 
     def to_list_again(self, min_version: int) -> Sequence[tuple[int, int]]:
+        """Return the conversations whose list entry has a negative version of at least
+        ``min_version``, as ``touched`` does.
+        """
         return [(key, version) for key, version in self.ask("to_list_again", min_version)]
 
     def listed(
@@ -513,9 +529,12 @@ class Reader(ABC):
 
     # -- attachments: bytes beside the bodies of rows
 
-    def _with_attachments(
+    def _with_attachments_in(
         self, rows: Sequence[Row], key: int, intervals: Sequence[tuple[int, ...]] = ()
     ) -> Sequence[Row]:
+        """Add the attachments to rows of the conversation ``key``. The rows in an interval of
+        ``flagged_rows`` with a third number belong to the conversation with this key.
+        """
         if _has_no_attachments(encodings(rows)):
             return rows
         ancestors = [
@@ -530,7 +549,9 @@ class Reader(ABC):
         return self._with_attachments_under(rows, keys)
 
     def _with_attachments_under(self, rows: Sequence[Row], keys: Sequence[int]) -> Sequence[Row]:
-        # The row codec reports a missing attachment, so it is left out here.
+        """Add the attachments to rows. ``keys`` has the key of the conversation of each row. A
+        missing attachment is left out, because the row codec reports it.
+        """
         if _has_no_attachments(encodings(rows)):
             return rows
         ids_by_key: dict[int, list[int]] = {}
@@ -558,15 +579,16 @@ class Reader(ABC):
         ]
 
 
-def _all(
+def _all_pages(
     read: Callable[[str], Sequence[T]], name_of: Callable[[T], str], start: str
 ) -> Iterator[T]:
+    """Yield the items of all pages. ``read`` returns the page that begins at a name."""
     while True:
         page = read(start)
         yield from page
         if len(page) < _ROWS:
             return
-        start = name_of(page[-1]) + "\0"
+        start = name_of(page[-1]) + "\0"  # the least text after this name
 
 
 def _has_attachments(row: Row) -> bool:
@@ -574,8 +596,8 @@ def _has_attachments(row: Row) -> bool:
 
 
 class Transaction(Reader):
-    """After a write transaction has read the row of a conversation, no other writer can change the
-    conversation until the transaction ends.
+    """A write transaction. After it has read the row of a conversation, no other writer can change
+    the conversation until the transaction ends.
     """
 
     @abstractmethod
@@ -591,8 +613,13 @@ class Transaction(Reader):
         """Delete at most ``limit`` rows, and return True if no row remains."""
 
     def _state(self, key: int) -> Columns:
-        # From now on, other writers of a staged conversation wait.
-        return next(iter(self.ask("state", key)), (True, False))
+        """Return whether a conversation is visible, and whether it is erased. A conversation that
+        does not exist is not staged, so it counts as visible. From now on, other writers of a
+        staged conversation wait.
+        """
+        for state in self.ask("state", key):
+            return state
+        return (True, False)
 
     def _check_staged(self, key: int) -> None:
         if self._state(key) != (False, False):
@@ -603,7 +630,8 @@ class Transaction(Reader):
             )
 
     @abstractmethod
-    def _place_first(self, key: int, size: int) -> None: ...
+    def _place_first(self, key: int, size: int) -> None:
+        """Give the next positions to the first ``size`` events of a conversation."""
 
     def lock_all(self, conversations: Iterable[str]) -> None:
         """Lock the conversations in a fixed order, which prevents deadlocks."""
@@ -794,6 +822,7 @@ class Transaction(Reader):
         )
 
     def set_unmade(self, key: int, records: int) -> None:
+        """Set the number of source records that have no events yet."""
         self.forget()
         self.write("set_pending", records, key)
 
@@ -805,12 +834,14 @@ class Transaction(Reader):
         self.write("delete_archived", key, before)
         self.write("detach", key, self._array([*range(before)]))
         self.write("delete_unattached", key)
+        # The column is positive for records without events, and negative for archived events.
         self.write("set_pending", -events, key)
 
     @abstractmethod
-    def insert_again(
-        self, key: int, rows: Sequence[Row], positions: Sequence[int | None]
-    ) -> None: ...
+    def insert_again(self, key: int, rows: Sequence[Row], positions: Sequence[int | None]) -> None:
+        """Insert the rows of an archived conversation at their earlier positions. A row has no
+        position if it was imported into a store on a server.
+        """
 
     def forget_figures(self, key: int) -> None:
         # Delete the figures, because they may contain erased text. They can be made again from the
@@ -819,7 +850,7 @@ class Transaction(Reader):
         self.write("note_uncounted", key)
 
     def delete_figures(self, key: int) -> None:
-        tables = (
+        statements = (
             "forget_figures",
             "forget_figure_calls",
             "forget_figure_replies",
@@ -827,7 +858,7 @@ class Transaction(Reader):
             "forget_figure_block",
             "mark_figures",
         )
-        for statement in tables:
+        for statement in statements:
             self.write(statement, key)
 
     def forget(self) -> None:
@@ -909,7 +940,7 @@ class Transaction(Reader):
 Method = TypeVar("Method", bound=Callable[..., Any])
 
 
-def makes_pending(method: Method) -> Method:
+def makes_missing_events(method: Method) -> Method:
     """Decorate a method that runs work in a transaction. If the work needs events that an import
     has not made yet, end the transaction, make the events, and run the work again. If this recorder
     is read-only, ``on_missing`` returns another recorder, which runs the work.
@@ -1015,7 +1046,7 @@ class Recorder(ABC):
     def read(self) -> AbstractContextManager[Reader]:
         """Begin a read transaction, which never waits for writers."""
 
-    @makes_pending
+    @makes_missing_events
     def query(self, work: Callable[[Reader], T]) -> T:
         """Run ``work`` in a read transaction, and return the result of ``work``.
 

@@ -151,6 +151,7 @@ def row_of(
     shown_before: int = 0,
     structural_before: int = 0,
 ) -> Row:
+    """Return a row whose two checksums are still 0: see ``log.row.with_checksums``."""
     fields = packed(
         0,
         event_id,
@@ -174,6 +175,7 @@ structural events before it, ``shown``, and ``structural``.
 
 
 def to_decode(metas: Sequence[bytes]) -> tuple[Sequence[str], Sequence[int], Sequence[int]]:
+    """Return the kinds, the schemas and the times of recording of rows, from their ``meta``."""
     times, schemas, sizes = zip(*map(_for_decoding, metas), strict=True)
     kinds = [
         kind_name(meta[_FIELDS + size : -_CHECKSUM])
@@ -183,6 +185,9 @@ def to_decode(metas: Sequence[bytes]) -> tuple[Sequence[str], Sequence[int], Seq
 
 
 def in_columns(meta: bytes) -> tuple[str, bool, bool]:
+    """Return the fields of a ``meta`` that also have a column of their own, because an index needs
+    them: the kind, ``shown`` and ``structural``.
+    """
     return (
         kind_name(meta[_FIELDS + meta[_PROOF_SIZE_AT] : -_CHECKSUM]),
         meta[_SHOWN_AT] == 1,
@@ -372,8 +377,15 @@ class Conversation(NamedTuple):
 
 def _end_of(last: Row) -> tuple[int, int, bytes, int, int]:
     """Return the fields of a conversation that come from its last row."""
-    _, _, before, turns, recorded_at, _, shown, structural, _, _ = unpacked(last.meta)
-    return last.id + 1, recorded_at, last.head, before + shown, turns + structural
+    fields = unpacked(last.meta)
+    _, _, shown_before, structural_before, recorded_at, _, shown, structural, _, _ = fields
+    return (
+        last.id + 1,
+        recorded_at,
+        last.head,
+        shown_before + shown,
+        structural_before + structural,
+    )
 
 
 class Record(NamedTuple):
@@ -464,10 +476,11 @@ def _is_whole(meta: object) -> bool:
 
 
 def as_recalled(columns: Sequence[Any]) -> RecalledKey:
-    # If a column has a wrong type, the entry has no events.
     first_id, events, *rest = columns
-    is_damaged = type(first_id) is not int or type(events) is not int
-    return RecalledKey(*((-1, 0) if is_damaged else (first_id, events)), *rest)
+    if type(first_id) is not int or type(events) is not int:
+        # The row is damaged. Without events, the entry fits no append.
+        return RecalledKey(-1, 0, *rest)
+    return RecalledKey(first_id, events, *rest)
 
 
 _SOME_NUMBERS: Final = NUMBERS | {type(None)}
@@ -549,7 +562,6 @@ def as_conversation(columns: Sequence[Any]) -> Conversation:
         pending,
         *parent_id,
     ) = columns
-    # One column has both numbers, of which one is 0: the archived events are counted below 0.
     if (created_at or 0) not in _YEARS or (erased_at or 0) not in _YEARS:
         raise StoreDamaged(
             f"{name_of_row} is damaged: it has a time outside the years 1970 to 9999; {_REMEDY}"
@@ -557,6 +569,14 @@ def as_conversation(columns: Sequence[Any]) -> Conversation:
     end: tuple[Any, ...] = _NO_END
     if last_id is not None:
         end = _end_of(Row(last_id, meta if _is_whole(meta) else UNREADABLE, b""))
+    erasure = None
+    if erased_at is not None:
+        erasure = Erasure(
+            erased_at, as_text(reason or b""), events or 0, erased_head or b"", erased_position
+        )
+    # A positive number counts records without events, and a negative number archived events.
+    unmade = max(pending or 0, 0)
+    archived = max(-(pending or 0), 0)
     return _new(Conversation, (
         key,
         as_text(name),
@@ -567,11 +587,7 @@ def as_conversation(columns: Sequence[Any]) -> Conversation:
         parent_version,
         None if key_id is None else as_text(key_id),
         sealed_key,
-        None
-        if erased_at is None
-        else Erasure(
-            erased_at, as_text(reason or b""), events or 0, erased_head or b"", erased_position
-        ),
+        erasure,
         visible == 1,
         mark,
         None if parent is None else as_text(*parent_id or (b"",)),
@@ -579,17 +595,17 @@ def as_conversation(columns: Sequence[Any]) -> Conversation:
         seed,
         replaces,
         redactions or 0,
-        max(pending or 0, 0),
-        max(-(pending or 0), 0),
+        unmade,
+        archived,
     ))  # fmt: skip
 
 
 class ListedConversation(NamedTuple):
-    """``at`` is the time of the last activity. ``at`` and ``version`` were current when the
-    conversation was listed. ``attributes`` is a map, or the stored record of the attributes, which
-    is not decoded. ``attributes`` is None if there are no attributes, or if they cannot be read.
-    ``is_record_missing`` is true if the conversation has attributes, but the record that contains
-    them is missing.
+    """A conversation in the stored list. ``at`` is the time of the last activity. ``at`` and
+    ``version`` were current when the conversation was listed. ``attributes`` is a map, or the
+    stored record of the attributes, which is not decoded. ``attributes`` is None if there are no
+    attributes, or if they cannot be read. ``is_record_missing`` is true if the conversation has
+    attributes, but the record that contains them is missing.
     """
 
     key: int

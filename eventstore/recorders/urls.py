@@ -107,6 +107,9 @@ def parse_url(url: str) -> Location:
 
 
 def absolute_hint(path: str) -> str:
+    """Return a remedy if the folder of a relative path is missing, but would exist with a slash
+    before the path. Otherwise, return an empty text.
+    """
     folder, name = os.path.split(os.path.relpath(path))
     if (
         not folder

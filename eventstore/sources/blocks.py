@@ -42,7 +42,7 @@ _SEPARATORS: Final = b" \t\r\n,"
 
 
 class DamagedBlock(ValueError):
-    pass
+    """The bytes or the index of a block cannot be read."""
 
 
 class Block(NamedTuple):
@@ -70,12 +70,15 @@ class Block(NamedTuple):
         return (self.raw[start:end] for start, end in zip(edges, edges, strict=True))
 
     def before(self, number: int) -> Block:
+        """Return the part of the block before a record."""
         count = number - self.first
         raw = self.raw[: self.places[2 * count]]
         return Block(self.first, self.places[: 2 * count], self.hashes[: HASH_BYTES * count], raw)
 
     def since(self, number: int) -> Block:
-        # The bytes directly before the record are left out too.
+        """Return the part of the block from a record on. The bytes directly before the record are
+        left out too.
+        """
         count = number - self.first
         if count == 0:
             return self
@@ -84,7 +87,9 @@ class Block(NamedTuple):
         return Block(number, places, self.hashes[HASH_BYTES * count :], self.raw[start:])
 
     def with_record(self, number: int, record: bytes) -> Block:
-        # The record's hash does not change, because the hash proves the imported bytes.
+        """Return the block with other bytes of a record. The record's hash does not change, because
+        the hash proves the imported bytes.
+        """
         index = 2 * (number - self.first)
         start, end = self.places[index : index + 2]
         growth = len(record) - (end - start)
@@ -94,16 +99,18 @@ class Block(NamedTuple):
         return Block(self.first, places, self.hashes, self.raw[:start] + record + self.raw[end:])
 
     def between(self) -> Iterator[bytes]:
+        """Yield the texts before, between and after the records."""
         edges = iter((0, *self.places, len(self.raw)))
         return (self.raw[start:end] for start, end in zip(edges, edges, strict=True))
 
     def alone(self) -> Block:
-        # White space between the records may stay.
+        """Return the block without the texts between its records. White space may stay."""
         if not any(part.strip() for part in self.between()):
             return self
         return of_records(self.first, self.records(), [self.hashes])
 
     def packed(self) -> tuple[bytes, bytes]:
+        """Return the index and the bytes of the block in their stored form."""
         return pack(_steps_to(self.places).tobytes()) + self.hashes, pack(self.raw)
 
 
@@ -145,6 +152,9 @@ class AppendedIndex(NamedTuple):
 
 
 def unpacked_appended(first: int, count: int, index: bytes) -> AppendedIndex:
+    """Return the index of an appended block with ``count`` records: the reverse of
+    ``AppendedIndex.packed``. Raises ``DamagedBlock``.
+    """
     pairs = 2 * array("I").itemsize * count
     end = 2 * pairs + HASH_BYTES * count
     if len(index) != end + len(GENESIS):
@@ -158,6 +168,7 @@ def unpacked_appended(first: int, count: int, index: bytes) -> AppendedIndex:
 
 
 def cut_at(blocks: Iterable[Block], stop: int) -> Iterator[Block]:
+    """Yield the records before record ``stop``."""
     for block in blocks:
         if block.first >= stop:
             return
@@ -165,6 +176,7 @@ def cut_at(blocks: Iterable[Block], stop: int) -> Iterator[Block]:
 
 
 def join(blocks: Sequence[Block]) -> Block:
+    """Return one block with the records of consecutive blocks."""
     places = array("I")
     length = 0
     for block in blocks:
@@ -193,6 +205,9 @@ def of_records(
 
 
 def unpacked_index(count: int, index: bytes) -> tuple[array[int], bytes]:
+    """Return the places and the hashes of a block with ``count`` records: the reverse of
+    ``Block.packed``. Raises ``DamagedBlock``.
+    """
     split = len(index) - HASH_BYTES * count
     steps = array("I")
     steps.frombytes(unpack(index[:split]))
@@ -202,7 +217,7 @@ def unpacked_index(count: int, index: bytes) -> tuple[array[int], bytes]:
 
 
 def _steps_to(places: array[int]) -> array[int]:
-    # Small numbers such as distances compress well.
+    """Return the distance of each place from the place before it. Small numbers compress well."""
     return array("I", map(sub, places, (0, *places)))
 
 
@@ -234,7 +249,9 @@ def numbers_with(first: int, hashes: bytes, searched: Container[bytes]) -> list[
 
 
 def chain_head(head: bytes, hashes: bytes) -> bytes:
-    # The head does not depend on the division of the records into blocks.
+    """Return the end of the chain of hashes after ``head`` and some records. It does not depend on
+    the division of the records into blocks.
+    """
     for start in range(0, len(hashes), HASH_BYTES):
         head = sha256(head + hashes[start : start + HASH_BYTES]).digest()
     return head
@@ -245,7 +262,9 @@ def fingerprint_of(head: bytes) -> bytes:
 
 
 class ChainedRecord(NamedTuple):
-    """``fingerprint`` stands for the record with all records before it."""
+    """The number and the hash of a record. ``fingerprint`` identifies the record together with all
+    records before it.
+    """
 
     number: int
     hash: bytes
@@ -253,12 +272,16 @@ class ChainedRecord(NamedTuple):
 
 
 def chained(hashes: bytes, first: int = 0, head: bytes = GENESIS) -> Iterator[ChainedRecord]:
+    """Yield the records with these hashes. ``head`` is the end of the chain before record
+    ``first``.
+    """
     for number, record_hash in enumerate(each_hash(hashes), first):
         head = chain_head(head, record_hash)
         yield ChainedRecord(number, record_hash, fingerprint_of(head))
 
 
 def count_shared(ours: bytes, theirs: bytes) -> int:
+    """Return the number of records at the beginning that two sources share, by their hashes."""
     if theirs.startswith(ours) or ours.startswith(theirs):
         return min(len(ours), len(theirs)) // HASH_BYTES
     pairs = zip(each_hash(ours), each_hash(theirs), strict=False)
@@ -268,6 +291,7 @@ def count_shared(ours: bytes, theirs: bytes) -> int:
 
 
 def changed_records(block: Block) -> set[int]:
+    """Return the numbers of the records whose bytes do not have the hash of the import."""
     pairs = zip(block.records(), each_hash(block.hashes), strict=True)
     return {
         number

@@ -63,9 +63,9 @@ def has_source(
     theirs = query_sources(target, _with_all_redacted, copy)
     if ours is None or theirs is None:
         return ours is None
-    # The records that a fork shares have no stored head.
-    heads = {ours.head or theirs.head, theirs.head or ours.head}
-    return ours.records == theirs.records and len(heads) == 1 and _has_more(theirs, ours)
+    # A fork without a row in ``sources`` has no stored head.
+    is_same_head = not ours.head or not theirs.head or ours.head == theirs.head
+    return ours.records == theirs.records and is_same_head and _has_as_much(theirs, ours)
 
 
 def _with_all_redacted(sources: Sources, conversation: Conversation) -> Source | None:
@@ -75,8 +75,10 @@ def _with_all_redacted(sources: Sources, conversation: Conversation) -> Source |
     return stored._replace(redacted=tuple(sources.all_redacted(stored)))
 
 
-def _has_more(existing: Source, original: Source) -> bool:
-    # The source in the target may have more redactions and more events than ``original``.
+def _has_as_much(existing: Source, original: Source) -> bool:
+    """Return whether the source in the target has at least the events and the redactions of
+    ``original``.
+    """
     return existing.made >= original.made and not _has_redacted_more(original, existing)
 
 
@@ -130,7 +132,7 @@ class CopiedRecords:
         record.
         """
         sources = Sources(self.target, reader)
-        original = self.original if sources.refuse_any() else None
+        original = self.original if sources.refuses_any() else None
         if original is None:
             return
         new = {
@@ -217,7 +219,7 @@ def _copy_until_redaction(records: CopiedRecords, version: int) -> tuple[int, bo
         original = original._replace(redacted=tuple(sorted(stored.redacted)))
     if existing is not None and (
         existing.records > original.records
-        or (existing.head == original.head and _has_more(existing, original))
+        or (existing.head == original.head and _has_as_much(existing, original))
     ):
         return 0, True
     made = {
@@ -270,6 +272,7 @@ def _copy_until_redaction(records: CopiedRecords, version: int) -> tuple[int, bo
 
 
 def _redacted_by_now(sources: Sources, source: Source) -> set[int]:
+    """Return the numbers of all records of a source that are redacted at the time of this read."""
     check_not_erased(sources.database.find_key(sources.reader, source.conversation))
     present = sources.find_by_key(source.conversation, texts=()) or source
     return sources.all_redacted(present)
@@ -330,6 +333,9 @@ def _read_original(sources: Sources, conversation: Conversation) -> _Original | 
 
 
 def _parent_in_target(target: Database, original: _Original) -> int | None:
+    """Return the key of the parent's copy in the target, or None if the target has no copy with
+    which the copied source could share its first records.
+    """
     parent_key = query_sources(target, _key_of, original.parent)
     if parent_key is None:
         return None
@@ -347,6 +353,9 @@ def _parent_in_target(target: Database, original: _Original) -> int | None:
 
 
 def _hashes_of(sources: Sources, key: int) -> tuple[bytes, set[int], int]:
+    """Return the hashes of the records of a source, the numbers of its redacted records, and the
+    number of its records that have events.
+    """
     stored = sources.find_by_key(key, texts=())
     if stored is None:
         return b"", set(), 0
@@ -362,6 +371,9 @@ def _write_part(
     blocks: list[Block],
     before: Source | None,
 ) -> Source:
+    """Write some blocks of the copied source, and its row ``part``, which ends with these blocks.
+    ``before`` is the copy in the target before this call. Return the new row of the copy.
+    """
     target = records.target
     conversation = records.conversation
     first = _end_of(before)[0]
@@ -462,6 +474,9 @@ def _family_of(sources: Sources, source: Source) -> dict[str, bytes]:
 
 
 def _root_in_target(reader: Reader, target: Database, family: Mapping[str, bytes]) -> int | None:
+    """Return the key of the root of the family in the target, or None if the target has no source
+    of the family.
+    """
     sources = Sources(target, reader)
     for name in family:
         key = _key_of(sources, name)
@@ -473,6 +488,7 @@ def _root_in_target(reader: Reader, target: Database, family: Mapping[str, bytes
 
 
 def _end_of(source: Source | None) -> tuple[int, bytes]:
+    """Return the number of records of a source, and the end of their chain of hashes."""
     return (0, GENESIS) if source is None else (source.records, source.head)
 
 
@@ -497,6 +513,7 @@ def _source_in_target(sources: Sources, conversation: Conversation) -> Source | 
 def _open_in_target(
     transaction: Transaction, target: Database, conversation: Conversation
 ) -> tuple[WriteTransaction, SourcesToWrite]:
+    """Open the copy of a conversation in the target. If the target lacks it, begin it."""
     existing = check_not_erased(target.find(transaction, conversation.id, as_stored=True))
     if existing is not None:
         writing = WriteTransaction(transaction, existing, target)
@@ -537,6 +554,9 @@ def find_redacted_records(database: Database, conversation: Conversation) -> Red
 
 
 def redact_records(writing: WriteTransaction, redacted: RedactedRecords) -> None:
+    """Redact the records of a copy that ``redacted`` names: replace them by their skeletons, and
+    refuse them in later imports.
+    """
     sources = SourcesToWrite.beside(writing)
     own = sources.settle_shared(writing.state)
     if own is None:
@@ -612,6 +632,9 @@ def split_at_records(
 
 
 def note_made(writing: WriteTransaction, made: Made, version: int) -> None:
+    """Store which events the records of a copied source became, for the events before ``version``
+    that were just copied.
+    """
     sources = SourcesToWrite.beside(writing)
     source = sources.settle(writing.key) if made else None
     if source is None:
@@ -630,6 +653,9 @@ def note_made(writing: WriteTransaction, made: Made, version: int) -> None:
 
 
 def detach_source_forks(transaction: Transaction, database: Database, conversation: int) -> None:
+    """Copy shared records to the sources that share records with the source of ``conversation``,
+    so that it can be erased.
+    """
     sources = SourcesToWrite(database, transaction)
     source = sources.find_by_key(conversation)
     if source is None:
@@ -642,6 +668,7 @@ def detach_source_forks(transaction: Transaction, database: Database, conversati
 def seal_again(
     transaction: Transaction, database: Database, conversation: int, key: DataKey | None
 ) -> None:
+    """Encrypt the source of a conversation with another key. Without ``key``, store it plain."""
     sources = SourcesToWrite(database, transaction)
     source = sources.settle(conversation)
     if source is None:
@@ -705,6 +732,7 @@ def _problems_of(
 
 
 def _key_of(sources: Sources, conversation: str) -> int | None:
+    """Return the key of a conversation that has a source and is not erased, or None."""
     state = sources.find(conversation)
     if state is None or state.erasure is not None:
         return None

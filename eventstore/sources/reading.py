@@ -47,6 +47,7 @@ def blocks_of(database: Database, source: Source, start: int = 0) -> Iterator[Bl
 def own_blocks_with(
     database: Database, source: Source, is_wanted: Callable[[bytes], bool]
 ) -> Iterator[Block]:
+    """Yield the source's own blocks whose bytes ``is_wanted`` accepts."""
     read = partial(Sources.own_blocks, is_wanted=is_wanted)
     return _by_pages(database, source, source.from_record, read)
 
@@ -57,6 +58,8 @@ def _by_pages(
     start: int,
     read: Callable[[Sources, Source, int], Iterator[Block]],
 ) -> Iterator[Block]:
+    """Yield blocks from record ``start`` on, a few in each transaction."""
+
     def read_page(sources: Sources, first: int) -> list[Block]:
         return list(islice(read(sources, source, first), _BLOCKS))
 
@@ -75,6 +78,7 @@ def _by_pages(
 
 
 def about(source: Source) -> JsonObject:
+    """Return the fields in ``Source.about``."""
     return dict(msgspec.json.decode(source.about)) if source.about else {}
 
 
@@ -101,6 +105,7 @@ def is_about_readable(source: Source) -> bool:
 
 
 def continued(source: Source) -> Continued | None:
+    """Return the records that were handed over to the source, or None."""
     fields = about(source).get(CONTINUED)
     return None if fields is None else Continued(*fields)
 

@@ -59,8 +59,11 @@ literal.
 _PAGE: Final = 8
 """The number of blocks that are read at once, about a megabyte."""
 MADE: Final = 64
+"""The number of records whose events are listed in one row of the table ``made``."""
 _ROWS: Final = 4
+"""The number of rows of the table ``made`` that one query for a place in it reads."""
 _ASKED: Final = 1_000
+"""The number of hashes that one query looks up."""
 _numbers = struct.Struct(">2q").pack
 TITLE: Final = "title"
 """The key of a title that a program stores outside of the records. An import replaces this title,
@@ -75,6 +78,7 @@ REDACTED: Final = "redacted"
 record contains. A later import must not store a title or such texts.
 """
 ABOUT: Final = (b"about",)
+"""The argument ``texts`` of a caller that reads ``Source.about``, but not ``Source.sums``."""
 TEXTS: Final = (*ABOUT, b"sums")
 """The compressed columns of a source. Their values may be large."""
 CONTINUED: Final = "continued"
@@ -168,14 +172,18 @@ class Sources:
         self._keys: dict[int, DataKey | None] = dict(keys or {})
 
     def find_by_key(self, conversation: int, *, texts: Sequence[bytes] = TEXTS) -> Source | None:
-        # Columns that are not in ``texts``, a beginning of ``TEXTS``, stay empty, which is faster.
+        """Return the source of the conversation with the key ``conversation``, or None. ``texts``
+        is a beginning of ``TEXTS``. The other texts stay empty, which is faster.
+        """
         rows = self.reader.ask("source", conversation)
         return self._source(rows[0], texts) if rows else None
 
     def of(self, conversation: str) -> Source | None:
+        """Return the source of the conversation with the id ``conversation``: see ``of_state``."""
         return self.of_state(self.find(conversation))
 
     def find(self, conversation: str) -> Conversation | None:
+        """Return the row of a conversation, without making events of its source."""
         return self.database.find(self.reader, conversation, as_stored=True)
 
     def of_state(self, conversation: Conversation | None) -> Source | None:
@@ -271,6 +279,7 @@ class Sources:
         return blocks[::-1]
 
     def hashes(self, source: Source) -> bytes:
+        """Return the hashes of all records one after another, including shared records."""
         shared = b""
         parent = self.parent_of(source)
         if parent is not None:
@@ -293,6 +302,7 @@ class Sources:
         return None if source.parent is None else self.find_by_key(source.parent)
 
     def indexes(self, source: Source) -> Iterator[tuple[int, bytes]]:
+        """Yield the number of the first record of each own block, and the hashes of its records."""
         key = source.conversation
         for first, count, encoding, index in self.reader.ask("block_indexes", key):
             yield first, self._index(key, first, count, encoding, index).hashes
@@ -301,6 +311,7 @@ class Sources:
         return next(self.blocks(source, number)).record(number)
 
     def all_redacted(self, source: Source) -> set[int]:
+        """Return the numbers of all redacted records, including shared records."""
         numbers = set(source.redacted)
         parent = self.parent_of(source)
         if parent is not None:
@@ -309,7 +320,9 @@ class Sources:
         return numbers
 
     def redacted_hashes(self, root: int) -> set[bytes]:
-        # An import stores only the skeletons of redacted records.
+        """Return the hashes of the family's redacted records. An import stores only the skeletons
+        of records with these hashes.
+        """
         redacted = set[bytes]()
         for source in self.family(root, texts=()):
             if not source.redacted:
@@ -324,6 +337,7 @@ class Sources:
     # -- events of records
 
     def made(self, source: Source) -> dict[int, tuple[int, int]]:
+        """Return the events of all records, including shared records: see ``Made``."""
         made: dict[int, tuple[int, int]] = {}
         parent = self.parent_of(source)
         if parent is not None:
@@ -390,6 +404,9 @@ class Sources:
     def _made_in(
         self, conversation: int, rows: Iterable[Sequence[Any]]
     ) -> tuple[dict[int, tuple[int, int]], dict[int, tuple[int, int]]]:
+        """Return the events of records in two maps: from rows of the table ``made``, and from
+        appended blocks.
+        """
         in_rows: dict[int, tuple[int, int]] = {}
         in_blocks: dict[int, tuple[int, int]] = {}
         for first, count, encoding, data in rows:
@@ -405,6 +422,7 @@ class Sources:
     # -- places
 
     def places(self, place: bytes) -> list[Place]:
+        """Return the imports of a place into its conversations, the oldest first."""
         places = [Place(*columns) for columns in self.reader.ask_all("places", place)]
         return sorted(places, key=attrgetter("seen"))
 
@@ -415,7 +433,8 @@ class Sources:
     def is_refused(self, fingerprint: bytes) -> bool:
         return bool(self.refused_among([fingerprint]))
 
-    def refuse_any(self) -> bool:
+    def refuses_any(self) -> bool:
+        """Return whether the store refuses any record."""
         return bool(self.reader.ask_all("first_refused"))
 
     def refused_of(self, conversation: int) -> list[bytes]:
@@ -540,7 +559,7 @@ class Sources:
         try:
             if key is None:
                 raise NotAsWritten("the source is encrypted, and its conversation has no key")
-            return key.decrypt(data, _place(column, conversation, first))
+            return key.decrypt(data, _associated_data(column, conversation, first))
         except NotAsWritten as error:
             raise self._corrupt(conversation, first, error) from error
 
@@ -652,14 +671,19 @@ class SourcesToWrite(Sources):
         self.reader.write("delete_blocks_between", conversation, start, stop)
 
     def join_blocks(self, source: Source, blocks: Sequence[Block], whole: Block) -> None:
+        """Replace consecutive blocks by one block with the same records."""
         self.delete_blocks(source.conversation, blocks[0].first, blocks[-1].stop)
         self.put_blocks(source, [whole])
 
     def join_last(self, source: Source, first: int) -> None:
+        """Join the source's own blocks from record ``first`` on."""
         blocks = list(self.own_blocks(source, first))
         self.join_blocks(source, blocks, join(blocks))
 
     def leave_parent(self, source: Source) -> Source:
+        """Copy the shared records to the source itself, so that it needs its parent no longer.
+        Return the changed source.
+        """
         blocks = [*cut_at(self.blocks(source), source.from_record)]
         made = {
             number: events
@@ -714,8 +738,8 @@ class SourcesToWrite(Sources):
         key = self._key(conversation)
         if key is None:
             return data
-        return key.encrypt(data, _place(column, conversation, first))
+        return key.encrypt(data, _associated_data(column, conversation, first))
 
 
-def _place(column: bytes, conversation: int, first: int) -> bytes:
+def _associated_data(column: bytes, conversation: int, first: int) -> bytes:
     return b"source\0%b\0%b" % (column, _numbers(conversation, first))

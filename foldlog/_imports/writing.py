@@ -527,7 +527,7 @@ class SourceWriter:
 
     def _check_refused(self, sources: Sources, source: Source, blocks: Sequence[Block]) -> None:
         # Records that were redacted in the source's own family are already blank.
-        if not sources.refuse_any():
+        if not sources.refuses_any():
             return
         redacted_numbers = {*self._redacted_numbers}
         hashes = b"".join(block.hashes for block in blocks)

@@ -8,7 +8,7 @@ A killed process stays dead. Whatever it calls afterwards, in a ``finally`` or a
 from contextlib import contextmanager
 
 from foldlog.eventstore.errors import StoreUnavailable
-from foldlog.eventstore.recorders.base import Recorder, makes_pending
+from foldlog.eventstore.recorders.base import Recorder, makes_missing_events
 from foldlog.eventstore.recorders.errors import NOTHING_WRITTEN
 
 
@@ -61,7 +61,7 @@ class Seam:
         if self.at_transaction is not None:
             self.at_transaction()
 
-    @makes_pending
+    @makes_missing_events
     def transact(self, work, *, any_thread=False, at_once=False, durable=True):
         self._begin()
         self.transactions += 1
@@ -94,7 +94,7 @@ class Seam:
         with self.inner.read() as reader:
             yield reader
 
-    @makes_pending
+    @makes_missing_events
     def query(self, work):
         self._begin()
         return self.inner.query(work)

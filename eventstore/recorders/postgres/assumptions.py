@@ -1,11 +1,12 @@
-"""What a process assumes of its store because its last transactions read or wrote it: the records
-of leases, and the streams to which it appends.
+"""The values that a process assumes to be in its store, because its last transactions read or wrote
+them: the records of leases, and the streams to which it appends.
 
-A chunk of a streamed reply would need a round trip to read its lease, another one to read its
-stream, and a third to write. With assumptions it needs the third only: the server compares them
-before it writes (``check_record``, ``check_stream``). If one is wrong, the transaction fails, and
-the work runs again without assumptions. So an outdated assumption costs time and nothing else.
-``python -m benchmarks.streams chunk --db URL`` measures it.
+Without assumptions, a chunk of a streamed reply takes three round trips: one to read the lease, one
+to read the stream, and one to write. With assumptions, it takes only the last one, because the
+server compares the assumptions before it writes (``check_record``, ``check_stream``). If an
+assumption is wrong, the transaction fails, and the work runs again without assumptions. An outdated
+assumption therefore only costs time. ``python -m benchmarks.streams chunk --db URL`` measures the
+time of a chunk.
 """
 
 from __future__ import annotations
@@ -15,13 +16,16 @@ from typing import Final
 from foldlog.eventstore.recorders.types import Record, Stream
 
 _ASSUMED_MAX: Final = 256
+"""The number of assumptions that a process remembers. With more, it forgets them all."""
 
 Name = str | tuple[int, int]
 """The name of a record of the store, or the conversation and the number of a stream."""
 
 
 class Assumptions:
-    """Thread-safe, because each method makes one step on a dict."""
+    """The assumptions of one store. Threads share them without a lock, because each method makes
+    only single steps on a dict.
+    """
 
     def __init__(self) -> None:
         self._assumed: dict[Name, Record | Stream] = {}
@@ -35,7 +39,9 @@ class Assumptions:
         return assumed if isinstance(assumed, Stream) else None
 
     def learn(self, learned: dict[Name, Record | Stream | None]) -> None:
-        """Replace assumptions by what a committed transaction knows, or forget them."""
+        """Replace assumptions by the values that a committed transaction has left. The value None
+        means that the assumption is forgotten.
+        """
         if len(self._assumed) > _ASSUMED_MAX:
             self._assumed = {}
         for name, value in learned.items():

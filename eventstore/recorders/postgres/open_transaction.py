@@ -45,6 +45,10 @@ class TooSlow(ConnectionLost):
 
 
 class OpenTransaction:
+    """A write transaction on a connection: its beginning, its locks, and its commit. The first
+    query or statement begins it.
+    """
+
     def __init__(
         self, wire: Wire, schema: str, part: Part, *, durable: bool, at_once: bool
     ) -> None:
@@ -58,8 +62,10 @@ class OpenTransaction:
         self._number_asked: int | None = None
         self._begun = False
         self.is_joined = False
+        """Whether the transaction of another store on the same connection has begun it."""
         self._wrote = False
         self.writes = 0
+        """The number of statements that write."""
         self._unchecked = False
         """Whether a guess about the state of the store was sent and is not yet confirmed."""
         self._guessed_keys = False
@@ -70,6 +76,7 @@ class OpenTransaction:
         self.stands: bool | None = False
         """Whether the transaction is committed, or None if the outcome is unknown."""
         self._answered_at = 0.0
+        """The moment of the server's last answer, by ``time.monotonic``, or 0 before the first."""
 
     def ask(self, statement: str, *parameters: Parameter) -> list[Columns]:
         self._begin()
@@ -144,11 +151,13 @@ class OpenTransaction:
             )
 
     def settle(self) -> None:
+        """Send the queued statements, and check their answers."""
         self._begin()
         if self._wire.has_queued:
             self._answers()
 
     def join(self, others: Sequence[OpenTransaction]) -> None:
+        """Commit the writes of other transactions on the same connection too."""
         self._begun = self._begun or any(other._begun for other in others)
         self._wrote = self._wrote or any(other._wrote for other in others)
 
@@ -243,6 +252,8 @@ class OpenTransaction:
 
 
 class Call(Generic[T]):
+    """One call of ``transact``, whose work may need several attempts."""
+
     def __init__(self, work: Callable[[Any], T]) -> None:
         self._work = work
         self._doubt: tuple[T, OpenTransaction] | None = None
@@ -251,6 +262,9 @@ class Call(Generic[T]):
         self._newest: OpenTransaction | None = None
         self._too_slow: TooSlow | None = None
         self._met = False
+        """Whether ``may_have_met_itself`` has returned True. A second refusal is not explained by
+        the earlier attempt.
+        """
         self._locks: Sequence[int] = ()
         """The locks that a rolled back attempt held or waited for. The next attempt takes these
         locks first, in a fixed order. The fixed order prevents a second deadlock.
@@ -258,6 +272,7 @@ class Call(Generic[T]):
 
     @property
     def outcome(self) -> str:
+        """What is known about the writes, for the message of an error."""
         if self._doubt is None:
             return "nothing was written"
         return (
@@ -266,6 +281,7 @@ class Call(Generic[T]):
         )
 
     def note_on(self, error: BaseException) -> None:
+        """Add a note about the writes to an exception that interrupts the call."""
         # The messages of foldlog's own errors already say whether the writes are stored.
         if isinstance(error, FAILURES):
             return

@@ -26,8 +26,11 @@ from typing import Final, NamedTuple
 from foldlog.eventstore.errors import InvalidOption, StoreRefused
 
 _BITS: Final = 20
+"""The number of bits of a place in a transaction."""
 _START_BITS: Final = 16
+"""The number of bits of the random first place: see ``Positions``."""
 POSITIONS_MAX: Final = (1 << _BITS) - (1 << _START_BITS)
+"""The number of events that every transaction can place, whatever its first place is."""
 
 
 class Part(NamedTuple):
@@ -74,6 +77,7 @@ class Positions:
         """The transaction's number, or None until the server has returned it."""
 
     def take(self, count: int) -> int:
+        """Take the next ``count`` places of the transaction, and return the first of them."""
         place = self._next
         if place + count - self._first > POSITIONS_MAX:
             raise StoreRefused(
@@ -85,10 +89,12 @@ class Positions:
         return place
 
     def of(self, place: int) -> int:
+        """Return the position of a place in the transaction."""
         assert self.number is not None, "a position was requested before the commit"
         return first_of(self.number) + place
 
     def precede(self, position: int) -> bool:
+        """Return whether all positions of this transaction are lower than ``position``."""
         assert self.number is not None, "the server has not returned the number yet"
         return position >= first_of(self.number + 1)
 
@@ -124,4 +130,5 @@ class Positions:
 
 
 def first_of(number: int) -> int:
+    """Return the first position of the transaction with this number."""
     return number << _BITS

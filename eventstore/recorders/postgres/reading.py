@@ -36,12 +36,20 @@ _WHY: Final = (
 )
 
 Bind = Callable[[Wire], None]
+"""Selects the statements of one store on a connection."""
 Asked = tuple[str, tuple[Parameter, ...]]
+"""The name of a statement, and its parameters."""
 Question = tuple[Bind, str, tuple[Parameter, ...]]
+"""The store to ask, the name of a statement, and its parameters."""
 
 
 class PostgresReader(Reader):
-    _remembered: Mapping[tuple[str, tuple[Parameter, ...]], list[Columns]] = {}
+    """The queries of a transaction. ``send`` sends one question and returns its rows.
+    ``send_together`` sends several questions in one round trip.
+    """
+
+    _remembered: Mapping[Asked, list[Columns]] = {}
+    """The answers to the questions of ``ask_ahead``."""
 
     def __init__(
         self,
@@ -79,7 +87,7 @@ class PostgresReader(Reader):
         if not intervals:
             return []
         statement, parameters = self.flagged_question(key, intervals, bytes_max)
-        return self._with_attachments(as_rows(self.ask(statement, *parameters)), key, intervals)
+        return self._with_attachments_in(as_rows(self.ask(statement, *parameters)), key, intervals)
 
     def flagged_question(
         self, key: int, intervals: Sequence[tuple[int, ...]], bytes_max: int | None = None

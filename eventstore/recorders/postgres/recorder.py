@@ -21,7 +21,12 @@ from psycopg import conninfo
 from foldlog._base.json_types import JsonObject
 from foldlog._base.telemetry import tell, waits
 from foldlog.eventstore.errors import InvalidOption, StoreRefused, StoreUnavailable
-from foldlog.eventstore.recorders.base import PATIENCE_S, Recorder, Transaction, makes_pending
+from foldlog.eventstore.recorders.base import (
+    PATIENCE_S,
+    Recorder,
+    Transaction,
+    makes_missing_events,
+)
 from foldlog.eventstore.recorders.errors import FAILURES
 from foldlog.eventstore.recorders.postgres import deleted_rows, setup, status
 from foldlog.eventstore.recorders.postgres.assumptions import Assumptions
@@ -51,6 +56,7 @@ from foldlog.eventstore.recorders.writers import INSIDE, Writer, check_not_writi
 T = TypeVar("T")
 
 CONNECTIONS_MAX: Final = 32
+"""The default size of the pool of connections."""
 _REPLY_SHARE: Final = 1 / 2
 _LOCK_SHARE: Final = 1 / 3
 """A call waits for one lock for at most ``_LOCK_SHARE`` of its patience, and for one answer for at
@@ -58,6 +64,7 @@ most ``_REPLY_SHARE``.
 """
 _PAUSE_FIRST_S: Final = 0.02
 _PAUSE_MAX_S: Final = 1.0
+"""The pauses between attempts to reach the server grow from the first to the second number."""
 _STANDBY_S: Final = 3.0
 """The time for which ``open`` waits for the promotion of a standby, if the URL names no other
 server.
@@ -171,7 +178,7 @@ class PostgresRecorder(Recorder):
     def on_citus(self) -> bool:
         return self._is_on_citus
 
-    @makes_pending
+    @makes_missing_events
     def transact(
         self,
         work: Callable[[Transaction], T],
@@ -246,7 +253,7 @@ class PostgresRecorder(Recorder):
         with self.session() as session:
             yield PostgresReader(session.ask, session.ask_together)
 
-    @makes_pending
+    @makes_missing_events
     def query(self, work: Callable[[PostgresReader], T]) -> T:
         def attempt() -> T:
             with self.read() as reader:
@@ -255,11 +262,8 @@ class PostgresRecorder(Recorder):
         return self._retry(attempt)
 
     def succeed(self, former: Recorder) -> None:
-        if (
-            not isinstance(former, PostgresRecorder)
-            or former.part != self.part
-            or (self.part or ONLY) == ONLY
-        ):
+        is_same_part = isinstance(former, PostgresRecorder) and former.part == self.part
+        if not is_same_part or (self.part or ONLY) == ONLY:
             return
         homes = former.query(lambda reader: reader.ask("facts_of", "home "))
         last = int(former.value("last_position"))
@@ -285,9 +289,11 @@ class PostgresRecorder(Recorder):
             return deleted_rows.remove(tables, pauses(patience_s), patience_s)
 
         waits_for = self._beside(remove)
+        if waits_for is None:
+            return False  # this role may not vacuum the tables
         if waits_for:
             raise StoreUnavailable(f"{self._server}: {waits_for}", kind="read")
-        return waits_for is not None
+        return True
 
     def check(self, is_stopped: Callable[[], bool] = lambda: False) -> Iterator[str]:
         if is_stopped():
@@ -345,6 +351,9 @@ class PostgresRecorder(Recorder):
         return connection
 
     def _refusal_of(self, error: psycopg.Error) -> Exception:
+        """Return the error for a connection that could not be made. If waiting would not help, it
+        has the kind ``denied``.
+        """
         failure = of_driver(error, self._server, error.sqlstate, is_on_citus=self._is_on_citus)
         if not isinstance(failure, ConnectionLost):
             return failure
@@ -383,6 +392,10 @@ class PostgresRecorder(Recorder):
                 self._recover(error, waiting, outcome())
 
     def _statements_here(self) -> dict[str, bytes]:
+        """Return the statements for this schema and this kind of server. On Citus and behind a
+        pooler, a connection may lead to another server later, so each transaction reads the
+        identity of its server and compares it with the epoch.
+        """
         changed = {"{here}": "cluster", "{timeline}": "timeline"}
         if self._is_on_citus or not self._keeps_its_server:
             changed = {"{here}": "{schema}.here()", "{timeline}": "{schema}.timeline()"}
@@ -396,14 +409,16 @@ class PostgresRecorder(Recorder):
         wire.bind(self._statements, self._prefix)
 
     def _stores(self) -> Sequence[PostgresRecorder]:
+        """Return the recorders of all stores that the connections of this recorder serve."""
         return [self]
 
     def _connect(self) -> Wire:
         return self._greet(self._new_connection())
 
     def _greet(self, connection: psycopg.Connection[Any]) -> Wire:
-        # The settings of a connection depend on whether the server belongs to Citus. If the
-        # settings do not fit the server, make a new connection.
+        """Check the server of a new connection. The settings of a connection depend on whether the
+        server belongs to Citus. If they do not fit the server, return another connection.
+        """
         with self._translate_errors():
             try:
                 wire = Wire(
@@ -438,6 +453,9 @@ class PostgresRecorder(Recorder):
         return self._connect()
 
     def _prepare(self, *, create: bool) -> None:
+        """Open the store: make or migrate its schema, and put the first connection into the pool.
+        Wait for an unreachable server.
+        """
         waiting = pauses(self._patience_s)
         is_reported = False
         gives_up_at = time.monotonic() + min(_STANDBY_S, self._patience_s)
@@ -497,6 +515,7 @@ class PostgresRecorder(Recorder):
         )
 
     def _reserve(self) -> int:
+        """Return the number of a transaction that writes nothing, for ``Positions.take_ranges``."""
         with contextlib.closing(self._connect()) as wire:
             self.bind(wire)
             wire.queue("number")
@@ -506,13 +525,15 @@ class PostgresRecorder(Recorder):
     def _recover(
         self, error: ConnectionLost | TryAgain, waiting: Iterator[bool], outcome: str
     ) -> None:
-        if not next(waiting, False):
-            if isinstance(error, TryAgain) and error.locks:
-                holder = self._holder(error.locks)
-            else:
-                holder = ""
-            problem = f"{error}; tried for {self._patience_s:g} s, {outcome}{holder}"
-            raise StoreUnavailable(problem, kind=error.kind) from error
+        """Wait before the next attempt, or raise ``StoreUnavailable`` if the patience is over."""
+        if next(waiting, False):
+            return
+        if isinstance(error, TryAgain) and error.locks:
+            holder = self._holder(error.locks)
+        else:
+            holder = ""
+        problem = f"{error}; tried for {self._patience_s:g} s, {outcome}{holder}"
+        raise StoreUnavailable(problem, kind=error.kind) from error
 
     def _holder(self, locks: Sequence[int]) -> str:
         try:

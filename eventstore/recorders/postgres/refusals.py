@@ -50,10 +50,12 @@ def states_of_refusals(parameters: Mapping[str, Any]) -> list[str]:
 
 
 def are_permanent(states: list[str]) -> bool:
+    """Return whether every server refused, and waiting does not help."""
     return bool(states) and _DENIED.issuperset(states)
 
 
 def _has_failed(connection: Connection) -> bool:
+    """Make the connection, and return whether a server has refused it."""
     ends = time.monotonic() + _WAIT_S
     waits_for = PollingStatus.WRITING
     while waits_for != PollingStatus.OK:

@@ -117,6 +117,9 @@ def _check_part(stored: str, schema: str, part: Part | None) -> Part:
 
 
 def are_made(connection: psycopg.Connection[Any], parts: Mapping[str, Part]) -> bool:
+    """Return whether every schema in ``parts`` has its part of a joined store, in the newest
+    version.
+    """
     queries = [
         _statement_in(
             schema,
@@ -127,8 +130,8 @@ def are_made(connection: psycopg.Connection[Any], parts: Mapping[str, Part]) -> 
     ]
     try:
         facts = connection.execute(b" UNION ALL ".join(queries)).fetchall()
-    # the table does not exist, or this role may not read it
     except psycopg.errors.ProgrammingError:
+        # A table does not exist, or this role may not read it.
         return False
     newest = str(_newest())
     expected = {(part.number, "part", str(part)) for part in parts.values()}
@@ -136,6 +139,7 @@ def are_made(connection: psycopg.Connection[Any], parts: Mapping[str, Part]) -> 
 
 
 def schemas_there(connection: psycopg.Connection[Any], schemas: Sequence[str]) -> list[str]:
+    """Return the schemas that exist and have a table ``store``."""
     query = (
         "SELECT schemaname::text FROM pg_tables WHERE tablename = 'store' AND schemaname = ANY (%s)"
     )
@@ -143,15 +147,17 @@ def schemas_there(connection: psycopg.Connection[Any], schemas: Sequence[str]) -
 
 
 def check_not_lost(
-    connection: psycopg.Connection[Any], lost: Sequence[str], first: str, there: Sequence[str]
+    connection: psycopg.Connection[Any], missing: Sequence[str], first: str, existing: Sequence[str]
 ) -> None:
-    # Of several stores, the store ``first`` is made after all others. If ``first`` exists, or if a
-    # store has conversations, all stores existed once.
+    """Raise ``StoreRefused`` if the missing stores existed once. Of several stores, the store
+    ``first`` is made after all others. If ``first`` exists, or if a store has conversations, all
+    stores existed once.
+    """
     begun = "SELECT 1 FROM {schema}.conversations LIMIT 1"
-    if first in there or any(
-        connection.execute(_statement_in(schema, begun)).fetchall() for schema in there
+    if first in existing or any(
+        connection.execute(_statement_in(schema, begun)).fetchall() for schema in existing
     ):
-        raise lost_stores(lost)
+        raise lost_stores(missing)
 
 
 def lost_stores(lost: Sequence[str]) -> StoreRefused:
@@ -164,6 +170,8 @@ def lost_stores(lost: Sequence[str]) -> StoreRefused:
 
 
 class Greeted(Protocol):
+    """A store whose server is checked: ``bind`` selects its statements on a connection."""
+
     schema: str
 
     def bind(self, wire: Wire, /) -> None: ...
@@ -339,10 +347,13 @@ def _as_owner(owner: str, info: psycopg.ConnectionInfo, schema: str) -> str:
 
 
 def _find_facts(connection: psycopg.Connection[Any], schema: str) -> dict[str, str]:
+    """Return the facts of the store in a schema, or an empty map if the schema has no tables.
+    Raises ``StoreRefused`` if its tables are no store.
+    """
     try:
         facts = _read_facts(connection, schema)
-    # the table does not exist, or this role may not read it
     except psycopg.errors.ProgrammingError:
+        # The table does not exist, or this role may not read it.
         facts = {}
     return facts if "schema" in facts else _facts_of_store(connection, schema)
 
@@ -379,13 +390,16 @@ def _facts_of_store(connection: psycopg.Connection[Any], schema: str) -> dict[st
     return _read_facts(connection, schema)
 
 
-def _damaged(schema: str, lacking: str) -> StoreDamaged:
+def _damaged(schema: str, fact: str) -> StoreDamaged:
     return StoreDamaged(
-        f"schema {schema!r} is damaged: its table 'store' has no valid {lacking}; restore a backup"
+        f"schema {schema!r} is damaged: its table 'store' has no valid {fact}; restore a backup"
     )
 
 
 def _check_version(facts: Mapping[str, str], schema: str) -> int:
+    """Return the version of a store's schema, 0 if there is no store. A newer version that this
+    program can still use counts as the newest version that this program knows.
+    """
     if not facts:
         return 0
     newest = _newest()

@@ -27,6 +27,10 @@ Work = Callable[[Any], Any]
 
 
 class _Job:
+    """The work of one thread. ``turn`` wakes the thread when its work is done, or when it leads the
+    jobs in ``group``.
+    """
+
     def __init__(self, work: Work) -> None:
         self.work = work
         self.turn = threading.Semaphore(0)
@@ -65,9 +69,9 @@ class Sharing:
             outcomes = self._run_all(group)
         except Exception as error:  # noqa: BLE001 - each caller gets it
             outcomes = [Outcome(error=error)] * len(group)
-        # A signal interrupts only this thread. The jobs of the other threads run again, each in its
-        # own transaction.
         except BaseException:
+            # A signal interrupts only this thread. The jobs of the other threads run again, each in
+            # its own transaction.
             for member in group[1:]:
                 member.group = (member,)
                 member.turn.release()
@@ -105,9 +109,11 @@ class _WroteAndFailed(Exception):
 
 
 def _in_one_transaction(works: Sequence[Work], transaction: Any) -> list[Outcome[Any]]:
-    # The error of a job may come from a wrong assumption of the transaction. The transaction has
-    # then failed, so the next job fails too, and all jobs run again in a transaction without
-    # assumptions.
+    """Run the works one after another, and return their outcomes. Raises ``_WroteAndFailed``.
+
+    The error of a job may come from a wrong assumption of the transaction. The transaction has then
+    failed, so the next job fails too, and all jobs run again in a transaction without assumptions.
+    """
     outcomes = []
     for work in works:
         before = transaction.writes

@@ -63,7 +63,9 @@ class Status(NamedTuple):
 
 
 def status(connection: psycopg.Connection[Any], statements: Mapping[str, bytes]) -> Status:
-    # If a session of another role holds followers back, only members of ``pg_monitor`` see it.
+    """Return the status of a store. If a session of another role holds followers back, only members
+    of ``pg_monitor`` see it.
+    """
 
     def ask(name: str) -> list[tuple[Any, ...]]:
         return connection.execute(statements[name], binary=True).fetchall()
@@ -87,6 +89,9 @@ def status(connection: psycopg.Connection[Any], statements: Mapping[str, bytes])
 def holder(
     connection: psycopg.Connection[Any], statements: Mapping[str, bytes], locks: Sequence[int]
 ) -> str:
+    """Return the end of an error's text: which session holds one of the locks. Return an empty text
+    if no session is known to hold them.
+    """
     row = connection.execute(statements["lock_holder"], (list(locks),)).fetchone()
     if row is None:
         return ""
@@ -131,11 +136,12 @@ def _parts_of_search_index() -> Parts:
     }
 
 
-def _changed_parts(there: Parts) -> Iterator[str]:
+def _changed_parts(present: Parts) -> Iterator[str]:
+    """Yield the parts of the schema that differ from the parts that foldlog makes."""
     made = made_parts() | _parts_of_search_index()
-    for (kind, name), described in sorted(there.items()):
+    for (kind, name), described in sorted(present.items()):
         if kind in ("table", "index", "function"):
-            # Tables and indexes of others are no harm.
+            # Tables, indexes and functions that somebody has added do no harm.
             if made.get((kind, name), described) != described:
                 yield changed_part(kind, name)
         elif (kind, name) not in made:
@@ -143,6 +149,9 @@ def _changed_parts(there: Parts) -> Iterator[str]:
 
 
 def findings(connection: psycopg.Connection[Any], statements: Mapping[str, bytes]) -> Iterator[str]:
+    """Yield the problems of the store: see ``Recorder.check``. Indexes are checked only if the
+    database has the extension ``amcheck``.
+    """
     yield from missing_parts(
         "postgresql", set(connection.execute(statements["parts_of_schema"]).fetchall())
     )
@@ -151,9 +160,9 @@ def findings(connection: psycopg.Connection[Any], statements: Mapping[str, bytes
         # A newer version of foldlog may have made its parts in another way.
         yield from _changed_parts(parts_of(connection, statements))
     rows = connection.execute(statements["rows_without_conversation"]).fetchall()
-    [(lonely,)] = connection.execute(statements["attachments_without_conversation"]).fetchall()
-    [streams] = connection.execute(statements["streams_without_conversation"]).fetchall()
-    yield from orphans(rows, lonely, *streams)
+    [(attachments,)] = connection.execute(statements["attachments_without_conversation"]).fetchall()
+    [(streams, chunks)] = connection.execute(statements["streams_without_conversation"]).fetchall()
+    yield from orphans(rows, attachments, streams, chunks)
     checker = connection.execute(
         "SELECT to_regprocedure('bt_index_check(regclass, boolean)')"
     ).fetchone()

@@ -36,7 +36,7 @@ from foldlog.eventstore.errors import (
     StoreRefused,
     StoreUnavailable,
 )
-from foldlog.eventstore.recorders.base import Columns, Recorder, Transaction, makes_pending
+from foldlog.eventstore.recorders.base import Columns, Recorder, Transaction, makes_missing_events
 from foldlog.eventstore.recorders.postgres import setup
 from foldlog.eventstore.recorders.postgres.open_transaction import OpenTransaction
 from foldlog.eventstore.recorders.postgres.positions import Part
@@ -58,7 +58,9 @@ T = TypeVar("T")
 _COMPANION_MARK: Final = "/+"
 _POSITION_MAX: Final = 2**63 - 1
 _KNOWN_MAX: Final = 10_000
+"""The number of conversations whose store this process remembers (``Stores.note_home``)."""
 _QUESTIONS_MAX: Final = 16
+"""The number of queries without news that this process remembers (``Stores.note_nothing``)."""
 _Asking = tuple[str, tuple[Parameter, ...]]
 Snapshots = list[list[Columns]]
 """One snapshot of each server. The snapshot of a server changes with every commit. While the
@@ -241,7 +243,8 @@ class StoresReader(PostgresReader):
                     number, statement, after.parts[number], last, events
                 ):
                     end = min(end, position)
-                    times += [int.from_bytes(recorded_at)] if position < last else []
+                    if position < last:
+                        times.append(int.from_bytes(recorded_at))
             until = until.moved(number, end)
             touched.update(
                 (key, version)
@@ -263,6 +266,7 @@ class StoresReader(PostgresReader):
         return conversation._replace(erasure=erasure._replace(position=place))
 
     def with_bytes_pending(self) -> list[int]:
+        """Return the numbers of the stores whose files contain deleted bytes."""
         return [number for number, _ in self._query_together("with_bytes")]
 
     # -- which stores are asked
@@ -300,6 +304,9 @@ class StoresReader(PostgresReader):
         return self._query_one(self._home or 0, statement, *parameters)
 
     def _number(self, key: Parameter) -> int:
+        """Return the number of the store to which a query about the conversation ``key`` goes.
+        Later queries that are not about one conversation go to the same store.
+        """
         if not key:  # the query is not about one conversation
             return self._home or 0
         self._home = self._stores.store_of(cast(int, key))
@@ -324,13 +331,16 @@ class StoresReader(PostgresReader):
         return self._ask_own("listed_one", "activity_with_all", *parameters)
 
     def _ask_own(self, statement: str, chosen: str, *parameters: Parameter) -> list[Columns]:
-        # The query ``chosen`` of all stores names conversations, and their stores return the rows.
+        """Ask all stores the query ``chosen``, which names conversations. Then ask the store of
+        each conversation the query ``statement``, which returns its row.
+        """
         rows = self._query_together(chosen, *parameters)
         questions: list[_Asking] = [(statement, (key,)) for _, _, key in rows]
         answers = self._ask_each([number for number, *_ in rows], questions)
         return list(chain.from_iterable(answers))
 
     def _stores_with_news(self, after: Position) -> list[int]:
+        """Return the numbers of the stores that have an event after a position."""
         parts = bigints(after.parts)
         news = self._query_each_together([("news", (parts,)), ("published_news", (parts,))])
         return sorted({number for rows in news for number, _ in rows})
@@ -339,6 +349,7 @@ class StoresReader(PostgresReader):
         return self._query_each_together([(statement, parameters)])[0]
 
     def _query_each_together(self, questions: Sequence[_Asking]) -> list[list[Columns]]:
+        """Ask the stores of each server together: see ``_TOGETHER``."""
         answers = [
             self._sessions[server].ask_each(
                 [(server.bind_together, *question) for question in questions]
@@ -351,6 +362,7 @@ class StoresReader(PostgresReader):
         ]
 
     def _query_each_server(self, statement: str) -> list[list[Columns]]:
+        """Ask one store of each server. On Citus, ask each store."""
         numbers = [number for server in self._stores.servers for number in server.numbers_of_nodes]
         return self._ask_each(numbers, [(statement, ())] * len(numbers))
 
@@ -364,6 +376,9 @@ class StoresReader(PostgresReader):
     def _ask_each(
         self, numbers: Sequence[int], questions: Sequence[_Asking]
     ) -> list[list[Columns]]:
+        """Ask each store in ``numbers`` the question at the same place of ``questions``, in one
+        round trip for each server. Return the answers in this order.
+        """
         questions_of_server: dict[Server, list[tuple[int, Question]]] = {}
         for index, (number, (statement, parameters)) in enumerate(
             zip(numbers, questions, strict=True)
@@ -583,6 +598,11 @@ class StoresTransaction:
 
 
 class Server(PostgresRecorder):
+    """The recorder for one server of joined stores. ``numbers`` are its stores, and ``members``
+    their recorders, which share its connections. The stores of a server that ``were_moved`` there
+    are never made, because they already exist.
+    """
+
     def __init__(
         self,
         stores: Stores,
@@ -626,6 +646,7 @@ class Server(PostgresRecorder):
         return self.numbers if self._is_on_citus else self.numbers[:1]
 
     def bind_together(self, wire: Wire) -> None:
+        """Select the statements that read all stores of this server: see ``_TOGETHER``."""
         if self._united is None:
             self._united = {name: self._unite(name) for name in _TOGETHER} | {
                 name: self._statements[name] for name in ("begin_reading", "commit", "rollback")
@@ -633,6 +654,9 @@ class Server(PostgresRecorder):
         wire.bind(self._united, f"all{PREFIX_END}")
 
     def _unite(self, name: str) -> bytes:
+        """Return the query that reads all stores of this server. Its rows begin with the number of
+        the store.
+        """
         parts = [
             b"(%b)"
             % store._statements[name].replace(b"SELECT ", b"SELECT %d::bigint, " % number, 1)
@@ -727,6 +751,7 @@ class Stores(Recorder):
     # -- the store of a conversation
 
     def home(self, conversation: str) -> int:
+        """Return the number of the store that has a conversation or its fact ``home_fact``."""
         noted = self._homes.get(conversation)
         if noted is not None:
             return noted
@@ -737,7 +762,9 @@ class Stores(Recorder):
         )
 
     def note_home(self, conversation: str, number: int) -> int:
-        # A conversation never moves between stores.
+        """Remember the store of a conversation, and return its number. A conversation never moves
+        between stores.
+        """
         if len(self._homes) >= _KNOWN_MAX:
             self._homes.clear()
         self._homes[conversation] = number
@@ -747,10 +774,12 @@ class Stores(Recorder):
         return abs(key) % self.count
 
     def server_of(self, number: int) -> tuple[Server, PostgresRecorder]:
+        """Return the server of a store, and the recorder of the store itself."""
         server = self._server_of[number]
         return server, server.members[number]
 
     def nothing_since(self, question: object, snapshots: Snapshots) -> bool:
+        """Return whether a query that found nothing new would find nothing new again."""
         return self._nothing.get(question) == snapshots
 
     def note_nothing(self, question: object, snapshots: Snapshots) -> None:
@@ -771,14 +800,16 @@ class Stores(Recorder):
         return position
 
     def track(self, text: str) -> Position:
-        # A position with only one number means this number in every store.
+        """Return the position of a projection from its stored text. One number means this number
+        in every store.
+        """
         if text.isdecimal():
             return Position.of(int(text), [int(text)] * self.count)
         return self.position(text)
 
     # -- the methods of a recorder
 
-    @makes_pending
+    @makes_missing_events
     def transact(
         self,
         work: Callable[[Transaction], T],
@@ -799,7 +830,7 @@ class Stores(Recorder):
             sessions = {server: stack.enter_context(server.session()) for server in self.servers}
             yield StoresReader(self, sessions)
 
-    @makes_pending
+    @makes_missing_events
     def query(self, work: Callable[[StoresReader], T]) -> T:
         def attempt() -> T:
             with self.read() as reader:
@@ -841,9 +872,10 @@ class Stores(Recorder):
     # -- steps
 
     def _first_server(self, work: Callable[[Transaction], object]) -> Server:
-        # Run the work with a substitute for the transaction. The first call of the substitute ends
-        # the work. The work has no effects except through its transaction, so it can safely run
-        # again.
+        """Return the server that the work uses first. Run the work with a substitute for the
+        transaction. The first call of the substitute ends the work. The work has no effects except
+        through its transaction, so it can safely run again.
+        """
         try:
             work(cast(Transaction, _StandIn()))
         except _Named as named:
@@ -865,6 +897,8 @@ class _Named(BaseException):
 
 
 class _StandIn:
+    """The substitute for a transaction: see ``_Named``."""
+
     last_conversation = None
 
     def __getattr__(self, method: str) -> Callable[..., NoReturn]:
@@ -877,6 +911,9 @@ class _StandIn:
 def number_named(
     stores: Stores, method: str, arguments: tuple[Any, ...], options: JsonMap
 ) -> int | None:
+    """Return the number of the store that a method call of a transaction concerns, or None if the
+    call does not show it. Raises ``StoreRefused`` if the call concerns all stores.
+    """
     if method in ("ask", "write", "write_rows"):
         return stores.store_of(arguments[1])
     if method == "lock_all":
@@ -905,18 +942,21 @@ def number_named(
 
 
 def home_fact(conversation: str) -> str:
+    """Return the name of the fact that says which store has a conversation, if it is not the store
+    that the hash of its id gives.
+    """
     return f"home {sha256(utf8(conversation)).hexdigest()}"
 
 
 def _moved_addresses(text: str, count: int) -> dict[int, str]:
+    """Parse the option ``moved``: return the addresses of stores on other servers, by number."""
     addresses = {}
     for part in filter(None, text.split(",")):
         number, _, address = part.partition("@")
         if not number.isdecimal() or int(number) >= count or not address:
             raise InvalidOption(
-                f"moved is {text!r}; name each moved store by its number (below {count})"
-                " and its server, as in"
-                " 17@host:port,18@host"
+                f"moved is {text!r}; name each moved store by its number (below {count}) and its"
+                " server, as in 17@host:port,18@host"
             )
         addresses[int(number)] = address
     return addresses

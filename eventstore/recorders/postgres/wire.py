@@ -105,6 +105,7 @@ present.
 
 
 def of_result(result: PGresult, server: str, statement: str, *, is_on_citus: bool) -> Failure:
+    """Return the store's error for a statement that failed."""
     state = (result.error_field(DiagnosticField.SQLSTATE) or b"").decode()
     if (statement.rpartition(PREFIX_END)[2], state) == ("number", _NO_NUMBER):
         return ConnectionLost(
@@ -116,7 +117,9 @@ def of_result(result: PGresult, server: str, statement: str, *, is_on_citus: boo
 def of_driver(
     error: psycopg.Error, server: str, state: str | None = None, *, is_on_citus: bool = False
 ) -> Failure:
-    # An error without a state code comes from the driver itself, and means a broken connection.
+    """Return the store's error for an error of the driver, with what the operator has to do. An
+    error without a state code comes from the driver itself, and means a broken connection.
+    """
     state = state or _BROKEN
     text = f"{server}: {' '.join(str(error).split())}"
     if state == _NO_RIGHT:
@@ -223,6 +226,9 @@ class Wire:
     # ----------------------------------------------------------------------------------------------
 
     def bind(self, statements: Mapping[str, bytes], prefix: str) -> None:
+        """Use the statements of a store. On this connection, the names of its prepared statements
+        begin with ``prefix``.
+        """
         self._statements = statements
         self._prefix = prefix
 
@@ -239,6 +245,7 @@ class Wire:
         return bool(self._queued)
 
     def queue(self, statement: str, *parameters: Parameter) -> int:
+        """Queue a statement for the next ``ask``. Return the index of its result."""
         self._queued.append(
             (self._prefix + statement, self._statements[statement], list(map(pack, parameters)))
         )
@@ -280,7 +287,9 @@ class Wire:
         return self._loaders.load_rows(0, result.ntuples, tuple)
 
     def leave(self, statement: str) -> None:
-        # Send the statement without waiting for its result. The next round trip drops this result.
+        """Send a statement in place of the queued statements, without waiting for its result. The
+        next round trip drops the result.
+        """
         self._queued = [(self._prefix + statement, self._statements[statement], [])]
         try:
             self._sync()
@@ -289,6 +298,7 @@ class Wire:
             self._broken = True
 
     def abandon(self) -> None:
+        """Drop the queued statements, and roll back a transaction that is still open."""
         self._queued = []
         if (
             not self._broken
@@ -309,6 +319,7 @@ class Wire:
         return not self._broken and self._pg.status == ConnStatus.OK
 
     def cancel(self) -> None:
+        """Cancel the running statement, if the installed libpq can do it safely."""
         if capabilities.has_cancel_safe():
             with contextlib.suppress(psycopg.Error):
                 self._connection.cancel_safe(timeout=_CANCEL_S)
@@ -414,6 +425,9 @@ class Pool:
 
     @contextlib.contextmanager
     def wire(self) -> Iterator[Wire]:
+        """Lend a connection for the block. Raises ``StoreUnavailable`` if all connections are in
+        use for too long.
+        """
         place = _Place()
         try:
             self._take(place)
@@ -490,6 +504,8 @@ class Pool:
 
 
 class _Place:
+    """A thread that has or wants a connection. ``turn`` wakes the thread."""
+
     def __init__(self) -> None:
         self.turn: SimpleQueue[None] = SimpleQueue()
         self.wire: Wire | None = None
@@ -515,6 +531,7 @@ _NULL: Final = _length(-1)
 
 
 def pack(value: Parameter) -> bytes | None:
+    """Return a parameter in PostgreSQL's binary form. None stands for NULL."""
     if value is None or isinstance(value, bytes):
         return value
     if isinstance(value, str):
@@ -525,7 +542,8 @@ def pack(value: Parameter) -> bytes | None:
 
 
 def array(kind: int, values: Sequence[Parameter]) -> bytes:
-    # ``kind`` is the OID of the type of the values.
+    """Return an array of values whose type has the OID ``kind``."""
+    # One dimension, which begins at index 1. The array may contain NULL.
     items = [_array_header(1, 1, kind, len(values), 1)]
     for value in map(pack, values):
         items += (_NULL,) if value is None else (_length(len(value)), value)

@@ -73,7 +73,9 @@ class PostgresTransaction(OpenTransaction, PostgresReader, Transaction):
         self._reserve = reserve
         self._assumptions = assumptions
         self._learned: dict[Name, Record | Stream | None] = {}
-        """What this transaction knows of leases and streams, for the next one."""
+        """The records of leases, and the streams, as this transaction leaves them. The next
+        transaction may assume them: see ``Assumptions``.
+        """
         self._may_assume = may_assume
         self._is_on_citus = is_on_citus
         self._locked: set[int] = set()
@@ -298,7 +300,9 @@ class PostgresTransaction(OpenTransaction, PostgresReader, Transaction):
         self._seen_by(OF_EVENTS, key, rows[-1].id, rows[-1].head, places[-1])
 
     def _lock_by_key(self, key: int) -> bool:
-        # A staged conversation may be published before its lock is taken.
+        """Lock a conversation. Return False if it does not exist. A staged conversation may be
+        published before its lock is taken, and then has another lock.
+        """
         was_numbered = self._number_asked is not None
         locked: tuple[bytes, bytes] | None = None
         while True:
@@ -332,6 +336,7 @@ class PostgresTransaction(OpenTransaction, PostgresReader, Transaction):
 
 
 def _in_order(rows: Sequence[Row], positions: Sequence[int | None]) -> list[tuple[Any, ...]]:
+    """Return the columns of rows, in the order of the parameters of ``insert_event``."""
     return [
         (row.id, *in_columns(row.meta), row.meta, row.body, position)
         for row, position in zip(rows, positions, strict=True)
@@ -339,6 +344,7 @@ def _in_order(rows: Sequence[Row], positions: Sequence[int | None]) -> list[tupl
 
 
 def _can_be_checked(expected: Conversation) -> bool:
-    # A conversation that shares its past is always read, because its own row does not show changes
-    # of its ancestors.
+    """Return whether the server can check that a conversation is as expected. A conversation that
+    shares its past is always read, because its own row does not show changes of its ancestors.
+    """
     return expected.erasure is None and expected.parent is None and expected.version > 0

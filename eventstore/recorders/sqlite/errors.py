@@ -72,12 +72,14 @@ _RECORDERS_PREFIX: Final = __name__.rpartition(".")[0].rpartition(".")[0] + "."
 
 
 def translate(error: BaseException, doing: str, outcome: str = "") -> BaseException:
+    """Return the store's error for an error of SQLite or the system, or any other error unchanged.
+    ``doing`` completes "cannot …", and ``outcome`` says whether anything was written.
+    """
     if isinstance(error, OSError):
         problem = error.strerror or str(error)
         failure, advice = _SYSTEM_FAILURES.get(error.errno or 0, (_DISK_FAILED, ""))
-    elif isinstance(
-        error, UnicodeDecodeError
-    ):  # sqlite3 cannot decode a message that quotes damaged bytes
+    elif isinstance(error, UnicodeDecodeError):
+        # ``sqlite3`` cannot decode a message that quotes damaged bytes.
         problem = "a column of text holds bytes that are not text"
         failure = StoreDamaged
         advice = _IS_DAMAGED
@@ -137,7 +139,7 @@ def is_full(error: BaseException) -> bool:
 
 
 def is_of_disk(error: BaseException) -> bool:
-    # A failed commit may still have been written.
+    """Return whether the disk has failed. A failed commit may then still have been written."""
     return _code(error) == sqlite3.SQLITE_IOERR
 
 

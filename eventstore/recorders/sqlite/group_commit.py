@@ -35,6 +35,11 @@ T = TypeVar("T")
 
 
 class Job(Struct, Generic[T], eq=False):
+    """The work of one caller, and its outcome. Without ``work``, the caller writes alone. A job
+    that ``shares`` may run in the thread of another caller. ``wake`` is locked while the caller
+    waits. A job is ``done`` as soon as its outcome is known, and ``written`` if it was committed.
+    """
+
     work: Callable[[Any], T] | None
     writer: Writer
     deadline: float
@@ -129,6 +134,9 @@ class CommitQueue:
             self.end_alone(job)
 
     def begin_alone(self, patience_s: float) -> Job[None]:
+        """Wait until only this thread may write. The caller must pass the returned job to
+        ``end_alone``.
+        """
         job: Job[None] = Job(
             None, check_not_writing(self._path, self._path), time.monotonic() + patience_s
         )
@@ -257,6 +265,7 @@ class CommitQueue:
         self._end(committed)
 
     def _collect(self, leader: Job[Any]) -> None:
+        """Take the first waiting jobs into the leader's group, up to a job that does not share."""
         with self._mutex:
             waiting = self._waiting
             end = next((place for place, job in enumerate(waiting) if not job.shares), len(waiting))
@@ -284,8 +293,9 @@ class CommitQueue:
         return None
 
     def _end(self, committed: bool, interrupted: Job[Any] | None = None) -> None:
-        # If the leader was ``interrupted`` before the commit, the remaining jobs of the group wait
-        # again.
+        """End the group, and make the first waiting job the next leader. If the leader was
+        ``interrupted`` before the commit, the remaining jobs of the group wait again.
+        """
         self._writing.release()
         with self._mutex:
             again = []

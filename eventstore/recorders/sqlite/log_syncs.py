@@ -41,7 +41,7 @@ class LogSyncs:
                 self._thread = thread
 
     def stop(self) -> None:
-        """Sync at once what is left, and sync nothing more until ``go_on``."""
+        """Sync the commits that are not synced yet, and sync nothing more until ``go_on``."""
         self._is_stopped.set()
         thread = self._thread
         if thread is not None and thread is not threading.current_thread():

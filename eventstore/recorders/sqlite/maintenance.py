@@ -28,7 +28,9 @@ from foldlog.eventstore.recorders.statements import (
 )
 
 _PATIENCE_S: Final = 0.02
+"""The time, in seconds, for which a write-back of the log waits for readers."""
 _LEFT_OUT_MIN: Final = 2**32
+"""The number of positions that an epoch leaves out if the clock is wrong."""
 _A_COPY: Final = 0
 """A number that is never the inode of a file."""
 _PAGES: Final = 1_024
@@ -72,6 +74,9 @@ def begin_epoch_where_copied(connection: sqlite3.Connection, inode: int) -> int 
 
 
 def rewrite(writer: sqlite3.Connection) -> tuple[bytes] | None:
+    """Rewrite the file without the bytes of deleted rows. Return the store's note that the files
+    contain deleted bytes, as it was before: see ``empty_log``.
+    """
     pending: tuple[bytes] | None = writer.execute(SQL["bytes_pending"]).fetchone()
     writer.execute("VACUUM")
     return pending
@@ -92,6 +97,9 @@ def empty_log(writer: sqlite3.Connection, pending: tuple[bytes] | None = None) -
 
 
 def write_back(connection: sqlite3.Connection) -> tuple[int, int]:
+    """Write pages of the log back into the file, beside commits. Return the number of pages in the
+    log, and how many of them are written back.
+    """
     _, pages, done = connection.execute("PRAGMA wal_checkpoint(PASSIVE)").fetchone()
     return pages, done
 
@@ -116,35 +124,39 @@ def waiting_at_most(connection: sqlite3.Connection, seconds: float) -> Iterator[
         connection.execute(f"PRAGMA busy_timeout = {usual}")
 
 
-def _changed_parts(reader: sqlite3.Connection, there: Parts) -> Iterator[str]:
-    # An index that leaves rows out passes SQLite's own check, and reads then fail or miss rows.
+def _changed_parts(reader: sqlite3.Connection, present: Parts) -> Iterator[str]:
+    """Yield the parts of the schema that differ from the parts that foldlog makes. An index that
+    leaves rows out passes SQLite's own check, and reads then fail or miss rows.
+    """
     schema = reader.execute("PRAGMA user_version").fetchone()[0]
     made = made_parts(schema)
     for (kind, name), sql in made.items():
-        if there.get((kind, name), sql) != sql:
+        if present.get((kind, name), sql) != sql:
             yield changed_part(kind, name)
-    for kind, name in there.keys() - made.keys():
+    for kind, name in present.keys() - made.keys():
         # A search index has triggers.
-        if kind == "trigger" and there[kind, name] != SQL.get(f"make_{name}"):
+        if kind == "trigger" and present[kind, name] != SQL.get(f"make_{name}"):
             yield added_part(kind, name)
 
 
 def findings(reader: sqlite3.Connection) -> Iterator[str]:
+    """Yield the problems of the database: see ``Recorder.check``."""
     for (finding,) in reader.execute("PRAGMA integrity_check"):
         if finding != b"ok":
             yield str(finding, "utf-8", "replace")
-    there = parts_of(reader)
-    yield from missing_parts("sqlite", there)
-    yield from _changed_parts(reader, there)
-    lonely = reader.execute(SQL["attachments_without_conversation"]).fetchone()[0]
-    streams = reader.execute(SQL["streams_without_conversation"]).fetchone()
-    yield from orphans(reader.execute(SQL["rows_without_conversation"]), lonely, *streams)
-    otherwise = reader.execute(SQL["lists_that_contradict"]).fetchone()[0]
-    if otherwise:
+    present = parts_of(reader)
+    yield from missing_parts("sqlite", present)
+    yield from _changed_parts(reader, present)
+    attachments = reader.execute(SQL["attachments_without_conversation"]).fetchone()[0]
+    streams, chunks = reader.execute(SQL["streams_without_conversation"]).fetchone()
+    rows = reader.execute(SQL["rows_without_conversation"])
+    yield from orphans(rows, attachments, streams, chunks)
+    contradicting = reader.execute(SQL["lists_that_contradict"]).fetchone()[0]
+    if contradicting:
         yield (
             "the lists of conversations by attribute and activity contradict the events of"
-            f" {count(otherwise, 'conversation')}; the events are intact, and a copy of the store"
-            " has correct lists (see 'foldlog store copy --help')"
+            f" {count(contradicting, 'conversation')}; the events are intact, and a copy of the"
+            " store has correct lists (see 'foldlog store copy --help')"
         )
     for (name,) in reader.execute(SQL["hidden"]):
         hidden = str(name, "utf-8", "replace")

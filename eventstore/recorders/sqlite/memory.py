@@ -15,7 +15,7 @@ from functools import cache
 from typing import Any, TypeVar
 
 from foldlog.eventstore.errors import StoreRefused
-from foldlog.eventstore.recorders.base import Reader, Recorder, Transaction, makes_pending
+from foldlog.eventstore.recorders.base import Reader, Recorder, Transaction, makes_missing_events
 from foldlog.eventstore.recorders.errors import NOTHING_WRITTEN
 from foldlog.eventstore.recorders.sqlite import schema
 from foldlog.eventstore.recorders.sqlite.errors import is_ours, translate, translate_errors
@@ -42,7 +42,7 @@ class MemoryRecorder(Recorder):
         self._uuid = new_store_uuid()
         self._commits = 0
 
-    @makes_pending
+    @makes_missing_events
     def transact(
         self,
         work: Callable[[Transaction], T],

@@ -34,7 +34,9 @@ class Forkable(Protocol):
 
 _watched: weakref.WeakSet[Forkable] = weakref.WeakSet()
 _resting: dict[Forkable, bool] = {}
+"""During a fork, maps each object to whether it has closed all its connections."""
 _inherited: set[tuple[int, ...]] = set()
+"""The identities of files that this process must not use, because it is a forked child."""
 
 
 def watch(forkable: Forkable) -> None:

@@ -62,7 +62,7 @@ class SQLiteReader(Reader):
         rows = as_rows(answer if bytes_max is None else until_bytes(answer, bytes_max))
         if number > 1:
             rows.sort(key=_id)  # the index sorts the rows only within an interval
-        return self._with_attachments(rows, key, intervals)
+        return self._with_attachments_in(rows, key, intervals)
 
     def _ask_listed(self, digests: Sequence[bytes], at: int, key: int, limit: int) -> list[Columns]:
         statement = SQL["listed"].format(others=" ".join([SQL["also_listed"]] * (len(digests) - 1)))
@@ -89,5 +89,5 @@ def _flagged_rows(intervals: int) -> str:
     return SQL["flagged_rows"].format(intervals=few if intervals <= _FEW else SQL["many_intervals"])
 
 
-def json_text(value: Sequence[object]) -> str:
-    return msgspec.json.encode(value).decode()
+def json_text(values: Sequence[object]) -> str:
+    return msgspec.json.encode(values).decode()

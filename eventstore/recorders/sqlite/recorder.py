@@ -20,7 +20,7 @@ from foldlog.eventstore.recorders.base import (
     Reader,
     Recorder,
     Transaction,
-    makes_pending,
+    makes_missing_events,
 )
 from foldlog.eventstore.recorders.errors import FAILURES
 from foldlog.eventstore.recorders.sqlite import maintenance, process_forks, schema
@@ -88,8 +88,8 @@ class ReaderPool:
             connection = use.connection
             use.connection = None
             if connection is None:
-                pass
-            elif sound and not connection.in_transaction:
+                return
+            if sound and not connection.in_transaction:
                 self._idle.append(connection)
                 if self._closed:
                     self._close_idle()
@@ -104,6 +104,9 @@ class ReaderPool:
         self._close_idle()
 
     def rest(self, patience_s: float) -> bool:
+        """Begin no read until ``resume``, and close the connections. Return False if a read still
+        runs after ``patience_s`` seconds.
+        """
         self._resting = True
         until = time.monotonic() + patience_s
         while self._uses and time.monotonic() < until:
@@ -179,8 +182,8 @@ class SQLiteRecorder(Recorder):
 
     Raises ``StoreUnavailable`` if the file cannot be opened. Raises ``StoreRefused`` if the file
     is not a foldlog store or has a newer schema. A file that is only read must have the newest
-    schema, unless it is opened ``to_copy``: only ``copy_to`` can be called then, and migrates the
-    copy. After a disk error, the next call opens the file again.
+    schema. If ``to_copy`` is true, it may have an older schema, but only ``copy_to`` may be called,
+    which migrates the copy. After a disk error, the next call opens the file again.
     """
 
     _poller: sqlite3.Connection | None
@@ -241,7 +244,7 @@ class SQLiteRecorder(Recorder):
         with ReadConnection(self._readers) as connection:
             yield SQLiteReader(connection)
 
-    @makes_pending
+    @makes_missing_events
     def query(self, work: Callable[[Reader], T]) -> T:
         with ReadConnection(self._readers) as connection:
             return work(SQLiteReader(connection))
@@ -327,10 +330,9 @@ class SQLiteRecorder(Recorder):
         the file lacks these events under its new name.
         """
         check_not_writing(self._path, self._path)
-        is_our_log = (
-            ()
-            != process_forks.identity(self._file.index)
-            == process_forks.identity(f"{self._path}-shm")
+        index_in_use = process_forks.identity(self._file.index)
+        is_our_log = index_in_use != () and (
+            index_in_use == process_forks.identity(f"{self._path}-shm")
         )
         self._file.close()
         self._checkpoints.stop(self._patience_s)
@@ -443,12 +445,16 @@ class SQLiteRecorder(Recorder):
             pass  # opens the new log now, while its name still leads to it
 
     def _look(self) -> tuple[int, bool]:
+        """Return the number of the file's schema, and whether the file has a log."""
         with ReadConnection(self._readers, "open") as connection:
             number = schema.checked_number(connection, self._path)
         return number, os.path.exists(f"{self._path}-wal")
 
     @contextlib.contextmanager
     def _alone(self) -> Iterator[sqlite3.Connection]:
+        """Yield the writing connection outside of a transaction. During the block, no other thread
+        or process writes, and no thread writes the log back.
+        """
         self._file.check_open()
         self._check_writable()
         with self._queue.alone() as deadline:

@@ -39,6 +39,9 @@ NEW = ".new"
 
 
 def check_replaceable(path: str) -> None:
+    """Raise ``StoreRefused`` if a file has content and is not a foldlog store. A damaged database
+    may be replaced.
+    """
     if not os.path.exists(path) or os.path.getsize(path) == 0:
         return
     try:
@@ -96,6 +99,7 @@ def finish_replacing(path: str) -> None:
 
 
 def names_of_former(path: str) -> list[str]:
+    """Return the second names that ``replace`` has given to former files of a store."""
     return glob.glob(f"{glob.escape(path)}.replaced-*")
 
 
@@ -145,6 +149,7 @@ def _give_name(path: str, name: str) -> None:
 
 
 def sync(path: Path | str) -> None:
+    """Write a file or a folder to the disk."""
     opened = os.open(path, os.O_RDONLY)
     try:
         os.fsync(opened)
@@ -163,6 +168,7 @@ file name may have at most 255 bytes.
 
 
 def new_beside(path: Path) -> Path:
+    """Make an empty file beside a store, with a temporary name, and return its path."""
     # If there is a log but no file, the log belongs to a file that was moved away.
     check_not_moved(str(path))
     handle, name = made_beside(path)
@@ -171,6 +177,9 @@ def new_beside(path: Path) -> Path:
 
 
 def made_beside(path: Path) -> tuple[int, str]:
+    """Make an empty file in the folder of ``path``, with a temporary name. Return its open
+    descriptor and its path.
+    """
     try:
         # ``mkstemp`` gives the file mode 0600.
         return tempfile.mkstemp(prefix=f"{path.name[:_NAME_MAX]}.", suffix=PART, dir=path.parent)
@@ -180,6 +189,7 @@ def made_beside(path: Path) -> tuple[int, str]:
 
 
 def parts_beside(path: Path) -> list[str]:
+    """Return the files that ``made_beside`` has made for ``path`` and that still exist."""
     return glob.glob(f"{glob.escape(str(path.parent / path.name[:_NAME_MAX]))}.????????{PART}")
 
 
@@ -194,6 +204,7 @@ def held(path: Path) -> Iterator[None]:
 
 
 def is_abandoned(path: str) -> bool:
+    """Return whether no process holds the file: see ``held``."""
     with suppress(FileNotFoundError, BlockingIOError), open(path, "rb") as opened:
         fcntl.flock(opened, fcntl.LOCK_EX | fcntl.LOCK_NB)
         return True

@@ -102,6 +102,7 @@ class StoreFile:
     """
 
     _used: Final[weakref.WeakValueDictionary[int, StoreFile]] = weakref.WeakValueDictionary()
+    """The files that this process has opened, by the ``id`` of the object."""
 
     def __init__(
         self,
@@ -247,6 +248,7 @@ class StoreFile:
                 )
 
     def open(self) -> Connection:
+        """Open a connection without the checks of ``connect``."""
         check_not_inherited(self.path)
         options = "mode=rw" if self._writable else "mode=ro"
         if not self._writable and self._is_read_only():
@@ -284,6 +286,7 @@ class StoreFile:
         connection.execute("PRAGMA secure_delete = ON")
 
     def _is_read_only(self) -> bool:
+        """Return whether nobody can write the file and its folder, and no log exists."""
         # If the file has a log, another process may have the file open for writing. ``os.access``
         # is true for root, who can write in spite of permissions.
         if not os.path.exists(self.path) or os.path.exists(f"{self.path}-wal"):
@@ -342,7 +345,7 @@ class StoreFile:
             return
         if present[:2] != self._opened[:2]:
             remedy = "open the store again"
-            # otherwise ``name`` is a link, and leads to a file with its own log
+            # If ``name`` is a link that was changed, it leads to a file with a log of its own.
             if os.path.realpath(self.name) == self.path:
                 remedy += (
                     " if a restore put the new file there. If not, first end all programs that have"
@@ -386,12 +389,17 @@ def check_not_moved(path: str) -> None:
 
 
 def descriptors_of(path: str | os.PathLike[str]) -> list[int]:
+    """Return this process's descriptors of a file, or an empty list if the system does not show
+    them.
+    """
     file_identity = identity(path)
+    if not file_identity:
+        return []
     with contextlib.suppress(OSError):
         return [
             descriptor
             for descriptor in map(int, os.listdir(_DESCRIPTORS))
-            if () != identity(descriptor) == file_identity
+            if identity(descriptor) == file_identity
         ]
     return []
 

@@ -2,11 +2,11 @@
 
 A connection reads again what it remembers of the store if another process has committed. A reply
 that a model is writing commits at each chunk, but a chunk changes nothing that an append remembers.
-The process that commits a chunk therefore writes a note into the lock file: a header of the log's
-index, and the header before the first commit of the row of commits that wrote only streams and
-ended here. Headers never repeat, so two states of the log with the same first header differ in
-their streams only. Without a note, the connection reads everything again. ``python -m
-benchmarks.streams append`` shows what the note saves.
+The process that commits a chunk therefore writes a note into the lock file. The note has two
+headers of the log's index: the header after the commit, and the first header, since which all
+commits wrote only streams. Headers never repeat, so two states of the log with the same first
+header differ only in their streams. Without a note, the connection reads everything again.
+``python -m benchmarks.streams append`` shows how much time the note saves.
 """
 
 from __future__ import annotations

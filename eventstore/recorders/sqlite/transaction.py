@@ -28,6 +28,7 @@ from foldlog.eventstore.recorders.types import (
 )
 
 _TOGETHER = 20
+"""The number of rows that one ``INSERT`` writes."""
 _LONG: Final = 100_000
 """The copy of a longer body takes longer than the search for an adapter: see ``_insert``."""
 _STORE_KEY: Final = 0
@@ -179,10 +180,11 @@ class SQLiteTransaction(SQLiteReader, Transaction):
             for event_id, meta, body in batch:
                 kind, shown, structural = in_columns(meta)
                 stored = bytearray(body) if len(body) < _LONG else body
-                its_meta = bytearray(meta)
-                values += position, key, event_id, kind, +shown, +structural, its_meta
+                meta_array = bytearray(meta)
+                # The plus makes a number of a bool, for which ``sqlite3`` would search an adapter.
+                values += position, key, event_id, kind, +shown, +structural, meta_array
                 if not are_plain:
-                    values += its_meta, stored
+                    values += meta_array, stored
                 values.append(stored)
                 position += 1
             self.cursor.execute(_insert_together(len(batch), are_plain), values)
@@ -192,7 +194,9 @@ class SQLiteTransaction(SQLiteReader, Transaction):
 
 @cache
 def _insert_together(rows: int, are_plain: bool) -> str:
-    # ``rows`` has only a few different values, so SQLite keeps each of the statements prepared.
+    """Return the statement that inserts a number of rows. The number has only a few different
+    values, so SQLite keeps each of the statements prepared.
+    """
     return SQL["insert_events"].format(
         rows=", ".join([SQL["a_plain_event" if are_plain else "an_event"]] * rows)
     )

@@ -25,6 +25,9 @@ _SUFFIX: Final = "-queue"
 
 
 def give_rights(file: int | str, model: str) -> None:
+    """Give a file the owner, the group and the rights of the file ``model``, as far as this user
+    may. Nobody gets the right to execute it.
+    """
     with suppress(FileNotFoundError, PermissionError):
         status = os.stat(model)
         os.chmod(file, status.st_mode & 0o666)
@@ -112,6 +115,9 @@ class WriteLock:
                 os.close(inherited)
 
     def waited(self, leader: str | None = None) -> StoreUnavailable:
+        """Return the error of a wait that was too long. ``leader`` is the name of the thread of
+        this process that writes, if there is one.
+        """
         holder = self._holder()
         if leader is not None and (holder is None or holder[0] == os.getpid()):
             who = (
@@ -150,8 +156,9 @@ class WriteLock:
         except OSError as error:
             if not is_ours(error):  # the error comes from a signal handler
                 raise
-            # The disk may be full. Do not fail: without the name, the error texts of other
-            # processes lack it, and without the note, others read again what they remember.
+            # The disk may be full, which does no harm. Without the name, the errors of other
+            # processes cannot name the holder. Without the note, other processes read again what
+            # they remember.
 
     @waits
     def _wait(self, until: float) -> None:

@@ -33,6 +33,7 @@ from foldlog.eventstore.recorders.sqlite.write_lock import WriteLock
 
 T = TypeVar("T")
 
+# The stages of a transaction:
 _NONE: Final = 0
 _OPEN: Final = 1
 _COMMITTING: Final = 2
@@ -82,7 +83,7 @@ class SQLiteWriting:
         transaction, after a rollback, or if another connection may have committed.
         """
         self._first_header = b""
-        """The header since which only streams were written, up to ``_own_header``: see
+        """The earliest header since which only streams were written, up to ``_own_header``: see
         ``StreamCommits``.
         """
         self._stream_commits = StreamCommits(lock, _HEADER_BYTES)
@@ -91,6 +92,7 @@ class SQLiteWriting:
         self.connection: sqlite3.Connection | None = None
 
     def take(self, deadline: float) -> None:
+        """Take the write lock for a group of jobs, until ``release``."""
         self._stage = _NONE
         if self._file.closed_because is not None:
             self._file.check_open()  # raises the error
@@ -112,7 +114,7 @@ class SQLiteWriting:
                 with maintenance.waiting_at_most(connection, self._patience_s):
                     connection.execute("BEGIN IMMEDIATE")
         except sqlite3.Error:
-            # if another file took the place of this file, SQLite calls it damaged
+            # If another file took the place of this file, SQLite reports a damaged file.
             self._file.check()
             raise
         self._file.check()
@@ -124,8 +126,8 @@ class SQLiteWriting:
             self._begun_at = os.pread(self._file.index, _HEADER_BYTES, 0)
         own = self._own_header
         self._own_header = None
-        # Another process has committed, or this process's last transaction was rolled back.
         if own is None or self._begun_at != own:
+            # Another process has committed, or this process's last transaction was rolled back.
             if own is not None and self._only_streams_since():
                 self._transaction.forget_streams()
                 return
@@ -147,17 +149,20 @@ class SQLiteWriting:
         return work(self._transaction)
 
     def wrote(self) -> bool:
+        """Return whether the last job has changed the database, or SQLite has rolled it back."""
         assert self.connection is not None
-        # Some errors make SQLite roll the whole transaction back.
         return not self.connection.in_transaction or self.connection.total_changes != self._changes
 
     def error_of_job(self, error: BaseException) -> BaseException | None:
+        """Return the error for the caller of a job that has failed. Return None if the database has
+        failed, and with it the whole group.
+        """
         if not is_ours(error):
             return error
         if isinstance(error, sqlite3.Error) and not isinstance(
             error, sqlite3.IntegrityError | sqlite3.DataError
         ):
-            return None  # the database failed, not the job
+            return None
         return translate(error, f"write to {self._path}", NOTHING_WRITTEN)
 
     def commit(self) -> None:
@@ -247,6 +252,9 @@ class SQLiteWriting:
         return lambda: translate(copy(error), doing, outcome)
 
     def replace(self, error: BaseException, *, may_be_committed: bool) -> None:
+        """Close the connection after an error of the database, so that the next transaction opens
+        another. ``may_be_committed`` is true if the log may end with the failed commit.
+        """
         self.settle()
         former = self.connection
         self.connection = None
