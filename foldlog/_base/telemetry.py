@@ -170,11 +170,7 @@ def tell(name: str, **values: Any) -> None:
     if not logger.hasHandlers():
         text = f"{name}: note: {text}"
     cost = values.get("cost")
-    # An unknown cost is left out.
-    if cost:
-        paid = f"; cost {cost:.4g} USD"
-    else:
-        paid = ""
+    paid = f"; cost {cost:.4g} USD" if cost else ""  # an unknown cost is left out
     logger.log(level, text, {**values, "paid": paid}, extra=values, stacklevel=2)
     measure(name, **values)
 
@@ -189,6 +185,7 @@ def has_receiver(name: str) -> bool:
 
 
 def measure(name: str, **values: Any) -> None:
+    """Pass the values of a measurement to the telemetry."""
     if telemetry is not None:
         telemetry.receive(name, values)
 
@@ -215,6 +212,7 @@ def waits(wait: Callable[P, T]) -> Callable[P, T]:
             return wait(*args, **kwargs)
         finally:
             seconds = time.monotonic() - begun
-            (tell if seconds > _LONG_S else measure)("foldlog.store.waited", seconds=seconds)
+            report = tell if seconds > _LONG_S else measure
+            report("foldlog.store.waited", seconds=seconds)
 
     return timed

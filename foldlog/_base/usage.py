@@ -29,6 +29,7 @@ USAGE_NAMES: Final = ("condenser", "failure")
 a word is a name and not content.
 """
 COST: Final = "cost"
+"""The key for the cost of a call in US dollars."""
 
 COPIED: Final = "copied"
 """The key in ``meta`` that marks an imported event as a copy from another history. A copied event
@@ -80,6 +81,7 @@ _OUR_NAMES: Mapping[Any, str] = {
 one count, the last one in this order counts.
 """
 _PLACES: Mapping[Any, int] = {name: place for place, name in enumerate(_OUR_NAMES)}
+"""Maps a source's name to its place in ``_OUR_NAMES``."""
 _BESIDE_THE_INPUT = ("cache_read_input_tokens", "cache_creation_input_tokens")
 """Anthropic's names of cached tokens. Anthropic's ``input_tokens`` do not include cached tokens."""
 _COUNTS = {"total_tokens", *(name for names in _NAMES.values() for name in names)}
@@ -95,6 +97,7 @@ _COUNT_MAX: Final = 2**40
 millions of numbers fits in 64 bits.
 """
 _BY_AGE = ("ephemeral_5m_input_tokens", "ephemeral_1h_input_tokens")
+"""Anthropic's names of the tokens that were written to the cache for 5 minutes and for an hour."""
 
 
 def count_of(value: Any) -> int | None:
@@ -124,6 +127,7 @@ def cost_of(value: Any) -> float | None:
 
 
 def _counts_in(fields: Mapping[Any, Any]) -> dict[Any, int]:
+    """Return the counts in a map, under the source's names."""
     counts: dict[Any, int] = {}
     for name, value in fields.items():
         if type(value) is int and 0 <= value <= _COUNT_MAX:
@@ -134,7 +138,7 @@ def _counts_in(fields: Mapping[Any, Any]) -> dict[Any, int]:
 
 
 def usage_of(source: Any) -> dict[str, int]:
-    """Convert the usage of a server, an SDK or a log into foldlog's form.
+    """Convert the usage of a server, an SDK or a log into foldlog's form:
 
         prompt_tokens          all tokens of the prompt
         cached_tokens          the tokens of the prompt that came from the provider's cache
@@ -150,7 +154,7 @@ def usage_of(source: Any) -> dict[str, int]:
         return {}
     counts = _counts_in(source)
     for name, value in source.items():
-        # most values are numbers, so their type is looked at before the name
+        # Most values are numbers, so the type is compared before the name, which takes longer.
         if type(value) is not int and str(name).endswith(_PARTS) and isinstance(value, Mapping):
             counts = {**_counts_in(value), **counts}
     names = sorted(counts.keys() & _PLACES.keys(), key=_PLACES.__getitem__)

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from msgspec.structs import replace
 
 from foldlog._base.json_types import JsonMap
-from foldlog._history.effects import closing, effects, in_doubt_words
+from foldlog._history.effects import closing_observations, effects, in_doubt_words
 from foldlog._reports.figures.overview import PARENT, PARENT_CALL, SUB_AGENT, parent_in
 from foldlog.eventstore import (
     Action,
@@ -47,6 +47,7 @@ class SubAgent(NamedTuple):
 def begin_child(
     parent: HistoryLog, call: Action, id: str | None, attributes: JsonMap
 ) -> HistoryLog:
+    """Begin the history of a sub-agent: see ``History.begin_child``."""
     histories = parent._histories
     child = histories[id or f"{parent.id}/agent-{call.id}"]
     link = {PARENT: parent.id, PARENT_CALL: call.call_id or str(call.id)}
@@ -123,7 +124,10 @@ def _agents_below(history: HistoryLog, calls: Sequence[Action]) -> list[SubAgent
 def _answers(
     agent: HistoryLog, reason: str, doubts: Mapping[int, str], calls: Sequence[Action]
 ) -> list[Observation]:
+    """Return the observations that close calls of an agent. ``doubts`` maps the id of a call to the
+    calls below it that may have run.
+    """
     return [
         replace(observation, content=f"{observation.content}{doubts.get(call.id, '')}")
-        for call, observation in zip(calls, closing(agent, reason, calls), strict=True)
+        for call, observation in zip(calls, closing_observations(agent, reason, calls), strict=True)
     ]

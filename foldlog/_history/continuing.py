@@ -39,6 +39,7 @@ from foldlog.formats.registry import format_named
 from foldlog.projections import View
 
 _TRIES: Final = 5
+"""How often a hand-over is tried if another writer appends at the same time."""
 _TOKENS_MAX: Final = 1_000_000
 """No model of the programs reads more, and a program cannot compact what its model cannot read."""
 _TITLE_MAX: Final = 200
@@ -206,6 +207,7 @@ def _check_release(session: NativeSession) -> None:
 
 
 def _title(history: HistoryLog) -> str:
+    """Return the title of a history on one line, or an empty text."""
     title = history.attributes().get("title")
     if not isinstance(title, str):
         return ""
@@ -274,6 +276,7 @@ def _named_file(path: Path, done: str, able: str) -> Iterator[None]:
 
 
 def _command(session: NativeSession) -> str:
+    """Return the shell command that resumes the session in its folder."""
     import shlex  # compiles a pattern that other uses of a history do not need
 
     resume = shlex.join(session.resume)

@@ -66,10 +66,12 @@ if TYPE_CHECKING:
 Repeat = Literal["never", "same key", "safe"]
 MissingApproval = Literal["none", "refused", "ended"]
 Check = Callable[[str, Action], Any]
+"""Looks for the outcome of a call outside, by its key. Returns the outcome, or None."""
 _REPEATS = ("never", "same key", "safe")
 RULE = "__foldlog_effect__"
 """The attribute of a tool in which ``foldlog.effect`` stores the rule of the tool."""
 _QUOTED_MAX = 200
+"""The number of characters of arguments and outcomes that a message quotes."""
 _RECORDED = "the outcome was still recorded; begin again with history.lease()"
 
 
@@ -130,7 +132,9 @@ def rule_for(
     check: Check | None,
     needs_approval: bool = False,
 ) -> tuple[Callable[..., Any], EffectRule]:
-    # The caller's arguments override the mark of the tool.
+    """Return a tool without its mark (``foldlog.effect``), and its rule. The arguments override the
+    rule in the mark.
+    """
     marked_rule = getattr(tool, RULE, None)
     if not isinstance(marked_rule, EffectRule):
         return tool, EffectRule(repeat or "never", check, needs_approval)
@@ -153,6 +157,7 @@ def run(
     by: str | None,
     reason: str,
 ) -> Recorded:
+    """Run the tool of an open call, and record its outcome: see ``History.run``."""
     if inspect.iscoroutinefunction(tool) or inspect.iscoroutinefunction(rule.check):
         raise TypeError(
             f"{tool!r} or its check is async; open the store with foldlog.aio.open, and await"
@@ -229,6 +234,7 @@ def begin_elsewhere(
 
 
 def arguments_for(call: Action) -> JsonMap:
+    """Return the arguments of a call. There are none if the model wrote no JSON object."""
     return call.arguments if isinstance(call.arguments, Mapping) else {}
 
 
@@ -255,7 +261,9 @@ def end_elsewhere(
 
 @contextmanager
 def alone(history: HistoryLog, call: Action) -> Iterator[None]:
-    # A lease keeps other workers away, but not the other threads of this worker.
+    """Let only this thread run the call. A lease keeps other workers away, but not the other
+    threads of this worker. Raises ``InvalidEvent`` if another thread runs the call.
+    """
     if not isinstance(call, Action):
         raise TypeError(f"run needs a call from history.open_calls(), not {call!r:.60}")
     # If two threads call ``setdefault``, only one of them sets the value, without a lock.
@@ -328,12 +336,16 @@ class Attempt:
 
     @property
     def is_in_doubt(self) -> bool:
-        # A fork shares calls with its parent, and cannot know whether the parent ran the tool.
+        """Whether the tool may have run before. A fork shares calls with its parent, and cannot
+        know whether the parent ran the tool.
+        """
         return bool(self._trace.marks) or self._is_shared
 
     @property
     def needs_check(self) -> bool:
-        # A fork that shares the call may have checked it and run its tool.
+        """Whether an outcome may exist outside. A fork that shares the call may have checked it and
+        run its tool.
+        """
         return self.is_in_doubt or self._has_forks
 
     def ended_before(self) -> Recorded | None:
@@ -368,6 +380,9 @@ class Attempt:
         )
 
     def checked(self, outcome: Any) -> Recorded | None:
+        """Record the outcome that the check has found, and return it. None means that it has found
+        none, so the tool may run.
+        """
         return None if outcome is None else self.end(outcome)
 
     def begin(self) -> Recorded | None:
@@ -425,13 +440,18 @@ class Attempt:
         return recorded
 
     def failed(self, error: Exception) -> Recorded:
-        # After a timeout, it is unknown whether the tool did its work.
+        """Record that the tool has failed. After a timeout, it is unknown whether the tool did its
+        work.
+        """
         problem = f"{type(error).__name__}: {_storable(error)}"
         if isinstance(error, TimeoutError):
             return self._observe(*_doubt(self.key, problem))
         return self.end(f"{problem} (key {self.key})", is_error=True)
 
     def _bind_arguments(self) -> JsonObject:
+        """Return the arguments with which the tool runs. Raises ``TypeError`` or ``ValueError`` if
+        they do not fit the tool.
+        """
         if isinstance(self.call.arguments, str):
             # The model's mistake, not the caller's.
             raise ValueError("the arguments are not a JSON object")  # noqa: TRY004
@@ -448,6 +468,7 @@ class Attempt:
 
 
 def _is_refused(trace: CallTrace) -> bool:
+    """Return whether the last decision about the call was a refusal."""
     decisions = [
         event.data["approved"]
         for event in trace.approvals
@@ -467,16 +488,22 @@ def approval_of(history: HistoryLog, trace: CallTrace) -> JsonObject:
     ]
     event_id, decision = decisions[-1] if decisions else (None, {})
     now = from_microseconds(history._store.database.now()).isoformat()
-    is_approved = decision.get("approved") is True
-    if not is_approved or (decision.get("until") or now) < now:
-        if is_approved:
-            said = "its approval has ended"
-        else:
-            said = "a person refused it" if decisions else "it has no approval"
+    missing: MissingApproval | None = None
+    problem = ""
+    if not decisions:
+        missing = "none"
+        problem = "it has no approval"
+    elif decision.get("approved") is not True:
+        missing = "refused"
+        problem = "a person refused it"
+    elif (decision.get("until") or now) < now:
+        missing = "ended"
+        problem = "its approval has ended"
+    if missing is not None:
         raise NotApproved(
             f"conversation {history.id!r}: call {trace.call.id} of tool {trace.call.tool!r} needs"
-            f" an approval, and {said}; nothing was run",
-            "ended" if is_approved else "refused" if decisions else "none",
+            f" an approval, and {problem}; nothing was run",
+            missing,
         )
     return {"by": decision["by"], "reason": decision["reason"], "approval": event_id}
 
@@ -526,6 +553,9 @@ def _process_user() -> str:
 def record_approval(
     history: HistoryLog, call: Action, data: JsonMap, idempotency_key: str | None
 ) -> Recorded:
+    """Record a decision about an open call: see ``History.decide``. ``data`` comes from
+    ``Decision.data``.
+    """
     is_open = any(call.id == open_call.id for open_call in history.open_calls())
     if not is_open and not (idempotency_key and history.recorded(idempotency_key)):
         raise InvalidEvent(refuse_result(history.id, call, history.view()))
@@ -537,8 +567,10 @@ def record_approval(
 def record_outcome(
     history: HistoryLog, call: Action, key: str, outcome: Outcome, fields: JsonMap | None = None
 ) -> Recorded:
-    # The outcome of an open call becomes its observation. The outcome of a closed call becomes a
-    # message of a single line, which the model is shown. This function does not check the lease.
+    """Record the outcome of a call, without a check of the lease. The outcome of an open call
+    becomes its observation. The outcome of a closed call becomes a message of a single line, which
+    the model is shown. ``fields`` are stored with the key.
+    """
     extras = {**outcome.extras, MARK: {"key": key, **(fields or {})}}
     append_result = partial(
         history._append_result,
@@ -567,6 +599,9 @@ def record_outcome(
 def _append_late(
     history: HistoryLog, call: Action, key: str, outcome: Outcome, extras: JsonObject
 ) -> Recorded:
+    """Append the message that a closed call has ended. Unlike other appends of this worker, it
+    needs no lease.
+    """
     text = as_json(outcome.content)
     ended = "failed" if outcome.is_error else "ended"
     content = outcome.content if isinstance(outcome.content, str) else text
@@ -600,25 +635,27 @@ def without_redacted(history: HistoryLog, call: Action) -> Action:
 
 def append_result(
     history: HistoryLog,
-    call_id: str | Action,
+    call: str | Action,
     content: Any,
     is_error: bool,
     extras: dict[str, Any] | None,
     idempotency_key: str | None,
 ) -> Recorded:
-    """Append the observation of an open call: see ``History.append_tool_result``."""
+    """Append the observation of an open call: see ``History.append_tool_result``. ``call`` is the
+    call, or the id that the model gave to it.
+    """
     try:
         return history._append_result(
-            call_id, content, is_error, extras, idempotency_key, fence=history._fence
+            call, content, is_error, extras, idempotency_key, fence=history._fence
         )
     except EventStoreError as error:
         # Another worker may have the lease, and may have closed the call.
         outcome = Outcome(content, is_error, extras or {}, idempotency_key)
-        record_overtaken(history, call_id, outcome)
+        record_overtaken(history, call, outcome)
         if not isinstance(error, IdempotencyConflict):
             raise
         # The outcome may have been recorded after the lease was lost.
-        recorded = find_outcome(history, call_id, outcome)
+        recorded = find_outcome(history, call, outcome)
         if recorded is None:
             raise
         return recorded
@@ -673,6 +710,7 @@ def find_outcome(history: HistoryLog, call: str | Action, outcome: Outcome) -> R
 
 
 def _is_of_call(history: HistoryLog, outcome: Event, call: str | Action) -> bool:
+    """Return whether an observation or a late outcome belongs to a call."""
     if isinstance(call, Action):
         return outcome.cause == call.id
     if outcome.cause is None:
@@ -697,6 +735,7 @@ def settle(
 
 
 def effects(history: HistoryLog, state: EffectState | None) -> tuple[Effect, ...]:
+    """Return the effects of a history, or only those in a state: see ``History.effects``."""
     if state is not None and state not in [*STATES]:  # The caller may pass any type.
         raise InvalidArgument(
             f"the state of an effect is one of {', '.join(sorted(STATES))}, not {state!r:.60}"
@@ -715,9 +754,12 @@ def effects(history: HistoryLog, state: EffectState | None) -> tuple[Effect, ...
     return tuple(effect for effect in all_effects if state in (None, effect.state))
 
 
-def closing(history: HistoryLog, reason: str, calls: Sequence[Action]) -> list[Observation]:
-    # An observation says what the log shows: the call may have run, it was not begun, or it was
-    # interrupted.
+def closing_observations(
+    history: HistoryLog, reason: str, calls: Sequence[Action]
+) -> list[Observation]:
+    """Return the observations that close open calls. Each says what the log shows: the call may
+    have run, it was not begun, or it was interrupted.
+    """
     traces = read_traces(history, min(_start_of(history, call) for call in calls))
     tools_with_marks = {call_trace.call.tool for call_trace in traces.values() if call_trace.marks}
     observations = []
@@ -741,6 +783,9 @@ def closing(history: HistoryLog, reason: str, calls: Sequence[Action]) -> list[O
 
 
 def taken_back(history: HistoryLog, version: int) -> Message | None:
+    """Return the message that names the effects which a retraction to ``version`` takes out of the
+    View, but cannot undo. Return None if there are none.
+    """
     lines = []
     keys_taken_back = []
     traces = read_traces(history, version)
@@ -786,6 +831,7 @@ def read_traces(history: HistoryLog, start: int = 0) -> dict[int, CallTrace]:
 
 
 def _start_of(history: HistoryLog, call: Action) -> int:
+    """Return the id of the first event that concerns a call: the call, or its earlier intent."""
     if call.call_id is None:
         return call.id
     intents = history.recorded(key_of_intent(call.call_id))
@@ -793,7 +839,9 @@ def _start_of(history: HistoryLog, call: Action) -> int:
 
 
 def _storable(content: Any) -> Any:
-    # The tool has already run, so this function must never raise an error.
+    """Return the result of a tool in a form that can be stored. The tool has already run, so this
+    function must never raise an error.
+    """
     if content is None or isinstance(content, str | int | float | Mapping | list | tuple):
         with suppress(Exception):  # The keys of a map may not be texts, for example.
             as_json(content)
@@ -804,6 +852,7 @@ def _storable(content: Any) -> Any:
 
 
 def _doubt(key: str, problem: str = "") -> tuple[str, JsonObject]:
+    """Return the content and the fields of an observation that says that a call may have run."""
     text = f"unknown: this call may have run, key {key}: check before you repeat it"
     if problem:
         text += f" ({problem})"

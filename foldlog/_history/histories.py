@@ -140,13 +140,16 @@ class Histories:
         store.register(self.views)  # Revisions are stored in the transaction of their events.
         self.agent_llm = agent_llm
         self._started_calls = StartedCalls()
-        # The type is Any, because ``foldlog.aio``, which sets this attribute, imports this module.
         self._async_face: Any = None
+        """The ``foldlog.aio`` interface of this store, which sets this attribute. Its type is Any,
+        because ``foldlog.aio`` imports this module.
+        """
         if condenser is not None:
             self.condenser = _make_condenser(condenser)
 
     @cached_property
     def condenser(self) -> Condenser:
+        """The condenser that was passed to ``Histories``, or the default condenser."""
         from foldlog.condensers import default_condenser
 
         return default_condenser()
@@ -491,6 +494,9 @@ class Histories:
 
 
 def _make_condenser(condenser: ChosenCondenser) -> Condenser:
+    """Return the condenser that the argument of ``Histories`` describes. Raises
+    ``InvalidCondenser``.
+    """
     from foldlog.condensers import Condenser
     from foldlog.condensers.strategies.by_name import condenser_named
 

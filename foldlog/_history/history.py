@@ -54,8 +54,8 @@ class History(HistoryRun):
     conversation was erased. An object that has read or written a conversation stays bound to this
     conversation, even if another conversation has the id later.
 
-    The methods of this class look back. ``HistoryRun`` has those of a running agent, and
-    ``HistoryLog`` those that append and read.
+    The methods of this class look back. ``HistoryRun`` has the methods of a running agent, and
+    ``HistoryLog`` the methods that append and read.
     """
 
     def begin_child(
@@ -424,6 +424,7 @@ class History(HistoryRun):
 
 
 def _table(history: History) -> Table:
+    """Return the View of a history as the table that a notebook shows."""
     try:
         table = view_table(history.view())
     except EventStoreError as error:

@@ -59,7 +59,11 @@ _AWAITED: Final = 2
 """The version of the code that counts the calls for whose results something waits."""
 _PAUSE_S = 0.005
 _PAUSE_MAX_S = 0.1
+"""The pauses, in seconds, between attempts to take a lease grow from the first to the second
+number.
+"""
 _RENEWALS: Final = 3
+"""A lease is renewed this many times within its time to live."""
 
 
 class LeaseTaken(EventStoreError):
@@ -106,8 +110,9 @@ class Lease:
 
 
 class _Row(msgspec.Struct, frozen=True):
-    """All times are in microseconds. ``until`` is by the clock of the database, ``steady_until`` by
-    the machine's clock with the name ``steady``. The name is empty if there is no such clock.
+    """The stored lease of a conversation. All times are in microseconds. ``until`` is by the clock
+    of the database, and ``steady_until`` by the machine's clock with the name ``steady``. The name
+    is empty if there is no such clock.
     """
 
     token: int
@@ -126,13 +131,17 @@ _read: Final = msgspec.json.Decoder(_Row).decode
 
 
 def record_name(conversation: str, generation: int) -> str:
-    # ``generation`` counts the erased conversations that had the id of this conversation before.
-    # The name is a hash, because an id may be longer than an entry of an index.
+    """Return the name of the record with the lease of a conversation. ``generation`` counts the
+    erased conversations that had its id before. The name is a hash, because an id may be longer
+    than an entry of an index.
+    """
     return f"lease {sha256(utf8(f'{generation} {conversation}')).hexdigest()}"
 
 
 def _find_record_name(database: Database, reader: Reader, conversation: str) -> str:
-    # The call raises an error if ``database`` is bound to an earlier conversation with this id.
+    """Return the name of the record for the present conversation with an id. Raises an error if
+    ``database`` is bound to an earlier conversation with this id.
+    """
     conversation_row = database.find(reader, conversation, as_stored=True)
     generation = 0 if conversation_row is None else len(tombstones_before(reader, conversation_row))
     return record_name(conversation, generation)
@@ -144,8 +153,9 @@ def _decode_row(name: str, stored: Record) -> _Row | None:
 
 
 def _read_row(reader: Reader, name: str) -> _Row | None:
-    # A damaged row counts as no lease: the appends of its worker are refused, and the next worker
-    # takes the lease.
+    """Return a stored lease, even if it has ended, or None. A damaged row counts as no lease: the
+    appends of its worker are refused, and the next worker takes the lease.
+    """
     record = _read_record(reader, name)
     return None if record is None else _decode_row(name, record)
 
@@ -161,7 +171,9 @@ def _now(database: Database, reader: Reader) -> int:
 
 
 def _steady_clock(database: Database) -> str:
-    # Processes on several machines share a server. A program may give a store a clock of its own.
+    """Return the name of the machine's steady clock, or an empty text if leases do not use it:
+    processes on several machines share a server, and a program may give a store its own clock.
+    """
     uses_own_clock = database.recorder.on_server or database.now is not present
     return "" if uses_own_clock else steady_clock.name()
 
@@ -190,6 +202,7 @@ def _find_living(database: Database, conversation: str, reader: Reader) -> tuple
 
 
 def lease_of(store: Store, conversation: str) -> Lease | None:
+    """Return the lease of the worker that drives a conversation now, or None."""
     asked_at = time.monotonic()
     living = _query_living(store, conversation)
     if living is None:
@@ -202,6 +215,7 @@ def lease_of(store: Store, conversation: str) -> Lease | None:
 
 
 def token_of(store: Store, conversation: str) -> str | None:
+    """Return the public token of the valid lease of a conversation, or None."""
     living = _query_living(store, conversation)
     return None if living is None else _public_token(living[0].token)
 
@@ -211,12 +225,14 @@ def _query_living(store: Store, conversation: str) -> tuple[_Row, int] | None:
 
 
 def _public_token(token: int) -> str:
-    # A person who knows the token itself could append under the lease, so events contain only its
-    # hash.
+    """Return the hash of a token, for events. A person who knows the token itself could append
+    under the lease.
+    """
     return sha256(b"%d" % token).hexdigest()[:16]
 
 
 def check_free(database: Database, conversation: str, reader: Reader) -> None:
+    """Raise ``LeaseTaken`` if a worker drives the conversation."""
     living = _find_living(database, conversation, reader)
     if living is not None:
         remedy = "nothing was appended; let this worker finish its calls"
@@ -224,6 +240,9 @@ def check_free(database: Database, conversation: str, reader: Reader) -> None:
 
 
 def lease_that_keeps(store: Store, conversation: str) -> LeaseTaken | None:
+    """Return the error with which an erasure refuses a conversation that a worker drives, or
+    None.
+    """
     living = _query_living(store, conversation)
     if living is None:
         return None
@@ -232,7 +251,9 @@ def lease_that_keeps(store: Store, conversation: str) -> LeaseTaken | None:
 
 
 def _read_ends(database: Database, reader: Reader) -> dict[str, datetime | None]:
-    # The end time is None for a lease that is over and was not released.
+    """Map the names of all stored leases to the times when they end. The time is None for a lease
+    that is over and was not released.
+    """
     ends: dict[str, datetime | None] = {}
     for record in reader.records(_STORE_KEY, None, 0, sys.maxsize):
         if not record.projection.startswith("lease "):
@@ -255,10 +276,12 @@ def ends_of_leases(store: Store) -> list[datetime]:
 def to_resume(
     store: Store, views: Views, rows: Iterable[ConversationRow], unread: Callable[..., object]
 ) -> Iterator[ConversationRow]:
-    # A conversation that cannot be read is left out, and ``unread`` is called with the problem. The
-    # number of open calls is cached beside each conversation. A reply that was begun without a
-    # lease may be written by a living worker, so only an old one counts as left. The worker of a
-    # conversation also resumes its sub-agents, so they are left out.
+    """Yield the conversations among ``rows`` that their workers left unfinished: see
+    ``Histories.to_resume``. If a conversation cannot be read, it is left out, and ``unread`` is
+    called with the problem. The number of open calls is cached beside each conversation. A reply
+    that was begun without a lease may be written by a living worker, so only an old one counts as
+    left. The worker of a conversation also resumes its sub-agents, so they are left out.
+    """
     from foldlog._reports.figures.overview import parent_of
     from foldlog.eventstore.log.streams import conversations_with_left_reply
 
@@ -317,6 +340,8 @@ def _is_left(
 
 
 class _Driven(Protocol):
+    """A history under a lease, as a ``LeaseBlock`` uses it."""
+
     id: str
     _store: Store
     _binding: Binding
@@ -332,7 +357,10 @@ class LeaseBlock:
     """A block of ``History.lease``. Call ``attempt`` until it takes the lease, then
     ``close_redacted_calls``, and call ``leave`` at the end of the block.
 
-    If ``renews`` is false, no thread renews the lease: its holder calls ``renew_now`` in time.
+    The lease ends ``ttl_s`` seconds after its last renewal. ``wait_s`` is the time for which
+    ``attempt`` waits for another worker. ``worker`` is the name of this worker, by default the host
+    and the process. If ``renews`` is false, no thread renews the lease: its holder calls
+    ``renew_now`` in time.
     """
 
     def __init__(
@@ -357,9 +385,13 @@ class LeaseBlock:
         """The stored record in which the fence last found the token of this lease."""
         self._pause_s = _PAUSE_S
         self._seen: tuple[_Row | None, float] = None, 0.0
+        """The lease of another worker, and the moment at which this process first saw it so."""
         self._former: _Row | None = None
+        """The lease of the worker from which this block has taken over, until it is reported."""
         self._may_have_it = False
-        """The write of a lease may have succeeded although it raised an error."""
+        """Whether this block may have the lease. The write of a lease may have succeeded although
+        it raised an error.
+        """
         self._renews = renews
         self._left = threading.Event()
         self._renewing = threading.Thread(
@@ -401,6 +433,7 @@ class LeaseBlock:
         return f"{self._token:x}"
 
     def check_held(self, remedy: str) -> None:
+        """Raise ``LeaseTaken`` with this remedy if the lease has ended."""
         self._database.recorder.query(partial(self._fence, remedy=remedy))
 
     def __enter__(self) -> Lease:
@@ -473,7 +506,9 @@ class LeaseBlock:
         )
 
     def leave(self) -> None:
-        # If the release cannot be written, the lease ends after its time to live.
+        """End the block, and release the lease. If the release cannot be written, the lease ends
+        after its time to live.
+        """
         history = self._history
         if history._lease_block is not self or os.getpid() != self._pid:
             return
@@ -497,6 +532,7 @@ class LeaseBlock:
         return self._database.recorder.transact(work, any_thread=True)
 
     def _take(self, transaction: Transaction) -> _Row | None:
+        """Take the lease, or return the lease of another worker."""
         self._lock_conversation(transaction)
         self._name = _find_record_name(self._database, transaction, self._id)
         other = self._other(transaction)
@@ -509,8 +545,10 @@ class LeaseBlock:
         return None
 
     def _other(self, reader: Reader) -> _Row | None:
-        # A lease may end by the clock of a server, which somebody may set back. So a lease also
-        # ends if this process sees it unchanged for its whole time to live.
+        """Return the valid lease of another worker, or None. A lease may end by the clock of a
+        server, which somebody may set back. So a lease also ends if this process sees it unchanged
+        for its whole time to live.
+        """
         living = _find_living(self._database, self._id, reader)
         if living is None or living[0].token == self._token:
             return None
@@ -555,7 +593,9 @@ class LeaseBlock:
     def _fence(
         self, reader: Reader, remedy: str = "nothing was appended; begin again with history.lease()"
     ) -> None:
-        # A forked child process has no lease.
+        """Raise ``LeaseTaken`` if the stored lease is not the lease of this block. A forked child
+        process has no lease.
+        """
         if self._history._binding.key is None:
             # The History has not read its conversation yet. If the conversation of ``_name`` was
             # erased since then, this append begins the next conversation with this id. The next
@@ -578,6 +618,7 @@ class LeaseBlock:
     # ----------------------------------------------------------------------------------------------
 
     def _begin(self, started: float) -> None:
+        """Begin to fence the appends, and to renew the lease, which was taken at ``started``."""
         self.lease._ends = started + self.ttl_s
         self._history._fence = self._fence
         if self._renews:

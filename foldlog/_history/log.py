@@ -76,7 +76,7 @@ _Append: TypeAlias = Callable[
 
 
 class EndingReply(Protocol):
-    """What a history knows of a reply that is being written: see ``streamed.StreamedReply``."""
+    """A reply that is being written, as a history uses it: see ``streamed.StreamedReply``."""
 
     def _end_with(
         self,
@@ -87,7 +87,7 @@ class EndingReply(Protocol):
 
 
 class Recorders(Protocol):
-    """What a history knows of ``foldlog._history.recording``: appends of records."""
+    """Appends records, as a history uses it: see ``foldlog._history.recording``."""
 
     def append(
         self,
@@ -105,7 +105,7 @@ class Recorders(Protocol):
 
 
 class Siblings(Protocol):
-    """What a history knows of the store of histories that it is in."""
+    """The store of histories that a history is in, as the history uses it: see ``Histories``."""
 
     @property
     def store(self) -> Store: ...
@@ -339,6 +339,9 @@ class HistoryLog:
         guard: Guard | None = None,
         together: Sequence[Appending] = (),
     ) -> tuple[Recorded, ...]:
+        """Append events that ``recorder`` has made from records, and store the records with
+        them.
+        """
         write = partial(
             self._write,
             idempotency_key=idempotency_key,
@@ -368,6 +371,9 @@ class HistoryLog:
         together: Sequence[Appending] = (),
         also: Callable[[WriteTransaction], object] | None = None,
     ) -> tuple[Recorded, ...]:
+        """Append events and documents under the lease. If the events begin a reply that an adapter
+        has streamed, close its stream in the same transaction.
+        """
         if documents is None:
             append = self._store.append
         else:
@@ -477,6 +483,7 @@ class HistoryLog:
         return self._append(events, expected_version, write, documents)
 
     def _appendable(self, events: Appended, idempotency_key: str | None) -> Event | list[Event]:
+        """Return the events that the argument of ``append`` stands for. Raises ``TypeError``."""
         if isinstance(events, Event):
             return events
         # The class Condensation is not imported here, because most programs that append do not
@@ -502,8 +509,11 @@ class HistoryLog:
     def _set_reply_apart(
         self, reply: tuple[Event, ...], before: Sequence[Event], key: str | None
     ) -> tuple[Event, ...]:
-        # A reply gets a response id of its own if its server repeats response ids: see
-        # ``set_apart``.
+        """Return the events of a chat message as they are appended: results are linked to their
+        calls, and a reply gets a response id of its own if its server repeats response ids
+        (``set_apart``). ``before`` are the earlier events of the same append, and ``key`` is its
+        idempotency key.
+        """
         from foldlog.formats.replies import behind_compaction, compacts, set_apart
 
         is_compacted = any(map(compacts, reply))
@@ -512,7 +522,6 @@ class HistoryLog:
         view = self._view_before(key)
         if is_compacted:
             reply = behind_compaction(view, before, reply)
-
         events = view.events
         version = view.version + len(before)
         pending = [structs.replace(event, id=-1) for event in reversed(before)]
@@ -530,7 +539,10 @@ class HistoryLog:
         before: Sequence[Event],
         newest_first: Iterable[Event],
     ) -> tuple[Event, ...]:
-        # The call of a result may be in the reply, in an earlier event, or forgotten.
+        """Return the events with the results linked to their calls. The call of a result may be in
+        the reply, in an earlier event (``newest_first``), or forgotten. Raises ``InvalidEvent`` if
+        a result has no call.
+        """
         from foldlog.formats.replies import add_missing_results, result_of
 
         reply = add_missing_results(view, before, reply)
@@ -557,10 +569,10 @@ class HistoryLog:
         )
 
     def _view_before(self, key: str | None) -> View:
-        # With the View at the time when the key was first used, a repeated append makes the events
-        # of the first append again.
-        # The View is read before the key is looked up, since another writer may append under the
-        # key in between.
+        """Return the View before an append with an idempotency key. If the key was used before,
+        return the View of that time, so that a repeated append makes the same events again.
+        """
+        # The View is read first, because another writer may append under the key in between.
         view = self.view()
         if not isinstance(key, str):
             return view
@@ -641,6 +653,9 @@ class HistoryLog:
         answers: Callable[[Sequence[Action]], Sequence[Observation]],
         is_chosen: Callable[[Action], bool] = lambda call: True,
     ) -> tuple[Recorded, ...]:
+        """Close the open calls that ``is_chosen`` accepts with the observations of ``answers``.
+        Raises ``LeaseTaken`` if another worker drives the conversation.
+        """
         from foldlog._history.lease import check_free
 
         fence = self._fence or partial(check_free, self._store.database, self.id)
@@ -764,7 +779,7 @@ class HistoryLog:
 
     def _append_result(
         self,
-        call_id: str | Action,
+        call: str | Action,
         content: Any,
         is_error: bool,
         extras: dict[str, Any] | None,
@@ -773,6 +788,9 @@ class HistoryLog:
         fence: Fence | None = None,
         seen: Seen | None = None,
     ) -> Recorded:
+        """Append the observation of an open call. ``call`` is the call, or the id that the model
+        gave to it.
+        """
         if isinstance(content, list | tuple) and all(
             isinstance(part, Mapping) and "type" in part for part in content
         ):
@@ -784,7 +802,7 @@ class HistoryLog:
             self._store,
             lambda: self._view_before(idempotency_key),
             self.id,
-            call_id,
+            call,
             content,
             is_error=is_error,
             extras=extras,
@@ -801,6 +819,7 @@ class HistoryLog:
 
 
 def or_empty(read: Callable[[], T], empty: T) -> T:
+    """Return what ``read`` returns, or ``empty`` before the first event of the history."""
     try:
         return read()
     except ConversationNotFound:
@@ -829,7 +848,9 @@ def _chat_events(message: Mapping[str, Any]) -> tuple[Event, ...]:
 
 
 def _note_shown_view(events: Sequence[Event], shown_at: int) -> list[Event] | None:
-    # An unknown event is stored as its writer wrote it, so it gets no note.
+    """Return the events, the first shown one with a note of the View that the model was shown.
+    Return None if no event can have the note: an unknown event is stored as its writer wrote it.
+    """
     for index, event in enumerate(events):
         if event.shown and not isinstance(event, UnknownEvent):
             noted_event = structs.replace(event, meta={**event.meta, SHOWN: shown_at})
@@ -838,8 +859,10 @@ def _note_shown_view(events: Sequence[Event], shown_at: int) -> list[Event] | No
 
 
 def _note_answered_view(events: Sequence[Event], asked_at: int, version: int | None) -> list[Event]:
-    # If a model's reply answers an earlier View, the model was not shown the events in between, so
-    # the reply notes this View.
+    """Return the events, in which each reply notes the View ``asked_at`` that it answers. No note
+    is needed if the events are appended at this ``version``. Otherwise, the model was not shown the
+    events in between.
+    """
     noted_events = [*events]
     if asked_at == version:
         return noted_events

@@ -34,6 +34,7 @@ def append_once(history: HistoryLog, idempotency_key: str, result: Any) -> tuple
 
 
 def _are_events(result: Any) -> bool:
+    """Return whether a result is one or several events or chat messages, and not a reply."""
     if isinstance(result, list | tuple):
         return bool(result) and all(map(_are_events, result))
     return isinstance(result, Event) or (

@@ -32,10 +32,16 @@ from foldlog.projections.messages.turns import check_dialect
 
 TOKENS_LEAST = 300
 TOKENS = 2_000
+"""The least and the default number of estimated tokens of a result."""
 _SHOWN_MOST = 8
+"""The number of events whose text a result contains."""
 _NAMED_MOST = 10
+"""The number of further events that a result names by their ids."""
 _LENGTH_LEAST = 40
 _LENGTH_GOOD = 480
+"""A result cuts the text of each event to at least ``_LENGTH_LEAST`` characters. It shows fewer
+events if each would otherwise have fewer than ``_LENGTH_GOOD`` characters.
+"""
 _LENGTHS_TRIED = 512
 _ANSWERED_WITHIN = 200
 """The search for the result of a call, or for the call of a result, reads at most this number of
@@ -72,6 +78,8 @@ _PARAMETERS: JsonObject = {
 
 
 class _Hit(NamedTuple):
+    """An event with its text. ``position`` is the first place of a word of the query in it."""
+
     event: Event
     text: str
     position: int
@@ -127,9 +135,8 @@ class RecallTool:
             or arguments.keys() - _PARAMETERS["properties"].keys()
         ):
             return (
-                "call recall with query, ids or path as a JSON object; these are not valid "
-                "arguments:"
-                f" {str(arguments)[:200]}"
+                "call recall with query, ids or path as a JSON object; these are not valid"
+                f" arguments: {str(arguments)[:200]}"
             )
         return self.recall(**arguments)
 
@@ -215,7 +222,9 @@ class RecallTool:
         return [hit for _, hit in ranked]
 
     def _by_path(self, path: str, unread_problems: list[str]) -> list[_Hit]:
-        # Only as many results are read as can be shown.
+        """Return the calls that name a file, the newest first, each with its result. Only as many
+        results are read as can be shown.
+        """
         names_path = re.compile(rf"(?<![\w.-]){re.escape(path)}(?!\w)").search
         with_words = self._readable(
             events_with(self._store, self._id, SearchTerms(f'"{path}"'), unread_problems, _text)
@@ -233,6 +242,9 @@ class RecallTool:
         return [_Hit(event, _text(event), 0) for event in events]
 
     def _readable(self, events: Iterable[Event]) -> list[Event]:
+        """Return the events that the tool may show: not retracted, and not a call or a result of
+        the tool itself.
+        """
         kept_intervals = self._kept_intervals(self._store.conversation(self._id).version)
         shown_events = (
             event for event in events if _may_be_shown(event) and contains(kept_intervals, event.id)
@@ -278,6 +290,7 @@ class RecallTool:
         )
 
     def _fit(self, hits: Sequence[_Hit], note: str) -> str:
+        """Return ``note`` and the texts of events, cut to ``max_tokens`` tokens."""
         from foldlog.condensers.models.estimate import estimate
 
         def text_with(count: int, length: int) -> str:
@@ -328,11 +341,14 @@ def _text(event: Event) -> str:
 
 
 def _block(hit: _Hit, length: int) -> str:
-    # The text is indented, so that no line of it can be mistaken for a line of the tool.
+    """Return the text of an event under its id. The text is indented, so that no line of it can be
+    mistaken for a line of the tool.
+    """
     return f"[event {hit.event.id}]\n{indent(_cut(hit, length), '  ')}"
 
 
 def _cut(hit: _Hit, length: int) -> str:
+    """Cut the text of an event to about ``length`` characters around the word that was found."""
     from foldlog.condensers.prompts.rendering import truncate
 
     text = hit.text

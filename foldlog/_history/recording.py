@@ -37,6 +37,7 @@ _RECORDERS_MAX: Final = 256
 earlier record.
 """
 _TRIES: Final = 100
+"""How often an append is tried if other writers append at the same time."""
 
 
 class Recording:
@@ -136,7 +137,9 @@ class Recording:
     def recorder(
         self, history: HistoryLog, format: Format, version: int | None = None
     ) -> HistoryRecorder:
-        # While the caller uses the recorder, no other caller gets it.
+        """Return a recorder that has decoded the records before ``version``, by default the present
+        version. While the caller uses the recorder, no other caller gets it.
+        """
         with self._lock:
             recorder, key = self._recorders.pop((history.id, format.name), (None, None))
         if version is None:
@@ -148,6 +151,7 @@ class Recording:
 
 
 def _at(version: int, expected: ExpectedVersion) -> int | Seen:
+    """Return what an append at ``version`` expects, with the redactions in ``expected``."""
     return expected.at(version) if isinstance(expected, Seen) else version
 
 
@@ -177,7 +181,9 @@ def _appended_before(
 
 
 def _unknown_records(history: HistoryLog, records: list[Any], format: Format) -> list[Any]:
-    # If several records have the same source id, only the first of them counts.
+    """Return the records whose source ids the history does not have. If several records have the
+    same source id, only the first of them counts.
+    """
     ids = [format.source_id(record) for record in records]
     is_known = origins.find_known(history._store.database, history.id, format.name, ids)
     unknown_records: dict[Any, Any] = {}

@@ -52,7 +52,7 @@ def name_requests(
     for index, event in enumerate(events):
         # Some runtimes write the text and the calls of a reply apart.
         if begins_reply(event) and not of_reply and (follows or index == 0):
-            asked = view.then(replace(each, id=-1) for each in events[:index])
+            asked = view.then(replace(earlier, id=-1) for earlier in events[:index])
             request = asked.request(beside.dialect, tools=beside.tools, **beside.parameters)
             named[index:] = name_request(events[index:], request)
         of_reply = begins_reply(event)

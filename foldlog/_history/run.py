@@ -372,10 +372,10 @@ class HistoryRun(HistoryLog):
         does not use the key. If the complete reply is refused, its stream is closed without events.
 
         Raises ``ConversationNotFound`` if the history has no events, ``StreamConflict`` if a reply
-        is being written or was left unfinished, ``ReplyFailed`` if a chunk tells an error of the
-        provider, and the errors of ``append_reply``. Durability: a
-        chunk that was yielded survives the end of the process, and is on the disk of a file 0.1 s
-        later. Cost: a transaction for each chunk, which on SQLite does not wait for the disk.
+        is being written or was left unfinished, ``ReplyFailed`` if a chunk reports an error of the
+        provider, and the errors of ``append_reply``. Durability: a chunk that was yielded survives
+        the end of the process. In a file, it is on the disk 0.1 s later. Cost: a transaction for
+        each chunk, which on SQLite does not wait for the disk.
         """
         from foldlog._history.streamed import StreamedReply
 
@@ -406,9 +406,10 @@ class HistoryRun(HistoryLog):
         With ``after``, an offset of a part, yield the later parts of that reply, even if it has
         ended in the meantime. Without ``after``, yield nothing if no reply is being written.
 
-        Raises ``StreamNotFound`` if the reply of ``after`` is no longer stored: about a minute
-        after its end, its events have its content. Raises ``InvalidArgument`` if ``after`` is no
-        offset. Cost: the iterator asks the store every 5 ms (10 ms on PostgreSQL).
+        Raises ``StreamNotFound`` if the reply of ``after`` is no longer stored: its stream is
+        deleted about a minute after its end, and then only its events have its content. Raises
+        ``InvalidArgument`` if ``after`` is not an offset. Cost: the iterator asks the store every
+        5 ms (10 ms on PostgreSQL).
         """
         from foldlog._history.streamed import ReplyFollower, follow
 
@@ -433,9 +434,9 @@ class HistoryRun(HistoryLog):
         if a condensation is due.
 
         ``llm`` is the model to which the View is sent. The default is ``agent_llm`` of the store.
-        ``wait_s`` is how many seconds the calls of the condenser's model may take together, if they
-        should not take the 60 s of its ``timeout_s``: after that time, the model has failed, and a
-        digest takes its place. Whatever the condenser, the View fits into the limit of this model.
+        ``wait_s`` is how many seconds the calls of the condenser's model may take together, for a
+        limit shorter than its ``timeout_s`` (60 s). After this time, the model has failed, and a
+        digest replaces its summary. With any condenser, the View fits into the limit of ``llm``.
         The messages of the View have the dialect of this model. If a requested condensation is
         impossible, the request is declined in the log, and the View is returned. If the agent
         requests a condensation again before its next turn, the prompt is assumed to be too long,
@@ -520,7 +521,9 @@ class HistoryRun(HistoryLog):
         return self.step()
 
     def _raise_again(self, request_id: int) -> None:
-        """Raise the error with which a condensation was declined that somebody requested."""
+        """Raise the error with which the condensation was declined that the event ``request_id``
+        requested. Raise nothing if it was made.
+        """
         for event in self.events(request_id + 1):
             if isinstance(event, CondensationAction):
                 if event.metadata.get("outcome") == "declined":
@@ -557,12 +560,13 @@ class HistoryRun(HistoryLog):
         retraction = Retraction(version=version, reason=check_text("reason", reason))
         recorded = self.recorded(idempotency_key) if idempotency_key else ()
         if recorded:
-            # The events of this call changed what a repeated call would append.
+            # The store cannot compare the events, because the first call changed which message a
+            # repeated call would append.
             former = recorded[0].event
-            if (version, reason) != (
-                getattr(former, "version", None),
-                getattr(former, "reason", 0),
-            ):
+            is_equal = isinstance(former, Retraction) and (
+                (former.version, former.reason) == (version, reason)
+            )
+            if not is_equal:
                 raise IdempotencyConflict(self.id, str(idempotency_key), recorded[0].id)
             return recorded[0]
         events: list[Event] = [retraction]
@@ -580,9 +584,10 @@ class HistoryRun(HistoryLog):
             if expected is not ANY_VERSION:
                 seen = seen.at(expected)
             try:
-                return self._append_seen([*events, notice], seen, idempotency_key=idempotency_key)[
-                    0
-                ]
+                recorded = self._append_seen(
+                    [*events, notice], seen, idempotency_key=idempotency_key
+                )
+                return recorded[0]
             except VersionConflict as conflict:
                 if expected is not ANY_VERSION and not conflict.is_redaction:
                     raise

@@ -1,5 +1,5 @@
-"""This module runs tools at most once inside another agent runtime. The runtime decides when a tool
-runs and when a call is stored.
+"""Run tools at most once inside another agent runtime. The runtime decides when a tool runs and
+when a call is stored.
 
 The adapter of the runtime sets ``CURRENT`` to the call whose tool it runs. A tool that
 ``foldlog.effect`` marks asks this module before it runs. If the runtime has not stored the call
@@ -45,6 +45,8 @@ CURRENT: ContextVar[RuntimeCall | None] = ContextVar("foldlog.tool_call", defaul
 
 @dataclass(frozen=True)
 class RuntimeCall:
+    """A call that another runtime runs. ``pool`` runs the appends of an async tool."""
+
     histories: Histories
     conversation: str
     call_id: str
@@ -98,6 +100,7 @@ class RuntimeCall:
     def _repeat(
         self, history: History, rule: effects.EffectRule, trace: CallTrace
     ) -> tuple[str, Any]:
+        """Do as ``begin`` for a call that has begun before, and may have run."""
         if rule.check is not None:
             outcome = rule.check(trace.key, trace.call)
             if outcome is not None:
@@ -108,6 +111,9 @@ class RuntimeCall:
         return trace.key, None
 
     def _tell_model(self, history: History, traces: Sequence[CallTrace]) -> str:
+        """Return the message for the model that these calls may have run, and record that the model
+        gets it.
+        """
         _mark_as_told(history, traces)
         lines = [
             effects.in_doubt_words(effects.without_redacted(history, trace.call), trace.key)
@@ -120,6 +126,9 @@ class RuntimeCall:
     def _mark(
         self, history: History, stored: Action | None, attempt: int, is_repeated: bool = True
     ) -> tuple[int, str]:
+        """Record that the tool begins. ``stored`` is the call, if the runtime has stored it.
+        Return the id of the event that stands for the call, and the key of the call.
+        """
         data = {
             "attempt": attempt,
             "run": secrets.token_hex(8),
@@ -196,6 +205,7 @@ def effect(
 
 
 def _current(tool: Callable[..., Any]) -> RuntimeCall:
+    """Return the call whose tool runs now. Raises ``InvalidArgument`` outside of a runtime."""
     call = CURRENT.get()
     if call is None:
         raise InvalidArgument(
@@ -207,9 +217,9 @@ def _current(tool: Callable[..., Any]) -> RuntimeCall:
 
 
 def _read_key(history: History, call_id: int) -> str:
-    return key_of(
-        history._store.query(history.id, lambda reading: reading.head_at(call_id + 1)) or b""
-    )
+    """Return the key of the call that the event ``call_id`` records."""
+    head = history._store.query(history.id, lambda reading: reading.head_at(call_id + 1))
+    return key_of(head or b"")
 
 
 def _bound(history: History) -> BoundConversation:
@@ -237,9 +247,10 @@ def _mark_as_told(history: History, traces: Sequence[CallTrace]) -> None:
 
 
 def _read_left_behind(history: History, worker: str) -> list[CallTrace]:
-    # If the model already got a message about a call, the call still counts as left behind. Its
-    # runtime may repeat the call, for example if the program was killed before the runtime stored
-    # the answer.
+    """Return the calls that other workers began and left without an outcome. A call still counts if
+    the model already got a message about it: its runtime may repeat the call, for example if the
+    program was killed before the runtime stored the answer.
+    """
     if not _has_effects(history):
         return []
     return [

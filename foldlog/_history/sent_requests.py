@@ -17,7 +17,7 @@ from foldlog.projections.messages.requests import REQUEST, digest
 
 
 def sent_request(history: HistoryLog, event_id: int) -> SentRequest:
-    """Cost: the function reads the View of the reply, and renders it."""
+    """Make the request again that a reply answered: see ``History.sent_request``."""
     reply = _reply_of(history, event_id)
     first = reply[0]
     if first.redacted is not None:
@@ -40,8 +40,8 @@ def beside_of(history: HistoryLog, reply: Sequence[Event]) -> JsonObject:
     """Return the tools and parameters of the request that a reply answered, if they were recorded
     with it.
     """
-    # ``append_reply`` writes the document directly after the events of the reply, and a runtime
-    # perhaps after its tools' results and later replies, which it appends together with the reply.
+    # ``append_reply`` writes the document directly after the events of the reply. A runtime may
+    # write it later, because it appends results and further replies together with the reply.
     recorded = dict_or_empty(reply[0].meta.get(REQUEST)).get("beside")
     newest = history.version()
     beside = _document_at(history, min(reply[-1].id + 2, newest))
@@ -58,6 +58,9 @@ def _document_at(history: HistoryLog, version: int) -> JsonObject:
 
 
 def _reply_of(history: HistoryLog, event_id: int) -> list[Event]:
+    """Return the events of the reply to which an event belongs. Raises ``InvalidArgument`` if it
+    belongs to none.
+    """
     before = [*takewhile(begins_reply, history.events(0, event_id + 1, reverse=True))]
     if not before:
         raise InvalidArgument(
@@ -70,9 +73,12 @@ def _reply_of(history: HistoryLog, event_id: int) -> list[Event]:
 
 
 def _changes(view: View, reply: Event, recorded: JsonMap, present: JsonMap) -> Iterator[str]:
+    """Yield the reasons why the ``present`` fingerprint of a request differs from the recorded
+    one.
+    """
     if recorded["rendering"] != RENDERING:
         yield f"rendered by foldlog's rules {recorded['rendering']}, and now by {RENDERING}"
-    # What was redacted before the reply was redacted in its request too.
+    # An event that was redacted before the reply was redacted in its request too.
     redacted = [(event, event.redacted) for event in view if event.redacted is not None]
     redacted_since = [
         (event, mark)

@@ -145,8 +145,8 @@ class StreamedReply:
         self._lock = threading.RLock()
         self._is_closed = False
         self._has_failed = False
-        """Whether a chunk could not be stored. The reader of the chunks has it, and the stream has
-        not, or nobody knows.
+        """Whether the store of a chunk failed. The source has yielded the chunk, and it is unknown
+        whether the stream has it.
         """
         self._is_repeated = False
         """Whether an earlier reply used the idempotency key, so that nothing is written."""
@@ -206,8 +206,8 @@ class StreamedReply:
         return not self._is_repeated
 
     def _find_repeated(self) -> bool:
-        """Look for a reply that used the idempotency key. Raises ``IdempotencyConflict`` if other
-        events used it.
+        """Return whether an earlier reply used the idempotency key, and set ``recorded`` to its
+        events. Raises ``IdempotencyConflict`` if other events used the key.
         """
         key = self._options.get("idempotency_key")
         earlier = () if key is None else self._history.recorded(key)
@@ -237,14 +237,17 @@ class StreamedReply:
         return stream.number
 
     def _begin_in(self, writing: WriteTransaction) -> Stream:
-        # If another worker appends this reply, it notes the View that this model was sent.
+        """Begin the stream in a transaction, and return it. Its state names the View that the model
+        was sent, in case another worker appends the reply.
+        """
         request = self._options.get("request")
-        known = (
-            self._options.get("view_version"),
-            None if request is None else request.version,
-            self._history._asked_at,
-        )
-        view_version = next((each for each in known if each is not None), writing.version)
+        view_version = self._options.get("view_version")
+        if view_version is None and request is not None:
+            view_version = request.version
+        if view_version is None:
+            view_version = self._history._asked_at
+        if view_version is None:
+            view_version = writing.version
         state = json.dumps({_VIEW: view_version}).encode()
         return streams.begin(writing, REPLY, streams.JSON, state)
 
@@ -266,11 +269,11 @@ class StreamedReply:
     def feed(self, chunk: Any) -> None:
         """Store a chunk: what the SDK of OpenAI, Anthropic or litellm yields, a text, or a delta.
 
-        Raises ``InvalidArgument`` for any other chunk, ``ReplyFailed`` if the chunk tells an error
-        of the provider, ``StreamConflict`` if another program closed the reply, and the errors of
-        ``append``. After an error of the store, the reply takes no
-        more chunks: end it with ``cancel``. Durability: when the method returns, the chunk
-        survives the end of this process. In a file, it is on the disk 0.1 s later.
+        Raises ``InvalidArgument`` for any other chunk, ``ReplyFailed`` if the chunk reports an
+        error of the provider, ``StreamConflict`` if another program closed the reply, and the
+        errors of ``append``. After an error of the store, the reply accepts no more chunks: end it
+        with ``cancel``. Durability: when the method returns, the chunk survives the end of this
+        process. In a file, it is on the disk 0.1 s later.
         """
         if self._number is None and not self._open():
             return
@@ -300,6 +303,9 @@ class StreamedReply:
             self._draft.add(delta)
 
     def _read(self, chunk: Any) -> list[Delta]:
+        """Return the deltas in a chunk. Raises ``ReplyFailed``, and ``InvalidArgument`` if the
+        chunk has an unknown form.
+        """
         is_plain = isinstance(chunk, str | Delta)
         fields = chunk if is_plain else plain_data(chunk)
         if isinstance(fields, dict) and (problem := failure_in(fields)) is not None:
@@ -403,6 +409,9 @@ class StreamedReply:
         return self._append(self._draft.reply(), options)
 
     def _append(self, reply: Any, options: Mapping[str, Any]) -> tuple[Recorded, ...]:
+        """Append a reply, and close its stream. If the store refuses the reply for good, close the
+        stream without it, and raise the error.
+        """
         append = partial(self._history._append_reply, reply, **options)
         try:
             return self._end_with(append)
@@ -565,7 +574,8 @@ class UnfinishedReply:
                 f"conversation {self._history.id!r}: the unfinished reply has a tool call, which no"
                 " model continues; call append_cut() or drop()"
             )
-        if self._history._asked_at is None:  # else the model that continues was sent that View
+        # Otherwise, the model that continues was sent the View of ``_asked_at``.
+        if self._history._asked_at is None:
             options = self._with_view(options)
         return StreamedReply(self._history, source, options, self)
 
@@ -589,8 +599,9 @@ def transact(
     durable: bool = True,
     is_of_worker: bool = False,
 ) -> T:
-    """Run ``work`` in a write transaction of the conversation, under the lease of ``history``. Work
-    that is of a worker raises ``LeaseTaken`` while another worker has the lease.
+    """Run ``work`` in a write transaction of the conversation, under the lease of ``history``. If
+    ``history`` has no lease and ``is_of_worker`` is true, the function raises ``LeaseTaken`` while
+    a worker has the lease.
     """
     from foldlog._history.lease import check_free
 
@@ -614,7 +625,9 @@ def transact(
 def find_unfinished(
     history: HistoryLog, name: str = REPLY, *, with_deltas: bool = True
 ) -> UnfinishedReply | None:
-    """Return the open reply of a conversation, whose stream has this name, or None."""
+    """Return the open reply of a conversation, whose stream has this name, or None. Without
+    ``with_deltas``, its text is left empty, which is faster.
+    """
 
     def read(reading: ReadTransaction) -> UnfinishedReply | None:
         stream = streams.newest(reading, name)
@@ -652,6 +665,9 @@ class ReplyFollower:
         self.poll_s = _POLL_ON_SERVER_S if is_on_server else _POLL_S
 
     def page(self) -> list[ReplyPart]:
+        """Return the next parts. Return none, without a query, if nothing was committed since the
+        last call.
+        """
         version = self._database.data_version()
         if version == self._version:
             return []
@@ -662,7 +678,7 @@ class ReplyFollower:
             missing.add_note(_NO_MESSAGE)
             raise
         self.is_ended = self._place is None or bool(parts and isinstance(parts[-1].delta, EndDelta))
-        if len(parts) < _PAGE:  # else there may be more
+        if len(parts) < _PAGE:  # otherwise, there may be more parts
             self._version = version
         return parts
 
@@ -698,6 +714,7 @@ def _read_parts(
 
 
 def follow(follower: ReplyFollower) -> Iterator[ReplyPart]:
+    """Yield the parts of a reply until its end, and wait for new parts."""
     while True:
         parts = follower.page()
         yield from parts
@@ -733,6 +750,6 @@ def _deltas_in(conversation: str, body: bytes) -> list[Delta]:
         return decode_deltas(body)
     except msgspec.DecodeError as error:
         raise InvalidArgument(
-            f"conversation {conversation!r}: the stream {REPLY!r} has what is no delta of a reply:"
-            f" {error}; read or delete it over HTTP"
+            f"conversation {conversation!r}: the stream {REPLY!r} has a chunk that is not a delta"
+            f" of a reply: {error}; read or delete the stream over HTTP"
         ) from error

@@ -123,7 +123,8 @@ class SharingPool(ThreadPool):
 
     def _run_waiting(self) -> None:
         with self._lock:
-            waiting, self._waiting = self._waiting, []
+            waiting = self._waiting
+            self._waiting = []
         begun = [(call, work) for call, work in waiting if call.set_running_or_notify_cancel()]
         outcomes: Sequence[Outcome[Any]]
         if len(begun) == 1:

@@ -1,5 +1,5 @@
-"""This package imports sources, and stores their records unchanged. The events of an imported
-conversation are made when the conversation is first used.
+"""Import sources, and store their records unchanged. The events of an imported conversation are
+made when the conversation is first used.
 
 importing.py      import the sources in files and folders
 reading.py        read a source in blocks

@@ -53,9 +53,9 @@ def note_compaction(store: Store, conversation: str) -> None:
             return
         counted = skeleton(source.sums)
         count_rest(sources, source, counted)
-        now = _count(counted)
-        now.at = datetime.now(UTC).isoformat(timespec="seconds")
-        sources.put(source._replace(about=msgspec.json.encode({**facts, _KEY: now})))
+        new_note = _count(counted)
+        new_note.at = datetime.now(UTC).isoformat(timespec="seconds")
+        sources.put(source._replace(about=msgspec.json.encode({**facts, _KEY: new_note})))
 
     store.database.recorder.transact(note)
 
@@ -77,15 +77,19 @@ def count_rest(sources: Sources, source: Source, skeleton: Skeleton) -> None:
 
 
 def is_compacting(facts: JsonMap) -> bool:
+    """Return whether ``Source.about`` has the note of a compaction."""
     return _KEY in facts
 
 
 def still_compacting(facts: JsonMap, skeleton: Skeleton | NamedRecords) -> JsonObject:
+    """Return the field of ``Source.about`` with the note of a compaction. Return no field if there
+    is no note, or if the records that ``skeleton`` counted contain the compaction or a later reply.
+    """
     note = _note_in(facts)
     if not note.at or isinstance(skeleton, NamedRecords):
         return {}
-    now = _count(skeleton)
-    is_over = now.compactions > note.compactions or now.replies > note.replies
+    present = _count(skeleton)
+    is_over = present.compactions > note.compactions or present.replies > note.replies
     return {} if is_over else {_KEY: note}
 
 
@@ -94,6 +98,7 @@ def _note_in(facts: JsonMap) -> _Note:
 
 
 def _count(skeleton: Skeleton) -> _Note:
+    """Return a note with the present counts, without a time."""
     state = skeleton.state
     replies = state.kinds.get("agent", 0) + state.kinds.get("action", 0)
     return _Note(compactions=state.compactions, replies=replies)

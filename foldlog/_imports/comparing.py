@@ -132,6 +132,7 @@ class SourceImport(SourceWriter):
         return NewSource(self, name, begin_new, size)
 
     def finish_new(self, new: NewSource, source: Source) -> Imported:
+        """Finish the import of a source that ``new.begin`` has stored."""
         self.finish(source)
         return self.outcome(self.reading.records, new.name)
 
@@ -153,6 +154,7 @@ class SourceImport(SourceWriter):
         return self._append_rest(source)
 
     def _continues(self, place: Place, source: Source) -> bool:
+        """Return whether the file begins with the records of its last import, and skip them."""
         reading = self.reading
         if isinstance(reading, WholeReading):
             return reading.continues(
@@ -165,17 +167,23 @@ class SourceImport(SourceWriter):
         return is_read or reading.begins_with(place.taken, place.digest, place.records)
 
     def _hashes_since(self, source: Source, first: int) -> bytes:
+        """Return the hashes of the stored records from record ``first`` on."""
         blocks = blocks_of(self.database, source, first)
         return b"".join(block.since(max(first, block.first)).hashes for block in blocks)
 
     def _append_rest(self, source: Source, skip: int = 0) -> Imported:
+        """Append the records of the file that ``source`` lacks. ``skip`` is the number of records
+        that the file repeats, if they were not skipped already.
+        """
         records_before = source.records
         self.continue_counting(source)
         self.append(source, skip)
         return self.outcome(self.reading.records - records_before)
 
     def _is_continued_here(self, source: Source) -> bool:
-        # New records of a source become a fork if its conversation was continued in foldlog.
+        """Return whether events were appended to the conversation in foldlog, so that new records
+        of its source become a fork.
+        """
         name = self.name_of(source.conversation)
         end = self.query(end_of_records, source)
         version = self.store.conversation(name, as_stored=True).version
@@ -240,6 +248,9 @@ class SourceImport(SourceWriter):
         return self._import_compared(self._forks_named(base, name))
 
     def _forks_named(self, source: Source, name: str) -> list[Source]:
+        """Return the sources of the family whose conversations have this name, or are forks of the
+        conversation with this name.
+        """
         family = [(self.name_of(member.conversation), member) for member in self._family(source)]
         forks = [
             member
@@ -251,8 +262,10 @@ class SourceImport(SourceWriter):
         return forks
 
     def _find_base(self, names: Iterable[str], end: int, skeleton: Skeleton) -> Source | None:
-        # A source can be the base only if its record ``end - 1`` carries this number itself. Within
-        # a family, the newest source is searched first.
+        """Return the stored source whose first ``end`` records this source continues, or None. A
+        source can be the base only if its record ``end - 1`` carries this number itself. Within a
+        family, the newest source is searched first.
+        """
         for name in names:
             source = self._source_named(name)
             family = [] if source is None else self._family(source)
@@ -270,6 +283,9 @@ class SourceImport(SourceWriter):
     # ----------------------------------------------------------------------------------------------
 
     def _source_handed_over(self, skeleton: object) -> Source | None:
+        """Return the stored source of the session that this source continues, if foldlog wrote the
+        session.
+        """
         if not isinstance(skeleton, Skeleton) or skeleton.handed_over_in is None:
             return None
         source = self._source_named(f"{self.options.prefix}{skeleton.handed_over_in}")
@@ -382,9 +398,10 @@ class SourceImport(SourceWriter):
         return self._fork(source, shared_count)
 
     def _check_redactions(self, sources: list[Source], shared_count: int) -> None:
-        # The import would bring back redacted text in two cases: the file differs from the stored
-        # source at the redacted record or before it, or each record of the format repeats all
-        # earlier records.
+        """Raise ``SourceRefused`` if the import would bring back redacted text. It would do so in
+        two cases: the file differs from the stored source at the redacted record or before it, or
+        each record of the format repeats all earlier records.
+        """
         for source in sources:
             redacted_numbers = self.query(Sources.all_redacted, source)
             if redacted_numbers and self.found_history.format.repeats:
@@ -400,11 +417,16 @@ class SourceImport(SourceWriter):
             )
 
     def _is_provisional(self, source: Source, shared_count: int) -> bool:
-        # The program was still writing the last record at the earlier import.
+        """Return whether only the last stored record differs, because the program was still writing
+        it at the earlier import.
+        """
         is_last = shared_count == source.records - 1 and shared_count >= source.from_record
         return is_last and source.made <= shared_count and shared_count not in source.redacted
 
     def _fork(self, source: Source, shared_count: int, chosen_name: str = "") -> Imported:
+        """Import the source as a fork that shares the first ``shared_count`` records of
+        ``source``.
+        """
         while source.parent is not None and shared_count <= source.from_record:
             source = self.source(source.parent) or source
         name = self.name_of(source.conversation)
@@ -422,6 +444,9 @@ class SourceImport(SourceWriter):
         return self.outcome(self.reading.records - shared_count)
 
     def _replace_last(self, source: Source, shared_count: int) -> Imported:
+        """Replace the last stored record by the record in the file, and append the later
+        records.
+        """
         blocks = self.query(lambda sources: [*sources.own_blocks(source, shared_count)])
         head = chain_head(GENESIS, self._first_hashes(source, shared_count))
         shared_block = blocks[0].before(shared_count)
@@ -441,8 +466,9 @@ class SourceImport(SourceWriter):
     # ----------------------------------------------------------------------------------------------
 
     def _find_hashes_before(self, sources: list[Source]) -> None:
-        # The file may contain the records of the history that it continues, or only the records
-        # after them.
+        """Set ``_hashes_before`` if the file continues a stored history. The file may contain the
+        records of this history, or only the records after them.
+        """
         if self.found_history.format.skeleton is None:
             return
         skeleton = self.found_history.format.skeleton()
@@ -458,8 +484,9 @@ class SourceImport(SourceWriter):
         return self.hashes_of(source)[: end * HASH_BYTES]
 
     def _read_again(self) -> None:
-        # The records that the source continues come first, so the first record of the file gets the
-        # next number.
+        """Begin to read the file from its first record again. If the source continues a history,
+        its first record gets the next number after the records of this history.
+        """
         self.reading = reading_of(self.found_history.path, self.found_history.reader)
         self.reading.records = len(self._hashes_before) // HASH_BYTES
         self.skeleton = self.new_counter(self.found_history.format)

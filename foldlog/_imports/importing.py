@@ -1,5 +1,5 @@
-"""This module imports the sources in files and folders. The new records of a source are appended.
-If a source differs from its stored records, the first different record begins a fork.
+"""Import the sources in files and folders. The new records of a source are appended. If a source
+differs from its stored records, the first different record begins a fork.
 
 A *place* identifies a source: the path of its file, its own name in this file, and the options of
 the import. An import is a copy, and never removes or repairs stored records. The table ``places``
@@ -42,8 +42,11 @@ T = TypeVar("T")
 Arguments = TypeVarTuple("Arguments")
 
 _TRIES: Final = 5
+"""How often the import of a source is tried if another process imports it too."""
 _TOGETHER_BYTES: Final = 2 * 2**20
+"""The number of bytes of new sources that one transaction writes together."""
 _SHORT_BYTES: Final = 2**20
+"""The size in bytes up to which a source counts as short."""
 _PLACE_BYTES: Final = 16
 _WHOLE_FILE: Final = "0"
 """The own name in the place of a whole file. Every other own name begins with a colon or slash."""
@@ -139,13 +142,16 @@ class Import:
                 self.findings.append(ImportFinding(str(path), f"cannot be read: {error.strerror}"))
 
     def has_place(self, path: Path) -> bool:
+        """Return whether the file was imported before, with the same options."""
         return bool(self._places(self._place(path)))
 
     def is_here(self, path: Path) -> bool:
+        """Return whether the file was imported before, and has not changed since."""
         place = self._place(path)
         return self._is_as_it_was(state_of(path), place, self._places(place))
 
     def nothing(self) -> NotAHistory:
+        """Return the error that the paths contain no history."""
         path = self._paths[0] if self._paths else Path()
         first = next(iter(self.findings), None)
         if first is not None and first.place == str(path):
@@ -153,6 +159,7 @@ class Import:
         return NotAHistory(path, _NO_HISTORY + (f"; {first}" if first else ""))
 
     def _check_is_one(self) -> None:
+        """Raise ``InvalidArgument`` if the paths contain several histories."""
         count = 0
         for path in self._paths:
             with suppress(NotAHistory, OSError):
@@ -165,6 +172,7 @@ class Import:
             )
 
     def _below(self, root: Path) -> Iterator[Imported | Failed]:
+        """Import the histories below a path. At the end, note the files with several histories."""
         self._in_files.clear()
         for outcome in self._outcomes(root):
             if outcome.path in self._in_files:
@@ -195,7 +203,8 @@ class Import:
             if isinstance(item, Unchanged):
                 yield item
             elif isinstance(item, LeftOut):
-                (self.left_out if item.is_read else self.not_opened).append(item.path)
+                paths = self.left_out if item.is_read else self.not_opened
+                paths.append(item.path)
             elif isinstance(item, ImportFinding):
                 self.findings.append(item)
             else:
@@ -231,13 +240,17 @@ class Import:
         return FoundHistory(name, format, path, JsonLines(path))
 
     def _is_as_it_was(self, state: bytes, place: bytes, places: list[Place]) -> bool:
-        # If a history of the file was erased, its import is refused, or brings it back.
+        """Return whether a file need not be read, because it has not changed since its last import.
+        If a history of the file was erased, its import is refused, or brings it back, so the file
+        must be read.
+        """
         is_same = bool(state and places and places[-1].state == state)
         return is_same and not self._query(Sources.is_refused, place)
 
     def _recorded_format(self, path: Path, places: list[Place]) -> Format | None:
-        # If the file still begins with the imported lines, use the format of their import. The new
-        # lines are not checked, because they alone may not show the format.
+        """Return the format of the last import, if the file still begins with the imported lines.
+        The new lines are not checked, because they alone may not show the format.
+        """
         if not places:
             return None
         reading = LineReading(path)
@@ -262,7 +275,9 @@ class Import:
                     yield Imported(name, 0, place.records, source.format, path, is_unchanged=True)
 
     def _note_files(self, transaction: Transaction) -> None:
-        # Without a state, the next import does not skip the file as unchanged.
+        """Store the state of each file with several histories. If one of the histories failed, no
+        state is stored, so the next import does not skip the file as unchanged.
+        """
         sources = SourcesToWrite(self._store.database, transaction)
         times = count(time.time_ns() // 1_000)
         for path, outcomes in self._in_files.items():
@@ -290,6 +305,7 @@ class Import:
     # ----------------------------------------------------------------------------------------------
 
     def _import(self, history: FoundHistory) -> Imported | Failed:
+        """Import one source, and try again if another process imports it too."""
         tries = count(1)
         while True:
             source_import = self._source(history)
@@ -328,8 +344,9 @@ class Import:
             return None  # The source is then imported alone, and this import reports the error.
 
     def _write_waiting(self) -> Iterator[Imported | Failed]:
-        # If one of these sources cannot be written, each of them is imported in a transaction of
-        # its own.
+        """Write the waiting sources in one transaction. If one of them cannot be written, each of
+        them is imported in a transaction of its own.
+        """
         waiting = self._waiting
         self._waiting = []
         if not waiting:
@@ -347,6 +364,9 @@ class Import:
                 yield new.source_import.finish_new(new, source)
 
     def _name_function(self, name: str) -> Callable[[str | None], str]:
+        """Return the function that chooses the name of a conversation from the name in its records.
+        ``name`` is used if the records contain none.
+        """
 
         def name_source(recorded_name: str | None) -> str:
             if self._conversation is not None:
@@ -362,6 +382,9 @@ def place_of_file(path: Path) -> bytes:
 
 
 def _place(path: Path, own_name: str, *options: str) -> bytes:
+    """Return the place of a history: a hash of its file, its name inside the file, and the options
+    of the import.
+    """
     text = "\0".join((os_path.abspath(path), own_name, *options))
     return blake2b(utf8(text), digest_size=_PLACE_BYTES).digest()
 

@@ -1,4 +1,4 @@
-"""This module makes events from the records of a source when its conversation is used.
+"""Make events from the records of a source when its conversation is used.
 
 A decoder begins at the first record, or continues from the state after the last record with events:
 see ``formats.resuming``. The state is stored as a record of a projection, so a redaction deletes
@@ -62,7 +62,9 @@ events are made.
 """
 SECRET_BYTES: Final = 32
 _PROJECTION: Final = "decoder"
+"""The name of the projection whose record has the state of a decoder."""
 _EVENTS: Final = 1_000
+"""The number of events after which a transaction writes no more records."""
 _TRIES: Final = 5
 
 
@@ -172,6 +174,10 @@ _decode_stored = msgspec.msgpack.Decoder(_Stored).decode
 
 
 class _Making:
+    """One try to make the missing events of a conversation. If ``continues`` is true, the decoder
+    may continue from its stored state.
+    """
+
     def __init__(
         self, store: Store, conversation: str, *, continues: bool, leaves_last: bool
     ) -> None:
@@ -205,6 +211,9 @@ class _Making:
         """The conversation that began this one, if its new events name it."""
 
     def make(self) -> None:
+        """Make and store the events. Raises ``NeedsAll`` if the decoder cannot continue from its
+        state, and the errors of ``make_events``.
+        """
         source = self.source
         if source is None or source.made == source.records:
             return
@@ -255,6 +264,9 @@ class _Making:
                 new_events = []
 
     def _decoded(self, source: Source, findings: list[str]) -> Iterator[tuple[int, list[Event]]]:
+        """Yield the number and the events of each record, from the first record that the decoder
+        needs on.
+        """
         decoder = self.decoder
         window = None
         if self.state is not None and isinstance(decoder, FollowingDecoder):
@@ -278,6 +290,7 @@ class _Making:
                 decoder.end_window()
 
     def report(self, findings: list[tuple[int, str]] | None) -> None:
+        """Add the findings to a list, or log them without a list."""
         if findings is not None:
             findings += self.findings
             return
@@ -294,6 +307,9 @@ class _Making:
         events: list[Event],
         seen: Seen | None = None,
     ) -> None:
+        """Store the events of the records from ``first`` to ``stop``, and the progress. With
+        ``seen``, the append is refused if an event was redacted since.
+        """
         assert self.source is not None
         source = self.source
 
@@ -331,8 +347,8 @@ class _Making:
         except FAILURES as error:
             if first > self.made:
                 progress = (
-                    f"the events of {first:,} of {source.records:,} records are stored, and the "
-                    f"next use of the conversation adds the rest"
+                    f"the events of {first:,} of {source.records:,} records are stored, and the"
+                    " next use of the conversation adds the rest"
                 )
                 error.args = (f"{str(error).removesuffix(NOTHING_WRITTEN)}; {progress}",)
             raise
@@ -340,6 +356,7 @@ class _Making:
     def _put_state(
         self, writing: WriteTransaction, sources: Sources, source: Source, records: int
     ) -> None:
+        """Store the state of the decoder after ``records`` records, if it has one."""
         state = None
         if isinstance(self.decoder, FollowingDecoder) and continued(source) is None:
             state = self.decoder.state()
@@ -353,7 +370,9 @@ class _Making:
     def _documents(
         self, first_ids: Mapping[int, int], end: int, *, is_new: bool
     ) -> tuple[DocumentChanges | None, Seen]:
-        # The usage, the title and the places of unread records are facts that no record contains.
+        """Return the change that sets the facts which no record contains: the usage, the title and
+        the places of unread records.
+        """
         assert self.source is not None
         facts = about(self.source)
         changed = {IMPORTED: facts["usage"]} if facts.get("usage") else {}
@@ -388,10 +407,12 @@ def _state_of(sources: Sources, source: Source, row: Conversation) -> DecoderSta
 
 
 def _redacted_in(source: Source) -> tuple[object, ...]:
-    # The second value changes if a redaction removes the title or another text that no record
-    # contains, but redacts no record.
+    """Return values that change with each redaction. The second value changes if a redaction
+    removes only the title or another text that no record contains.
+    """
     return source.redacted, REDACTED in about(source)
 
 
 def _first_since(first_ids: Mapping[int, int], record: int, end: int) -> int:
+    """Return the id of the first event from a record on, or ``end`` if there is none."""
     return min((first for number, first in first_ids.items() if number >= record), default=end)

@@ -49,7 +49,7 @@ Add = Callable[[bytes, bytes], None]
 """
 
 
-class _Findings:
+class _Reading:
     """The state of a pass over a source.
 
     ``records``   the number of records that were read
@@ -79,6 +79,7 @@ class _Findings:
         return self._hash.digest()
 
     def report(self, place: str, problem: str, *, is_unread: bool = True) -> None:
+        """Note a finding. ``is_unread`` is true if the record was left out."""
         self.findings_count += 1
         if len(self.findings) < FINDINGS_MAX:
             self.findings.append(ImportFinding(place, problem))
@@ -86,7 +87,7 @@ class _Findings:
             self.unread.append(self.records)
 
 
-class LineReading(_Findings):
+class LineReading(_Reading):
     """Reads a file with one record in each line. Memory: one block of the file, or one line if it
     is longer than a block.
     """
@@ -133,6 +134,9 @@ class LineReading(_Findings):
         return True
 
     def blocks(self, add: Add) -> Iterator[Block]:
+        """Yield the blocks of the file from the present place on, and call ``add`` for each
+        record.
+        """
         held = b""  # Lines without a record belong to the block of the next record.
         with self._open() as file:
             if self.taken:
@@ -149,6 +153,9 @@ class LineReading(_Findings):
         self.is_done = True
 
     def _taken(self, block: Block, held: bytes) -> Block:
+        """Count the bytes of a block as read. Return the block with the lines ``held`` before
+        it.
+        """
         if held:
             places = array("I", [place + len(held) for place in block.places])
             block = block._replace(places=places, raw=held + block.raw)
@@ -162,7 +169,9 @@ class LineReading(_Findings):
         return self.path.open("rb")
 
     def _next(self, file: BinaryIO) -> bytes:
-        # At the end of the file, an incomplete last line is returned, too.
+        """Return the bytes of the next block: whole lines, but at the end of the file also an
+        incomplete last line.
+        """
         data = file.read(SIZE)
         if data and not data.endswith(b"\n"):
             data += file.readline(RECORD_SIZE_MAX)
@@ -261,6 +270,7 @@ class LineReading(_Findings):
 
 
 def _joined_in(record: bytes) -> list[bytes]:
+    """Return the JSON objects of a line that has several, or an empty list."""
     return joined_objects(record) if len(record) < RECORD_SIZE_MAX else []
 
 
@@ -274,7 +284,7 @@ def _problem(error: Exception) -> str:
     return f"not JSON: {error}"
 
 
-class WholeReading(_Findings):
+class WholeReading(_Reading):
     """Reads all records of a source that has no lines, such as a document or a database."""
 
     def __init__(self, path: Path, reader: RecordReader) -> None:
@@ -396,6 +406,7 @@ class WholeReading(_Findings):
 
 
 def reading_of(path: Path, reader: RecordReader) -> LineReading | WholeReading:
+    """Return a reading of a source from its first record on."""
     if type(reader) is JsonLines:
         return LineReading(path, is_packed=reader.is_packed)
     return WholeReading(path, reader)

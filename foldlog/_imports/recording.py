@@ -44,6 +44,9 @@ from foldlog.formats.places import number
 from foldlog.formats.record import NotAnEvent
 
 _SHORT_BLOCKS: Final = 8
+"""More blocks than this number at the end of a source are joined if each is smaller than this part
+of ``SIZE``.
+"""
 
 
 class HistoryRecorder:
@@ -87,6 +90,9 @@ class HistoryRecorder:
         return self._format.name
 
     def _read(self, store: Store, conversation: str) -> None:
+        """Decode the stored records of the conversation, if they have the format of this
+        recorder.
+        """
 
         def read(reader: Reader) -> tuple[Source, Made, bytes] | None:
             sources = Sources(store.database, reader)
@@ -114,6 +120,7 @@ class HistoryRecorder:
                     self._small.clear()
 
     def go_to(self, version: int) -> None:
+        """Prepare the recorder to append at ``version``, after events of other writers."""
         if version != self.version:
             self._stored_as = None  # Other writers may have appended records too.
         self.skip(version - self.version)
@@ -126,6 +133,9 @@ class HistoryRecorder:
             self._decoder.skip_to(self._next)
 
     def decode_all(self, records: Sequence[Any]) -> list[Event]:
+        """Return the events of new records. Raises ``InvalidEvent`` if a record is not in the
+        format.
+        """
         events = list[Event]()
         for index, record in enumerate(records):
             findings_before = len(self.findings)
@@ -141,13 +151,13 @@ class HistoryRecorder:
         return events
 
     def decode(self, record: Any) -> list[Event]:
+        """Return the events of one new record. Raises ``NotAnEvent`` if it is not in the format."""
         body = json_of(record)
         events = self._decoder.events(record)
         if events[0].id != self._next:
             raise UnusableFormat(
-                f"the decoder of {self.format} returned event {events[0].id} for a history at "
-                f"version"
-                f" {self._next}; a decoder numbers its events from next_id on"
+                f"the decoder of {self.format} returned event {events[0].id} for a history at"
+                f" version {self._next}; a decoder numbers its events from next_id on"
             )
         number(events, self.format)
         if not self._records and not self._bodies:
@@ -158,6 +168,7 @@ class HistoryRecorder:
         return events
 
     def write(self, writing: WriteTransaction, conversation: str) -> None:
+        """Store the decoded records in the transaction that has appended their events."""
         if not self._bodies:
             return
         sources = SourcesToWrite.beside(writing)
@@ -187,6 +198,7 @@ class HistoryRecorder:
     def _find_source(
         self, sources: SourcesToWrite, writing: WriteTransaction, conversation: str
     ) -> None:
+        """Check the stored source of the conversation. If there is none, begin it."""
         stored = Sources(writing.database, writing.transaction, {writing.key: writing.data_key})
         source = stored.find_by_key(writing.key)
         if source is None:
@@ -222,9 +234,10 @@ class HistoryRecorder:
         return True
 
     def _fingerprint(self) -> bytes:
-        # Later imports recognize an erased source by its fingerprint, and refuse it. The
-        # fingerprint of a log is the hash of its first line. Many documents begin with the same
-        # prompt, so a document gets a random fingerprint, which no other source has.
+        """Return the hash by which later imports recognize the source if it was erased. The
+        fingerprint of a log is the hash of its first line. Many documents begin with the same
+        prompt, so a document gets a random fingerprint, which no other source has.
+        """
         assert self._new is not None
         is_document = self._format.skeleton is None
         if is_document:
@@ -232,7 +245,9 @@ class HistoryRecorder:
         return self._new.hashes[:HASH_BYTES]
 
     def _begun(self, sources: SourcesToWrite, stored: Sources, writing: WriteTransaction) -> Source:
-        # The source of a fork continues the records that the fork shares with its parent.
+        """Store the row of a new source, and return it. The source of a fork continues the records
+        that the fork shares with its parent.
+        """
         source = stored.of_state(writing.state)
         if source is None or source.format != self._format.name:
             source = Source(
@@ -254,6 +269,8 @@ class HistoryRecorder:
 
 
 class _Stored(NamedTuple):
+    """The first record and the size in bytes of a stored block."""
+
     first: int
     size: int
 

@@ -1,4 +1,4 @@
-"""This module redacts the source records of events, in all sources of a family.
+"""Redact the source records of events, in all sources of a family.
 
 A *family* is the set of sources that share their first records. All sources of a family are
 searched for the hash of a redacted record, because a fork may contain the record again. A skeleton
@@ -18,7 +18,7 @@ from foldlog.eventstore.log.finding import forks_that_share
 from foldlog.eventstore.log.row import from_microseconds
 from foldlog.eventstore.recorders.base import Transaction
 from foldlog.eventstore.recorders.types import Conversation
-from foldlog.eventstore.sources.blocks import Block, chained, numbers_with
+from foldlog.eventstore.sources.blocks import HASH_BYTES, Block, chained, numbers_with
 from foldlog.eventstore.sources.reading import (
     IMPORTED_AT,
     about,
@@ -130,6 +130,7 @@ def redact_beside(store: Store, conversation: str) -> None:
 def _hashes_of_events(
     sources: Sources, ids_by_conversation: Iterable[tuple[Conversation, Iterable[int]]]
 ) -> dict[int, set[bytes]]:
+    """Return the hashes of the records of these events, by the root of their family."""
     by_root: dict[int, set[bytes]] = {}
     for conversation, ids in ids_by_conversation:
         event_ids = set(ids)
@@ -146,15 +147,17 @@ def _hashes_of_events(
         ]
         hashes = sources.hashes(source) if numbers else b""
         by_root.setdefault(source.root, set()).update(
-            hashes[16 * number : 16 * number + 16] for number in numbers
+            hashes[HASH_BYTES * number : HASH_BYTES * (number + 1)] for number in numbers
         )
     return {root: hashes for root, hashes in by_root.items() if hashes}
 
 
 def _beginnings(sources: Sources, root: int, hashes: set[bytes]) -> Iterator[bytes]:
+    """Yield for each source of a family the fingerprint of its first record with one of the hashes.
+    Another source has this fingerprint only if all its records up to this one are equal.
+    """
     if not hashes:
         return
-    # Sources with equal records up to the first redacted record have the same fingerprint.
     for source in sources.family(root, texts=()):
         for record in chained(sources.hashes(source)):
             if record.hash in hashes:
@@ -168,7 +171,9 @@ def _numbers_with(sources: Sources, source: Source, hashes: set[bytes]) -> Itera
 
 
 def _clear_beside(sources: SourcesToWrite, root: int) -> None:
-    # Records without events, damaged lines and titles may repeat a redacted record.
+    """Remove the texts of a family that belong to no event: records without events, damaged lines
+    and titles. They may repeat a redacted record.
+    """
     for source in sources.family(root):
         events_made = sources.made(source)
         _blank(
@@ -205,8 +210,9 @@ def _blank(sources: SourcesToWrite, source: Source, record_numbers: Iterable[int
 
 
 def _count_again(sources: SourcesToWrite, source: Source) -> None:
-    # A redacted record may have contained the title, or may be repeated by the texts between
-    # records.
+    """Remove the title and the texts between records, and make the sums of a source again without
+    the texts of its redacted records.
+    """
     sources.reader.forget_figures(source.conversation)
     format = format_named(source.format)
     source = source._replace(about=without_texts(source))
@@ -233,6 +239,7 @@ def source_files(store: Store, names: Sequence[str]) -> dict[str, tuple[str, ...
 
 
 def imported_paths(sources: Sources, conversation: Conversation | None) -> tuple[str, ...]:
+    """Return the paths from which a conversation or its parent was imported."""
     source = sources.of_state(conversation)
     return tuple(about(source).get("paths", ())) if source else ()
 

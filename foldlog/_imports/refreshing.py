@@ -1,6 +1,4 @@
-"""This module imports the records that were added to the file of a conversation since its last
-import.
-"""
+"""Import the records that were added to the file of a conversation since its last import."""
 
 from __future__ import annotations
 

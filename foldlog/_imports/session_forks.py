@@ -88,6 +88,9 @@ def begin_continuation(
 
 
 def _put_source(sources: SourcesToWrite, key: int, version: int, session: NewSession) -> None:
+    """Store the source of the fork ``key``, which begins at ``version``, and the place of its
+    file.
+    """
     blocks = [*_blocks_of(session.records)]
     hashes = b"".join(block.hashes for block in blocks)
     facts: dict[str, Any] = {

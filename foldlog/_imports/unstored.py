@@ -1,5 +1,5 @@
-"""This module makes events in memory for conversations in a read-only store. A conversation is
-copied into memory when a caller first needs it. The copy keeps the key of the conversation.
+"""Make events in memory for conversations in a read-only store. A conversation is copied into
+memory when a caller first needs it. The copy keeps the key of the conversation.
 """
 
 from __future__ import annotations
@@ -17,9 +17,12 @@ from foldlog.eventstore.sources.tables import Sources, query_sources
 from foldlog.formats.calls import Recent
 
 _CONVERSATIONS_MAX: Final = 4
+"""The number of copies that stay in memory."""
 
 
 class EventsInMemory:
+    """The copies of conversations of one read-only store. Thread-safe."""
+
     def __init__(self, store: Store) -> None:
         self._store = store
         self._lock = RLock()

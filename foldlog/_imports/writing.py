@@ -1,4 +1,4 @@
-"""This module writes a source into the store: its blocks, figures and facts.
+"""Write a source into the store: its blocks, figures and facts.
 
 A redacted or secret record is stored as its skeleton, without texts. The figures count redacted and
 secret records too.
@@ -72,6 +72,7 @@ from foldlog.formats.usage import calls_beside
 T = TypeVar("T")
 Arguments = TypeVarTuple("Arguments")
 _TRANSACTION_BYTES: Final = 2**19
+"""The number of bytes after which a transaction writes no more blocks."""
 _FIRST: Final = 4
 """A document is recognized by its first records, up to this number."""
 
@@ -79,13 +80,19 @@ _FIRST: Final = 4
 class Imported(NamedTuple):
     """The outcome of the import of a source.
 
-    ``conversation``  the conversation of the source
-    ``added``         the number of new records
-    ``forked_at``     if the import made a fork, the first record that differs from the stored
-                      records
-    ``is_older``      whether the store has more records than the source
-    ``waits``         whether the last line of the source is incomplete; the next import reads this
-                      line
+    ``conversation``    the conversation of the source
+    ``added``           the number of new records
+    ``records``         the number of all records of the source
+    ``format``          the name of the source's format
+    ``path``            the file of the source
+    ``forked_at``       if the import made a fork, the first record that differs from the stored
+                        records
+    ``is_older``        whether the store has more records than the source
+    ``is_unchanged``    whether the file was not read, because it has not changed
+    ``waits``           whether the last line of the source is incomplete; the next import reads
+                        this line
+    ``findings``        the first problems of records, and ``findings_count`` the number of all
+    ``note``            what a user should know about the format
     """
 
     conversation: str
@@ -110,6 +117,8 @@ class Rewritten(NamedTuple):
 
 
 class SourceOptions(NamedTuple):
+    """The options of an import that concern each source: see ``importing.Import``."""
+
     prefix: str = ""
     again: bool = False
     is_secret: Callable[[bytes], bool] | None = None
@@ -177,6 +186,9 @@ class SourceWriter:
         return not isinstance(self.reading, LineReading)
 
     def new_counter(self, format: Format) -> Skeleton | NamedRecords:
+        """Return an object that counts records of a format from the first record on. Without a
+        skeleton, the decoder of the format counts, or only names the conversation.
+        """
         if format.skeleton is not None:
             return format.skeleton()
         if self.reading.grows:
@@ -195,6 +207,9 @@ class SourceWriter:
             self.skeleton = self.new_counter(self.found_history.format)
 
     def count_until(self, source: Source, stop: int | None = None) -> Skeleton | NamedRecords:
+        """Return an object that has counted the stored records of ``source``, or only the records
+        before ``stop``.
+        """
         format = format_named(source.format)
         start = 0
         counter = self.new_counter(format)
@@ -215,8 +230,11 @@ class SourceWriter:
         return counter
 
     def new_blocks(self, source: Source, skip: int) -> Iterator[Block]:
-        # If a record is blank, the texts between records are left out, because they may repeat a
-        # redacted record.
+        """Yield the blocks of the file from record ``skip`` on. Records that were redacted in the
+        family of ``source`` are blank. Then the texts between records are left out too, because
+        they may repeat a redacted record. Raises ``VersionConflict`` if the file changed since it
+        was compared.
+        """
         forbidden = self.query(Sources.redacted_hashes, source.root)
         is_whole = self.query(is_family_whole, source.root)
         name = self.name_of(source.conversation)
@@ -247,6 +265,7 @@ class SourceWriter:
             raise VersionConflict(name, skip, self.reading.records)
 
     def blank_records(self, block: Block, hashes: set[bytes]) -> Block:
+        """Return the block with skeletons in place of the records with these hashes."""
         for number in numbers_with(block.first, block.hashes, hashes) if hashes else ():
             block = block.with_record(number, self.skeleton.without_texts(block.record(number)))
             self._redacted_numbers.append(number)
@@ -255,8 +274,9 @@ class SourceWriter:
     def append(
         self, source: Source, skip: int, first: Callable[[SourcesToWrite], None] | None = None
     ) -> None:
-        # ``first`` is called in the transaction of the first blocks, before these blocks are
-        # written.
+        """Append the records of the file from record ``skip`` on to ``source``. ``first`` is called
+        in the transaction of the first blocks, before these blocks are written.
+        """
         self.key = source.conversation
         self._append_groups(source, _group_blocks(self.new_blocks(source, skip)), first)
 
@@ -267,6 +287,9 @@ class SourceWriter:
         parent: Source | None = None,
         shared_count: int = 0,
     ) -> None:
+        """Begin the conversation ``name`` with the records in ``blocks``. With ``parent``, it is a
+        fork that shares the first ``shared_count`` records of ``parent``.
+        """
         groups = _group_blocks(blocks)
         group = next(groups, None)
         if group is None:  # the file became shorter since it was compared
@@ -294,6 +317,9 @@ class SourceWriter:
         self.finish(source)
 
     def finish(self, source: Source) -> None:
+        """Write the figures and the place of ``source``, and make its events if its figures come
+        from events.
+        """
         if not self._is_counted:
             source = self._append_blocks(source, ())
         if not self._is_place_noted:
@@ -313,8 +339,9 @@ class SourceWriter:
             self._count_sub_agent(source)
 
     def _count_sub_agent(self, source: Source) -> None:
-        # The sub-agents of a conversation are found by their figures. The figures of all other
-        # sources without a skeleton are counted by the first list.
+        """Count the figures of a sub-agent, because a conversation finds its sub-agents by their
+        figures. The first list counts the figures of all other sources without a skeleton.
+        """
         if PARENT in about(source).get(WHERE, {}):
             from foldlog._reports.figures.lists import FiguresOfStore
             from foldlog._reports.figures.tables import Where
@@ -329,6 +356,9 @@ class SourceWriter:
         parent: Source | None = None,
         shared_count: int = 0,
     ) -> Callable[[Transaction], Source]:
+        """Return a function that does in a transaction what ``begin`` does with its first blocks,
+        and returns the stored source.
+        """
 
         def begin(transaction: Transaction) -> Source:
             writing = self._begin_conversation(transaction, name, parent, shared_count)
@@ -354,6 +384,9 @@ class SourceWriter:
         return begin
 
     def _handed_over(self, parent: Source | None) -> bytes:
+        """Return ``Source.about`` of a new source, with the records that were handed over in its
+        parent or that it repeats.
+        """
         if self.rewritten is not None:
             return _encode({CONTINUED: self.rewritten.continued})
         fields = {} if parent is None else pick(about(parent), (CONTINUED,))
@@ -362,6 +395,9 @@ class SourceWriter:
     def _begin_conversation(
         self, transaction: Transaction, name: str, parent: Source | None, shared_count: int
     ) -> WriteTransaction:
+        """Begin the conversation of a new source: a fork, or a new conversation. Raises
+        ``VersionConflict`` if another writer has begun it, or has changed ``parent``.
+        """
         database = self.database
         existing = database.find(transaction, name, as_stored=True)
         if existing is not None and existing.erasure is None:
@@ -416,6 +452,8 @@ class SourceWriter:
         blocks: Sequence[Block],
         first: Callable[[SourcesToWrite], None] | None = None,
     ) -> Source:
+        """Append blocks to a stored source in one transaction, and return its new row."""
+
         def append(transaction: Transaction) -> Source:
             stored_sources = Sources(self.database, transaction)
             name = stored_sources.name_of(source.conversation)
@@ -439,8 +477,8 @@ class SourceWriter:
         source: Source,
         blocks: Sequence[Block],
     ) -> Source:
+        """Write the blocks, the row, the figures and the place of a source. Return its new row."""
         reading = self.reading
-        skeleton = self.skeleton
         records = blocks[-1].stop if blocks else source.records
         self._check_refused(sources, source, blocks)
         _put_blocks(sources, source, blocks)
@@ -448,30 +486,7 @@ class SourceWriter:
         redacted_numbers = [
             number for number in self._redacted_numbers if source.records <= number < records
         ]
-        fields: JsonObject = {
-            "paths": self._paths(source),
-            "prefix": self.options.prefix,
-            "usage": _merge_usage(about(source).get("usage", ()), self.found_history.usage),
-            "unread": reading.unread,
-            IMPORTED_AT: self.database.now(),
-        }
-        found = self.found_history
-        link = {**(found.link or found.format.begun_by(found.path))}
-        if PARENT not in link and (parent := _parent_in(skeleton)):
-            link[PARENT] = parent
-        if PARENT in link:
-            link[PARENT] = f"{self.options.prefix}{link[PARENT]}"
-        where_before = about(source).get(WHERE, {})
-        present = skeleton.where
-        if not self._counts and "cwd" in where_before:
-            present = {name: present[name] for name in present if name != "cwd"}
-        where = {**self.options.where, **where_before, **present}
-        if place := {**where, **link}:
-            fields[WHERE] = place
-        fields |= pick(about(source), (REDACTED, CONTINUED))
-        fields |= still_compacting(about(source), skeleton)
-        fields[SECRET] = about(source).get(SECRET) or os.urandom(SECRET_BYTES).hex()
-        fields |= self._texts_beside(sources, source, is_whole=not redacted_numbers)
+        fields = self._facts(sources, source, is_whole=not redacted_numbers)
         grown = source._replace(
             records=records,
             head=chain_head(source.head, hashes),
@@ -493,11 +508,46 @@ class SourceWriter:
         writing.end()
         return grown
 
+    def _facts(self, sources: Sources, source: Source, *, is_whole: bool) -> JsonObject:
+        """Return the new fields of ``Source.about``. ``is_whole`` is false if a new record was
+        redacted.
+        """
+        found = self.found_history
+        former = about(source)
+        fields: JsonObject = {
+            "paths": self._paths(source),
+            "prefix": self.options.prefix,
+            "usage": _merge_usage(former.get("usage", ()), found.usage),
+            "unread": self.reading.unread,
+            IMPORTED_AT: self.database.now(),
+        }
+        link = {**(found.link or found.format.begun_by(found.path))}
+        if PARENT not in link and (parent := _parent_in(self.skeleton)):
+            link[PARENT] = parent
+        if PARENT in link:
+            link[PARENT] = f"{self.options.prefix}{link[PARENT]}"
+        where_before = former.get(WHERE, {})
+        present = self.skeleton.where
+        if not self._counts and "cwd" in where_before:
+            # This skeleton has not seen the first records, which name the folder.
+            present = {name: present[name] for name in present if name != "cwd"}
+        if where := {**self.options.where, **where_before, **present, **link}:
+            fields[WHERE] = where
+        fields |= pick(former, (REDACTED, CONTINUED))
+        fields |= still_compacting(former, self.skeleton)
+        fields[SECRET] = former.get(SECRET) or os.urandom(SECRET_BYTES).hex()
+        fields |= self._texts_beside(sources, source, is_whole=is_whole)
+        return fields
+
     def _sums(self, sources: Sources, source: Source, blocks: Sequence[Block]) -> bytes:
+        """Return the new sums of a source. A source that is in use keeps its former sums, unless
+        the new records change its title, which the attributes of the conversation show.
+        """
         new = self.skeleton
-        if self._counts or not isinstance(new, Skeleton) or not changes_titles(source.sums, new):
-            return source.sums if not self._counts else new.encode()
-        # The attributes of the conversation show a title that stands in the sums.
+        if self._counts:
+            return new.encode()
+        if not isinstance(new, Skeleton) or not changes_titles(source.sums, new):
+            return source.sums
         counter = type(new)(source.sums, sources.hashes(source))
         count_rest(sources, source, counter)
         for block in blocks:
@@ -526,7 +576,9 @@ class SourceWriter:
         )
 
     def _check_refused(self, sources: Sources, source: Source, blocks: Sequence[Block]) -> None:
-        # Records that were redacted in the source's own family are already blank.
+        """Raise ``SourceRefused`` if a new record was redacted or erased in another conversation.
+        Records that were redacted in the source's own family are already blank.
+        """
         if not sources.refuses_any():
             return
         redacted_numbers = {*self._redacted_numbers}
@@ -557,7 +609,9 @@ class SourceWriter:
     def _texts_beside(
         self, sources: Sources, source: Source, *, is_whole: bool = True
     ) -> JsonObject:
-        # The title and the texts between records may repeat a redacted record.
+        """Return the title of the source, and the texts between its records. If a record of its
+        family was redacted, they are left out, because they may repeat it.
+        """
         fields = dict[str, Any]()
         title = self.found_history.title
         frame = self.reading.frame if self.reading.is_done else None
@@ -571,8 +625,9 @@ class SourceWriter:
         return fields
 
     def counting_function(self) -> Callable[[bytes, bytes], None]:
-        # The returned function also notes which records are secret, and the problems that a decoder
-        # finds.
+        """Return the function that counts a record and its hash. It also notes which records are
+        secret, and the problems that a decoder finds.
+        """
         counter = self.skeleton
         if isinstance(counter, Skeleton):
             counter.on_another_shape = self._check_shape
@@ -587,6 +642,7 @@ class SourceWriter:
         )
 
     def _check_shape(self, record: bytes) -> None:
+        """Note a finding if the format does not accept a record."""
         format = self.found_history.format
         value = parse(record)
         if not format.accepts(value):
@@ -624,8 +680,9 @@ class SourceWriter:
         self._note_usage()
 
     def _note_usage(self) -> None:
-        # If all events of a source are made, its figures are counted from its events. So new usage
-        # is appended as an event.
+        """Store new usage that no record contains. If all events of the source are made, its
+        figures are counted from its events, so the usage is appended as an event too.
+        """
         source = None if self.key is None else self.source(self.key)
         if source is None or not self.found_history.usage or self.reading.records != source.records:
             return
@@ -641,7 +698,8 @@ class SourceWriter:
         version = self.store.conversation(name, as_stored=True).version
         if source.made == source.records:
             changes, _ = change_of_documents(self.store, name, {IMPORTED: fields["usage"]})
-            events += [] if changes is None else [changes]
+            if changes is not None:
+                events.append(changes)
 
         def write_source(writing: WriteTransaction) -> None:
             sources = SourcesToWrite.beside(writing)
@@ -653,6 +711,7 @@ class SourceWriter:
         self.store.extend(name, events, expected_version=version, also=write_source)
 
     def _paths(self, source: Source) -> list[str]:
+        """Return the paths of all files from which the source was imported."""
         paths = map(_storable, (self.found_history.path, *self.found_history.others))
         return [*dict.fromkeys((*about(source).get("paths", ()), *paths))]
 
@@ -691,6 +750,7 @@ class SourceWriter:
         return self._names[key]
 
     def outcome(self, added: int, conversation: str = "") -> Imported:
+        """Return the outcome of this import, by default for the conversation that was written."""
         reading = self.reading
         return Imported(
             conversation or self.name_of(self.key or 0),
@@ -724,13 +784,16 @@ def _storable(path: Path) -> str:
 
 
 def _compared_by(source: Source) -> tuple[object, ...]:
-    # The last value changes if a redaction removes only the title and other texts that no record
-    # contains.
+    """Return the values that show whether another writer has changed a source. The last value
+    changes if a redaction removes only the title and other texts that no record contains.
+    """
     return source.records, source.head, source.made, source.redacted, REDACTED in about(source)
 
 
 def _merge_usage(earlier: Sequence[Any], present: Sequence[Any]) -> list[Any]:
-    # The present total replaces an earlier total.
+    """Return the usage of both imports. The present usage of a reply, and the present total, which
+    has no reply, replace the earlier ones.
+    """
     replies = {call.get("reply") for call in present}
     return [
         *(
@@ -743,6 +806,7 @@ def _merge_usage(earlier: Sequence[Any], present: Sequence[Any]) -> list[Any]:
 
 
 def _sum_usage(usage: Sequence[Any]) -> tuple[int, float]:
+    """Return the number of tokens and the cost of all calls."""
     calls = list(calls_beside(usage))
     tokens = (
         call.usage.get(name, 0) for call in calls for name in ("prompt_tokens", "completion_tokens")
@@ -790,6 +854,7 @@ def _put_blocks(sources: SourcesToWrite, source: Source, blocks: Sequence[Block]
 
 
 def _group_blocks(blocks: Iterator[Block]) -> Iterator[list[Block]]:
+    """Yield the blocks that one transaction writes together."""
     group = list[Block]()
     size = 0
     for block in blocks:

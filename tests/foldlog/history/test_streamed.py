@@ -831,7 +831,7 @@ def test_a_stream_of_something_else_is_no_reply(history):
         streams.append(writing, stream.number, 0, 1, b'[{"type": "video"}]')
 
     history._store.project("c", write)
-    with pytest.raises(InvalidArgument, match="has what is no delta of a reply"):
+    with pytest.raises(InvalidArgument, match="has a chunk that is not a delta of a reply"):
         history.unfinished_reply()
 
 
