@@ -15,9 +15,9 @@ separate threads, so a slow model never delays an append.
 If a task is cancelled during a write, the write is finished before the cancellation is raised. The
 attribute ``outcome`` of the cancellation, an ``Outcome``, has the result of the write. A call that
 has not begun, or that only reads, is cancelled at once, and the cancellation has no ``outcome``.
-"""
 
-# See docs/internals/decisions/0023-async-appends.md.
+``docs/internals/decisions/0023-async-appends.md`` gives the reasons.
+"""
 
 from __future__ import annotations
 
@@ -68,18 +68,22 @@ _S = TypeVar("_S")
 _T = TypeVar("_T")
 
 _PAGE = 500
+"""The number of items that an async iterator reads at a time."""
 _THREADS = 32
 """The maximum number of threads for all calls except steps, which may wait for a model."""
 _STEPPING_THREADS = 256
 """The maximum number of threads for steps. A step that is waiting for a model uses 50 KB of memory.
 """
 _POLL_S = 0.005
+"""How long ``follow`` waits at first for new events. The wait is doubled each time."""
 _POLL_MAX_S = 0.1
+"""How long ``follow`` waits at most."""
 _EVENTS_MAX: Final = 100
 """The maximum number of events in an append that shares a commit. Encoding 100 events delays the
 commit by about a millisecond.
 """
 _faces_lock = Lock()
+"""Held while the one ``AsyncHistories`` of open histories is made."""
 
 
 class _Opening:
@@ -117,6 +121,10 @@ class _Opening:
 def _method(
     method: Callable[Concatenate[_S, _P], _T], *, writes: bool = False, steps: bool = False
 ) -> Callable[Concatenate[Any, _P], Coroutine[Any, Any, _T]]:
+    """Return the async form of a method. A method that ``writes`` is finished even if its task is
+    cancelled. ``steps`` is for methods that may wait for a model.
+    """
+
     def call(self: Any, /, *args: _P.args, **kwargs: _P.kwargs) -> Coroutine[Any, Any, _T]:
         histories: AsyncHistories = self._histories
         work = partial(method, self.sync, *args, **kwargs)
@@ -129,6 +137,8 @@ def _method(
 def _pages(
     method: Callable[Concatenate[_S, _P], Iterator[_T]],
 ) -> Callable[Concatenate[Any, _P], _Pages[_T]]:
+    """Return the async form of a method that returns an iterator."""
+
     def call(self: Any, /, *args: _P.args, **kwargs: _P.kwargs) -> _Pages[_T]:
         return _Pages(self._histories.pool, partial(method, self.sync, *args, **kwargs))
 
@@ -155,6 +165,7 @@ def _append(
 
 
 def _describe(call: _C, method: Callable[..., Any]) -> _C:
+    """Return ``call`` with the name and the docstring of ``method``."""
     update_wrapper(call, method, assigned=("__name__", "__doc__"))
     if "." in method.__qualname__:
         call.__qualname__ = f"Async{method.__qualname__}"
@@ -164,10 +175,12 @@ def _describe(call: _C, method: Callable[..., Any]) -> _C:
 
 
 def _opening(opened: Callable[_P, sync.Histories]) -> Callable[_P, _Opening]:
+    """Return the async form of a function that opens a store."""
     opening_signature = signature(opened)
 
     def call(*args: _P.args, **kwargs: _P.kwargs) -> _Opening:
-        opening_signature.bind(*args, **kwargs)  # refuse a wrong name here, before the await
+        # A wrong argument raises its error here. Otherwise it would raise it only at the await.
+        opening_signature.bind(*args, **kwargs)
         return _Opening(partial(opened, *args, **kwargs))
 
     return _describe(call, opened)
@@ -206,19 +219,22 @@ class PendingAppend:
         """Whether the append may share a commit. Appends that share a commit must be short, because
         each of them waits for all others.
         """
-        events = self.events
-        few = type(events) in (list, tuple) and len(events) <= _EVENTS_MAX
-        # A chat message may need the View.
-        few = few and not any(isinstance(event, Mapping) for event in events)
-        if telemetry.telemetry is not None:  # the append has a span of its own
+        if telemetry.telemetry is not None:
+            return False  # The append has a span of its own.
+        if self.documents is not None or self.dedupe is not None:
             return False
-        has_options = self.documents is not None or self.dedupe is not None
-        may_reply = (
-            self.history._asked_at is not None
-        )  # the reply may have to be appended a second time
-        return (few or isinstance(events, Event)) and not has_options and not may_reply
+        if self.history._asked_at is not None:
+            return False  # The append may be a reply, which may have to be appended a second time.
+        events = self.events
+        if isinstance(events, Event):
+            return True
+        if type(events) not in (list, tuple) or len(events) > _EVENTS_MAX:
+            return False
+        # Chat messages may need the View.
+        return not any(isinstance(event, Mapping) for event in events)
 
     def prepare(self) -> Appending:
+        """Check and encode the events. Return the append, which only has to be committed."""
         history = self.history
         return prepare_append(
             history._store,
@@ -579,9 +595,11 @@ class AsyncStreamedReply:
         await self._write(self.sync.drop)
 
     async def _write(self, work: Callable[[], _T]) -> _T:
+        """Run ``work``. It is finished even if the task is cancelled, unless it has not begun."""
         return await self._pool.run(work, finish=True)
 
     async def _end(self, work: Callable[[], object]) -> None:
+        """Run ``work`` in any case, even if the task was cancelled before it began."""
         await self._pool.run(work, finish=True, may_withdraw=False)
 
 
@@ -763,6 +781,7 @@ class AsyncHistory:
     once.__doc__ = SyncHistory.once.__doc__
 
     async def _call(self, work: Callable[[], Any]) -> Any:
+        """Await ``work`` if it is a coroutine function. Call it in a thread if it is not."""
         if iscoroutinefunction(getattr(work, "func", work)):
             return await work()
         return await self._histories._stepping.run(work)
@@ -823,6 +842,6 @@ class AsyncHistory:
 
 __all__ = ["AsyncHistories", "AsyncHistory", "Outcome", "face_of"]
 
-# so that every name of ``foldlog`` exists after "aio." too
+# Every name of ``foldlog`` also exists in ``foldlog.aio``.
 History = AsyncHistory
 Histories = AsyncHistories

@@ -44,6 +44,7 @@ from foldlog.eventstore import (
     recent_conversations,
 )
 from foldlog.eventstore.arguments import check_reason
+from foldlog.eventstore.errors import count
 from foldlog.eventstore.files.whole_file import whole_file
 from foldlog.eventstore.files.written_files import (
     is_a_copy,
@@ -65,9 +66,7 @@ from foldlog.eventstore.maintenance.order import OldByOrder
 from foldlog.eventstore.maintenance.unfinished import PURGE_PATIENCE_S
 from foldlog.eventstore.proof import checkpoint, comparison, signed_note
 from foldlog.eventstore.recorders.urls import as_url
-from foldlog.projections.conversations.companions import (
-    and_companions,
-)
+from foldlog.projections.conversations.companions import and_companions
 from foldlog.projections.conversations.unreadable import sound
 
 __all__ = [
@@ -87,8 +86,6 @@ __all__ = [
 
 _T = TypeVar("_T")
 
-_PAGE = 1_000
-
 Archived = archive.Archived
 BackedUp = backup.BackedUp
 Vacuumed = backup.Vacuumed
@@ -101,6 +98,8 @@ Verdict = verify.Verdict
 
 
 class _Histories(Protocol):
+    """What ``foldlog.open`` returns, as far as this module uses it."""
+
     @property
     def store(self) -> Store: ...
 
@@ -279,6 +278,7 @@ class Maintenance:
         return _all_results(outcomes, on_result)
 
     def _ago(self, span: timedelta) -> datetime:
+        """Return the time that is ``span`` before now, by the store's clock."""
         value: object = span
         if not isinstance(value, timedelta) or value < timedelta():
             raise InvalidArgument(
@@ -477,6 +477,7 @@ class Maintenance:
 def _all_results(
     results: Generator[_T, None, None], on_result: Callable[[_T], object]
 ) -> tuple[_T, ...]:
+    """Pass each result to ``on_result``, and return all of them."""
     collected: list[_T] = []
     # If on_result raises, the iterator is closed at once, because a copy has threads and an open
     # file.
@@ -488,6 +489,9 @@ def _all_results(
 
 
 def _with_plain_text(store: Store, results: Iterable[Rekeyed]) -> Generator[Rekeyed, None, None]:
+    """Yield the results. The last one, which has ``bytes_pending``, gets the names of what is not
+    encrypted.
+    """
     for result in results:
         is_last = result.bytes_pending is not None
         yield result._replace(plain=in_plain_text(store)) if is_last else result
@@ -496,17 +500,20 @@ def _with_plain_text(store: Store, results: Iterable[Rekeyed]) -> Generator[Reke
 def _write_the_rest(
     store: Store, new: Store, moved: Iterable[Moved], path: Path
 ) -> Generator[Moved, None, None]:
+    """Yield the outcomes. The readable events after the first damaged event of a conversation are
+    written to the file ``path``, and the outcome's problem tells how many.
+    """
     # The new store notes the file, because the damaged store may not be writable.
     with note_file(new, "export", path), whole_file(path) as file:
         for outcome in moved:
             if outcome.damaged is None:
                 yield outcome
                 continue
-            count = 0
+            written = 0
             problem = outcome.problem
             try:
                 for logged in _readable_from(store, outcome.conversation, outcome.damaged):
-                    count += 1
+                    written += 1
                     line = {
                         "conversation": outcome.conversation,
                         **event_document(logged.event, logged.recorded_at),
@@ -514,13 +521,14 @@ def _write_the_rest(
                     file.write(f"{json.dumps(line)}\n".encode())
             except (CorruptEvent, StoreDamaged) as error:
                 problem = f"{problem}; some of the later events cannot be read: {error}"
-            rest = f"{count:,} later event{'s' if count != 1 else ''} in {path}"
+            rest = f"{count(written, 'later event')} in {path}"
             yield outcome._replace(
                 problem=f"copied up to event {outcome.damaged}, {rest}: {problem}"
             )
 
 
 def _readable_from(store: Store, conversation: str, start: int) -> Iterator[Logged]:
+    """Yield the events from ``start`` on, without those that cannot be read."""
     # A fork and its parent are read separately, so that damage in one of them does not end the
     # reading of the other.
     row = store.conversation(conversation)
@@ -530,6 +538,9 @@ def _readable_from(store: Store, conversation: str, start: int) -> Iterator[Logg
 
 
 def files_to_note(backup: str, former: str | None) -> set[str]:
+    """Return the files that a restored store must note: the backup from which it was restored, and
+    the copies that the replaced store noted. ``former`` is the path of the replaced store.
+    """
     names = {f"backup {os.path.abspath(backup)}"}
     if former is not None and os.path.exists(former):
         # If the replaced store is damaged and cannot be opened, its files are unknown.
@@ -550,7 +561,9 @@ def in_plain_text(store: Store) -> tuple[str, ...]:
 
 
 def _is_plain(path: str, keys: KeyRing | None) -> bool:
-    # A store that cannot be opened counts as unencrypted.
+    """Return whether a store's file has events that are not encrypted. A store that cannot be
+    opened counts as unencrypted.
+    """
     try:
         with open_store(f"{as_url(path)}?mode=ro", keys=keys) as store:
             return holds_plain_events(store)
@@ -574,6 +587,7 @@ def holds_plain_events(store: Store) -> bool:
 
 
 def _store_of(source: Store | _Histories) -> Store:
+    """Return the store of ``source``. Raises ``TypeError`` if it has none."""
     store = source if isinstance(source, Store) else getattr(source, "store", None)
     if not isinstance(store, Store):
         raise TypeError(f"source must be what foldlog.open(URL) returns, not {source!r:.60}")

@@ -40,6 +40,9 @@ except ImportError as error:
 __all__ = ["instrument", "uninstrument"]
 
 _REASONS = {"request", "tokens", "events", "asked for", "a rule of its own"}
+"""The reasons of condensations that are values of an attribute. All other reasons are ``other``,
+because each value of an attribute makes a time series.
+"""
 _COUNTERS = {
     "foldlog.appends": "Appends.",
     "foldlog.append.events": "Events that were appended.",
@@ -51,6 +54,7 @@ _COUNTERS = {
     "foldlog.tokens.saved": "Tokens that condensations took from Views.",
     "foldlog.model.cost": "US dollars that the models of condensers cost.",
 }
+"""The names of the counters, with their descriptions."""
 _HISTOGRAMS = {
     "foldlog.append.duration": "s",
     "foldlog.wait.duration": "s",
@@ -59,6 +63,7 @@ _HISTOGRAMS = {
     "gen_ai.client.token.usage": "{token}",
     "gen_ai.client.operation.duration": "s",
 }
+"""The names of the histograms, with their units."""
 _appends: ContextVar[bool] = ContextVar("foldlog_append", default=False)
 """Whether the events that are encoded now are to be appended."""
 
@@ -91,6 +96,10 @@ def uninstrument() -> None:
 
 
 class _Telemetry:
+    """Sends what happens in stores as spans and measurements. ``foldlog._base.telemetry`` describes
+    the methods ``store``, ``receive`` and ``span``, which it calls.
+    """
+
     def __init__(self, tracer: trace.Tracer, meter: metrics.Meter, *, contents: bool) -> None:
         self._tracer = tracer
         self._contents = contents
@@ -123,9 +132,10 @@ class _Telemetry:
                 | "condensation.declined"
                 | "condensation.dropped"
             ):
-                self._condensation(name.rpartition(".")[2], values)
+                self._count_condensation(name.rpartition(".")[2], values)
 
-    def _condensation(self, outcome: str, values: Mapping[str, Any]) -> None:
+    def _count_condensation(self, outcome: str, values: Mapping[str, Any]) -> None:
+        """Count a condensation, its cost, and the tokens that it saved."""
         if outcome == "made":
             reasons = set(str(values.get("reason")).split(", "))
         else:
@@ -221,22 +231,31 @@ class _Telemetry:
         return attributes
 
     def add(self, name: str, amount: float, attributes: Mapping[str, Any] | None = None) -> None:
+        """Add an amount to the counter of this name."""
         self._counters[name].add(amount, dict(attributes or {}))
 
     def record(self, name: str, amount: float, attributes: Mapping[str, Any] | None = None) -> None:
+        """Add a measurement to the histogram of this name."""
         self._histograms[name].record(amount, dict(attributes or {}))
 
 
 def _with_prefix(values: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the attributes of a span. ``foldlog.`` is put before their names, except before names
+    of OpenTelemetry. A View becomes the attribute which says that it has summaries.
+    """
     attributes = {
         name if name == "error.type" else f"foldlog.{name}": value for name, value in values.items()
     }
     view = attributes.pop("foldlog.view", None)
-    is_compacted = view is not None and not all(map(is_declined, view.condensations))
-    return attributes | ({COMPACTED: True} if is_compacted else {})  # the conventions have no false
+    # OpenTelemetry's conventions have the attribute only with the value true.
+    if view is not None and not all(map(is_declined, view.condensations)):
+        attributes[COMPACTED] = True
+    return attributes
 
 
 class _ObservedStore(Store):
+    """A store that measures its appends, and adds trace contexts to appended events."""
+
     def __init__(self, telemetry: _Telemetry, *args: Any, **named: Any) -> None:
         super().__init__(*args, **named)
         self._telemetry = telemetry

@@ -73,8 +73,10 @@ def _replay(request: pytest.FixtureRequest) -> Iterator[Callable[..., RecordedRu
 
 
 def _close(recorded: RecordedRun, stash: pytest.Stash) -> None:
-    # A test that was skipped or failed has asked too few calls for another reason. A program may
-    # have caught the difference, and failed because of it.
+    """End the replay of a run. If the test failed or was skipped, it was not to ask for all calls,
+    so this is not checked. But if a request differed and the error of the test does not say so, the
+    difference is raised: the program may have caught it, and failed because of it.
+    """
     error = stash[_ENDED_BY]
     is_reported = error is not None and str(recorded.failure or "") in str(error)
     recorded.close(check=not is_reported)

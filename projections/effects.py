@@ -39,12 +39,13 @@ APPROVAL: Final = "foldlog.approval"
 """The name of the annotations that record that an approval of a call was asked or decided."""
 
 
-def is_approval(event: Event) -> TypeGuard[Annotation]:
-    return isinstance(event, Annotation) and event.name == APPROVAL
-
-
 EffectState = Literal["intended", "begun", "done", "failed", "unknown"]
 STATES: Final = frozenset(get_args(EffectState))
+
+
+def is_approval(event: Event) -> TypeGuard[Annotation]:
+    """Return whether the event records that an approval was asked or decided."""
+    return isinstance(event, Annotation) and event.name == APPROVAL
 
 
 class Effect(Struct, frozen=True):
@@ -81,6 +82,7 @@ class CallTrace(Struct):
     """True if the model was told only that the call may have run."""
 
     def note(self, annotation: Annotation) -> None:
+        """Add an annotation whose cause is the call. Only marks and approvals count."""
         if annotation.name == APPROVAL:
             self.approvals.append(annotation)
         elif annotation.name == MARK:
@@ -90,8 +92,9 @@ class CallTrace(Struct):
                 self.marks.append(annotation)
 
     def state(self, living: str | None) -> EffectState:
-        # ``living`` is the lease of the worker that runs the conversation now, or None if no worker
-        # runs it.
+        """Return the state of the effect. ``living`` is the lease of the worker that runs the
+        conversation now, or None if no worker runs it.
+        """
         if self.late:
             return "failed" if self.late[-1].get("is_error") else "done"
         fields = {} if self.observation is None else effect_fields(self.observation.extras)
@@ -106,6 +109,7 @@ class CallTrace(Struct):
         return "failed" if self.observation.is_error else "done"
 
     def _state_without_outcome(self, living: str | None) -> EffectState:
+        """Return the state of a call without an observation."""
         if not self.marks:
             return "intended"
         mark = self.marks[-1].data
@@ -121,6 +125,7 @@ class CallTrace(Struct):
 
     @property
     def outcome(self) -> Any:
+        """The newest outcome of the call, or None: see ``Effect``."""
         if self.late:
             return self.late[-1].get("outcome")
         return None if self.observation is None else self.observation.content
@@ -168,6 +173,7 @@ def trace(events: Iterable[tuple[Event, bytes]]) -> dict[int, CallTrace]:
 
 
 def effect_fields(fields: JsonObject) -> JsonObject:
+    """Return the fields of the effect in ``extras`` or ``meta`` of an event, or an empty map."""
     effect = fields.get(MARK)
     return effect if isinstance(effect, dict) else {}
 
@@ -181,10 +187,12 @@ def key_of(head: bytes) -> str:
 
 
 def key_of_mark(key: str, attempt: int) -> str:
+    """Return the idempotency key of the mark of an attempt, from 1 on."""
     return f"{MARK} {key} {attempt}"
 
 
 def key_of_intent(call_id: str) -> str:
+    """Return the idempotency key of a mark that contains the intent."""
     return f"{MARK} intent {call_id}"
 
 
@@ -196,11 +204,15 @@ def first_own(reading: ReadTransaction) -> int:
 
 
 def begun_among(store: Store, conversation: str, calls: Sequence[Action]) -> frozenset[int]:
+    """Return the ids of the calls whose tools began. A call that a fork shares with its parent
+    counts as begun.
+    """
+
     def has_begun(reading: ReadTransaction, call: Action) -> bool:
+        if call.id < first_own(reading):
+            return True
         head = reading.head_at(call.id + 1) or b""
-        return (
-            call.id < first_own(reading) or reading.recall(key_of_mark(key_of(head), 1)) is not None
-        )
+        return reading.recall(key_of_mark(key_of(head), 1)) is not None
 
     def read(reading: ReadTransaction) -> frozenset[int]:
         return frozenset(call.id for call in calls if has_begun(reading, call))
@@ -226,6 +238,7 @@ def in_doubt(events: Sequence[Event]) -> Iterator[int]:
 
 
 def _call_of_intent(event_id: int, intent: JsonObject) -> Action:
+    """Return the call that a mark with an intent stands for until its action is stored."""
     call_id = intent.get("call_id")
     arguments = intent.get("arguments")
     return Action(
@@ -238,4 +251,5 @@ def _call_of_intent(event_id: int, intent: JsonObject) -> Action:
 
 
 def _is_bare_intent(call_trace: CallTrace) -> bool:
+    """Return whether the trace was made from a mark with an intent, and has no observation yet."""
     return not call_trace.call.shown and call_trace.observation is None

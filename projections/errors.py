@@ -26,11 +26,13 @@ class NoSuchEvent(EventStoreError, ValueError):
     """
 
     def __init__(self, conversation: str, event_id: int, version: int) -> None:
-        there = f"its events are 0 to {version - 1}; the summary of condensation c has id -(c+2)"
-        super().__init__(
-            f"conversation {conversation!r} has no event {event_id}:"
-            f" {there if version else 'it is empty'}"
-        )
+        if version:
+            known_ids = (
+                f"its events are 0 to {version - 1}; the summary of condensation c has id -(c+2)"
+            )
+        else:
+            known_ids = "it is empty"
+        super().__init__(f"conversation {conversation!r} has no event {event_id}: {known_ids}")
         self.conversation = conversation
         self.event_id = event_id
         self.version = version

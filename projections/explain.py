@@ -98,6 +98,7 @@ class Difference(Struct, frozen=True):
 
 
 Structural = Callable[[int], Iterable[Event]]
+"""Returns the structural events from an id on, in their order."""
 _version_of = attrgetter("version")
 
 
@@ -125,6 +126,7 @@ def explain_event(event: Event, view: View, structural: Structural) -> Why:
 
 
 def _buried_by(event: Event, structural: Structural) -> Event | None:
+    """Return the earlier event from V0 that forgot the source id of ``event``, or None."""
     earlier = [change for change in structural(0) if change.id < event.id]
     remaining_ids = intervals_kept(earlier, event.id)
     return next(
@@ -140,6 +142,7 @@ def _buried_by(event: Event, structural: Structural) -> Event | None:
 
 
 def explain_difference(before: View, after: View, structural: Structural) -> Difference:
+    """Return what changed between two Views of one conversation."""
     ids_before = {event.id for event in before}
     ids_after = {event.id for event in after}
     left = tuple(event for event in before if event.id not in ids_after)
@@ -163,6 +166,7 @@ def explain_difference(before: View, after: View, structural: Structural) -> Dif
 
 
 def forgets_of(structural: Event) -> Callable[[Event], bool]:
+    """Return a function that returns whether a structural event forgets an event or a summary."""
     if names_source_ids(structural):
         tomb = entomb((), structural)
         # In the V0 dialect, a new summary replaces the earlier summary.
@@ -179,15 +183,14 @@ def forgets_of(structural: Event) -> Callable[[Event], bool]:
 
 def _explain_shown(event: Event, view: View, position: int) -> Why:
     sent = position in view.fit_positions and not is_unseen(event)
-    if sent:
-        unsent = ""
-    else:
-        unsent = f", but it is not sent to a model: {_unfit_because(event, view, position)}"
-    reason = f"the View shows it at index {position}{unsent}"
+    reason = f"the View shows it at index {position}"
+    if not sent:
+        reason += f", but it is not sent to a model: {_unfit_because(event, view, position)}"
     return Why(event, view.version, "shown", reason, position=position, sent=sent)
 
 
 def _unfit_because(event: Event, view: View, position: int) -> str:
+    """Return why a shown event is not sent to a model, for the user."""
     if is_unseen(event):
         return "it cannot be written as a message"
     if event.id in view.left_behind:
@@ -204,6 +207,7 @@ def _unfit_because(event: Event, view: View, position: int) -> str:
 
 
 def _never_shown_because(event: Event, view: View) -> str:
+    """Return why no View shows the event, for the user."""
     if is_structural(event):
         return "condensations, requests and retractions change a View; a View never shows them"
     if isinstance(event, Annotation):
@@ -243,6 +247,7 @@ class _Trace(NamedTuple):
 
 
 def _explain_forgotten(event: Event, view: View, structural: Structural) -> Why:
+    """Explain why the View does not show an event that an earlier View showed."""
     # A summary was made together with its condensation.
     origin_id = summary_of(event.id) if event.id < 0 else event.id
     trace = _trace(event, origin_id, structural(origin_id + 1))
@@ -253,7 +258,8 @@ def _explain_forgotten(event: Event, view: View, structural: Structural) -> Why:
             f" version {target(by)}"
         )
         return Why(event, view.version, "taken back", reason, by=by, forgotten_at=trace.version)
-    if by is None:  # the View was folded from another log, or the revision is damaged
+    if by is None:
+        # The View was folded from another log, or its revision is damaged.
         reason = (
             "no event of the log forgets it, but the View does not show it: run 'foldlog store"
             " verify --views'"
@@ -289,19 +295,22 @@ def _trace(event: Event, origin_id: int, changes: Iterable[Event]) -> _Trace:
             restored = traces[bisect_right(traces, target(change), key=_version_of) - 1]
             if restored.is_recorded:
                 traces.append(restored._replace(version=version))
-            elif newest.is_recorded:  # else an earlier retraction explains its absence
+            elif newest.is_recorded:
                 traces.append(_Trace(version, by=change))
+            # Otherwise an earlier retraction explains why the event is absent.
         elif newest.followed is not None and forgets_of(change)(newest.followed):
             followed = None
             if isinstance(change, CondensationAction) and change.summary is not None:
                 followed = CondensationSummary(
                     id=summary_id(change.id), content="", summary_of=change.id
                 )
-            traces.append(_Trace(version, True, newest.by or change, followed))
+            by = newest.by or change
+            traces.append(_Trace(version, is_recorded=True, by=by, followed=followed))
     return traces[-1]
 
 
 def _summary(by: Event) -> CondensationSummary | None:
+    """Return the summary that an event put in place of what it forgot, or None."""
     if isinstance(by, CondensationAction) and by.summary is not None:
         return summary_event(by)
     return None

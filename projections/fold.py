@@ -104,22 +104,26 @@ class ViewState:
 
     @cached_property
     def events(self) -> tuple[Event, ...]:
+        """The events of the View. The summary in ``register`` is inserted at its offset."""
         if self.register is None:
             return self.items.events
         return tuple(insert_register(self.items, self.register))
 
     @cached_property
     def units(self) -> Units:
+        """The units of ``events``, as positions."""
         if self.register is None:
             return self.items.units(self.left_behind)
         return units(self.events, self.left_behind)
 
     @property
     def count(self) -> int:
-        return len(self.items) + (self.register is not None)
+        """The number of ``events``. Cost: none, unlike ``len(events)``, which makes a tuple."""
+        return len(self.items) + (0 if self.register is None else 1)
 
 
 EMPTY = ViewState()
+"""The state of a conversation without events."""
 
 
 class Folded(NamedTuple):
@@ -157,8 +161,9 @@ def fold(events: Iterable[Event], start: ViewState = EMPTY) -> Folded:
 
 
 def _fold_back(start: ViewState, numbered: Sequence[Event]) -> Folded:
-    # The fold stops at each version to which a retraction returns, and keeps the state at this
-    # version.
+    """Return what ``fold`` returns, for events with retractions. The fold stops at each version to
+    which a retraction returns, and keeps the state at this version.
+    """
     first = start.version
     version = start.version + len(numbered)
     targets = {event.id: target(event) for event in numbered if isinstance(event, Retraction)}
@@ -189,6 +194,9 @@ def _fold_back(start: ViewState, numbered: Sequence[Event]) -> Folded:
 
 
 def _state_at(state: ViewState, version: int) -> Folded:
+    """Return an earlier state of the same conversation. Raises ``LookupError`` if ``state`` has no
+    past.
+    """
     if version == 0:
         return Folded(EMPTY, ())
     if state.past is None:
@@ -201,13 +209,19 @@ def _state_at(state: ViewState, version: int) -> Folded:
 
 
 class _Retained(Struct, frozen=True):
+    """The past of a View that was made from events in memory.
+
+    ``before``   the past of the View with which the fold began, or None
+    ``version``  the version of that View
+    ``batch``    the events that were folded after it
+    ``memory``   the cache, which is not shared with ``before``, because two Views may continue the
+                 same View with different events
+    """
+
     before: PastLog | None
     version: int
     batch: Sequence[Event]
     memory: JsonObject = {}
-    """The cache is not shared with ``before``, because two Views may continue the same View with
-    different events.
-    """
 
     @property
     def conversation(self) -> str:
@@ -246,7 +260,9 @@ class _Retained(Struct, frozen=True):
             batches.append(past.batch)
             first = past.version
             past = past.before
-        if version < first or (first and past is None):
+        is_before_batches = version < first
+        is_beginning_unknown = past is None and first > 0
+        if is_before_batches or is_beginning_unknown:
             return _state_at(ViewState(first, past=past), version)
         events = [event for batch in reversed(batches) for event in batch]
         start = Folded(EMPTY, ()) if past is None else past.at(first)
@@ -276,7 +292,9 @@ def resume(
 
 
 def add_shown(start: ViewState, events: Sequence[Event], version: int) -> ViewState:
-    # Shown events that are not structural join the end of the View, and split no unit.
+    """Return the state at ``version`` after shown events that are not structural. They join the end
+    of the View, and split no unit.
+    """
     return ViewState(
         version,
         start.items.plus(_not_buried(start.tomb, events) if start.tomb else events),
@@ -289,15 +307,20 @@ def add_shown(start: ViewState, events: Sequence[Event], version: int) -> ViewSt
 
 
 def _not_buried(tomb: Intervals, events: Sequence[Event]) -> Sequence[Event]:
+    """Return the events whose source ids are not in the tomb."""
     buried = set(find_buried(tomb, events))
     return [event for index, event in enumerate(events) if index not in buried]
 
 
 def _event_of(item: Any) -> Event:
-    # A condenser's ``Condensation`` is replaced by its action.
+    """Return an event, or the action of a condenser's ``Condensation``. Raises ``InvalidEvent`` for
+    anything else.
+    """
     if isinstance(item, Event):
         return item
-    action = getattr(item, "action", None)  # this package must not import the condensers
+    # ``Condensation`` is recognized by its attribute, because this package must not import the
+    # condensers.
+    action = getattr(item, "action", None)
     if isinstance(action, CondensationAction):
         return action
     raise InvalidEvent(
@@ -307,6 +330,9 @@ def _event_of(item: Any) -> Event:
 
 
 def _number_events(events: Iterable[Event], version: int) -> Sequence[Event]:
+    """Return the events with the ids from ``version`` on. Raises ``InvalidEvent`` if they have
+    other ids.
+    """
     numbered = events if isinstance(events, list | tuple) else list(events)
     if not numbered:
         return numbered
@@ -329,6 +355,7 @@ def _number_events(events: Iterable[Event], version: int) -> Sequence[Event]:
 
 
 def _why_unknown(event: UnknownEvent) -> str:
+    """Return why no View can be made with this event, for the user."""
     return (
         f"event {event.id} is of kind {event.stored_kind!r} (schema {event.stored_schema}), which"
         " changes the View but is unknown to this version of foldlog; upgrade foldlog to read the"
@@ -337,6 +364,8 @@ def _why_unknown(event: UnknownEvent) -> str:
 
 
 class _Folding:
+    """A fold in progress. Call ``run`` once, and then ``state``."""
+
     def __init__(self, start: ViewState) -> None:
         self._start = start.items
         self._added: list[Event] = []
@@ -350,13 +379,16 @@ class _Folding:
 
     @property
     def _items(self) -> list[Event]:
-        # While events only join the end, neither ``_changed`` nor ``_ids`` is made.
+        """The items in a list of their own. While events only join the end, this list is not made,
+        and neither is ``_ids``.
+        """
         if self._changed is None:
             self._changed = [*self._start, *self._added]
             self._ids = [event.id for event in self._changed]
         return self._changed
 
     def state(self, version: int) -> ViewState:
+        """Return the state after the folded events, as the state at ``version``."""
         if self._changed is None:
             items = self._start.plus(self._added)
         else:
@@ -366,6 +398,9 @@ class _Folding:
         )
 
     def run(self, events: Sequence[Event], places: Sequence[int]) -> None:
+        """Fold the events. ``places`` contains the indices of the events that are not simply added
+        to the end of the View.
+        """
         start = 0
         for place in places:
             self._show(events[start:place])
@@ -374,6 +409,7 @@ class _Folding:
         self._show(events[start:])
 
     def _show(self, events: Sequence[Event]) -> None:
+        """Add events to the end of the View."""
         if self._tomb:
             events = _not_buried(self._tomb, events)
         if self._changed is None:
@@ -383,6 +419,7 @@ class _Folding:
             self._ids += _ids_of(events)
 
     def _fold_in(self, event: Event) -> None:
+        """Fold one event of any kind, except a retraction."""
         if isinstance(event, CondensationAction):
             if names_source_ids(event):
                 self._condense_from_v0(event)
@@ -400,6 +437,7 @@ class _Folding:
             self._show((event,))
 
     def _condense(self, action: CondensationAction) -> None:
+        """Fold a native condensation. A summary of V0 gets a fixed place first."""
         if self._register is not None:
             self._insert(self._register.offset, self._register.summary)
             self._register = None
@@ -413,15 +451,18 @@ class _Folding:
         self._ids.insert(offset, summary.id)
 
     def _condense_from_v0(self, action: CondensationAction) -> None:
+        """Fold a condensation from V0. Its summary replaces the summary in the register."""
         self._entomb(action)
         if action.summary is not None and action.summary_offset is not None:
             self._register = Register(summary_event(action), clamp(action.summary_offset))
 
     def _entomb(self, event: CondensationAction | CondensationRequest) -> None:
+        """Put source ids into the tomb, and forget the items that have one of them."""
         self._tomb = entomb(self._tomb, event)
         self._forget(find_buried(self._tomb, self._items), self._items)
 
     def _forget(self, indices: Sequence[int], items: list[Event]) -> None:
+        """Remove the items at these ascending indices, and note what is left behind."""
         if not indices:
             return
         start = indices[0]
@@ -444,6 +485,7 @@ class _Folding:
 
 
 def _ids_of(events: Sequence[Event]) -> Sequence[int]:
+    """Return the ids of events with ascending ids."""
     # If the ids have no gaps, only the first and the last event are read.
     if events and events[-1].id - events[0].id == len(events) - 1:
         return range(events[0].id, events[-1].id + 1)
@@ -451,7 +493,7 @@ def _ids_of(events: Sequence[Event]) -> Sequence[int]:
 
 
 def _places_of_changes(events: Sequence[Event]) -> list[int]:
-    # All other events join the end of the View.
+    """Return the indices of the events that are not simply added to the end of the View."""
     return [
         index
         for index, event in enumerate(events)
@@ -460,6 +502,7 @@ def _places_of_changes(events: Sequence[Event]) -> list[int]:
 
 
 def _named_places(action: CondensationAction, ids: Sequence[int]) -> Sequence[int]:
+    """Return the ascending indices in ``ids`` of the ids that the condensation forgets."""
     named = action.given_ids
     if named is None:
         start = action.forgotten_events_start_id or 0
@@ -469,7 +512,8 @@ def _named_places(action: CondensationAction, ids: Sequence[int]) -> Sequence[in
         return ()
     first = ids.index(named[0]) if named[0] in ids else 0
     stop = first + len(named)
-    if named == ids[first:stop]:  # condensers usually forget consecutive ids, in ascending order
+    # Condensers usually forget events that follow each other, and name them in this order.
+    if named == ids[first:stop]:
         return range(first, stop)
     named_ids = set(named)
     return [index for index, event_id in enumerate(ids) if event_id in named_ids]

@@ -48,13 +48,14 @@ class Items(Sequence[Event]):
         """
 
     def plus(self, events: Sequence[Event]) -> Items:
+        """Return this sequence with further events at its end. This sequence does not change."""
         if not events:
             return self
-        # otherwise the shared empty View would contain the events of another View
+        # All empty Views share one sequence. Its list must stay empty.
         if not self._count:
             return Items(list(events))
         try:
-            self._token.pop()  # among all threads, at most one caller gets the token
+            self._token.pop()  # Among all threads, at most one caller gets the token.
         except IndexError:
             return Items([*self, *events])
         self._events += events
@@ -80,7 +81,7 @@ class Items(Sequence[Event]):
         yet. If ``left_behind`` changed, the cost is one pass over all events.
         """
         try:
-            # among all threads, at most one caller gets the units
+            # Among all threads, at most one caller gets the units.
             so_far = self._units_so_far.pop()
         except IndexError:
             so_far = UnitsSoFar(left_behind)

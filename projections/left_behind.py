@@ -64,8 +64,9 @@ def _is_apart(head: Sequence[Event], piece: Sequence[Event], tail: Sequence[Even
 
 
 def _are_alone(events: Sequence[Event]) -> bool:
-    # True proves that every call in ``events`` has its observation there, that every observation
-    # has its call there, and that no event stays with the next event. False proves nothing.
+    """Return True only if every call in ``events`` has its observation there, every observation has
+    its call there, and no event stays with the next event. False proves nothing.
+    """
     waiting = dict[str | int | None, int]()
     for event in events:
         if event.stays_with_next:
@@ -84,6 +85,7 @@ def _are_alone(events: Sequence[Event]) -> bool:
 
 
 def _are_joined(before: Sequence[Event], after: Sequence[Event]) -> bool:
+    """Return False only if no response and no loop goes on from ``before`` to ``after``."""
     response = _first_response(after)
     if response is not None and response == _first_response(reversed(before)):
         return True
@@ -91,6 +93,7 @@ def _are_joined(before: Sequence[Event], after: Sequence[Event]) -> bool:
 
 
 def _first_response(events: Iterable[Event]) -> str | None:
+    """Return the response of the first action, or None."""
     for event in events:
         if type(event) is Action:
             return event.response_id
@@ -98,7 +101,9 @@ def _first_response(events: Iterable[Event]) -> str | None:
 
 
 def _is_in_loop(before: Sequence[Event], after: Sequence[Event]) -> bool:
-    # To be safe, orphans and all texts of a reply count as parts of a loop.
+    """Return whether a loop may go on from ``before`` to ``after``. To be safe, orphans and all
+    texts of a reply count as parts of a loop.
+    """
     following = next((event for event in after if not is_unseen(event)), None)
     if isinstance(following, Action):
         goes_on = not following.thinking
@@ -116,4 +121,5 @@ def _is_in_loop(before: Sequence[Event], after: Sequence[Event]) -> bool:
 
 
 def _is_reply_text(event: Event | None) -> bool:
+    """Return whether the event is an imported text that names the reply to which it belongs."""
     return isinstance(event, Message) and "reply" in event.meta

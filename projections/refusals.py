@@ -1,5 +1,5 @@
-"""A call that a person refused. Its result says so in a field, or in the words that agents use; the
-tool did not run, so the result is no error of the tool.
+"""Find out whether a person refused a call. The result of the call says so in a field, or in the
+words that agents use. The tool did not run, so the result is no error of the tool.
 """
 
 from __future__ import annotations
@@ -25,10 +25,12 @@ _REFUSED = re.compile(
     r"|\A(?:interrupted|not begun): (?:refused|rejected|denied|declined) by ",
     re.IGNORECASE,
 )
+"""The words with which agents say that a person refused a call."""
 _SAID = re.compile(r"the user said:\s*(.*)\Z", re.IGNORECASE | re.DOTALL)
 _SILENTLY = re.compile(
     r"User rejected the action\.?|The action was rejected, and no reason was given\."
 )
+"""What an agent writes in place of the person's words if the person gave no reason."""
 
 
 def words_in_refusal(observation: Observation) -> str | None:

@@ -47,6 +47,7 @@ def audit(store: Store, conversation: str) -> Audit:
 
 
 def _audit(reading: ReadTransaction) -> Audit:
+    """Return the audit of the conversation that ``reading`` reads."""
     _, records = fold_whole(reading)
     rebuilt = {record.version: record for record in records}
     stored = {record.version: record for record in reading.records(PROJECTION)}
@@ -70,6 +71,7 @@ def _audit(reading: ReadTransaction) -> Audit:
 
 
 def _describe_difference(stored: Record, expected: Record) -> str | None:
+    """Return what is wrong with a stored revision, or None."""
     if stored.code != CODE:
         return f"it was made by version {stored.code} of the fold; this is version {CODE}"
     if stored.body != expected.body:

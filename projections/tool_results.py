@@ -12,7 +12,6 @@ from foldlog.eventstore import (
     ANY_VERSION,
     Action,
     Content,
-    Event,
     InvalidEvent,
     Observation,
     ReadTransaction,
@@ -27,6 +26,7 @@ from foldlog.projections.view import View
 from foldlog.projections.views import Views
 
 _NAMED_MAX = 5
+"""An error names at most so many open calls."""
 UNKNOWN_OUTCOME = (
     "the program stopped before it recorded a result; the call may have run, in part or whole"
 )
@@ -85,7 +85,7 @@ def append_tool_result(
         called = _find_open_call(view.open_calls, call_id)
         guard = partial(check_still_open, view)
         if called is None:
-            refusal = InvalidEvent(refuse_result(conversation, call_id, view))
+            refusal = InvalidEvent(why_no_result(conversation, call_id, view))
             if idempotency_key is None:
                 raise refusal
             if isinstance(call_id, Action):
@@ -94,7 +94,7 @@ def append_tool_result(
                 called = Action(tool="", call_id=call_id)
             # If the key was used before, the guard is not called, and the recorded event is
             # returned.
-            guard = partial(_refuse, refusal)
+            guard = partial(_raise, refusal)
         observation = answer_to(called, content, is_error=is_error, extras=extras or {})
         try:
             (recorded,) = store.append(
@@ -159,16 +159,17 @@ def close_open_calls(
 
 
 def answer_to(call: Action, content: Content, **more: Any) -> Observation:
+    """Return the observation that answers a call. ``more`` contains its further fields."""
     return Observation(tool=call.tool, call_id=call.call_id, cause=call.id, content=content, **more)
 
 
-def _find_open_call(events: Sequence[Event], call: str | Action) -> Action | None:
-    # If several calls have this call id, use the first of them in the newest response with such a
-    # call.
-    calls = [event for event in events if isinstance(event, Action)]
+def _find_open_call(open_calls: Sequence[Action], call: str | Action) -> Action | None:
+    """Return the open call that ``call`` is, or that has ``call`` as its call id. If several calls
+    have this call id, return the first of them in the newest response with such a call.
+    """
     if isinstance(call, Action):
-        return next((open_call for open_call in calls if open_call.id == call.id), None)
-    with_id = [open_call for open_call in calls if open_call.call_id == call]
+        return next((open_call for open_call in open_calls if open_call.id == call.id), None)
+    with_id = [open_call for open_call in open_calls if open_call.call_id == call]
     if not with_id:
         return None
     newest = with_id[-1]
@@ -178,6 +179,7 @@ def _find_open_call(events: Sequence[Event], call: str | Action) -> Action | Non
 
 
 def check_still_open(view: View, reading: ReadTransaction) -> None:
+    """Raise ``VersionConflict`` if the open calls are no longer those of ``view``."""
     newer = tuple(reading.events(view.version))
     # After a retraction, the View would have to be read from the store, but the write that called
     # this guard locks the store.
@@ -186,15 +188,16 @@ def check_still_open(view: View, reading: ReadTransaction) -> None:
         raise VersionConflict(reading.conversation, view.version, reading.version)
 
 
-def _refuse(refusal: InvalidEvent, reading: ReadTransaction) -> None:
+def _raise(refusal: InvalidEvent, reading: ReadTransaction) -> None:
     raise refusal
 
 
-def refuse_result(conversation: str, call: str | Action, view: View) -> str:
+def why_no_result(conversation: str, call: str | Action, view: View) -> str:
+    """Return why a call cannot get a result, and which calls can, for the user."""
     call_id = call.call_id if isinstance(call, Action) else call
     waiting = [
-        f"event {call.id}" if call.call_id is None else repr(call.call_id)
-        for call in view.open_calls
+        f"event {open_call.id}" if open_call.call_id is None else repr(open_call.call_id)
+        for open_call in view.open_calls
     ]
     listed = ", ".join(waiting[:_NAMED_MAX]) + (", …" if len(waiting) > _NAMED_MAX else "")
     results = (event for event in reversed(view.events) if isinstance(event, Observation))

@@ -36,7 +36,7 @@ from __future__ import annotations
 from bisect import bisect_left
 from collections.abc import Mapping, Sequence, Set
 from itertools import compress
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from msgspec import Struct
 
@@ -70,11 +70,16 @@ def begins_reply(event: Event, before: Event | None = None) -> bool:
         return False
     if before is None:
         return True
-    own, other = (
-        (getattr(message, "response_id", None), message.meta.get("reply"))
-        for message in (event, before)
-    )
-    return not any(reply is not None and reply in other for reply in own)
+    replies_before = _replies_of(before)
+    return not any(reply in replies_before for reply in _replies_of(event))
+
+
+def _replies_of(event: Event) -> list[Any]:
+    """Return the names of the reply to which an event belongs: a call names its response, and an
+    imported event may name its reply in ``meta``.
+    """
+    replies = (getattr(event, "response_id", None), event.meta.get("reply"))
+    return [reply for reply in replies if reply is not None]
 
 
 class LaterReply(Struct):
@@ -141,6 +146,7 @@ class Units(NamedTuple):
 
 
 def units(events: Sequence[Event], left_behind: Set[int] = frozenset()) -> Units:
+    """Return the units of the events. ``left_behind`` contains the ids of events left behind."""
     so_far = UnitsSoFar(left_behind)
     so_far.read(events)
     return so_far.units()
@@ -182,12 +188,16 @@ class UnitsSoFar:
         """
 
     def read(self, events: Sequence[Event]) -> None:
+        """Add the next events at the end."""
         for position, event in enumerate(events, self.count):
             if event.id not in self.left_behind:
                 self._read(event, position)
         self.count += len(events)
 
     def _read(self, event: Event, position: int) -> None:
+        """Add one event to its units, and then begin, continue or end a loop. ``stayed`` contains
+        the positions of the earlier events that stay with this event.
+        """
         if event.stays_with_next or self._bond:
             stayed = self._bind(event, position)
         else:
@@ -219,6 +229,7 @@ class UnitsSoFar:
             self._loops[-1].append(position)
 
     def _see(self, event: Event, position: int) -> bool:
+        """Note whether a model may see the event, and return it."""
         if type(event) in _MAY_BE_UNSEEN:
             if is_unseen(event):
                 self._unseen.append(position)
@@ -228,6 +239,7 @@ class UnitsSoFar:
         return True
 
     def _add_call(self, action: Action, position: int) -> None:
+        """Add an action to the parallel calls of its response."""
         if self._waiting.add(action, position):
             self._parallel_calls.append(ParallelCalls([position], 1))
         else:
@@ -237,7 +249,7 @@ class UnitsSoFar:
         self._unanswered += 1
 
     def _answer(self, observation: Observation, position: int) -> bool:
-        # An observation without a call is an orphan.
+        """Add an observation to its call. Return False if it has none, and so is an orphan."""
         call = self._waiting.take(observation)
         if call is None:
             self._orphans.append(position)
@@ -249,25 +261,28 @@ class UnitsSoFar:
         return True
 
     def _end_texts(self, action: Action, *, begins_loop: bool) -> None:
-        # If the action and the texts belong to the same reply, the texts belong to the loop.
+        """Decide about the texts before an action. If the action belongs to the same reply, the
+        texts belong to the loop. If not, the loop has ended.
+        """
         if self._in_loop and not begins_loop and not begins_reply(action, self._texts[-1][1]):
             self._loops[-1] += [spoken for spoken, _ in self._texts]
         else:
             self._in_loop = False
 
     def _may_go_on(self, event: Event) -> bool:
-        # The loop may continue only if the event is a text of the agent, and belongs to the reply
-        # of the previous texts.
+        """Return whether the loop may continue after the event: only if the event is a text of the
+        agent, and belongs to the reply of the previous texts.
+        """
         return begins_reply(event) and not (self._texts and begins_reply(event, self._texts[-1][1]))
 
     def _end_response(self, event: Event) -> None:
-        # If all calls of the newest response are answered, the response ends at a summary.
+        """End the newest response if the event is a summary and all its calls are answered."""
         is_summary = type(event) is CondensationSummary
         if is_summary and self._parallel_calls and not self._parallel_calls[-1].unanswered:
             self._waiting.response_id = None
 
     def _bind(self, event: Event, position: int) -> Sequence[int]:
-        # Return the positions of the earlier events that stay with this event.
+        """Return the positions of the earlier events that stay with this event."""
         self.has_bonds = True
         if event.source != "agent":
             # Each of the previous events becomes a bond of one event, because the next event is not
@@ -282,6 +297,9 @@ class UnitsSoFar:
         return stayed
 
     def _change(self, index: int, position: int, unanswered: int) -> None:
+        """Add a position to the parallel calls at ``index``, and ``unanswered`` to their number of
+        unanswered calls.
+        """
         # Parallel calls that ``units`` has returned must not change, so a copy replaces them.
         calls = self._parallel_calls[index]
         if index < self._returned:
@@ -292,15 +310,17 @@ class UnitsSoFar:
         calls.unanswered += unanswered
 
     def calls_of(self, position: int) -> ParallelCalls | None:
+        """Return the parallel calls to which the event at ``position`` belongs, or None."""
         index = self._calls_index.get(position)
         return None if index is None else self._parallel_calls[index]
 
     @property
     def last_loop(self) -> Sequence[int]:
-        # The newest loop may continue.
+        """The positions of the newest loop, which may continue."""
         return self._loops[-1] if self._loops else ()
 
     def units(self) -> Units:
+        """Return the units of the events that were read so far."""
         loops = self._loops.copy()
         self._returned = len(self._parallel_calls)
         if self._in_loop:
@@ -332,6 +352,7 @@ class WaitingCalls:
         self._answered = set[str]()
 
     def add(self, action: Action, position: int) -> bool:
+        """Add an action. Return whether it begins a new response."""
         call_id = action.call_id
         response_id = action.response_id
         begins = response_id is None or response_id != self.response_id or call_id in self._answered
@@ -346,11 +367,15 @@ class WaitingCalls:
         return begins
 
     def take(self, observation: Observation) -> int | None:
+        """Remove the action that an observation answers, and return its position. Return None if no
+        action waits for this observation.
+        """
         call_id = observation.call_id
         event_id = observation.cause
         if event_id is None and call_id is not None:
             same = self._by_call_id.get(call_id, [])
-            while same and same[-1] not in self.waiting:  # the action was answered by its event id
+            # An action that an observation answered by its event id is still in this list.
+            while same and same[-1] not in self.waiting:
                 same.pop()
             event_id = same[-1] if same else None
         if (
@@ -396,11 +421,13 @@ def fit_positions(view_units: Units) -> list[int]:
 
 
 def _is_broken(loop: Sequence[int], fit: set[int]) -> bool:
+    """Return whether the surviving events of a loop are not simply its beginning."""
     surviving = [index for index, position in enumerate(loop) if position in fit]
     return bool(surviving) and surviving[-1] >= len(surviving)
 
 
 def open_positions(events: Sequence[Event], view_units: Units) -> list[int]:
+    """Return the ascending positions of the actions that no observation answers."""
     if not view_units.unanswered:
         return []
     return sorted(

@@ -25,6 +25,9 @@ from foldlog.eventstore import NOT_RECORDED, CondensationAction, CondensationSum
 from foldlog.eventstore.events import names_source_ids
 from foldlog.projections.intervals import Intervals, contains, normalize
 
+_NEVER = -(2**63)
+"""An id that is in no tomb, for events whose ids are texts."""
+
 
 class Register(NamedTuple):
     """The newest summary, and the index at which every reading inserts it with ``list.insert``."""
@@ -37,7 +40,8 @@ def entomb(tomb: Intervals, event: Event) -> Intervals:
     """Return the tomb with the source id of ``event``. If ``event`` is a condensation from V0, the
     tomb also gets all ids that it forgets.
     """
-    pairs = [*tomb, (_source_id(event),) * 2]
+    own_id = _source_id(event)
+    pairs = [*tomb, (own_id, own_id)]
     if isinstance(event, CondensationAction):
         start = event.forgotten_events_start_id
         end = event.forgotten_events_end_id
@@ -49,18 +53,23 @@ def entomb(tomb: Intervals, event: Event) -> Intervals:
 
 
 def find_buried(tomb: Intervals, events: Sequence[Event]) -> list[int]:
+    """Return the indices of the events whose source ids are in the tomb."""
     if tomb:
         return [index for index, event in enumerate(events) if is_buried(tomb, event)]
     return []
 
 
 def is_buried(tomb: Intervals, event: Event) -> bool:
-    # An event that was not imported from V0 has no source id, so it is never in the tomb.
+    """Return whether the event's source id is in the tomb. An event that was not imported from V0
+    has no source id, so it is never in the tomb.
+    """
     return names_source_ids(event) and contains(tomb, _source_id(event))
 
 
 def clamp(offset: int) -> int:
-    # No list is longer than this limit.
+    """Return an offset that ``list.insert`` accepts, for the same place: no list is longer than the
+    limits.
+    """
     return max(-sys.maxsize, min(offset, sys.maxsize))
 
 
@@ -75,12 +84,10 @@ def insert_register(items: Sequence[Event], register: Register) -> list[Event]:
 
 
 def _source_id(event: Event) -> int:
-    # A missing id counts as -1, and the id -1 can be forgotten, but an id that is a text is never
-    # forgotten.
+    """Return the source id of an event from V0. A missing id counts as -1, and the id -1 can be
+    forgotten. An id that is a text is never forgotten.
+    """
     source_id = event.origin.id if event.origin is not None else None
     if source_id is None:
         return NOT_RECORDED
     return source_id if isinstance(source_id, int) else _NEVER
-
-
-_NEVER = -(2**63)

@@ -62,9 +62,7 @@ class View:
 
     state: ViewState
     condensations: Sequence[CondensationAction] = field(default=(), compare=False, repr=False)
-    """All condensations, from the oldest to the newest. In a View from a store, the condensations
-    are read from the log when they are used.
-    """
+    """In a View from a store, the condensations are read from the log when they are used."""
     dialect: Dialect = field(default="litellm", compare=False, repr=False)
     """The form of the messages if ``to_messages`` gets no dialect. If the store was opened with the
     agent's model, its Views have the model's dialect.
@@ -101,9 +99,9 @@ class View:
         other fields of the View stay the same.
         """
         items = Items(list(events), self.state.items)
-        left_behind = self.left_behind and self.left_behind.intersection(
-            event.id for event in items
-        )
+        left_behind = self.left_behind
+        if left_behind:
+            left_behind = left_behind.intersection(event.id for event in items)
         state = ViewState(
             self.version,
             items,
@@ -124,6 +122,7 @@ class View:
 
     @property
     def events(self) -> tuple[Event, ...]:
+        """The shown events, in their order. Repeated reads return the same tuple."""
         return self.state.events
 
     @property
@@ -199,6 +198,7 @@ class View:
 
     @cached_property
     def _open_calls(self) -> tuple[Action, ...]:
+        """The actions of ``open_calls``, without copies."""
         return tuple(
             action
             for position in open_positions(self.events, self.units)
@@ -253,12 +253,14 @@ class View:
         return self._read_rendering(dialect, lambda cached: cached.messages.copy())
 
     def _read_rendering(self, dialect: Dialect, read: Callable[[Rendering], T]) -> T:
+        """Return what ``read`` returns for the messages of this View in ``dialect``."""
         renderings = self.state.items.renderings
         # ``pop`` is atomic, so only one of several threads gets the cached rendering.
         cached = renderings.pop(dialect, None) or rendering(dialect)
         cached.follow(self.events, self.fit_positions)
         value = read(cached)
-        if cached.messages:  # all empty Views share their items, so nothing is cached there
+        # All empty Views share their items, so nothing is cached there.
+        if cached.messages:
             renderings[dialect] = cached
         return value
 
@@ -318,9 +320,11 @@ class View:
         """
         check_whole("count", count, 0)
         state = self.state
+        start = max(state.count - count, 0)
+        # Without a summary in the register, no tuple of all events has to be made.
         if state.register is None:
-            return state.items[max(state.count - count, 0) :]
-        return self.events[-count or len(self) :]
+            return state.items[start:]
+        return self.events[start:]
 
     def __eq__(self, other: object) -> bool:
         if isinstance(other, View):
@@ -362,6 +366,7 @@ def well_formed(view: View) -> View:
 def _join(
     older: Sequence[CondensationAction], newer: Sequence[CondensationAction]
 ) -> Sequence[CondensationAction]:
+    """Return all condensations in their order. Stored condensations are not read."""
     if not newer:
         return older
     if isinstance(older, StoredCondensations):

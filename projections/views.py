@@ -95,6 +95,7 @@ class _Latest(Struct):
     """About how many bytes the events have, or more after a condensation."""
 
     def is_at(self, reading: ReadTransaction, version: int) -> bool:
+        """Return whether ``view`` is the View at ``version``."""
         return self.folded.version == version and self.state.head == reading.head_at(version)
 
 
@@ -250,17 +251,18 @@ class Views:
             folded, missing = self._load(writing, events[0].id, past)
             folded, records = fold_on(folded, events, writing.version, past)
         except UnknownEventType:
-            # the append must not fail: revisions are optional, and ``current`` raises this error
+            # The append must not fail: revisions are optional, and ``current`` raises this error.
             return
         writing.put_records(PROJECTION, [*missing, *records])
         self._remember(writing, folded)
 
-    # -- steps
+    # -- reading and keeping Views
 
     def _view(self, conversation: str, version: int | None) -> View:
-        return self._store.query(conversation, partial(self._opened, version=version))
+        """Return the View at a version, or the present View."""
+        return self._store.query(conversation, partial(self._read_view, version=version))
 
-    def _opened(self, reading: ReadTransaction, version: int | None) -> View:
+    def _read_view(self, reading: ReadTransaction, version: int | None) -> View:
         if self._read_by is not None:
             reading = self._read_by(reading)
         state = reading.state
@@ -281,6 +283,9 @@ class Views:
     def _load(
         self, reading: ReadTransaction, version: int, past: StoredPast | None = None
     ) -> tuple[ViewFold, list[Record]]:
+        """Return the fold at ``version``, and the revisions up to this version that the store does
+        not have yet. The fold continues the last View or a stored revision, if possible.
+        """
         folded = EMPTY_FOLD
         records = list[Record]()
         latest = self._latest_of(reading)
@@ -328,6 +333,7 @@ class Views:
         return newer
 
     def _latest_of(self, reading: ReadTransaction) -> _Latest | None:
+        """Return the last View of the conversation, if it may still be used."""
         # The id may now belong to another conversation, such as a fork with the same head. The past
         # of a fork is stored elsewhere, so the last View must not be used for it.
         latest = self._latest.get(reading.state.id)
@@ -338,7 +344,9 @@ class Views:
     def _grow(
         self, before: _Latest, state: Conversation, events: Sequence[Event], size: int
     ) -> View:
-        # The condensations of the View do not change.
+        """Return the last View with further shown events, and remember it. ``size`` is the number
+        of bytes of the events. The condensations of the View do not change.
+        """
         folded = fold_shown(before.folded, events, state.version)
         view = View(folded.state, before.view.condensations, self._dialect)
         return self._keep(_Latest(folded, state, view, before.missing, before.size + size))
@@ -346,6 +354,9 @@ class Views:
     def _remember(
         self, reading: ReadTransaction, folded: ViewFold, missing: Sequence[Record] = ()
     ) -> View:
+        """Return the present View, and remember it. ``missing`` contains its revisions that the
+        store does not have.
+        """
         state = reading.state
         latest = self._latest.get(state.id)
         if latest and _has_same_content(latest.state, state):
@@ -356,11 +367,14 @@ class Views:
         return self._keep(_Latest(folded, state, view, missing, reading.view_bytes))
 
     def _keep(self, latest: _Latest) -> View:
+        """Remember a last View, and forget the oldest ones if there are too many. Return the
+        View.
+        """
         conversation = latest.state.id
         with self._lock:
             self._latest.pop(conversation, None)
             self._latest[conversation] = latest
-            size = sum(each.size for each in self._latest.values())
+            size = sum(kept.size for kept in self._latest.values())
             while len(self._latest) > 1 and (
                 len(self._latest) > _REMEMBERED or size > _REMEMBERED_BYTES
             ):
@@ -369,6 +383,7 @@ class Views:
         return latest.view
 
     def _view_of(self, conversation: Conversation, folded: ViewFold) -> View:
+        """Return the View of a fold. It reads its condensations and its past from the store."""
         condensations = StoredCondensations(
             self._store, conversation.id, folded.version, folded.revision.condensations
         )
@@ -383,15 +398,19 @@ _body_of = attrgetter("body")
 
 
 def _has_too_many_bytes(size: int) -> bool:
+    """Return whether a View with events of so many bytes must not be made in this process."""
     bytes_max = VIEW_LIMIT.bytes_max
     return bytes_max is not None and size > bytes_max
 
 
 def _has_same_content(earlier: Conversation, present: Conversation) -> bool:
+    """Return whether both are states of one conversation, and nothing was redacted in between."""
     return (earlier.key, earlier.redactions) == (present.key, present.redactions)
 
 
 class _PastViews(Struct, frozen=True):
+    """The past of a View from a store, which reads the store: see ``PastLog``."""
+
     views: Views
     conversation: str
     key: int
@@ -414,6 +433,9 @@ class _PastViews(Struct, frozen=True):
 
 
 def _read_event(reading: ReadTransaction, event_id: int, version: int) -> Event:
+    """Return an event, or a summary if the id is below -1. Raises ``NoSuchEvent`` if the
+    conversation has none with this id before ``version``.
+    """
     stored_id = event_id if event_id >= NOT_RECORDED else summary_of(event_id)
     if 0 <= stored_id < version:
         (event,) = reading.events(stored_id, stored_id + 1)

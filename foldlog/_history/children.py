@@ -27,7 +27,7 @@ from foldlog.eventstore import (
     Observation,
     VersionConflict,
 )
-from foldlog.projections.tool_results import refuse_result
+from foldlog.projections.tool_results import why_no_result
 
 if TYPE_CHECKING:
     from foldlog._history.log import HistoryLog
@@ -54,7 +54,7 @@ def begin_child(
     key = f"{SUB_AGENT} {child.id}"
     if not child.version():  # an erased id is refused before anything is written
         if all(call.id != open_call.id for open_call in parent.open_calls()):
-            raise InvalidEvent(refuse_result(parent.id, call, parent.view()))
+            raise InvalidEvent(why_no_result(parent.id, call, parent.view()))
         begun = Annotation(name=SUB_AGENT, data={"conversation": child.id}, cause=call.id)
         parent.append(begun, idempotency_key=key)
         with suppress(VersionConflict):  # another worker may be first

@@ -58,7 +58,7 @@ from foldlog.projections.effects import (
     trace as trace_calls,
 )
 from foldlog.projections.refusals import OF_USER, REJECTION_SOURCE
-from foldlog.projections.tool_results import UNKNOWN_OUTCOME, answer_to, refuse_result
+from foldlog.projections.tool_results import UNKNOWN_OUTCOME, answer_to, why_no_result
 
 if TYPE_CHECKING:
     from foldlog._history.log import HistoryLog
@@ -320,7 +320,7 @@ class Attempt:
             )
         self._approval = {name: value for name, value in (("by", by), ("reason", reason)) if value}
         if all(call.id != open_call.id for open_call in history.open_calls()):
-            raise InvalidEvent(refuse_result(history.id, call, history.view()))
+            raise InvalidEvent(why_no_result(history.id, call, history.view()))
         self._read_trace()
         self._is_shared = call.id < history._store.query(history.id, first_own)
         self._has_forks = rule.check is not None and bool(
@@ -558,7 +558,7 @@ def record_approval(
     """
     is_open = any(call.id == open_call.id for open_call in history.open_calls())
     if not is_open and not (idempotency_key and history.recorded(idempotency_key)):
-        raise InvalidEvent(refuse_result(history.id, call, history.view()))
+        raise InvalidEvent(why_no_result(history.id, call, history.view()))
     approval = Annotation(name=APPROVAL, data={**data}, cause=call.id)
     (recorded,) = history.append(approval, idempotency_key=idempotency_key)
     return recorded

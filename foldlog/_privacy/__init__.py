@@ -1,4 +1,4 @@
-"""Finds and removes what must not stay in a store.
+"""Find and remove what must not stay in a store.
 
 erasing.py     whole conversations
 redacting.py   events, and everything in the store that repeats their content

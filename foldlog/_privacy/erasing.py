@@ -139,6 +139,9 @@ def ids_with(store: Store, attributes: JsonMap) -> set[str]:
 
 
 def _has(store: Store, conversation: str, place: Mapping[str, str], attributes: JsonMap) -> bool:
+    """Return whether the conversation has all the attributes. ``place`` has the attributes that its
+    import brought. Attributes that were set later replace them.
+    """
     row = store.conversation(conversation, as_stored=True)
     set_attributes: JsonMap = {}
     if row.version and not row.unmade and not row.archived and row.erased_at is None:
@@ -151,6 +154,9 @@ def _has(store: Store, conversation: str, place: Mapping[str, str], attributes: 
 def and_forks(
     store: Store, rows: Iterable[ConversationRow], except_ids: Container[str] = frozenset()
 ) -> list[ConversationRow]:
+    """Return the rows, followed by the rows of all forks that share events with them, except
+    ``except_ids``.
+    """
     rows_by_id = {row.id: row for row in rows}
     for name in [row.id for row in rows_by_id.values() if row.erased_at is None]:
         with suppress(ConversationErased):  # The conversation was erased after it was listed.
@@ -166,11 +172,13 @@ def and_forks(
 def and_children(
     store: Store, rows: Iterable[ConversationRow], trees: Trees
 ) -> list[ConversationRow]:
+    """Return the rows, followed by the rows of all sub-agents below them."""
     rows_by_id = {row.id: row for row in rows}
     for top in [*rows_by_id]:
         for name, _ in trees.below(top):
             if name not in rows_by_id:
-                with suppress(ConversationNotFound):  # another process has erased it
+                # A sub-agent that figures know may no longer be in the store.
+                with suppress(ConversationNotFound):
                     rows_by_id[name] = store.conversation(name, as_stored=True)
     return [*rows_by_id.values()]
 
@@ -257,6 +265,7 @@ class _Erasing:
         )
 
     def outcomes(self) -> Iterator[Outcome]:
+        """Erase the conversations, and yield what ``iter_erased`` yields."""
         while self.remaining:
             row = self.remaining.pop()
             if row.id in self.erased_ids:
@@ -275,6 +284,7 @@ class _Erasing:
                 yield member.with_holders(self.store, self.options), None
 
     def _reason_to_stay(self, row: ConversationRow) -> EventStoreError | None:
+        """Return why the conversation must not be erased, or None if it may be tried."""
         reason = self.staying.get(row.id) or self.options.stays(row.id)
         if reason is not None:
             return reason
@@ -307,6 +317,9 @@ class _Erasing:
     def _rows_to_erase(
         self, row: ConversationRow, forks: Sequence[ConversationRow]
     ) -> list[ConversationRow]:
+        """Return what a dry run reports as erased. Raises ``ConversationHasForks`` as an erasure
+        does.
+        """
         if self.options.with_forks:
             return [*forks, row]
         if forks and not self.options.detach_forks:
@@ -345,7 +358,9 @@ class _Erasing:
     def _companions_to_erase(
         self, row: ConversationRow, erased_rows: Iterable[ConversationRow]
     ) -> list[ConversationRow]:
-        # Erased companions are erased again only to finish an interrupted erasure.
+        """Return the companions of the erased conversations that are to be erased next. Erased
+        companions are erased again only to finish an interrupted erasure.
+        """
         is_again = row.erased_at is not None
         return [
             companion
@@ -402,6 +417,7 @@ def _staying_tasks(
 
 
 def _has_forks(row: ConversationRow, forks: Iterable[ConversationRow]) -> ConversationHasForks:
+    """Return the error that names the direct forks of the conversation."""
     return ConversationHasForks(row.id, tuple(fork.id for fork in forks if fork.parent == row.id))
 
 
@@ -415,9 +431,9 @@ def _above(row: ConversationRow, rows: Mapping[str, ConversationRow], trees: Tre
 
 
 def _sub_agents(store: Store, conversation: str) -> list[str]:
-    # A conversation below ``conversation`` is a sub-agent if its first event names a parent, as in
-    # Claude Code. It also counts as a sub-agent if this event cannot be read. Figures know more
-    # sub-agents, but may not be counted yet.
+    """Return the conversations below ``conversation`` whose first event names a parent, as in
+    Claude Code, or cannot be read. Figures know more sub-agents, but may not be counted yet.
+    """
     return [
         row.id
         for row in rows_beginning_with(store, f"{conversation}/")
@@ -426,6 +442,7 @@ def _sub_agents(store: Store, conversation: str) -> list[str]:
 
 
 def _is_begun_by_another(store: Store, row: ConversationRow) -> bool:
+    """Return whether the first event names a parent, or cannot be read."""
     if row.unmade or row.archived:
         # Figures are read here, because reading an event would make or restore all events.
         ((_, figures),) = FiguresOfStore(store).of([row])
@@ -444,5 +461,8 @@ def _is_begun_by_another(store: Store, row: ConversationRow) -> bool:
 
 
 def clear(store: Store) -> bool:
+    """Remove the bytes of erased data from the store's files. Return whether some of these bytes
+    stay for now.
+    """
     purge(store.database.recorder, "no reader sees the erased data any more")
     return store.database.bytes_pending

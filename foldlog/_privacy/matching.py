@@ -81,6 +81,7 @@ def _fold(text: str) -> str:
 
 
 def _without_marks(matched: re.Match[str]) -> str:
+    """Return the matched text without its accents and formatting characters."""
     return "".join(
         character
         for character in normalize("NFKD", matched[0])
@@ -142,6 +143,7 @@ def events_with(
 
 
 def _events_of_records_with(store: Store, conversation: str, holds: Holds) -> Iterator[Event]:
+    """Yield the first event of each record that contains a match, unless it is redacted."""
     # An event that a fork shares is redacted in the conversation to which it belongs.
     begins = store.conversation(conversation).parent_version or 0
     for first, record in Records(store, conversation).all():
@@ -176,6 +178,9 @@ def streams_with(store: Store, conversation: str, holds: Holds) -> list[Stream]:
 
 
 def _texts_of_stream(stream: Stream, chunks: Iterable[Chunk]) -> Iterator[str]:
+    """Yield the texts in the chunks of a stream, and each text whose pieces are in several
+    chunks.
+    """
     bodies = [chunk.body for chunk in chunks]
     if not stream.type.startswith(streams.JSON):
         yield b"".join(bodies).decode("utf-8", "replace")
@@ -240,9 +245,8 @@ def _content_of(event: Event) -> Iterator[tuple[str, str]]:
     describes the names.
     """
     values = {name: value for name, value in asdict(event).items() if name not in _NAMES}
-    with suppress(
-        ValueError, RecursionError
-    ):  # in records, the text of a call contains the values too
+    # Records contain a call's arguments as a text, and a copy may contain their single values.
+    with suppress(ValueError, RecursionError):
         values[""] = loads(str(values.get("arguments", "")))
     return named_in(values)
 
@@ -293,6 +297,7 @@ def titles_in(redacted: Iterable[Event], events: Iterable[Event]) -> list[Event]
 
 
 def _contents(events: Iterable[Event]) -> Iterator[tuple[str, str]]:
+    """Yield the pairs of ``_content_of`` for all events that have content, except documents."""
     redactable = (
         event
         for event in events
@@ -331,14 +336,19 @@ def keep_documents(
 
 
 def _read_documents(reading: ReadTransaction) -> tuple[Seen, JsonObject, Mapping[str, int]]:
+    """Return the conversation's version, the newest values of its documents, and the ids of the
+    events that have these values.
+    """
     return Seen.of(reading), newest_values(reading, None), newest_documents(reading, None)
 
 
 def _searched_values(event: Event) -> list[Any]:
+    """Return the values of all fields of an event that are searched."""
     return [value for name, value in asdict(event).items() if name not in _NOT_SEARCHED]
 
 
 def _holds_any(holds: Holds | None, value: Any) -> bool:
+    """Return whether a text in the value is a match. Without ``holds``, nothing is."""
     return holds is not None and any(map(holds, _texts(value)))
 
 
@@ -353,6 +363,7 @@ def _holds_packed(holds: Holds, value: Any) -> bool:
 
 
 def _in_base64(text: str) -> Iterator[str]:
+    """Yield what the parts of a text that may be base64 decode to."""
     for run in _BASE64.findall(text):
         # Base64 never has this number of characters, so the last character is not part of it.
         if len(run) % 4 == 1:
@@ -375,9 +386,9 @@ def _texts(value: Any) -> Iterator[str]:
         elif (
             isinstance(item, list | tuple)
             and len(item) > 1
-            and all(type(item) is str for item in item)
+            and all(type(line) is str for line in item)
         ):
-            texts_here = ("\n".join(item),)  # the list has the lines of a text
+            texts_here = ("\n".join(item),)
         elif isinstance(item, list | tuple) and len(parts := _texts_of_parts(item)) > 1:
             texts_here = ("".join(parts), "\n".join(parts))
         else:
@@ -390,5 +401,6 @@ def _texts(value: Any) -> Iterator[str]:
 
 
 def _texts_of_parts(parts: Iterable[Any]) -> list[str]:
+    """Return the texts of a message's parts, such as ``{"type": "text", "text": …}``."""
     texts = (part.get("text") for part in parts if isinstance(part, dict))
     return [text for text in texts if isinstance(text, str)]

@@ -93,6 +93,7 @@ NOT_SEARCHED = (
 )
 
 _TOGETHER = 1_000
+"""The maximum number of events that one transaction redacts."""
 _PLACED_WITHIN = 1_000
 """A result that was written before its call is looked for among so many later events."""
 _IN_TOMBSTONE = (
@@ -123,6 +124,8 @@ _IN_PATH = (
 
 
 class Problem(NamedTuple):
+    """A place where the text stays, or a conversation that could not be searched, for the user."""
+
     conversation: str | None
     problem: str
 
@@ -215,6 +218,7 @@ def redact_matching(
 
 
 def stream_names(chosen: Chosen) -> dict[str, tuple[str, ...]]:
+    """Return the names of the streams that contain the text, by conversation."""
     return {name: tuple(stream.name for stream in found) for name, found in chosen.streams.items()}
 
 
@@ -359,6 +363,10 @@ class Redacting:
         *,
         is_single: bool = False,
     ) -> tuple[list[RedactionReceipt], list[Problem]]:
+        """Redact the batches of events with ``redact_ids``, and remove the texts beside them and
+        the streams. Pass the number of tried events to ``on_events``. If ``is_single``, the one
+        event that cannot be redacted raises its error.
+        """
         receipts = list[RedactionReceipt]()
         stay = list[Problem]()
         if self.holds is not None:
@@ -403,6 +411,9 @@ class Redacting:
 
     @contextmanager
     def _without_erased(self) -> Iterator[None]:
+        """Leave the block without an error if its conversation was erased, unless the user named
+        this conversation.
+        """
         try:
             yield
         except ConversationErased as error:
@@ -471,8 +482,9 @@ class Redacting:
         )
 
     def _find_events(self, *, redacted_too: bool = False) -> dict[str, list[Event]]:
-        # A shared event of a fork is found in its own conversation, unless this conversation is not
-        # searched.
+        """Return the events with a match, by conversation. An event that a fork shares is listed
+        only for the conversation to which it belongs, unless that conversation is not searched.
+        """
         events_by_name: dict[str, list[Event]] = {}
         searched_ids = {row.id for row in self.rows}
         # Forks come first, because their documents may be differences to values that they share.
@@ -503,10 +515,12 @@ class Redacting:
         return events_by_name
 
     def _find_texts_beside(self) -> list[str]:
+        """Return the conversations whose source contains the text outside of its records."""
         names = (name for _, name in self._search_rows(source_with) if name is not None)
         return [*dict.fromkeys(names)]
 
     def _find_streams(self) -> dict[str, list[Stream]]:
+        """Return the streams that contain the text, by conversation."""
         return {name: found for name, found in self._search_rows(streams_with) if found}
 
     def _search_rows(self, search: Callable[[Store, str, Holds], T]) -> Iterator[tuple[str, T]]:
@@ -560,6 +574,9 @@ def _batches(chosen: Chosen, asked: Mapping[str, Sequence[int]]) -> Iterator[tup
 def unconfirmed_by(
     chosen: Chosen, receipts: Iterable[RedactionReceipt], files: Iterable[str]
 ) -> tuple[str, ...]:
+    """Return the names of everything that may still contain the text: what ``chosen`` could not
+    read, what the receipts name, and ``files``.
+    """
     of_receipts = (name for receipt in receipts for name in receipt.unconfirmed)
     return tuple(dict.fromkeys([*chosen.unread, *of_receipts, *files]))
 
@@ -646,10 +663,12 @@ def redact_events(
 
 
 def _keys(events_by_name: Mapping[str, Iterable[Event]]) -> set[tuple[str, int]]:
+    """Return the events as pairs of a conversation and an id."""
     return {(name, event.id) for name, events in events_by_name.items() for event in events}
 
 
 def _user() -> str:
+    """Return the name of the operating system's user, or its number if it has no name."""
     try:
         return getpass.getuser()
     except (KeyError, OSError):
@@ -657,7 +676,9 @@ def _user() -> str:
 
 
 def _is_recognizable(event: Event) -> bool:
-    # A record with an id or a time is never in another history by chance.
+    """Return whether the event's record has an id or a time. Such a record is never in another
+    history by chance.
+    """
     origin = event.origin
     return origin is not None and (
         origin.id is not None or origin.time is not None or event.timestamp is not None
@@ -665,11 +686,12 @@ def _is_recognizable(event: Event) -> bool:
 
 
 def _recorded_id(event_id: int) -> int:
-    # The id of a summary stands for its condensation.
+    """Return the id of the recorded event. The id of a summary stands for its condensation."""
     return summary_of(event_id) if event_id < NOT_RECORDED else event_id
 
 
 def documents_lost(store: Store, conversation: str, event_ids: Sequence[int]) -> tuple[str, ...]:
+    """Return the documents whose newest values were in the redacted events."""
     newest = store.query(conversation, partial(newest_documents, version=None))
     return tuple(name for name, event_id in newest.items() if event_id in event_ids)
 
@@ -718,6 +740,9 @@ def _with_copies(
     unread: list[str],
     unread_ids: Mapping[str, Collection[int]] = {},
 ) -> Mapping[str, Sequence[Event]]:
+    """Return the events with the other events of their records, their copies in companions, and the
+    titles that repeat them. The names of what cannot be read are added to ``unread``.
+    """
     found = query_all(store.database, partial(_read_related, store, events_by_name, unread_ids))
     events = found.events
     for state, own_ids, companions in found.beside:
@@ -758,6 +783,7 @@ def _read_related(
     unread_ids: Mapping[str, Collection[int]],
     moment: Moment,
 ) -> _Found:
+    """Read the events of the same records, and look up the places where copies may be."""
     events = {name: {event.id: event for event in named} for name, named in events_by_name.items()}
     ids_by_name = {
         name: [*events.get(name, ()), *map(_recorded_id, unread_ids.get(name, ()))]
@@ -782,7 +808,8 @@ def _read_related(
             for fork, shared_ids in forks:
                 source = sources.find_by_key(fork.key)
                 if source is not None and continued(source) is not None:
-                    found.sessions.append((fork, [known[each] for each in shared_ids]))
+                    shared_events = [known[event_id] for event_id in shared_ids]
+                    found.sessions.append((fork, shared_events))
             owners = [name, *origins_of(reading), *(fork.id for fork, _ in forks)]
             companions = companions_at(moment, owners)
             living = [companion for companion in companions if companion.erasure is None]
@@ -831,6 +858,9 @@ def _ids_of_placed(
 
 
 def _same_result(moment: Moment, conversation: str, event: Event) -> Iterator[Event]:
+    """Yield the other event that has the same result: the first one, of which ``event`` is the
+    placed copy, or the copies that were placed later.
+    """
     if not isinstance(event, Observation) or event.origin is None:
         return
     reading = moment.conversation(conversation)
@@ -845,6 +875,9 @@ def _same_result(moment: Moment, conversation: str, event: Event) -> Iterator[Ev
 def _readable(
     store: Store, conversation: Conversation, start: int, unread: list[str]
 ) -> Iterator[Event]:
+    """Yield the readable events from ``start`` on. The names of the others are added to
+    ``unread``.
+    """
     version, _ = conversation.end
     return (entry.event for entry in sound(store, conversation.id, start, version, unread))
 
@@ -859,6 +892,7 @@ def shown_by(store: Store, events_by_name: Mapping[str, Iterable[Event]]) -> dic
 def _shown_at(
     events_by_name: Mapping[str, Iterable[Event]], moment: Moment
 ) -> dict[str, list[Event]]:
+    """Return what ``shown_by`` describes, as of the moment."""
     shown: dict[str, list[Event]] = {}
     for shower, events in _showing(events_by_name, moment):
         shown.setdefault(shower.id, []).extend(events)
@@ -881,6 +915,9 @@ def _imported_files(
 def _check_keys(
     store: Store, events_by_name: Mapping[str, Iterable[Event]], moment: Moment
 ) -> None:
+    """Raise ``KeyUnavailable`` if the key of a conversation that has or shares the events is
+    missing.
+    """
     for shower, _ in _showing(events_by_name, moment):
         store.database.data_key(shower)
 
@@ -888,6 +925,7 @@ def _check_keys(
 def _showing(
     events_by_name: Mapping[str, Iterable[Event]], moment: Moment
 ) -> Iterator[tuple[Conversation, list[Event]]]:
+    """Yield each conversation that has or shares some of the events, with these events."""
     for name, events in events_by_name.items():
         # The conversation may have been erased after its events were found.
         with suppress(ConversationErased):
@@ -901,6 +939,7 @@ def _showing(
 def _quotes_of(
     events_by_name: Mapping[str, Sequence[Event]], moment: Moment
 ) -> dict[str, list[CondensationAction]]:
+    """Return the further condensations whose summaries may quote the events, by conversation."""
     quotes_by_name: dict[str, list[CondensationAction]] = {}
     for name, events in _shown_at(events_by_name, moment).items():
         reading = moment.conversation(name)

@@ -29,7 +29,7 @@ _MAY_HOLD = re.compile(
     rb"|lin_api_\w{30}"
 )
 """Matches some part of every known secret. The text must be in lower case."""
-_MORE = {
+_FURTHER_SHAPES = {
     "Anthropic API Key": re.compile(r"\bsk-ant-[\w-]{20,}"),
     "OpenAI Project Key": re.compile(r"\bsk-(?:proj|svcacct|admin)-[\w-]{20,}"),
     "Google API Key": re.compile(r"\bAIza[\w-]{35}"),
@@ -41,24 +41,28 @@ _MORE = {
 SECRET = "[secret: {}]"
 """What an exported text has in place of a secret."""
 _RULES = (
-    *(
-        "AWSKeyDetector",
-        "AzureStorageKeyDetector",
-        "GitHubTokenDetector",
-        "GitLabTokenDetector",
-        "JwtTokenDetector",
-    ),
-    *(
-        "NpmDetector",
-        "OpenAIDetector",
-        "PrivateKeyDetector",
-        "PypiTokenDetector",
-        "SendGridDetector",
-        "SlackDetector",
-    ),
-    *("SquareOAuthDetector", "StripeDetector", "TelegramBotTokenDetector"),
+    "AWSKeyDetector",
+    "AzureStorageKeyDetector",
+    "GitHubTokenDetector",
+    "GitLabTokenDetector",
+    "JwtTokenDetector",
+    "NpmDetector",
+    "OpenAIDetector",
+    "PrivateKeyDetector",
+    "PypiTokenDetector",
+    "SendGridDetector",
+    "SlackDetector",
+    "SquareOAuthDetector",
+    "StripeDetector",
+    "TelegramBotTokenDetector",
 )
-_LINE_MAX = 100_000
+"""The classes of ``detect-secrets`` that are used: each of them knows the shape of its secrets."""
+_PART_SIZE = 100_000
+"""A longer line is searched in parts of so many characters. Only the parts that may hold a secret
+are passed to the rules, which are slow.
+"""
+_PARTS_OVERLAP = 1_000
+"""A part has so many characters of the next part too, because a secret may cross their border."""
 _ESCAPE = re.compile(r'\\[nrtbf"/]')
 """An escape of JSON. Escapes are removed before the search. Otherwise the letter of an escape, such
 as ``n``, would seem to belong to the next word.
@@ -81,14 +85,12 @@ def kinds_in(text: str) -> tuple[str, ...]:
     rules = _rules()
     kinds = set[str]()
     for line in _ESCAPE.sub(" ", text).splitlines():
-        for start in range(0, len(line), _LINE_MAX):
-            part = line[
-                start : start + _LINE_MAX + 1_000
-            ]  # two parts overlap, because a secret may cross their border
+        for start in range(0, len(line), _PART_SIZE):
+            part = line[start : start + _PART_SIZE + _PARTS_OVERLAP]
             if not may_hold_secrets(part.lower().encode("utf-8", "replace")):
                 continue
             kinds |= {rule.secret_type for rule in rules if any(rule.analyze_string(part))}
-            kinds |= {kind for kind, shape in _MORE.items() if shape.search(part)}
+            kinds |= {kind for kind, shape in _FURTHER_SHAPES.items() if shape.search(part)}
     return tuple(sorted(kinds))
 
 
@@ -104,10 +106,12 @@ def without_secrets(text: str) -> str:
 
 
 def _named(kinds: tuple[str, ...]) -> str:
+    """Return the text that replaces secrets of these kinds, or "" if there are none."""
     return SECRET.format(", ".join(kinds)) if kinds else ""
 
 
 def holds_secret(text: str) -> bool:
+    """Return whether a text contains a secret. Raises the errors of ``kinds_in``."""
     return bool(kinds_in(text))
 
 
@@ -141,6 +145,7 @@ def secrets_in(
 
 @cache
 def _rules() -> tuple[Any, ...]:
+    """Return the rules of ``detect-secrets`` that are used. The package has no types."""
     try:
         from detect_secrets.core.plugins.util import get_mapping_from_secret_type_to_class
     except ImportError as error:

@@ -1,6 +1,6 @@
-"""What many rooms know of a conversation.
+"""What several packages must know about conversations.
 
 companions.py    conversations with additional data about another conversation
-labels.py        names of the kinds of events
-unreadable.py    reads a damaged conversation without the damaged events
+labels.py        the names of the kinds of events
+unreadable.py    the readable events of a damaged conversation
 """

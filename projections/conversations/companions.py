@@ -32,6 +32,7 @@ never contain ``/+``.
 
 
 def companion(conversation: str, name: str) -> str:
+    """Return the id of the companion with this name."""
     return f"{conversation}{_OWN}{name}"
 
 
@@ -65,6 +66,9 @@ def companions_at(moment: Moment, conversations: Iterable[str]) -> list[Conversa
 def _companions(
     conversations: Iterable[str], listed: Callable[[str], Iterable[Listed]]
 ) -> list[Listed]:
+    """Return all companions of the conversations. ``listed`` returns the conversations whose ids
+    begin with a text.
+    """
     ids = dict.fromkeys(map(str, conversations))  # The store refuses an id that is not a text.
     starts = (companion(owner, "") for owner in ids)
     pairs = ((start, row) for start in starts for row in listed(start))
@@ -77,12 +81,14 @@ def _companions(
 
 
 def and_companions(store: Store, conversations: Sequence[str]) -> list[str]:
+    """Return the ids of the conversations, followed by the ids of their companions."""
     # An id that is not a text is returned unchanged, so that the store refuses it.
     by_text = {str(conversation): conversation for conversation in conversations}
     return [*by_text.values(), *(row.id for row in companions(store, *conversations))]
 
 
 def with_companions(store: Store, rows: Iterable[ConversationRow]) -> list[ConversationRow]:
+    """Return the rows, followed by the rows of their companions that are not erased."""
     rows = [*rows]
     return [
         *rows,
@@ -95,6 +101,7 @@ def with_companions(store: Store, rows: Iterable[ConversationRow]) -> list[Conve
 
 
 def rows_beginning_with(store: Store, start: str) -> Iterator[ConversationRow]:
+    """Yield the rows of the conversations whose ids begin with ``start``."""
     if store.database.recorder.query(lambda reader: reader.has_beginning(start)):
         yield from beginning_with(start, store.conversations)
 
@@ -115,8 +122,9 @@ def ids_beginning_with(store: Store, beginning: str) -> Iterator[str]:
 
 
 def _ids_from_parts(store: Store, beginning: str) -> Iterator[str]:
-    # If no id begins with ``beginning``, both sides of its first slash may be shortened: ``se/ag``
-    # then stands for ``session/agent-1``.
+    """Yield the ids that begin with ``beginning``. If there is none, both sides of its first slash
+    may be shortened: ``se/ag`` then stands for ``session/agent-1``.
+    """
     name = None
     for name in ids_from(store, beginning):
         yield name
@@ -143,6 +151,7 @@ def sessions_beginning_with(store: Store, beginning: str) -> Iterator[str]:
 
 
 def ids_from(store: Store, beginning: str) -> Iterator[str]:
+    """Yield the ids of the conversations that begin with ``beginning``, in their order."""
     with suppress(ConversationNotFound):
         if beginning:
             yield store.conversation(beginning, as_stored=True).id
@@ -151,8 +160,10 @@ def ids_from(store: Store, beginning: str) -> Iterator[str]:
 
 
 def forked_from(store: Store, conversation: str) -> list[str]:
-    # A fork shares events with the conversations that are returned, so their companions may have
-    # content of the fork.
+    """Return the conversations from which a fork was made, or an empty list if they are unknown. A
+    fork shares events with them, so their companions may have content of the fork.
+    """
+
     def read(reader: Reader) -> list[str]:
         state = find_existing(store.database, reader, conversation, as_stored=True)
         # Neither the lineage nor the ledger needs events, so none are made or restored.
@@ -166,6 +177,9 @@ def forked_from(store: Store, conversation: str) -> list[str]:
 
 
 def origins_of(reading: ReadTransaction) -> list[str]:
-    with suppress(EventStoreError):  # The key of the conversation may be missing.
+    """Return the conversations from which a fork was made, or an empty list if the key of the fork
+    is missing.
+    """
+    with suppress(EventStoreError):
         return [origin.parent for origin in reading.origins()]
     return []

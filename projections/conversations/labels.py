@@ -49,6 +49,7 @@ _LABELS = dict(zip(KINDS, KINDS, strict=True)) | _STORED
 
 
 def label(event: Event) -> str:
+    """Return the name of the kind of an event."""
     if type(event) is events.Message:
         return str(event.source)
     if type(event) is events.Observation:
@@ -56,7 +57,8 @@ def label(event: Event) -> str:
             return "refused"
         return "error" if event.is_error else "observation"
     if type(event) is events.CondensationAction and event.metadata.get("outcome") == "replaced":
-        return "system"  # a newer prompt replaced an older prompt, so no View was condensed
+        # A newer system prompt replaced an older one. The View was not condensed.
+        return "system"
     return _LABELS.get(str(type(event).__struct_config__.tag), "unknown")
 
 

@@ -35,8 +35,8 @@ def iter_log(
             return
         except CorruptEvent as error:
             yield error
-            if error.event_id < start:  # the conversation itself cannot be read
-                return
+            if error.event_id < start:
+                return  # The conversation itself cannot be read.
             start = error.event_id + 1
 
 
@@ -68,6 +68,7 @@ def sound(
 
 
 def _finding_of_series(first: CorruptEvent, last: CorruptEvent) -> str:
+    """Return the finding about a series of unreadable events, for the user."""
     name = f"conversation {first.conversation!r}, event"
     rest = str(first).removeprefix(f"{name} {first.event_id}: ")
     return f"{name}s {first.event_id} to {last.event_id}: {rest}"

@@ -99,6 +99,7 @@ class LifetimesFold:
         )
 
     def _lifetime(self, event_id: int) -> Lifetime:
+        """Return the lifetime so far of an event that was shown."""
         spans = self._closed.get(event_id, ())
         if event_id in self._open:
             spans = (*spans, self._open[event_id].span())
@@ -107,6 +108,7 @@ class LifetimesFold:
         )
 
     def _show(self, plain: Sequence[Event], version: int) -> None:
+        """Add shown events that are not structural to the end of the View, up to ``version``."""
         count_before = len(self._state.items)
         self._state = resume(self._state, plain, version).state
         items = self._state.items[:]
@@ -170,27 +172,31 @@ class LifetimesFold:
             if not joins_sent_response:
                 return ()
         elif calls.unanswered:
-            return ()  # the response is sent only with its last observation
+            return ()  # The response is sent only with its last observation.
         is_in_loop = bool(loop) and members[0] <= loop[-1]
         if is_in_loop and (is_action or not self._continues(loop, members)):
             return None
         return members
 
     def _continues(self, loop: Sequence[int], members: Sequence[int]) -> bool:
-        # If the response is the end of a loop, and the rest of the loop is already sent, only the
-        # response enters the prompt.
+        """Return whether the response is the end of the loop, and the rest of the loop is already
+        sent. Then only the response enters the prompt.
+        """
         if loop[-len(members) :] != members:
             return False
         return loop[0] == members[0] or self._is_sent(loop[-len(members) - 1])
 
     def _follows_text(self, index: int) -> bool:
+        """Return whether the item at ``index`` joined the newest loop directly after a text."""
         loop = self._units.last_loop
         return len(loop) > 1 and loop[-1] == index and type(self._state.items[loop[-2]]) is Message
 
     def _is_sent(self, index: int) -> bool:
+        """Return whether the item at ``index`` is in the prompt."""
         return self._open[self._state.items[index].id].is_sent
 
     def _change(self, event: Event) -> None:
+        """Fold a structural event, and compare the View with the View before it."""
         before = self._state.events
         version = event.id + 1
         if isinstance(event, Retraction):
@@ -235,24 +241,30 @@ class LifetimesFold:
         self._send_fit(version, after)
 
     def _explain_hidden(self, earlier: int, version: int) -> None:
+        """Note the new reason of each hidden event, after a retraction to the version ``earlier``
+        that made ``version``.
+        """
         for event_id in self._closed.keys() - self._open.keys():
             life = self._lifetime(event_id)
             former_moment = life.at(earlier)
-            departure = (
-                former_moment if former_moment in ("summarized", "forgotten") else "taken back"
-            )
+            departure: Departure = "taken back"
+            if former_moment in ("summarized", "forgotten"):
+                departure = former_moment
             if departure != life.at(version):
                 self._returns[event_id] = (*life.returns, (version, departure))
 
     def _enter(
         self, event: Event, version: int, after: int | None = None, index: int | None = None
     ) -> None:
+        """Note that an item entered the View. ``after`` is the id of the item before a summary, and
+        ``index`` is the index of a summary without a fixed place.
+        """
         span = self._open[event.id] = _OpenSpan(version)
         if event.id < 0:
             self._summaries[event.id] = None
             if index is not None:
                 span.index = index
-            elif event.id in self._order.places:  # a retraction brings the summary back
+            elif event.id in self._order.places:  # A retraction brings the summary back.
                 span.place = self._order.places[event.id]
             else:
                 span.place = self._order.put(event.id, after)
@@ -260,6 +272,7 @@ class LifetimesFold:
             self._tokens[event.id] = self._count(event)
 
     def _leave(self, event_id: int, by: int, departure: Departure | None) -> None:
+        """Note that the structural event ``by`` removed an item from the View."""
         span = self._open.pop(event_id)
         self._closed[event_id] = (
             *self._closed.get(event_id, ()),
@@ -267,6 +280,7 @@ class LifetimesFold:
         )
 
     def _send_fit(self, version: int, events: Sequence[Event]) -> None:
+        """Note which items of the View are in the prompt, after a check of the whole View."""
         if self._state.register is None:
             view_units = self._units.units()
         else:
@@ -277,6 +291,7 @@ class LifetimesFold:
 
 
 def _departure(event: Event) -> Departure:
+    """Return why items leave the View at a structural event."""
     if isinstance(event, Retraction):
         return "taken back"
     if isinstance(event, CondensationAction) and event.summary is not None:
@@ -285,6 +300,8 @@ def _departure(event: Event) -> Departure:
 
 
 class _OpenSpan(msgspec.Struct, gc=False):
+    """A ``Span`` without its end: the View still shows the item."""
+
     start: int
     sent: tuple[int, ...] = ()
     place: int | None = None
@@ -292,9 +309,11 @@ class _OpenSpan(msgspec.Struct, gc=False):
 
     @property
     def is_sent(self) -> bool:
-        return len(self.sent) % 2 == 1  # entering and leaving the prompt alternate
+        """Whether the item is in the prompt. It enters and leaves the prompt in turn."""
+        return len(self.sent) % 2 == 1
 
     def send(self, version: int, *, sent: bool) -> None:
+        """Note whether the item is in the prompt from ``version`` on."""
         if sent != self.is_sent:
             self.sent += (version,)
 
@@ -318,6 +337,9 @@ class _Order:
         self._count: Counter[int] = Counter()
 
     def put(self, summary: int, after: int | None) -> int:
+        """Give a summary a new place after an event or a summary, or at the beginning. Return the
+        number of the place.
+        """
         place = self._count[summary]
         self.places[summary] = place
         self._count[summary] += 1
@@ -326,6 +348,7 @@ class _Order:
         return place
 
     def all(self) -> tuple[Standing, ...]:
+        """Return all places, in the order of the Views."""
         standings: list[Standing] = []
         for anchor in sorted(anchor for anchor in self._after if anchor[0] >= NOT_RECORDED):
             # Depth first, because a summary is followed by the summaries that come directly after

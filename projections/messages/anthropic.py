@@ -28,6 +28,7 @@ from foldlog.projections.messages.growing import MessageList, Rendered
 from foldlog.projections.messages.turns import MessageTurn, PairedCall, arguments_of
 
 _NAME_MAX = 64
+"""The greatest length of a tool's name, and of a call id, that the server accepts."""
 
 
 def system_prompt(events: Sequence[Event]) -> str:
@@ -44,6 +45,7 @@ def system_prompt(events: Sequence[Event]) -> str:
 
 
 def messages_of(turns: Iterable[MessageTurn], *, opening: bool) -> MessageList:
+    """Return the messages of the turns. If ``opening``, they open the conversation."""
     messages = MessageList(opening=opening)
     for turn in turns:
         if turn.role == "user":
@@ -108,12 +110,15 @@ def cut_trailing_space(messages: Sequence[Part]) -> None:
 
 
 def _blocks(part: Part) -> Sequence[Part]:
-    # The blocks that the server sent must be sent back unchanged.
+    """Return the blocks of a part in a reply. Blocks that the server sent are sent back
+    unchanged.
+    """
     blocks: list[Part] = part["blocks"] if part["type"] == "server_tool" else [_block(part)]
     return blocks
 
 
 def _block(part: Part) -> Part:
+    """Return the block of a part, or a text block in place of a part that the server refuses."""
     if "cache_control" in part:
         mark = {"cache_control": part["cache_control"]}
     else:
@@ -125,7 +130,7 @@ def _block(part: Part) -> Part:
     if part["type"] == "search_result":
         return part
     if part["type"] == "anthropic":
-        return {**part["block"]}  # unchanged
+        return {**part["block"]}
     url = image_url_of(part)
     if url is None:
         return name_part(part)
@@ -140,7 +145,9 @@ def _block(part: Part) -> Part:
 
 
 def _document(part: Part, mark: Part) -> Part:
-    # Anthropic's server accepts PDFs and texts.
+    """Return the block of a file. ``mark`` is its mark for the cache, if it has one. The server
+    accepts PDFs, texts and images, and a text names any other file.
+    """
     file: File = part["file"]
     source: Part
     if (text := file.text) is not None and not is_blank(text):
@@ -174,6 +181,7 @@ def _document(part: Part, mark: Part) -> Part:
 
 
 def _tool_use(call: PairedCall) -> Part:
+    """Return the block with a call."""
     arguments = json.loads(
         arguments_of(call.action), parse_float=_parse_number, parse_int=_parse_number
     )
@@ -182,8 +190,9 @@ def _tool_use(call: PairedCall) -> Part:
 
 
 def _parse_number(text: str) -> float | str:
-    # A number that is too large for a float stays a text, because most JSON parsers would read it
-    # as infinity.
+    """Return the number in a JSON text. A number that is too large for a float stays a text,
+    because most JSON parsers would read it as infinity.
+    """
     value = float(text)
     if math.isinf(value):
         return text
@@ -192,8 +201,9 @@ def _parse_number(text: str) -> float | str:
 
 
 def _tool_result(call: PairedCall, moved: list[Part]) -> Part:
-    # The result of a failed call may contain only texts, so its images and files are moved to
-    # ``moved``.
+    """Return the block with the result of a call. The result of a failed call may contain only
+    texts, so its images and files are added to ``moved``.
+    """
     failed = call.observation.is_error
     if failed:
         parts = without_pictures(call.result, moved, "the failed call")

@@ -21,11 +21,24 @@ from foldlog.projections.messages.growing import MessageList
 from foldlog.projections.messages.turns import Dialect, MessageTurn, PairedCall, arguments_of
 
 _CALL_ID_MAX = 40
+"""The greatest length of a call id that OpenAI's server accepts."""
 _NAME_MAX = 64
+"""The greatest length of a tool's name that servers accept."""
 _CACHE_MARKS_MAX = 4
+"""Servers refuse a prompt with more marks for the cache."""
+_NAME = re.compile(r"[a-zA-Z0-9_-]+")
+_OTHERS = re.compile(r"[^a-zA-Z0-9_-]+")
+_THINKING: Mapping[str, tuple[str, ...]] = {
+    "thinking": ("type", "thinking", "signature"),
+    "redacted_thinking": ("type", "data"),
+}
+"""The types of the blocks with thinking, and the fields that each must have. The last field is the
+signature, or what takes its place.
+"""
 
 
 def messages_of(turns: Iterable[MessageTurn], dialect: Dialect, *, opening: bool) -> MessageList:
+    """Return the messages of the turns. If ``opening``, they open the conversation."""
     plain = dialect != "litellm"
     messages = MessageList(opening=opening and not plain, content_of=partial(_content, plain=plain))
     for turn in turns:
@@ -40,16 +53,18 @@ def messages_of(turns: Iterable[MessageTurn], dialect: Dialect, *, opening: bool
             if turn.calls:
                 message["tool_calls"] = [_tool_call(call, plain) for call in turn.calls]
             messages.add(message | _thought(turn, dialect), turn.positions)
-        shown: list[int] = []
+        moved_from: list[int] = []
         for call in turn.calls:
             before = len(moved)
             messages.add(_result(call, moved, plain), (call.answered,))
-            shown += [call.answered] * (len(moved) > before)
-        messages.say("user", moved, tuple(shown) or turn.positions)
+            if len(moved) > before:
+                moved_from.append(call.answered)
+        messages.say("user", moved, tuple(moved_from) or turn.positions)
     return messages
 
 
 def _content(parts: list[Part] | str | None, plain: bool) -> str | list[Part] | None:
+    """Return the content of a message, as one text if possible."""
     # Many simple servers accept parts only in a user's message, so one text is best. The providers
     # of litellm accept marks for the cache only in parts.
     if parts is None or isinstance(parts, str):
@@ -75,7 +90,9 @@ def _tool_call(call: PairedCall, plain: bool) -> Part:
 
 
 def _thought(turn: MessageTurn, dialect: Dialect) -> Part:
-    # Models that think between calls must get their thinking back unchanged.
+    """Return the fields of a message that hold the model's thinking. Models that think between
+    calls must get their thinking back unchanged.
+    """
     if dialect == "litellm":
         blocks = signed_blocks(turn.thinking)
         return {"thinking_blocks": blocks} if blocks else {}
@@ -90,6 +107,9 @@ def _thought(turn: MessageTurn, dialect: Dialect) -> Part:
 
 
 def _result(call: PairedCall, moved: list[Part], plain: bool) -> Part:
+    """Return the message with the result of a call. Images and files that it must not contain are
+    added to ``moved``.
+    """
     place = f"the result of {sendable(call.action.tool) or 'the call'}"
     holds = "text" if plain else "image_url"
     content = without_pictures(call.result, moved, place, holds) or [
@@ -103,16 +123,18 @@ def _result(call: PairedCall, moved: list[Part], plain: bool) -> Part:
 
 
 def text_of_empty_result(observation: Observation) -> str:
-    # Some servers refuse an empty text, and a model would read the empty result of a failed call as
-    # a success.
+    """Return what a message says in place of an empty result. Some servers refuse an empty text,
+    and a model would read the empty result of a failed call as a success.
+    """
     if observation.is_error:
         return "(it failed and said nothing)"
     return "(no output)"
 
 
 def call_id_of(call: PairedCall, length_max: int | None) -> str:
-    # OpenAI's servers limit the length of ids. litellm puts data into some longer ids, and these
-    # ids must not change.
+    """Return the call id for a server. OpenAI's servers limit the length of ids. litellm puts data
+    into some longer ids, which must not change: pass None for litellm.
+    """
     call_id = sendable(call.id)
     if length_max is None or len(call_id) <= length_max:
         return call_id
@@ -130,18 +152,17 @@ def matching(name: str, length_max: int) -> str:
     return "unnamed"
 
 
-def _shorten(text: str, length_max: int, hashed: str | None = None) -> str:
-    digest = sha256((text if hashed is None else hashed).encode("utf-8", "replace")).hexdigest()[
-        :12
-    ]
+def _shorten(text: str, length_max: int, original: str | None = None) -> str:
+    """Return the beginning of a text with a hash of ``original``, or of the text itself, so that
+    different texts stay different.
+    """
+    hashed = (text if original is None else original).encode("utf-8", "replace")
+    digest = sha256(hashed).hexdigest()[:12]
     return f"{text[: length_max - len(digest) - 1]}_{digest}"
 
 
-_NAME = re.compile(r"[a-zA-Z0-9_-]+")
-_OTHERS = re.compile(r"[^a-zA-Z0-9_-]+")
-
-
 def signed_blocks(thinking: Iterable[Part]) -> list[Part]:
+    """Return the blocks with thinking that a model accepts, each with only its own fields."""
     return [
         {key: block[key] for key in keys}
         for block in thinking
@@ -150,20 +171,17 @@ def signed_blocks(thinking: Iterable[Part]) -> list[Part]:
 
 
 def _is_whole(block: Part, keys: Sequence[str]) -> bool:
-    # A model refuses a block without its signature.
+    """Return whether a block has all its fields as texts, and a signature. A model refuses a block
+    without its signature.
+    """
     values = [block.get(key) for key in keys]
     return bool(values[-1]) and all(
         isinstance(value, str) and sendable(value) == value for value in values
     )
 
 
-_THINKING: Mapping[str, tuple[str, ...]] = {
-    "thinking": ("type", "thinking", "signature"),
-    "redacted_thinking": ("type", "data"),
-}
-
-
 def _plain_part(part: Part) -> Part:
+    """Return a part for a server that accepts OpenAI's chat completions."""
     match part["type"]:
         case "text":
             return text_part(part["text"])
@@ -185,7 +203,7 @@ def _plain_part(part: Part) -> Part:
 
 
 def _part_of_litellm(part: Part) -> Part:
-    # In litellm's form, a file may have an address instead of an id.
+    """Return a part for litellm. In litellm's form, a file may have an address instead of an id."""
     if part["type"] != "file":
         if part["type"] in ("text", "image_url", "input_audio", "video_url"):
             return part
@@ -195,15 +213,16 @@ def _part_of_litellm(part: Part) -> Part:
         fields = {"file_data": file.data_url}
     else:
         fields = {"file_id": file.url or file.id}
+    if file.name:
+        fields["filename"] = file.name
+    rendered: Part = {"type": "file", "file": fields}
     if "cache_control" in part:
-        mark = {"cache_control": part["cache_control"]}
-    else:
-        mark = {}
-    return {"type": "file", "file": fields | ({"filename": file.name} if file.name else {}), **mark}
+        rendered["cache_control"] = part["cache_control"]
+    return rendered
 
 
 def limit_cache_marks(messages: Iterable[Part]) -> None:
-    # Servers refuse more than four marks.
+    """Remove the first marks for the prompt cache if there are more than servers accept."""
     contents = (message["content"] for message in messages)
     parts = (part for content in contents if isinstance(content, list) for part in content)
     for part in [part for part in parts if "cache_control" in part][:-_CACHE_MARKS_MAX]:

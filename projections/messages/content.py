@@ -20,8 +20,10 @@ IMAGE_TYPES = frozenset({"image/jpeg", "image/png", "image/gif", "image/webp"})
 
 PDF = "application/pdf"
 _UNKNOWN = "application/octet-stream"
+"""The media type of bytes of unknown kind."""
 _TOO_DEEP = "(nested too deeply to be shown)"
 _LEVELS_MAX = 100
+"""Values that are nested deeper are not followed, because Python limits the recursion."""
 
 _TEXTS = (
     "title",
@@ -36,18 +38,26 @@ _TEXTS = (
     "context",
     "content",
 )
+"""The fields of parts that contain texts, in the order in which a reader sees them."""
 _TEXT_PARTS = ("text", "input_text", "output_text")
+"""The types that a part with a text has at the several servers."""
 _IMAGES = ("image", "image_url", "input_image")
+"""The types that a part with an image has at the several servers."""
 _BEGINNINGS = (
     (b"\x89PNG", "image/png"),
     (b"\xff\xd8\xff", "image/jpeg"),
     (b"GIF8", "image/gif"),
     (b"%PDF-", PDF),
 )
+"""The first bytes of a file, with its media type."""
+_MOVED = {"image_url": ("an", "image"), "file": ("a", "file")}
+"""The types of the parts that ``without_pictures`` moves, with their names and the articles."""
 
 
 def sendable(text: str) -> str:
-    # A lone half of a surrogate pair becomes a question mark.
+    """Return a text that UTF-8 can hold: a lone half of a surrogate pair becomes a question
+    mark.
+    """
     return text if text.isascii() else text.encode("utf-8", "replace").decode()
 
 
@@ -112,20 +122,23 @@ def with_texts(
         if key in value and key != "citations":
             field = key
             if name == "input":
-                field = name
+                field = name  # All texts in the input of a call are changed.
             elif key == bytes_field:
-                field = ""
+                field = ""  # The bytes of a text file are decoded and changed below.
             changed[key] = with_texts(value[key], change, field, levels - 1)
     if bytes_field in value:
         former_file = File("", *data_of(_url_of(value)), "", "")
-        if (changed_file := with_texts(former_file, change)) != former_file:
-            changed[bytes_field] = (
-                changed_file.data_url if bytes_field == "file_data" else changed_file.data
-            )
+        changed_file = with_texts(former_file, change)
+        if changed_file != former_file:
+            is_data_url = bytes_field == "file_data"
+            changed[bytes_field] = changed_file.data_url if is_data_url else changed_file.data
     return changed
 
 
 def _bytes_field(part: JsonMap) -> str | None:
+    """Return the name of the field in which a part holds the bytes of a file, or None for a
+    text.
+    """
     if "file_data" in part:
         return "file_data"
     return None if part.get("type") == "text" else "data"
@@ -186,8 +199,9 @@ def parts_of(content: Content) -> list[Part]:
 
 
 def _can_be_sent(part: Part) -> bool:
-    # Return whether a part has a form that a server accepts. No server accepts the other parts, so
-    # a text takes their place.
+    """Return whether a part has a form that a server accepts. No server accepts the other parts, so
+    a text takes their place.
+    """
     match part:
         case {"type": "server_tool", "blocks": [_, *_] as blocks}:
             return all(map(_is_block, blocks))
@@ -210,8 +224,9 @@ def _can_be_sent(part: Part) -> bool:
 
 
 def _is_block(value: Any) -> bool:
-    # A block with a call or a result is refused, because foldlog makes these blocks from other
-    # fields of an event.
+    """Return whether a value is a block that Anthropic's server may have sent. A block with a call
+    or a result is none, because foldlog makes these blocks from other fields of an event.
+    """
     match value:
         case {"type": "text", "text": str(text)}:
             return not is_blank(text)
@@ -243,6 +258,7 @@ def says_something(content: Content) -> bool:
 
 
 def _image(part: JsonMap) -> Part:
+    """Return a part with an image in OpenAI's shape, or a note if the image is missing."""
     source = part.get("source")
     if isinstance(source, Mapping):
         part = {"image_url": {"url": _url_of(source) or source.get("url")}}
@@ -271,6 +287,7 @@ class File(NamedTuple):
 
     @property
     def text(self) -> str | None:
+        """The text of a text file, or None."""
         if not self.media_type.startswith("text/"):
             return None
         try:
@@ -280,6 +297,7 @@ class File(NamedTuple):
 
     @property
     def data_url(self) -> str:
+        """The media type and the bytes as one address."""
         return f"data:{self.media_type};base64,{self.data}"
 
     def of_openai(self, allowed: str, *, any_type: bool = False) -> Part:
@@ -302,13 +320,16 @@ class File(NamedTuple):
         return {"text": self.named(allowed)["text"]}
 
     def named(self, allowed: str) -> Part:
+        """Return a text in place of the file, which names it and says what the server accepts."""
         label = " ".join(filter(None, ("file", self.name or self.url or self.id)))
         kind = self.media_type or "its address or id"
         return text_part(f"[{label}: {kind} cannot be sent to this server; it takes {allowed}]")
 
 
 def _file(part: JsonMap) -> list[Part]:
-    # If the file consists of blocks, the blocks become parts.
+    """Return a part with a ``File``, or a note if the file is missing. If the file consists of
+    blocks, return a part for each block.
+    """
     source = part.get("source")
     file = part.get("file", part)
     fields: Mapping[str, Any] = file if isinstance(file, Mapping) else {}
@@ -342,6 +363,9 @@ def _file(part: JsonMap) -> list[Part]:
 
 
 def _url_of(fields: JsonMap) -> str:
+    """Return the bytes or the text in the fields of a part as a data URL. Return an empty text if
+    there are none.
+    """
     data = fields.get("file_data", fields.get("data"))
     media_type = fields.get("media_type")
     if "file_data" in fields:
@@ -362,6 +386,7 @@ def _url_of(fields: JsonMap) -> str:
 
 
 def data_url(data: bytes, media_type: object = None) -> str:
+    """Return bytes as a data URL. If the media type is unknown, the first bytes tell it."""
     kind = media_type if isinstance(media_type, str) else _media_type(data)
     return f"data:{kind};base64,{_base64(data)}"
 
@@ -382,6 +407,7 @@ def copy_part(part: JsonMap, levels: int = _LEVELS_MAX) -> Part:
 
 
 def _copied_value(value: Any, levels: int) -> Any:
+    """Return a copy of a value in a part, as ``copy_part`` describes."""
     if not levels and isinstance(value, (Mapping, list, tuple)):
         return _TOO_DEEP
     if isinstance(value, Mapping):
@@ -400,6 +426,7 @@ def _base64(data: bytes) -> str:
 
 
 def _media_type(data: bytes) -> str:
+    """Return the media type that the first bytes of a file tell."""
     if data.startswith(b"RIFF") and data[8:12] == b"WEBP":
         return "image/webp"
     return next(
@@ -409,6 +436,9 @@ def _media_type(data: bytes) -> str:
 
 
 def image_url_of(part: JsonMap) -> str | None:
+    """Return the address of an image that servers accept: a web address, or a data URL of one of
+    ``IMAGE_TYPES``. Return None for any other part.
+    """
     if part.get("type") != "image_url":
         return None
     url: str = part["image_url"]["url"]
@@ -418,6 +448,7 @@ def image_url_of(part: JsonMap) -> str | None:
 
 
 def data_of(url: str) -> tuple[str, str]:
+    """Return the media type and the base64 data of a data URL, or two empty texts."""
     head, comma, data = url.partition(";base64,")
     if comma and head.startswith("data:") and data:
         return (head[5:].lower(), data)
@@ -436,14 +467,9 @@ def without_pictures(
         if part["type"] in ("text", holds):
             remaining.append(part)
         elif part["type"] in _MOVED:
-            label = _MOVED[part["type"]]
-            moved += [text_part(f"[{label} of {where} follows]"), part]
-            remaining.append(
-                text_part(f"[{label.split()[-1]}: it is in the user's message after this one]")
-            )
+            article, name = _MOVED[part["type"]]
+            moved += [text_part(f"[{article} {name} of {where} follows]"), part]
+            remaining.append(text_part(f"[{name}: it is in the user's message after this one]"))
         else:
             remaining.append(name_part(part))
     return remaining
-
-
-_MOVED = {"image_url": "an image", "file": "a file"}

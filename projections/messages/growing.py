@@ -59,9 +59,13 @@ class MessageList:
         self.starts: list[_Start] = []
 
     def begin_reply(self, turn: MessageTurn) -> None:
+        """Call this before the messages of a reply: rendering can start again from the first of
+        them.
+        """
         self._start = None if self._opening else turn.start
 
     def add(self, message: Part, positions: tuple[int, ...]) -> None:
+        """Add a message that was made from the events at ``positions``."""
         role = message.get("role")
         if self._opening and role != "system":
             self._opening = False
@@ -86,13 +90,13 @@ class MessageList:
         content: list[Part] = message["content"]
         thinks_late = not _is_thinking(content[0]) and any(map(_is_thinking, parts))
         content += parts
-        if thinks_late:  # a server refuses thinking after other blocks
+        if thinks_late:  # A server refuses thinking after other blocks.
             content.sort(key=lambda part: not _is_thinking(part))
         former_positions.update(dict.fromkeys(positions))
         self._start = None
 
     def finish(self) -> list[Rendered]:
-        # No message may be added after this call.
+        """Return the messages. No message may be added after this call."""
         if self._content_of is not None:
             for message, _ in self._messages:
                 message["content"] = self._content_of(message["content"])
@@ -135,6 +139,7 @@ class Rendering:
         if events is self._events and fit is self._fit:
             return
         place = _count_equal(self._fit, fit)
+        # The events before this index did not change, and the same of them are rendered.
         same = min(
             (
                 _count_equal(self._events, events),
@@ -156,7 +161,10 @@ class Rendering:
         return before
 
     def _go_on(self, events: Sequence[Event], fit: Sequence[int], same: int) -> bool:
-        # A reply that is empty now has no message at its start any more.
+        """Go back to the last start at or before the index ``same``, and render the messages from
+        there on. Return False if the reply at this start is empty now, and so has no message: then
+        the caller goes back further.
+        """
         while self._starts and self._starts[-1].position > same:
             self._starts.pop()
         start = self._starts.pop() if self._starts else _Start(0, 0)
@@ -175,6 +183,7 @@ class Rendering:
 
 
 def _count_equal(former: Sequence[Any], others: Sequence[Any]) -> int:
+    """Return how many values at the beginning of both sequences are equal."""
     length = len(former)
     if former == others[:length]:
         return length

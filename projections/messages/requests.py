@@ -21,10 +21,13 @@ parameters.
 RENDERING = 1
 """Raise this number when equal events are rendered as other messages than before."""
 _DIGEST_BYTES = 16
+"""The length of a hash."""
 _SECRET_WORDS = frozenset(
     {"authorization", "credentials", "headers", "key", "password", "secret", "token"}
 )
+"""A parameter whose name ends with one of these words may hold a secret."""
 _NOT_SECRET = frozenset({"prompt_cache_key"})
+"""Parameters that hold no secret although their names end with such a word."""
 _encode = msgspec.json.Encoder(enc_hook=describe_value).encode
 
 

@@ -19,13 +19,19 @@ from foldlog.projections.messages.content import (
 from foldlog.projections.messages.growing import MessageList
 from foldlog.projections.messages.turns import MessageTurn, PairedCall, arguments_of
 
-_CALL_ID_MAX = _NAME_MAX = 64
+_CALL_ID_MAX = 64
+_NAME_MAX = 64
+"""The greatest lengths of a call id and of a tool's name that the server accepts."""
 _COMPACTION = ("type", "id", "encrypted_content")
+"""The fields of a compaction that are sent."""
 _REASONING = ("type", "id", "summary", "content", "encrypted_content")
+"""The fields of an item with reasoning that are sent."""
 
 
 def messages_of(turns: Iterable[MessageTurn]) -> MessageList:
-    # The items of a response come before the results of its calls.
+    """Return the items of the turns. All items of a response come before the results of its
+    calls.
+    """
     items = MessageList()
     for turn in turns:
         if turn.role == "user":
@@ -58,15 +64,17 @@ def messages_of(turns: Iterable[MessageTurn]) -> MessageList:
 
 
 def _message_of(role: str, parts: list[Part], moved: list[Part]) -> list[Part]:
-    # A message of the model may contain only texts, so its images and files are added to ``moved``.
-    # A compaction is a separate item.
+    """Return the message with the parts as its only item, or no item if there are no texts. A
+    message of the model may contain only texts, so its images and files are added to ``moved``. A
+    compaction is a separate item.
+    """
     own = [part for part in parts if part["type"] != "compaction"]
     texts = [part["text"] for part in without_pictures(own, moved, "this message")]
     return [{"role": role, "content": "\n\n".join(texts)}] if texts else []
 
 
 def _reasoning(thinking: Iterable[Part]) -> list[Part]:
-    # The server accepts a reasoning item only with an id and a summary.
+    """Return the items with reasoning. The server accepts them only with an id and a summary."""
     return [
         copy_part({key: item[key] for key in _REASONING if item.get(key) is not None})
         for item in thinking
@@ -76,8 +84,8 @@ def _reasoning(thinking: Iterable[Part]) -> list[Part]:
     ]
 
 
-def _custom(action: Action) -> str | None:
-    # A custom tool accepts any text.
+def _input_of_custom_tool(action: Action) -> str | None:
+    """Return the text that is the input of a custom tool. Return None for a call of a function."""
     arguments = action.arguments if "custom_tool" in action.meta else None
     if isinstance(arguments, dict) and isinstance(arguments.get("input"), str):
         return sendable(arguments["input"])
@@ -85,21 +93,23 @@ def _custom(action: Action) -> str | None:
 
 
 def _call(call: PairedCall) -> Part:
+    """Return the item with a call."""
     id_and_name = {
         "call_id": call_id_of(call, _CALL_ID_MAX),
         "name": matching(call.action.tool, _NAME_MAX),
     }
-    if (text := _custom(call.action)) is not None:
+    if (text := _input_of_custom_tool(call.action)) is not None:
         return {"type": "custom_tool_call", **id_and_name, "input": text}
     return {"type": "function_call", **id_and_name, "arguments": arguments_of(call.action)}
 
 
 def _result(call: PairedCall) -> Part:
+    """Return the item with the result of a call, as one text if possible."""
     parts = [_input(part) for part in call.result] or [
         {"type": "input_text", "text": text_of_empty_result(call.observation)}
     ]
     output = parts[0]["text"] if len(parts) == 1 and "text" in parts[0] else parts
-    if _custom(call.action) is None:
+    if _input_of_custom_tool(call.action) is None:
         kind = "function_call_output"
     else:
         kind = "custom_tool_call_output"
@@ -107,6 +117,7 @@ def _result(call: PairedCall) -> Part:
 
 
 def _input(part: Part) -> Part:
+    """Return a part of a user's message or of a result."""
     if part["type"] == "image_url" and (url := image_url_of(part)) is not None:
         detail = part["image_url"].get("detail")
         return {
@@ -119,5 +130,5 @@ def _input(part: Part) -> Part:
             "documents, web addresses and ids of its own", any_type=True
         )
         return {"type": "input_text" if "text" in fields else "input_file", **fields}
-    text_part = part if part["type"] == "text" else name_part(part)
-    return {"type": "input_text", "text": text_part["text"]}
+    shown = part if part["type"] == "text" else name_part(part)
+    return {"type": "input_text", "text": shown["text"]}

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, Literal, NamedTuple, get_args
 
 import msgspec
@@ -33,6 +33,10 @@ Dialect = Literal[
 ]
 DIALECTS: tuple[Dialect, ...] = get_args(Dialect)
 Role = Literal["system", "user", "assistant"]
+_OBJECT = msgspec.json.Decoder(dict[str, msgspec.Raw])
+"""Decodes a JSON object, and raises an error for any other JSON."""
+_STRICT = json.JSONEncoder(ensure_ascii=False, default=describe_value, allow_nan=False)
+"""Encodes a value, and raises ``ValueError`` for a number that JSON cannot write."""
 
 
 class PairedCall(NamedTuple):
@@ -68,6 +72,7 @@ class MessageTurn(NamedTuple):
 
 
 def check_dialect(dialect: str) -> Dialect:
+    """Return the dialect. Raises ``InvalidArgument`` if it is unknown."""
     if dialect not in DIALECTS:
         raise InvalidArgument(f"unknown dialect {dialect!r}; use {', '.join(map(repr, DIALECTS))}")
     return dialect
@@ -88,72 +93,104 @@ def turns(
     unseen = list(map(is_unseen, shown))
     answers = shown_units.answers
     own_turns = {answer for index, answer in answers.items() if not of_model[index]}
-    reasoning = _reasoning(shown)
     used_ids = {} if call_ids is None else call_ids
+    conversation = _Shown(shown, positions, answers, _reasoning(shown), used_ids)
     last_index = -1
     result = list[MessageTurn]()
     for group in _groups(shown, of_model, shown_units.parallel_calls):
         first = group[0]
-        first_event = shown[first]
-        if not of_model[first]:  # the group is one event
-            if isinstance(first_event, Observation) and first not in own_turns:
-                continue  # the observation is in the turn of its call
-            last_index = max(last_index, first, answers.get(first, first))
-            role: Role = "system" if isinstance(first_event, SystemMessage) else "user"
+        if of_model[first]:
+            # A reply that begins before the end of another one depends on the events before it.
+            start = _start(shown, unseen, first) if first > last_index else None
+            result.append(conversation.turn_of_reply(group, start))
+        else:
+            # The group is one event.
+            event = shown[first]
+            if isinstance(event, Observation) and first not in own_turns:
+                continue  # The observation is in the turn of its call.
+            role: Role = "system" if isinstance(event, SystemMessage) else "user"
             if not unseen[first]:
-                parts = parts_of(content_of(first_event))
+                parts = parts_of(content_of(event))
                 result.append(MessageTurn(role, parts, (positions[first],)))
-            continue
-        start = _start(shown, unseen, first) if first > last_index else None
-        group_positions = tuple(positions[index] for index in group)
+        last_index = max(last_index, *group, *(answers.get(index, -1) for index in group))
+    return result
+
+
+class _Shown(NamedTuple):
+    """The shown events, from which the turns of replies are made.
+
+    ``positions``  the indices of the events in the conversation
+    ``answers``    maps the index of a call in ``events`` to the index of its observation
+    ``reasoning``  what ``_reasoning`` returns for the events
+    ``used_ids``   maps the ids of the calls so far to their indices in the conversation
+    """
+
+    events: Sequence[Event]
+    positions: Sequence[int]
+    answers: Mapping[int, int]
+    reasoning: Mapping[int, tuple[JsonObject, ...]]
+    used_ids: dict[str, int]
+
+    def turn_of_reply(self, group: Sequence[int], start: int | None) -> MessageTurn:
+        """Return the turn of the reply that consists of the events at the indices in ``group``.
+        ``start`` is the index from which the reply can be rendered again, or None.
+        """
+        group_positions = tuple(self.positions[index] for index in group)
         calls = list[PairedCall]()
-        parts = []
+        parts = list[Part]()
         thinking = tuple[Part, ...]()
-        counts_before = (0, 0, 0)
+        # What came before the last call belongs to the calls so far.
+        positions_before = thinking_before = parts_before = 0
         for number, index in enumerate(group, 1):
-            event: Any = shown[index]
+            event: Any = self.events[index]
             parts += parts_of(content_of(event))
             # Thinking that a condenser has cleared is not sent.
             thinking += tuple(
                 block
-                for block in (*reasoning.get(index, ()), *event.thinking)
+                for block in (*self.reasoning.get(index, ()), *event.thinking)
                 if block.get("type") != "cleared"
             )
-            answer = answers.get(index, index)
-            observation = shown[answer]
-            if isinstance(observation, Observation):
-                own = (
-                    group_positions[counts_before[0] : number],
-                    thinking[counts_before[1] :],
-                    parts[counts_before[2] :],
+            if index not in self.answers:
+                continue
+            answer = self.answers[index]
+            observation = self.events[answer]
+            assert isinstance(observation, Observation)
+            calls.append(
+                PairedCall(
+                    id=_call_id(event, self.used_ids, self.positions[index]),
+                    action=event,
+                    positions=group_positions[positions_before:number],
+                    thinking=thinking[thinking_before:],
+                    thought=parts[parts_before:],
+                    observation=observation,
+                    result=parts_of(observation.content),
+                    answered=self.positions[answer],
                 )
-                observed = parts_of(observation.content)
-                call_id = _call_id(event, used_ids, positions[index])
-                calls.append(
-                    PairedCall(call_id, event, *own, observation, observed, positions[answer])
-                )
-                counts_before = number, len(thinking), len(parts)
-            last_index = max(last_index, index, answer)
-        result.append(
-            MessageTurn(
-                "assistant",
-                parts,
-                group_positions,
-                tuple(calls),
-                thinking,
-                None if start is None else positions[start],
             )
+            positions_before = number
+            thinking_before = len(thinking)
+            parts_before = len(parts)
+        return MessageTurn(
+            "assistant",
+            parts,
+            group_positions,
+            tuple(calls),
+            thinking,
+            None if start is None else self.positions[start],
         )
-    return result
 
 
 def _start(shown: Sequence[Event], unseen: Sequence[bool], index: int) -> int | None:
+    """Return the index from which a reply that begins at ``index`` can be rendered again. Events
+    that no model sees may come before it. Return None if the event before must stay with it.
+    """
     while index and unseen[index - 1]:
         index -= 1
     return None if index and shown[index - 1].stays_with_next else index
 
 
 def _reasoning(shown: Sequence[Event]) -> dict[int, tuple[JsonObject, ...]]:
+    """Return the items with reasoning that stay with an event, by the index of the event."""
     items_by_index: dict[int, tuple[JsonObject, ...]] = {}
     items: tuple[JsonObject, ...] = ()
     for index, event in enumerate(shown):
@@ -170,9 +207,12 @@ def _reasoning(shown: Sequence[Event]) -> dict[int, tuple[JsonObject, ...]]:
 def _groups(
     shown: Sequence[Event], of_model: Sequence[bool], responses: Sequence[ParallelCalls]
 ) -> list[list[int]]:
-    # A reply stays one message even if results, or texts of the user, came between its events. The
-    # model wrote the whole reply before any of its calls had a result. A model that thought in a
-    # reply refuses a second message without the thinking.
+    """Return the indices of the events that become one message, for each message.
+
+    A reply stays one message even if results, or texts of the user, came between its events. The
+    model wrote the whole reply before any of its calls had a result. A model that thought in a
+    reply refuses a second message without the thinking.
+    """
     groups: list[list[int]] = []
     reply: list[int] = []
     calls: int | None = None
@@ -214,16 +254,12 @@ def arguments_of(action: Action) -> str:
         text = "{}" if is_blank(arguments) else sendable(arguments)
         _OBJECT.decode(text)
         return text
-    # ``ValueError`` is raised also for a number that JSON cannot write
     except (ValueError, RecursionError):
         return json.dumps({"invalid_arguments": sendable(as_json(arguments))}, ensure_ascii=False)
 
 
-_OBJECT = msgspec.json.Decoder(dict[str, msgspec.Raw])
-_STRICT = json.JSONEncoder(ensure_ascii=False, default=describe_value, allow_nan=False)
-
-
 def _call_id(action: Action, used: dict[str, int], position: int) -> str:
+    """Return an id for a call that no call in ``used`` has, and add it there."""
     call_id = action.call_id or f"call_{action.id}"
     while call_id in used:
         if call_id == action.call_id:

@@ -54,6 +54,7 @@ class StoredPast:
         self._versions = sorted(self._records)
 
     def at(self, version: int) -> ViewFold:
+        """Return the fold at ``version``."""
         loaded = load_revision(self._reading, version, self)
         folded = EMPTY_FOLD if loaded is None else loaded[0]
         for folded_further, _ in fold_log(self._reading, folded, version, self):
@@ -61,17 +62,22 @@ class StoredPast:
         return folded
 
     def revision_at(self, version: int) -> tuple[int, Revision] | None:
+        """Return the last revision at or before ``version``, with its own version. Return None if
+        this revision is missing or unreadable.
+        """
         revision = stored_revision(version, self)
         if revision is None or any(self._reading.structural_events(revision[0], version)):
             return None
         return revision
 
     def keep(self, record: Record) -> None:
+        """Remember a revision that was just made, and may not be stored yet."""
         if record.version not in self._records:
             self._records[record.version] = record
             insort(self._versions, record.version)
 
     def record_at(self, version: int) -> Record | None:
+        """Return the last known record at or before ``version``, or None."""
         index = bisect_right(self._versions, version)
         own = self._records[self._versions[index - 1]] if index else None
         if self._stored and self._reading.structural:
@@ -86,6 +92,9 @@ class StoredPast:
 def fold_events(
     start: ViewFold, events: Sequence[Event], past: StoredPast
 ) -> tuple[ViewFold, list[Record]]:
+    """Continue the fold with the next events of the log. Return the fold, and a record for each
+    structural event.
+    """
     changes = [event for event in events if event.shown or is_structural(event)]
     return fold_on(start, changes, start.version + len(events), past)
 
@@ -111,6 +120,9 @@ def fold_log(
 
 
 def fold_whole(reading: ReadTransaction) -> tuple[ViewFold, list[Record]]:
+    """Fold the log from its first event, without the stored revisions. Return the fold, and all
+    revisions.
+    """
     folded = EMPTY_FOLD
     records = list[Record]()
     for folded_further, chunk_records in fold_log(
@@ -139,7 +151,8 @@ def load_revision(
     try:
         return _load(reading, stored_at, revision, min(version, stored_at + CHUNK), past)
     except UnreadableRevision:
-        return None  # the caller rebuilds the View from the log, and ``audit`` reports the revision
+        # The caller rebuilds the View from the log, and ``audit`` reports the revision.
+        return None
 
 
 def stored_revision(version: int, past: StoredPast) -> tuple[int, Revision] | None:
@@ -158,7 +171,9 @@ def stored_revision(version: int, past: StoredPast) -> tuple[int, Revision] | No
 
 
 def returned_record(retraction: Retraction, past: StoredPast) -> Record | None:
-    # An earlier revision may be missing. No event is read.
+    """Return the revision after a retraction, without reading an event. Return None if an earlier
+    revision that this needs is missing.
+    """
     present = past.revision_at(retraction.id)
     earlier = past.revision_at(target(retraction))
     if present is None or earlier is None:
@@ -168,6 +183,7 @@ def returned_record(retraction: Retraction, past: StoredPast) -> Record | None:
 
 
 def is_stored(reading: ReadTransaction, record: Record) -> bool:
+    """Return whether the store has a readable revision of the record's version."""
     stored = stored_revision(record.version, StoredPast(reading))
     return stored is not None and stored[0] == record.version
 
@@ -175,6 +191,9 @@ def is_stored(reading: ReadTransaction, record: Record) -> bool:
 def _load(
     reading: ReadTransaction, version: int, revision: Revision, stop: int, past: StoredPast
 ) -> tuple[ViewFold, list[Record]]:
+    """Load the revision of ``version``, and continue the fold up to ``stop``. Return the fold, and
+    the revisions after ``version``. Raises ``UnreadableRevision``.
+    """
     shown_intervals = intervals_of(spans_at(revision.kept, version, stop))
     condensation_intervals = (
         (condensation, condensation) for condensation in named_condensations(revision)

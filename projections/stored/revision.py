@@ -37,6 +37,7 @@ class ViewFold(NamedTuple):
 
     @property
     def version(self) -> int:
+        """The number of folded events of the conversation."""
         return self.state.version
 
 
@@ -44,9 +45,15 @@ EMPTY_FOLD = ViewFold()
 
 
 class PastFolds(Protocol):
-    def at(self, version: int) -> ViewFold: ...
+    """The folds of a conversation at earlier versions, which a retraction needs."""
 
-    def revision_at(self, version: int) -> tuple[int, Revision] | None: ...
+    def at(self, version: int) -> ViewFold:
+        """Return the fold at ``version``."""
+
+    def revision_at(self, version: int) -> tuple[int, Revision] | None:
+        """Return the last revision at or before ``version``, with its own version. Return None if
+        this revision is missing or unreadable.
+        """
 
     def keep(self, record: Record) -> None:
         """Remember a revision that was just made, and may not be stored yet."""
@@ -79,6 +86,9 @@ def fold_on(
 
 
 def fold_shown(start: ViewFold, events: Sequence[Event], version: int) -> ViewFold:
+    """Continue the fold to ``version`` with events that are not structural. The revision stays the
+    same.
+    """
     if start.state.version == version:
         return start
     return start._replace(
@@ -101,6 +111,7 @@ def revision_after_retraction(
 
 
 def _return(folded: ViewFold, retraction: Retraction, past: PastFolds) -> ViewFold:
+    """Return the fold after a retraction."""
     version = target(retraction)
     earlier = _shorten(folded, version, past) or past.at(version)
     revision = revision_after_retraction(
@@ -138,11 +149,15 @@ def _shorten(folded: ViewFold, version: int, past: PastFolds) -> ViewFold | None
 
 
 def _lists(revision: Revision, interval_ends: Ints) -> tuple[Ints, ...]:
+    """Return what tells which items a View has, for a comparison: the lists of a revision, with
+    ``interval_ends`` in place of its intervals.
+    """
     summaries = revision.summaries, revision.after, revision.register
     return interval_ends, *summaries, revision.tomb, revision.left_behind
 
 
 def _change(start: ViewFold, event: Event) -> ViewFold:
+    """Return the fold after a structural event, except a retraction."""
     state, condensations, _ = resume(start.state, (event,), event.id + 1)
     shown: list[int] = []
     summaries: list[int] = []
@@ -170,8 +185,12 @@ def _change(start: ViewFold, event: Event) -> ViewFold:
 
 
 def _interval_ends(start: ViewFold, shown: Sequence[int], version: int) -> Ints:
-    # An interval ends at an event that was shown earlier and is not shown any more. If all later
-    # events are shown, the last interval has no end.
+    """Return the bounds of the intervals after a structural event. ``shown`` contains the ids of
+    the events that are still shown.
+
+    An interval ends at an event that was shown earlier and is not shown any more. If all later
+    events are shown, the last interval has no end.
+    """
     ends = iter(spans_at(start.revision.kept, start.revised, version)[1::2])
     end = next(ends)
     standing = set(shown)
@@ -202,6 +221,9 @@ def spans_at(kept: Ints, since: int, version: int) -> Ints:
 
 
 def intervals_of(ends: Ints) -> Intervals:
+    """Return intervals whose bounds are given as in ``Revision.kept``. The last number of each is
+    in the interval. An interval without an end is left out.
+    """
     return tuple(
         (start, stop - 1)
         for start, stop in zip(ends[::2], ends[1::2], strict=False)
@@ -210,6 +232,7 @@ def intervals_of(ends: Ints) -> Intervals:
 
 
 def named_condensations(revision: Revision) -> tuple[int, ...]:
+    """Return the condensations whose summaries the View shows."""
     return (*revision.summaries, *revision.register[:1])
 
 

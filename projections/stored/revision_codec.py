@@ -41,7 +41,7 @@ Ints = tuple[int, ...]
 
 
 class Revision(msgspec.Struct, frozen=True, omit_defaults=True, forbid_unknown_fields=True):
-    # The module docstring explains the fields.
+    """The structure of a View. The docstring of the module explains the fields."""
 
     kept: Ints = ()
     summaries: Ints = ()
@@ -54,20 +54,23 @@ class Revision(msgspec.Struct, frozen=True, omit_defaults=True, forbid_unknown_f
 
 
 class UnreadableRevision(ValueError):
-    pass
+    """A stored revision is no JSON, contradicts itself, or does not fit the log."""
 
 
 _LISTS = ("kept", "summaries", "after", "tomb", "left_behind")
+"""The fields whose integers are stored as differences."""
 _encode = msgspec.json.Encoder().encode
 _decoder = msgspec.json.Decoder(Revision)
 
 
 def encode_revision(version: int, revision: Revision) -> Record:
+    """Return the record of the revision at ``version``."""
     lists = {name: _differences(getattr(revision, name)) for name in _LISTS}
     return Record(version, CODE, _encode(msgspec.structs.replace(revision, **lists)))
 
 
 def decode_revision(record: Record) -> Revision:
+    """Return the revision in a record. Raises ``UnreadableRevision``."""
     try:
         stored = _decoder.decode(record.body)
     except (msgspec.DecodeError, UnicodeDecodeError) as error:
@@ -84,6 +87,7 @@ def decode_revision(record: Record) -> Revision:
 
 
 def _is_possible(revision: Revision, version: int) -> bool:
+    """Return whether the lists of a revision agree with each other and with its version."""
     ascending = (revision.kept, revision.tomb, revision.left_behind)
     named = (*revision.summaries, *revision.register[:1])
     return (
@@ -96,4 +100,5 @@ def _is_possible(revision: Revision, version: int) -> bool:
 
 
 def _differences(values: Ints) -> Ints:
+    """Return the first value, followed by the difference of each value from the one before it."""
     return (*values[:1], *map(sub, values[1:], values))
