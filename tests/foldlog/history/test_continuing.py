@@ -68,6 +68,18 @@ def sent_by(history):
     return [json.dumps(message, ensure_ascii=False) for message in messages]
 
 
+def check_sent(history, once, never=()):
+    """Check that the words are in the messages of a View: ``once`` each, or ``never``."""
+    sent = "".join(sent_by(history))
+    expected = dict.fromkeys(once, 1) | dict.fromkeys(never, 0)
+    assert {words: sent.count(words) for words in expected} == expected
+
+
+def findings_in(histories):
+    """Return the findings of a verification of all histories."""
+    return [finding for each in histories.maintenance.verify() for finding in each.findings]
+
+
 class Program:
     """Appends to a session as Claude Code or Codex does."""
 
@@ -83,6 +95,7 @@ class Program:
             file.writelines(json.dumps(record) + "\n" for record in records)
 
     def line(self, kind, content, **fields):
+        """Return the next line of Claude Code."""
         self.turns += 1
         uuid = f"new-{self.turns}"
         usage = {"input_tokens": 70, "output_tokens": 7}
@@ -102,9 +115,11 @@ class Program:
         return line
 
     def item(self, kind, payload):
+        """Return a line of Codex."""
         return {"timestamp": "2026-03-02T09:00:00.000Z", "type": kind, "payload": payload}
 
     def say(self, asked, answered):
+        """Write a turn: the text of the user, and the answer of the model."""
         if not self.is_codex:
             self.write(self.line("user", asked), self.line("assistant", answered))
             return
@@ -123,6 +138,7 @@ class Program:
         return {"type": "message", "role": role, "content": [{"type": kind, "text": text}]}
 
     def compact(self, summary):
+        """Write a compaction, after which the program shows only the summary."""
         if self.is_codex:
             history = [self.message("user", summary)]
             payload = {"message": summary, "replacement_history": history}
@@ -146,18 +162,13 @@ def test_session_contains_the_view(task, program):
     assert stat.S_IMODE(os.stat(made.path).st_mode) == 0o600
     assert made.left_out == {"system prompt": 1}
     assert made.session in made.path.name
-    assert made.command == " ".join(
-        ("claude", "--resume", made.session)
-        if program == "claude-code"
-        else ("codex", "resume", made.session)
-    )
+    resume = "claude --resume" if program == "claude-code" else "codex resume"
+    assert made.command == f"{resume} {made.session}"
     text = made.path.read_text("ascii")
     assert len(text.splitlines()) == made.records
     said = json.dumps(records_in(made.path), ensure_ascii=False)
-    places = [
-        said.index(each)
-        for each in ("☃", "first", "north", "south", "four towers", "fog bank", "Four in the")
-    ]
+    words = ("☃", "first", "north", "south", "four towers", "fog bank", "Four in the")
+    places = [said.index(word) for word in words]
     assert places == sorted(places)
     assert "You are Harbour" not in said
     assert "2026-03-01T12:00:00.000Z" in said
@@ -197,11 +208,8 @@ def test_grown_session_is_the_fork(histories, task, program):
         (again,) = histories.import_(made.path)
         assert again.version() == grown.version()
     assert sorted(histories) == sorted(["task", made.session])
-    after = sent_by(fork)
-    assert after[: len(before) - 1] == before[:-1]
-    said = "".join(after)
-    words = ["☃", "four towers", "asked 0", "answered 0", "asked 1", "answered 1"]
-    assert [said.count(word) for word in words] == [1] * 6
+    assert sent_by(fork)[: len(before) - 1] == before[:-1]
+    check_sent(fork, ["☃", "four towers", "asked 0", "answered 0", "asked 1", "answered 1"])
     spent = fork.stats().spent
     assert (spent.calls, spent.prompt_tokens) == (2, 140)
     assert [event for event in fork.events(begin) if "four towers" in str(event)] == []
@@ -216,9 +224,7 @@ def test_compaction_in_the_program_forgets_what_was_handed_over(histories, task,
     session.compact("All about towers.")
     session.say("and now", "done")
     (grown,) = histories.import_(made.path)
-    texts = "".join(sent_by(grown))
-    assert "four towers" not in texts
-    assert [texts.count(each) for each in ("All about towers", "and now", "done")] == [1, 1, 1]
+    check_sent(grown, ["All about towers", "and now", "done"], never=["four towers"])
     fact = grown.fact("four towers")
     assert not fact.is_known
     assert grown.view().open_calls == ()
@@ -233,17 +239,8 @@ def test_claude_code_goes_back_to_a_line_that_was_handed_over(histories, task):
     session.last = first["uuid"]
     session.say("otherwise", "good")
     (grown,) = histories.import_(made.path)
-    texts = "".join(sent_by(grown))
-    gone = ("four towers", "more", "yes", "It goes on in")
-    assert [texts.count(each) for each in ("☃", "otherwise", "good", *gone)] == [
-        1,
-        1,
-        1,
-        0,
-        0,
-        0,
-        0,
-    ]
+    gone = ["four towers", "more", "yes", "It goes on in"]
+    check_sent(grown, ["☃", "otherwise", "good"], never=gone)
 
 
 def test_codex_takes_back_turns_that_were_handed_over(histories, task):
@@ -253,8 +250,7 @@ def test_codex_takes_back_turns_that_were_handed_over(histories, task):
     session.write(session.item("event_msg", {"type": "thread_rolled_back", "num_turns": 3}))
     session.say("otherwise", "good")
     (grown,) = histories.import_(made.path)
-    texts = "".join(sent_by(grown))
-    assert [texts.count(each) for each in ("☃", "four towers", "more", "otherwise")] == [0, 0, 0, 1]
+    check_sent(grown, ["otherwise"], never=["☃", "four towers", "more"])
 
 
 @pytest.mark.parametrize("program", PROGRAMS)
@@ -275,12 +271,11 @@ def test_second_hand_over_is_another_session(histories, task, program):
     first = task.continue_in(program)
     Program(first).say("in the first", "yes")
     (grown,) = histories.import_(first.path)
-    second = grown.continue_in(next(each for each in PROGRAMS if each != program))
+    second = grown.continue_in(next(other for other in PROGRAMS if other != program))
     Program(second).say("in the second", "yes")
     (last,) = histories.import_(second.path)
     assert last.id == second.session
-    texts = "".join(sent_by(last))
-    assert [texts.count(each) for each in ("☃", "in the first", "in the second")] == [1, 1, 1]
+    check_sent(last, ["☃", "in the first", "in the second"])
     assert last.why(2).fate == "shown"
     spent = [history.stats().spent.prompt_tokens for history in (grown, last)]
     assert spent == [70, 70]
@@ -319,18 +314,9 @@ def test_view_is_condensed_on_the_way(tmp_path, histories, program):
     Program(made).say("asked later", "answered later")
     (grown,) = histories.import_(made.path)
     assert grown.id == made.session
-    texts = "".join(sent_by(grown))
-    words = (
-        "question of pier 0",
-        "answer of pier 3",
-        "answer of pier 19",
-        "asked later",
-        "answered later",
-    )
-    assert [texts.count(word) for word in words] == [1, 0, 1, 1, 1]
-    assert [
-        verdict.findings for verdict in histories.maintenance.verify() if verdict.findings
-    ] == []
+    shown = ["question of pier 0", "answer of pier 19", "asked later", "answered later"]
+    check_sent(grown, shown, never=["answer of pier 3"])
+    assert findings_in(histories) == []
 
 
 def test_view_that_cannot_be_condensed_is_not_handed_over(tmp_path, histories):
@@ -349,9 +335,7 @@ def test_session_that_also_went_on_in_foldlog_becomes_a_fork(histories, task, pr
     Program(made).say("said there", "yes")
     (other,) = histories.import_(made.path)
     assert other.id != made.session
-    texts = "".join(sent_by(other))
-    words = ("☃", "four towers", "said there", "said in foldlog")
-    assert [texts.count(word) for word in words] == [1, 1, 1, 0]
+    check_sent(other, ["☃", "four towers", "said there"], never=["said in foldlog"])
 
 
 @pytest.mark.parametrize("program", PROGRAMS)
@@ -372,8 +356,7 @@ def test_a_continued_session_can_be_verified_and_copied(tmp_path, histories, tas
     made = task.continue_in(program)
     Program(made).say("more", "yes")
     histories.import_(made.path)
-    verdicts = histories.maintenance.verify()
-    assert [verdict.findings for verdict in verdicts if verdict.findings] == []
+    assert findings_in(histories) == []
     with open_histories(tmp_path / "copy.db") as copies:
         copies.maintenance.copy_from(histories)
         copied = copies[made.session]
@@ -539,7 +522,8 @@ def test_every_format_goes_over(tmp_path, histories, format, records, program):
     assert [text for text in sent if text != BEGINNING and text not in texts] == []
     Program(made).say("more", "yes")
     (grown,) = histories.import_(made.path)
-    assert (grown.id, "more" in "".join(sent_by(grown))) == (made.session, True)
+    assert grown.id == made.session
+    assert "more" in "".join(sent_by(grown))
 
 
 def _texts_in(value):
@@ -547,8 +531,8 @@ def _texts_in(value):
     if isinstance(value, str):
         yield value
     elif isinstance(value, list):
-        for each in value:
-            yield from _texts_in(each)
+        for item in value:
+            yield from _texts_in(item)
     elif isinstance(value, dict):
         for key in ("content", "text", "input", *_arguments_of(value)):
             if key in value:
@@ -556,8 +540,9 @@ def _texts_in(value):
 
 
 def _arguments_of(value):
+    """Return the keys of a map if it is the arguments of a call, and not a message or a block."""
     is_arguments = not {"type", "role"} & value.keys()
-    return value if is_arguments else ()
+    return value.keys() if is_arguments else ()
 
 
 @pytest.mark.parametrize("program", PROGRAMS)
@@ -566,11 +551,8 @@ def test_fork_goes_on_without_its_parent(histories, task, program):
     histories.erase("task", reason="asked to", detach_forks=True)
     Program(made).say("more", "yes")
     (grown,) = histories.import_(made.path)
-    texts = "".join(sent_by(grown))
-    assert [texts.count(each) for each in ("four towers", "more")] == [1, 1]
-    assert [
-        verdict.findings for verdict in histories.maintenance.verify() if verdict.findings
-    ] == []
+    check_sent(grown, ["four towers", "more"])
+    assert findings_in(histories) == []
 
 
 @pytest.mark.parametrize("program", PROGRAMS)
@@ -613,20 +595,18 @@ def test_fork_of_the_session_is_a_fork_of_the_history(histories, task):
         session.say(asked, "yes")
         (grown,) = histories.import_(copied)
         assert grown.id == copied.stem
-    texts = "".join(sent_by(grown))
-    words = ("☃", "four towers", "in both", "in the copy", "later")
-    assert [texts.count(word) for word in words] == [1] * 5
+    check_sent(grown, ["☃", "four towers", "in both", "in the copy", "later"])
     assert histories.store.conversation(grown.id).parent in ("task", made.session)
-    totals = sum(row.stats().spent.prompt_tokens or 0 for row in (task, histories[made.session]))
-    assert totals == 70
-
-
-def _turned(payload):
-    return dict(reversed(payload.items()))
+    spent = [
+        history.stats().spent.prompt_tokens or 0 for history in (task, histories[made.session])
+    ]
+    assert sum(spent) == 70
 
 
 def test_rollout_that_codex_writes_again_is_a_fork_of_the_history(histories, task):
-    """``codex migrate-rollouts`` writes all lines again, and adds some."""
+    """``codex migrate-rollouts`` writes all lines again, with their keys in another order, and adds
+    some.
+    """
     made = task.continue_in("codex")
     Program(made).say("before", "yes")
     histories.import_(made.path)
@@ -640,7 +620,10 @@ def test_rollout_that_codex_writes_again_is_a_fork_of_the_history(histories, tas
     written = [
         records[0],
         started,
-        *({**record, "payload": _turned(record["payload"])} for record in records[1:]),
+        *(
+            {**record, "payload": dict(reversed(record["payload"].items()))}
+            for record in records[1:]
+        ),
     ]
     made.path.write_text("".join(json.dumps(record) + "\n" for record in written))
     session = Program(made)
@@ -648,10 +631,9 @@ def test_rollout_that_codex_writes_again_is_a_fork_of_the_history(histories, tas
     (grown,) = histories.import_(made.path)
     session.say("later", "yes")
     (again,) = histories.import_(made.path)
-    assert grown.id == again.id != made.session
-    texts = "".join(sent_by(again))
-    words = ("☃", "four towers", "before", "after", "later")
-    assert [texts.count(word) for word in words] == [1] * 5
+    assert grown.id == again.id
+    assert grown.id != made.session
+    check_sent(again, ["☃", "four towers", "before", "after", "later"])
 
 
 def test_fork_of_the_session_does_not_bring_back_what_was_redacted(histories, task):
@@ -666,7 +648,9 @@ def test_fork_of_the_session_does_not_bring_back_what_was_redacted(histories, ta
 
 
 def titled(histories, tmp_path, kind):
-    """Return a history with a title: an import, or one of foldlog's own."""
+    """Return a history with a title. Its kind is ``own``, or ``import``. In an ``import without a
+    title``, programs take the first request for the title.
+    """
     if kind == "own":
         histories["task"].append(TASK)
         histories["task"].set_attributes(title="Zanzibar plan")
@@ -698,9 +682,9 @@ def test_redaction_reaches_a_title_that_the_program_wrote_again(
         file.write(again)
     session.say("in the session", "yes")
     histories.import_(made.path)
-    number = original.version() - 1
+    title_id = original.version() - 1
     named = {
-        "event": f"{original.id} {number}",
+        "event": f"{original.id} {title_id}",
         "matching": f"{original.id} --matching zanzibar",
         "matching everywhere": "--matching zanzibar",
     }
@@ -793,8 +777,10 @@ def test_figures_are_of_the_program_that_goes_on(tmp_path, histories, foldlog):
     Program(made).say("more", "yes")
     (grown,) = histories.import_(made.path)
     stats = [history.stats() for history in (original, grown)]
-    largest = [(each.peak_prompt_tokens, each.max_input_tokens) for each in stats]
-    assert largest == [(90_000, 100_000), (70, None)]
+    assert [(figures.peak_prompt_tokens, figures.max_input_tokens) for figures in stats] == [
+        (90_000, 100_000),
+        (70, None),
+    ]
     rows = foldlog(f"list --json --db {tmp_path / 'store.db'}").document["conversations"]
     formats = {row["conversation"]: row["format"] for row in rows}
     assert formats == {original.id: "codex", grown.id: "claude-code"}
@@ -849,9 +835,11 @@ def test_commands_of_the_program_are_left_out(histories, program):
     histories["said"].append([Message(content=text, source=source) for source, text in said])
     made = histories["said"].continue_in(program)
     assert made.left_out == {"command of the program": 5, "context of the program": 1}
-    sent = "".join(sent_by(histories[made.session]))
-    words = ("count the towers", "/review", "/theme", "/exit", "See ya", "Caveat", "No response")
-    assert [sent.count(word) for word in words] == [1, 1, 0, 0, 0, 0, 0]
+    check_sent(
+        histories[made.session],
+        ["count the towers", "/review"],
+        never=["/theme", "/exit", "See ya", "Caveat", "No response"],
+    )
 
 
 def test_one_note_names_the_programs_before(histories, task):
