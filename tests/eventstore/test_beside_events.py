@@ -84,11 +84,13 @@ def note(made_once):
 
 
 def findings(path, note, **options):
+    """Return what a comparison with the checkpoint finds, by conversation."""
     with opened(path, **options) as store:
         return changes(store, note)
 
 
 def run(path, statement, *values):
+    """Change rows of the store's file. The statement must find at least one row."""
     with closing(sqlite3.connect(path)) as connection:
         changed = connection.execute(statement, values).rowcount
         connection.commit()
@@ -96,7 +98,7 @@ def run(path, statement, *values):
 
 
 def put_redacted_form(path, name, event_id, **fields):
-    """Put the redacted form of an event in its place, with other ``fields``."""
+    """Put the redacted form of an event in its place, with other ``fields``. Return its hash."""
     row = stored_row(path, key_of(path, name), event_id)
     event = stored_event_of(name, row)
     commitment = commitment_of(row.proof, row.body)
@@ -117,6 +119,7 @@ def put_redacted_form(path, name, event_id, **fields):
 
 
 def enter_copied(path, name, **fields):
+    """Add an entry to the ledger of a conversation, as a copy does for a redaction of before."""
     with opened(path) as store:
 
         def work(transaction):
@@ -139,8 +142,8 @@ def test_content_erased_with_a_whole_entry_is_listed(path, note):
     body = put_redacted_form(path, "a", 2)
     enter_copied(path, "a", event_ids=(2,), bodies=(body,))
     with opened(path) as store:
-        [verdict] = [each for each in verify_against(store, note) if each.conversation == "a"]
-    [redaction] = verdict.redactions
+        verdicts = {verdict.conversation: verdict for verdict in verify_against(store, note)}
+    [redaction] = verdicts["a"].redactions
     assert (redaction.event_ids, redaction.by, redaction.reason) == ((2,), "me", "mine")
 
 
@@ -157,13 +160,17 @@ def test_all_content_of_a_conversation_erased_is_named(path, note):
     assert len(findings(path, note)["a"]) == 4
 
 
-@pytest.mark.parametrize("field, value", [("source", "environment"), ("redacted", "by")])
 @pytest.mark.parametrize("name, event_id", [("b", 1), ("parent", 0)])
-def test_rest_of_a_redacted_event_is_covered(path, note, name, event_id, field, value):
-    if field == "redacted":
-        event = stored_event_of(name, stored_row(path, key_of(path, name), event_id))
-        value = replace(event.redacted, by="somebody else")
-    put_redacted_form(path, name, event_id, **{field: value})
+def test_rest_of_a_redacted_event_is_covered(path, note, name, event_id):
+    put_redacted_form(path, name, event_id, source="environment")
+    assert "was changed" in findings(path, note)[name][0]
+
+
+@pytest.mark.parametrize("name, event_id", [("b", 1), ("parent", 0)])
+def test_receipt_in_a_redacted_event_is_covered(path, note, name, event_id):
+    event = stored_event_of(name, stored_row(path, key_of(path, name), event_id))
+    by_another = replace(event.redacted, by="somebody else")
+    put_redacted_form(path, name, event_id, redacted=by_another)
     assert "was changed" in findings(path, note)[name][0]
 
 
@@ -258,7 +265,7 @@ def test_later_import_without_events_gets_a_leaf_once(path, note, tmp_path):
 
 @pytest.fixture
 def made_leaves(monkeypatch):
-    """The names of the conversations of which a checkpoint makes a leaf."""
+    """The names of the conversations of which checkpoints make leaves."""
     names = []
     really = checkpoint._NewLeaves._leaf
 
@@ -297,7 +304,7 @@ def test_checkpoint_makes_no_leaf_of_an_unchanged_import(tmp_path, made_leaves):
 
 
 def test_records_of_the_list_are_small(tmp_path):
-    """SQLite copies a whole row of ``records`` to compare its key."""
+    """SQLite copies a whole row of ``records`` to compare its key, so a row must be small."""
     with open_store(tmp_path / "many.db", durability="relaxed") as store:
         for number in range(lists.LEAVES_A_RECORD * 2):
             say(store, f"c{number}", "hello")
@@ -305,7 +312,7 @@ def test_records_of_the_list_are_small(tmp_path):
         records = store.database.recorder.query(
             lambda reader: [*lists.stored_records(reader, note.origin)]
         )
-        assert [len(record.leaves) for record in records] == [100, 100]
+        assert [len(record.leaves) for record in records] == [lists.LEAVES_A_RECORD] * 2
         assert changes(store, note) == {}
 
 
@@ -318,11 +325,9 @@ def test_number_of_redactions_of_a_tombstone_is_not_shown(path):
 
 def test_record_without_events_that_was_redacted_is_listed(path, note, tmp_path, capsys):
     (tmp_path / "note.txt").write_text(str(note))
-    run(path, f"DELETE FROM made WHERE conversation = {key_of(path, 'opened')}")
-    redacted = (
-        f"UPDATE sources SET redacted = x'00000000' WHERE conversation = {key_of(path, 'opened')}"
-    )
-    run(path, redacted)
+    key = key_of(path, "opened")
+    run(path, f"DELETE FROM made WHERE conversation = {key}")
+    run(path, f"UPDATE sources SET redacted = x'00000000' WHERE conversation = {key}")
     check = ("store", "verify", "--against", str(tmp_path / "note.txt"), "--db", str(path))
     run_foldlog(*check)
     assert "opened: record 0 of its source redacted since the checkpoint" in capsys.readouterr().out
@@ -365,7 +370,9 @@ def test_text_between_the_records_of_a_source_is_named(path, note, name):
     assert findings(path, note) == {
         name: ["the texts between records of its source were changed since the checkpoint"]
     }
-    put_between(path, "opened" if name == "unopened" else "unopened", b" \n, ")
+    # White space and commas may change.
+    other = "opened" if name == "unopened" else "unopened"
+    put_between(path, other, b" \n, ")
     assert [*findings(path, note)] == [name]
 
 
@@ -526,6 +533,7 @@ def test_exchanged_positions_are_named(path, note):
 
 @pytest.fixture
 def sealed(path):
+    """A checkpoint of the store after all its conversations were encrypted."""
     with opened(path, keys=KEYS) as store:
         assert [*rekey(store)]
         store.append("secret", all_said("one", "two", "three"), expected_version=0)
@@ -546,6 +554,7 @@ def test_unchanged_encrypted_store_has_a_status_of_its_own(path, sealed, tmp_pat
 def test_changed_encrypted_store_is_named_without_the_key(path, sealed, tmp_path, capsys):
     (tmp_path / "note.txt").write_text(str(sealed))
     key = key_of(path, "secret")
+    # Exchange the events 1 and 2. No event has the id 900.
     for old, new in ((1, 900), (2, 1), (900, 2)):
         run(path, "UPDATE events SET id = ? WHERE conversation = ? AND id = ?", new, key, old)
     check = ("store", "verify", "--against", str(tmp_path / "note.txt"), "--db", str(path))
@@ -575,6 +584,7 @@ def exchange_sealed(path):
 
 
 def place_of(row):
+    """Return the fields of a row that depend on its place in the log."""
     return {
         "recorded_at": stored_rows.meta_field(row.meta, "recorded_at"),
         "shown_before": row.shown_before,
@@ -617,7 +627,7 @@ def test_key_of_a_plain_conversation_is_named(path, note):
     ]
 
 
-# -- proofs of one event
+# -- the leaves of a checkpoint
 
 
 def test_leaves_of_an_earlier_form_are_made_again_once(path, note, monkeypatch):
@@ -634,26 +644,29 @@ def test_leaves_of_an_earlier_form_are_made_again_once(path, note, monkeypatch):
         assert make_checkpoint(store) == now
     forms = {leaf.extent.form for leaf in leaves[earlier.size :] if leaf.extent is not None}
     names = {leaf.name for leaf in leaves[earlier.size :]}
-    assert (forms, names) == ({1}, {leaf.name for leaf in leaves})
+    assert forms == {1}
+    assert names == {leaf.name for leaf in leaves}
 
 
-def test_hash_of_an_extent_begins_with_its_form():
-    assert Extent(7, created_at=5).hash.hex() == (
-        sha256(
-            (7).to_bytes(8, "big") + bytes(40) + 3 * sha256().digest() + (5).to_bytes(8, "big")
-        ).hexdigest()
+def test_hash_of_an_extent_of_the_first_form():
+    covered = (7).to_bytes(8, "big") + bytes(40) + 3 * sha256().digest() + (5).to_bytes(8, "big")
+    assert Extent(7, created_at=5).hash == sha256(covered).digest()
+
+
+def test_hash_of_an_extent_of_a_later_form_begins_with_the_form():
+    covered = (
+        b"\1"
+        + (7).to_bytes(8, "big")
+        + (5).to_bytes(8, "big")
+        + bytes(40)
+        + 3 * sha256().digest()
+        + bytes(88)
+        + sha256().digest()
     )
-    assert Extent(7, created_at=5, form=1).hash.hex() == (
-        sha256(
-            b"\1"
-            + (7).to_bytes(8, "big")
-            + (5).to_bytes(8, "big")
-            + bytes(40)
-            + 3 * sha256().digest()
-            + bytes(88)
-            + sha256().digest()
-        ).hexdigest()
-    )
+    assert Extent(7, created_at=5, form=1).hash == sha256(covered).digest()
+
+
+def test_hash_of_an_extent_covers_each_field():
     fields = {
         "records": 1,
         "source_head": b"h" * 32,
@@ -667,20 +680,22 @@ def test_hash_of_an_extent_begins_with_its_form():
         "parent": "a",
         "parent_version": 1,
     }
-    hashes = {
-        Extent(7, created_at=5, form=1, **{field: value}).hash for field, value in fields.items()
+    with_one = {Extent(7, form=1, **{field: value}).hash for field, value in fields.items()}
+    assert len(with_one) == len(fields)
+    without_one = {
+        Extent(7, form=1, **{**fields, field: type(value)()}).hash
+        for field, value in fields.items()
     }
-    assert len(hashes) == len(fields)
-    assert len(
-        {
-            Extent(7, form=1, **{**fields, field: type(value)()}).hash
-            for field, value in fields.items()
-        }
-    ) == len(fields)
+    assert len(without_one) == len(fields)
+
+
+# -- proofs of one event
 
 
 def root_by_rfc_9162(leaf, index, size, path):
-    """Section 2.1.3.2, step by step."""
+    """Return the root of the tree from the hash of a leaf, by section 2.1.3.2 of the RFC, step by
+    step, with its names.
+    """
     fn = index
     sn = size - 1
     r = leaf
