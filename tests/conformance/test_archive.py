@@ -93,7 +93,9 @@ def named(store, *operations):
 
     unfinished = store.database.recorder.query(read)
     return sorted(
-        each.state.rpartition("/")[2] for each in unfinished if each.operation in operations
+        operation.state.rpartition("/")[2]
+        for operation in unfinished
+        if operation.operation in operations
     )
 
 
@@ -122,24 +124,30 @@ def as_on(store, recorder):
     return Histories(Store(recorder, store.database.settings)).store
 
 
-# -- what it is for --------------------------------------------------------------------------------
+# -- what is archived comes back -------------------------------------------------------------------
 
 
 def test_events_positions_and_keys_come_back(store, to):
-    before = content(store), positions(store), store.conversation("c1")
+    events_before = content(store)
+    positions_before = positions(store)
+    row_before = store.conversation("c1")
     outcome = archive(store, "c1", to)
     assert outcome == Archived("c1", EVENTS - 1, outcome.bytes)
-    row = store.conversation("c1")
-    assert row == before[2]._replace(archived=EVENTS - 1)
+    assert store.conversation("c1") == row_before._replace(archived=EVENTS - 1)
     assert store.version("c1") == EVENTS
-    assert len(positions(store)) == 1  # an archived event is not followed
+    # Archived events are not followed, and the last event stays.
+    assert len(positions(store)) == 1
     assert_sound(store)
     assert objects(to) == named(store, "archived")
-    assert (content(store), positions(store), store.conversation("c1")) == before
+    # The first read restores the conversation.
+    assert content(store) == events_before
+    assert positions(store) == positions_before
+    assert store.conversation("c1") == row_before
     assert [entry.event.id for entry in store.recorded("c1", "key-3")] == [3, 4, 5]
     assert_sound(store)
     vacuum(store)
-    assert objects(to) == named(store, "restored")  # backups may need it
+    # The object stays, because backups may need it.
+    assert objects(to) == named(store, "restored")
 
 
 @pytest.mark.parametrize("attributes", [{"user": "ann"}, {}], ids=["attributes", "none"])
@@ -154,7 +162,8 @@ def test_what_lists_show_needs_no_object(recorder, to, tmp_path, attributes):
     assert {record.projection for record in records} <= {ATTRIBUTES, VIEWS}
     [name] = objects(to)
     (tmp_path / "objects" / name).unlink()
-    recorder.transact(lambda transaction: transaction.set_value("listed", "0 0"))  # list it again
+    # From now on, lists read all conversations again.
+    recorder.transact(lambda transaction: transaction.set_value("listed", "0 0"))
     for store in (as_on(histories.store, _ReadOnly(recorder)), histories.store):
         [listed] = Histories(store).list(attributes, age_max_s=0).conversations
         assert (listed.id, listed.attributes) == ("c1", attributes)
@@ -290,12 +299,8 @@ def test_a_damaged_conversation_stays(store, to, monkeypatch):
 @pytest.mark.parametrize("before", [content, lambda store: None], ids=["restored", "archived"])
 def test_killed_between_transactions_nothing_is_lost(store, to, expected, transactions, before):
     before(store)
-    for work in (
-        lambda each: archive(each, "c1", to),
-        content,
-        vacuum,
-        lambda each: archive(each, "c1", to),
-    ):
+    archive_c1 = partial(archive, conversation="c1", to=to)
+    for work in (archive_c1, content, vacuum, archive_c1):
         with suppress(Killed):
             work(as_on(store, kill_after(store.database.recorder, transactions)))
         vacuum(store)
@@ -357,22 +362,31 @@ def _redact(store):
     redacted(store, "c1", 1)
 
 
-@pytest.mark.parametrize("other", [_append, _erase, _fork, _redact, vacuum])
-@pytest.mark.parametrize("nth", range(2))
-def test_who_meets_an_archiving_wins_or_waits(store, to, other, nth):
+def archive_met_by(other, store, to, nth):
+    """Archive ``c1``. Before the transaction ``nth`` of the archiving, ``other`` happens."""
     met = as_on(store, call_before(store.database.recorder, nth, partial(other, store)))
     archive(met, "c1", to)
     vacuum(store)
     assert objects(to) == named(store, "archived", "restored")
+    assert_sound(store)
+
+
+@pytest.mark.parametrize("nth", range(2))
+@pytest.mark.parametrize("other, added", [(_append, 1), (_redact, 1), (_fork, 0), (vacuum, 0)])
+def test_a_change_during_an_archiving_wins_or_waits(store, to, other, added, nth):
+    archive_met_by(other, store, to, nth)
+    assert len(content(store)) == EVENTS + added
+    is_redacted = content(store)[1].event.redacted is not None
+    assert is_redacted == (other is _redact)
     if other is _fork:
         assert len(content(store, "fork")) == 3
-    if other is _erase:
-        with pytest.raises(ConversationErased):
-            content(store)
-    else:
-        assert len(content(store)) == EVENTS + (other in (_append, _redact))
-        assert (content(store)[1].event.redacted is not None) == (other is _redact)
-    assert_sound(store)
+
+
+@pytest.mark.parametrize("nth", range(2))
+def test_an_erasure_during_an_archiving_wins(store, to, nth):
+    archive_met_by(_erase, store, to, nth)
+    with pytest.raises(ConversationErased):
+        content(store)
 
 
 @pytest.mark.parametrize("other", [_erase, _redact, vacuum])
@@ -387,7 +401,8 @@ def test_a_late_object_is_deleted(store, to, other, monkeypatch):
     assert len(objects(to)) == 1
     vacuum(store)
     assert objects(to) == []
-    assert reminders(store)  # the archiver may still write
+    # The archiver may still write, so the store remembers the object for some time.
+    assert reminders(store) != []
     monkeypatch.setattr(archived, "_LATE", timedelta())
     vacuum(store)
     assert reminders(store) == []
@@ -482,7 +497,7 @@ def test_a_rekey_restores(recorder, to):
     before = content(store)
     archive(store, "c1", to)
     new = Histories(Store(recorder, WriteSettings("zlib", KeyRing([second, first])))).store
-    assert [each.damaged for each in rekey(new)] == [()]
+    assert [rekeyed.damaged for rekeyed in rekey(new)] == [()]
     only_new = Histories(Store(recorder, WriteSettings(None, KeyRing([second])))).store
     assert content(only_new) == before
     assert_sound(only_new)
@@ -491,11 +506,11 @@ def test_a_rekey_restores(recorder, to):
 def test_a_copy_restores_on_both_sides(store, open_recorder, to):
     target = Histories(Store(open_recorder())).store
     archive(store, "c1", to)
-    assert [each.problem for each in copy_store(store, target)] == [None]
+    assert [copied.problem for copied in copy_store(store, target)] == [None]
     assert content(target) == content(store)
     archive(target, "c1", to)
     _append(store)
-    assert [each.added for each in copy_store(store, target)] == [1]
+    assert [copied.added for copied in copy_store(store, target)] == [1]
     assert content(target) == content(store)
     assert_sound(target)
 
@@ -577,7 +592,8 @@ def _without_meta(placed):
 def test_forged_object_is_named(store, to, change, problem):
     note = make_checkpoint(store)
     forge(store, to, change)
-    first, *_ = changes(store, note)["c1"]  # the number in its row may be another one too
+    # The number of events in its row may differ too, which is a further finding.
+    first, *_ = changes(store, note)["c1"]
     assert problem in first
 
 
