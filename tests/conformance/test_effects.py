@@ -239,7 +239,7 @@ def test_closing_open_calls_says_which_had_begun(history):
     with suppress(Killed), history.lease():
         history.run(history.open_calls()[0], die)
     key = history.effects()[0].key
-    outcomes = [each.event.content for each in history.close_open_calls("a restart")]
+    outcomes = [recorded.event.content for recorded in history.close_open_calls("a restart")]
     assert outcomes == [
         f"unknown: this call may have run, key {key}: check before you repeat it (a restart)",
         "not begun: a restart",
@@ -289,28 +289,39 @@ def test_results_and_errors_of_tools_are_recorded(history, tool, state, content)
     assert (effect.state, effect.attempts) == (state, 0 if "not begun" in content else 1)
 
 
-def streamed(to):
-    yield f"paid {to}"
-
-
-def test_running_needs_a_lease_and_an_open_call(history, call, bank):
+def test_running_needs_a_lease(history, call, bank):
     with pytest.raises(InvalidArgument, match="an effect needs a lease"):
         history.run(call, bank.pay)
+    assert bank.paid == []
+
+
+def test_running_needs_an_open_call(history, call, bank):
     with history.lease():
-        for wrong, tool, how, error, problem in (
-            (call, bank.pay, {"repeat": "same key"}, InvalidArgument, "takes no argument 'key'"),
-            (call, bank.pay, {"repeat": "often"}, InvalidArgument, "repeat is 'often'"),
-            ("call-0", bank.pay, {}, TypeError, "needs a call"),
-            (call, streamed, {}, TypeError, "is a generator"),
-        ):
-            with pytest.raises(error, match=problem):
-                history.run(wrong, tool, **how)
         history.run(call, bank.pay)
         with pytest.raises(InvalidEvent, match="already has a result"):
             history.run(call, bank.pay)
+        with pytest.raises(TypeError, match="needs a call"):
+            history.run("call-0", bank.pay)
+    assert bank.paid == [("ann", None)]
+
+
+def test_a_wrong_tool_or_rule_is_refused(history, call, bank):
+    def streamed(to):
+        yield f"paid {to}"
+
+    with history.lease():
+        with pytest.raises(InvalidArgument, match="takes no argument 'key'"):
+            history.run(call, bank.pay, repeat="same key")
+        with pytest.raises(InvalidArgument, match="repeat is 'often'"):
+            history.run(call, bank.pay, repeat="often")
+        with pytest.raises(TypeError, match="is a generator"):
+            history.run(call, streamed)
+    assert bank.paid == []
+
+
+def test_an_unknown_state_is_refused(history):
     with pytest.raises(InvalidArgument, match="the state of an effect is one of"):
         history.effects("lost")
-    assert bank.paid == [("ann", None)]
 
 
 def test_the_decorator_says_how_to_repeat(history, killed, bank):
@@ -384,6 +395,7 @@ def test_a_worker_wakes_after_the_takeover(still, mode, recorder, bank):
 
 
 def ledger(history):
+    """Return the key, the state and the number of attempts of each effect."""
     return [(effect.key, effect.state, effect.attempts) for effect in history.effects()]
 
 
@@ -391,7 +403,7 @@ def ledger(history):
 def test_copies_and_rekey_keep_effects(history, recorder, open_recorder):
     called(history, "bob")
     before = ledger(history)
-    assert [each[1:] for each in before] == [("unknown", 1), ("intended", 0)]
+    assert [entry[1:] for entry in before] == [("unknown", 1), ("intended", 0)]
     encrypted = Store(recorder, ENCRYPTS)
     assert len(list(rekey(encrypted))) == 1
     assert ledger(Histories(encrypted)["pay"]) == before
@@ -405,15 +417,15 @@ def test_copies_and_rekey_keep_effects(history, recorder, open_recorder):
 def test_forks_share_effect_keys(history, call, bank):
     forks = [history.fork(), history.fork()]
     assert [ledger(fork) for fork in forks] == [ledger(history)] * 2
-    for each in (history, *forks):
-        run(each, each.open_calls()[0], bank.pay_once, repeat="same key")
+    for sharing in (history, *forks):
+        run(sharing, sharing.open_calls()[0], bank.pay_once, repeat="same key")
     assert bank.paid == [("ann", history.effects()[0].key)]
     never = history.fork(call.id + 1)
     assert run(never, never.open_calls()[0], bank.pay).is_error
     assert run(never, called(never, "bob"), bank.pay).content == "paid bob"
     called(history, "eve")
-    for each in (history.fork(), history):
-        run(each, each.open_calls()[0], bank.pay_noting, check=bank.look_up)
+    for sharing in (history.fork(), history):
+        run(sharing, sharing.open_calls()[0], bank.pay_noting, check=bank.look_up)
     assert Counter(to for to, _ in bank.paid) == {"ann": 1, "bob": 1, "eve": 1}
     before = ledger(forks[0])
     erased(history._store, history.id, detach_forks=True)
@@ -432,7 +444,7 @@ def test_an_intent_stored_before_its_call_counts(history, bank):
     history.append(said("pay"))
     begun = RuntimeCall(history._histories, "pay", "call-1", "pay", {"to": "ann"}, None, {})
     begun._mark(history, None, 1)
-    begun._mark(history, None, 1)  # the same id again, as some models make it
+    begun._mark(history, None, 1)  # Some models make the same id again.
     history.append_reply(reply(("call-1", "pay", {"to": "ann"})))
     call = history.open_calls()[-1]
     assert run(history, call, bank.pay).is_error
@@ -564,7 +576,7 @@ def test_a_retraction_names_its_effects(history, bank):
     assert states(history) == ["done", "unknown", "intended"]
     history.retract(retraction.id)
     assert history.view()[-1].id < retraction.id
-    # the call of ann alone is open again, whose outcome is known
+    # Only the call for ann is open again. Its outcome is known, so its tool does not run.
     history.retract(first.id + 1, "only its result")
     assert run(history, history.open_calls()[0], bank.pay).content == "paid ann"
     assert len(bank.paid) == 1
@@ -589,19 +601,27 @@ def test_work_is_done_once_for_its_key(history):
     assert history.recorded("turn") == ()
     first = history.once("turn", ask)
     assert history.once("turn", ask) == first == history.recorded("turn")
-    assert (first[-1].event.content, first[-1].id, next(answers)) == ("a", 0, "b")
+    assert (first[-1].event.content, first[-1].id) == ("a", 0)
+    assert next(answers) == "b"
+
+
+def test_work_may_return_several_events(history):
     two = history.once("note", lambda: [said("x"), {"role": "user", "content": "y"}])
-    assert [each.event.content for each in two] == ["x", "y"]
+    assert [recorded.event.content for recorded in two] == ["x", "y"]
     assert history.recorded("note") == two
 
+
+def test_work_that_another_worker_did_first_returns_its_reply(history):
     def overtaken():
-        history.append_reply({"role": "assistant", "content": "quicker"}, idempotency_key="other")
+        history.append_reply({"role": "assistant", "content": "quicker"}, idempotency_key="turn")
         return {"role": "assistant", "content": "slower"}
 
-    assert history.once("other", overtaken)[0].event.content == "quicker"
+    assert history.once("turn", overtaken)[0].event.content == "quicker"
 
-    def overtaken_without_a_reply():
-        history.append(said("z"), idempotency_key="empty")
+
+def test_an_empty_reply_after_another_worker_did_the_work_is_not_refused(history):
+    def overtaken():
+        history.append(said("z"), idempotency_key="turn")
         return {"role": "assistant", "content": ""}
 
-    assert history.once("empty", overtaken_without_a_reply)[0].event.content == "z"
+    assert history.once("turn", overtaken)[0].event.content == "z"
