@@ -72,36 +72,44 @@ def begin(recorder, name="c1", rows=1):
     return recorder.transact(work)
 
 
-@pytest.mark.parametrize("lost", ["live", "imported"])
-def test_unreadable_page_names_the_remedy(path, lost):
+@pytest.fixture(params=["live", "imported"])
+def lost(request, path):
+    """The id of a conversation of which a page with some events near event 50 cannot be read."""
     with open_store(path) as store:
         say(store, "live", *[f"live {n:04} " + "x" * 300 for n in range(100)])
         store.ingest("imported", (said(f"imported {n:04} " + "x" * 300) for n in range(1_500)))
-    without_page(Path(path), lambda page: f"{lost} 0050 ".encode() in page)
+    without_page(Path(path), lambda page: f"{request.param} 0050 ".encode() in page)
+    return request.param
+
+
+def test_follower_passes_an_unreadable_page(path, lost):
+    followed = []
+    position = 0
     with open_store(path) as store:
-        ordered = []
-        position = 0
-        while len(ordered) < 1_600:
+        while len(followed) < 1_600:
             try:
-                ordered.extend(store.follow(position))
-                break
+                followed.extend(store.follow(position))
             except CorruptEvent as error:
-                ordered.append(error)
+                followed.append(error)
                 position = error.position
-        assert [each.position for each in ordered] == [*range(1, 1_601)]
-        damaged = [each for each in ordered if isinstance(each, CorruptEvent)]
-        assert {each.conversation for each in damaged} == {lost}
-        for event_id in damaged:
-            assert abs(event_id.event_id - 50) < 25
-            assert "it cannot be read: " in str(event_id)
-        for reverse in (False, True):
-            read = []
-            with pytest.raises(
-                CorruptEvent, match=r"it cannot be read: .*copy --damaged"
-            ) as raised:
-                read.extend(event.id for event in store.events(lost, reverse=reverse))
-            assert abs(raised.value.event_id - 50) < 25
-            assert raised.value.event_id == read[-1] + (-1 if reverse else 1)
+    assert [entry.position for entry in followed] == [*range(1, 1_601)]
+    errors = [entry for entry in followed if isinstance(entry, CorruptEvent)]
+    assert {error.conversation for error in errors} == {lost}
+    for error in errors:
+        assert abs(error.event_id - 50) < 25
+        assert "it cannot be read: " in str(error)
+
+
+@pytest.mark.parametrize("reverse, step", [(False, 1), (True, -1)])
+def test_unreadable_page_names_the_remedy(path, lost, reverse, step):
+    read = []
+    with (
+        open_store(path) as store,
+        pytest.raises(CorruptEvent, match=r"it cannot be read: .*copy --damaged") as raised,
+    ):
+        read.extend(event.id for event in store.events(lost, reverse=reverse))
+    assert abs(raised.value.event_id - 50) < 25
+    assert raised.value.event_id == read[-1] + step
 
 
 @pytest.mark.parametrize("key", [1, 2**31 - 2, 2**31 - 1, 2**40, 2**62])
@@ -119,8 +127,14 @@ def test_staged_events_of_any_conversation_key(key):
 
 
 def test_placeholders_have_no_numbers():
-    numbered = [name for name, sql in SQL.items() if re.search(r"\?\d", sql)]
-    assert numbered == []  # Python 3.12.1 warns each time that one is bound
+    """Python 3.12.1 warns each time that a placeholder with a number is bound."""
+    assert [name for name, sql in SQL.items() if re.search(r"\?\d", sql)] == []
+
+
+@pytest.mark.parametrize("dialect", ["sqlite", "postgresql"])
+def test_statements_have_no_comments(dialect):
+    """A comment at the end of a part would hide what follows the part in a statement."""
+    assert [name for name, sql in statements_of(dialect).items() if "--" in sql] == []
 
 
 # -- files
@@ -136,11 +150,17 @@ def test_files_are_their_owners_alone(recorder, tmp_path):
 
 
 def test_commits_are_synced(recorder, path):
+    def setting(of, name):
+        connection = of.transact(lambda _: of._writing.connection)
+        [value] = connection.execute(f"PRAGMA {name}").fetchone()
+        return value
+
+    full = 2
+    normal = 1
     relaxed = SQLiteRecorder(path, durable=False)
-    for each, synchronous in ((recorder, 2), (relaxed, 1)):  # FULL, NORMAL
-        connection = each.transact(lambda _, each=each: each._writing.connection)
-        assert connection.execute("PRAGMA synchronous").fetchone() == (synchronous,)
-        assert connection.execute("PRAGMA journal_mode").fetchone() == (b"wal",)
+    assert setting(recorder, "synchronous") == full
+    assert setting(relaxed, "synchronous") == normal
+    assert setting(recorder, "journal_mode") == setting(relaxed, "journal_mode") == b"wal"
     relaxed.close()
 
 
@@ -187,6 +207,8 @@ def test_relative_path_meant_as_absolute(tmp_path, monkeypatch):
 
 
 def with_schema(number):
+    """Return a function that makes a store and gives it the number of another schema."""
+
     def make(path):
         with open_store(path) as store:
             say(store, "c1", "hi")
@@ -196,7 +218,9 @@ def with_schema(number):
 
 
 def development_store(number):
-    """Make a store as a development version wrote it. Its schemas had other numbers."""
+    """Return a function that makes a store as a development version wrote it. Its schemas had
+    other numbers.
+    """
 
     def make(path):
         with_schema(number)(path)
@@ -231,9 +255,10 @@ FILES = [
 @pytest.mark.parametrize("make, problem", FILES)
 @pytest.mark.parametrize("options", [{}, {"create": False}, {"writable": False}], ids=str)
 def test_file_that_is_no_store(tmp_path, path, make, problem, options):
-    def state():  # SQLite itself may make an empty log to read with
-        files = [each for each in tmp_path.iterdir() if not each.name.endswith(("-wal", "-shm"))]
-        return {each: each.is_file() and each.read_bytes() for each in files}
+    def state():
+        # SQLite itself may make an empty log to read with.
+        files = [file for file in tmp_path.iterdir() if not file.name.endswith(("-wal", "-shm"))]
+        return {file: file.is_file() and file.read_bytes() for file in files}
 
     make(path)
     before = state()
@@ -366,7 +391,8 @@ def test_closing_waits_for_the_transaction(recorder):
 
 
 def test_forgotten_recorder_leaves_no_file_open(path):
-    # what is made from here on stays young, and the garbage of other tests where it is
+    # What is made from here on stays in the youngest generation, and only this generation is
+    # collected. The garbage of other tests stays where it is.
     gc.disable()
     try:
         gc.collect(0)
@@ -381,7 +407,7 @@ def test_forgotten_recorder_leaves_no_file_open(path):
 def test_data_version_never_repeats(recorder):
     versions = {recorder.value("data_version")}
     for n in range(3):
-        recorder._close_poller()  # as before a fork
+        recorder._close_poller()  # A fork of the process does this.
         begin(recorder, f"c{n}")
         version = recorder.value("data_version")
         assert version not in versions
@@ -401,7 +427,7 @@ def test_other_program_holds_the_file(path):
                 say(store, "c1", "hi")
             assert store.version("c1") == 1
             other.execute("ROLLBACK")
-        # what is there was known all the time, so it stayed open
+        # The other program wrote nothing, so the store stayed open.
         say(store, "c1", "hi")
 
 
@@ -425,10 +451,9 @@ def test_group_shares_one_commit(recorder, path):
         before = watching.execute("PRAGMA data_version").fetchone()[0]
         together(recorder, [lambda t, n=n: t.insert(key, [row(n)]) for n in range(1, 9)])
         with recorder.read() as reader:
-            assert [(each.position, each.row[0]) for each in reader.placed_rows(0, 9)] == [
-                (n + 1, n) for n in range(9)
-            ]
-        # the holder wrote nothing
+            placed = [(placed.position, placed.row[0]) for placed in reader.placed_rows(0, 9)]
+        assert placed == [(n + 1, n) for n in range(9)]
+        # The group is one commit. The transaction behind which it gathered may count as another.
         assert watching.execute("PRAGMA data_version").fetchone()[0] - before <= 2
 
 
@@ -463,7 +488,7 @@ def appends_to(store, conversation):
 
 
 def test_refused_insert_uses_no_id(path, monkeypatch):
-    """Its transaction is committed, for it may have other jobs."""
+    """Its transaction is committed, because it may have other jobs."""
 
     def refuse(*_, **__):
         raise StoreUnavailable("refused", kind="taken")
@@ -505,7 +530,7 @@ def test_uncommitted_state_is_not_cached(path):
 
 
 def test_memory_forgets_what_sqlite_rolled_back():
-    """SQLite rolls a transaction back itself where it has no memory left."""
+    """SQLite itself rolls a transaction back if it has no memory left."""
 
     def fails(transaction):
         recorder = store.database.recorder
@@ -521,15 +546,23 @@ def test_memory_forgets_what_sqlite_rolled_back():
         assert store.database.recorder.last_conversation is None
 
 
+# -- commits of other programs
+# --------------------------------------------------------------------------------------------------
+
 ERASED = (
     "UPDATE conversations SET erased_at = 5, erased_events = 3, erased_head = x'00' WHERE key = 1"
 )
 
 
-@pytest.mark.parametrize("tells", [True, False], ids=["by the log's index", "by SQLite"])
-def test_commit_of_another_program_is_seen(path, monkeypatch, tells):
-    if not tells:
+@pytest.fixture(params=["by the log's index", "by SQLite"])
+def told(request, monkeypatch):
+    """How a store learns of the commits of other programs."""
+    if request.param == "by SQLite":
         monkeypatch.setattr(writing, "descriptors_of", lambda _: [])
+
+
+@pytest.mark.usefixtures("told")
+def test_commit_of_another_program_is_seen(path):
     with open_store(path) as store:
         store.append("c1", HI, expected_version=0)
         store.append("c1", HI, expected_version=1)
@@ -540,10 +573,8 @@ def test_commit_of_another_program_is_seen(path, monkeypatch, tells):
             store.append("c1", HI, expected_version=3)
 
 
-@pytest.mark.parametrize("tells", [True, False], ids=["by the log's index", "by SQLite"])
-def test_two_writers_in_turn_append_in_order(path, monkeypatch, tells):
-    if not tells:
-        monkeypatch.setattr(writing, "descriptors_of", lambda _: [])
+@pytest.mark.usefixtures("told")
+def test_two_writers_in_turn_append_in_order(path):
     with open_store(path) as ours, open_store(path) as other:
         for version in range(0, 12, 3):
             ours.append("c1", HI, expected_version=version)
@@ -551,6 +582,10 @@ def test_two_writers_in_turn_append_in_order(path, monkeypatch, tells):
             other.append("c1", HI, expected_version=version + 2)
         assert ids(ours.events("c1")) == list(range(12))
         assert [entry.position for entry in other.follow()] == list(range(1, 13))
+
+
+# -- what others made
+# --------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("mode", ["rw", "ro"])
@@ -578,9 +613,3 @@ def test_no_connection_trusts_the_schema(recorder):
         pass
     for connection in (recorder._writing.connection, recorder._readers._idle[0]):
         assert connection.execute("PRAGMA trusted_schema").fetchone() == (0,)
-
-
-@pytest.mark.parametrize("dialect", ["sqlite", "postgresql"])
-def test_statements_have_no_comments(dialect):
-    """A part with one at its end would hide what follows it in the statements that it stands in."""
-    assert [name for name, sql in statements_of(dialect).items() if "--" in sql] == []

@@ -1,4 +1,6 @@
-"""How a store is made, migrated and guarded: by whom, while whom, and what is refused."""
+"""How a store on PostgreSQL is made and migrated, which rights its roles need, and what is
+refused.
+"""
 
 import re
 import threading
@@ -35,7 +37,7 @@ NEWEST = max(sql_files.migrations("postgresql"))
 
 
 def test_a_role_without_synchronous_commit_is_refused(url, schema, postgres_server):
-    """Before a table is made."""
+    """The store is refused before a table is made."""
     postgres_server.sql(
         "CREATE ROLE hasty SUPERUSER LOGIN; ALTER ROLE hasty SET synchronous_commit = off"
     )
@@ -86,7 +88,7 @@ def test_concurrent_processes_make_a_store_once(url):
 
 @pytest.fixture
 def newer(monkeypatch):
-    """Makes this program a newer version of itself, with one migration more."""
+    """A function that makes this program a newer version of itself, with one migration more."""
 
     def become(script):
         scripts = {**sql_files.migrations("postgresql"), NEWEST + 1: script}
@@ -219,7 +221,8 @@ def test_only_mode_rwc_makes_a_store(url, mode):
 def script_of_page(mark, schema):
     """Return the SQL of the page for operators that has a mark in it, for the schema of a test."""
     page = (Path(__file__).parents[2] / "docs" / "POSTGRESQL.md").read_text()
-    [block] = [each for each in page.split("```") if each.startswith("sql") and mark in each]
+    blocks = page.split("```")
+    [block] = [block for block in blocks if block.startswith("sql") and mark in block]
     lines = block.removeprefix("sql").splitlines()
     script = "\n".join(line for line in lines if not line.startswith("--"))
     return script.replace("SCHEMA foldlog", f"SCHEMA {schema}").replace("foldlog.", f"{schema}.")
@@ -340,7 +343,7 @@ def restored(url, schema, role, postgres_server, other_server):
     other_server.run("psql", "-q", "-X", "-d", "postgres", "-f", script)
     yield other_server.url(user=role, schema=schema, patience_s="10")
     other_server.sql(
-        "".join(f"DROP OWNED BY {each} CASCADE; DROP ROLE {each};" for each in (role, "the_owner"))
+        "".join(f"DROP OWNED BY {name} CASCADE; DROP ROLE {name};" for name in (role, "the_owner"))
     )
 
 
@@ -461,7 +464,9 @@ def test_a_store_without_prepared_statements(url):
 
 
 def test_ids_and_keys_longer_than_index_entries(url):
-    """8,191 bytes and more, equal but for their ends, in the order of their bytes."""
+    """An index entry has at most 8,191 bytes. Longer ids that differ only at their ends are listed
+    in the order of their bytes.
+    """
     names = [f"{'x' * 9_000}{n}" for n in range(5)]
     with open_store(url) as store:
         for name in reversed(names):
@@ -504,7 +509,9 @@ def roles(url, schema, postgres_server):
     postgres_server.sql("".join(f"DROP OWNED BY {role}; DROP ROLE {role};" for role in names))
 
 
-def test_each_role_does_its_work_and_no_more(roles):
+@pytest.fixture
+def worked(roles):
+    """The URLs of the roles, after the agent has done all its work."""
     url = f"data:image/png;base64,{'aGVsbG8h' * 1_000}"
     picture = {"type": "image_url", "image_url": {"url": url}}
     with foldlog.open(roles("agent")) as histories:
@@ -516,32 +523,47 @@ def test_each_role_does_its_work_and_no_more(roles):
         history.fork(3, "f").append(said("on"))
         histories.store.ingest("imported", [said("x")] * 1_100)
         assert len(histories.list({"user": "ann"}).conversations) == 2
-        for forbidden in (
-            lambda: histories.erase("imported", reason="x"),
-            lambda: history.redact(1, reason="x"),
-        ):
-            with pytest.raises(EventStoreError, match="permission denied"):
-                forbidden()
-        assert histories["imported"].version() == 1_100, "no event was erased"
-        assert history.view()
-    with foldlog.open(roles("reports") + "&mode=ro") as histories:
+    return roles
+
+
+def test_an_agent_removes_nothing(worked):
+    with foldlog.open(worked("agent")) as histories:
+        with pytest.raises(EventStoreError, match="permission denied"):
+            histories.erase("imported", reason="x")
+        with pytest.raises(EventStoreError, match="permission denied"):
+            histories["c1"].redact(1, reason="x")
+        assert histories["imported"].version() == 1_100
+        assert histories["c1"].view()[1].redacted is None
+
+
+def test_a_reader_reads_everything(worked):
+    with foldlog.open(worked("reports") + "&mode=ro") as histories:
         assert histories["c1"].view()
         assert len(list(histories.store.follow())) > 1_200
         assert {hit.conversation for hit in histories.search("secret")} == {"c1"}
         assert not [verdict for verdict in histories.maintenance.verify() if verdict.findings]
-        with pytest.raises(StoreRefused, match="open for reading only"):
-            histories["c1"].append(said("no"))
+
+
+def test_a_reader_writes_nothing(worked):
     with (
-        pytest.raises(EventStoreError, match="permission denied"),
-        foldlog.open(roles("reports")) as histories,
+        foldlog.open(worked("reports") + "&mode=ro") as histories,
+        pytest.raises(StoreRefused, match="open for reading only"),
     ):
         histories["c1"].append(said("no"))
-    with foldlog.open(roles("officer")) as histories:
+    with (
+        pytest.raises(EventStoreError, match="permission denied"),
+        foldlog.open(worked("reports")) as histories,
+    ):
+        histories["c1"].append(said("no"))
+
+
+def test_an_officer_redacts_and_erases(worked):
+    with foldlog.open(worked("officer")) as histories:
         histories["c1"].redact(1, reason="asked to")
         assert histories["c1"].view()[0].content != "secret"
         assert histories.erase("imported", reason="asked to").version == 1_100
         expired = histories.maintenance.expire(timedelta(), {"user": "ann"}).conversations
-        # the fork has the attributes, too, and goes first
+        # The fork has the attributes too, and is erased before its parent.
         assert [row.id for row in expired] == ["f", "c1"]
 
 
