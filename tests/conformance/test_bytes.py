@@ -78,7 +78,7 @@ TURN = [
     ),
 ]
 TARGETS = [*SETTINGS.values(), WriteSettings(keys=OTHER_KEYS)]
-"""What a store is changed to; it is copied to all but the last."""
+"""The settings to which a store is changed. A store is copied to all of them except the last."""
 
 
 @pytest.fixture(params=SETTINGS)
@@ -94,6 +94,7 @@ def store(settings, open_recorder):
 
 
 def values(events):
+    """Return the value with bytes of each event."""
     values_read = []
     for event in events:
         match event:
@@ -107,7 +108,7 @@ def values(events):
 
 
 READ = deepcopy(values(TURN))
-"""What is read of them."""
+"""The values of the events in ``TURN``."""
 
 
 def count_stored(store):
@@ -120,7 +121,7 @@ def put(store, **values):
 
 
 def fresh(store):
-    """Another store on the same recorder, which has seen nothing yet."""
+    """Return another store on the same recorder. It has nothing in memory yet."""
     return Store(store.database.recorder, store.database.settings)
 
 
@@ -140,7 +141,7 @@ def test_bytes_come_back_as_bytes(store):
     again = fresh(store)
     assert list(again.events("c")) == [entry.event for entry in recorded]
     assert values(again.events("c")) == READ
-    assert [type(value) for value in READ[1]["at"][:1]] == [bytes]
+    assert type(READ[1]["at"][0]) is bytes
     assert [entry.event for entry in again.follow()] == [entry.event for entry in recorded]
     assert list(Views(again).current("c").events) == [
         event for event in again.events("c") if event.shown
@@ -166,7 +167,7 @@ def test_an_import_stores_equal_bytes_once(store, monkeypatch):
     with pytest.raises(HistoryDiverged):
         store.ingest("c", [said(picture(b"others")), *history])
     assert values(store.events("c", 0, 1)) + values(store.events("c", 209)) == [
-        picture(each) for each in (SMALL, IMAGE, b"more")
+        picture(image) for image in (SMALL, IMAGE, b"more")
     ]
 
 
@@ -243,12 +244,12 @@ def test_forks_read_shared_and_own_bytes(store):
 
 
 def target_of(settings, shift, among=TARGETS):
-    """Return each target in one of its forms. With two shifts, each recorder gets all forms."""
+    """Return the settings that come ``shift`` places after ``settings`` in the list ``among``."""
     return among[(list(SETTINGS.values()).index(settings) + shift) % len(among)]
 
 
 @pytest.mark.parametrize("shift", [0, 1])
-def test_copies_have_them(store, settings, open_recorder, shift):
+def test_copies_have_the_bytes(store, settings, open_recorder, shift):
     store.append("c", TURN, expected_version=0)
     say(store, "c", picture(IMAGE))
     other = Store(open_recorder(), target_of(settings, shift, TARGETS[:-1]))
@@ -261,7 +262,7 @@ def test_copies_have_them(store, settings, open_recorder, shift):
 
 
 @pytest.mark.parametrize("shift", [1, 3])
-def test_every_change_of_form_keeps_them(store, settings, shift):
+def test_a_change_of_settings_keeps_the_bytes(store, settings, shift):
     target = target_of(settings, shift)
     store.append("c", TURN, expected_version=0)
     say(store, "c", *[picture(IMAGE)] * 40)
@@ -272,13 +273,13 @@ def test_every_change_of_form_keeps_them(store, settings, shift):
     changed = Store(
         store.database.recorder, both._replace(compression=target.compression or "none")
     )
-    assert [each.damaged for each in rekey(changed, decrypt=decrypt)] == [()]
+    assert [rekeyed.damaged for rekeyed in rekey(changed, decrypt=decrypt)] == [()]
     again = Store(store.database.recorder, target)
     assert values(again.events("c")) == READ + [picture(IMAGE)] * 40
     assert again.conversation("c").head == head
     assert_sound(again)
     assert count_stored(store) == before
-    assert [each.rows for each in rekey(changed, decrypt=decrypt)] == [0]
+    assert [rekeyed.rows for rekeyed in rekey(changed, decrypt=decrypt)] == [0]
     say(again, "c", picture(IMAGE))
     assert count_stored(store) == before
 
@@ -287,17 +288,20 @@ def stored_bytes(store):
     with store.database.recorder.read() as reader:
         conversation = store.database.find(reader, "c")
         for row in reader.rows(conversation.key, 0, 100, 100):
-            for each in attachments_of(row.body):
-                yield each.name + each.body
+            for attachment in attachments_of(row.body):
+                yield attachment.name + attachment.body
 
 
 def test_encryption_hides_bytes_and_hashes(open_recorder):
     plain = Store(open_recorder())
     encrypted = Store(open_recorder(), WriteSettings(keys=KEYS))
-    for store, holds in ((plain, True), (encrypted, False)):
+    for store in (plain, encrypted):
         say(store, "c", picture(IMAGE))
-        (stored,) = stored_bytes(store)
-        assert (IMAGE[:16] in stored) is (sha256(IMAGE).digest() in stored) is holds
+    (readable,) = stored_bytes(plain)
+    (hidden,) = stored_bytes(encrypted)
+    for part in (IMAGE[:16], sha256(IMAGE).digest()):
+        assert part in readable
+        assert part not in hidden
 
 
 def test_nothing_of_a_refused_append_is_kept(store):
@@ -368,7 +372,7 @@ def test_strangers_beside_an_event_are_ignored(on_file):
     assert values(fresh(on_file).events("c")) == [picture(IMAGE)]
     changed = fresh(on_file)
     changed.database.settings = changed.database.settings._replace(compression="none")
-    assert [each.rows for each in rekey(changed)] == [1]
+    assert [rekeyed.rows for rekeyed in rekey(changed)] == [1]
     assert count_stored(on_file) == 1
     assert values(fresh(on_file).events("c")) == [picture(IMAGE)]
     assert_sound(on_file)

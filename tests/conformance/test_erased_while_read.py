@@ -11,7 +11,7 @@ from tests.privacy import erased
 from tests.said import said
 
 EVENTS = 1_200
-"""More than are read at once."""
+"""So many events are read in more than one step."""
 HISTORY = [said(str(n)) for n in range(EVENTS)]
 
 
@@ -60,8 +60,8 @@ def test_verifying_finds_no_damage(filled, monkeypatch):
             return super().run()
 
     monkeypatch.setattr(verification, "Check", ErasesFirst)
-    (verdict,) = [each for each in verify(filled, "c") if each.conversation == "c"]
-    assert verdict.findings == ()
+    verdicts = {verdict.conversation: verdict for verdict in verify(filled, "c")}
+    assert verdicts["c"].findings == ()
 
 
 def test_creating_again_during_an_erasure(store, monkeypatch):

@@ -121,8 +121,8 @@ def assert_equal_results(monkeypatch, store, count=40, seed=1):
         limit = chosen.choice([None, 1, 5, 20])
         try:
             expected = scanned(monkeypatch, store, words, limit=limit)
-        except ValueError:  # a query without a letter or a digit
-            continue
+        except ValueError:
+            continue  # The query has neither a letter nor a digit.
         result = search(store, words, limit=limit)
         assert result.hits == expected.hits, words
         assert result.conversations == expected.conversations
@@ -142,7 +142,8 @@ def test_results_are_equal_to_those_of_a_scan(histories, monkeypatch, tmp_path):
     index.make(store)
     assert index.refresh(store) > 100
     assert_equal_results(monkeypatch, store)
-    say(store, "c2", "later text about the gauge")  # the index lacks these events
+    # The index lacks these events.
+    say(store, "c2", "later text about the gauge")
     say(store, "new", "数据 later")
     histories["unmade"].view()
     assert_equal_results(monkeypatch, store, seed=2)
@@ -197,7 +198,7 @@ def test_words_leave_the_index_in_the_transaction_that_removes_them(histories, r
     assert is_indexed(store, SECRET)
     if removal == "erase":
         histories.erase("fork", reason="asked to")
-        assert is_indexed(store, SECRET)  # the parent still has the event
+        assert is_indexed(store, SECRET), "the parent still has the event"
         histories.erase("secret", reason="asked to")
     elif removal == "erase with forks":
         histories.erase("secret", reason="asked to", with_forks=True)
@@ -205,7 +206,8 @@ def test_words_leave_the_index_in_the_transaction_that_removes_them(histories, r
         histories["secret"].redact(1, reason="asked to")
     assert not is_indexed(store, SECRET)
     assert histories.search(SECRET) == ()
-    assert len(histories.search("gauge")) > 3  # other events of the segment
+    # Other events of the segment are still found.
+    assert len(histories.search("gauge")) > 3
     index.refresh(store)
     assert not is_indexed(store, SECRET)
 
@@ -264,10 +266,10 @@ def test_imports_that_grow_are_found_before_and_after_a_refresh(histories, tmp_p
     index.refresh(store)
     path = tmp_path / "a.jsonl"
     lines = [{"role": "user", "content": f"{text} imported"} for text in TEXTS]
-    for count in (4, 6):
+    for count, added in ((4, 4), (6, 2)):
         histories.import_(write_lines(path, lines[:count]), conversation="i", format="openai-chat")
         assert len(histories.search("imported")) == count
-        assert index.refresh(store) == (4 if count == 4 else 2)
+        assert index.refresh(store) == added
         assert len(histories.search("imported")) == count
     assert is_indexed(store, "imported")
     histories.erase("i", reason="asked to")
@@ -332,7 +334,8 @@ def test_a_conversation_that_becomes_active_is_not_found_again(store, histories,
     if has_index:
         index.make(store)
         index.refresh(store)
-    active = ["c5", "c4"]  # the first page has all of c5, and one hit of c4
+    # The first page has all hits of c5, and one hit of c4.
+    active = ["c5", "c4"]
 
     def become_active():
         while active:
@@ -363,13 +366,15 @@ def test_order_of_conversations_follows_events_and_figures(histories, monkeypatc
     index.refresh(store)
     monkeypatch.setattr(searching, "_FIRST_PLACES", 2)
     assert_order()
-    FiguresOfStore(store).refresh()  # the order is now that of the events' times
+    # With figures, the order is that of the events' times.
+    FiguresOfStore(store).refresh()
     assert order_of_all(store) == [f"c{number}" for number in range(6)]
     assert_order()
     index.refresh(store)
     assert not store.database.recorder.query(index.unplaced)
     assert_order()
-    say(store, "c4", "later")  # its figures are outdated
+    # The figures of these conversations are outdated or missing.
+    say(store, "c4", "later")
     say(store, "new", "text")
     assert order_of_all(store)[:2] == ["new", "c4"]
     assert_order()
@@ -396,12 +401,17 @@ def test_order_behind_a_place_has_no_conversation_before_it(histories):
     index.refresh(store)
     assert not store.database.recorder.query(index.unplaced)
     every = index.Candidates(None, {})
-    whole = [each for page in searching._in_order(store, every, None) for each in page]
-    assert [each.name for each in whole] == [f"c{number}" for number in reversed(range(6))]
-    for place, each in enumerate(whole):
-        behind = searching.SearchPlace(*each.at, each.name, 0)
-        rest = [one.name for page in searching._in_order(store, every, behind) for one in page]
-        assert rest == [one.name for one in whole[place:]]
+
+    def in_order(behind):
+        pages = searching._in_order(store, every, behind)
+        return {candidate.name: candidate.at for page in pages for candidate in page}
+
+    whole = in_order(None)
+    names = [f"c{number}" for number in reversed(range(6))]
+    assert [*whole] == names
+    for number, name in enumerate(names):
+        behind = searching.SearchPlace(*whole[name], name, 0)
+        assert [*in_order(behind)] == names[number:]
 
 
 def test_frequent_words_are_searched_in_their_docs(histories, monkeypatch):
@@ -416,7 +426,7 @@ def test_frequent_words_are_searched_in_their_docs(histories, monkeypatch):
     chosen = random.Random(7)
     for words in queries(store, chosen, 40):
         limit = chosen.choice([None, 1, 5])
-        with suppress(ValueError):  # a query without a letter or a digit
+        with suppress(ValueError):  # The query has neither a letter nor a digit.
             expected = scanned(monkeypatch, store, words, limit=limit)
             assert search(store, words, limit=limit).hits == expected.hits, words
     found = candidates(store, SECRET)
@@ -476,20 +486,29 @@ def test_store_info_says_how_far_the_index_is(histories):
     assert before.bytes > 1_000
 
 
-def test_copies_backups_and_archives(histories, tmp_path):
-    """A copy has no index until somebody makes one, and a backup of a file has the index."""
-    store = histories.store
+@pytest.fixture
+def indexed(histories):
+    """A store with three conversations and a complete index."""
     fill(histories, 3)
-    index.make(store)
-    index.refresh(store)
+    index.make(histories.store)
+    index.refresh(histories.store)
+    return histories.store
+
+
+def test_a_copy_has_no_index_until_somebody_makes_one(indexed, tmp_path):
+    store = indexed
     with foldlog.open(tmp_path / "copy.db") as copy:
         for row in store.iter_conversations():
             copy.maintenance.copy_from(store, row.id)
         assert index.info(copy.store) is None
         assert copy.maintenance.index() > 0
         assert search(copy.store, "word1").hits == search(store, "word1").hits
+
+
+def test_a_backup_of_a_file_has_the_index(indexed, histories, tmp_path):
+    store = indexed
     if store.path is None:
-        return
+        pytest.skip("only a file has backups")
     histories.maintenance.back_up(tmp_path / "backup.db")
     with foldlog.open(tmp_path / "backup.db") as backup:
         assert index.info(backup.store).is_complete

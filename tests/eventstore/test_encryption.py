@@ -93,7 +93,7 @@ def test_decompression_bomb_takes_no_memory():
 # --------------------------------------------------------------------------------------------------
 
 
-def test_without_the_key_only_listed(path):
+def test_without_the_key_a_conversation_is_only_listed(path):
     with open_store(path, keys=KEYS) as store:
         fill(store, 20)
     with open_store(path) as store:
@@ -219,8 +219,8 @@ class Refusing:
 @pytest.mark.parametrize("begun", [0, 3])
 @pytest.mark.parametrize("on", ["memory", "file"])
 def test_key_that_was_never_committed_encrypts_nothing(path, begun, on):
-    """A transaction that is taken back takes its data key with it; nobody may go on writing with
-    that, neither in a new conversation nor in one that is sealed from here on.
+    """A transaction that is rolled back takes its data key with it. Nobody may go on writing with
+    this key, neither in a new conversation nor in one that is encrypted from now on.
     """
     recorder = MemoryRecorder() if on == "memory" else SQLiteRecorder(str(path))
     fill(Store(recorder), begun)
@@ -238,7 +238,7 @@ def test_key_that_was_never_committed_encrypts_nothing(path, begun, on):
     store.close()
 
 
-# -- who has the file and not the key
+# -- an attacker who has the file but not the key
 # ----------------------------------------------------------------------------------
 
 
@@ -279,7 +279,9 @@ def test_plain_rows_after_another_process_encrypts(path):
         assert len(texts(long_lived, "c1")) == 3
         with open_store(path, keys=KEYS) as other:
             list(rekey(other))
-        for event_id in range(3):  # an encrypted row beside them would let the process look again
+        # All rows are replaced, because an encrypted row among them would tell the process that the
+        # conversation is encrypted now.
+        for event_id in range(3):
             replace_row(path, event_id, "deploy now")
         for read in (lambda: list(long_lived.follow()), lambda: texts(long_lived, "c1")):
             with pytest.raises(
@@ -289,7 +291,9 @@ def test_plain_rows_after_another_process_encrypts(path):
 
 
 def test_only_a_checkpoint_shows_a_replaced_conversation(path):
-    """A conversation that is replaced whole, or put back as it was: docs/PRIVACY.md says so."""
+    """docs/PRIVACY.md says that a checkpoint is needed to find a conversation that is replaced as a
+    whole, or put back to an earlier state.
+    """
     earlier = path.with_name("earlier.db")
     forged = path.with_name("forged.db")
     with open_store(path, keys=KEYS) as store:

@@ -1,8 +1,7 @@
 """Group commit: who shares a transaction with whom, in which thread, what becomes of errors and of
 interruptions.
 
-The pytest process runs these in its main thread, which leads alone; so callers that share a
-transaction are threads.
+The main thread leads alone, so the callers that share a transaction are other threads.
 """
 
 import contextvars
@@ -33,8 +32,8 @@ class DatabaseFault(Exception):
 
 
 class Groups:
-    """A database that knows which jobs it committed together. Jobs write by ``write`` of what they
-    are given.
+    """A database that knows which jobs it committed together. Each job gets the database, and calls
+    ``write``. ``committed`` contains a list for each transaction, with what its jobs wrote.
     """
 
     def __init__(self):
@@ -44,6 +43,7 @@ class Groups:
         self.commits_fail = False
         self._written_before = 0
         self._stands = False
+        """Whether the last transaction was committed."""
 
     def take(self, deadline):
         self._stands = False
@@ -72,7 +72,9 @@ class Groups:
     def commit(self):
         if self.commits_fail:
             raise DatabaseFault
-        self._stands, self.open, self.committed = True, None, [*self.committed, self.open]
+        self.committed.append(self.open)
+        self.open = None
+        self._stands = True
 
     def settle(self):
         self.open = None
@@ -132,8 +134,8 @@ def a_held_transaction(queue, work=write_first):
 
 @contextmanager
 def released_when(queue, waited):
-    """A transaction is held until a job of the main thread waits, and ``waited`` has been done
-    then.
+    """Hold a transaction until a job of the main thread waits. Then call ``waited``, and let the
+    transaction go on.
     """
 
     def release():
@@ -151,12 +153,14 @@ def released_when(queue, waited):
 
 
 def jobs_inside(queue):
-    """Return how many jobs wait, and the job that leads."""
+    """Return how many jobs wait or lead."""
     return len(queue._waiting) + (queue._leader is not None and queue._leader not in queue._waiting)
 
 
 class Callers:
-    """Threads that wait in the queue in the order of ``add``, and what each of them got."""
+    """Threads that wait in the queue in the order of ``add``. ``outcomes`` contains what each of
+    them got.
+    """
 
     def __init__(self, queue):
         self.queue = queue
@@ -252,7 +256,9 @@ def test_foreign_code_runs_in_its_callers_thread(queue):
 
 
 def test_main_thread_leads_alone(queue, groups):
-    """What a signal handler raises in it ends no job of another thread."""
+    """Otherwise an error of a signal handler, which runs in the main thread, would end the jobs of
+    other threads.
+    """
     ran_in = []
 
     def where(groups):
@@ -312,13 +318,7 @@ def test_leader_without_the_lock_fails_alone(queue, groups):
 
 @pytest.mark.parametrize("any_thread", [False, True])
 @pytest.mark.parametrize("wrote", [False, True])
-def test_error_reaches_only_its_caller(
-    together,
-    queue,
-    groups,
-    any_thread,
-    wrote,
-):
+def test_error_reaches_only_its_caller(together, queue, groups, any_thread, wrote):
     def fails(groups):
         if wrote:
             groups.write("never")
@@ -331,7 +331,7 @@ def test_error_reaches_only_its_caller(
 
 
 def test_refused_job_is_run_again(together, groups):
-    """What refused it may have been rolled back."""
+    """The write because of which it was refused may have been rolled back."""
 
     def fails(groups):
         groups.write("never")
@@ -342,7 +342,7 @@ def test_refused_job_is_run_again(together, groups):
             raise LookupError("it is taken")
         return groups.write("taken")
 
-    failed, result = together(lambda groups: fails(groups), refused_behind)
+    failed, result = together(fails, refused_behind)
     assert (type(failed), result) == (LookupError, "taken")
     assert groups.committed == [["first"], ["taken"]]
 
@@ -489,6 +489,7 @@ def test_interrupted_leader_loses_no_other_job(together, groups, step, committed
     leader, *others = together(leads, writes("b"), writes("c"))
     assert others == ["b", "c"]
     assert isinstance(leader, KeyboardInterrupt)
+    # If the leader's own job was committed, a note tells it.
     assert hasattr(leader, "__notes__") == ("leader" in committed)
     assert groups.committed == [["first"], committed]
 

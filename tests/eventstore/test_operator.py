@@ -99,6 +99,7 @@ def stored_row(path, key, event):
 
 
 def swap(path, name, event):
+    """Exchange the ids of an event and of the next one. No event has the id 900."""
     key = key_of(path, name)
     for old, new in ((event, 900), (event + 1, event), (900, event + 1)):
         run(path, "UPDATE events SET id = ? WHERE conversation = ? AND id = ?", new, key, old)
@@ -109,10 +110,12 @@ def remove_row(path, name, event):
 
 
 def cut(path, name, event):
+    """Remove all events after an event."""
     run(path, f"DELETE FROM events WHERE conversation = {KEY} AND id > ?", name, event)
 
 
 def remove(path, name, event):
+    """Remove a conversation with all its events."""
     run(path, f"DELETE FROM events WHERE conversation = {KEY}", name)
     run(path, "DELETE FROM conversations WHERE id = ?", name)
 
@@ -120,7 +123,7 @@ def remove(path, name, event):
 def rewrite(path, name, event):
     """Write a conversation again with one other event, and with true heads and checksums."""
     with opened(path) as store:
-        contents = [getattr(each, "content", "") for each in store.events(name)]
+        contents = [getattr(old, "content", "") for old in store.events(name)]
     remove(path, name, event)
     events = all_said(*contents)
     events[event] = all_said("what should have been")[0]
@@ -129,6 +132,7 @@ def rewrite(path, name, event):
 
 
 def lengthen(path, name, event):
+    """Rewrite a conversation, and append more events to it."""
     rewrite(path, name, event)
     with open_store(f"sqlite:///{path}?plain=allowed") as store:
         say(store, name, *"more")
@@ -137,12 +141,14 @@ def lengthen(path, name, event):
 def exchange(path, name, event):
     """Give a conversation the name of another."""
     other = NAMES[(NAMES.index(name) + 1) % len(NAMES)]
-    keys = key_of(path, name), key_of(path, other)
-    for key, new in ((keys[0], "?"), (keys[1], name), (keys[0], other)):
-        run(path, "UPDATE conversations SET id = ? WHERE key = ?", new, key)
+    key = key_of(path, name)
+    other_key = key_of(path, other)
+    for renamed, new_name in ((key, "?"), (other_key, name), (key, other)):
+        run(path, "UPDATE conversations SET id = ? WHERE key = ?", new_name, renamed)
 
 
 def hide(path, name, event):
+    """Leave a conversation out of all lists."""
     run(path, "UPDATE conversations SET visible = 0 WHERE id = ?", name)
 
 
@@ -153,6 +159,7 @@ def redact_unseen(path, name, event):
 
 
 def change_tombstone(path, name, event):
+    """Change one of the fields of a tombstone."""
     column, value = [
         ("erased_reason", "'retention'"),
         ("erased_at", "erased_at + 1"),
@@ -215,7 +222,16 @@ def another_store(path, name, event):
 
 
 OF_LIVING = [
-    *(change_row, change_time, swap, remove_row, cut, remove, rewrite, lengthen, exchange, hide),
+    change_row,
+    change_time,
+    swap,
+    remove_row,
+    cut,
+    remove,
+    rewrite,
+    lengthen,
+    exchange,
+    hide,
     redact_unseen,
 ]
 OF_TOMBSTONES = [change_tombstone, remove_tombstone, bring_back, remove_entry, change_entry]
@@ -224,7 +240,9 @@ CHANGES = [*OF_LIVING, *OF_TOMBSTONES, *OF_THE_STORE]
 
 
 def name_change(path, note, seed):
-    """Make a seeded change, and return who must be named, and who is."""
+    """Make a seeded change. Return the conversation that must be named, or None for the store, and
+    all findings.
+    """
     chance = random.Random(seed)
     change = CHANGES[seed % len(CHANGES)]
     name = chance.choice(GONE if change in OF_TOMBSTONES else NAMES)
@@ -353,7 +371,8 @@ class Work:
     def back_up(self, store):
         self.backup = self.folder / f"backup{self.done}.db"
         back_up(store, str(self.backup))
-        self.at_backup = [*self.notes], [*self.names]
+        self.notes_at_backup = [*self.notes]
+        self.names_at_backup = [*self.names]
         self.compare(self.backup)
 
     def compare(self, path, *, is_copy=False):
@@ -365,13 +384,23 @@ class Work:
         # Checkpoints of later events than the backup's are true alarms, so they are left out.
         if self.restores and self.backup is not None:
             restore(str(self.backup), str(self.path), WriteSettings(None, KEYS))
-            self.notes = [*self.at_backup[0]]
-            self.names = [*self.at_backup[1]]
+            self.notes = [*self.notes_at_backup]
+            self.names = [*self.names_at_backup]
             self.compare(self.path)
 
     KINDS = (
-        *(begin, append, append, append, fork, erase, use_again, redact, redact, rekey, archive),
-        *(vacuum, check, copy, back_up),
+        begin,
+        *[append] * 3,
+        fork,
+        erase,
+        use_again,
+        *[redact] * 2,
+        rekey,
+        archive,
+        vacuum,
+        check,
+        copy,
+        back_up,
     )
 
 

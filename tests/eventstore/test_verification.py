@@ -86,14 +86,14 @@ def test_rekey_names_a_damaged_head(path, monkeypatch):
     change = "UPDATE events SET meta = meta_with(meta, 'head', zeroblob(32))"
     execute(path, f"{change} WHERE conversation = 1 AND id = 7")
     with open_store(f"sqlite:///{path}", compression="zlib") as store:
-        assert [each.damaged for each in rekey(store)] == [(7,), ()]
+        assert [rekeyed.damaged for rekeyed in rekey(store)] == [(7,), ()]
 
 
 def test_rekey_names_a_changed_first_event(path):
     with open_store(f"sqlite:///{path}", compression="zlib") as store:
         first, second = store.query("a", lambda read: read.rows(0, 2, 2))
         replace(path, "a", first._replace(body=second.body))
-        assert [each.damaged for each in rekey(store)] == [(0,), ()]
+        assert [rekeyed.damaged for rekeyed in rekey(store)] == [(0,), ()]
 
 
 def test_past_view_names_a_missing_event(path):
@@ -172,9 +172,9 @@ def test_hidden_structural_event_is_missed(path):
         store.query("a", lambda reading: [*reading.structural_events()])
 
 
-def rewritten(path, conversation, event_id, body):
-    """By somebody who knows how checksums are made, and does not make the heads of all that
-    follows.
+def rewrite(path, conversation, event_id, body):
+    """Change the body of an event as somebody does who can make checksums, but does not make the
+    heads of the later events again.
     """
     with open_store(path) as store, reading(store, conversation) as read:
         (row,) = read.rows(event_id, event_id + 1, 1)
@@ -184,7 +184,7 @@ def rewritten(path, conversation, event_id, body):
 @pytest.mark.parametrize("changed", [[7], [0, LENGTH - 1]], ids=str)
 def test_head_shows_a_change_with_new_checksum(path, changed):
     for event_id in changed:
-        rewritten(path, "a", event_id, b'{"kind":"message","content":"x","source":"user"}')
+        rewrite(path, "a", event_id, b'{"kind":"message","content":"x","source":"user"}')
     assert findings_in(path) == {"a": [f"event {event_id}: {STRAY}" for event_id in changed]}
 
 
@@ -327,7 +327,7 @@ def sql_of(path, name):
 
 
 def described(name, sql):
-    """Have the file say that an index or a table is made by another statement."""
+    """Return statements that make SQLite take ``sql`` for the definition of an index or a table."""
     return [
         "PRAGMA writable_schema = ON",
         f"UPDATE sqlite_schema SET sql = '{sql}' WHERE name = '{name}'",
@@ -357,9 +357,7 @@ def test_column_of_another_type_is_named(path, column):
     assert any(finding.startswith("event 7: ") for finding in findings_in(path)["a"])
 
 
-def test_damaged_ledger_entry_is_found(
-    path,
-):
+def test_damaged_ledger_entry_is_found(path):
     with open_store(f"sqlite:///{path}") as store:
         erased(store, "a")
         Histories(store).create("a", replace_erased=True).append(said("new"))
@@ -377,7 +375,7 @@ def test_damaged_ledger_entry_is_found(
         ]
         assert [finding[:2] for finding in findings] == [("a", 0), ("fork", 0)]
         assert "the entry of its ledger 'erased', number 0, is damaged" in findings[0][2]
-        (erasure,) = (each for each in followed if isinstance(each.event, Erased))
+        (erasure,) = (entry for entry in followed if isinstance(entry.event, Erased))
         assert next(entry for entry in store.follow(erasure.position - 1)) == erasure
         with pytest.raises(CorruptEvent, match="conversation 'fork', event 2"):
             list(store.follow(erasure.position))
@@ -408,7 +406,7 @@ def of_all_tables(tmp_path_factory):
 )
 def test_column_of_another_type_raises_our_errors(tmp_path, of_all_tables, place, value):
     path = Path(shutil.copy(of_all_tables, tmp_path / "h.db"))
-    with suppress(sqlite3.IntegrityError):  # this value cannot be in an index
+    with suppress(sqlite3.IntegrityError):  # This value cannot be in an index.
         change_type(path, *place.split("."), value)
     with suppress(EventStoreError), foldlog.open(path) as histories:
         store = histories.store

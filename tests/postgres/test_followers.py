@@ -1,4 +1,4 @@
-"""A follower passes nothing that a failover can take back, and waits where nobody can tell."""
+"""A follower returns no event that a failover can take back. If it cannot know, it waits."""
 
 import contextlib
 from concurrent.futures import ThreadPoolExecutor
@@ -14,7 +14,7 @@ from .servers import Server, new_primary
 from .test_faults import waiting_for_nobody
 
 BRIEF = "4"
-"""A patience that a test can wait for, and that a loaded machine does not exceed with one answer: a
+"""A patience in seconds that a test can wait for. On a loaded machine, one answer takes less than
 half of it.
 """
 
@@ -46,7 +46,7 @@ def standby(primary, folder):
 
 
 def wait_for(server, standbys):
-    """Have commits wait for these standbys."""
+    """Let commits wait for these standbys."""
     server.sql(f"ALTER SYSTEM SET synchronous_standby_names = '{standbys}'")
     server.reload()
     until(lambda: server.sql("SHOW synchronous_standby_names") == standbys)
@@ -81,7 +81,8 @@ def test_unconfirmed_events_are_not_followed_after_a_crash(primary):
     with unconfirmed(primary, "c2"):
         primary.kill()
     primary.start()
-    assert primary.sql("SELECT count(*) FROM foldlog.events") == "2"  # the server shows it
+    # The server itself shows the unconfirmed event.
+    assert primary.sql("SELECT count(*) FROM foldlog.events") == "2"
     options = [{"mode": "ro"}, {}, {"mode": "ro", "pooler": "transaction"}]
     with contextlib.ExitStack() as opened:
         followers = [
@@ -104,8 +105,8 @@ def assert_refused(follower):
 
 @pytest.mark.long  # a server of its own, and standbys
 def test_a_follower_continues_without_the_standby(primary):
-    """What its connection has confirmed once, it needs no standby for; only a new connection
-    does.
+    """A connection that has once waited for the standby needs it no more for these events. Only a
+    new connection waits again.
     """
     with (
         open_store(primary.url()) as store,
@@ -143,7 +144,8 @@ def test_a_follower_leaves_no_session_behind(primary):
 @pytest.mark.long  # a server of its own, and standbys
 def test_a_promoted_standby_confirms_first(standby):
     with open_store(standby.url(mode="ro", patience_s=BRIEF)) as follower:
-        assert followed(follower) == ["0"]  # this connection lives on
+        # The connection of this follower outlives the promotion.
+        assert followed(follower) == ["0"]
         standby.promote()
         assert_refused(follower)
         wait_for(standby, "")

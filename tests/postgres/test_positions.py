@@ -1,5 +1,5 @@
-"""Positions: nothing ever appears behind a follower, whoever writes, however long, wherever the
-store moves.
+"""Positions: no event ever appears behind a follower, however many writers there are, however long
+their transactions take, and wherever the store moves.
 """
 
 import contextlib
@@ -29,6 +29,7 @@ from .servers import Server, new_primary
 
 
 def numbered(number):
+    """Return the positions of the transaction with this number."""
     counter = Positions()
     counter.number = number
     return counter
@@ -50,7 +51,8 @@ def test_keys_are_numbered_apart_from_positions():
     counter.take(10)
     first = counter.key()
     second = counter.key()
-    assert (7 << 20 <= first < 8 << 20, second) == (True, first + 1)
+    assert first >> 20 == 7
+    assert second == first + 1
 
 
 def test_a_transaction_without_keys_left_begins_no_conversation():
@@ -65,7 +67,7 @@ def test_a_transaction_without_keys_left_begins_no_conversation():
 
 
 def test_keys_of_equal_transactions_rarely_collide():
-    """After a promotion a transaction may have the number of one that was lost."""
+    """After a promotion, a transaction may have the number of one that was lost."""
     assert len({numbered(7).key() for _ in range(100)}) > 90
 
 
@@ -74,8 +76,8 @@ def test_keys_of_equal_transactions_rarely_collide():
 
 
 class Follower:
-    """Follows a store in another thread, a few events at a time, and keeps the events. After a text
-    as the place to begin, the follower continues after texts of positions.
+    """Follows a store in another thread, a few events at a time, and keeps the events. It names its
+    place in the store in the type of the first ``place``: a number or a text.
     """
 
     def __init__(self, store, place=0):
@@ -97,13 +99,14 @@ class Follower:
                 return
 
     def finish(self):
+        """Follow up to the present end, and return all events."""
         self._finish.set()
         self._thread.join()
         return self.seen
 
 
-def same(entries, written):
-    """Everything, once, in the order of positions."""
+def assert_followed(entries, written):
+    """Check that all written events were followed once, in the order of their positions."""
     assert [entry.position for entry in entries] == sorted({entry.position for entry in entries})
     assert sorted((entry.position, entry.conversation, entry.id) for entry in written) == [
         (entry.position, entry.conversation, entry.id) for entry in entries
@@ -141,7 +144,7 @@ def test_a_follower_of_16_writers_misses_nothing(url):
     with open_store(url) as store:
         follower = Follower(store)
         written = write_with(store, writers=16, appends=20)
-        same(follower.finish(), written)
+        assert_followed(follower.finish(), written)
         assert len(written) > 500
 
 
@@ -156,7 +159,7 @@ class Holder:
 
     def project(self, snapshot, events):
         snapshot.put_records("holder", [Record(snapshot.version, 1, b"")])
-        # a question: what was written before is sent
+        # This question sends the server what was written before.
         assert snapshot.record_at("holder", 9) is not None
         self.held.set()
         self.release.wait()
@@ -183,19 +186,19 @@ def test_an_open_transaction_holds_followers_back(url):
             time.sleep(0.1)
             assert [entry.conversation for entry in store.follow()] == ["before"]
             status = store._recorder.status()
-            assert (status.held_back, status.horizon_age > 80) == (len(written), True)
+            assert status.held_back == len(written)
+            assert status.horizon_age > 80
             assert status.held_by.application == "foldlog"
         entries = follower.finish()
-        same(
-            [entry for entry in entries if entry.conversation != "import"], before + late + written
-        )
+        live = [entry for entry in entries if entry.conversation != "import"]
+        assert_followed(live, before + late + written)
         assert len(entries) == len(before) + len(late) + len(written) + 1_100
         assert store._recorder.status().held_back == 0
 
 
 def test_an_import_of_several_transactions(url, monkeypatch):
-    """With 2^20 made small: a history of 7 thousand events then has the positions of four
-    transactions.
+    """With room for 2,000 positions in each transaction, in place of 2^20, a history of 7,000
+    events has the positions of four transactions.
     """
     monkeypatch.setattr(positions, "POSITIONS_MAX", 2_000)
     with open_store(url) as store:
@@ -214,7 +217,7 @@ def test_an_import_of_several_transactions(url, monkeypatch):
         imported = [entry for entry in entries if entry.conversation == "import"]
         assert [entry.event.content for entry in imported] == [str(n) for n in range(7_000)]
         assert len({entry.position >> 20 for entry in imported}) == 4
-        same([entry for entry in entries if entry.conversation == "live"], written)
+        assert_followed([entry for entry in entries if entry.conversation == "live"], written)
         assert [entry.position for entry in entries] == sorted(
             {entry.position for entry in entries}
         )
@@ -231,8 +234,8 @@ def test_an_import_of_several_transactions(url, monkeypatch):
 
 def test_a_restored_dump_continues_its_positions(url, schema, postgres_server, other_server):
     with psycopg.connect(postgres_server.url(), autocommit=True) as connection:
+        # The other server has made far fewer transactions.
         for _ in range(1_000):
-            # the new server is far behind this one's count
             connection.execute("SELECT pg_current_xact_id()")
     with open_store(url) as store:
         written = write_with(store, writers=2, appends=5)
@@ -261,12 +264,12 @@ def pair(folder):
     copy = Server(folder / "copy")
     yield primary, copy
     for server in (primary, copy):
-        with contextlib.suppress(FileNotFoundError):  # no copy was made
+        with contextlib.suppress(FileNotFoundError):  # The test made no copy.
             server.remove()
 
 
 def test_a_restored_backup_continues_its_positions(pair):
-    """Its server gives the numbers of what was lost again."""
+    """Its server gives the numbers of the lost transactions again."""
     primary, backup = pair
     with open_store(primary.url()) as store:
         say(store, "c0", "kept")
@@ -318,9 +321,10 @@ def test_who_waits_for_an_epoch_begins_no_other(is_older, url, schema, postgres_
         else:
             beginning = pool.submit(lambda: open_store(url).close())
         until(lambda: postgres_server.sql(waiting) == "1")
-        number = postgres_server.sql("SELECT pg_current_xact_id()")  # of the first writer
+        number_of_a_writer = postgres_server.sql("SELECT pg_current_xact_id()")
         first.execute(
-            f"UPDATE {schema}.events e SET position = ({number} + epoch) << 20 FROM {schema}.epoch"
+            f"UPDATE {schema}.events e SET position = ({number_of_a_writer} + epoch) << 20"
+            f" FROM {schema}.epoch"
         )
         [begun] = first.execute(epoch).fetchone()
         first.commit()
@@ -330,13 +334,13 @@ def test_who_waits_for_an_epoch_begins_no_other(is_older, url, schema, postgres_
 
 @pytest.mark.parametrize("changed", ["timeline = 77", "cluster = 77"], ids=["promoted", "another"])
 def test_a_pooled_writer_notices_another_server(url, schema, postgres_server, changed):
-    """Their connections are to the pooler, and stay when the server behind it is another one."""
+    """Its connections lead to the pooler, and stay open if the pooler leads to another server."""
     with open_store(url + "&pooler=transaction") as pooled:
         [before] = say(pooled, "c0", "0")
         say(pooled, "c0", "1")
-        for expected in (2, 3):
+        for name in ("c0", "c1"):
             postgres_server.sql(f"UPDATE {schema}.epoch SET {changed}")
-            [after] = say(pooled, "c0" if expected == 2 else "c1", "2")
+            [after] = say(pooled, name, "2")
             assert after.position > before.position + (1 << 48)
             assert postgres_server.sql(f"SELECT timeline FROM {schema}.epoch") == "1"
             before = after
@@ -373,7 +377,7 @@ def test_a_hot_standby_is_followed_too(url, postgres_server):
                 follower = Follower(followed)
                 written = list(store.follow()) + write_with(store, writers=8, appends=20)
                 wait_for_standby(postgres_server)
-                same(follower.finish(), written)
+                assert_followed(follower.finish(), written)
                 with pytest.raises(StoreRefused, match="reading only"):
                     say(followed, "c0", "no")
     finally:

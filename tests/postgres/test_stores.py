@@ -48,7 +48,7 @@ def counted(postgres_server, table, where="true"):
     query = " UNION ALL ".join(
         f"SELECT count(*) FROM many_{n:02d}.{table} WHERE {where}" for n in range(COUNT)
     )
-    return [int(each) for each in postgres_server.sql(query).split()]
+    return [int(count) for count in postgres_server.sql(query).split()]
 
 
 def elsewhere(store, conversation):
@@ -60,7 +60,7 @@ def elsewhere(store, conversation):
 
 
 def after(store):
-    """The position at the end of the store."""
+    """Return the position at the end of the store."""
     return str(store.database.last_position)
 
 
@@ -75,11 +75,9 @@ def test_keys_say_which_store_has_a_conversation(many, postgres_server):
                 " WHERE starts_with(convert_from(id, 'UTF8'), 'spread ')"
             )
             pairs = [row.split("|") for row in rows.splitlines()]
-            assert all(
-                int(key) % COUNT == number == store.database.recorder.home(name)
-                for key, name in pairs
-            )
             assert pairs
+            assert {int(key) % COUNT for key, _ in pairs} == {number}
+            assert {store.database.recorder.home(name) for _, name in pairs} == {number}
         with pytest.raises(VersionConflict):
             say(store, names[0], "no", expected_version=0)
     with open_store(many) as again:
@@ -192,11 +190,14 @@ def test_a_fork_and_a_conversation_race(many):
 
 
 def test_companions_and_leases_are_in_one_store(many, postgres_server):
-    def count():
-        conversations = counted(postgres_server, "conversations")
-        return conversations, counted(postgres_server, "records", "conversation = 0")
+    def conversations():
+        return counted(postgres_server, "conversations")
 
-    before = count()
+    def leases():
+        return counted(postgres_server, "records", "conversation = 0")
+
+    expected_conversations = conversations()
+    expected_leases = leases()
     with foldlog.open(many) as histories:
         history = histories["with companions"]
         history.append(said("0"))
@@ -204,11 +205,11 @@ def test_companions_and_leases_are_in_one_store(many, postgres_server):
             say(histories.store, f"with companions/+{name}", "x")
         with history.lease():
             history.append(said("1"))
-            now = count()
-        home = histories.store.database.recorder.home(history.id)
-    for counts, earlier, added in zip(now, before, (3, 1), strict=True):
-        earlier[home] += added
-        assert counts == earlier
+            home = histories.store.database.recorder.home(history.id)
+            expected_conversations[home] += 3
+            expected_leases[home] += 1
+            assert conversations() == expected_conversations
+            assert leases() == expected_leases
 
 
 def test_lists_cover_all_stores(many):
@@ -233,7 +234,8 @@ def test_a_list_takes_the_changes_of_all_stores(many):
         for n in (4, 1):
             histories.list({"user": "eve"}, age_max_s=0)
             histories[f"changed {n}"].append(said("y"))
-        with foldlog.open(many) as other:  # what this process wrote is in its lists anyway
+        # The lists of this process have what it wrote in any case, so another one reads.
+        with foldlog.open(many) as other:
             page = other.list({"user": "eve"}, age_max_s=0)
         names = [row.id for row in page.conversations]
         assert names == [f"changed {n}" for n in (1, 4, 5, 3, 2, 0)]
@@ -254,7 +256,7 @@ def test_round_trips_of_an_open_and_an_append(many, postgres_server, proxy):
             cost(lambda: say(store, "counted", "1", expected_version=2, idempotency_key="k")) == 1
         )
         assert cost(lambda: store.version("counted")) <= 2
-        # a list that is not up to date is read again
+        # The list is outdated, so it is read again.
         assert cost(lambda: store.conversations(limit=20)) <= 3
         place = after(store)
         assert cost(lambda: list(store.follow(place))) <= 3
@@ -294,7 +296,7 @@ def test_the_number_of_stores_is_fixed(many):
 
 @pytest.fixture
 def few(postgres_server):
-    """Runs SQL beside two stores that have conversations; each test undoes it."""
+    """A function that runs SQL on a database with two stores. Each test undoes what it changed."""
     with open_store(postgres_server.url(schema="few", stores="2")) as store:
         for n in range(8):
             say(store, f"c{n}", "x")
@@ -329,7 +331,8 @@ def test_stores_that_changed_places_are_refused(few, postgres_server):
 def test_a_killed_creation_is_completed(postgres_server):
     url = postgres_server.url(schema="killed", stores="2")
     open_store(url).close()
-    postgres_server.sql("DROP SCHEMA killed_00 CASCADE")  # the first one is made last
+    # The first store is made last, so a killed creation lacks it.
+    postgres_server.sql("DROP SCHEMA killed_00 CASCADE")
     with open_store(url) as store:
         say(store, "c1", "x")
         assert store.version("c1") == 1
@@ -348,7 +351,9 @@ def test_one_store_opens_alone(many):
 
 
 def test_a_store_moves_by_copy(many, postgres_server, other_server):
-    """Its writers stop meanwhile: it is copied alone, and named in the URL then."""
+    """While its writers stand still, one store is copied to another server. From then on, the URL
+    names this server.
+    """
     with open_store(many) as store:
         home = store.database.recorder.home
         names = [f"moved {n}" for n in range(16)]
@@ -384,8 +389,8 @@ def test_a_store_moves_by_copy(many, postgres_server, other_server):
 
 @pytest.mark.long  # a server with a standby, which is promoted, and another one
 def test_a_move_and_a_failover_lose_nothing(other_server, folder):
-    """16 writers and a follower of all stores. A store that moves is met again by its follower, in
-    order.
+    """16 writers and a follower of all stores go on. The follower may get the events of the store
+    that moves again, in order.
     """
     primary = new_primary(folder / "primary", {"wal_level": "replica"})
     standby = Server(folder / "standby")
