@@ -86,6 +86,7 @@ export class FoldlogChatTransport<M extends UIMessage> implements ChatTransport<
     return streamOf(() => this.#chunks(turn, { first }, isLoaded && first === null));
   }
 
+  /** The chunks of a message: a turn between its start and its finish. */
   async *#chunks(
     turn: Turn,
     options: { first?: string | null; isDue?: boolean },
@@ -103,6 +104,7 @@ export class FoldlogChatTransport<M extends UIMessage> implements ChatTransport<
     yield { type: "finish" };
   }
 
+  /** The conversation of a chat that has messages. */
   async #history(chatId: string): Promise<History> {
     const history = await this.#options.history(chatId);
     if (history === null) throw new TypeError(`history("${chatId}") is null, but the chat has messages`);
@@ -119,6 +121,7 @@ export class FoldlogChatTransport<M extends UIMessage> implements ChatTransport<
     this.#chat = chatId;
   }
 
+  /** Begin a turn behind what the page shows. */
   #turnOf(shown: Shown, { chatId, abortSignal }: { chatId: string; abortSignal?: AbortSignal | undefined }): Turn {
     this.#turn = new Turn(shown, () => this.#history(chatId), abortSignal);
     return this.#turn;
@@ -140,6 +143,7 @@ function elsewhere({ tools, ...shown }: Shown): Shown {
   return { ...shown, tools: new Map(ended), hasParts: false };
 }
 
+/** A turn of which the page shows nothing, behind a version. */
 function newTurn(start: number, user?: UIMessage): Shown {
   const named = user === undefined ? {} : { user: user.id };
   return { start, before: start, ...named, tools: new Map(), slots: new Set(), hasParts: false };

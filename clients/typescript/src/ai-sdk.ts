@@ -130,6 +130,10 @@ export async function saveRequest(history: History, request: ChatRequest, option
   await saving(history, options, (stored) => chatAfter(stored, request, options));
 }
 
+/**
+ * Save the chat that `wantedOf` makes of the stored one: take back what was changed, and append what
+ * is new. After a write of another program, it looks at the chat again.
+ */
 async function saving(history: History, options: SaveOptions, wantedOf: (stored: StoredChat) => Wanted): Promise<void> {
   let { expectedVersion } = options;
   let mayChange = true;
@@ -213,6 +217,7 @@ async function approvalsOfOpenCalls(history: History): Promise<Map<number, Appro
 
 // -- saving
 
+/** The chat in a conversation. */
 async function readChat(history: History): Promise<StoredChat> {
   const chat = new StoredChat();
   for (const event of await standingEvents(history)) chat.add(event);
@@ -255,6 +260,7 @@ function withAnswers(message: UIMessage, page: UIMessage): UIMessage {
   return { ...message, parts: parts as unknown as UIMessage["parts"] };
 }
 
+/** Refuse parts that only an agent has. */
 function checkUserParts({ id, parts }: UIMessage): void {
   const other = parts.find(({ type }) => type !== "text" && type !== "file" && !type.startsWith("data-"));
   if (other === undefined) return;
@@ -277,6 +283,7 @@ function changedSlot(stored: StoredChat, wanted: Wanted, expectedVersion: number
   );
 }
 
+/** Append what the stored chat does not have, and record approvals between. */
 async function save(history: History, stored: StoredChat, wanted: Chat, options: ApprovalOptions): Promise<void> {
   for (;;) {
     const { events, asked } = nextEvents(stored, wanted);
@@ -349,6 +356,7 @@ function waits(
   return shown.length === 0 || (approval.approved !== undefined && decision?.approved !== approval.approved);
 }
 
+/** Record the question about an open call, or if it is in the log, the decision. */
 async function recordApproval(
   history: History,
   { approvals }: { approvals: Map<number, Approvals> },
@@ -364,6 +372,7 @@ async function recordApproval(
   return decide(approver, call, approval.id, { approved: approval.approved === true, reason: approval.reason }, by);
 }
 
+/** Record that a person was asked about a call. A repetition records nothing. */
 async function ask(
   history: History,
   call: { id: number },
@@ -374,6 +383,7 @@ async function ask(
   return (await history.askApproval(call, { to: by, shown }, { idempotencyKey })).event as StoredEvent;
 }
 
+/** Record a decision about a call. */
 async function decide(
   approver: History,
   call: { id: number },

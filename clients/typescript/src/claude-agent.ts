@@ -25,8 +25,11 @@ import { pause } from "./transport.js";
 import type { Signal } from "./web.js";
 
 const FORMAT = "claude-code";
+/** The maximum number of entries of a request, so that none is refused as too large. */
 const ENTRIES_MAX = 1_000;
+/** A call is in the log within this time after the SDK asked for its permission. */
 const STORED_WITHIN_MS = 10_000;
+/** The number of calls whose conversations are kept for `canUseTool`. */
 const CALLS_MAX = 1_000;
 
 /** A person's answer. `approver` of `PermissionOptions` records it. */
@@ -60,6 +63,7 @@ interface AskedTool {
 
 type Permission = { behavior: "allow"; updatedInput: Record<string, unknown> } | { behavior: "deny"; message: string };
 
+/** Stores the transcripts of Claude Code in the conversations of a service. */
 export class FoldlogSessionStore implements SessionStore {
   readonly #histories: Histories;
   readonly #prefix: string;
@@ -136,6 +140,7 @@ export class FoldlogSessionStore implements SessionStore {
     }
   }
 
+  /** The entries of a transcript, or null for none. */
   async load(key: SessionKey): Promise<SessionStoreEntry[] | null> {
     try {
       const { records } = await this.history(key).records(FORMAT);
@@ -146,6 +151,7 @@ export class FoldlogSessionStore implements SessionStore {
     }
   }
 
+  /** The sessions of a project, without those of sub-agents. */
   async listSessions(projectKey: string): Promise<{ sessionId: string; mtime: number }[]> {
     const sessions: { sessionId: string; mtime: number }[] = [];
     const start = this.#id({ projectKey, sessionId: "" });
@@ -173,6 +179,7 @@ export class FoldlogSessionStore implements SessionStore {
     }
   }
 
+  /** The parts of a session: its sub-agents. */
   async listSubkeys(key: { projectKey: string; sessionId: string }): Promise<string[]> {
     const start = `${this.#id(key)}/`;
     const subpaths: string[] = [];
@@ -195,6 +202,7 @@ function toolUsesOf(entry: SessionStoreEntry): string[] {
   return blocks.filter(({ type }) => type === "tool_use").map(({ id }) => String(id));
 }
 
+/** The decision about a call that holds now. */
 async function decisionAbout(history: History, { id }: OpenCall): Promise<RecordedDecision | undefined> {
   const approvals = await readApprovals(history, id);
   return decisionOf(approvals.get(id) ?? { shown: [] });

@@ -35,6 +35,7 @@ const WORDS: [RegExp, string][] = [
   ],
 ];
 
+/** The detail of a problem, with the names of this client. */
 function inWordsOfClient(detail: string): string {
   return WORDS.reduce((text, [words, ours]) => text.replace(words, ours), detail);
 }
@@ -105,6 +106,7 @@ export class Unavailable extends FoldlogError {}
 
 type ErrorClass = new (problem: Problem, options?: ErrorOptions) => FoldlogError;
 
+/** The errors of statuses that no name tells apart. */
 const BY_STATUS: Readonly<Record<number, ErrorClass>> = {
   400: InvalidRequest,
   401: NotAllowed,
@@ -122,6 +124,7 @@ const BY_STATUS: Readonly<Record<number, ErrorClass>> = {
   504: Unavailable,
 };
 
+/** The errors of the names that the service gives. */
 const BY_NAME: Readonly<Record<string, ErrorClass>> = {
   VersionConflict,
   IdempotencyConflict,
@@ -132,6 +135,7 @@ const BY_NAME: Readonly<Record<string, ErrorClass>> = {
   NoSuchEvent: InvalidRequest,
 };
 
+/** The error of a problem: by its name, otherwise by its status. */
 export function errorOf(problem: Problem): FoldlogError {
   const known = BY_NAME[problem.error ?? ""] ?? BY_STATUS[problem.status] ?? FoldlogError;
   return new known(problem);

@@ -21,6 +21,7 @@ export interface FollowedEvent extends RecordedEvent {
   after: string;
 }
 
+/** The events behind a place, until the signal aborts. */
 export async function* follow(
   transport: Transport,
   path: string,

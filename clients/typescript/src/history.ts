@@ -122,6 +122,7 @@ export class History {
     return this.send("post", "/read-tokens", { body: { seconds } });
   }
 
+  /** Writes a reply, under the lease if there is one. */
   protected replyWriter(): ReplyWriter {
     return new ReplyWriter(
       new StreamRequests(this.transport, this.id),
@@ -203,10 +204,12 @@ export class History {
     return this.send("get", "/records", { query: { format, sent } });
   }
 
+  /** The attributes, such as the user and the title. */
   attributes() {
     return this.send("get", "/attributes");
   }
 
+  /** All documents by name. */
   documents() {
     return this.send("get", "/documents");
   }
@@ -216,6 +219,7 @@ export class History {
     return this.send("get", "/why/{event}", { values: { event }, query: { at } });
   }
 
+  /** The events that entered or left the View between two versions. */
   difference(before: number, after: number) {
     return this.send("get", "/difference", { query: { before, after } });
   }
@@ -268,10 +272,12 @@ export class History {
 
   // -- changing
 
+  /** Ask for a condensation at the next `prepare`. */
   requestCondensation(reason = "", options?: KeyedOptions) {
     return this.write("/condensation-requests", { reason }, options);
   }
 
+  /** Condense now, and return the View. */
   condense(reason = "", options: KeyedOptions = {}) {
     return this.send("post", "/condensations", { body: { reason }, waitMs: CONDENSING_MS }, keyed(options));
   }
@@ -369,6 +375,7 @@ export class History {
     return this.send("post", path, { body, values }, keyed(options));
   }
 
+  /** Send a request about this conversation, under the lease if there is one. */
   protected send<M extends string, S extends string>(
     method: M,
     path: S,
@@ -474,6 +481,7 @@ function storable(outcome: unknown): unknown {
   }
 }
 
+/** The options with a key, so that the client may repeat the write. */
 function keyed(options: WriteOptions): WriteOptions {
   return { ...options, idempotencyKey: options.idempotencyKey ?? crypto.randomUUID() };
 }

@@ -35,10 +35,12 @@ function refusal(place: string, found: string): TypeError {
   );
 }
 
+/** Whether a value of JSON has members. */
 export function isObject(value: unknown): value is Json {
   return typeof value === "object" && value !== null && !Array.isArray(value);
 }
 
+/** Whether two values are the same JSON, whatever the order of their members. */
 export function areEqual(one: unknown, other: unknown): boolean {
   return JSON.stringify(sorted(one)) === JSON.stringify(sorted(other));
 }

@@ -20,7 +20,9 @@ export interface Lease {
   signal: Signal;
 }
 
+/** A request waits for the lease at most this long, and the next one goes on waiting. */
 const LONGEST_WAIT_S = 20;
+/** A lease is renewed this often in its time, so that one lost request does not end it. */
 const RENEWALS = 3;
 
 type LeasePath = InConversation<"/lease">;

@@ -25,6 +25,7 @@ export interface FoldlogSessionOptions {
   history?: History;
 }
 
+/** The items of a session, as the records of a conversation. */
 export class FoldlogSession implements Session {
   readonly history: History;
   readonly #id: string;
@@ -134,6 +135,7 @@ export async function applyDecisions<I extends Interruption>(
   return waiting;
 }
 
+/** The open call that an interruption is about. */
 function callOf({ rawItem }: Interruption, open: Map<unknown, OpenCall>, { id }: History): OpenCall {
   const { callId, name } = rawItem as Item;
   const call = open.get(callId);
@@ -145,7 +147,7 @@ function callOf({ rawItem }: Interruption, open: Map<unknown, OpenCall>, { id }:
   );
 }
 
-/** The SDK names the members of calls in its own way: see `itemOf` for the way back. */
+/** An item as it is stored. The SDK names the members of calls in its own way: see `itemOf` for the way back. */
 function recordOf(item: AgentInputItem): Item {
   const { callId, ...rest } = item as Item;
   if (rest["type"] === "function_call") return { ...rest, call_id: callId };
@@ -157,6 +159,7 @@ function recordOf(item: AgentInputItem): Item {
   return text === undefined ? { ...stored, agents_output: output } : { ...stored, agents_output: "text" };
 }
 
+/** A stored record as the item that it was. */
 function itemOf(record: Item): AgentInputItem {
   const { call_id: callId, agents_output: sdkOutput, ...rest } = record;
   if (rest["type"] === "function_call") return { ...rest, callId } as AgentInputItem;

@@ -62,10 +62,12 @@ export class StreamRequests {
     return this.#transport.send(method, PATH, this.#with(sending));
   }
 
+  /** As `send`, with the headers of the answer. */
   exchange(method: StreamMethod, sending: StreamSending): Promise<{ value: unknown; headers: WebResponse["headers"] }> {
     return this.#transport.exchange(method, PATH, this.#with(sending));
   }
 
+  /** Send a request once. The caller reads the body. */
   request(method: StreamMethod, sending: StreamSending): Promise<WebResponse> {
     return this.#transport.request(method, PATH, this.#with(sending));
   }
@@ -136,6 +138,7 @@ export class ReplyWriter {
     return this.#append({ stream: "reply", cut: true }, options);
   }
 
+  /** Send what waits, under the next number, so that a repetition stores nothing twice. */
   async #flush(): Promise<void> {
     const deltas = this.#waiting;
     if (deltas.length === 0) return;
@@ -269,6 +272,7 @@ export async function* followStream(
   }
 }
 
+/** The fields of a server-sent event. Its data may have several lines. */
 function fieldsOf(block: string): { event: string; data: string } {
   const data: string[] = [];
   let event = "";

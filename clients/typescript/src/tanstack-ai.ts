@@ -76,18 +76,17 @@ export function foldlogStream(
   };
 }
 
+/** The run that a request names, and the offset after which it resumes. */
 function runOf(source: WebRequest | FoldlogRun): { runId: string; offset: string | null } {
   if ("runId" in source) return { runId: checkedRun(source.runId), offset: source.offset ?? null };
   const query = new URL(source.url, "http://localhost").searchParams;
   const offset = source.headers.get("last-event-id") || query.get("offset");
   const named = source.headers.get("x-run-id") || query.get("runId");
-  const [ofOffset] = offset?.includes(":") ? offset.split(":") : [];
-  return {
-    runId: checkedRun(ofOffset === undefined ? (named ?? crypto.randomUUID()) : decodeURIComponent(ofOffset)),
-    offset,
-  };
+  const ofOffset = offset?.includes(":") ? decodeURIComponent(offset.split(":")[0] ?? "") : undefined;
+  return { runId: checkedRun(ofOffset ?? named ?? crypto.randomUUID()), offset };
 }
 
+/** The id of a run that a header can carry. */
 function checkedRun(runId: string): string {
   if (runId === "" || /[\r\n]/.test(runId))
     throw new TypeError(`the id of a run is ${JSON.stringify(runId)}; send a line with a text`);
@@ -96,6 +95,7 @@ function checkedRun(runId: string): string {
 
 // -- offsets: RUN:STREAM_UNIT, where STREAM_UNIT is the offset of the service behind a chunk
 
+/** The offset of the service in an offset of a run. */
 function placeOf(runId: string, offset: string): string {
   if (offset === "-1" || offset === "now") return offset;
   const [run = "", place = ""] = offset.split(":");
@@ -113,6 +113,7 @@ function offsetsOf(runId: string, place: string, count: number): string[] {
   });
 }
 
+/** The chunks of a batch, each with the offset behind it. */
 function entriesOf(
   runId: string,
   { values, offset }: { values: unknown[]; offset: string },

@@ -42,9 +42,11 @@ export interface Sending<M, P> {
   repeatable?: boolean;
 }
 
+/** The longest pause before the first repetition. Each further one may be twice as long. */
 const FIRST_PAUSE_MS = 100;
 const LONGEST_PAUSE_MS = 5_000;
 
+/** Sends requests with a token to a service. */
 export class Transport {
   readonly #options: Required<FoldlogOptions>;
 
@@ -54,6 +56,7 @@ export class Transport {
     this.#options = { url: url.replace(/\/+$/, ""), token, waitMs, timeoutMs, fetch: send };
   }
 
+  /** Send a request, again and again until it is answered, and return the answer. */
   async send<M extends string, P extends string>(method: M, path: P, sending: Sending<M, P>): Promise<Answer<M, P>> {
     return (await this.exchange(method, path, sending)).value;
   }
@@ -134,6 +137,7 @@ export function pauseMs(attempt: number, error?: FoldlogError): number {
   return Number(error?.problem["retry_after_ms"] ?? 0) + Math.random() * longest;
 }
 
+/** A value as a part of a path. */
 function segment(text: string): string {
   if (text === "" || text === "." || text === "..") {
     throw new TypeError(`${JSON.stringify(text)} cannot be a part of a URL; choose another id`);
@@ -141,6 +145,7 @@ function segment(text: string): string {
   return encodeURIComponent(text);
 }
 
+/** The body of an answer. Raises `Unavailable` if it is not complete. */
 async function read(response: WebResponse): Promise<unknown> {
   try {
     const text = await response.text();
@@ -164,6 +169,7 @@ function present(members: object = {}): Record<string, string> {
   return Object.fromEntries(entries.map(([name, value]) => [name, String(value)]));
 }
 
+/** The error that an answer tells. */
 async function refusal(response: WebResponse): Promise<FoldlogError> {
   const { status } = response;
   const text = await response.text().catch(() => "");
@@ -182,6 +188,7 @@ async function refusal(response: WebResponse): Promise<FoldlogError> {
   return errorOf(problem);
 }
 
+/** Why `fetch` failed: Node.js has the reason in `cause`. */
 function reason(error: unknown): string {
   if (!(error instanceof Error)) return String(error);
   return error.cause instanceof Error ? `${error.message}: ${error.cause.message}` : error.message;

@@ -53,15 +53,17 @@ enum Stage {
 
 /** Parts of what a model thought, which it needs back beside the text or the call after it. */
 export const THINKING = ["reasoning", "reasoning-file", "custom"];
+/** Parts after which another reply of the model begins. */
+const BEGINNINGS = ["step-start", "steering-message"];
 /** Contents that only the first event of a slot has, so that a redaction of the event erases them. */
 const CONTENTS = ["text", "url", "input", "output", "errorText"];
 
 /** The chat of some messages. Raises `TypeError` if JSON cannot hold it, or an id occurs twice. */
 export function chatOf(messages: UIMessage[]): Chat {
   const chat: Chat = { slots: [], members: new Map() };
-  for (const [index, each] of messages.entries()) {
+  for (const [index, uiMessage] of messages.entries()) {
     const place = `messages[${index}]`;
-    const { id: message, role, parts, ...members } = toJson(each, place) as Json & Pick<UIMessage, "id" | "role">;
+    const { id: message, role, parts, ...members } = toJson(uiMessage, place) as Json & Pick<UIMessage, "id" | "role">;
     if (chat.members.has(message)) {
       throw new TypeError(
         `${place} has the id ${JSON.stringify(message)} of another message; nothing was saved; give each message an id` +
@@ -97,6 +99,7 @@ export class StoredChat implements Chat<StoredSlot> {
   readonly #slotOf = new Map<number | string, StoredSlot>();
   readonly #callOf = new Map<number, StoredSlot>();
 
+  /** Add the next event that stands. */
   add(event: StoredEvent): void {
     this.version = event.id + 1;
     if (noteApproval(this.approvals, event)) return;
@@ -143,17 +146,20 @@ export class StoredChat implements Chat<StoredSlot> {
     }
   }
 
+  /** Add a slot behind the others. */
   #addSlot(slot: StoredSlot): void {
     this.#slotOf.set(slot.number, slot);
     this.slots.push(slot);
     if (typeof slot.number === "number") this.nextNumber = slot.number + 1;
   }
 
+  /** Note that the event of a slot is the action of its call. */
   #addCall(slot: StoredSlot): void {
     slot.call = slot.event;
     this.#callOf.set(slot.event, slot);
   }
 
+  /** Note the result of a call that somebody else recorded: by its cause, or by the id of the call. */
   #noteResult(event: StoredEvent): void {
     if (event.kind !== "observation") return;
     const byId = [...this.#callOf.values()].find(
@@ -256,6 +262,7 @@ export function approvalOf(part: Json | undefined): { id: string; approved?: boo
 
 // -- parts as events
 
+/** The event that begins a slot and shows it to a model, unless it is a tool part. */
 function firstEvent(chat: Chat, index: number, number: number | string): AppendableEvent {
   const { message, role, part } = chat.slots[index] as Slot;
   const source = role === "user" ? "user" : "agent";
@@ -277,16 +284,18 @@ function firstEvent(chat: Chat, index: number, number: number | string): Appenda
     return { kind: "message", source, content: [content], meta: meta(kept), ...shared };
   }
   if (part?.["type"] === "steering-message") {
-    const content = (part["parts"] as Json[]).map((each) => (each["type"] === "file" ? shownFile(each) : each));
+    const content = (part["parts"] as Json[]).map((inner) => (inner["type"] === "file" ? shownFile(inner) : inner));
     return { kind: "message", source: "user", content, meta: { ai_sdk: { slot: number, message, role, part } } };
   }
   return annotation({ slot: number, message, role, ...(part === undefined ? {} : { part }) });
 }
 
+/** A file of a chat as a model is shown it. */
 function shownFile(part: Json): Json {
   return filePart(String(part["url"]), String(part["mediaType"]), part["filename"]);
 }
 
+/** The action of a tool part, without its outcome. */
 function actionOf(chat: Chat, index: number, number: number | string, tool: string): AppendableEvent {
   const { message, role, part = {} } = chat.slots[index] as Slot;
   const { output, errorText, preliminary, resultProviderMetadata, ...rest } = part;
@@ -295,19 +304,21 @@ function actionOf(chat: Chat, index: number, number: number | string, tool: stri
   const { input } = begun as Json;
   const isHeld = isObject(input);
   const raw = input ?? part["rawInput"];
+  const text = raw === undefined ? {} : textOf(raw); // the input of a tool that takes no object
   const kept = isHeld ? { part: without(begun, "input"), held: "input" } : { part: begun };
   const reply = replyOf(chat, index);
   return {
     kind: "action",
     tool,
     call_id: String(part["toolCallId"]),
-    arguments: isHeld ? input : raw === undefined ? {} : textOf(raw),
+    arguments: isHeld ? input : text,
     response_id: reply,
     thinking: thinkingBefore(chat, index),
     meta: { reply, ai_sdk: { slot: number, message, role, ...kept } },
   };
 }
 
+/** The outcome of a tool part: its output, its error, or the refusal of a person. */
 function observationOf(
   { message, role, part = {} }: Slot,
   number: number | string,
@@ -337,6 +348,7 @@ function note({ message, role, part = {} }: Slot, number: number | string, befor
   return annotation({ slot: number, message, role, part: without(part, ...same), same });
 }
 
+/** An event that only keeps the state of a part. */
 function annotation(kept: Json): AppendableEvent {
   return { kind: "annotation", name: "ai-sdk part", meta: { ai_sdk: kept } };
 }
@@ -359,17 +371,16 @@ function partOf({ part: rest, held, same = [] }: Kept, event: StoredEvent, befor
   }
 }
 
+/** The members with these names. */
 function pick(value: Json, names: string[]): Json {
   return Object.fromEntries(names.filter((name) => name in value).map((name) => [name, value[name]]));
 }
 
-/** The texts and calls of a step are one reply of the model. */
+/** The name of the reply that a slot belongs to: the texts and calls of a step are one reply of the model. */
 function replyOf({ slots }: Chat, index: number): string {
   const { message } = slots[index] as Slot;
   const first = slots.findIndex((slot) => slot.message === message);
-  const steps = slots
-    .slice(first, index)
-    .filter(({ part }) => /^ste(p-start|ering-message)$/.test(String(part?.["type"])));
+  const steps = slots.slice(first, index).filter(({ part }) => BEGINNINGS.includes(String(part?.["type"])));
   return `${message} ${steps.length}`;
 }
 
@@ -379,7 +390,7 @@ function thinkingBefore({ slots }: Chat, index: number): Json[] {
   for (let before = index - 1; slots[before]?.message === slots[index]?.message; before -= 1) {
     const part = slots[before]?.part ?? {};
     const type = String(part["type"]);
-    if (["text", "file", "step-start", "steering-message"].includes(type) || toolOf(part) !== undefined) break;
+    if (["text", "file", ...BEGINNINGS].includes(type) || toolOf(part) !== undefined) break;
     if (THINKING.includes(type)) blocks.unshift(thinkingBlock(without(part, "state", "id"), part["providerMetadata"]));
   }
   return blocks;
@@ -396,12 +407,14 @@ export function thinkingBlock(part: Json, options: unknown): Json {
   return { type: "thinking", thinking: String(text), ...signed, ai_sdk: rest };
 }
 
+/** The name of the tool of a tool part. */
 export function toolOf(part: Json | undefined): string | undefined {
   const type = String(part?.["type"]);
   if (type === "dynamic-tool") return String(part?.["toolName"]);
   return type.startsWith("tool-") ? type.slice("tool-".length) : undefined;
 }
 
+/** How far a tool part is. */
 function stageOf(part: Json | undefined): Stage {
   const state = String(part?.["state"]);
   if (state === "input-streaming") return Stage.Streaming;

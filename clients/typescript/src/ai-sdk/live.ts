@@ -35,6 +35,7 @@ export async function* replyChunks(
   }
 }
 
+/** The chunks of a piece of a call. */
 function* callChunks(
   calls: Map<number, Call>,
   delta: Delta & { type: "call" },
@@ -51,6 +52,7 @@ function* callChunks(
   yield { type: "tool-input-delta", toolCallId: call.toolCallId, inputTextDelta: delta.arguments };
 }
 
+/** The value of the arguments of a call, or undefined if they are no JSON. */
 function valueOf(text: string): unknown {
   try {
     return JSON.parse(text);

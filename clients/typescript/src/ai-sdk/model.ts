@@ -5,7 +5,7 @@
  */
 
 import type { ModelMessage } from "ai";
-import type { Approvals } from "../approvals.js";
+import type { Approvals, RecordedDecision } from "../approvals.js";
 import type { AppendableEvent, StoredEvent } from "../history.js";
 import { type Content, filePart, jsonOf, modelPart, referencePart, textOf } from "./content.js";
 import { THINKING, thinkingBlock } from "./chat.js";
@@ -64,6 +64,7 @@ export function eventsOfMessages(messages: ModelMessage[], key: string): Batch[]
   return batches;
 }
 
+/** The event of a user's message. */
 function userEvent(content: string | Part[], options: Json, place: string): AppendableEvent {
   if (typeof content === "string") {
     const text = { kind: "message", source: "user", content: String(toJson(content, place)) } as const;
@@ -116,6 +117,7 @@ function assistantEvents(parts: Part[], options: Json, reply: string, place: str
   return events;
 }
 
+/** The event of a result of a tool. */
 function resultEvent(part: Part, place: string): AppendableEvent {
   const { toolCallId, toolName, ...others } = part;
   const output = others["output"] as Json & { type: string };
@@ -175,12 +177,14 @@ function keptPart(part: Part, place: string): { shown: Json; rest: Json } {
   return { shown: referencePart(reference, part["filename"]), rest: { ...whole, whole: true } };
 }
 
+/** Bytes as base64. */
 function base64(bytes: Uint8Array): string {
   let binary = "";
   for (const byte of bytes) binary += String.fromCharCode(byte);
   return btoa(binary);
 }
 
+/** What the model thought, with bytes as a text. */
 function withText(part: Part): Json {
   const { data } = part;
   return part.type === "reasoning-file" && ArrayBuffer.isView(data)
@@ -190,7 +194,9 @@ function withText(part: Part): Json {
 
 // -- from a View
 
+/** A reply of a model, collected from its events. */
 interface Reply {
+  /** What its events call it. */
   names: Set<unknown>;
   content: Json[];
   results: Json[];
@@ -202,7 +208,9 @@ interface Reply {
 
 /** The approval that the SDK asked for about a call, from the questions in the log. */
 export function requestOf(approvals: Approvals | undefined): ApprovalRequest | undefined {
-  const shown = (approvals?.shown ?? []).filter((each) => isObject(each) && typeof each["approvalId"] === "string");
+  const shown = (approvals?.shown ?? []).filter(
+    (question) => isObject(question) && typeof question["approvalId"] === "string",
+  );
   return shown.at(-1) as ApprovalRequest | undefined;
 }
 
@@ -217,14 +225,7 @@ export function modelMessagesOf(events: StoredEvent[], approvals = new Map<numbe
   const messages: Json[] = [];
   let reply: Reply | undefined;
   const close = (isLast = false): void => {
-    if (reply === undefined) return;
-    const others = isLast ? reply.earlierOnly : reply.lastOnly;
-    const sent = (part: Json): boolean => !others.includes(part);
-    const content = reply.content.filter(sent);
-    const results = reply.results.filter(sent);
-    while (THINKING.includes(String(content.at(-1)?.["type"]))) content.pop(); // what it led to is not shown
-    if (content.length > 0) messages.push({ role: "assistant", content: asText(content) });
-    if (results.length > 0) messages.push({ role: "tool", content: results });
+    if (reply !== undefined) messages.push(...messagesOfReply(reply, isLast));
     reply = undefined;
   };
   for (const event of events) {
@@ -260,25 +261,43 @@ export function modelMessagesOf(events: StoredEvent[], approvals = new Map<numbe
       const result = resultPart(answer, toolCallId, String(event["tool"]));
       (call["providerExecuted"] === true ? reply.content : reply.results).push(result);
     } else if (request !== undefined && decision !== undefined) {
-      const { approvalId } = request;
-      const { approved, reason } = decision;
-      const ofProvider = call["providerExecuted"] === true ? { providerExecuted: true } : {};
-      const response = { type: "tool-approval-response", approvalId, approved, ...ofProvider };
-      const answered = reason === "" ? response : { ...response, reason };
-      const asked = { type: "tool-approval-request", ...request, toolCallId };
-      reply.content.push(asked);
-      reply.results.push(answered);
-      if (approved) {
-        reply.lastOnly.push(call, asked, answered);
-      } else {
-        const denied = deniedPart(call, reason);
-        reply.results.push(denied);
-        reply.earlierOnly.push(denied);
-      }
+      addDecision(reply, call, request, decision);
     }
   }
   close(true);
   return messages;
+}
+
+/** The messages of a reply: what the agent said and called, and the results. */
+function messagesOfReply(reply: Reply, isLast: boolean): Json[] {
+  const others = isLast ? reply.earlierOnly : reply.lastOnly;
+  const sent = (part: Json): boolean => !others.includes(part);
+  const content = reply.content.filter(sent);
+  const results = reply.results.filter(sent);
+  while (THINKING.includes(String(content.at(-1)?.["type"]))) content.pop(); // what it led to is not shown
+  const messages: Json[] = [];
+  if (content.length > 0) messages.push({ role: "assistant", content: asText(content) });
+  if (results.length > 0) messages.push({ role: "tool", content: results });
+  return messages;
+}
+
+/** Add the question and the decision about an open call to its reply. */
+function addDecision(reply: Reply, call: Json, request: ApprovalRequest, decision: RecordedDecision): void {
+  const { approvalId } = request;
+  const { approved, reason } = decision;
+  const ofProvider = call["providerExecuted"] === true ? { providerExecuted: true } : {};
+  const response = { type: "tool-approval-response", approvalId, approved, ...ofProvider };
+  const answered = reason === "" ? response : { ...response, reason };
+  const asked = { type: "tool-approval-request", ...request, toolCallId: call["toolCallId"] };
+  reply.content.push(asked);
+  reply.results.push(answered);
+  if (approved) {
+    reply.lastOnly.push(call, asked, answered);
+  } else {
+    const denied = deniedPart(call, reason);
+    reply.results.push(denied);
+    reply.earlierOnly.push(denied);
+  }
 }
 
 /** A system prompt, or a user's message, which joins the user's message before it. */
@@ -320,7 +339,7 @@ function answersOf(events: StoredEvent[]): Map<number, StoredEvent> {
     const named = open.filter(({ id }) => id === event["cause"]);
     const newest = open.filter((call) => call["call_id"] === event["call_id"]);
     const response = newest.at(-1)?.["response_id"];
-    const call = named[0] ?? newest.find((each) => each["response_id"] === response);
+    const call = named[0] ?? newest.find((named) => named["response_id"] === response);
     if (call === undefined) continue;
     answers.set(call.id, event);
     open.splice(open.indexOf(call), 1);
@@ -328,6 +347,7 @@ function answersOf(events: StoredEvent[]): Map<number, StoredEvent> {
   return answers;
 }
 
+/** The id of a call, or another one if a call before has it. */
 function newId({ id, call_id: callId }: StoredEvent, used: Set<string>): string {
   const own = `call_${id}`;
   let name = typeof callId === "string" && callId !== "" ? callId : own;
@@ -336,11 +356,13 @@ function newId({ id, call_id: callId }: StoredEvent, used: Set<string>): string 
   return name;
 }
 
+/** The part of a call, with the input as the SDK had it. */
 function callPart(event: StoredEvent, toolCallId: string): Json {
   const kept = (keptOf(event)["part"] ?? {}) as Json;
   const { providerExecuted, providerOptions, callProviderMetadata: metadata = providerOptions } = kept;
   const { arguments: given = {} } = event as Json;
-  const input = "input" in kept ? kept["input"] : typeof given === "string" ? (jsonOf(given)?.value ?? given) : given;
+  const stored = typeof given === "string" ? (jsonOf(given)?.value ?? given) : given;
+  const input = "input" in kept ? kept["input"] : stored;
   return {
     type: "tool-call",
     toolCallId,
@@ -351,6 +373,7 @@ function callPart(event: StoredEvent, toolCallId: string): Json {
   };
 }
 
+/** The part of a result. */
 function resultPart(event: StoredEvent, toolCallId: string, toolName: string): Json {
   const { part: kept = {}, parts, held } = keptOf(event) as { part?: Json; parts?: Json[]; held?: string };
   const { output, resultProviderMetadata, providerOptions = resultProviderMetadata } = kept;
@@ -360,6 +383,7 @@ function resultPart(event: StoredEvent, toolCallId: string, toolName: string): J
   return { type: "tool-result", toolCallId, toolName, output: outputOf(event, type, rest, parts), ...options };
 }
 
+/** The result of a call that a person refused. */
 function deniedPart({ toolCallId, toolName, providerOptions }: Json, reason: string): Json {
   const output = { type: "execution-denied", ...(reason === "" ? {} : { reason }) };
   return {
@@ -384,6 +408,7 @@ function outputOf(event: StoredEvent, type: unknown, rest: Json, parts: Json[] |
   return { type: "content", value, ...without(rest, "type") };
 }
 
+/** A part of an output with several parts. */
 function outputPart(part: Json, rest: Json = {}): Json {
   if (rest["whole"] === true) return without(rest, "whole");
   const shown = modelPart(part, rest["type"] === undefined ? {} : { type: "file" });
@@ -401,8 +426,10 @@ function outputPart(part: Json, rest: Json = {}): Json {
 /** The parts of a message. `meta` has the members beside the texts and the data. */
 function contentParts(event: StoredEvent): Json[] {
   const { parts = [], part } = keptOf(event) as { parts?: Json[]; part?: Json };
-  const ofChat = part?.["type"] === "steering-message" ? (part["parts"] as Json[]) : part === undefined ? [] : [part];
-  return partsOf(event["content"] as Content, part === undefined ? parts : ofChat.map(restOfChat));
+  const content = event["content"] as Content;
+  if (part === undefined) return partsOf(content, parts);
+  const ofChat = part["type"] === "steering-message" ? (part["parts"] as Json[]) : [part];
+  return partsOf(content, ofChat.map(restOfChat));
 }
 
 /** The members of a part of a `UIMessage` that a part of a `ModelMessage` has beside its text or data. */
@@ -413,6 +440,7 @@ function restOfChat(part: Json): Json {
   return { ...rest, ...file, ...(providerMetadata === undefined ? {} : { providerOptions: providerMetadata }) };
 }
 
+/** The texts and files of a content. `rests` are the members that the log keeps beside each. */
 function partsOf(content: Content | undefined, rests: Json[] = []): Json[] {
   if (content === undefined) return [];
   const parts = typeof content === "string" ? [{ type: "text", text: content }] : content;
@@ -450,6 +478,7 @@ function thought(block: Json): Json[] {
   return [{ type: "reasoning", text, ...options }];
 }
 
+/** What an event keeps for the AI SDK. */
 function keptOf(event: StoredEvent): Json {
   return ((event["meta"] as Json | undefined)?.["ai_sdk"] ?? {}) as Json;
 }

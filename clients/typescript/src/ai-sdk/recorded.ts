@@ -13,12 +13,14 @@ export function isPartOfChat({ kind, redacted }: StoredEvent): boolean {
   return redacted === undefined && (kind === "message" || kind === "system" || kind === "action");
 }
 
+/** Whose message an event belongs to. */
 export function roleOf(event: StoredEvent): UIMessage["role"] {
   if (event.kind === "system") return "system";
   if (event["source"] === "environment" && event.kind === "message") return "system"; // no person wrote it
   return event.kind === "action" || event["source"] === "agent" ? "assistant" : "user";
 }
 
+/** The parts of a `UIMessage` that show an event. */
 export function partsOf(event: StoredEvent): Json[] {
   const thinking = ((event["thinking"] ?? []) as Json[]).flatMap(reasoningOf);
   if (event.kind !== "action") return [...thinking, ...contentParts(event["content"] as Content)];
@@ -32,6 +34,7 @@ export function partsOf(event: StoredEvent): Json[] {
   return [...thinking, ...contentParts(event["thought"] as Content | undefined), call];
 }
 
+/** A block of thinking as a part. */
 function reasoningOf({ type, thinking, signature, data }: Json): Json[] {
   if (type === "redacted_thinking") {
     return [{ type: "reasoning", text: "", providerMetadata: { anthropic: { redactedData: data } } }];
@@ -41,6 +44,7 @@ function reasoningOf({ type, thinking, signature, data }: Json): Json[] {
   return [{ type: "reasoning", text: thinking, ...signed }];
 }
 
+/** The texts and files of a content as parts. */
 function contentParts(content: Content | undefined): Json[] {
   if (content === undefined || content === "") return [];
   if (typeof content === "string") return [{ type: "text", text: content }];
@@ -53,6 +57,7 @@ function contentParts(content: Content | undefined): Json[] {
   });
 }
 
+/** The media type that an address tells, or a guess by the type of its part. */
 function mediaTypeOf(url: string, type: unknown): string {
   const ofData = /^data:([^;,]+)/.exec(url)?.[1];
   return ofData ?? (type === "image_url" ? "image/*" : "application/octet-stream");

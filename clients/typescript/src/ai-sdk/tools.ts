@@ -47,6 +47,7 @@ export async function runTools(held: HeldHistory, tools: ToolSet, options: RunTo
   return waiting;
 }
 
+/** Run a call if it may run now. Returns whether it has a result then. */
 async function hasRun(
   held: HeldHistory,
   call: OpenCall,
@@ -82,6 +83,6 @@ async function hasRun(
 async function lastOf(output: unknown): Promise<unknown> {
   if (typeof output !== "object" || output === null || !(Symbol.asyncIterator in output)) return output;
   let last: unknown;
-  for await (const each of output as AsyncIterable<unknown>) last = each;
+  for await (const preliminary of output as AsyncIterable<unknown>) last = preliminary;
   return last;
 }

@@ -14,6 +14,7 @@ import { StoredChat, type StoredSlot, toolOf } from "./chat.js";
 import { replyChunks } from "./live.js";
 import { standingEvents } from "./standing.js";
 
+/** The first pause before the page looks again. Each further one is twice as long. */
 const SHORTEST_PAUSE_MS = 50;
 const LONGEST_PAUSE_MS = 500;
 /** How long a server may need to take the lease after its answer. */
@@ -35,6 +36,7 @@ export interface Shown {
   hasParts: boolean;
 }
 
+/** Reads a turn of the agent, and knows what the page has of it. */
 export class Turn {
   readonly shown: Shown;
   /** The version of the conversation up to which the page has the turn. */
@@ -160,13 +162,16 @@ export class Turn {
     return (next === -1 ? turn : turn.slice(0, next)).filter(({ role }) => role === "assistant");
   }
 
+  /** The chunks of the slots that the page does not show, without the reply that was shown live. */
   *#news(stored: StoredChat): Generator<UIMessageChunk, void, undefined> {
     const turn = this.#slotsOf(stored);
     const { before, slots, tools } = this.shown;
     const live = turn.find(
       ({ event, reply }) => reply !== undefined && event >= (this.#liveFrom ?? Number.POSITIVE_INFINITY),
     );
-    for (const { reply, number } of live === undefined ? [] : turn) if (reply === live?.reply) slots.add(number);
+    if (live !== undefined) {
+      for (const { reply, number } of turn) if (reply === live.reply) slots.add(number);
+    }
     this.#liveFrom = undefined;
     for (const slot of turn) {
       const part = stored.continuedPart(slot);
@@ -178,6 +183,7 @@ export class Turn {
     }
   }
 
+  /** The chunks of a reply while it is written. */
   async *#live(reply: string, version: number): AsyncGenerator<UIMessageChunk, void, undefined> {
     const { tools } = this.shown;
     if (this.shown.hasParts) yield { type: "start-step" };
@@ -209,6 +215,7 @@ export class Turn {
     }
   }
 
+  /** The conversation, opened with a token that may have ended by now. */
   async #opened(): Promise<History> {
     return (this.#history ??= await this.#open());
   }
@@ -232,6 +239,7 @@ export function toolStates(message: UIMessage | undefined): Map<string, string> 
   return new Map(tools.map((part) => [String(part["toolCallId"]), String(part["state"])]));
 }
 
+/** The chunks of a part that is no tool part. */
 function* partChunks(part: Json, id: string): Generator<UIMessageChunk, void, undefined> {
   const { type, text, providerMetadata } = part as { type: string; text: string; providerMetadata?: never };
   const metadata = providerMetadata === undefined ? {} : { providerMetadata };
