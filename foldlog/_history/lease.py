@@ -287,11 +287,12 @@ def to_resume(
 
     read_parent = cache(partial(parent_of, store))
     remaining_rows = iter(rows)
+    # Every page would read the row of each stream again.
+    left_replies = conversations_with_left_reply(store.database)
     with CachedValues(store, "open_calls", _AWAITED) as counts:
         while page := list(islice(remaining_rows, PAGE)):
             open_calls = counts.load(page)
             lease_ends = store.database.recorder.query(partial(_read_ends, store.database))
-            left_replies = conversations_with_left_reply(store.database)
             is_left = partial(_is_left, views, counts, open_calls, lease_ends, left_replies)
             for row in page:
                 try:

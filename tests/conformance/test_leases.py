@@ -20,6 +20,7 @@ from foldlog import (
     LeaseTaken,
     Store,
 )
+from foldlog._history import lease
 from foldlog.aio import PendingAppend
 from foldlog.errors import IdempotencyConflict, InvalidArgument, InvalidEvent, StoreRefused
 from foldlog.eventstore.log import streams
@@ -28,7 +29,7 @@ from foldlog.eventstore.maintenance.backup import restore
 from foldlog.eventstore.maintenance.copy import copy_store
 from foldlog.eventstore.maintenance.rekey import rekey
 from foldlog.eventstore.recorders.types import Record
-from tests.conformance.conftest import ENCRYPTS, unrenewed_lease
+from tests.conformance.conftest import ENCRYPTS, noted, unrenewed_lease
 from tests.said import said, texts
 from tests.sound import assert_sound
 from tests.waiting import until
@@ -239,6 +240,17 @@ def test_a_reply_that_was_begun_without_a_lease_is_resumed(worker, other, monkey
         assert to_resume(other) == []
         other.unfinished_reply().append_cut()
     assert to_resume(other) == []
+
+
+def test_conversations_to_resume_are_found_with_one_read_of_the_streams(worker, monkeypatch):
+    for number in range(5):
+        worker._histories[f"c{number}"].append([said("a question")])
+        worker._histories[f"c{number}"].stream_reply().feed("A toy")
+    monkeypatch.setattr(lease, "PAGE", 2)
+    monkeypatch.setattr(streams, "LEFT_S", -1)
+    read = noted(monkeypatch, streams, "conversations_with_left_reply")
+    assert {f"c{number}" for number in range(5)} <= {*to_resume(worker)}
+    assert len(read) == 1
 
 
 def test_a_redacted_call_is_interrupted(worker):
