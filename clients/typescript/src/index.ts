@@ -97,8 +97,9 @@ export class Histories {
   }
 
   /**
-   * The ids of the conversations that a worker left, for example because it died: they have open calls, or
-   * a lease that was not released. A worker that starts takes the lease of each, and goes on.
+   * The ids of the conversations that a worker left, for example because it died: they have open calls, a
+   * reply that has been open for ten minutes, or a lease that was not released. A worker that starts takes
+   * the lease of each, and goes on.
    */
   async unfinished() {
     return (await this.#transport.send("get", "/v1/unfinished", {})).conversations;
