@@ -11,6 +11,7 @@ import pytest
 import foldlog
 from foldlog.eventstore import Message, SystemMessage, open_store
 from foldlog.projections import View, Views, content_texts, with_texts, words_of
+from foldlog.projections.messages.content import copy_part
 from foldlog.projections.messages.turns import DIALECTS
 from tests.condensers.made import call, message, parts_with
 from tests.golden.cases import cases_in, write_anew
@@ -134,3 +135,15 @@ def test_the_agents_model_decides_the_dialect(dialect):
 
 if __name__ == "__main__":
     write_anew("messages", render_case)
+
+
+def test_value_nested_too_deep_becomes_a_note():
+    def nested(levels):
+        return {"a": nested(levels - 1)} if levels else {"b": 1, "c": [2]}
+
+    def depth(value):
+        return 1 + depth(value["a"]) if isinstance(value, dict) and "a" in value else 0
+
+    assert copy_part(nested(8), 10) == nested(8)
+    assert copy_part(nested(9), 10)["a"] != nested(8)
+    assert depth(copy_part(nested(50), 10)) == 10

@@ -296,3 +296,17 @@ def test_many_values_are_written_before_the_end(histories):
     for row in rows:
         values.keep(row, row.id)
     assert len(CachedValues(histories.store, "test", 1).load(rows)) == len(rows)
+
+
+def test_values_of_many_conversations_are_written_before_the_end(histories, monkeypatch):
+    monkeypatch.setattr(cached_values, "_TOGETHER", 3)
+    store = histories.store
+    for name in "abcd":
+        histories[name].append(said(name))
+    values = CachedValues(store, "test", 1)
+    for row in store.iter_conversations():
+        values.keep(row, f"about {row.id}")
+    others = CachedValues(store, "test", 1).load([*store.iter_conversations()])
+    assert others == {name: f"about {name}" for name in "abc"}
+    values.flush()
+    assert len(CachedValues(store, "test", 1).load([*store.iter_conversations()])) == 4
