@@ -15,7 +15,15 @@ from foldlog._reports.figures.spending import sum_up
 from foldlog._reports.figures.tools_of_replies import NO_NAME
 from foldlog._reports.words.times import read_with_format, time_of_event
 from foldlog.condensers import Usage, reports_of
-from foldlog.eventstore import Action, Annotation, CondensationAction, Event, Message, Observation
+from foldlog.eventstore import (
+    Action,
+    Annotation,
+    CondensationAction,
+    Event,
+    Message,
+    Observation,
+    Retraction,
+)
 from foldlog.eventstore.events import is_structural
 from foldlog.eventstore.times import EventTime, in_utc
 from foldlog.formats.places import is_declined
@@ -41,8 +49,9 @@ class Counts(Struct):
     ``unmarked``            the number of conversations from sources that mark no errors
     ``waiting``             maps the ids of calls without a result to the tools of the calls; calls
                             without an id are under the empty text
-    ``later``, ``left``     the ids in ``waiting`` that a later reply left behind, so that nothing
-                            waits for their results: see ``LaterReply``
+    ``later``, ``left``     the ids in ``waiting`` that a later reply left behind, or a retraction
+                            took back, so that nothing waits for their results: see ``LaterReply``
+    ``opened``              maps the ids in ``waiting`` to the events of their newest calls
     ``reached``             the time of the last counted event
     ``last``                the kind of the last event: see ``state``
     ``first_error``         the beginning of the text of the first error
@@ -63,6 +72,7 @@ class Counts(Struct):
     waiting: dict[str, list[str]] = {}
     later: LaterReply = field(default_factory=LaterReply)
     left: list[str] = []
+    opened: dict[str, int] = {}
     reached: EventTime | None = None
     last: str | None = None
     first_error: str | None = None
@@ -100,6 +110,7 @@ class Counts(Struct):
         tool = tools.pop(-1 if call_id else 0)
         if not tools:
             self.waiting.pop(call_id, None)
+            self.opened.pop(call_id, None)
             if call_id in self.left:
                 self.left.remove(call_id)
         return tool
@@ -134,6 +145,11 @@ class Counts(Struct):
     def _note_reply(self, event: Event) -> None:
         if event.shown and self.later.note(event):
             self.left = [*self.waiting]
+        elif type(event) is Retraction and event.origin is None:
+            taken_back = (
+                name for name in self.waiting if self.opened.get(name, -1) >= event.version
+            )
+            self.left = [*dict.fromkeys([*self.left, *taken_back])]
 
     def _count_placed(self, event: Event) -> None:
         """Close the call of a result that an import moved behind its call. The result itself was
@@ -162,6 +178,7 @@ class Counts(Struct):
         name = call.tool or NO_NAME
         sum_up(self.tools, {name: ToolDocument(calls=1)})
         self.waiting.setdefault(call.call_id or "", []).append(call.tool)
+        self.opened[call.call_id or ""] = call.id
         if call.call_id in self.left:
             self.left.remove(call.call_id)
 

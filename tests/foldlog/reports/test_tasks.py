@@ -226,6 +226,15 @@ def test_call_that_a_later_reply_left_behind_is_not_resumed(histories):
     assert states_and_left(histories) == (["open_call"], ["top"])
 
 
+def test_call_that_was_taken_back_is_not_open(histories):
+    history = histories["top"]
+    history.append([said("pay"), Action(tool="pay", call_id="p"), Action(tool="pay", call_id="q")])
+    history.retract(2)
+    assert states_and_left(histories) == (["open_call"], ["top"])
+    history.retract(1)
+    assert states_and_left(histories) == (["request"], [])
+
+
 def states_and_left(histories):
     return [figures_of(histories.store, "top")["state"]], [*histories.to_resume()]
 
