@@ -1,5 +1,5 @@
-"""What is stored of sources: blocks, the events of records, places, and what an erasure leaves; on
-each recorder.
+"""What a store keeps of sources, on each recorder: blocks of records, the events of records, places
+in files, and what an erasure leaves.
 """
 
 from contextlib import contextmanager
@@ -57,7 +57,7 @@ def begun(store, name, **fields):
     return store.database.recorder.transact(work)
 
 
-def written(store, method, *arguments):
+def write(store, method, *arguments):
     """Call a method of the sources in a transaction, and return what it returns."""
 
     def work(transaction):
@@ -78,12 +78,13 @@ def firsts_of(store, source):
 
 def source_of(store, name):
     with sources_of(store) as sources:
-        source = sources.of(name)
-    return source
+        return sources.of(name)
 
 
 def check_made(store, source, spans):
-    """The events of each record are stored, and of each event the record is found in a few rows."""
+    """Check that the store knows the events of each record, and finds the record of each event in a
+    few rows. ``spans`` maps a record to its first event and the number of its events.
+    """
     end = max(first + count for first, count in spans.values())
     with sources_of(store) as sources:
         assert sources.made(source) == spans
@@ -119,10 +120,10 @@ def test_blocks_are_replaced_and_joined(store):
         blocks = [*sources.own_blocks(source)]
     changed = blocks[1].with_record(4, b"{}")
     expected = [*RECORDS[:4], b"{}", *RECORDS[5:]]
-    written(store, SourcesToWrite.put_blocks, source, [changed])
+    write(store, SourcesToWrite.put_blocks, source, [changed])
     assert records_of(store, source) == expected
     parts = [blocks[0], changed]
-    written(store, SourcesToWrite.join_blocks, source, parts, join(parts))
+    write(store, SourcesToWrite.join_blocks, source, parts, join(parts))
     assert firsts_of(store, source) == [0, 6]
     assert records_of(store, source) == expected
 
@@ -131,7 +132,7 @@ def test_blocks_are_replaced_and_joined(store):
 def test_a_fork_shares_records_with_its_parent(store):
     parent = begun(store, "c1")
     other = begun(store, "c2")
-    written(store, SourcesToWrite.put_made, parent, {0: (0, 2), 3: (2, 1), 8: (3, 1)})
+    write(store, SourcesToWrite.put_made, parent, {0: (0, 2), 3: (2, 1), 8: (3, 1)})
     fork = other._replace(root=parent.root, parent=parent.conversation, from_record=4, records=7)
     own = [of_records(4, [b"[4]", b"[5]"]), of_records(6, [b"[6]"])]
 
@@ -145,13 +146,13 @@ def test_a_fork_shares_records_with_its_parent(store):
         with sources_of(store) as sources:
             return [[*block.records()] for block in sources.blocks_back(source, number, count)]
 
-    written(store, share)
+    write(store, share)
     assert read_back(parent, 4, 9) == [RECORDS[:3], RECORDS[3:6]]
     assert read_back(parent, 8, 1) == [RECORDS[6:]]
     assert read_back(fork, 6, 9) == [[b"[4]", b"[5]"], [b"[6]"]]
     assert read_back(fork, 3, 9) == [RECORDS[:3], RECORDS[3:4]]
     with sources_of(store) as sources:
-        family = [each.conversation for each in sources.family(parent.root)]
+        family = [member.conversation for member in sources.family(parent.root)]
     assert family == [parent.conversation, fork.conversation]
 
     def check():
@@ -161,7 +162,7 @@ def test_a_fork_shares_records_with_its_parent(store):
             assert sources.made(source) == {0: (0, 2), 3: (2, 1), 5: (9, 2)}
 
     check()
-    written(store, SourcesToWrite.leave_parent, source_of(store, "c2"))
+    write(store, SourcesToWrite.leave_parent, source_of(store, "c2"))
     check()
     assert source_of(store, "c2").parent is None
 
@@ -170,12 +171,12 @@ def test_the_record_of_an_event_is_found(store):
     parent = begun(store, "c1")
     other = begun(store, "c2")
     fork = other._replace(root=parent.root, parent=parent.conversation, from_record=6)
-    written(store, SourcesToWrite.put, fork)
+    write(store, SourcesToWrite.put, fork)
     spans = {number: (3 * number, 3 if number % 2 else 2) for number in range(9)}
     for number, events in spans.items():
-        written(store, SourcesToWrite.put_made, parent, {number: events})
+        write(store, SourcesToWrite.put_made, parent, {number: events})
     own = {number: (first + 100, count) for number, (first, count) in spans.items() if number >= 6}
-    written(store, SourcesToWrite.put_made, fork, own)
+    write(store, SourcesToWrite.put_made, fork, own)
     check_made(store, parent, spans)
     check_made(store, fork, spans | own)
 
@@ -185,14 +186,14 @@ def test_appended_blocks_name_their_events(store):
     start = MADE + 9
     head = b"h" * 32
     spans = {number: (2 * number, 2) for number in range(start)}
-    written(store, SourcesToWrite.put_made, source, {**spans})
-    written(store, SourcesToWrite.set_progress, source, start, start, head)
+    write(store, SourcesToWrite.put_made, source, {**spans})
+    write(store, SourcesToWrite.set_progress, source, start, start, head)
     for first in range(start, start + 6, 2):
         block = of_records(first, [b"[%d]" % first, b"{}"])
         some = {first: (2 * first + 5, 1), first + 1: (2 * first + 6, 2)}
         head = chain_head(head, block.hashes)
         spans |= some
-        written(store, SourcesToWrite.append_block, source.conversation, block, some, head)
+        write(store, SourcesToWrite.append_block, source.conversation, block, some, head)
 
     def check():
         source = source_of(store, "c1")
@@ -202,13 +203,16 @@ def test_appended_blocks_name_their_events(store):
         return source
 
     before = check()
-    assert written(store, SourcesToWrite.settle, source.conversation) == before
-    written(store, SourcesToWrite.join_last, before, start + 2)
-    assert check() == before  # the rows have it: the joined block does not
+    assert write(store, SourcesToWrite.settle, source.conversation) == before
+    write(store, SourcesToWrite.join_last, before, start + 2)
+    # ``settle`` wrote the progress into the row of the source, so the joined block needs none.
+    assert check() == before
     assert firsts_of(store, source) == [0, 3, 6, start, start + 2]
 
 
 class Noting:
+    """A reader that adds each statement to ``noted``, with its parameters and the rows."""
+
     def __init__(self, reader, noted):
         self.reader = reader
         self.noted = noted
@@ -259,7 +263,8 @@ def test_appended_records_write_one_row(store, questions):
     turns = [turn() for _ in range(32)]
     assert turns.count(["put_block"]) == 28
     history.append(said("no record"))
-    assert turn() == ["put_block", "source"]  # another program may have appended records
+    # Another program may have appended records in between, so the source is read again.
+    assert turn() == ["put_block", "source"]
 
 
 def test_a_turn_costs_the_same_at_any_length(store, questions):
@@ -282,7 +287,7 @@ def test_a_turn_costs_the_same_at_any_length(store, questions):
     long = [turn() for _ in range(MADE)]
     most_rows, most_bytes = (max(column) for column in zip(*short, strict=True))
     for rows, size in long:
-        assert rows <= most_rows + 2  # the blocks that are put together
+        assert rows <= most_rows + 2, "two blocks are joined"
         assert size <= most_bytes + SIZE // 8
 
 
@@ -293,38 +298,67 @@ def test_places_by_name_and_conversation(store):
     first = Place(of_c1.conversation, 5, 9, 100, b"state", b"digest")
     second = first._replace(conversation=of_c2.conversation, seen=6)
     for place in (first._replace(seen=7), first, second):
-        written(store, SourcesToWrite.put_place, name, place)
+        write(store, SourcesToWrite.put_place, name, place)
     with sources_of(store) as sources:
         assert sources.places(name) == [first, second]
         assert sources.places(b"q" * 16) == []
         assert sources.places_of(of_c2.conversation) == [(name, second)]
 
 
-def test_an_erased_source_is_refused(store):
+PLACE_NAME = b"p" * 16
+
+
+@pytest.fixture
+def erased_source(store):
+    """A source that was erased with its conversation, after it had events and a place."""
     source = begun(store, "c1")
-    name = b"p" * 16
-    many = [number.to_bytes(16) for number in range(2_500)]
-    written(store, SourcesToWrite.put_made, source, {0: (0, 2)})
+    write(store, SourcesToWrite.put_made, source, {0: (0, 2)})
     place = Place(source.conversation, 1, 9, 1, b"", b"")
-    written(store, SourcesToWrite.put_place, name, place)
+    write(store, SourcesToWrite.put_place, PLACE_NAME, place)
     erased(store, "c1")
+    return source
+
+
+def test_nothing_stays_of_an_erased_source(store, erased_source):
     with sources_of(store) as sources:
-        assert sources.of("c1") is sources.find_by_key(source.conversation) is None
-        assert (sources.made(source), sources.places(name)) == ({}, [])
-        assert {*sources.refused_of(source.conversation)} == {name, source.fingerprint}
-        assert sources.is_refused(name)
-    assert records_of(store, source) == []
-    written(store, SourcesToWrite.allow, name)
-    more = [many[0], many[999], many[1_000], many[-1], source.fingerprint]
-    written(store, lambda sources: sources.refuse(source.conversation, more, own=False))
+        assert sources.of("c1") is None
+        assert sources.find_by_key(erased_source.conversation) is None
+        assert sources.made(erased_source) == {}
+        assert sources.places(PLACE_NAME) == []
+    assert records_of(store, erased_source) == []
+
+
+def test_an_erased_source_is_refused_until_it_is_allowed(store, erased_source):
+    key = erased_source.conversation
     with sources_of(store) as sources:
-        assert {*sources.refused_of(source.conversation)} == {*more}
-        assert sources.refused_among(many) == dict.fromkeys(more[:-1], False)
-        assert not sources.is_refused(name)
-        assert sources.refused_among([source.fingerprint]) == {source.fingerprint: True}
-    written(store, lambda sources: sources.refuse(source.conversation, more[:2], own=True))
+        assert {*sources.refused_of(key)} == {PLACE_NAME, erased_source.fingerprint}
+        assert sources.is_refused(PLACE_NAME)
+    write(store, SourcesToWrite.allow, PLACE_NAME)
+    with sources_of(store) as sources:
+        assert {*sources.refused_of(key)} == {erased_source.fingerprint}
+        assert not sources.is_refused(PLACE_NAME)
+
+
+def test_refused_names_are_found_among_many(store, erased_source):
+    key = erased_source.conversation
+    many = [number.to_bytes(16) for number in range(2_500)]
+    more = [many[0], many[999], many[1_000], many[-1]]
+    write(store, lambda sources: sources.refuse(key, more, own=False))
+    with sources_of(store) as sources:
+        assert {*sources.refused_of(key)} == {*more, PLACE_NAME, erased_source.fingerprint}
+        assert sources.refused_among(many) == dict.fromkeys(more, False)
+    write(store, lambda sources: sources.refuse(key, more[:2], own=True))
     with sources_of(store) as sources:
         assert sources.refused_among(more[:3]) == {more[0]: True, more[1]: True, more[2]: False}
+
+
+def test_a_name_that_was_refused_as_its_own_stays_so(store, erased_source):
+    fingerprint = erased_source.fingerprint
+    write(
+        store, lambda sources: sources.refuse(erased_source.conversation, [fingerprint], own=False)
+    )
+    with sources_of(store) as sources:
+        assert sources.refused_among([fingerprint]) == {fingerprint: True}
 
 
 def test_records_without_events_are_noticed(store):

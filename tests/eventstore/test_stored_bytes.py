@@ -1,5 +1,5 @@
-"""A second reader: stored bytes read by what ``docs/internals/STORED_BYTES.md`` says, with nothing
-of ours.
+"""A second reader of stored bytes, which is written after ``docs/internals/STORED_BYTES.md`` and
+uses no code of foldlog.
 """
 
 import base64
@@ -79,7 +79,7 @@ def seed(salt, name):
 
 
 def next_head(head, salt, row, body, behind):
-    """``behind`` is the salt of the event, or its commitment."""
+    """Return the head after an event. ``behind`` is the salt of the event, or its commitment."""
     fields = f"{row.id} {row.schema} {row.shown} {row.structural} {row.recorded_at} {len(row.kind)} ".encode()
     commitment = hashlib.sha256(behind + body).digest() if len(behind) == 16 else behind
     return hashlib.sha256(
@@ -115,8 +115,8 @@ def decompress(body, compression):
 
 
 class Conversation(NamedTuple):
-    """A conversation that can be seen and was not erased. ``secret`` is its data key and its salt,
-    or nothing and its salt.
+    """A conversation that can be seen and was not erased. ``data_key`` is None if it is not
+    encrypted.
     """
 
     key: int
@@ -135,6 +135,7 @@ def ask(path, statement, *parameters):
 
 
 def conversations(path):
+    """Yield the conversations in a store's file, with the rows of their events."""
     for key, name, created_at, mark, salt, key_id, sealed in ask(
         path,
         "SELECT key, id, created_at, mark, salt, key_id, sealed_key FROM conversations"
@@ -161,7 +162,7 @@ def conversations(path):
 
 
 def attached(path, conversation):
-    """Return the bytes that stand beside the events, by their hashes."""
+    """Return the bytes that are stored beside the events, by their hashes."""
     plain = {}
     for named, encoding, stored in ask(
         path,
@@ -182,7 +183,7 @@ def attached(path, conversation):
 
 
 def decode_body(body, plain):
-    """Return what a body says, with the bytes that stand beside it."""
+    """Return the event in a body, with the bytes that are stored beside it."""
     read = json.loads(body)
     if body.startswith(b'{"$exact":'):
         return json.loads(base64.b64decode(read["$exact"]))
@@ -199,7 +200,9 @@ def decode_body(body, plain):
 
 
 def assert_reads(path):
-    """Every checksum and head is what the page says; returns what the bodies say."""
+    """Check that every checksum and head is what the page says. Return the events in the bodies, by
+    conversation.
+    """
     events = {}
     for conversation in conversations(path):
         plain = attached(path, conversation)
@@ -212,13 +215,14 @@ def assert_reads(path):
             assert (row.id, row.head) == (place, head)
             assert_checksums(conversation.name, row)
             assert (row.shown_before, row.structural_before) == (shown, structural)
-            shown, structural = shown + row.shown, structural + row.structural
+            shown += row.shown
+            structural += row.structural
             assert bool(row.encoding & 16) is body.startswith(b'{"$bytes":')
             events.setdefault(conversation.name, []).append(decode_body(body, plain))
     return events
 
 
-# -- what it is given
+# -- the stores that it reads
 # --------------------------------------------------------------------------------------------------
 
 
@@ -273,6 +277,53 @@ def proved(data_key, tag, place):
     return AESGCM(data_key).decrypt(tag[:12], tag[12:], place) == b""
 
 
+def assert_mark(conversation, expected):
+    """Check the mark of an encrypted conversation. ``expected`` contains the number of idempotency
+    keys without a proof, and the first plain event and the one after the last.
+    """
+    mark = conversation.mark
+    last = conversation.rows[-1]
+    assert mark[0] == 1
+    assert struct.unpack(">3Q", mark[1:25]) == expected
+    shown = last.shown_before + last.shown
+    structural = last.structural_before + last.structural
+    ends = struct.pack(
+        ">5q", conversation.created_at, last.id + 1, last.recorded_at, shown, structural
+    )
+    place = b"mark\0" + mark[:25] + b"\1" + ends + last.head[:32] + conversation.name
+    assert proved(conversation.data_key, mark[25:], place)
+
+
+def assert_key_proofs(path, conversation, plain_until):
+    """Check the proofs of idempotency keys. A key of plain events has none."""
+    for text, start, count, proof in ask(
+        path,
+        "SELECT key, first_id, events, proof FROM idempotency_keys WHERE conversation = ?",
+        conversation.key,
+    ):
+        if start < plain_until:
+            assert proof is None
+        else:
+            numbers = struct.pack(">2qI", start, count, len(text))
+            place = b"key\0" + numbers + text + conversation.name
+            assert proved(conversation.data_key, proof, place)
+
+
+def read_records(path, conversation):
+    """Return the records of an encrypted conversation."""
+    records = []
+    for projection, version, code, encoding, body in ask(
+        path,
+        "SELECT projection, version, code, encoding, body FROM records WHERE conversation = ?",
+        conversation.key,
+    ):
+        columns = struct.pack(">3qI", version, code, encoding, len(projection))
+        place = b"record\0" + columns + projection + conversation.name
+        opened_body = AESGCM(conversation.data_key).decrypt(body[:12], body[12:], place)
+        records.append(json.loads(opened_body))
+    return records
+
+
 def test_page_reads_marks_proofs_and_records(tmp_path):
     path = tmp_path / "store.db"
     with open_store(path) as store:
@@ -281,42 +332,18 @@ def test_page_reads_marks_proofs_and_records(tmp_path):
     with open_store(path, keys=KEYS) as store:
         store.register(Views(store))
         store.append("c1", history()[3:5], expected_version=2, idempotency_key="turn-1")
-    # how many idempotency keys have no proof, and which events are plain
     marks = {b"c1": (1, 0, 2), b"other imported": (0, 0, 0)}
-    read = 0
+    records = []
     for conversation in conversations(path):
-        data_key = conversation.data_key
-        name = conversation.name
-        mark = conversation.mark
-        last = conversation.rows[-1]
-        keys, first, until = struct.unpack(">3Q", mark[1:25])
-        shown = last.shown_before + last.shown
-        structural = last.structural_before + last.structural
-        ends = struct.pack(
-            ">5q", conversation.created_at, last.id + 1, last.recorded_at, shown, structural
-        )
-        place = b"mark\0" + mark[:25] + b"\1" + ends + last.head[:32] + name
-        assert proved(data_key, mark[25:], place)
-        assert mark[0] == 1
-        assert (keys, first, until) == marks.get(name, (1, 0, 0))
-        assert [row.id for row in conversation.rows if row.encoding & 8 == 0] == list(range(until))
-        for text, start, count, proof in ask(
-            path,
-            "SELECT key, first_id, events, proof FROM idempotency_keys WHERE conversation = ?",
-            conversation.key,
-        ):
-            place = b"key\0" + struct.pack(">2qI", start, count, len(text)) + text + name
-            assert proof is None if start < until else proved(data_key, proof, place)
-        for projection, version, code, encoding, body in ask(
-            path,
-            "SELECT projection, version, code, encoding, body FROM records WHERE conversation = ?",
-            conversation.key,
-        ):
-            columns = struct.pack(">3qI", version, code, encoding, len(projection))
-            place = b"record\0" + columns + projection + name
-            assert json.loads(AESGCM(data_key).decrypt(body[:12], body[12:], place))
-            read += 1
-    assert read > 24
+        mark = marks.get(conversation.name, (1, 0, 0))
+        plain_until = mark[2]
+        assert_mark(conversation, mark)
+        plain = [row.id for row in conversation.rows if row.encoding & 8 == 0]
+        assert plain == [*range(plain_until)]
+        assert_key_proofs(path, conversation, plain_until)
+        records += read_records(path, conversation)
+    assert all(records)
+    assert len(records) > 24
 
 
 def test_example_on_the_page():

@@ -1,6 +1,6 @@
-"""An append that follows on one of our own asks nothing before it writes. What it takes for granted
-may be wrong in every way that others can make it wrong: it costs a round trip then, and never
-anything else.
+"""An append after another append of the same store writes without asking the server first. What it
+assumes about the conversation may be wrong, because others may have changed the conversation in
+between. Then the append costs a further round trip, and is otherwise the same.
 """
 
 import threading
@@ -43,7 +43,7 @@ NOON = datetime(2026, 1, 1, 12, tzinfo=UTC)
 
 @pytest.fixture
 def ours(url):
-    """A store that appended to c1 last, and another that may come between."""
+    """A store that made the last append to ``c1``."""
     with open_store(url) as store:
         say(store, "c1", "0")
         yield store
@@ -51,6 +51,7 @@ def ours(url):
 
 @pytest.fixture
 def theirs(url, ours):
+    """Another store on the same database, which may append in between."""
     with open_store(url) as store:
         yield store
 
@@ -61,7 +62,7 @@ def theirs(url, ours):
 
 @pytest.fixture
 def cost(monkeypatch):
-    """Returns how many round trips an append makes."""
+    """A function that appends, and returns the number of round trips."""
     trips = noted(monkeypatch, Wire, "ask")
 
     def count(store, *content, **options):
@@ -84,14 +85,14 @@ def test_an_append_is_one_round_trip(url, keys, cost):
         assert_sound(ours)
 
 
-def test_two_writers_in_turns_guess_once(ours, theirs, cost):
+def test_two_writers_in_turns_assume_too_much_once(ours, theirs, cost):
     costs = [cost(store, "x") for _ in range(3) for store in (theirs, ours)]
     assert costs == [2, 3, 3, 2, 2, 2]
     assert [cost(ours, "x") for _ in range(3)] == [2, 1, 1]
     assert_sound(ours)
 
 
-# -- others came between
+# -- after a change of others
 # -----------------------------------------------------------------------------------------------
 
 
@@ -117,7 +118,7 @@ def test_a_conversation_that_others_erased_takes_no_event(ours, theirs):
 
 
 def test_a_conversation_that_is_being_erased(ours, theirs):
-    """The conversation has its receipt already, and its events still."""
+    """The conversation already has its tombstone, and still has its events."""
 
     def begin_to_erase(transaction):
         conversation = transaction.conversation("c1")
@@ -139,7 +140,7 @@ def test_events_are_encrypted_after_the_first_encrypted_append(url):
     with open_store(url, keys=KEY) as ours, open_store(url) as plain:
         say(plain, "c1", "plain")
         say(plain, "c1", "plain")
-        say(ours, "c1", "sealed", expected_version=2)  # seals it
+        say(ours, "c1", "sealed", expected_version=2)
         say(ours, "c1", "sealed", expected_version=3)
         say(ours, "c1", "sealed", expected_version=4)
         assert texts(ours, "c1") == ["plain", "plain", "sealed", "sealed", "sealed"]
@@ -206,7 +207,7 @@ def test_a_guard_sees_a_redaction_without_a_receipt(ours, theirs):
 
 
 def test_an_append_takes_the_id_of_an_event_that_a_failover_lost(ours, postgres_server, schema):
-    """A standby that had not confirmed was promoted: our last event is gone."""
+    """A standby that had not confirmed the last event was promoted, so this event is gone."""
     say(ours, "c1", "lost", expected_version=1)
     postgres_server.sql(f"DELETE FROM {schema}.events WHERE id = 1")
     [recorded] = say(ours, "c1", "1")
@@ -339,7 +340,7 @@ def test_a_waiting_writer_has_no_number(ours, theirs, postgres_server):
 
     def hold(transaction):
         transaction.conversation("c1")
-        transaction.value("last_position")  # a question: the lock is taken
+        transaction.value("last_position")  # This question sends the server the lock.
         if not waiting.ident:
             waiting.start()
         until(lambda: postgres_server.sql(has_no_number))
@@ -357,11 +358,11 @@ def test_positions_of_a_transaction_over_two_conversations(ours, theirs):
 
     def both(transaction):
         transaction.conversation("c1")
-        transaction.value("last_position")  # a question: it has its number
+        transaction.value("last_position")  # With this question, the transaction gets its number.
         between = threading.Thread(target=lambda: say(theirs, "c2", "x"))
         attempts.append(between)
         between.start()
-        between.join(0.5)  # the second time it waits for the lock
+        between.join(0.5)  # In the second attempt, the other writer waits for the lock.
         two = transaction.conversation("c2")
         transaction.insert(two.key, [row(two.version)])
 

@@ -126,8 +126,8 @@ def test_a_lease_survives_cut_connections(store, proxy, cut):
 
 
 def test_a_lost_commit_yields_to_another_writer(store, proxy, url):
-    """The first one's commit never arrives; before it tries again, another takes its place: that is
-    a conflict.
+    """The commit never arrives. Before the writer tries again, another one appends at the same
+    version, which is a conflict.
     """
     say(store, "c1", "0")
     with open_store(url) as other:
@@ -149,7 +149,7 @@ def test_a_vanished_client_lets_its_conversation_go(store, proxy):
 
 
 def test_writes_are_found_after_a_lost_answer(store, proxy):
-    """What would be refused the second time is not run a second time."""
+    """Work that would be refused the second time is not run a second time."""
     recorder = store._recorder
     runs = []
 
@@ -190,10 +190,12 @@ def test_a_commit_that_ends_after_the_search_for_it(store, proxy, monkeypatch):
         return transaction.begin(Conversation(0, "c1", 1, b"salt")).key
 
     key = store._recorder.transact(begin)
-    assert (found, proxy.cuts) == ([], 1)
+    assert found == []
+    assert proxy.cuts == 1
     stored = store._recorder.query(lambda reader: store.database.find(reader, "c1"))
     assert stored.key == key
-    with pytest.raises(StoreUnavailable) as refused:  # this one was taken by an earlier call
+    # The id belongs to the first call. A second call must not take its conversation for its own.
+    with pytest.raises(StoreUnavailable) as refused:
         store._recorder.transact(begin)
     assert refused.value.kind == "taken"
 
@@ -285,7 +287,9 @@ def test_an_erasure_whose_server_goes_away_is_a_finding_until_the_vacuum(
 
 @contextlib.contextmanager
 def waiting_for_nobody(server):
-    """Commits wait for a standby that there is not, and are told again and again not to wait."""
+    """Let commits wait for a standby that does not exist, and tell them again and again not to
+    wait.
+    """
     ended = threading.Event()
 
     def cancel():
@@ -315,7 +319,7 @@ def test_what_no_standby_confirmed_is_not_acknowledged(postgres_url, postgres_se
     with open_store(postgres_url().replace("patience_s=10", "patience_s=2")) as store:
         say(store, "c1", "0")
         with waiting_for_nobody(postgres_server):
-            # the second time it is there already, and no more confirmed than before
+            # The second time, the event is already stored, but still no standby has confirmed it.
             for _ in range(2):
                 with pytest.raises(StoreUnavailable, match="no standby has confirmed it"):
                     say(store, "c1", "1", expected_version=1, idempotency_key="turn-1")
@@ -324,7 +328,7 @@ def test_what_no_standby_confirmed_is_not_acknowledged(postgres_url, postgres_se
 
 
 def test_a_guard_that_outlasts_the_server(postgres_url, postgres_server):
-    """To run it again would not help: it would be as slow again."""
+    """The guard is not called again, because it would be as slow again."""
     url = postgres_url()
     with open_store(url) as other:
         say(other, "c1", "0", "1")
@@ -359,7 +363,7 @@ def test_a_long_wait_names_who_holds_the_lock(postgres_url):
 
         def hold(transaction):
             transaction.conversation("c1")
-            transaction.value("last_position")  # a question: the lock is taken
+            transaction.value("last_position")  # This question sends the server the lock.
             if not refused:
                 with ThreadPoolExecutor() as others, pytest.raises(StoreUnavailable) as error:
                     others.submit(waiting.append, "c1", said("1"), expected_version=1).result()

@@ -1,9 +1,9 @@
-"""Which statements touch one conversation: what a database that is distributed by conversation asks
-of them.
+"""Which statements need only the rows of one conversation, because Citus distributes the rows by
+conversation.
 
-Each use of a table that holds rows of conversations is read in the text of its statement. It is
-bound where the key of a conversation, or of one that the statement has found by its key, stands
-beside it.
+The tests read the texts of the statements. The use of a table with rows of conversations is *bound*
+if the key of a conversation stands beside it: a parameter, or a key in a row that the statement has
+found by its key.
 """
 
 import re
@@ -70,8 +70,8 @@ def unbound(statement):
 def beside(statement, place):
     """Return what stands behind a place, to the end of its parentheses or of its SELECT."""
     depth = 0
-    for end, each in enumerate(statement[place:], place):
-        depth += (each == "(") - (each == ")")
+    for end, character in enumerate(statement[place:], place):
+        depth += (character == "(") - (character == ")")
         if depth < 0 or (depth == 0 and statement.startswith("UNION", end)):
             return statement[place:end]
     return statement[place:]
@@ -132,9 +132,9 @@ def own_select(statement, place):
 
 
 def test_server_functions_run_beside_the_tables():
-    """Else Citus asks the server that a client is connected to: followers miss all that comes after
-    a move of the tables, and two writers hold the lock of one conversation. ``deleted_rows.Tables``
-    sends the statements of a node to that server itself.
+    """Otherwise Citus asks the server to which a client is connected. Then followers miss all
+    events after a move of the tables, and two writers hold the lock of one conversation.
+    ``deleted_rows.Tables`` sends the statements of a node to that server itself.
     """
     asking = {name: ASKING[name] for name in ASKING if not name.startswith("node_")}
     assert [name for name, statement in asking.items() if [*asked_elsewhere(statement)]] == []
@@ -261,13 +261,13 @@ def test_a_store_is_made_in_single_commands(url, monkeypatch):
 
 @pytest.mark.parametrize("keys", [None, KeyRing("ab" * 32)], ids=["plain", "encrypted"])
 def test_daily_work_asks_for_one_conversation(url, monkeypatch, keys):
-    """Append, View, past View, records, documents, fork: it finds a conversation by its id, and
-    asks by its key.
+    """An append, a View, a past View, a record, a document and a fork find the conversation by its
+    id once, and from then on name its key.
     """
     calls = noted(monkeypatch, Wire, "queue")
     with foldlog.open(url, keys=keys) as ours, foldlog.open(url, keys=keys) as other:
         history = ours.create("c1", {"user": "ann"})
-        calls.clear()  # the connections were greeted
+        calls.clear()  # From here on, the connections are open.
         history.append([said(str(n)) for n in range(9)])
         history.append(said("known"), idempotency_key="turn-1")
         other["c1"].append(said("turn by turn"))
