@@ -32,6 +32,8 @@ U1 = {"user": "u1"}
 
 
 class Clock:
+    """A clock that goes on by a second each time."""
+
     def __init__(self):
         self.now = datetime(2026, 11, 20, tzinfo=UTC)
 
@@ -134,7 +136,7 @@ def test_a_long_list_comes_page_by_page(histories):
 
 @contextmanager
 def others_writing(histories):
-    """Meanwhile no transaction of these histories gets the write lock."""
+    """Let no transaction of these histories get the write lock during the block."""
 
     def refuse(*_, **__):
         raise StoreUnavailable("database is locked", kind="busy")
@@ -188,10 +190,12 @@ def test_a_list_that_cannot_be_written_shows_nothing_erased(histories, monkeypat
     [oldest, *_] = sorted(name for name in names(first) if name not in ("c10", "c11"))
     histories.erase(oldest, reason="asked to")
     histories["c11"].append([said("a newer event"), said("and another")])
-    histories.store.database.written.clear()  # as if another process had written all this
+    # From here on, the histories do not know that this process wrote all this.
+    histories.store.database.written.clear()
     with others_writing(histories):
         late = histories.list(age_max_s=0)
-    assert (oldest in names(late), late.is_complete) == (False, False)
+    assert oldest not in names(late)
+    assert not late.is_complete
 
 
 def key_of(histories, name):
@@ -212,7 +216,7 @@ def test_a_list_waits_for_no_other_writer(histories):
         first = histories.list(limit=3, age_max_s=0)
         rest = histories.list(limit=3, after=first.after, age_max_s=0)
         assert names(first) + names(rest) == [*"dcba"]
-        # behind a pooler and on Citus, each question of a follower commits
+        # Behind a pooler and on Citus, each question of a follower is a transaction of its own.
         if not {"FOLDLOG_PGBOUNCER", "FOLDLOG_CITUS_URL"} & os.environ.keys():
             assert len(read) == 1, "the conversation that is not listed is read once"
     histories["a"].append(said("newest"))

@@ -1,10 +1,10 @@
-"""Leases, on every recorder: at most one worker drives a conversation, and one that was overtaken
-appends nothing.
+"""Leases, on every recorder: at most one worker drives a conversation, and a worker that was
+overtaken appends nothing.
 """
 
 import os
 import threading
-from contextlib import ExitStack, suppress
+from contextlib import ExitStack, contextmanager, suppress
 from datetime import timedelta
 from operator import methodcaller
 
@@ -39,7 +39,7 @@ CALL = Action(tool="deploy", call_id="k", response_id="r")
 
 @pytest.fixture
 def workers(recorder):
-    """Makes the history "c" of a worker, as processes of their own have it."""
+    """A function that makes the history "c" of a worker, as if each worker were a process."""
     return lambda: Histories(Store(recorder), condenser="digest")["c"]
 
 
@@ -83,7 +83,7 @@ def test_one_worker_drives_and_the_next_waits(workers, events):
             second.lease(wait_s=0).__enter__()
         assert (raised.value.conversation, raised.value.worker) == ("c", "one")
         assert raised.value.until == second.current_lease().until
-        assert second._fence is None  # it may append without a lease
+        assert second._fence is None, "it may append without a lease"
         first.append(said("from the worker"))
         user.append(said("from a user"))
         waiting = threading.Thread(target=lambda: second.lease(wait_s=60, worker="two").__enter__())
@@ -117,21 +117,46 @@ APPENDS = [
 ]
 
 
-@pytest.mark.parametrize("free", [False, True], ids=["taken over", "free again"])
-def test_a_worker_that_was_overtaken_appends_nothing(workers, other, free, caplog):
+@pytest.fixture
+def still(workers):
+    """The history of a worker that stands still while another one overtakes it. A call is open."""
     still = workers()
     still.append([*[said("hi")] * 3, CALL, CondensationRequest()], documents={"state": 1})
+    return still
+
+
+@contextmanager
+def overtaken(still, other, *, is_free):
+    """Let ``other`` take the lease of ``still``, and give it back if ``is_free``."""
     with unrenewed_lease(still, "still") as lease, ExitStack() as blocks:
         blocks.enter_context(other.lease(worker="other"))
-        assert "'other' takes over from 'still'" in caplog.text
-        if free:
+        if is_free:
             blocks.close()
-        version = still.version()
-        ended = "'still' has ended; not" if free else "'still' has ended: 'other' has it until"
+        yield lease
+
+
+OVERTAKEN = pytest.mark.parametrize("is_free", [False, True], ids=["taken over", "free again"])
+
+
+@OVERTAKEN
+def test_a_worker_that_was_overtaken_appends_nothing(still, other, is_free, caplog):
+    version = still.version()
+    ended = "'still' has ended; not" if is_free else "'still' has ended: 'other' has it until"
+    with overtaken(still, other, is_free=is_free) as lease:
+        assert "'other' takes over from 'still'" in caplog.text
         for append in APPENDS:
             with pytest.raises(LeaseTaken, match=ended):
                 append(still)
-        assert (still.version(), lease.held, still._lease_block.renew()) == (version, False, False)
+        assert still.version() == version
+        assert not lease.held
+        assert not still._lease_block.renew()
+    still.append(said("outside of the block, as any program may"))
+
+
+@OVERTAKEN
+def test_a_worker_that_was_overtaken_records_an_outcome_once(still, other, is_free):
+    version = still.version()
+    with overtaken(still, other, is_free=is_free):
         with pytest.raises(InvalidEvent, match="no action opened a call 'x'"):
             still.append_tool_result("x", "of no call")
         other.append_tool_result("k", "closed")
@@ -150,10 +175,13 @@ def test_a_worker_that_was_overtaken_appends_nothing(workers, other, free, caplo
         assert late.content.endswith("ended: late")
         assert late.meta["took_s"] == 3
         assert [(effect.state, effect.outcome) for effect in still.effects()] == [("done", "late")]
+
+
+@OVERTAKEN
+def test_a_worker_that_was_overtaken_gives_back_no_lease_of_another(still, other, is_free):
+    with overtaken(still, other, is_free=is_free):
         still._lease_block.leave()
-        # it does not give back the lease of another worker
-        assert (other.current_lease() is None) is free
-    still.append(said("outside of the block, as any program may"))
+        assert (other.current_lease() is None) is is_free
 
 
 def test_an_ended_lease_without_a_takeover_is_valid(worker):
@@ -206,12 +234,12 @@ def test_calls_of_a_living_worker_stay_open(worker, other):
         ):
             other.close_open_calls()
         assert len(worker.open_calls()) == 1
-    assert [to_resume(each) for each in (worker, other)] == [["c"], ["c"]]
+    assert to_resume(worker) == to_resume(other) == ["c"]
     assert other.close_open_calls(older_than=timedelta(hours=1)) == ()
     with pytest.raises(TypeError, match="older_than"):
         other.close_open_calls(older_than=3600)
     [closed] = other.close_open_calls(older_than=timedelta(0))
-    assert other._binding.key is not None  # it knows which conversation it met
+    assert other._binding.key is not None, "it knows which conversation it met"
     assert closed.event.cause == 1
     assert to_resume(worker) == []
 
@@ -233,7 +261,7 @@ def test_a_reply_that_was_begun_without_a_lease_is_resumed(worker, other, monkey
     worker.stream_reply().feed("A toy")
     with other.lease():
         pass
-    assert to_resume(other) == []  # its worker may still write it
+    assert to_resume(other) == [], "its worker may still write it"
     monkeypatch.setattr(streams, "LEFT_S", -1)
     assert to_resume(other) == ["c"]
     with other.lease():
@@ -355,7 +383,8 @@ def test_a_child_process_does_not_inherit_leases(tmp_path):
     with foldlog.open(tmp_path / "a.db") as histories:
         history = histories["c"]
         with history.lease() as lease:
-            if (child := os.fork()) == 0:
+            child = os.fork()
+            if child == 0:
                 with suppress(LeaseTaken):
                     history.append(said("of the child"))
                 history._lease_block.leave()

@@ -127,7 +127,7 @@ def test_no_events_and_no_time_zone_are_refused(store):
 
 
 def test_imported_events_keep_what_their_source_said(store):
-    """Of imported condensations and summaries only the form is checked, as an import does."""
+    """Only the form of imported condensations and summaries is checked, as in an import."""
     origin = Origin(format="openhands-v0", id=7)
     imported = [
         said("a", origin=origin),
@@ -208,8 +208,8 @@ def test_several_conversations_are_read_in_one_transaction(store):
         assert moment.conversation("t") is moment.conversation("t")
         with pytest.raises(ConversationNotFound):
             moment.conversation("t/x")
-        assert [each.id for each in moment.beginning_with("t/")] == names[2:-2]
-        assert [each.id for each in moment.beginning_with("t/b03")] == names[33:43]
+        assert [found.id for found in moment.beginning_with("t/")] == names[2:-2]
+        assert [found.id for found in moment.beginning_with("t/b03")] == names[33:43]
         assert [*moment.beginning_with("t/x"), *moment.beginning_with("u/b")] == []
         for name in names:
             assert [event.content for event in moment.conversation(name).events()] == [name]
@@ -324,6 +324,10 @@ def test_a_failing_projection_appends_nothing(store):
     assert store.version("c1") == 1
     with reading(store, "c1") as snapshot:
         assert list(snapshot.records("fails")) == []
+
+
+# -- stores that cannot be used
+# --------------------------------------------------------------------------------------------------
 
 
 def test_a_closed_store_says_so(store):

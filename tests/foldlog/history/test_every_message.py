@@ -38,8 +38,9 @@ def texts_in(value):
 
 
 def assert_sent(history, messages, odd_in="-"):
-    """In each dialect a model is sent every text of these messages. The prompt is well formed, but
-    in dialects that begin with ``odd_in``: the messages are not.
+    """Check that a model is sent every text of the messages, in each dialect, and that the prompt
+    is well formed. In the dialects whose names begin with ``odd_in``, the messages themselves are
+    not well formed, so the prompt need not be.
     """
     for dialect in DIALECTS:
         sent = history.view().to_messages(dialect)
@@ -114,13 +115,15 @@ def append_unless_refused(history, messages):
     "way", ["append of a list", "append of events", "append_records", "refused"]
 )
 def test_result_without_an_id_is_paired(history, way, case):
-    """``pairs`` are the place of a call among all calls, and its result; ``refused`` the places of
-    results of no open call.
+    """In a case, ``pairs`` contains the number of each answered call with its result. ``refused``
+    contains the numbers of the messages whose results belong to no open call.
     """
     append = {"refused": append_unless_refused, **WAYS}[way]
     messages = [ASKED, *case["messages"]]
     if way in ("append of a list", "append of events"):
-        messages = [m for n, m in enumerate(messages, -1) if n not in case["refused"]]
+        messages = [
+            message for number, message in enumerate(messages, -1) if number not in case["refused"]
+        ]
     append(history, messages)
     view = history.view()
     places = [place for place, event in enumerate(view) if isinstance(event, Action)]
@@ -159,8 +162,9 @@ def test_server_block_goes_back_unchanged(history, way, blocks):
     result = {"type": "tool_result", "tool_use_id": "k1", "content": "said-4"}
     messages = [{"role": "assistant", "content": reply}, {"role": "user", "content": [result]}]
     way(history, [ASKED, *messages])
+    # Other programs keep blocks of their own in this form, so an import does not send a single one.
     if way is append_imported and len(blocks) == 1:
-        return  # other programs keep blocks of their own in this form
+        return
     assert history.view().to_messages("anthropic")[1]["content"] == reply
     assert list(encode(history.view().events, "anthropic-messages"))[1]["content"] == reply
     assert_sent(history, messages, odd_in="anthropic")
@@ -233,7 +237,7 @@ def test_blocks_in_a_chat_change_no_role(history):
     assert messages[2]["content"][0]["content"] == [image, FOUND]
 
 
-# --- one reading for append and imports ---
+# -- appends and imports read a message in the same way
 
 
 def drawn_message_of_a_chat(chance):
@@ -258,7 +262,8 @@ def drawn_fields(chance, content):
         content.append({"type": "refusal", "refusal": "said-20"})
     if chance.random() < 0.5:
         drawn["tool_calls"] = chance.sample(MESSAGES["calls of a chat"], chance.randrange(1, 3))
-    if "tool_calls" in drawn and chance.random() < 0.2:  # which go before it
+    # If a message has both, the calls are read, and not the one call of the older form.
+    if "tool_calls" in drawn and chance.random() < 0.2:
         drawn["function_call"] = {"name": "f", "arguments": "said-21"}
     fields = MESSAGES["fields of a reply in a chat"]
     return drawn | {name: fields[name] for name in chance.sample([*fields], chance.randrange(5))}
@@ -301,15 +306,16 @@ def test_append_and_import_read_alike(format, drawn):
         assert list(map(read, appended)) == imported or (is_empty and len(appended) < 2)
         assert json.dumps(message) == before
         assert texts_in(message) - set(re.findall(r"said-?\d+", repr(appended))) == set()
-        # of no call: a View has none
+        # A result of no call is in no View, so it is not written.
         if format == "openai-chat" and not is_empty and message["role"] != "tool":
             (written,) = encode([replace(event, id=n) for n, event in enumerate(appended)], format)
-            if "thinking_blocks" in message:  # of one text, as litellm has it
+            # litellm writes the text of the thinking in both fields.
+            if "thinking_blocks" in message:
                 message.pop("reasoning_content", None)
             assert written == {"content": None, **message}
 
 
-def test_call_with_its_output_is_the_servers():
+def test_call_with_its_output_in_one_reply_belongs_to_the_server():
     call = {"type": "shell_call", "call_id": "k1"}
     output = {"type": "shell_call_output", "call_id": "k1"}
     items = [call, output, ITEMS[1]]

@@ -1,6 +1,4 @@
-"""Tools that another runtime runs: what ``foldlog.effect`` does around them, whichever runtime it
-is.
-"""
+"""What ``foldlog.effect`` does around tools that another runtime runs, whichever runtime it is."""
 
 import asyncio
 import inspect
@@ -24,7 +22,7 @@ from tests.said import said
 
 @pytest.fixture
 def restarted(histories):
-    """Has the next calls come from another process."""
+    """A function after which the next calls seem to come from another process."""
 
     def restart():
         histories._started_calls = StartedCalls()
@@ -34,7 +32,7 @@ def restarted(histories):
 
 @contextmanager
 def calling(histories, call_id, **attributes):
-    """What an adapter does around a tool."""
+    """Do what an adapter does around a tool."""
     call = RuntimeCall(
         histories, "c", call_id, "pay", {"to": "ann"}, aio.face_of(histories).pool, attributes
     )
@@ -103,16 +101,17 @@ def test_repeated_call_runs_only_with_same_key(histories):
     assert (states(histories), len(paid)) == ([("unknown", 2)], 1)
 
 
-@pytest.mark.parametrize("known_result", ["it is paid", None])
-def test_call_is_looked_up_after_restart(histories, known_result, restarted):
+@pytest.mark.parametrize(
+    "known_result, answer, attempts", [("it is paid", "it is paid", 1), (None, "paid ann", 2)]
+)
+def test_call_is_looked_up_after_restart(histories, known_result, answer, attempts, restarted):
     paid = []
     with calling(histories, "k"):
         tool(paid)("ann")
         restarted()
         result = tool(paid, check=lambda key, call: known_result)("ann")
-    assert (result, states(histories)[0][1]) == (
-        ("it is paid", 1) if known_result else ("paid ann", 2)
-    )
+    assert result == answer
+    assert states(histories)[0][1] == attempts
 
 
 def test_call_runs_once_however_often_repeated(histories, restarted):

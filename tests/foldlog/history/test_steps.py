@@ -46,7 +46,9 @@ def full(opened):
 
 
 def work(turns, start=1):
-    """Return a wish, and an agent that makes one call a turn."""
+    """Return the calls of an agent with their results, one in each turn. The ids of the events
+    begin with ``start``. If this is 1, the user's wish comes first.
+    """
     events = [said("mend the parser")] if start == 1 else []
     for n in range(turns):
         number = start + 2 * n
@@ -75,7 +77,9 @@ def test_view_of_a_long_loop_stays_small(opened):
         history.append(work(1, start=history.version()) if turn else work(1))
     assert max(sizes) <= 8
     assert kinds(history).count(Action) == len(sizes)
-    assert kinds(history).count(CondensationAction) == 40 - len(sizes) > 3
+    condensations = kinds(history).count(CondensationAction)
+    assert condensations == 40 - len(sizes)
+    assert condensations > 3
 
 
 def test_condenser_by_name_file_table_or_object(opened, tmp_path):
@@ -198,12 +202,11 @@ def test_late_events_are_shown_to_the_model(opened, condenser):
             others["c1"].append(Observation(tool="t", call_id="x", content="late"))
         reply = {
             "role": "assistant",
-            "tool_calls": [each | {"id": f"{turn}-{n}"} for n, each in enumerate(calls)],
+            "tool_calls": [call | {"id": f"{turn}-{n}"} for n, call in enumerate(calls)],
         }
-        first, *_ = history.append_reply(reply, idempotency_key=f"turn {turn}")
-        assert others["c1"].append_reply(reply, idempotency_key=f"turn {turn}")[0] == first, (
-            "a repeated append"
-        )
+        recorded = history.append_reply(reply, idempotency_key=f"turn {turn}")
+        repeated = others["c1"].append_reply(reply, idempotency_key=f"turn {turn}")
+        assert repeated[0] == recorded[0]
         for call in history.open_calls():
             history.append_tool_result(call, "done")
     assert shows_stop[:3] == [False, False, True]
@@ -282,9 +285,12 @@ def test_redacted_report_does_not_end_the_rules(opened):
     history = opened(condenser={"type": "recent_events", "max_events": 6})["c1"]
     history.append(work(5))
     shown = history.prepare()
-    for data in ([{"failure": "a secret", "metrics": {"cost": 0.5}, "reply_text": "a secret"}], []):
-        history.redact(history.append(annotation(data))[0].event, reason="a secret")
-        assert (ids(history.sent()) == ids(shown)) is bool(data)
+    failed = [{"failure": "a secret", "metrics": {"cost": 0.5}, "reply_text": "a secret"}]
+    history.redact(history.append(annotation(failed))[0].event, reason="a secret")
+    assert ids(history.sent()) == ids(shown)
+    empty = []
+    history.redact(history.append(annotation(empty))[0].event, reason="a secret")
+    assert ids(history.sent()) != ids(shown)
     assert [reports_of(event) for event in history.events(shown.version) if event.redacted] == [
         [{"metrics": {"cost": 0.5}}],
         [],
