@@ -134,8 +134,10 @@ def reply_of(recorded, source_ids):
     match recorded:
         case {"error": problem}:
             return failed("refused", problem)
-        case {"ids": ids}:  # the model was shown our ids
-            return json.dumps({"ids": [source_ids.get(each, each + 10**6) for each in ids]})
+        case {"ids": ids}:
+            # The model was shown our ids, so it answers with them.
+            own_ids = [source_ids.get(event_id, event_id + 10**6) for event_id in ids]
+            return json.dumps({"ids": own_ids})
         case {"tool_args": arguments}:
             return called(arguments, recorded.get("tool_name", TOOL_NAME))
         case {"raw_tool_args": arguments}:

@@ -1,5 +1,5 @@
-"""What every recorder is tested with. A recorder is done when this folder passes; none is tested on
-its own for it.
+"""The fixtures of tests that run on every recorder. A new recorder is complete when the tests of
+this folder pass on it.
 """
 
 import os
@@ -29,11 +29,11 @@ OpenRecorder = Callable[[], Recorder]
 def unrenewed_lease(
     history: History, worker: str, wait_s: float = 60, ttl_s: float = 0.01
 ) -> Iterator[Lease]:
-    """A lease that no thread renews: its worker stands still, and the statements are the same each
-    time.
+    """A lease that no thread renews, as if its worker stood still. So a test sends the same
+    statements each time.
     """
     block = LeaseBlock(history, ttl_s, wait_s, worker)
-    block._left.set()  # its thread ends at once
+    block._left.set()  # The thread that renews the lease ends at once.
     with block as lease:
         block._renewing.join()
         yield lease
@@ -54,16 +54,17 @@ def noted(monkeypatch: pytest.MonkeyPatch, owner: object, name: str) -> list[tup
 
 @pytest.fixture(params=RECORDERS)
 def open_recorder(request, tmp_path) -> Iterator[OpenRecorder]:
-    """Opens a recorder on a new, empty store each time it is called; closes them all at the end."""
+    """A function that opens a recorder on a new, empty store. All are closed after the test."""
     opened = []
 
     def open_one() -> Recorder:
         if request.param == "memory":
             opened.append(MemoryRecorder())
         elif request.param == "postgresql":
+            # On a busy machine, an answer may take longer than 10 seconds.
             url = request.getfixturevalue("postgres_url")().replace(
                 "patience_s=10", "patience_s=60"
-            )  # for a busy machine
+            )
             opened.append(recorder_and_settings(url)[0])
         else:
             opened.append(SQLiteRecorder(str(tmp_path / f"{len(opened)}.db")))
@@ -76,8 +77,8 @@ def open_recorder(request, tmp_path) -> Iterator[OpenRecorder]:
 
 @pytest.fixture
 def one_order(request) -> None:
-    """Events and keys of all conversations in one order. Several stores on Citus have none, because
-    they are on several servers.
+    """For tests of the one order of all events and keys. Several stores on Citus have no such
+    order, because they are on several servers.
     """
     stores = os.environ.get("FOLDLOG_POSTGRES_STORES", "1")
     on_postgresql = "postgresql" in request.node.callspec.params.values()

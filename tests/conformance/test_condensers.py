@@ -140,7 +140,8 @@ def v0_simulation(case):
     view = View.from_events([])
     new_ids = {}
     for event in v0_history(case["events"]):
-        new_ids[event.id] = at = view.version
+        at = view.version
+        new_ids[event.id] = at
         origin = Origin(format="openhands-v0", id=at)
         arrived = replace(event, id=at, cause=new_ids.get(event.cause), origin=origin)
         view = view.then([arrived])
@@ -158,7 +159,9 @@ def v0_simulation(case):
 
 
 IDS_MAX = 10_000
+"""No simulation has more events."""
 REENTRY_MAX = 10
+"""How often the condenser is asked at most after one event."""
 
 
 # --- V1 ---

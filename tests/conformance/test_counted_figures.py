@@ -213,7 +213,8 @@ def test_two_keepers_at_once_miss_nothing(histories):
     first.refresh(0)
     say(store, "c2", "later")
     second.keep_up()
-    first.keep_up()  # its position is older, so the next search reads more, and misses nothing
+    # The position of the first one is older, so the next search reads more, and misses nothing.
+    first.keep_up()
     say(store, "c3", "later")
     assert found(store)[1] == {"c3": False}
 

@@ -74,7 +74,8 @@ def test_an_equal_value_appends_no_event(store, documents):
     assert len(put(documents, n=1.0)) == 1
     assert len(put(documents, n=True)) == 1
     assert documents.get("c1", "n") is True
-    for _ in range(2):  # the second time the store has only the other value in memory
+    # The second time, the store has only the value of the other document in memory.
+    for _ in range(2):
         assert put(documents, n=True) == ()
         put(documents, other=1)
     with pytest.raises(VersionConflict):
@@ -175,14 +176,15 @@ def test_values_are_compared_with_another_writer(
     _, bound = bind(store, "c1", replaces_erased=True)
 
     def meanwhile():
-        if before:  # what another writer gave is in the conversation that has the id now
+        # The values of the other writer are in the conversation that has the id now.
+        if before:
             erased(store, "c1")
             Documents(bound).append("c1", (), before)
         Documents(store).append("c1", (), between)
 
     before_next_call(monkeypatch, Store, "append", meanwhile)
     _, *changes = documents.append("c1", said("a"), given)
-    assert [name for each in changes for name in sorted(each.event.changed)] == stored
+    assert [name for change in changes for name in sorted(change.event.changed)] == stored
     assert documents.all("c1") == before | between | given
 
 
@@ -219,7 +221,8 @@ def test_a_retry_with_redacted_documents_is_recognized(recorder, settings, case)
     for event_id in case["redacted"]:
         redacted(store, "c1", event_id)
     version = store.version("c1")
-    assert [each.position for each in append(turn, key)] == [each.position for each in first]
+    again = append(turn, key)
+    assert [entry.position for entry in again] == [entry.position for entry in first]
     for other in case["others"]:
         with pytest.raises(IdempotencyConflict):
             append(other, key)

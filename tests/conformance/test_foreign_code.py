@@ -1,5 +1,5 @@
-"""What other people's code does inside a write: guards, projections, clocks, signal handlers,
-finalizers.
+"""Code of users that runs inside a write, such as guards, projections, clocks, signal handlers and
+finalizers, may read and fail, but not write to the same store.
 """
 
 import gc

@@ -1,5 +1,5 @@
-"""Forks on every recorder: they read their parent's events up to the border, and go on by
-themselves.
+"""Forks on every recorder: a fork shares the events of its parent up to a version, and has later
+events of its own.
 """
 
 from functools import partial
@@ -74,9 +74,9 @@ def test_a_parent_is_not_erased_alone(family):
     assert refused.value.forks == ("f",)
     assert texts(store, "g") == [*"012345", "own"]
     erased(store, "c", with_forks=True)
-    for each in "cfg":
+    for name in "cfg":
         with pytest.raises(ConversationErased):
-            store.events(each)
+            store.events(name)
     assert_sound(store)
 
 
@@ -117,7 +117,8 @@ def test_a_detached_fork_keeps_its_documents(store, monkeypatch):
     monkeypatch.setattr(detachment, "_CHUNK", 11)
     store.fork("c", 12, "f")
     step = partial(detachment._copy_on, database=store.database, fork="f")
-    assert store.database.recorder.transact(step) is True  # the copies have the early one alone
+    # After this first step, the copied events have only the early document.
+    assert store.database.recorder.transact(step) is True
     documents.append("f", (), {"own": 3})
     erased(store, "c", detach_forks=True)
     assert documents.all("f") == {"early": 1, "late": 2, "own": 3}

@@ -1,5 +1,5 @@
-"""The id of an erased conversation used again, on every recorder: the two are kept apart, and the
-receipt stays.
+"""The id of an erased conversation is used again, on every recorder: the two conversations are kept
+apart, and the tombstone stays.
 """
 
 from functools import partial
@@ -58,7 +58,7 @@ def test_an_id_is_reused_only_on_request(histories, store):
 
 
 def test_tombstones_are_listed_by_pages(histories, store):
-    """Also of ids that begin alike, and not of an id that was used again."""
+    """Long ids that begin alike are listed too. An id that was used again is not listed."""
     long = "x" * 300
     names = ["a", "b", "é", "\udcff", long, f"{long}y", f"{long}z", "c1"]
     for name in (*names, "lives"):

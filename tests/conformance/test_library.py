@@ -1,5 +1,5 @@
-"""The recorder tests that the eventsourcing library ships, on our recorders; its Application and
-ProjectionRunner.
+"""The tests of recorders that the eventsourcing library ships, on the recorders of foldlog. Then
+the library's ``Application`` and ``ProjectionRunner`` on a store.
 """
 
 import itertools
@@ -208,7 +208,7 @@ def test_a_projection_runner_processes_each_event_once(env):
             last = say_long(10)
             runner.wait(last, timeout=60)
             assert runner.view.total() == sum(range(11))
-        # the library closes the application's, and leaves the view's open
+        # The library closes the recorder of the application, and leaves that of the view open.
         runner.view.recorder.close()
     again = ProjectionRunner(**hearing)
     with again:

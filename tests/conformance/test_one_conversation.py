@@ -1,5 +1,5 @@
-"""A ``History`` means one conversation: none of its methods works on another one that took its id
-since.
+"""A ``History`` means one conversation. None of its methods works on another conversation that has
+taken its id since.
 """
 
 from collections.abc import Iterator
@@ -14,7 +14,7 @@ from foldlog.eventstore import ConversationErased, Store
 from tests.said import said
 
 LONG = 300
-"""More events than the View of which is read at once."""
+"""More events than are read at once for a View."""
 
 LATE = {"role": "assistant", "content": "late"}
 

@@ -1,5 +1,5 @@
-"""One suite for all recorders: uniqueness, atomicity, positions, staging, records, for any
-bytes.
+"""What each recorder must do with any bytes: rows come back as they were written, transactions are
+whole, values are unique, positions grow, and staged conversations appear whole.
 """
 
 import uuid
@@ -38,7 +38,7 @@ def begin(recorder, conversation, rows=()):
 def placed(recorder, after=0, limit=100):
     with recorder.read() as reader:
         entries = reader.placed_rows(after, limit)
-    return [each._replace(row=as_rows([each.row])[0]) for each in entries]
+    return [entry._replace(row=as_rows([entry.row])[0]) for entry in entries]
 
 
 def test_a_new_store_does_not_call_uuid4(open_recorder, monkeypatch):
@@ -84,7 +84,7 @@ def test_rows_come_back_as_they_were_written(recorder):
 def test_a_damaged_row_leaves_a_whole_one_whole(damaged, expected):
     whole = tuple(row(0))
     rows = as_rows([whole, damaged])
-    assert [tuple(each) for each in rows] == [whole, (*expected, b"{}")]
+    assert [tuple(read_row) for read_row in rows] == [whole, (*expected, b"{}")]
 
 
 def test_ids_are_walked_in_byte_order(recorder):
@@ -124,9 +124,8 @@ def stage(recorder, conversation, chunks):
 def test_a_published_conversation_appears_whole(recorder):
     key = stage(recorder, "import", [[row(0), row(1)], [row(2)]])
     live = begin(recorder, "live", [row(0)])
-    assert [each.conversation for each in placed(recorder)] == ["live"], (
-        "a staged conversation is not seen"
-    )
+    # A staged conversation is not seen.
+    assert [entry.conversation for entry in placed(recorder)] == ["live"]
     recorder.transact(lambda transaction: transaction.publish(key, 3))
     first = int(recorder.position(recorder.value("last_position"))) - 2
     recorder.transact(lambda transaction: transaction.insert(live, [row(1)]))
@@ -156,7 +155,7 @@ def test_only_staged_conversations_are_published(recorder):
             with pytest.raises(StoreUnavailable, match="no longer staged"):
                 recorder.transact(work)
     assert begin(recorder, "another", [row(0)]) != discarded
-    assert [each.conversation for each in placed(recorder)] == ["import", "another"]
+    assert [entry.conversation for entry in placed(recorder)] == ["import", "another"]
 
 
 def test_unique_values_are_taken_once(recorder):
@@ -197,7 +196,7 @@ def test_positions_of_a_follower_only_grow(recorder):
         while page or not finished:
             finished = all(task.done() for task in writing)
             page = placed(recorder, positions[-1] if positions else 0, 7)
-            positions += [each.position for each in page]
+            positions += [entry.position for entry in page]
     assert len(positions) == 4 * 101
     assert positions == sorted(set(positions))
 

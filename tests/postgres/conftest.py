@@ -18,7 +18,7 @@ CUTS: tuple[Cut, ...] = ("request", "answer")
 
 
 def before_recovery(store: Store, act: Callable[[], object]) -> None:
-    """Have ``act`` called once, after the next lost connection and before the next attempt."""
+    """Call ``act`` once, after the next lost connection and before the next attempt."""
     before_next_call(pytest.MonkeyPatch(), store._recorder, "_recover", act)
 
 
@@ -48,7 +48,7 @@ def via(url: str, proxy: CuttingProxy, postgres_server: Server) -> str:
 
 @pytest.fixture(scope="session")
 def other_server(postgres_server: Server) -> Iterator[Server]:
-    """Another one, to which stores are restored."""
+    """Another server, to which stores are restored."""
     server = new_primary(postgres_server.folder.parent / "other")
     yield server
     server.remove()

@@ -41,7 +41,7 @@ _SETTINGS = {
 
 
 class ServerUnavailable(Exception):
-    """There are no programs of PostgreSQL here, or the server does not start; the message says
+    """The programs of PostgreSQL are missing, or the server does not start. The message says
     which.
     """
 
@@ -103,8 +103,8 @@ class Server:
             file.writelines(f"{name} = '{value}'\n" for name, value in settings.items())
 
     def start(self) -> None:
-        """Start it, and wait until it takes connections. It ends when this process ends, however
-        that may be.
+        """Start the server, and wait until it takes connections. It ends when this process ends,
+        even if this process is killed.
         """
         server = [
             self._programs / "postgres",
@@ -146,8 +146,8 @@ class Server:
         self._end()
 
     def remove(self) -> None:
-        """Stop it, however it is, and delete its folder."""
-        with contextlib.suppress(ServerUnavailable):  # it was killed
+        """Stop the server if it runs, and delete its folder."""
+        with contextlib.suppress(ServerUnavailable):  # The server was killed before.
             self.stop("immediate")
         shutil.rmtree(self.folder)
 
@@ -158,8 +158,8 @@ class Server:
         self._run("pg_ctl", "-D", self.data, "-w", "promote")
 
     def kill(self) -> None:
-        """SIGKILL to the server and to each of its processes: nothing is told to the clients,
-        nothing is cleaned up.
+        """Kill the server and each of its processes. Clients are told nothing, and nothing is
+        cleaned up.
         """
         for process in [self.pid, *self.children]:
             with contextlib.suppress(ProcessLookupError):
@@ -167,9 +167,11 @@ class Server:
         self._end()
 
     def signal(self, number: signal.Signals) -> None:
-        """A signal to every process of the server: SIGSTOP freezes it, SIGCONT lets it go on."""
+        """Send a signal to every process of the server. SIGSTOP freezes the server, and SIGCONT
+        lets it go on.
+        """
         for process in [self.pid, *self.children]:
-            with contextlib.suppress(ProcessLookupError):  # sessions end all the time
+            with contextlib.suppress(ProcessLookupError):  # A session may have ended.
                 os.kill(process, number)
 
     @property
@@ -182,7 +184,7 @@ class Server:
         return _children(self.pid)
 
     def run(self, program: str, *arguments: str | Path) -> str:
-        """Run a client program, such as pg_dump, against this server; returns what it printed."""
+        """Run a client program, such as pg_dump, against this server. Return what it printed."""
         return self._run(
             program, "-h", "127.0.0.1", "-p", str(self.port), "-U", "postgres", *arguments
         )
@@ -293,7 +295,7 @@ def _for_the_server(programs: Path) -> Path:
     atexit.register(shutil.rmtree, copied, ignore_errors=True)
     copied.chmod(0o755)
     package = programs.parents[1]
-    # found from each other's places
+    # The programs find their libraries by the place of both folders, so both are copied.
     for part in (programs.parent, package.with_name(f"{package.name}.libs")):
         if part.exists():
             shutil.copytree(part, copied / part.relative_to(package.parent), symlinks=True)
@@ -301,7 +303,7 @@ def _for_the_server(programs: Path) -> Path:
 
 
 def _reachable(folder: Path) -> bool:
-    """May anybody enter it, and every folder above it?"""
+    """Return whether any user may enter the folder, and every folder above it."""
     return all(parent.stat().st_mode & 0o005 == 0o005 for parent in [folder, *folder.parents])
 
 

@@ -1,6 +1,5 @@
-"""Encrypted conversations under contention: two processes that encrypt, rotate or erase at once,
-and commits whose outcome was not heard of. Nothing that was acknowledged is lost, doubled or
-unreadable.
+"""Encrypted conversations, while two processes encrypt, rotate or erase at once, and after commits
+whose outcome is unknown. Nothing that was acknowledged is lost, doubled or unreadable.
 """
 
 import contextlib
@@ -41,18 +40,16 @@ def test_the_first_encrypted_append_is_stored_once(via, proxy, cut, expected):
 
 @pytest.mark.parametrize("cut", CUTS)
 def test_another_process_encrypts_first(url, via, proxy, cut, plain):
-    """The first append of two processes with a key to a plain conversation; the outcome of one is
-    not heard of.
+    """Two processes with a key make their first append to a plain conversation, and one of them
+    does not learn its outcome.
     """
     with open_store(via, keys=KeyRing(NEW)) as ours, open_store(url, keys=KeyRing(NEW)) as theirs:
         before_recovery(ours, lambda: say(theirs, "c1", "theirs"))
         proxy.order(cut)
         [recorded] = say(ours, "c1", "ours")
         assert proxy.cuts == 1
-        assert texts(ours, "c1") == [
-            "plain",
-            *(("theirs", "ours") if cut == "request" else ("ours", "theirs")),
-        ]
+        in_order = ["theirs", "ours"] if cut == "request" else ["ours", "theirs"]
+        assert texts(ours, "c1") == ["plain", *in_order]
         assert recorded in list(theirs.follow())
         assert_sound(theirs)
 
@@ -100,7 +97,7 @@ def test_a_lost_data_key_is_stored_again(via, proxy, cut, plain):
 
 
 def test_two_staged_imports_have_two_keys(url, via, proxy):
-    """Two copies of one conversation begin at once: same id, time and salt."""
+    """Two copies of one conversation begin at once, with the same id, time and salt."""
     with open_store(via) as ours, open_store(url) as theirs:
         keys = []
 
@@ -165,9 +162,8 @@ def test_a_detachment_leaves_a_rekey_unfinished(postgres_server, plain):
 
     with end:
         recorder.transact(begin)
-    assert [each.operation for each in recorder.query(lambda reader: reader.unfinished(key))] == [
-        REKEY
-    ]
+    unfinished = recorder.query(lambda reader: reader.unfinished(key))
+    assert [operation.operation for operation in unfinished] == [REKEY]
 
 
 def test_a_conversation_published_during_a_query(url, postgres_server):
@@ -192,13 +188,13 @@ def test_a_conversation_published_during_a_query(url, postgres_server):
 
         def publish(transaction):
             transaction.publish(staged, 1)
-            transaction.value("last_position")  # a question, so the lock is taken
+            transaction.value("last_position")  # This question sends the server the lock.
             end.enter_context(in_thread(lambda: asking._recorder.transact(ask)))
             until(lambda: waiters(postgres_server))
 
         recorder.transact(publish)
         end.close()
-        assert len(locks[0]) == 2  # that of staging, and that of the conversation
+        assert len(locks[0]) == 2, "the lock of staging, and the lock of the conversation"
         assert locks[1] == locks[0]
 
 
