@@ -55,8 +55,11 @@ from foldlog._app.cli.outcome import DONE, INTERRUPTED, INTERRUPTED_WORDS
 
 
 def main() -> None:
-    # Modules and events are many objects without cycles. With Python's thresholds, the search for
-    # cycles takes half of the time, so it runs rarely.
+    """Run the command line of this process, and exit with its status.
+
+    Modules and events are many objects without cycles. With Python's thresholds, the search for
+    cycles takes half of the time, so it runs rarely.
+    """
     gc.set_threshold(100_000, 20, 100)
     try:
         if sys.argv[1:] == ["--version"]:  # without the imports of every other command
@@ -64,7 +67,8 @@ def main() -> None:
             sys.exit(DONE)
         from foldlog._app.cli.quick_completion import COMPLETE, complete_quickly
 
-        if (shell := os.environ.get(COMPLETE)) and complete_quickly(shell):
+        shell = os.environ.get(COMPLETE)
+        if shell and complete_quickly(shell):
             sys.exit(DONE)
         from foldlog._app.cli.quick_hook import answer, is_hook
 

@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from foldlog.condensers import LLM, AgentModel, Condenser
 
 _TOKENIZER = "gpt-4o"
+"""The model that counts tokens for the output of a command without an agent's model."""
 _SHORT_PROMPT = [{"role": "user", "content": "how many?"}]
 
 agent_model_option = option(
@@ -73,6 +74,7 @@ def counter_beside(model: LLM | None) -> LLM | None:
 
 
 def counted_words(model: LLM) -> str:
+    """Say who counts the tokens."""
     name = model.model
     if model.tokenizer == model.model:
         return f"as {name} counts them"

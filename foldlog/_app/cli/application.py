@@ -69,6 +69,8 @@ class _Commands(click.Group):
 
 
 class _AllCommands(_Commands):
+    """The commands of ``foldlog``, with the group ``store`` and with commands of packages."""
+
     def sections(self) -> Mapping[str, Mapping[str, str]]:
         about = _about_commands()
         sections = {
@@ -89,6 +91,8 @@ class _AllCommands(_Commands):
 
 
 class _StoreCommands(_Commands):
+    """The commands of ``foldlog store``."""
+
     def sections(self) -> Mapping[str, Mapping[str, str]]:
         about = _about_commands()
         names = COMMANDS["Administration"]
@@ -101,6 +105,7 @@ class _StoreCommands(_Commands):
 
 @cache  # Click takes the decorators of a function once
 def _load(name: str) -> click.Command:
+    """Return a command of foldlog."""
     module = importlib.import_module(module_of(name))
     # A command remembers the names of its option for help, so it must know them without a group.
     settings = {**SETTINGS, **getattr(module, "SETTINGS", {})}
@@ -113,6 +118,7 @@ def _about_commands() -> Mapping[str, str]:
 
 
 def _load_installed(entry: EntryPoint) -> click.Command:
+    """Return a command of a package. Raises ``Refused``."""
     try:
         command = entry.load()
     except Exception as error:  # whatever the code of a package raises
@@ -174,12 +180,14 @@ _ABOUT_STORE = "Look after a store: back it up, check it, copy it, erase data."
 )
 @click.pass_context
 def _store(ctx: click.Context) -> None:
+    # Without a command, the group shows its help.
     if ctx.invoked_subcommand is None:
         for line in ctx.get_help().splitlines():
             terminal.say(line)
 
 
 def run(arguments: Sequence[str]) -> int:
+    """Run a command, print its error as one line, and return the exit status."""
     as_json = "--json" in takewhile(lambda argument: argument != "--", arguments)
     use_store(None)
     try:
@@ -240,6 +248,7 @@ def _invoke(arguments: Sequence[str]) -> int | None:
 
 
 def _refuse(message: str) -> int:
+    """Print why nothing was done, and return the status."""
     terminal.complain(message)
     return REFUSED
 
@@ -250,6 +259,7 @@ def _drop_stdout() -> None:
 
 
 def _explain(error: Exception) -> str:
+    """Return an error in words for the user."""
     from foldlog.eventstore import ConversationErased, EventStoreError
 
     if isinstance(error, ConversationErased):

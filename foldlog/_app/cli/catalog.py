@@ -51,7 +51,9 @@ COMMANDS: Mapping[str, Sequence[str]] = {
 FIRST_DAY = COMMANDS["Begin here"]
 """The commands that a new user needs first, which ``foldlog`` without a command shows."""
 GROUP = "store"
+"""The command whose commands are for a whole store."""
 _INSTALLED = "foldlog.commands"
+"""The entry points by which packages add commands."""
 
 
 def module_of(name: str) -> str:
@@ -65,6 +67,7 @@ def module_of(name: str) -> str:
 
 
 def is_ours(name: str) -> bool:
+    """Return whether foldlog itself has a command with this name."""
     return any(name in names for names in COMMANDS.values())
 
 
@@ -82,10 +85,12 @@ def installed() -> Mapping[str, EntryPoint]:
 
 
 def about_installed() -> dict[str, str]:
+    """Return the help of each command of a package."""
     return {name: f"A command of {package_of(entry)}." for name, entry in installed().items()}
 
 
 def package_of(entry: EntryPoint) -> str:
+    """Return the name of the package that has a command."""
     return entry.value if entry.dist is None else entry.dist.name
 
 

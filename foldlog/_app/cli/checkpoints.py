@@ -16,7 +16,9 @@ from foldlog.eventstore.proof.signed_note import StoreCheckpoint, read_key, read
 from foldlog.eventstore.proof.time_stamp import request_time_stamp, stamped_at
 
 _TIMEOUT_S = 30
+"""An authority answers within this time, or not at all."""
 _STAMP_BYTES_MAX = 1_000_000
+"""More than any time stamp has, so that no answer fills the memory."""
 
 against_option = option(
     "--against", "FILE", "A checkpoint to compare, as 'foldlog store checkpoint' printed it."
@@ -95,6 +97,7 @@ def stamp_file(path: Path, url: str) -> Path:
 
 
 def _post(url: str, query: bytes) -> bytes:
+    """Return the answer of an authority. Raises ``Refused``."""
     from http.client import HTTPException
     from urllib.request import Request, urlopen
 
@@ -121,10 +124,12 @@ def _read_stamp(path: Path, ca: Path | None) -> datetime | None:
 
 
 def _stamp_of(path: Path) -> Path:
+    """Return the file of the time stamp of a checkpoint."""
     return path.with_name(f"{path.name}.tsr")
 
 
 def _read(path: Path) -> bytes:
+    """Return the content of a file. Raises ``Refused``."""
     try:
         return path.read_bytes()
     except OSError as error:

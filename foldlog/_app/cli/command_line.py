@@ -27,6 +27,8 @@ EVENT_SETTINGS: JsonMap = {"ignore_unknown_options": True}
 
 
 class Command(click.Command):
+    """A command whose help explains its arguments too."""
+
     def format_options(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         parameters = self.get_params(ctx)
         rows = [parameter.help_row() for parameter in parameters if isinstance(parameter, Argument)]
@@ -37,6 +39,8 @@ class Command(click.Command):
 
 
 class Argument(click.Argument):
+    """An argument with a text for the help."""
+
     def __init__(
         self,
         declarations: list[str],
@@ -57,6 +61,7 @@ class Argument(click.Argument):
         return f"'{self.human_readable_name}'"
 
     def help_row(self) -> tuple[str, str]:
+        """Return the name and the text of the argument in the help."""
         marks = []
         if self._default_words:
             marks.append(f"default: ({self._default_words})")
@@ -67,6 +72,8 @@ class Argument(click.Argument):
 
 
 class WholeNumber(click.IntRange):
+    """A whole number. Its errors say what to type."""
+
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> int:
         try:
             number = int(value)

@@ -13,10 +13,12 @@ from foldlog._app.cli.outcome import Refused
 from foldlog._app.cli.quick_completion import COMPLETE
 
 _RC_FILES = {"bash": ".bashrc", "zsh": ".zshrc"}
+"""The settings of the shells that do not load a script from a folder, as fish does."""
 _FISH_FILE = ".config/fish/completions/foldlog.fish"
 
 
 def show(command: click.Command) -> None:
+    """Print the completion script of the user's shell."""
     for line in _script(command, _shell()).splitlines():
         terminal.say(line)
 
@@ -41,6 +43,7 @@ def install(command: click.Command) -> None:
 
 
 def _shell() -> str:
+    """Return the name of the user's shell. Raises ``Refused`` for a shell without completion."""
     shell = Path(os.environ.get("SHELL", "")).name
     if shell not in (*_RC_FILES, "fish"):
         raise Refused(
@@ -51,6 +54,7 @@ def _shell() -> str:
 
 
 def _script(command: click.Command, shell: str) -> str:
+    """Return the script with which a shell completes words."""
     completion = get_completion_class(shell)
     if completion is None:
         raise Refused(f"this release of Click has no completion for {shell}")

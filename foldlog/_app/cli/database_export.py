@@ -17,9 +17,11 @@ from foldlog._reports.words.gist import count
 from foldlog.eventstore import EventStoreError, Store
 
 _DESCRIBED_EVERY_S = 2.0
+"""The rows that describe conversations are written again after this time."""
 
 
 def write_database(db: str, conversations: Sequence[str] | None, file: Path) -> None:
+    """Add the new events of the named conversations, or of all, to a database."""
     from foldlog._reports.audit_database import update as add_to
     from foldlog._reports.audit_file import check_target
 
@@ -63,6 +65,7 @@ def follow_with_database(db: str, file: Path) -> None:
 
 
 def _make_all_events(store: Store, names: Sequence[str] | None) -> None:
+    """Make the events of imported conversations that have none yet."""
     for name in names or chosen(store, None):
         try:
             make_events(store, name)
@@ -94,6 +97,7 @@ def check_options(
 
 
 def _warn_of_damaged(file: Path, damaged: Iterable[DamagedDocument]) -> None:
+    """Print the events that cannot be read, as findings."""
     for lost in damaged:
         terminal.warn(
             f"left out of {file}: event {lost.event} of conversation {lost.conversation!r}:"

@@ -30,6 +30,7 @@ from foldlog.projections import Views
 from foldlog.projections.conversations.companions import with_companions
 
 WORDS_MAX = 200
+"""The maximum number of characters of a title that the confirmation question shows."""
 _NAMED_MAX = 20
 """The maximum number of conversations that the confirmation question lists."""
 _SUB_AGENT = "sub-agent "
@@ -55,6 +56,9 @@ def erase_rows(
     for_age: bool = False,
     no_vacuum: bool,
 ) -> ErasedRows:
+    """Erase conversations, and vacuum the store. ``for_age`` says that the user did not name
+    them.
+    """
     work = iter_erased(store, rows, options)
     erased_rows: list[ConversationRow] = []
     stay: list[ProblemDocument] = []
@@ -117,7 +121,9 @@ def report(
 
 
 def _document(rows: Sequence[ConversationRow], stay: Sequence[ProblemDocument]) -> ErasedDocument:
-    # These conversations were erased after the conversations that named them.
+    """Return the document of an erasure. A holder that was erased after the conversation that named
+    it is left out.
+    """
     went = {f"{what}{row.id}" for row in rows for what in ("companion ", _SUB_AGENT)}
     return ErasedDocument(
         conversations=tuple(map(ConversationDocument.of_row, rows)),
@@ -143,6 +149,7 @@ def _reason_to_stay(error: EventStoreError, *, for_age: bool) -> str:
 
 
 def _account(row: ConversationRow) -> str:
+    """Return the line of a conversation in the report."""
     name = terminal.typed_id(row.id)
     events = count(row.version, "event")
     if row.erased_at is None:
@@ -201,6 +208,7 @@ def ask(
 
 
 def _shown(store: Store, row: ConversationRow) -> tuple[str, str]:
+    """Return the lines of a conversation in the confirmation question."""
     more = Overview()
     with suppress(ConversationErased):  # another process has erased the conversation
         more = overview_of(store, Views(store), row)

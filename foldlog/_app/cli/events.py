@@ -51,7 +51,10 @@ STYLES = {
 
 DAMAGED_STYLE = "bold red"
 _ID = re.compile(r"(-?\d+)|[Ss](\d+)")
+"""The id of an event, or of a summary as lists show it: S260 has the id -262."""
 LABEL_COLUMNS = max(map(len, STYLES)) + 1
+_Part = tuple[str, str]
+"""The name of a text of an event, and the text."""
 
 
 def event_id_in(text: str) -> int | None:
@@ -71,10 +74,12 @@ def event_spans(event: Event) -> tuple[tuple[str, str], tuple[str, str]]:
 
 
 def damaged_spans(event_id: int) -> tuple[tuple[str, str], tuple[str, str]]:
+    """Return what ``event_spans`` returns, for an event that cannot be read."""
     return (f"{event_id:>6}  ", "dim"), (f"{DAMAGED:<{LABEL_COLUMNS}}", DAMAGED_STYLE)
 
 
 def event_line(event: Event, width: int) -> str:
+    """Return an event as one line without styles."""
     return f"{id_words(event.id):>6}  {label(event):<{LABEL_COLUMNS}}{gist.gist(event, width)}"
 
 
@@ -86,6 +91,7 @@ def interval_words(intervals: Sequence[tuple[int, int]], most: int = gist.INTERV
 
 
 def summary_at(summary: CondensationSummary, action: CondensationAction) -> CondensationSummary:
+    """Return a summary with the time and the redaction of the condensation that made it."""
     if action.origin is None:
         origin = None
     else:
@@ -98,9 +104,6 @@ def event_moment(event: Event, recorded_at: datetime) -> str:
     Return an empty text if the event has no time.
     """
     return time_words(time_text(event, recorded_at) or "")
-
-
-_Part = tuple[str, str]
 
 
 def show_event(event: Event, recorded_at: datetime, *, is_uncounted: bool = False) -> None:
@@ -125,7 +128,8 @@ def show_event(event: Event, recorded_at: datetime, *, is_uncounted: bool = Fals
     terminal.say()
 
 
-def _short_fields(event: Event, recorded_at: datetime) -> Iterator[tuple[str, str]]:
+def _short_fields(event: Event, recorded_at: datetime) -> Iterator[_Part]:
+    """Yield the fields of an event that fit on a line."""
     yield "source", event.source
     if event.timestamp != recorded_at:
         yield "recorded at", time_words(recorded_at)
@@ -158,6 +162,7 @@ def _short_fields(event: Event, recorded_at: datetime) -> Iterator[tuple[str, st
 
 
 def _long_fields(event: Event) -> Iterator[_Part]:
+    """Yield the texts of an event, and the fields that are printed as JSON."""
     if getattr(event, "thinking", ()):
         yield (
             "thinking",
@@ -180,7 +185,8 @@ def _long_fields(event: Event) -> Iterator[_Part]:
         yield f"tools ({len(tools)})", _json(tools)
 
 
-def _condensation(event: Any) -> Iterator[_Part]:
+def _condensation(event: CondensationAction) -> Iterator[_Part]:
+    """Yield what a condensation forgot, and its summary."""
     intervals, summaries = event.forgotten
     yield "forgotten", interval_words(intervals, len(intervals)) or "no events"
     if summaries:
@@ -192,6 +198,7 @@ def _condensation(event: Any) -> Iterator[_Part]:
 
 
 def _content(name: str, content: Content) -> Iterator[_Part]:
+    """Yield the parts of a content. Other parts than texts are printed as JSON."""
     if isinstance(content, str):
         if content:
             yield name, content

@@ -10,16 +10,22 @@ import re
 from importlib.util import find_spec
 
 DEFAULT_DB = "foldlog.db"
+"""The store of a command without ``--db``, in the current folder."""
 PROGRAM_DB = "~/.local/share/foldlog/foldlog.db"
 """The path of the user's store, as the help shows it. ``home_db`` returns the real path."""
 DEMO_DB = "foldlog-demo.db"
+"""The store that ``foldlog demo`` makes."""
 
+# a command of foldlog in single quotes: its name, and its arguments, which may be quoted
 _HINT = re.compile(r"""'foldlog ((?:store )?[a-z]+)((?: (?:"(?:\\.|[^"\\])*"|[^'" ])+)*)'""")
 _PLAIN = re.compile(r"[\w@%+=:,./-]+", re.ASCII)
+"""A word that a shell reads as it is."""
 _store: str | None = None
+"""The store that commands in hints name."""
 
 
 def home_folder() -> str:
+    """Return the folder of the user's store."""
     return os.path.join(
         os.environ.get("XDG_DATA_HOME") or os.path.expanduser("~/.local/share"), "foldlog"
     )
@@ -73,6 +79,7 @@ def store_in_use() -> str:
 
 
 def prices_hint() -> str:
+    """Say how a command learns the prices of models."""
     from foldlog.eventstore.errors import install_command
 
     has_table = find_spec("litellm") or find_spec("genai_prices")
@@ -98,6 +105,7 @@ def complete_commands(message: str) -> str:
 
 
 def _complete(typed: str, name: str) -> str:
+    """Return a command with the store in use, unless it names a store or needs none."""
     if _store is None or " --db " in typed or " --help" in typed:
         return typed
     named = _word(store_name(_store))

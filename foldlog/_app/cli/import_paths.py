@@ -13,6 +13,7 @@ from foldlog.formats.registry import formats
 
 
 def formats_with_places() -> list[str]:
+    """Return the formats whose programs store histories in known places."""
     return sorted(name for name, format in formats().items() if format.kept_in)
 
 

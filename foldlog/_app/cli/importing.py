@@ -19,9 +19,11 @@ from foldlog.eventstore import Store
 from foldlog.formats.files.found_sources import files_below
 
 _FINDINGS_SHOWN = 20
+"""The maximum number of findings that are printed for a source."""
 _LEFT_OUT = "of no known format"
 _NOT_OPENED = "whose names no format gives to a history (to import such a file, pass its path)"
 _LEFT_OUT_NAMED = 5
+"""The maximum number of files that a note names."""
 _LOOK_EVERY_S = 1.0
 """The seconds between two checks by ``--watch``. A check of some thousand files takes ten
 milliseconds.
@@ -83,33 +85,36 @@ class Importing:
                 ellipsis = ", …" if len(paths) > _LEFT_OUT_NAMED else ""
                 first = ", ".join(islice(file_names, _LEFT_OUT_NAMED))
                 terminal.note(f"left out {count(len(paths), 'file')} {what}: {first}{ellipsis}")
-        remarks = dict.fromkeys(
+        remarks = dict.fromkeys(  # in order and without repetitions
             document.note for document in self._imported if document.note and document.added
         )
         terminal.note(*remarks)
         if not self._imported:
             raise Refused(self._without_stdin(self._import.nothing()))
-        findings_elsewhere = [self._without_stdin(finding) for finding in self._import.findings]
+        elsewhere = [self._without_stdin(finding) for finding in self._import.findings]
         if terminal.prints_json():
             document = ImportDocument(
-                db=db, imported=tuple(self._imported), findings=tuple(findings_elsewhere)
+                db=db, imported=tuple(self._imported), findings=tuple(elsewhere)
             )
-            return terminal.emit(document)
+            terminal.emit(document)
+            return
         notes = len(remarks) + sum(bool(paths) for _, paths in left_out)
-        findings = sum(document.findings_count for document in self._imported) + len(
-            findings_elsewhere
-        )
+        findings = len(elsewhere) + sum(document.findings_count for document in self._imported)
         numbers = ((findings, "finding"), (notes, "note"))
-        remarks_text = " and ".join(count(number, what) for number, what in numbers if number)
-        with_records = [document for document in self._imported if document.added] or [
-            document for document in self._imported if not document.refused
-        ]
-        conversations = count(
-            len({document.conversation for document in with_records}), "conversation"
-        )
-        records = count(sum(document.added for document in with_records), "record")
-        end = f"; {remarks_text}, named above." if remarks_text else "."
-        terminal.say_wrapped(f"{records} of {conversations} added to {store_name(db)}{end}")
+        named = " and ".join(count(number, what) for number, what in numbers if number)
+        end = f"; {named}, named above." if named else "."
+        terminal.say_wrapped(f"{self._sum()} added to {store_name(db)}{end}")
+
+    def _sum(self) -> str:
+        """Say how many records were added, and to how many conversations. Without new records, all
+        conversations that were read are counted.
+        """
+        with_records = [document for document in self._imported if document.added]
+        if not with_records:
+            with_records = [document for document in self._imported if not document.refused]
+        names = {document.conversation for document in with_records}
+        records = sum(document.added for document in with_records)
+        return f"{count(records, 'record')} of {count(len(names), 'conversation')}"
 
     def states(self) -> dict[str, bytes]:
         """Return the states of the files at and below the imported paths."""
@@ -121,11 +126,13 @@ class Importing:
         }
 
     def wait(self, before: dict[str, bytes]) -> dict[str, bytes]:
+        """Wait until a file has changed, and return the new states."""
         while (present := self.states()) == before:
             time.sleep(_LOOK_EVERY_S)
         return present
 
     def _document(self, outcome: Imported | Failed) -> ImportedDocument:
+        """Return the document of one import."""
         path = self._without_stdin(outcome.path)
         if isinstance(outcome, Failed):
             return ImportedDocument.of(
@@ -149,31 +156,12 @@ class Importing:
         )
 
     def _report(self, document: ImportedDocument, *, again: bool) -> None:
-        if document.refused or self._strict:
-            tell = terminal.warn
-        else:
-            tell = terminal.note
+        """Print the findings of an import, and its line."""
+        tell = terminal.warn if document.refused or self._strict else terminal.note
         self._warn_once(document.findings, document.path, document.findings_count, tell)
         if terminal.prints_json() or (again and not document.added):
             return
-        if document.refused:
-            so_far = f"{count(document.added, 'record')} so far: import it again to continue"
-            what = so_far if document.added else "not imported"
-            style = "red"
-        elif document.forked_at is not None:
-            added = count(document.added, "record")
-            what = f"{added} in a fork that begins at record {document.forked_at:,}"
-            style = "green"
-        elif document.added == 0:
-            older = " (the file is an older copy)" if document.older else ""
-            what = f"nothing new{older}, {count(document.records, 'record')} as before"
-            style = "dim"
-        elif document.added < document.records:
-            what = f"{count(document.added, 'new record')}, {document.records:,} in all"
-            style = "green"
-        else:
-            what = count(document.records, "record")
-            style = "green"
+        what, style = _outcome_words(document)
         if document.waits:
             what += "; its last line is incomplete, and the next import reads it"
         lines = terminal.PrintedLines()
@@ -190,6 +178,9 @@ class Importing:
         total: int | None = None,
         tell: Callable[[str], object] = terminal.warn,
     ) -> None:
+        """Print the findings that were not printed before. ``total`` is their number, if the list
+        was cut.
+        """
         new = [finding for finding in findings if finding not in self._reported]
         self._reported.update(new)
         for finding in new[:_FINDINGS_SHOWN]:
@@ -200,9 +191,28 @@ class Importing:
             tell(f"{hidden:,} more in {where}; --json shows {shown}")
 
     def _without_stdin(self, message: object) -> str:
+        """Return a message without the temporary folder of a history from stdin."""
         return str(message).replace(self._stdin, "")
 
 
+def _outcome_words(document: ImportedDocument) -> tuple[str, str]:
+    """Say what an import added, with the style of the words."""
+    added = count(document.added, "record")
+    if document.refused:
+        if document.added:
+            return f"{added} so far: import it again to continue", "red"
+        return "not imported", "red"
+    if document.forked_at is not None:
+        return f"{added} in a fork that begins at record {document.forked_at:,}", "green"
+    if document.added == 0:
+        older = " (the file is an older copy)" if document.older else ""
+        return f"nothing new{older}, {count(document.records, 'record')} as before", "dim"
+    if document.added < document.records:
+        return f"{count(document.added, 'new record')}, {document.records:,} in all", "green"
+    return count(document.records, "record"), "green"
+
+
 def _problem(error: Exception) -> str:
+    """Say why a source was not imported."""
     strerror = getattr(error, "strerror", None)
     return f"cannot be read: {strerror}" if strerror else str(error)

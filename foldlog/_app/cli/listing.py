@@ -40,12 +40,20 @@ if these have at most this number of events in total.
 """
 _COUNTED = 10_000
 """The maximum number of conversations that a list counts but does not show."""
-
-
 _OTHER_FILTERS = "; to name a store, use --db STORE; to find ids and titles, use --match TEXT"
 
 
 class Filters(NamedTuple):
+    """Which conversations a list has.
+
+    ``match``          a text in the id, the title or the format
+    ``here``           only conversations of the current folder
+    ``after``          only conversations that were active from this time on
+    ``to_be_resumed``  only conversations that a worker left
+    ``every``          also conversations that runtimes use internally
+    ``is_complete``    count all new events first
+    """
+
     words: Sequence[str] = ()
     """The filters on the command line: attributes such as ``team=blue``, and facts such as
     ``has:error`` and ``tool:Bash``.
@@ -59,14 +67,23 @@ class Filters(NamedTuple):
 
     @property
     def attributes(self) -> list[str]:
+        """Return the filters by attributes."""
         return [word for word in self.words if not is_filter(word)]
 
     @property
     def line(self) -> str:
+        """Return the filters by facts as a search line."""
         return " ".join(filter(is_filter, self.words))
 
 
 class ListOptions(NamedTuple):
+    """How a list shows its conversations.
+
+    ``limit``        the maximum number of conversations, or None for all or the first hundred
+    ``long``         whether a line shows more figures, or None for a short list only
+    ``is_complete``  count all new events first
+    """
+
     sort: str
     reverse: bool
     limit: int | None
@@ -75,14 +92,17 @@ class ListOptions(NamedTuple):
 
     @property
     def is_sorted(self) -> bool:
+        """Return whether a figure decides the order."""
         return self.sort != "id" or self.reverse
 
     @property
     def is_cut(self) -> bool:
+        """Return whether the list is for a person, who reads at most ``LISTED_MAX`` lines."""
         return self.limit is None and not terminal.prints_json() and terminal.has_edge()
 
     @property
     def most(self) -> int | None:
+        """Return the maximum number of conversations, or None for all."""
         return LISTED_MAX if self.is_cut else self.limit
 
 
@@ -125,6 +145,7 @@ class ListNotes:
             terminal.note(f"{LISTED_MAX:,} of {total} are shown: {how}")
 
     def say(self, sort: str, *, with_costs: bool) -> None:
+        """Print the notes below the list."""
         if self.unsorted:
             what = count(self.unsorted, "conversation")
             terminal.note(f"{what} without a value for --sort {sort} always come last")
@@ -137,17 +158,25 @@ class ListNotes:
             problem = next(iter(self.locked.values()))
             locked = count(len(self.locked), "conversation")
             terminal.note(f"of {locked}, only what needs no key is shown: {problem}")
-        if with_costs and (named := [models for models in self.unpriced if models]):
-            models = ", ".join(sorted({model for each in named for model in each}))
+        if with_costs:
+            self._say_costs()
+
+    def _say_costs(self) -> None:
+        """Print why costs are unknown."""
+        named = [models for models in self.unpriced if models]
+        if named:
+            models = ", ".join(sorted(set().union(*named)))
             what = f"{count(len(named), 'unknown cost')}: the models have no price"
             terminal.note(f"{what} ({models}): {prices_hint()}")
-        if with_costs and (silent := self.unpriced.count(set())):
+        silent = len(self.unpriced) - len(named)
+        if silent:
             terminal.note(
                 f"{count(silent, 'unknown cost')}: no recorded call has a model and usage"
             )
 
 
 def select_rows(store: Store, filters: Filters, notes: ListNotes) -> Iterator[ConversationRow]:
+    """Yield the conversations that pass all filters."""
     rows: Iterator[ConversationRow] = iter_rows(store)
     if not filters.every:
         rows = notes.without_own(rows)
@@ -171,9 +200,8 @@ def _chosen_ids(store: Store, filters: Filters, notes: ListNotes) -> Iterator[se
     ``has:error``, and the folder.
     """
     if filters.attributes:
-        from foldlog._privacy.erasing import (
-            ids_with,  # slow to import: it loads the code for audit databases
-        )
+        # slow to import: it loads the code for audit databases
+        from foldlog._privacy.erasing import ids_with
 
         with terminal.working("listing"):
             yield ids_with(store, pairs(filters.attributes, _OTHER_FILTERS))
@@ -251,6 +279,7 @@ class ListResult(NamedTuple):
 def read_list(
     store: Store, filters: Filters, options: ListOptions, table: Prices, notes: ListNotes
 ) -> ListResult:
+    """Return the list, of which nothing was read yet."""
     figures = FiguresOfStore(store, prices=table, is_quick=not options.is_complete)
     rows, is_long = _choose_rows(store, figures, filters, options, notes)
     sizes = is_long or options.is_sorted
@@ -346,7 +375,9 @@ def _sorted_by_figure(
         if is_cut and not filters.every:
             notes.own = figures.count() - page.total
         yield from (row for row, _ in page.rows)
-        other_rows = iter(()) if is_cut else select_rows(store, filters, notes)
+        other_rows: Iterator[ConversationRow] = iter(())
+        if not is_cut:
+            other_rows = select_rows(store, filters, notes)
     else:
         there = {row.id: row for row in select_rows(store, filters, notes)}
         names, notes.unsorted = figures.ids_in_order(sort, reverse=reverse, among=there)

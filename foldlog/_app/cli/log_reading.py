@@ -20,6 +20,7 @@ from foldlog.projections.conversations.labels import KINDS
 from foldlog.projections.conversations.unreadable import sound
 
 _POLL_S = 0.2
+"""The seconds between two looks for new events. A person sees no delay."""
 KINDS_BY_DEFAULT = frozenset(KINDS) - {"documents"}
 """The kinds that ``foldlog log`` shows by default.
 
@@ -68,9 +69,11 @@ class LogReading:
         return not is_counted(event)
 
     def end(self, stop: int | None) -> int:
+        """Return the version up to which events are read."""
         return self.version if stop is None else min(stop, self.version)
 
     def events(self, start: int, stop: int | None) -> Iterator[Logged]:
+        """Yield the selected events."""
         end = self.end(stop)
         takes = self._filters.takes
         everything = self._filters.everything
@@ -89,7 +92,7 @@ class LogReading:
         end = self.end(stop)
         while len(newest) < number and end > start:
             begin = max(start, end - max(number, _SPAN))
-            newest[:0] = self.events(begin, end)
+            newest = [*self.events(begin, end), *newest]
             end = begin
         return newest[-number:] if number else []
 
@@ -114,6 +117,7 @@ class LogReading:
         return nlargest(number, waits, key=lambda wait: wait[0])
 
     def coming(self, stop: int | None) -> Iterator[Logged]:
+        """Yield the selected events that are appended from now on, until Ctrl-C or ``stop``."""
         last_change = -1
         position = self.version
         try:

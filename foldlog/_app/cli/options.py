@@ -67,6 +67,7 @@ def _store_option(shown: str, default: Callable[[], str]) -> Callable[[Decorated
 
 
 def name_store(ctx: click.Context, param: click.Parameter, db: str) -> str:
+    """Note the store of an option, so that commands in messages name it."""
     use_store(db)
     return db
 
@@ -143,12 +144,13 @@ older_than_option = partial(
 )
 
 
-# -- files to write: --force replaces a file but not a store, and "-" is not a file name ---------
+# -- files to write: --force replaces a file but not a store, and "-" is not a file name -----------
 
 force_option = flag("--force", "Replace the file if it exists.", is_eager=True)
 
 
 def _checked_output(ctx: click.Context, param: click.Parameter, path: Path | None) -> Path | None:
+    """Return the path of an output file, checked before the command begins. Raises ``Refused``."""
     if path is not None and not ctx.resilient_parsing:
         new_file(ctx, param, path)
         check_output(path, force=ctx.params["force"])

@@ -9,13 +9,12 @@ with status 1.
 """
 REFUSED = 2
 """The status after bad input or wrong usage: nothing was done, and an error message says why."""
-
 UNPROVED = 3
 """The status of a check that found no change, but could not check everything, for example because
 a key is missing.
 """
-
-INTERRUPTED = 130  # the status that a shell reports for a program that SIGINT ended
+INTERRUPTED = 130
+"""The status that a shell reports for a program that SIGINT ended."""
 INTERRUPTED_WORDS = "interrupted: completed work was kept, no partial data was written"
 
 

@@ -26,9 +26,11 @@ from foldlog.eventstore.recorders.urls import as_url, parse_url
 _NEW = 20
 """The overview counts the figures of at most this number of new conversations."""
 _RECENT = 5
+"""The number of conversations in the overview."""
 _WIDTH = 79
 """The columns of a row: the usual width of a terminal."""
 _TITLE_MIN = 20
+"""A title has at least this number of columns, also behind a long id."""
 
 
 def show_overview(commands: Mapping[str, str]) -> None:
@@ -47,6 +49,7 @@ def show_overview(commands: Mapping[str, str]) -> None:
 
 
 def _is_there(db: str) -> bool:
+    """Return whether a store may be at ``db``. Only files are looked at."""
     location = parse_url(as_url(db))
     return location.scheme != "memory" and (
         location.scheme != "sqlite" or os.path.exists(location.path)
@@ -54,6 +57,7 @@ def _is_there(db: str) -> bool:
 
 
 def _overview(db: str, store: Store) -> HomeDocument:
+    """Return what is in a store."""
     from foldlog._reports.figures.lists import FiguresOfStore
     from foldlog._reports.figures.prices import Prices
     from foldlog._reports.figures.shown import document_of
@@ -106,6 +110,7 @@ def _store_problems(
 
 
 def _program_problems(store: Store) -> Iterator[AttentionDocument]:
+    """Yield the programs that soon delete transcripts which the store lacks."""
     from foldlog._app.coding_agents.programs import PROGRAMS, settings_at
 
     here = [program for program in PROGRAMS.values() if settings_at(program.home).is_dir()]
@@ -128,6 +133,7 @@ def _program_problems(store: Store) -> Iterator[AttentionDocument]:
 
 
 def _show_commands(commands: Mapping[str, str]) -> None:
+    """Print the first commands of a new user."""
     for name, described in commands.items():
         terminal.say(f"  foldlog {name:<8}{re.split('[,:.]', described)[0]}")
     terminal.say("  foldlog --help  All commands")
@@ -139,6 +145,7 @@ def _show_commands(commands: Mapping[str, str]) -> None:
 
 
 def _show(document: HomeDocument, short: ShortIds) -> None:
+    """Print the overview for a person."""
     parts = [f"{count(document.conversations, 'conversation')}", count(document.events, "event")]
     parts.append("errors unknown" if document.errors is None else count(document.errors, "error"))
     if document.uncounted:

@@ -52,7 +52,8 @@ def page_output() -> Iterator[None]:
 
 
 def _pager_command() -> list[str]:
-    import shlex  # as above
+    """Return the command line of the pager, or nothing for no pager."""
+    import shlex  # most lists go to no terminal
     import shutil
 
     chosen = os.environ.get("PAGER")

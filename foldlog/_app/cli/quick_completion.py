@@ -19,6 +19,7 @@ _FORMS = {
     "fish_complete": "plain,{name}\t{about}\n",
     "zsh_complete": "plain\n{name}\n{about}\n",
 }
+"""The answers that the scripts of Click read: a word, and what it does."""
 
 
 def words() -> list[tuple[str, list[str], bool, str]]:
@@ -33,6 +34,7 @@ def words() -> list[tuple[str, list[str], bool, str]]:
 
 
 def about_commands() -> dict[str, str]:
+    """Return the help of each command."""
     return {command: about for command, names, _, about in words() if command and not names}
 
 
@@ -46,11 +48,11 @@ def complete_quickly(shell: str) -> bool:
     arguments, incomplete = _split(shell, typed.split()[1:], os.environ["COMP_CWORD"])
     if "--" in arguments:
         return False
-    depth = 2 if arguments[:1] == [GROUP] else 1
+    depth = 2 if arguments[:1] == [GROUP] else 1  # the number of words of a command
     if incomplete.startswith("-"):
         answers = _options(" ".join(arguments[:depth]), arguments, incomplete)
     elif len(arguments) < depth:
-        answers = _commands("".join(f"{name} " for name in arguments), incomplete)
+        answers = _commands(f"{GROUP} " if arguments else "", incomplete)
     else:
         return False
     rows = [_FORMS[shell].format(name=name, about=about) for name, about in answers.items()]
@@ -69,6 +71,7 @@ def _split(shell: str, arguments: Sequence[str], place: str) -> tuple[Sequence[s
 
 
 def _options(command: str, arguments: Sequence[str], incomplete: str) -> dict[str, str]:
+    """Return the options of a command that complete a word, without those that are there."""
     return {
         name: about
         for of, names, is_repeatable, about in words()
@@ -79,6 +82,9 @@ def _options(command: str, arguments: Sequence[str], incomplete: str) -> dict[st
 
 
 def _commands(group: str, incomplete: str) -> dict[str, str]:
+    """Return the commands of a group that complete a word. ``group`` ends with a space, or is
+    empty.
+    """
     names = about_commands()
     if not group:
         names.update(about_installed())

@@ -11,14 +11,14 @@ from contextlib import contextmanager
 from foldlog._app.cli.hints import home_folder, make_folder_of, program_db
 
 _PATIENCE_S = 5
-
-
 _DB = "--db"
 _REDACT = "--redact-secrets"
 
 
 def is_hook(arguments: Sequence[str]) -> bool:
-    return [*arguments[:1]] == ["hook"] and not {"--help", "-h"}.intersection(arguments)
+    """Return whether a program runs ``foldlog hook``. Its help needs Click."""
+    is_called = bool(arguments) and arguments[0] == "hook"
+    return is_called and not {"--help", "-h"}.intersection(arguments)
 
 
 def options_in(options: Sequence[str]) -> tuple[str, bool]:
@@ -79,8 +79,9 @@ def answer(options: Sequence[str]) -> None:
 
 @contextmanager
 def _may_be_full_or_closed(descriptor: int) -> Iterator[None]:
-    # The text that cannot be written stays in Python's buffer, and Python
-    # writes it again at the end, so from now on the descriptor leads to the null device.
+    """Ignore that stdout or stderr cannot be written. The text stays in Python's buffer, and Python
+    writes it again at the end, so from now on the descriptor leads to the null device.
+    """
     try:
         yield
     except (OSError, AttributeError):

@@ -124,6 +124,7 @@ def _write_records(records: Iterable[Any], format: str, file: BinaryIO) -> int:
 
 
 def _line(record: Any) -> str:
+    """Return a record as a line of JSON."""
     return f"{json_text(record, exact=True)}\n"
 
 
@@ -178,7 +179,9 @@ def _files_of(conversation: str, children: Sequence[str], output: Path) -> dict[
 def _write_file(
     store: Store, format: str | None, conversation: str, output: Path, *, view: bool
 ) -> ExportedDocument:
-    # ``choose_export`` may already read the View, so the store notes the file before that.
+    """Write the file of one conversation. The store notes the file before ``choose_export``, which
+    may already read the View.
+    """
     with note_file(store, "export", output, conversation):
         export = choose_export(store, conversation, format, view=view, as_records=False)
         with whole_file(output) as file:

@@ -69,8 +69,8 @@ def check_asked(
             "would store it; use other words"
         )
     names_events = bool(events)
-    names_both_or_none = names_events == search.is_asked_for
-    if names_both_or_none or (names_events and conversation is None):
+    is_one_of_both = names_events != search.is_asked_for
+    if not is_one_of_both or (names_events and conversation is None):
         raise Refused(
             "either name events by their ids, or search for them by --matching, --older-than or "
             "--where"
@@ -147,6 +147,7 @@ def redact_chosen(
 def _conversations_of(
     store: Store, conversation: str | None, where: Sequence[str]
 ) -> list[ConversationRow]:
+    """Return the conversations of a search. Raises ``Refused``."""
     if conversation is None:
         return conversations_with(store, pairs(list(where)), and_shared=True)
     if where:
@@ -155,6 +156,7 @@ def _conversations_of(
 
 
 def what_words(events: int, chosen: Chosen) -> str:
+    """Say what is redacted, such as ``3 events and 1 stream``."""
     words = [count(events, "event")]
     if chosen.streams:
         words.append(count(sum(map(len, chosen.streams.values())), "stream"))

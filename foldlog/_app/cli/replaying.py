@@ -20,7 +20,6 @@ if TYPE_CHECKING:
     from foldlog._reports.replays import Replay
     from foldlog.condensers import AgentModel, Condenser
 
-
 _PAGE = 500
 """The number of events between two updates of the progress bar."""
 _FEW_EVENTS = 80
@@ -39,11 +38,13 @@ def condensers_of(
 
     default = default_condenser()
     named: dict[str, Condenser] = {"default": default}
-    _, tokens = default.limits(None)
-    if not configs and (limit or default.limits(model)[1]) != tokens:
-        named[f"max_tokens = {tokens}"] = default_condenser(max_tokens=tokens)
-    elif not configs:
-        named[f"max_size = {_FEW_EVENTS}"] = default_condenser(max_size=_FEW_EVENTS)
+    if not configs:
+        _, tokens = default.limits(None)
+        _, tokens_of_model = default.limits(model)
+        if (limit or tokens_of_model) == tokens:
+            named[f"max_size = {_FEW_EVENTS}"] = default_condenser(max_size=_FEW_EVENTS)
+        else:
+            named[f"max_tokens = {tokens}"] = default_condenser(max_tokens=tokens)
     paths = list(dict.fromkeys(configs))
     stems = ["default", *(path.stem for path in paths)]
     named |= {
@@ -98,6 +99,7 @@ def replays_of(
 def curve_of(
     store: Store, conversation: str, version: int, counter: AgentModel | None
 ) -> list[CurvePointDocument]:
+    """Replay the history with condensers of several sizes, and return the points of the curve."""
     from foldlog._reports.recall_curve import RECORDED, points, strategies
     from foldlog._reports.replays import Replaying
     from foldlog.condensers import ESTIMATE
@@ -116,6 +118,7 @@ def curve_of(
 
 
 def _has_condensations(structural: Sequence[Event], version: int) -> bool:
+    """Return whether a condensation stands that the log recorded."""
     intervals = intervals_kept(structural, version)
     return any(
         isinstance(event, CondensationAction) and contains(intervals, event.id)
@@ -126,6 +129,7 @@ def _has_condensations(structural: Sequence[Event], version: int) -> bool:
 def _standing_events(
     store: Store, conversation: str, version: int, structural: Sequence[Event], what: str
 ) -> Iterator[Event]:
+    """Yield the events that no retraction has taken back, with a progress bar."""
     intervals = intervals_kept(structural, version)
     with terminal.working(what, "events", version) as update:
         for event in store.events(conversation, 0, version):

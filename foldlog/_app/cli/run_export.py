@@ -17,7 +17,9 @@ from foldlog.eventstore.files.written_files import note_file
 
 
 def export_test(conversations: Sequence[str], db: str, folder: Path, *, is_alone: bool) -> None:
-    """Raise ``Refused`` unless one conversation is named and the option ``is_alone``."""
+    """Write a conversation into a folder of recorded runs. Raises ``Refused`` unless one
+    conversation is named and the option ``is_alone``.
+    """
     from foldlog._history.histories import Histories
     from foldlog._testing.run_file import read_run, run_of
 
@@ -31,8 +33,12 @@ def export_test(conversations: Sequence[str], db: str, folder: Path, *, is_alone
         run, replaced = run_of(Histories(store)[conversation]).without_secrets()
         name = re.sub(r"[^\w.-]+", "-", run.id)
         path = folder / f"{name}.jsonl"
-        if path.exists() and (other := read_run(path).id) != run.id:
-            raise Refused(f"{path} has the run {other!r}; name another folder, or remove the file")
+        if path.exists():
+            other = read_run(path).id
+            if other != run.id:
+                raise Refused(
+                    f"{path} has the run {other!r}; name another folder, or remove the file"
+                )
         folder.mkdir(parents=True, exist_ok=True)
         with note_file(store, "export", path, conversation):
             run.write(path)

@@ -42,24 +42,25 @@ until_option = option(
 
 
 class Selection(NamedTuple):
+    """Which events of a log are selected. Without kinds, all kinds are."""
+
     kinds: frozenset[str]
     since: datetime | None = None
     until: datetime | None = None
 
     @property
     def everything(self) -> bool:
+        """Return whether every event is selected."""
         return not self.kinds and self.since is None and self.until is None
 
     def takes(self, event: Event, recorded_at: datetime) -> bool:
         """Return whether the event is selected. If ``since`` or ``until`` is set, an event without
         a time is not selected.
         """
-        if (
-            self.kinds
-            and (kind := label(event)) not in self.kinds
-            and WIDER.get(kind) not in self.kinds
-        ):
-            return False
+        if self.kinds:
+            kind = label(event)
+            if kind not in self.kinds and WIDER.get(kind) not in self.kinds:
+                return False
         if self.since is None and self.until is None:
             return True
         at = happened_at(event, recorded_at)

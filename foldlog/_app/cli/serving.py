@@ -22,7 +22,9 @@ if TYPE_CHECKING:
     from foldlog._reports.figures.prices import Prices
 
 _EVERYWHERE = ("0.0.0.0", "::")
+"""The addresses of a server that all machines of the network reach."""
 _NO_SUCH_HOST = (errno.EADDRNOTAVAIL, socket.EAI_NONAME, socket.EAI_AGAIN)
+"""The errors of a wrong host, and not of a wrong port."""
 
 
 def listening(host: str, port: int) -> socket.socket:

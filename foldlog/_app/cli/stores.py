@@ -41,6 +41,7 @@ _SEARCHED = 20_000
 """A mistyped id is compared with at most this number of ids."""
 _MADE_ID = re.compile(r"[0-9a-f]{8}(-?[0-9a-f]{4}){3}-?[0-9a-f]{12}")
 _SHORT = (8, 13, 18, 23)
+"""The lengths of a short id: the groups of a UUID, one after another."""
 _FEW = 5
 """The maximum number of ids that an error names."""
 
@@ -86,9 +87,8 @@ def open_or_create(db: str, *, may_be_empty: bool = False) -> Iterator[Store]:
             is_new = is_new and not may_be_empty
     finally:
         if is_new and path is not None and os.path.exists(path):
-            with suppress(
-                OSError, *FAILURES
-            ):  # the empty file stays, since the earlier error is more important
+            # If this fails, the empty file stays, since the earlier error is more important.
+            with suppress(OSError, *FAILURES):
                 remove_empty(path)
 
 
@@ -105,9 +105,10 @@ def _open(url: str) -> Store:
         problem = str(error)
         with suppress(OSError, NotAHistory):
             if path is not None:
-                problem = f"{path} is a history ({detect(path)}), not a store; "
+                format = detect(path)
                 use_store(None)  # this file is not a store
-                problem += f"'{command('import', path)}' adds it to a store"
+                remedy = f"'{command('import', path)}' adds it to a store"
+                problem = f"{path} is a history ({format}), not a store; {remedy}"
         raise Refused(problem) from error
 
 
@@ -126,9 +127,8 @@ def open_existing(db: str, remedy: str = _NO_STORE) -> Store:
             stores = _stores_in(Path())
             here = f"; stores in this folder: {', '.join(stores)}" if stores else ""
             raise Refused(f"the store {path} does not exist; {remedy}{here}{absolute_hint(path)}")
-        if not (
-            os.access(path, os.W_OK) and os.access(os.path.dirname(os.path.abspath(path)), os.W_OK)
-        ):
+        folder = os.path.dirname(os.path.abspath(path))
+        if not (os.access(path, os.W_OK) and os.access(folder, os.W_OK)):
             mode = "ro"
     if location.scheme != "memory" and "mode" not in location.options:
         db = f"{db}{'&' if '?' in db else '?'}mode={mode}"
@@ -136,7 +136,9 @@ def open_existing(db: str, remedy: str = _NO_STORE) -> Store:
 
 
 def _is_missing(path: str) -> bool:
-    """Whether nothing is at ``path``. In a folder that this user may not search, a store may be."""
+    """Return whether nothing is at ``path``. In a folder that this user may not search, a store may
+    be.
+    """
     try:
         os.stat(path)
     except PermissionError:
@@ -189,6 +191,7 @@ class ShortIds:
         return f"{self._short[session]}{slash}{rest}"
 
     def _shorten(self, session: str) -> str:
+        """Return the shortest beginning of a session that no other session has."""
         for length in _SHORT:
             matching_sessions = islice(sessions_beginning_with(self._store, session[:length]), 2)
             if all(name == session for name in matching_sessions):
@@ -223,6 +226,7 @@ def require_id(store: Store, text: str) -> str:
 
 
 def _not_there(store: Store, text: str) -> str:
+    """Return the error for an unknown id, with the ids that the user may mean."""
     if text.endswith(".db"):
         return f"{store_in_use()} has no conversation {text!r}; to name a store, use --db {text}"
     ids = [row.id for row in islice(iter_rows(store), _SEARCHED)]

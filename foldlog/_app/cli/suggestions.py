@@ -14,6 +14,7 @@ _NO_COMMAND = re.compile(r"No such command '(.*?)'")
 
 
 def suggest(error: click.UsageError, arguments: Sequence[str]) -> str:
+    """Return a wrong usage in words, with the command that the user may mean or the help."""
     problem = _problem_of(error)
     names = [name for names in COMMANDS.values() for name in names]
     if unknown := _NO_COMMAND.search(problem):
@@ -35,7 +36,9 @@ def suggest(error: click.UsageError, arguments: Sequence[str]) -> str:
 
 
 def _problem_of(error: click.UsageError) -> str:
-    # Releases of Click describe an unknown option in different words.
+    """Return what is wrong. Releases of Click describe an unknown option in different words, so
+    these are ours.
+    """
     if not isinstance(error, click.NoSuchOption):
         return error.format_message()
     problem = f"No such option: {error.option_name}"

@@ -52,9 +52,13 @@ _NARROW = re.compile("[ -~\xa0-\xac\xae-\u02ff\u0370-\u0482…]*")
 """Latin, Greek and Cyrillic text, in which each character takes one column."""
 
 _as_json = False
+"""Whether the command prints one JSON document."""
 _found = False
+"""Whether the command ends with the status of a finding."""
 _unproved = False
+"""Whether a check could not check everything."""
 _unread: dict[str, None] = {}
+"""The problems to print after the output, in order and without repetitions."""
 
 
 class StdoutFailed(OSError):
@@ -116,7 +120,7 @@ def _console() -> Console:
 
     class Quiet(Console):
         def on_broken_pipe(self) -> None:
-            # rich itself would end the program here.
+            """Raise the error, because rich itself would end the program here."""
             raise BrokenPipeError(errno.EPIPE, os.strerror(errno.EPIPE))
 
     return Quiet(highlight=False, markup=False, emoji=False, width=columns())
@@ -141,6 +145,7 @@ def columns() -> int:
 
 
 def _text(spans: Iterable[Span], *, one_line: bool = True) -> Text:
+    """Return spans as a text of rich, escaped."""
     from rich.text import Text
 
     text = Text()
@@ -218,6 +223,7 @@ def answer(document: Document, text: str | Sequence[str] | Callable[[], object])
 
 
 def print_summary(text: str, columns: int) -> None:
+    """Print a summary with its line breaks, indented."""
     print_indented(columns, ("\n".join(printable(text).splitlines()), "magenta"))
 
 
@@ -234,6 +240,7 @@ def print_indented(columns: int, *spans: Span) -> None:
 
 
 def print_heading(text: str) -> None:
+    """Print an empty line and a heading."""
     say()
     say_wrapped((text, "bold"))
 
@@ -256,6 +263,7 @@ class PrintedLines:
         self._is_plain = _is_plain()
 
     def write(self, *spans: Span, is_cut: bool = True) -> None:
+        """Print one line. With ``is_cut``, it ends at the width of the terminal."""
         parts = [(span, "") if isinstance(span, str) else span for span in spans]
         text = printable("".join([text for text, _ in parts]), one_line=True)
         if is_cut and self.width != UNLIMITED:
@@ -269,6 +277,7 @@ class PrintedLines:
         return _console()
 
     def _coloured(self, text: str, parts: Sequence[tuple[str, str]]) -> str:
+        """Return a printable text with the styles of the parts from which it was made."""
         from rich.console import COLOR_SYSTEMS
         from rich.style import Style
 
@@ -287,12 +296,14 @@ class PrintedLines:
 
 
 def print_values(values: Mapping[str, str]) -> None:
+    """Print a line for each name and its value."""
     lines = PrintedLines()
     for name, value in values.items():
         lines.write((f"{name}  ", "bold"), value)
 
 
 def _is_narrow(text: str) -> bool:
+    """Return whether each character of a text takes one column."""
     return text.isascii() or bool(_NARROW.fullmatch(text))
 
 
@@ -306,6 +317,7 @@ def count_columns(text: str) -> int:
 
 
 def cut(text: str, room: int) -> str:
+    """Return a text that takes at most ``room`` columns. A text that was cut ends with ``…``."""
     begin = text[: room + 1]
     if _is_narrow(begin):
         return text if len(begin) <= room else f"{text[: room - 1]}…"
@@ -317,6 +329,7 @@ def cut(text: str, room: int) -> str:
 
 
 def _progress() -> Progress:
+    """Return the progress bars of the command, on stderr."""
     from rich.console import Console
     from rich.progress import (
         BarColumn,
@@ -330,16 +343,22 @@ def _progress() -> Progress:
     from rich.text import Text
 
     class TimeLeft(TimeRemainingColumn):
+        """Shows nothing while the time is unknown."""
+
         def render(self, task: Task) -> Text:
             if task.total is None or task.time_remaining is None:
                 return Text("")
             return super().render(task)
 
     class Description(ProgressColumn):
+        """Escapes the description."""
+
         def render(self, task: Task) -> Text:
             return _text([task.description])
 
     class Count(ProgressColumn):
+        """Shows what is done, with its unit."""
+
         def render(self, task: Task) -> Text:
             unit = task.fields.get("unit", "")
             of = "" if task.total is None else f" of {task.total:,.0f}"
@@ -395,6 +414,7 @@ def confirm(act: str, participle: str, shown: Iterable[str], question: str, of: 
 
 
 _ERROR_MAX = 500
+"""The number of characters at the beginning and at the end of a long error that are printed."""
 
 
 def complain(message: str) -> None:
@@ -404,6 +424,7 @@ def complain(message: str) -> None:
 
 
 def print_traceback(error: Exception) -> None:
+    """Print where an error was raised on stderr, for a report of it."""
     sys.stderr.write(printable("".join(traceback.format_exception(error))))
 
 
@@ -427,6 +448,7 @@ def not_checked(*messages: str) -> None:
 
 
 def left_something_unchecked() -> bool:
+    """Return whether a check could not check everything."""
     return _unproved
 
 
@@ -463,14 +485,18 @@ def without_notes_of(logger: str) -> Iterator[None]:
 
 
 def _say(level: str, message: str) -> None:
+    """Print a message as one line on stderr. An error has no word before it."""
     text = printable(complete_commands(message), one_line=True)
     if _as_json:
         sys.stderr.write(f"{json_text({'level': level, 'message': text})}\n")
+    elif level == "error":
+        sys.stderr.write(f"foldlog: {text}\n")
     else:
-        sys.stderr.write(f"foldlog: {'' if level == 'error' else f'{level}: '}{text}\n")
+        sys.stderr.write(f"foldlog: {level}: {text}\n")
 
 
 def about(conversation: str, problem: str) -> str:
+    """Return a problem that names its conversation."""
     named = f"conversation {conversation!r}"
     return problem if problem.startswith(named) else f"{named}: {problem}"
 
@@ -516,19 +542,16 @@ def emit_list(
     def field_text(name: str, value: Any) -> str:
         return f"{json_text(name)}: {json_text(value)}"
 
-    write(
-        "{"
-        + "".join(
-            f"{field_text(*field)}, "
-            for field in list(fields.items())[:place]
-            if field[1] is not UNSET
-        )
-    )
+    write("{")
+    for before, value in islice(fields.items(), place):
+        if value is not UNSET:
+            write(f"{field_text(before, value)}, ")
     write(f"{json_text(name)}: [")
     for number, item in enumerate(chain(first, ahead)):
         write(",\n" if number else "\n")
         write(json_text(item))
     write("\n]")
-    for field in list(asdict(replace(document, **tail())).items())[place + 1 :]:
-        write(f", {field_text(*field)}" if field[1] is not UNSET else "")
+    for behind, value in islice(asdict(replace(document, **tail())).items(), place + 1, None):
+        if value is not UNSET:
+            write(f", {field_text(behind, value)}")
     write("}\n")

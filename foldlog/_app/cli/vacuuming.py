@@ -12,6 +12,7 @@ from foldlog.eventstore.recorders.base import PATIENCE_S
 
 
 def bytes_pending_words(store: Store, of: str) -> str:
+    """Say where erased bytes are left, and how to remove them."""
     if store.path is not None:
         return (
             f"the files of the store may still contain bytes of {of}; run 'foldlog store vacuum' to"
@@ -26,6 +27,7 @@ def bytes_pending_words(store: Store, of: str) -> str:
 def vacuum(
     store: Store, patience_s: float = PATIENCE_S, *, copied_objects: bool = False
 ) -> Vacuumed:
+    """Remove erased bytes from the store, while a person sees that it works."""
     with terminal.working("vacuuming"):
         return backup.vacuum(store, patience_s, copied_objects=copied_objects)
 

@@ -118,6 +118,7 @@ class Checks:
         return ViewsDocument.of(report, findings=tuple(map(RevisionDocument.of, report.findings)))
 
     def _check_figures(self, store: Store, name: str, *, repair: bool) -> None:
+        """Compare the figures, the attributes and the events of records of a conversation."""
         from foldlog._reports.figures.checking import find_wrong_figures, forget_figures
         from foldlog._reports.records.checking import find_wrong_events_of_records
         from foldlog._reports.records.documents import find_other_records_in_document
@@ -133,6 +134,7 @@ class Checks:
         self.findings.extend((name, problem) for problem in problems)
 
     def summary(self) -> JsonObject:
+        """Return the fields of the document that are final only after the last verdict."""
         summary: JsonObject = {
             "checked": CheckedDocument.of(self),
             "unchecked": self.unchecked,
@@ -145,6 +147,7 @@ class Checks:
 
 
 def verdict_document(verdict: Verdict, views: ViewsDocument | msgspec.UnsetType) -> VerdictDocument:
+    """Return the document of a verdict."""
     erasure = verdict.erasure
     redacted = [event for receipt in verdict.redactions for event in receipt.event_ids]
     redacted += verdict.redacted_unread
@@ -167,6 +170,7 @@ def verdict_document(verdict: Verdict, views: ViewsDocument | msgspec.UnsetType)
 
 
 def _status(verdict: Verdict) -> str:
+    """Return a verdict in one word."""
     is_unchecked = [finding.needs_key or finding.unproved for finding in verdict.findings]
     if not all(is_unchecked):
         return "damaged"

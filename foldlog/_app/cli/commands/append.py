@@ -90,6 +90,7 @@ def run(
 
 
 def _existing(store: Store, conversation: str) -> str:
+    """Return the id of an existing conversation. Raises ``Refused``."""
     try:
         return require_id(store, conversation)
     except Refused as error:
@@ -97,6 +98,7 @@ def _existing(store: Store, conversation: str) -> str:
 
 
 def _read_messages() -> list[JsonObject]:
+    """Return the messages on stdin. Raises ``Refused``, also if one of them is wrong."""
     if sys.stdin.isatty():
         raise Refused(
             "append reads messages from stdin, which is a terminal; add TEXT, or pipe "

@@ -31,7 +31,8 @@ def run(
     """
     changes = pairs(changed)
     with open_existing(db) as store:
-        conversation = (require_id if changes else resolve)(store, conversation)
+        find_conversation = require_id if changes else resolve
+        conversation = find_conversation(store, conversation)
         history = Histories(store)[conversation]
         if changes:
             attributes = history.set_attributes(**changes)

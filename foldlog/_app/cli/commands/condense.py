@@ -31,6 +31,7 @@ from foldlog.condensers.models.estimate import ESTIMATE, tokens_of
 from foldlog.eventstore import CondensationRequest
 
 _REASON = "foldlog condense"
+"""The reason of the request that the command appends."""
 
 
 @conversation_argument
@@ -76,12 +77,15 @@ def run(
                 terminal.working("condensing"),
                 terminal.without_notes_of("foldlog.condensation.declined"),
             ):
-                outcome = (_preview if dry_run else _condense)(histories, conversation)
+                make = _preview if dry_run else _condense
+                outcome = make(histories, conversation)
         except NoCondensationAvailable as error:
-            return _answer_declined(conversation, dry_run, str(error), error.reports)
+            _answer_declined(conversation, dry_run, str(error), error.reports)
+            return
         if outcome is None:
             problem = f"the condenser {histories.condenser.type!r} did not condense"
-            return _answer_declined(conversation, dry_run, problem, ())
+            _answer_declined(conversation, dry_run, problem, ())
+            return
         with terminal.working("counting tokens"):
             tokens = (
                 tokens_of(outcome.before, counter or ESTIMATE),
@@ -92,18 +96,20 @@ def run(
                 "'foldlog import' will add new records of the source to a fork, because this "
                 "conversation now has a condensation"
             )
-    if tokens[0] is not None and tokens[1] is not None and tokens[1] > tokens[0]:
+    tokens_before, tokens_after = tokens
+    if tokens_before is not None and tokens_after is not None and tokens_after > tokens_before:
         about = "" if counter else "≈ "
         grew = "would grow" if dry_run else "grew"
-        terminal.note(f"the View {grew} from {about}{tokens[0]:,} to {about}{tokens[1]:,} tokens")
+        sizes = f"from {about}{tokens_before:,} to {about}{tokens_after:,} tokens"
+        terminal.note(f"the View {grew} {sizes}")
     document = condensed_document(conversation, dry_run, outcome, tokens, counter)
-    return terminal.answer(
+    terminal.answer(
         document, lambda: show_condensation(conversation, dry_run, outcome, tokens, counter)
     )
 
 
 def _condense(histories: Histories, conversation: str) -> Made | None:
-    """Return None if the condenser did not condense."""
+    """Condense a conversation. Return None if the condenser did not condense."""
     result = histories[conversation].condense(_REASON)
     if not isinstance(result, Condensation):
         return None
@@ -131,6 +137,7 @@ def _preview(histories: Histories, conversation: str) -> Made | None:
 def _answer_declined(
     conversation: str, dry_run: bool, problem: str, reports: Sequence[Report]
 ) -> None:
+    """Print why nothing was forgotten, as a finding."""
     document = CondensedDocument(
         conversation=conversation,
         dry_run=dry_run,

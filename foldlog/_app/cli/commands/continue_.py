@@ -89,5 +89,6 @@ def run(
 
 
 def _left_out(counts: Mapping[str, int]) -> list[str]:
+    """Return a line about the kinds of events that the session lacks, if there are some."""
     kinds = ", ".join(f"{number:,} × {kind}" for kind, number in sorted(counts.items()))
     return [f"left out: {kinds}"] if kinds else []

@@ -19,6 +19,7 @@ from foldlog.eventstore import ANY_VERSION, Action, Annotation, Event, Store, Un
 from foldlog.eventstore.events import is_structural
 
 SAMPLE = Path(__file__).parents[2] / "sample" / "tidewatch.jsonl"
+"""The shipped history."""
 _CONDENSER = {"type": "digest", "max_size": 80}
 
 
@@ -53,13 +54,8 @@ def _work_again(store: Store, history: History) -> Iterator[Event]:
     ids: dict[int | None, int] = {}
     response: str | None = None
     imported = list(store.events(IMPORTED))
-    last = [*history.events(history.version() - 1)] if history.version() else []
-    if (
-        last
-        and isinstance(last[0], Annotation)
-        and last[0].data == getattr(imported[-1], "data", None)
-    ):
-        return  # This is the last event of the work, so an earlier demo appended all events.
+    if _is_done(history, imported[-1]):
+        return
     for event in imported:
         yield event
         if is_structural(event) or isinstance(event, UnknownEvent):
@@ -74,3 +70,12 @@ def _work_again(store: Store, history: History) -> Iterator[Event]:
             history.id, again, expected_version=ANY_VERSION, idempotency_key=key
         )
         ids[event.id] = recorded.id
+
+
+def _is_done(history: History, end: Event) -> bool:
+    """Return whether an earlier demo appended all events, up to the annotation at the end."""
+    version = history.version()
+    if not version:
+        return False
+    (last,) = history.events(version - 1)
+    return isinstance(last, Annotation) and last.data == getattr(end, "data", None)

@@ -73,6 +73,7 @@ def run(
 
 
 def _version(text: str) -> int:
+    """Return the version that the user typed. Raises ``Refused``."""
     if not (text.isascii() and text.isdigit()):
         raise Refused(
             f"{text!r} is not a version; name two versions of a conversation, or two "
@@ -82,6 +83,7 @@ def _version(text: str) -> int:
 
 
 def _show_conversations(conversation: str, other: str, prices: Path | None, db: str) -> None:
+    """Show two conversations side by side."""
     from foldlog._reports.figures.prices import Prices
     from foldlog._reports.runs import compared_runs
 
@@ -92,9 +94,8 @@ def _show_conversations(conversation: str, other: str, prices: Path | None, db: 
         except Refused as error:
             if other.isdigit():
                 raise Refused(
-                    f"{error}; to compare two versions, name the second version too: 'foldlog "
-                    f"diff ID"
-                    " A B'"
+                    f"{error}; to compare two versions, name the second version too:"
+                    " 'foldlog diff ID A B'"
                 ) from error
             raise
         shared = common_past(store, conversation, other)
@@ -117,6 +118,7 @@ def _show_conversations(conversation: str, other: str, prices: Path | None, db: 
 
 
 def _show_newest_condensation(conversation: str, db: str) -> None:
+    """Show what the newest condensation dropped. Raises ``Refused`` if there is none."""
     with open_existing(db) as store:
         conversation = resolve(store, conversation)
         condensations_made = condensations(store, conversation)
@@ -130,6 +132,7 @@ def _show_newest_condensation(conversation: str, db: str) -> None:
 
 
 def _show_versions(conversation: str, before: int, after: int, db: str) -> None:
+    """Show what changed between two Views."""
     with open_existing(db) as store:
         conversation = resolve(store, conversation)
         views = Views(store)

@@ -17,6 +17,7 @@ from foldlog._reports.answers.programs import DoctorDocument
 from foldlog._reports.words.gist import count
 
 _NAMED = 5
+"""The maximum number of missing transcripts that are named."""
 
 
 @program_db_option
@@ -44,6 +45,7 @@ def run(
 
 
 def _show(document: DoctorDocument) -> None:
+    """Print what is stored of each program."""
     if not document.programs:
         terminal.say(f"None of {', '.join(PROGRAMS)} has settings on this machine.")
     for program in document.programs:

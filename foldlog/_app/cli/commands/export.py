@@ -124,6 +124,7 @@ def run(
 
 
 def _print(store: Store, conversation: str, format: str | None, *, view: bool) -> None:
+    """Write a conversation to stdout."""
     findings = list[str]()
     as_json = terminal.prints_json()
     export = choose_export(store, conversation, format, view=view, as_records=as_json)

@@ -52,6 +52,7 @@ def run(
                 raise
             raise Refused(f"{error.problem}; choose another id for the fork") from error
         fork = store.conversation(new)
-    name, parent = (terminal.typed_id(each or "") for each in (fork.id, fork.parent))
-    sentence = f"{name}: shares {count(fork.parent_version or 0, 'event')} of {parent}"
+    shared = count(fork.parent_version or 0, "event")
+    parent = terminal.typed_id(fork.parent or "")
+    sentence = f"{terminal.typed_id(fork.id)}: shares {shared} of {parent}"
     terminal.answer(ConversationDocument.of_row(fork), sentence)

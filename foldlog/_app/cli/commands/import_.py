@@ -99,7 +99,7 @@ def run(
     if conversation is not None and prefix:
         raise Refused("--conversation sets the whole name; leave out --prefix")
     with TemporaryDirectory(prefix="foldlog-stdin-") as folder, open_or_create(db) as store:
-        store.register(Views(store))  # Then the store makes Views while it writes events.
+        store.register(Views(store))  # then the store makes Views while it writes events
         with_copy = with_stdin(sources, Path(folder))
         is_secret = None
         if redact_secrets:

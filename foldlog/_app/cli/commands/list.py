@@ -108,7 +108,8 @@ def run(
     from foldlog._reports.figures.prices import Prices
 
     if followers:
-        return list_followers(db)
+        list_followers(db)
+        return
     filters = Filters(
         attributes,
         match,

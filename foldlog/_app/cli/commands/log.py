@@ -25,6 +25,7 @@ from foldlog._reports.words.gist import count
 from foldlog.eventstore import Border, Event, Logged
 
 _SLOW = 10
+"""The number of slow events, unless ``--tail`` sets it."""
 
 
 @conversation_argument
@@ -104,6 +105,7 @@ class _Chosen(NamedTuple):
 
 
 def _check_options(start: int, stop: int | None, *, slow: bool, prints_lines: bool) -> None:
+    """Raise ``Refused`` if options exclude one another."""
     if slow and prints_lines:
         raise Refused("--slow prints one line for each slow event; leave out --follow and --full")
     if stop is not None and stop < start:
@@ -114,6 +116,7 @@ def _check_options(start: int, stop: int | None, *, slow: bool, prints_lines: bo
 
 
 def _slowest(reading: LogReading, number: int, start: int, stop: int | None) -> _Chosen:
+    """Return the events with the longest waits."""
     slowest = reading.slowest(number, start, stop)
     waits = {logged.event.id: seconds for seconds, logged in slowest}
     return _Chosen(iter([logged for _, logged in slowest]), start, waits=waits)
@@ -126,6 +129,7 @@ def _in_order(
     stop: int | None,
     tail: int | None,
 ) -> _Chosen:
+    """Return the events in their order, or the last of them."""
     if tail is None:
         return _Chosen(reading.events(start, stop), start, lineage)
     last = reading.last(tail, start, stop)
@@ -134,6 +138,7 @@ def _in_order(
 
 
 def _emit(conversation: str, reading: LogReading, chosen: _Chosen) -> None:
+    """Print the events as one document, while they are read."""
     borders = tuple(
         BorderDocument(parent=border.parent, parent_version=border.version)
         for border in chosen.lineage

@@ -85,6 +85,7 @@ def run(
 
 
 def _check(history: History, calls: list[RecordedCall]) -> ReplayedDocument:
+    """Make the requests of some calls again, and compare them with the recorded ones."""
     checked = []
     for call in calls:
         made = history.sent_request(call.reply[0].id)
@@ -93,6 +94,7 @@ def _check(history: History, calls: list[RecordedCall]) -> ReplayedDocument:
 
 
 def _go_on(history: History, at: int, ask: Ask | None) -> ReplayedDocument:
+    """Record the rest of a run in a fork. Without ``ask``, the recorded replies are used."""
     if at == 0:
         raise Refused(f"{history.id!r} begins with a reply; keep this reply with --until 1")
     fork = history.fork(at)
@@ -109,6 +111,7 @@ def _go_on(history: History, at: int, ask: Ask | None) -> ReplayedDocument:
 
 
 def _asking(then: str) -> Ask:
+    """Return what answers the calls: a command, or a model. Raises ``Refused``."""
     words = shlex.split(then)
     if not words:
         raise Refused("--then is empty; name a model or a command")
@@ -133,6 +136,7 @@ def _asking(then: str) -> Ask:
 
 
 def _show(document: ReplayedDocument) -> None:
+    """Print the fork, or the requests that differ."""
     if document.fork:
         fork = terminal.typed_id(document.fork)
         terminal.say(f"{fork}: {count(document.version, 'event')}; {document.ended}")

@@ -21,6 +21,9 @@ from foldlog._reports.answers.files import ReportDocument
 from foldlog._reports.figures.prices import Prices
 from foldlog.eventstore.files.written_files import note_file
 
+_NAME_BYTES_MAX = 100
+"""File systems limit the bytes of a name, so a name that is made from an id is cut."""
+
 
 @conversation_argument
 @output_option(
@@ -59,11 +62,9 @@ def run(
         )
         with note_file(store, "report", path, conversation):
             size = write(progress=lambda done: update(completed=done))
-    # A device has no size.
-    if path.is_file():
+    size_text = "written"
+    if path.is_file():  # a device has no size
         size_text = f"{size / 1e6:,.2f} MB"
-    else:
-        size_text = "written"
     document = ReportDocument(
         conversation=conversation, version=version, file=str(path), bytes=size
     )
@@ -71,10 +72,9 @@ def run(
 
 
 def _default_file(conversation: str, *, force: bool) -> Path:
-    """Return a file name made of the letters, digits and ``-_.`` of the id. File systems limit the
-    bytes of a name, so the name is cut to 100 bytes.
-    """
+    """Return a file name made of the letters, digits and ``-_.`` of the id."""
     safe_name = "".join(c if c.isalnum() or c in "-_." else "_" for c in conversation)
-    path = Path(f"{safe_name.encode()[:100].decode(errors='ignore').lstrip('.') or 'report'}.html")
+    name = safe_name.encode()[:_NAME_BYTES_MAX].decode(errors="ignore").lstrip(".")
+    path = Path(f"{name or 'report'}.html")
     check_output(path, force=force)
     return path

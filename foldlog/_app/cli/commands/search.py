@@ -104,6 +104,7 @@ def run(
 
 
 def _note_omissions(results: Searched, line: str, words: Sequence[str], limit: int) -> None:
+    """Print how the words were read, and what the hits lack."""
     if line != " ".join(words):
         terminal.note(f"searched {line}, with the words in quotes as one phrase")
     if len(results.hits) > limit:
@@ -123,6 +124,7 @@ def _as_query(words: Sequence[str]) -> str:
 
 
 def _show(hits: Sequence[Hit], names: Mapping[str, str], tasks: Mapping[str, str]) -> None:
+    """Print hits. ``names`` and ``tasks`` map conversations to shown ids."""
     if not hits:
         terminal.say("No event has all these words.")
     for hit in hits:
@@ -137,6 +139,7 @@ def _show(hits: Sequence[Hit], names: Mapping[str, str], tasks: Mapping[str, str
 
 
 def _highlight(hit: Hit) -> Iterator[terminal.Span]:
+    """Yield the snippet of a hit, with the searched words in colour."""
     end = 0
     for start, stop in hit.highlights:
         yield hit.snippet[end:start]

@@ -24,6 +24,13 @@ from foldlog._app.cli.terminal import note
 from foldlog.eventstore.errors import install_command
 
 _SWITCH_S = 0.0005
+"""The time after which a computing thread gives the interpreter's lock to another one.
+
+An append takes the lock some ten times. Beside threads that compute, as searches do, each time
+would take 5 ms with Python's default. Without such threads, an append takes as much CPU as with
+5 ms.
+"""
+_TOKEN_CHARACTERS_MIN = 8
 _LOCAL = ("localhost", "127.0.0.1", "::1")
 
 
@@ -93,9 +100,11 @@ def run(
     """
     if no_token and host not in _LOCAL:
         raise Refused(f"--no-token is for localhost only; at {host} a token is required")
-    if token is not None and len(token) < 8:
-        problem = f"the token has {len(token)} characters"
-        raise Refused(f"{problem}; use at least 8, or leave out --token to get a new token")
+    if token is not None and len(token) < _TOKEN_CHARACTERS_MIN:
+        raise Refused(
+            f"the token has {len(token)} characters; use at least {_TOKEN_CHARACTERS_MIN}, or leave"
+            " out --token to get a new token"
+        )
     try:
         import starlette  # noqa: F401 - fail before the store is opened
         import uvicorn
@@ -114,7 +123,6 @@ def run(
     from foldlog._reports.search.index import is_missed, make_if_missing
 
     check_tokens(write, tokens, no_token)
-
     secret = None if no_token else token or secrets.token_urlsafe(24)
     model = named_model(agent)
     opened = open_or_create(db, may_be_empty=True) if write else open_existing(db)
@@ -168,9 +176,6 @@ def run(
         # A second Ctrl-C cuts the server off, which is no error.
         logging.getLogger("uvicorn.error").addFilter(lambda record: not server.force_exit)
         return_large_blocks()
-        # An append takes the interpreter's lock some ten times. Beside threads that compute, as
-        # searches do, each time would else take 5 ms. Without such threads, an append takes as
-        # much CPU as with 5 ms.
         sys.setswitchinterval(_SWITCH_S)
         with suppress(KeyboardInterrupt), Keeper(store):  # Ctrl-C is the usual end of a server
             server.run(sockets=[listener])

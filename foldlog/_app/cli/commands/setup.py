@@ -94,12 +94,15 @@ def run(
 
 
 def _name_store(program: str, format: str, db: str) -> None:
+    """Say what the hooks write, and what to do next. The user's store is created, so that commands
+    without ``--db`` find it from now on.
+    """
     if db == home_db():
-        # From now on, commands without ``--db`` find this store.
         with open_or_create(db, may_be_empty=True):
             pass
     so_far = command_of("import", "--from", format)
-    go_on = command_of("continue", "ID", "--in", "codex" if program != "codex" else "claude-code")
+    other = "claude-code" if program == "codex" else "codex"
+    go_on = command_of("continue", "ID", "--in", other)
     terminal.note(
         f"restart {program}, and its hooks will write to {db}; to import its existing"
         f" transcripts: {so_far}",
@@ -119,4 +122,5 @@ def _start_command() -> list[str]:
 
 
 def _absolute(store: str) -> str:
+    """Return the path of a store, which the program may open in another folder, or its URL."""
     return store if "://" in store else os.path.abspath(store)

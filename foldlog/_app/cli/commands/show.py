@@ -75,6 +75,7 @@ def run(
 
 
 def _show_event(store: Store, conversation: str, event: int) -> None:
+    """Show an event, or the summary of a condensation. Raises ``Refused``."""
     version = store.version(conversation)
     stored_id = summary_of(event) if event < NOT_RECORDED else event
     if not 0 <= stored_id < version:
@@ -102,6 +103,7 @@ def _show_event(store: Store, conversation: str, event: int) -> None:
 
 
 def _show_documents(store: Store, conversation: str, at: int | None) -> None:
+    """Show the documents at a version, without the attributes."""
     present = store.conversation(conversation).version
     version = present if at is None else at
     if version > present:

@@ -115,6 +115,7 @@ def run(
 
 
 def _first_day(since: str | None, by: str | None) -> str:
+    """Return the first day whose calls are counted, or an empty text for all days."""
     moment = moment_of_option("--since", since)
     if moment is None:
         return ""

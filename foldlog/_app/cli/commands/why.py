@@ -113,6 +113,7 @@ def run(
 
 
 def _no_event(error: NoSuchEvent, typed: str) -> str:
+    """Say which events there are."""
     if not error.version:
         return str(error)
     return (
@@ -123,6 +124,7 @@ def _no_event(error: NoSuchEvent, typed: str) -> str:
 
 
 def _as_words(typed: str) -> str:
+    """Say how to ask about a number as a text."""
     return f"""; to ask about the text {typed}, type '"{typed}"'""" if typed.isdigit() else ""
 
 
@@ -138,6 +140,7 @@ def _import_again(store: Store, conversation: str) -> tuple[str, str | None]:
 
 
 def _fact(store: Store, views: Views, conversation: str, words: str, at: int | None) -> Fact:
+    """Return what the agent knows of some words. Raises ``Refused`` if no event has them."""
     if words.startswith("-"):
         raise Refused(
             f"{words!r} is neither an option nor an event; use the id of an event, or some words "
@@ -156,7 +159,9 @@ def _telling(matching_fact: Fact) -> int:
     """Return the first event that is in the View and has the words, or else the last event that has
     the words.
     """
-    return (matching_fact.known_by or matching_fact.events[::-1] or matching_fact.others[::-1])[0]
+    if matching_fact.known_by:
+        return matching_fact.known_by[0]
+    return (matching_fact.events or matching_fact.others)[-1]
 
 
 def _approvals(store: Store, conversation: str, event: Event) -> Sequence[Annotation]:

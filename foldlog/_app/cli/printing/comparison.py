@@ -24,6 +24,7 @@ if TYPE_CHECKING:
 
 
 def show_curve(path: Path, points: list[CurvePointDocument]) -> None:
+    """Print the points of a plot, and where it is."""
     heads = ("size", "tokens a prompt", "terms", "facts")
     rows = [
         [
@@ -41,11 +42,10 @@ def show_curve(path: Path, points: list[CurvePointDocument]) -> None:
 
 
 RECORDED = "as recorded"
-
+"""The name of the column with the condensations of the log."""
 _MISSING_SHOWN = 3
-
+"""The number of terms that are named for a strategy that did not show them."""
 _COSTS = {"cost", "condenser_cost"}
-
 _FIGURES = (
     ("condenser", "condenser", "{}"),
     ("  condenses above, events", "events_max", "{:,}"),
@@ -100,6 +100,7 @@ _ALWAYS = {
 
 
 def show_comparison(document: ComparisonDocument, model: LLM | None, counter: LLM | None) -> None:
+    """Print the figures of all condensers as a table, and what each dropped."""
     name = terminal.typed_id(document.conversation)
     rows = document.strategies
     calls = count(rows[0].turns, "call")
@@ -145,10 +146,8 @@ def figure_rows(rows: Sequence[StrategyFiguresDocument], counter: LLM | None) ->
         values = [getattr(row, key) for row in rows]
         values = [len(value) if isinstance(value, tuple) else value for value in values]
         words = form if callable(form) else form.format
-        if counter is None and (key.startswith("tokens_") or key == "cost"):
-            about = "≈ "
-        else:
-            about = ""
+        is_estimate = counter is None and (key.startswith("tokens_") or key == "cost")
+        about = "≈ " if is_estimate else ""
         if key in _ALWAYS or any(values) or (key in _COSTS and None in values):
             table.append(
                 [heading, *(missing if value is None else about + words(value) for value in values)]

@@ -40,6 +40,8 @@ tokens cannot be counted, the numbers are None.
 
 
 class Made(NamedTuple):
+    """A condensation, the Views before and after it, and the requests that it answered."""
+
     action: CondensationAction
     before: View
     after: View
@@ -47,6 +49,7 @@ class Made(NamedTuple):
 
     @property
     def summary(self) -> tuple[int, CondensationSummary] | None:
+        """Return the place of its summary in the View, and the summary, or None."""
         for index, event in enumerate(self.after):
             if isinstance(event, CondensationSummary) and event.id == summary_id(self.action.id):
                 return index, event
@@ -54,6 +57,7 @@ class Made(NamedTuple):
 
 
 def spending_of(reports: Sequence[Report]) -> SpendingDocument:
+    """Return what the calls of the condenser's model cost."""
     llm_reports = on_a_model(reports)
     used = Usage.of(reports)
     return SpendingDocument(
@@ -67,6 +71,7 @@ def spending_of(reports: Sequence[Report]) -> SpendingDocument:
 
 
 def _tokens(tokens: Sizes, counter: LLM | None) -> str:
+    """Return the tokens before and after as text."""
     if None in tokens:
         return "could not be counted"
     if counter is None:
@@ -77,6 +82,7 @@ def _tokens(tokens: Sizes, counter: LLM | None) -> str:
 def show_condensation(
     conversation: str, dry_run: bool, outcome: Made, tokens: Sizes, counter: LLM | None
 ) -> None:
+    """Print why the condenser acted, what it forgot, and what stands instead."""
     action, before, after, requests = outcome
     intervals, summaries = action.forgotten
     condenser = action.metadata.get("condenser", "one without a name")
@@ -91,23 +97,23 @@ def show_condensation(
         ("tokens", _tokens(tokens, counter)),
         ("cost", _cost(spending_of(reports_of(action)))),
     ]
-    summary = outcome.summary
-    if summary:
-        instead = f"summary {id_words(summary[1].id)}, at index {summary[0]} of the View:"
-    else:
-        instead = "no summary; the log keeps the events"
+    instead = "no summary; the log keeps the events"
+    summary_text = None
+    if outcome.summary is not None:
+        index, summary_event = outcome.summary
+        summary_text = summary_event.content
+        instead = f"summary {id_words(summary_event.id)}, at index {index} of the View:"
     rows.append(("instead", instead))
-    head = f"{name}: " + (
-        "a condensation that was not appended" if dry_run else f"condensation {action.id}"
-    )
-    terminal.say_wrapped((f"{head}, by the condenser {condenser}", "bold"))
+    what = "a condensation that was not appended" if dry_run else f"condensation {action.id}"
+    terminal.say_wrapped((f"{name}: {what}, by the condenser {condenser}", "bold"))
     for heading, text in rows:
         terminal.say_beside((f"  {heading:<9}", "dim"), text)
-    if summary is not None:
-        terminal.print_summary(summary[1].content, 11)
+    if summary_text is not None:
+        terminal.print_summary(summary_text, 11)
 
 
 def _cost(spent: SpendingDocument) -> str:
+    """Return what a condenser's model cost as text."""
     if not spent.calls:
         return "nothing: no model was called"
     price = "price unknown" if spent.cost is None else cost_words(spent.cost)
@@ -119,8 +125,14 @@ def _cost(spent: SpendingDocument) -> str:
 def condensed_document(
     conversation: str, dry_run: bool, outcome: Made, tokens: Sizes, counter: LLM | None
 ) -> CondensedDocument:
+    """Return the document of a condensation. Estimated tokens are left out."""
     action = outcome.action
-    summary = outcome.summary
+    summary = None
+    if outcome.summary is not None:
+        index, summary_event = outcome.summary
+        summary = SummaryDocument(
+            event=summary_event.id, position=index, text=summary_event.content
+        )
     before, after = tokens
     counted = None
     if counter is not None and before is not None and after is not None:
@@ -134,11 +146,7 @@ def condensed_document(
         reason=action.metadata.get("reason"),
         forgotten=tuple(action.forgotten.intervals),
         forgotten_summaries=tuple(action.forgotten.summaries),
-        summary=(
-            None
-            if summary is None
-            else SummaryDocument(event=summary[1].id, position=summary[0], text=summary[1].content)
-        ),
+        summary=summary,
         events=SizesDocument(before=len(outcome.before), after=len(outcome.after)),
         tokens=counted,
         model=spending_of(reports_of(action)),

@@ -36,6 +36,7 @@ _OWN_COLUMNS = ("program", "cwd", "branch", "model")
 _Line = tuple["ConversationDocument", int]
 """A conversation, and its depth in the tree of forks."""
 _Figure = tuple[Column, Callable[["ConversationDocument"], str]]
+"""A column, and the text of its cell for a conversation."""
 
 
 def print_conversations(
@@ -73,6 +74,7 @@ def print_conversations(
 
 
 def _figures_for_people(names: Sequence[str], sort: str, *, with_tasks: bool) -> Iterator[_Figure]:
+    """Yield the columns on a terminal. The figure that sorts the list comes first."""
     if sort in _FIGURES:
         column, text_of = _FIGURES[sort]
         yield column._replace(may_go=False), text_of
@@ -82,6 +84,7 @@ def _figures_for_people(names: Sequence[str], sort: str, *, with_tasks: bool) ->
 
 
 def _figures_for_programs(names: Sequence[str], title: _Figure, sort: str) -> Iterator[_Figure]:
+    """Yield the columns in a pipe. The figure that sorts the list comes last."""
     for name in names:
         yield _FIGURES[name]
     if names is _LONG:
@@ -116,16 +119,19 @@ def _as_tree(conversations: Sequence[ConversationDocument]) -> list[_Line]:
 
 
 def _cells(short: ShortIds, figures: Sequence[_Figure], line: _Line) -> list[str]:
+    """Return the cells of a line. A fork is indented."""
     conversation, depth = line
     id_text = "  " * depth + terminal.typed_id(short(conversation.conversation))
     return [id_text, *[text_of(conversation) for _, text_of in figures]]
 
 
 def _title_cell(short: ShortIds, conversation: ConversationDocument) -> str:
+    """Return the title for a list, cut."""
     return terminal.cut(_title(short, conversation), _TITLE_MAX)
 
 
 def _title(short: ShortIds, conversation: ConversationDocument) -> str:
+    """Return what describes a conversation: its parent, format, title, problem and attributes."""
     if conversation.erased_at is not None:
         return f"erased {time_words(conversation.erased_at)}"
     attributes = dict(conversation.attributes or {})
@@ -153,31 +159,36 @@ def _title(short: ShortIds, conversation: ConversationDocument) -> str:
 
 
 def _events(conversation: ConversationDocument) -> str:
+    """Return the number of counted events, or of all events while they are not counted."""
     if conversation.erased_at is not None:
         return ""
     return f"{conversation.version if conversation.events is None else conversation.events:,}"
 
 
 def _sent(conversation: ConversationDocument) -> str:
+    """Return the events of the next prompt, and its summaries."""
     if conversation.erased_at is not None or conversation.sent_events is None:
         return ""
-    return f"{conversation.sent_events:,}" + (
-        f" + {conversation.sent_summaries:,}" if conversation.sent_summaries else ""
-    )
+    if conversation.sent_summaries:
+        return f"{conversation.sent_events:,} + {conversation.sent_summaries:,}"
+    return f"{conversation.sent_events:,}"
 
 
 def _duration(conversation: ConversationDocument) -> str:
+    """Return the time between the first and the last event. It is unknown if one of the two has a
+    zone, and the other has none.
+    """
     if not (conversation.first_event_at and conversation.last_event_at):
         return ""
-    first, last = map(
-        datetime.fromisoformat, (conversation.first_event_at, conversation.last_event_at)
-    )
+    first = datetime.fromisoformat(conversation.first_event_at)
+    last = datetime.fromisoformat(conversation.last_event_at)
     if (first.tzinfo is None) != (last.tzinfo is None):
         return ""
     return duration_words((last - first).total_seconds())
 
 
 def _number(number: int | UnsetType | None) -> str:
+    """Return a figure, or nothing for one that is not known."""
     return f"{number:,}" if isinstance(number, int) else ""
 
 
@@ -205,6 +216,7 @@ def _task(conversation: ConversationDocument) -> str:
 def _figure(
     heading: str, text_of: Callable[[ConversationDocument], str], *, is_text: bool = False
 ) -> _Figure:
+    """Return a column that a narrow terminal may leave out."""
     return Column(heading, "left" if is_text else "right", may_go=True), text_of
 
 
@@ -232,11 +244,13 @@ _FIGURES: dict[str, _Figure] = {
     "cost": (COST, lambda row: spent_words(row.spent) if row.spent else ""),
     "task": _figure("with sub-agents", _task),
 }
+"""The columns by the values of ``--sort``."""
 _SHORT = ("events", "activity")
 _LONG = ("events", "activity", "errors", "cost", "condensations", "sent", "view", "tokens")
 
 
 def show_none(db: str, store: Store, filters: Filters, limit: int | None) -> None:
+    """Say why the list is empty."""
     total = sum(1 for _ in iter_rows(store))
     if not total:
         terminal.say(

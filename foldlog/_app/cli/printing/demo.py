@@ -22,13 +22,13 @@ from foldlog.eventstore.recorders.urls import without_password
 from foldlog.projections.conversations.labels import label
 
 IMPORTED = "tidewatch"
-
-
+"""The conversation of the demo as its program wrote it."""
 LIVE = "tidewatch-live"
 """The conversation of the demo, which foldlog condenses."""
 
 
-def _round(estimate: int) -> str:
+def _round(estimate: float) -> str:
+    """Return an estimate with two digits that say something."""
     return f"{float(f'{estimate:.2g}'):,.0f}"
 
 

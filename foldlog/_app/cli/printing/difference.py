@@ -25,6 +25,7 @@ def show_difference(
     requests: Mapping[int, Sequence[CondensationRequest]],
     dropped: Sequence[DroppedDocument],
 ) -> None:
+    """Print the events that left and entered the View, and the summaries that replaced events."""
     name = terminal.typed_id(conversation)
     entered = count_shown(_ids(difference.entered))
     leaving_count = count_shown(_ids(difference.left))
@@ -57,6 +58,7 @@ def show_difference(
 def difference_document(
     conversation: str, difference: Difference, dropped: Sequence[DroppedDocument]
 ) -> DifferenceDocument:
+    """Return the document of a difference between two Views."""
     return DifferenceDocument.of(
         difference,
         conversation=conversation,

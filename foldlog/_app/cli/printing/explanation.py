@@ -31,7 +31,9 @@ from foldlog.eventstore import (
 from foldlog.projections import Views, Why
 
 _SUMMARY_LINES = 12
+"""A longer summary is cut after this number of lines."""
 _EVENT_LENGTH = 200
+"""The maximum number of characters of an event."""
 _BEFORE = 30
 """The number of characters shown before the searched words."""
 _LINE = re.compile(r"^- (.*) \[(\d+)\]$", re.MULTILINE)
@@ -57,11 +59,13 @@ def show_why(
     answer: Why,
     approvals: Sequence[Annotation],
 ) -> None:
+    """Print what became of an event, or of some words, and what stands in its place."""
     conversation = document.conversation
     fact = document.fact
     words = "" if fact is None else " ".join(fact.words.casefold().split())
-    before = "" if document.compacting is None else "before this compaction: "
-    if before:
+    before = ""
+    if document.compacting is not None:
+        before = "before this compaction: "
         when = f"a compaction began at {document.compacting}"
         terminal.say_wrapped(
             f"{when}, but the agent's program has not written its result to the transcript yet;"
@@ -77,21 +81,11 @@ def show_why(
     lines.write(*event_spans(answer.event), (shown, ""))
     # The gist may end before the words, or the words may be in the model's thinking.
     if words not in shown.casefold():
-        text = " ".join(text_of(answer.event).split())
-        start = max(0, text.casefold().find(words) - _BEFORE)
-        around = text[start : start + _EVENT_LENGTH]
-        lines.write(
-            (
-                (
-                    "       "
-                    f" {'…' if start else ''}{around}{'…' if text[start + _EVENT_LENGTH :] else ''}"
-                ),
-                "dim",
-            )
-        )
+        around = _text_around(words, " ".join(text_of(answer.event).split()))
+        lines.write((f"        {around}", "dim"))
     for approval in approvals:
-        words = gist(approval, min(lines.width, _EVENT_LENGTH))
-        lines.write(*event_spans(approval), (words, ""))
+        shown = gist(approval, min(lines.width, _EVENT_LENGTH))
+        lines.write(*event_spans(approval), (shown, ""))
     if answer.stands_in == answer.summary:
         _show_summary("summary {} replaces it:", answer.summary, conversation)
     else:
@@ -109,7 +103,17 @@ def show_why(
         terminal.say_wrapped((f"{loss}; the agent needed {needed}" if needed else loss, "dim"))
 
 
+def _text_around(words: str, text: str) -> str:
+    """Return the part of a text that has some words in it."""
+    start = max(0, text.casefold().find(words) - _BEFORE)
+    stop = start + _EVENT_LENGTH
+    begins = "…" if start else ""
+    ends = "…" if stop < len(text) else ""
+    return f"{begins}{text[start:stop]}{ends}"
+
+
 def answer_about_task(store: Store, views: Views, conversation: str, about: str | int) -> None:
+    """Print which agents of a task have some words, or what a call gave its sub-agents."""
     document = hand_overs(store, views, trees_of(store), conversation, about)
     terminal.answer(document, lambda: _show_hand_overs(document.agents))
 
@@ -119,7 +123,8 @@ def _show_hand_overs(answers: Sequence[HandOverDocument]) -> None:
     depths = dict[str | None, int]()
     silent = 0
     for answer in answers:
-        depths[answer.conversation] = depth = depths.get(answer.parent, -1) + 1
+        depth = depths.get(answer.parent, -1) + 1
+        depths[answer.conversation] = depth
         if not answer.is_concerned:
             silent += 1
         else:
@@ -131,17 +136,19 @@ def _show_hand_overs(answers: Sequence[HandOverDocument]) -> None:
 
 
 def _show_summary(words: str, summary: CondensationSummary | None, conversation: str) -> None:
-    if summary is not None:
-        shown_id = id_words(summary.id)
-        terminal.say_wrapped((words.format(shown_id), "dim"))
-        lines = terminal.printable(summary.content).splitlines()
-        rest_count = len(lines) - _SUMMARY_LINES
-        terminal.print_summary("\n".join(lines if rest_count <= 1 else lines[:_SUMMARY_LINES]), 8)
-        if rest_count > 1:
-            name = terminal.typed_id(conversation)
-            terminal.say(
-                (f"        ({rest_count} more lines: {command('show', name, shown_id)})", "dim")
-            )
+    """Print a summary below some words about it. A long summary is cut."""
+    if summary is None:
+        return
+    shown_id = id_words(summary.id)
+    terminal.say_wrapped((words.format(shown_id), "dim"))
+    lines = terminal.printable(summary.content).splitlines()
+    rest_count = len(lines) - _SUMMARY_LINES
+    if rest_count <= 1:  # the line about the rest would be as long
+        terminal.print_summary("\n".join(lines), 8)
+        return
+    terminal.print_summary("\n".join(lines[:_SUMMARY_LINES]), 8)
+    show = command("show", terminal.typed_id(conversation), shown_id)
+    terminal.say((f"        ({rest_count} more lines: {show})", "dim"))
 
 
 def why_document(
@@ -151,6 +158,7 @@ def why_document(
     dropped: tuple[DroppedTermDocument, ...],
     fact: Fact | None,
 ) -> WhyDocument:
+    """Return the document of an explanation."""
     return WhyDocument.of(
         answer,
         conversation=conversation,

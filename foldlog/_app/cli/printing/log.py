@@ -14,6 +14,7 @@ from foldlog.eventstore.events import is_structural
 from foldlog.projections.conversations.labels import label
 
 _UNCOUNTED = "(not counted) "
+"""Stands before an event that figures leave out."""
 
 
 def show_log(
@@ -37,17 +38,16 @@ def show_log(
             border = borders.pop(0)
             write((f"{'':>8}fork of {border.parent} at version {border.version:,}", "bold"))
 
-    for recorded_at, event in ((at, reading.in_own_ids(each)) for at, each in events):
+    for recorded_at, stored_event in events:
+        event = reading.in_own_ids(stored_event)
         pass_borders(event.id)
         uncounted = reading.is_uncounted(event)
         if full:
             show_event(event, recorded_at, is_uncounted=uncounted)
             continue
         kind = label(event)
-        if (event.shown or is_structural(event)) and not uncounted:
-            style = ""
-        else:
-            style = "dim "
+        is_usual = (event.shown or is_structural(event)) and not uncounted
+        style = "" if is_usual else "dim "
         back = _UNCOUNTED if uncounted else ""
         write(
             (f"{event.id:>6}  {event_moment(event, recorded_at):<19}  ", "dim"),

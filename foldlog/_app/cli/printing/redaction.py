@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Container, Mapping, Sequence
+from collections.abc import Collection, Container, Mapping, Sequence
 
 from foldlog._app.cli import erasing, terminal
 from foldlog._app.cli.redacting import RedactionResult, what_words
@@ -28,6 +28,7 @@ from foldlog.eventstore import ATTRIBUTES, CondensationAction, Event, Store
 from foldlog.eventstore.maintenance.redact import RedactionReceipt
 
 _LISTED_MAX = 20
+"""The maximum number of events that the confirmation question lists."""
 _IN_SOURCE = (
     "its source contains the text in its title or between records; the title and everything "
     "between records are erased"
@@ -61,6 +62,7 @@ def _result_words(redacting: Redacting, chosen: Chosen, redacted: RedactionResul
 
 
 def show_chosen(chosen: Chosen) -> None:
+    """Print what a search chose to redact."""
     for name, events in chosen.unredacted.items():
         ids = ", ".join(_named_event(name, event, chosen.quotes) for event in events)
         terminal.say(f"{terminal.typed_id(name)}: {count(len(events), 'event')}: {ids}")
@@ -73,6 +75,7 @@ def show_chosen(chosen: Chosen) -> None:
 
 
 def _stream_lines(chosen: Chosen) -> list[str]:
+    """Return a line for each stream that is deleted."""
     return [
         f"{terminal.typed_id(name)}: stream {stream_name!r} contains the text, and is deleted"
         for name, names in stream_names(chosen).items()
@@ -81,6 +84,7 @@ def _stream_lines(chosen: Chosen) -> list[str]:
 
 
 def _beside_lines(chosen: Chosen) -> list[str]:
+    """Return a line for each conversation whose source has the text outside its records."""
     reasons = {
         name: _IN_SESSION if name in chosen.sessions else _IN_SOURCE for name in chosen.beside
     }
@@ -88,6 +92,7 @@ def _beside_lines(chosen: Chosen) -> list[str]:
 
 
 def _named_event(name: str, event: Event, quotes: Container[tuple[str, int]]) -> str:
+    """Return the id of an event as text. A condensation is named by its summary."""
     if not isinstance(event, CondensationAction) or not event.summary:
         return str(event.id)
     may_quote = ", which may quote it" if (name, event.id) in quotes else ""
@@ -125,6 +130,7 @@ def ask_to_redact(chosen: Chosen, *, listed: bool) -> None:
 def redactions_document(
     redacting: Redacting, chosen: Chosen, redacted: RedactionResult, unconfirmed: Sequence[str]
 ) -> RedactionsDocument:
+    """Return the document of a redaction or of a search."""
     is_pending = bool(redacted.pending)
     return RedactionsDocument(
         found=tuple(
@@ -159,15 +165,15 @@ def show_receipts(
     """
     for (conversation, event_id), receipt in receipt_by_event.items():
         (event,) = store.events(conversation, event_id, event_id + 1)
-        its = event.redacted or receipt
-        if event.redacted is None:
-            hashed = ""
-        else:
-            hashed = f", hash {event.redacted.hash}"
+        first = event.redacted or receipt
+        hashed = "" if event.redacted is None else f", hash {event.redacted.hash}"
         sentence = (
-            f"event {id_words(event_id)} redacted at {time_words(its.at)} by {its.by}{hashed}"
+            f"event {id_words(event_id)} redacted at {time_words(first.at)} by {first.by}{hashed}"
         )
-        if receipt.documents_lost and (lost := documents_lost(store, conversation, [event_id])):
+        lost: Collection[str] = ()
+        if receipt.documents_lost:
+            lost = documents_lost(store, conversation, [event_id])
+        if lost:
             held = ("all attributes" if name == ATTRIBUTES else repr(name) for name in lost)
             sentence += f"; the event set {', '.join(held)}; set the values again"
         terminal.say(f"{terminal.typed_id(conversation)}: {sentence}")
@@ -205,6 +211,7 @@ def tell_result(
 
 
 def _places_not_searched(redacting: Redacting) -> list[Problem]:
+    """Return the conversations that could not be read."""
     return [
         Problem(name, terminal.about(name, problem)) for name, problem in redacting.problems.items()
     ]

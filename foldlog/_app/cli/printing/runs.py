@@ -20,12 +20,15 @@ from foldlog._reports.words.gist import count, number_words, spent_words
 from foldlog.eventstore import Store
 
 _COLOURS = ("red", "green")
+"""The colours of the first and of the second run."""
 _TOOLS_MAX = 10
+"""The maximum number of tools in the table."""
 _NAME_MAX = 36
 """The maximum number of characters of an id in a table, enough for a UUID."""
 
 
 def show_divergence(store: Store, divergence: DivergenceDocument) -> None:
+    """Print where two forks diverge, and the events of each from there on."""
     first = divergence.first_divergent_event
     names = (divergence.conversation, divergence.other)
     id_text, other_id_text = map(terminal.typed_id, names)
@@ -53,7 +56,7 @@ def show_divergence(store: Store, divergence: DivergenceDocument) -> None:
         names,
         (id_text, other_id_text),
         (divergence.version, divergence.other_version),
-        ("red", "green"),
+        _COLOURS,
         strict=True,
     ):
         lines.write((f"{sign} {shown_id}: {count(stop - first, 'event')} from there on", "bold"))
@@ -91,6 +94,7 @@ def _reply_word(runs: RunsDocument) -> str:
 
 
 def _reply_words(runs: RunsDocument) -> str:
+    """Return the plural of ``_reply_word``."""
     return {"call": "calls", "reply": "replies"}[_reply_word(runs)]
 
 
@@ -107,6 +111,7 @@ def _system_heading(difference: DifferingDocument) -> str:
 
 
 def _write_difference(heading: str, difference: DifferingDocument, names: tuple[str, str]) -> None:
+    """Print the places at which two events differ, the words of each run in brackets."""
     terminal.print_heading(heading)
     lines = terminal.PrintedLines()
     if not difference.passages:
@@ -133,6 +138,7 @@ def _write_difference(heading: str, difference: DifferingDocument, names: tuple[
 
 
 def _write_steps(runs: RunsDocument, difference: DifferingDocument) -> None:
+    """Print the steps from the first difference on. Equal steps are counted."""
     lines = terminal.PrintedLines()
     terminal.print_heading(f"requests and {_reply_words(runs)} from there on")
     firsts = [
@@ -159,6 +165,7 @@ def _write_steps(runs: RunsDocument, difference: DifferingDocument) -> None:
 
 
 def _write_shown(runs: RunsDocument) -> None:
+    """Print what each model was shown at the first difference, and the other was not."""
     id_text, other_id_text = (_column_name(run.conversation) for run in runs.runs)
     lines = terminal.PrintedLines()
     for sign, name, without, knew, colour in zip(
@@ -176,6 +183,7 @@ def _write_shown(runs: RunsDocument) -> None:
 
 
 def _print_table(runs: Sequence[RunDocument], *in_both: tuple[str, str, str]) -> None:
+    """Print the figures of two runs side by side, and their last answers."""
     rows = [
         (name, *(number_words(getattr(run, name)) for run in runs))
         for name in ("requests", "replies", "calls", "errors")
@@ -229,6 +237,7 @@ def _beginning_words(runs: RunsDocument) -> str:
 
 
 def _write_equal_steps(lines: terminal.PrintedLines, number: int, runs: RunsDocument) -> None:
+    """Print the number of equal steps before another one, if there are some."""
     if number:
         words = count(
             number, f"request or {_reply_word(runs)}", f"requests and {_reply_words(runs)}"
@@ -237,9 +246,11 @@ def _write_equal_steps(lines: terminal.PrintedLines, number: int, runs: RunsDocu
 
 
 def _column_name(conversation: str) -> str:
+    """Return an id, or its end, for the heading of a column."""
     name = terminal.typed_id(conversation)
     return name if len(name) <= _NAME_MAX else f"…{name[1 - _NAME_MAX :]}"
 
 
 def _line(line: LineDocument) -> str:
+    """Return an event of a run as a line."""
     return f"{line.event:>7}  {line.kind:<{LABEL_COLUMNS}}{line.gist}"

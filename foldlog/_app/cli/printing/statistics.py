@@ -27,7 +27,9 @@ from foldlog._reports.words.gist import (
 from foldlog._reports.words.times import time_words
 
 _EIGHTHS = " ▏▎▍▌▋▊▉█"
+"""The parts of a column, from left to right, by eighths."""
 _STEPS = " ▁▂▃▄▅▆▇█"
+"""The parts of a row, from the bottom up, by eighths."""
 _TOKENS = ("prompt", "cached", "cache_write", "completion", "reasoning")
 _SAVED = (
     "tokens saved: tokens of the View before each condensation minus tokens after it (≈ estimated)"
@@ -37,6 +39,8 @@ _TOOLS = _DAYS = 15
 
 
 class By(StrEnum):
+    """What figures are grouped by."""
+
     DAY = "day"
     MODEL = "model"
     TOOL = "tool"
@@ -44,8 +48,9 @@ class By(StrEnum):
 
 
 def show_grouped(grouped: GroupedDocument, stats: Stats, first_day: str) -> None:
+    """Print figures that are grouped by a tool, an agent, a model or a day."""
     if grouped.by == By.TOOL:
-        rows = sorted(grouped.tools.items(), key=lambda item: -item[1].calls)
+        rows = sorted(grouped.tools.items(), key=lambda item: item[1].calls, reverse=True)
         columns = (Column("tool", least=12), Column("calls", "right"), Column("errors", "right"))
         print_rows(
             columns, [(tool, f"{one.calls:,}", number_words(one.errors)) for tool, one in rows]
@@ -65,14 +70,17 @@ def show_grouped(grouped: GroupedDocument, stats: Stats, first_day: str) -> None
 
 
 def show_stats(stats: Stats, title: str) -> None:
+    """Print all figures of one or more conversations."""
     when = ""
     if stats.first_at is not None and stats.last_at is not None:
         when = f", {time_words(stats.first_at)} to {time_words(stats.last_at)}"
     errors = _errors(stats)
     events = count(sum(stats.events.values()), "event")
-    terminal.say_wrapped((f"{title}: {events}{errors and f', {errors}'}{when}", "bold"))
-    _show_bars("events by kind", sorted(stats.events.items(), key=lambda item: -item[1]))
-    tools = sorted(stats.tools.items(), key=lambda item: -item[1].calls)
+    counted = f"{events}, {errors}" if errors else events
+    terminal.say_wrapped((f"{title}: {counted}{when}", "bold"))
+    kinds = sorted(stats.events.items(), key=lambda item: item[1], reverse=True)
+    _show_bars("events by kind", kinds)
+    tools = sorted(stats.tools.items(), key=lambda item: item[1].calls, reverse=True)
     _show_bars(
         "calls by tool",
         [(tool, one.calls, _errors(one)) for tool, one in tools[:_TOOLS]],
@@ -97,6 +105,7 @@ def show_stats(stats: Stats, title: str) -> None:
 
 
 def _show_agents(agents: Sequence[AgentDocument]) -> None:
+    """Print the agents of a task, each below its parent."""
     columns = (
         Column("agent", least=24),
         *(Column(name, "right") for name in ("events", "errors", "tokens")),
@@ -122,6 +131,7 @@ def _show_agents(agents: Sequence[AgentDocument]) -> None:
 
 
 def _show_unknown(stats: Stats) -> None:
+    """Print how many conversations lack a figure."""
     of_them = {
         "without usage": stats.without_usage,
         "with calls that have no price": stats.without_cost,
@@ -135,6 +145,7 @@ def _show_unknown(stats: Stats) -> None:
 
 
 def _errors(figures: Stats | ToolDocument) -> str:
+    """Return the number of errors as text, or nothing for none."""
     if figures.errors is None:
         return "errors unknown"
     return count(figures.errors, "error") if figures.errors else ""
@@ -143,10 +154,11 @@ def _errors(figures: Stats | ToolDocument) -> str:
 def _show_bars(
     heading: str, rows: Sequence[tuple[str, int] | tuple[str, int, str]], left_out: int = 0
 ) -> None:
+    """Print numbers with bars. A row may have a text behind its bar."""
     if not rows:
         return
     terminal.say()
-    largest = max(row[1] for row in rows)
+    largest = max(number for _, number, *_ in rows)
     room = max(4, min(50, terminal.columns() // 2))
     columns = (Column(heading, least=20), Column("", "right"), Column("", least=4), Column(""))
     print_rows(
@@ -161,6 +173,7 @@ def _show_bars(
 
 
 def _show_models(stats: Stats) -> None:
+    """Print tokens and cost by model and day."""
     if not stats.models:
         terminal.print_heading("no cost: no recorded call has a model, usage or cost")
     else:
@@ -172,6 +185,7 @@ def _show_models(stats: Stats) -> None:
 
 
 def _largest_prompt(stats: Stats, tokens: int) -> str:
+    """Return the size of the largest prompt as text, beside the limit of its model."""
     at_version = ""
     if stats.peak_prompt_version is not None:
         at_version = f", at version {stats.peak_prompt_version:,}"
@@ -186,6 +200,9 @@ def _largest_prompt(stats: Stats, tokens: int) -> str:
 def _show_calls(
     groups: Sequence[tuple[tuple[str, ...], ModelDocument]], named: Sequence[Column]
 ) -> None:
+    """Print calls, tokens and cost of groups, and their sum. ``named`` are the columns of the names
+    of a group.
+    """
     rows = [
         (
             *names,
@@ -222,6 +239,7 @@ def _show_calls(
 
 
 def _show_condensations(stats: Stats) -> None:
+    """Print what each strategy condensed."""
     if not stats.condensations:
         return
     terminal.print_heading("condensations by strategy, and what they forgot")
@@ -245,6 +263,7 @@ def _show_condensations(stats: Stats) -> None:
 
 
 def _show_view(stats: Stats) -> None:
+    """Draw the size of the View over time."""
     if not stats.view_tokens or not max(stats.view_tokens):
         return
     sizes = stats.view_tokens

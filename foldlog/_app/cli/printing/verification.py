@@ -14,6 +14,7 @@ from foldlog.maintenance import Verdict
 
 
 def show_outcome(checks: Checks, stamped_at: datetime | None, *, with_views: bool) -> None:
+    """Print what was checked, and whether changes were found."""
     if stamped_at is not None:
         terminal.say(f"The checkpoint existed at {stamped_at:%Y-%m-%d %H:%M:%S} UTC.")
     if checks.findings:
@@ -22,18 +23,17 @@ def show_outcome(checks: Checks, stamped_at: datetime | None, *, with_views: boo
         outcome = "no changes found in what could be checked"
     else:
         outcome = "no changes found"
+    unmade = ""
     if checks.records:
         unmade = f" and {count(checks.records, 'record')} without events"
-    else:
-        unmade = ""
     words = (
         f"{count(checks.conversations, 'conversation')} with"
         f" {count(checks.events, 'event')}{unmade} checked"
     )
-    words += f", {count(checks.revisions, 'stored View')} compared" if with_views else ""
-    words += (
-        f", {checks.unchecked:,} not checked because a key is missing" if checks.unchecked else ""
-    )
+    if with_views:
+        words += f", {count(checks.revisions, 'stored View')} compared"
+    if checks.unchecked:
+        words += f", {checks.unchecked:,} not checked because a key is missing"
     terminal.say_wrapped(f"{words}: {outcome}.")
     if checks.later is not None:
         terminal.say_wrapped(_later_in_words(checks.later))
@@ -50,6 +50,7 @@ def show_outcome(checks: Checks, stamped_at: datetime | None, *, with_views: boo
 
 
 def show_erased(verdict: Verdict) -> None:
+    """Print the erasure of a conversation, if it was erased."""
     if verdict.erasure is not None:
         name = terminal.typed_id(verdict.conversation or "")
         reason = verdict.erasure.reason
@@ -61,6 +62,7 @@ def show_erased(verdict: Verdict) -> None:
 
 
 def show_redacted(verdict: Verdict) -> None:
+    """Print the events of a conversation that were redacted since the checkpoint."""
     name = terminal.typed_id(verdict.conversation or "")
     for receipt in verdict.redactions:
         events = ", ".join(map(str, receipt.event_ids))
@@ -78,6 +80,7 @@ def show_redacted(verdict: Verdict) -> None:
 
 
 def show_redacted_records(verdict: Verdict) -> None:
+    """Print the records without events that were redacted since the checkpoint."""
     name = terminal.typed_id(verdict.conversation or "")
     if verdict.redacted_records:
         records = ", ".join(map(str, verdict.redacted_records))
@@ -88,6 +91,7 @@ def show_redacted_records(verdict: Verdict) -> None:
 
 
 def _later_in_words(later: Later) -> str:
+    """Say what came after the checkpoint."""
     records = f", {count(later.records, 'source record')}" if later.records else ""
     return (
         f"After the checkpoint came {count(later.events, 'event')}{records},"
@@ -96,4 +100,5 @@ def _later_in_words(later: Later) -> str:
 
 
 def _receipt_of(redaction: Redaction) -> str:
+    """Return the place of a receipt as text."""
     return "an entry of the ledger" if redaction.id < 0 else f"event {redaction.id}"

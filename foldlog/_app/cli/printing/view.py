@@ -61,4 +61,5 @@ def show_view(name: str, prompt: Sent, start: int, problems: Mapping[int, str]) 
 def _write_damaged(
     lines: terminal.PrintedLines, event_id: int, problems: Mapping[int, str]
 ) -> None:
+    """Print a damaged event at its place."""
     lines.write(*damaged_spans(event_id), ("", "dim"), (problems[event_id], DAMAGED_STYLE))

@@ -35,7 +35,7 @@ def run(
     assert before is not None  # the option is required
     with open_existing(db) as store, terminal.working("archiving", "conversations") as update:
         outcomes = Maintenance(store).archive(
-            before, to, pairs(where), on_result=lambda each: update(advance=1)
+            before, to, pairs(where), on_result=lambda archived: update(advance=1)
         )
     archived_rows = [outcome for outcome in outcomes if outcome.stays is None]
     document = ArchivedDocument(

@@ -100,16 +100,16 @@ class _Outcome(NamedTuple):
 
     @property
     def problems(self) -> list[Moved | UnequalConversation]:
-        return [
-            *self.failed,
-            *(conversation for conversation in self.unequal if not conversation.behind),
-        ]
+        """Return the findings. A conversation that grew meanwhile is none."""
+        return [*self.failed, *(unequal for unequal in self.unequal if not unequal.behind)]
 
     @property
     def are_equal(self) -> bool:
+        """Return whether the two stores have the same heads now."""
         return not (self.failed or self.unequal)
 
     def document(self) -> CopiedDocument:
+        """Return the document of the copy."""
         moved = [*self.copied, *self.failed]
         nothing_new = [
             outcome
@@ -147,12 +147,17 @@ def _copy(
                 advance=moved.version,
                 description=f"copying, {count(len(copied), 'conversation')}",
             )
-            (copied if moved.problem is None else failed).append(moved)
+            if moved.problem is None:
+                copied.append(moved)
+            else:
+                failed.append(moved)
 
         care.copy_from(ours, *names, jobs=jobs, damaged=damaged, again=again, on_result=show)
     failed_ids = {outcome.conversation for outcome in failed}
     unequal = [
-        each for each in care.differences_from(ours, *names) if each.conversation not in failed_ids
+        difference
+        for difference in care.differences_from(ours, *names)
+        if difference.conversation not in failed_ids
     ]
     there = _ids_there(copied, failed)
     forks = sum(
@@ -171,6 +176,7 @@ def _ids_there(copied: Sequence[Moved], failed: Sequence[Moved]) -> set[str]:
 
 
 def _sentences(document: CopiedDocument, *, are_equal: bool) -> list[str]:
+    """Say what was copied, and whether to copy again."""
     more = {"tombstone": document.tombstones, "record": document.records}
     counted = (count(number, word) for word, number in more.items() if number)
     added = " and ".join((count(document.events, "event"), *counted))

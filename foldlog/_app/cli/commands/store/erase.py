@@ -88,15 +88,10 @@ def run(
         outcome = erase_rows(store, rows, options, no_vacuum=no_vacuum)
     if not outcome.rows and outcome.stay:
         raise Refused("; ".join(dict.fromkeys(row.problem for row in outcome.stay)))
-    report(
-        outcome,
-        options,
-        nothing=(
-            f"No conversation has {', '.join(where)}"
-            if where and not (rows or conversations)
-            else ""
-        ),
-    )
+    nothing = ""
+    if where and not (rows or conversations):
+        nothing = f"No conversation has {', '.join(where)}"
+    report(outcome, options, nothing=nothing)
 
 
 def select_rows(
@@ -107,9 +102,8 @@ def select_rows(
     """
     if not (conversations or where):
         raise Refused(
-            "name the conversations with ID or --where NAME=VALUE; 'foldlog store expire "
-            "--older-than"
-            " TIME' erases by age"
+            "name the conversations with ID or --where NAME=VALUE;"
+            " 'foldlog store expire --older-than TIME' erases by age"
         )
     names = [require_id(store, name) for name in dict.fromkeys(conversations)]
     rows = [store.conversation(name, as_stored=True) for name in names]

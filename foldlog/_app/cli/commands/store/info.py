@@ -39,6 +39,7 @@ def run(db: str) -> None:
 
 
 def _show(info: StoreInfoDocument) -> None:
+    """Print what a store contains."""
     size = "" if info.bytes is None else f", {info.bytes:,} bytes"
     terminal.say_wrapped(
         f"{store_name(info.db)}: {_DATABASES[info.database]}, schema {info.schema}, made by"
@@ -52,6 +53,7 @@ def _show(info: StoreInfoDocument) -> None:
 
 
 def _rows(info: StoreInfoDocument) -> Iterator[tuple[str, int, str]]:
+    """Yield what is stored, its number, and how many of these are of another kind."""
     forks = count(info.forks, "fork")
     yield "conversations", info.conversations, f"{forks}, {info.archived:,} archived"
     for key, conversations in info.keys.items():
@@ -67,6 +69,7 @@ def _rows(info: StoreInfoDocument) -> Iterator[tuple[str, int, str]]:
 
 
 def _index_words(index: SearchIndexDocument) -> str:
+    """Say how large the search index is, and what it lacks."""
     if not index.is_complete:
         return f"{index.bytes:,} bytes, not complete: '{command('store index')}' completes it"
     left = count(index.events_left, "newer event")
@@ -76,6 +79,7 @@ def _index_words(index: SearchIndexDocument) -> str:
 
 
 def _pending(info: StoreInfoDocument) -> Iterator[str]:
+    """Yield what is pending, with the command that ends it."""
     if info.bytes_pending:
         yield f"erased bytes may still be in the files; '{command('store vacuum')}' removes them"
     for operation, number in info.unfinished.items():

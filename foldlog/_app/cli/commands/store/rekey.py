@@ -40,7 +40,7 @@ def run(
         ids = [require_id(store, name) for name in dict.fromkeys(conversations)]
         update(total=len(ids) or None)
         outcomes = Maintenance(store).rekey(
-            *ids, decrypt=decrypt, on_result=lambda each: update(advance=1)
+            *ids, decrypt=decrypt, on_result=lambda rekeyed: update(advance=1)
         )
         pending = store.database.bytes_pending or any(outcome.bytes_pending for outcome in outcomes)
         remedy = bytes_pending_words(store, "the old form")

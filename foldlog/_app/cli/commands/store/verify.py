@@ -129,6 +129,7 @@ def run(
 
 
 def _in_words(finding: tuple[str | None, str]) -> str:
+    """Return a finding that names its conversation."""
     conversation, problem = finding
     return problem if conversation is None else f"conversation {conversation!r}: {problem}"
 
@@ -139,13 +140,15 @@ def _verdicts(
     start: str,
     note: StoreCheckpoint | None,
 ) -> Iterator[Verdict]:
+    """Yield the verdict about each conversation, and about the whole store."""
     if note is not None:
         from foldlog._reports.records.checking import with_new_events_compared  # all formats
 
         return with_new_events_compared(store, verify_against(store, note))
     check = partial(verify, store, start=start)
-    # None stands for all conversations.
-    chosen: list[str | None] = [*dict.fromkeys(names)] or [None]
+    chosen: list[str | None] = [*dict.fromkeys(names)]
+    if not chosen:
+        chosen = [None]  # all conversations
     stored = chain.from_iterable(check(name) for name in chosen)
     return (archive.check_archived(store, verdict) for verdict in stored)
 
