@@ -14,11 +14,13 @@ from foldlog._history.histories import Histories
 from foldlog.eventstore import EventStoreError, Store
 
 EVERY_S: Final = 1.0
+"""How often a ``Keeper`` looks for new events."""
 _REST: Final = 1
 """How long a ``Keeper`` rests after its work, for each second of it. While it computes, appends
 wait for the interpreter's lock.
 """
 _REST_MAX_S: Final = 5.0
+"""It never rests longer, so that readers are at most this far behind."""
 
 
 class Keeper:

@@ -11,9 +11,9 @@ import json
 import os
 import re
 from collections.abc import Collection, Iterable, Iterator, Sequence
+from datetime import datetime
 from functools import partial
 from heapq import nlargest
-from typing import Any
 
 from foldlog._app.coding_agents.asking import Asked, Asking, Unclear
 from foldlog._history.recall import RecallTool
@@ -37,17 +37,29 @@ from foldlog.projections import NoSuchEvent, Views
 from foldlog.projections.conversations.labels import label
 
 TOKENS_MAX = 2_000
+"""The maximum number of estimated tokens of an answer."""
+_OF_LAST_LINE = 60
+"""The tokens that an answer keeps for its last line, which says how much was left out."""
+_OF_FIRST_LINES = 500
+"""The tokens that ``recall`` keeps for the lines before its events."""
 _SHORT = 100
+"""The maximum number of characters of a short line about an event."""
 _LONG = 240
+"""The maximum number of characters of a line about an event."""
 _ERROR_MAX = 300
+"""The maximum number of characters of an error."""
 _NEWEST = 3
 """The number of compactions that ``dropped`` describes by default."""
 _NAMES = 12
 """The maximum number of names or user messages in the description of a compaction."""
 _HITS = 50
+"""The maximum number of events that a search finds, and of conversations in a list."""
 _LISTED = 10
+"""The number of conversations in a list by default."""
 _SEARCH_S = 5.0
+"""A search ends after this time, and the answer says how much it read."""
 _ALL = "*"
+"""The conversation that stands for all conversations."""
 _EVENT_ID = re.compile(r"-?[0-9]{1,18}")
 
 
@@ -88,6 +100,7 @@ class Answers:
         return _answer(self._answer_about(conversation, partial(self._recall, query, ids, path)))
 
     def knew(self, at: int, conversation: str = "") -> str:
+        """Return the events that the agent was shown at a version."""
         return _answer(self._answer_about(conversation, partial(self._knew, at)))
 
     def sessions(
@@ -105,10 +118,13 @@ class Answers:
     # -- one conversation ----------------------------------------------------------------------
 
     def _answer_about(self, conversation: str, answer: partial[Iterator[str]]) -> Iterator[str]:
+        """Yield the lines of an answer about the conversation that the caller means, with notes
+        about its state. If that is unclear, list the conversations that the caller may mean.
+        """
         try:
             subject = self._asking.find(conversation)
         except Unclear as error:
-            choices = [*self._list_lines(error.choices, "", _LISTED)]
+            choices = [*self._list_lines(error.choices, None, _LISTED)]
             if choices:
                 yield f"{error}. If your conversation is one of these, call again with its id:"
             else:
@@ -131,6 +147,7 @@ class Answers:
         yield from answer(subject)
 
     def _describe_dropped(self, compaction: int | None, subject: Asked) -> Iterator[str]:
+        """Yield what a compaction dropped, or what the newest compactions dropped."""
         name = subject.conversation
         version = self._store.version(subject.conversation)
         compaction_ids = [action.id for action in condensations(self._store, name)]
@@ -148,21 +165,7 @@ class Answers:
         about = about.strip()
         before = "before this compaction: " if subject.missing else ""
         if not _EVENT_ID.fullmatch(about):
-            result = fact(self._store, self._views, name, about, at)
-            yield (
-                f"{_name(name)} at version {result.version}:"
-                f" {before}{printable(result.reason, one_line=True)}"
-            )
-            newest_first = result.events[::-1]
-            others = [event_id for event_id in newest_first if event_id not in result.known_by]
-            for event_id in [*result.known_by[:2], *others][:_NAMES]:
-                yield from map(_line, self._event(name, event_id))
-            trees = self._figures().trees
-            if trees.children(name):
-                _, *sub_agents = hand_overs(self._store, self._views, trees, name, about).agents
-                for agent in sub_agents:
-                    reason = _quote(agent.reason, 2 * _LONG)
-                    yield f"sub-agent {_name(agent.conversation)}: {reason}"
+            yield from self._why_words(about, at, name, before)
             return
         try:
             answer = why_sent(self._store, self._views, name, int(about), at)
@@ -177,14 +180,37 @@ class Answers:
         if answer.summary is not None:
             yield f"a summary replaced it: {_quote(answer.summary.content, 4 * _LONG)}"
 
+    def _why_words(self, words: str, at: int | None, name: str, before: str) -> Iterator[str]:
+        """Yield whether the agent knows some words, the events with them, and what its sub-agents
+        know of them.
+        """
+        result = fact(self._store, self._views, name, words, at)
+        reason = printable(result.reason, one_line=True)
+        yield f"{_name(name)} at version {result.version}: {before}{reason}"
+        newest_first = result.events[::-1]
+        others = [event_id for event_id in newest_first if event_id not in result.known_by]
+        for event_id in [*result.known_by[:2], *others][:_NAMES]:
+            yield from map(_line, self._event(name, event_id))
+        trees = self._figures().trees
+        if trees.children(name):
+            _, *sub_agents = hand_overs(self._store, self._views, trees, name, words).agents
+            for agent in sub_agents:
+                agent_reason = _quote(agent.reason, 2 * _LONG)
+                yield f"sub-agent {_name(agent.conversation)}: {agent_reason}"
+
     def _recall(
         self, query: str, ids: list[int] | None, path: str, subject: Asked
     ) -> Iterator[str]:
-        tool = RecallTool(self._store, self._views, subject.conversation, TOKENS_MAX - 500)
+        """Yield what the tool ``recall`` answers."""
+        room = TOKENS_MAX - _OF_FIRST_LINES
+        tool = RecallTool(self._store, self._views, subject.conversation, room)
         yield f"{_name(subject.conversation)}:"
         yield tool.recall(query, ids, path)
 
     def _knew(self, at: int, subject: Asked) -> Iterator[str]:
+        """Yield the first events that were sent at a version, and then the others, the newest
+        first, because the end of a long answer is left out.
+        """
         name = subject.conversation
         shown_events = [*sent(self._store, name, self._views.at(name, at)).sent]
         first = shown_events[:_NEWEST]
@@ -198,13 +224,14 @@ class Answers:
         yield from (_line(event, _SHORT) for event in reversed(others))
 
     def _event(self, name: str, event_id: int) -> Iterable[Event]:
+        """Return the event with an id. For a summary, it is the condensation that made it."""
         stored_id = event_id if event_id >= 0 else summary_of(event_id)
         return self._store.events(name, stored_id, stored_id + 1)
 
     # -- all conversations ---------------------------------------------------------------------
 
     def _sessions(self, words: str, directory: str, since: str, limit: int) -> Iterator[str]:
-        after = since and moment_of(since)
+        after = moment_of(since) if since else None
         in_folder_ids = None
         if directory:
             folder = os.path.realpath(os.path.expanduser(directory))
@@ -212,7 +239,7 @@ class Answers:
         if not words.strip():
             yield from self._list_lines(in_folder_ids, after, limit)
             return
-        result = self._search(words, after or None)
+        result = self._search(words, after)
         hits: dict[str, list[Hit]] = {}
         for hit in result.hits:
             hits.setdefault(hit.conversation, []).append(hit)
@@ -223,14 +250,17 @@ class Answers:
         yield from _unsearched_lines(result)
 
     def _everywhere(self, query: str) -> Iterator[str]:
+        """Yield the events with some words, in all conversations."""
         result = self._search(query)
         yield from self._hit_lines(result.hits)
         yield from _unsearched_lines(result)
 
-    def _search(self, words: str, after: Any = None) -> Searched:
+    def _search(self, words: str, after: datetime | None = None) -> Searched:
+        """Search all conversations."""
         return search(self._store, words, since=after, limit=_HITS, seconds=_SEARCH_S)
 
     def _hit_lines(self, hits: Sequence[Hit]) -> Iterator[str]:
+        """Yield a line for each hit."""
         tasks = tasks_of(self._store, (hit.conversation for hit in hits))
         for hit in hits:
             name = _name(hit.conversation)
@@ -239,13 +269,15 @@ class Answers:
             yield f"{name}, event {hit.id}, {hit.kind}: {_quote(hit.snippet, _LONG)}"
 
     def _figures(self) -> FiguresOfStore:
+        """Return the figures of the store, with some new conversations counted."""
         figures = FiguresOfStore(self._store, is_quick=True)
         figures.refresh(_HITS)
         return figures
 
     def _list_lines(
-        self, wanted_ids: Collection[str] | None, after: Any, limit: int
+        self, wanted_ids: Collection[str] | None, after: datetime | None, limit: int
     ) -> Iterator[str]:
+        """Yield a line for each conversation, the one that was active last first."""
         rows = (
             row
             for row in self._store.iter_conversations()
@@ -263,11 +295,12 @@ class Answers:
             events = overview.events or row.version
             quoted = _quote(" ".join(filter(None, parts)), _LONG)
             task = figures_of_store.tasks([figures]).get(row.id)
-            of_task = (task and f", {task_words(task)}") or ""
+            of_task = f", {task_words(task)}" if task else ""
             yield f"{_name(row.id)}: {program}, {count(events, 'event')}, {quoted}{of_task}"
 
 
 def _compaction_lines(dropped: Dropped) -> Iterator[str]:
+    """Yield what a compaction dropped: its size, names, messages of the user, and errors."""
     summary = "no summary"
     if dropped.summary is not None:
         summary = f"a summary of ≈ {estimate(dropped.summary.content)} tokens"
@@ -290,21 +323,25 @@ def _compaction_lines(dropped: Dropped) -> Iterator[str]:
 
 
 def _names(terms: Iterable[DroppedTermDocument]) -> str:
+    """Return terms with the ids of their events."""
     return ", ".join(f"{clip_line(term.term, _SHORT)} [{term.event}]" for term in terms)
 
 
 def _line(event: Event, length: int = _LONG) -> str:
+    """Return an event as one line."""
     masked = " (masked)" if is_masked(event) else ""
     return f"[{event.id}] {label(event)}{masked}: {_quote(gist(event, length), length)}"
 
 
 def _unsearched_lines(result: Searched) -> Iterator[str]:
+    """Yield a line if a search has not read everything."""
     if result.read < result.conversations or result.unread:
         read = f"searched {result.read} of {count(result.conversations, 'conversation')}"
         yield f"{read}; {count(len(result.unread), 'part')} could not be read"
 
 
 def _name(conversation: str) -> str:
+    """Return a conversation by its id. An id that could pass for other words is quoted."""
     is_plain = conversation.isascii() and conversation.isprintable() and " " not in conversation
     return f"conversation {conversation if is_plain else json.dumps(conversation)}"
 
@@ -318,8 +355,9 @@ def _quote(text: str, length: int) -> str:
 
 
 def _answer(lines: Iterable[str]) -> str:
+    """Join the lines of an answer. Lines beyond ``TOKENS_MAX`` are counted."""
     answer = list[str]()
-    room = TOKENS_MAX - 60
+    room = TOKENS_MAX - _OF_LAST_LINE
     left_out = 0
     try:
         for line in lines:

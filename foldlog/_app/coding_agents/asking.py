@@ -19,7 +19,9 @@ from foldlog.eventstore import EventStoreError, Store
 from foldlog.projections.conversations.companions import ids_beginning_with
 
 _SESSION = "CLAUDE_CODE_SESSION_ID"
+"""The variable with which Claude Code names the session that started a server."""
 _CHOICES = 10
+"""The maximum number of conversations that the caller may choose from."""
 _IS_NAME = re.compile(r"[\w-]{1,200}", re.ASCII)
 """Matches an id that can be a file name, because it has no slash and no wildcard."""
 
@@ -69,7 +71,7 @@ class Asking:
         self._environ = environ
         self._may_import = may_import
         self._is_secret = is_secret
-        self._folder = folder and os.path.realpath(folder)
+        self._folder = os.path.realpath(folder) if folder else None
 
     def find(self, conversation: str) -> Asked:
         """Return the conversation, after its file was imported again. Raises ``Unclear``."""
@@ -96,6 +98,7 @@ class Asking:
         return self._import(transcripts) if transcripts else []
 
     def _by_id(self, given_id: str) -> str:
+        """Return the only conversation whose id begins so. Raises ``Unclear``."""
         names = [*islice(ids_beginning_with(self._store, given_id), _CHOICES)]
         # ``/clear`` may have begun the newest session, and no hook has imported it yet.
         if not names and self._may_import and self._environ.get(_SESSION):
@@ -129,25 +132,34 @@ class Asking:
             problem = f"another session was written after {session}, and it may be asking"
             newest = nlargest(_CHOICES - 1, later_files, key=_written_at)
             raise self._unclear(problem, self._import([file, *newest]))
-        return next(iter(self._import([file])), None) or self._by_id(session)
+        imported_ids = self._import([file])
+        return imported_ids[0] if imported_ids else self._by_id(session)
 
     def _transcripts(self, session: str) -> list[Path]:
+        """Return the transcripts of Claude Code that have the name of a session."""
         home = Path(self._environ.get("CLAUDE_CONFIG_DIR") or os.path.expanduser("~/.claude"))
         if _IS_NAME.fullmatch(session):
             return [*home.glob(f"projects/*/{session}.jsonl")]
         return []
 
     def _import(self, files: Sequence[Path]) -> list[str]:
+        """Import files, and return their conversations. Without permission, return none."""
         if not self._may_import:
             return []
         outcomes = Import(self._store, files, is_secret=self._is_secret)
         return [outcome.conversation for outcome in outcomes if not isinstance(outcome, Failed)]
 
     def _unclear(self, problem: str, choices: Collection[str] = ()) -> Unclear:
-        return Unclear(
-            problem, choices or (self._folder and in_folder(places(self._store), self._folder))
-        )
+        """Return the error for a program that may mean several conversations: ``choices``, or by
+        default those of the folder.
+        """
+        if choices:
+            return Unclear(problem, choices)
+        if self._folder is None:
+            return Unclear(problem, None)
+        return Unclear(problem, in_folder(places(self._store), self._folder))
 
 
 def _written_at(path: Path) -> int:
+    """Return when a file was written last, in nanoseconds."""
     return path.stat().st_mtime_ns

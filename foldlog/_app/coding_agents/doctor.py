@@ -17,6 +17,7 @@ from foldlog.eventstore import Store
 
 _DAY_S = 86_400
 _SOON_DAYS = 7
+"""A transcript that the program deletes within these days is reported."""
 
 
 def look_at(store: Store, program: Program, folder: Path) -> ProgramDocument:

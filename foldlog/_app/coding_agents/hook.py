@@ -25,6 +25,7 @@ _AGENT_TRANSCRIPT = "agent_transcript_path"
 session and the transcript of the agent that began it.
 """
 _IS_PLAIN = re.compile(r"[\w.:@/-]{1,100}", re.ASCII)
+"""Matches an id that no model reads as an instruction."""
 
 
 def answer_hook(
@@ -88,12 +89,14 @@ def answer_hook(
 
 
 def _session_in(payload: JsonMap) -> str:
+    """Return the session that the hook is about, or an empty text for a sub-agent's own one."""
     if _AGENT_TRANSCRIPT in payload:
         return ""
     return str(payload.get("session_id") or payload.get("sessionId") or "")
 
 
 def _transcripts(payload: JsonMap) -> list[Path]:
+    """Return the transcripts that the hook is about."""
     if payload.get("program") == "opencode":
         return [*PROGRAMS["opencode"].transcripts()]
     names = (_AGENT_TRANSCRIPT, "transcript_path", "transcriptPath")
@@ -102,6 +105,7 @@ def _transcripts(payload: JsonMap) -> list[Path]:
 
 
 def _note_time(fired: Path, program: str, event: str) -> None:
+    """Note that the hook of a program fired now, for ``foldlog doctor``."""
     fired.mkdir(mode=0o700, parents=True, exist_ok=True)
     (fired / program).write_bytes(event.encode("utf-8", "replace"))
 
@@ -110,10 +114,7 @@ def _advice(conversation: str) -> str:
     """Return the text for the model. The conversation's id comes from the transcript. An id that a
     model could read as an instruction is left out.
     """
-    if _IS_PLAIN.fullmatch(conversation):
-        named = f" (conversation {conversation})"
-    else:
-        named = ""
+    named = f" (conversation {conversation})" if _IS_PLAIN.fullmatch(conversation) else ""
     return (
         "foldlog: earlier events left your context in this compaction, but foldlog still has them."
         " Before you ask the user again about something, use the foldlog tools `dropped` and"
@@ -122,7 +123,7 @@ def _advice(conversation: str) -> str:
 
 
 def _sub_agent_folders(transcripts: Sequence[Path], session: str) -> Iterator[Path]:
-    # Claude Code also deletes the transcripts of sub-agents.
+    """Yield the folders with the transcripts of sub-agents. Programs delete these too."""
     for transcript in transcripts:
         folder = transcript.with_suffix("") / "subagents"
         if session and transcript.parent.name == "chats":  # of Gemini CLI

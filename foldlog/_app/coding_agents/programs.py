@@ -17,6 +17,8 @@ _GEMINI = "~/.gemini/extensions/foldlog"
 _OPENCODE = "${XDG_CONFIG_HOME:-~/.config}/opencode"
 _COPILOT = "${COPILOT_HOME:-~/.copilot}"
 _VARIABLE = re.compile(r"\$\{(\w+):-([^}]*)\}")
+"""A variable of the environment, and its default."""
+_DURATION = re.compile(r"(\d+)([hdwm])")
 
 
 class Target(NamedTuple):
@@ -49,6 +51,7 @@ class Program(NamedTuple):
     setting: Sequence[str] = ()
 
     def transcripts(self) -> Iterator[Path]:
+        """Yield the transcripts that are there, each once."""
         roots = filter(None, map(place_at, format_named(self.format).kept_in))
         files = {path.resolve(): path for root in roots for path in sorted(root.rglob(self.files))}
         return (path for path in files.values() if path.is_file())
@@ -83,11 +86,8 @@ def settings_at(place: str) -> Path:
     """Return the path of a settings file. ``place`` may contain environment variables with
     defaults, such as ``${NAME:-default}``.
     """
-    return (
-        Path(_VARIABLE.sub(lambda found: os.environ.get(found[1]) or found[2], place))
-        .expanduser()
-        .absolute()
-    )
+    path = _VARIABLE.sub(lambda found: os.environ.get(found[1]) or found[2], place)
+    return Path(path).expanduser().absolute()
 
 
 def text_at(path: Path) -> str | None:
@@ -116,10 +116,9 @@ def settings_in(path: Path, text: str | None) -> MutableMapping[str, Any]:
 
 def _days(text: Any, default: int | None) -> float | None:
     """Return a duration of Gemini's settings, such as ``30d``, in days."""
-    units = {"h": 1 / 24, "d": 1, "w": 7, "m": 30}
-    if isinstance(text, str) and text[:-1].isdigit() and text[-1:] in units:
-        return int(text[:-1]) * units[text[-1]]
-    return default
+    days_of = {"h": 1 / 24, "d": 1, "w": 7, "m": 30}
+    found = _DURATION.fullmatch(text) if isinstance(text, str) else None
+    return default if found is None else int(found[1]) * days_of[found[2]]
 
 
 PROGRAMS = {

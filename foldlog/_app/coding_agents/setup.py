@@ -53,12 +53,8 @@ def settings_with(
     for target in program.targets:
         path = settings_at(target.path)
         text = texts_without_ours[path] if path in texts_without_ours else text_at(path)
-        plugin = (
-            files("foldlog._app.coding_agents")
-            .joinpath("plugins", target.plugin)
-            .read_text("utf-8")
-        )
-        plugin = _with_command(plugin, command, options)
+        plugin_file = files("foldlog._app.coding_agents").joinpath("plugins", target.plugin)
+        plugin = _with_command(plugin_file.read_text("utf-8"), command, options)
         if target.is_ours:
             if text not in (None, plugin):
                 raise ValueError(f"{path} exists, and was not written by setup")
@@ -93,6 +89,7 @@ def settings_without(program: Program, record: JsonMap) -> Iterator[Written]:
 
 
 def read_record(folder: Path) -> JsonObject:
+    """Return what setup wrote so far, by the paths of settings files."""
     return dict(settings_in(folder / _RECORD, text_at(folder / _RECORD)))
 
 
@@ -115,6 +112,7 @@ def write(written: Written, folder: Path) -> None:
 
 
 def _write(path: Path, text: str) -> None:
+    """Write a file as a whole. A new file is for its owner alone; others keep their mode."""
     path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
     mode = path.stat().st_mode if path.exists() else 0o600
     with whole_file(path) as file:
@@ -123,6 +121,7 @@ def _write(path: Path, text: str) -> None:
 
 
 def _remove(path: Path) -> None:
+    """Remove a file of foldlog, and the folders of foldlog that are empty then."""
     path.unlink()
     for folder in (path.parent, path.parent.parent):
         if "foldlog" in (folder.name, folder.parent.name):
@@ -131,6 +130,7 @@ def _remove(path: Path) -> None:
 
 
 def _text_of(path: Path, settings: JsonMap) -> str:
+    """Return settings as the text of their file."""
     if path.suffix == ".toml":
         import tomlkit
 
@@ -143,6 +143,7 @@ def _text_of(path: Path, settings: JsonMap) -> str:
 
 
 def _can_be_encoded(text: str) -> bool:
+    """Return whether a text has no half of a character."""
     try:
         text.encode()
     except UnicodeEncodeError:

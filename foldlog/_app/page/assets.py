@@ -39,24 +39,26 @@ MODULES = (
 _MODULE_WORDS = re.compile(
     r'^import \{[^}]*\} from "\./[\w-]+\.js";\n|^export (?=\w)', re.MULTILINE
 )
+"""What a module has, and a script must not have: imports, and the word ``export``."""
 _PLACE = re.compile(r"\{\{(\w+)\}\}")
+"""A place for a value in ``page.html``."""
 
 
 def _source(name: str) -> str:
+    """Return a file of ``app/``."""
     return files(__package__).joinpath("app", name).read_text("utf-8")
 
 
 @cache
 def script() -> str:
-    return (
-        '"use strict";\n{\n'
-        + "\n".join(_MODULE_WORDS.sub("", _source(f"{name}.js")) for name in MODULES)
-        + "}\n"
-    )
+    """Return all modules as one script. The braces keep its names out of the page's own."""
+    modules = "\n".join(_MODULE_WORDS.sub("", _source(f"{name}.js")) for name in MODULES)
+    return f'"use strict";\n{{\n{modules}}}\n'
 
 
 @cache
 def style() -> str:
+    """Return the style sheet."""
     return _source("page.css")
 
 
@@ -64,7 +66,8 @@ def content_hash(text: str) -> str:
     """Return the hash of a script or style. A browser accepts the text if the
     Content-Security-Policy contains the hash.
     """
-    return f"'sha256-{base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()}'"
+    digest = hashlib.sha256(text.encode()).digest()
+    return f"'sha256-{base64.b64encode(digest).decode()}'"
 
 
 def page(*, title: str, head: str, script: str, fallback: str, data: str) -> str:

@@ -93,6 +93,7 @@ class PageFold:
 
     @property
     def version(self) -> int:
+        """Return the number of events that were taken."""
         return self._fold.version
 
     def take(self, entries: Iterable[Logged | CorruptEvent]) -> None:
@@ -102,6 +103,7 @@ class PageFold:
         self._fold.take(self._noted(entries))
 
     def _noted(self, entries: Iterable[Logged | CorruptEvent]) -> Iterator[Event]:
+        """Yield the events, and note what the page shows of each."""
         for entry in entries:
             if isinstance(entry, CorruptEvent):
                 if entry.event_id != len(self._kinds):  # the conversation itself cannot be read
@@ -114,10 +116,7 @@ class PageFold:
             at = None if is_about_it(event) else time_of_event(event, recorded_at)
             self._times.append(None if at is None else event_microseconds(at) // 1_000)
             self._without_zone |= at is not None and at.tzinfo is None
-            if isinstance(event, Observation):
-                answers = self._calls.take(event)
-            else:
-                answers = None
+            answers = self._calls.take(event) if isinstance(event, Observation) else None
             self._answers.append(_NEVER if answers is None else answers)
             if isinstance(event, Action):
                 self._calls.add(event, event.id)
@@ -126,6 +125,7 @@ class PageFold:
             yield event
 
     def _note_damage(self, error: CorruptEvent) -> Event:
+        """Note that an event cannot be read, and return what stands for it."""
         self._kinds.append(_KINDS.index(DAMAGED))
         self._times.append(None)
         self._answers.append(_NEVER)
@@ -133,6 +133,7 @@ class PageFold:
         return placeholder(error)
 
     def _note_change(self, event: Event, kind: str) -> None:
+        """Note what an event changes in the View, and the rules by which a View is masked."""
         for report in reports_of(event):
             if (
                 isinstance(report, dict)
@@ -187,6 +188,13 @@ class PageFold:
         sizes = lives.sizes if self._condensations else ()
         counted = filter(counted_in(self._replacing, self.version), self._condensations.values())
         savings = {event.id: saving_of(event, sizes) for event in counted}
+        estimated = () if self._counted is None else self._counted.estimated
+        changes = []
+        for change in self._changes:
+            saving = savings.get(change.id)
+            if saving is not None:
+                change = replace(change, tokens_saved=saving.tokens_saved, cost=saving.cost)
+            changes.append(change)
         return HistoryDocument(
             **asdict(total_of(SavingsDocument(), savings.values())),
             conversation=self.conversation,
@@ -203,9 +211,7 @@ class PageFold:
             redactions=self.redactions,
             tokens_are="estimated" if self._counted is None else "counted",
             counted_as=None if self._counted is None else self._counted.model,
-            tokens_estimated=()
-            if self._counted is None
-            else tuple(sorted(self._counted.estimated)),
+            tokens_estimated=tuple(sorted(estimated)),
             limit=self._limit or self._context.condensed_at,
             window=None if window is None else window.tokens,
             window_of=None if window is None else window.model,
@@ -231,19 +237,16 @@ class PageFold:
                 for one in lives.summaries.values()
             ),
             order=tuple(lives.order),
-            changes=tuple(
-                change
-                if (saving := savings.get(change.id)) is None
-                else replace(change, tokens_saved=saving.tokens_saved, cost=saving.cost)
-                for change in self._changes
-            ),
+            changes=tuple(changes),
             masks=tuple(self._masks),
         )
 
 
 _NEVER = -1
+"""Stands for no version, no change and no event in a column."""
 _APPROVAL = "approval"
 _KINDS = (*KINDS, DAMAGED, _APPROVAL)
+"""The kinds of events. A column has their places in this tuple."""
 
 
 def _versions_returned_to(store: Store, conversation: str) -> list[int]:
@@ -275,25 +278,30 @@ def _columns(
     others: list[Any] = []
     for lifetime in events:
         span = lifetime.spans[0] if lifetime.spans else None
-        simple = len(lifetime.spans) <= 1 and (
+        is_simple = len(lifetime.spans) <= 1 and (
             span is None or (span.start == lifetime.id + 1 and len(span.sent) <= 1)
         )
         if lifetime.id >= since:
             left_at.append(_NEVER if span is None else span.stop or 0)
             by.append(_NEVER if span is None or span.by is None else span.by)
             sent.append(span.sent[0] if span is not None and span.sent else 0)
-        if not simple or (
-            lifetime.id < since and any(_last_change(span) > since for span in lifetime.spans)
-        ):
+        has_changed = lifetime.id < since and any(
+            _last_change(span) > since for span in lifetime.spans
+        )
+        if has_changed or not is_simple:
             others.append([lifetime.id, _spans(lifetime)])
     return left_at, by, sent, others
 
 
 def _last_change(span: Span) -> int:
+    """Return the last version at which a span, or what is sent of it, changed."""
     return max(span.start, span.stop or 0, *span.sent[-1:])
 
 
 def _spans(lifetime: Lifetime) -> list[Any]:
+    """Return spans as lists, which the page reads by their places: see ``asSpan`` in
+    ``history.js``.
+    """
     return [
         [
             span.start,

@@ -35,6 +35,9 @@ _CHUNK_CHARACTERS = 256 * 1024
 its texts.
 """
 _SPLIT = "\0split\0"
+"""Stands for the data in the frame of the page, where the file is written in two parts."""
+_READ_CHARACTERS = 1024 * 1024
+"""The texts are copied in parts of this size, so that no long history is in memory."""
 
 Progress = Callable[[int], None]
 
@@ -79,8 +82,10 @@ def write_report(
 def _spool(
     entries: Iterable[Logged | CorruptEvent], texts: IO[str], progress: Progress
 ) -> Iterator[Logged | CorruptEvent]:
+    """Yield the events, and write their texts in compressed chunks on the way."""
     chunk: list[str] = []
-    size = first = 0
+    size = 0
+    first = 0
     for number, entry in enumerate(entries, 1):
         chunk.append(json_text(shown_document(entry)))
         size += len(chunk[-1])
@@ -109,6 +114,7 @@ def _write(
     texts: IO[str],
     beside: JsonMap,
 ) -> None:
+    """Write the page: its frame, the document, what is shown beside the events, and the texts."""
     name = document.title or document.conversation
     style = assets.style()
     script = assets.script()
@@ -130,14 +136,15 @@ def _write(
     before, after = whole.split(_SPLIT)
     file.write(before)
     _write_data(file, "history", json_text(document))
-    for name, value in beside.items():
-        _write_data(file, name, json_text(value))
-    while part := texts.read(1 << 20):
+    for part_name, value in beside.items():
+        _write_data(file, part_name, json_text(value))
+    while part := texts.read(_READ_CHARACTERS):
         file.write(part)
     file.write(after)
 
 
 def _table_of_condensations(document: HistoryDocument) -> str:
+    """Return what a browser shows that does not run the script."""
     rows = "".join(
         f"<tr><td>{change.id}</td><td>{escape(printable(change.reason))}</td></tr>"
         for change in document.changes

@@ -14,6 +14,7 @@ LONG = 256
 
 _LEFT_OUT = ("origin", "extra")
 _DATA_KEYS = SIGNATURES | {"data", "url", "image_url", "b64_json"}
+"""The names of members that hold data, and no text for people."""
 
 
 def text_document(event: Event) -> JsonObject:
@@ -37,10 +38,12 @@ def text_document(event: Event) -> JsonObject:
 
 
 def shown_document(entry: Logged | CorruptEvent) -> JsonObject:
+    """Return the document of an event, or of one that cannot be read."""
     if isinstance(entry, CorruptEvent):
         return {"id": entry.event_id, "kind": DAMAGED, "problem": str(entry)}
     return text_document(entry.event)
 
 
 def _is_data(name: str, text: str) -> bool:
+    """Return whether a long text is data, such as an image."""
     return text.startswith("data:") or (name in _DATA_KEYS and " " not in text and "\n" not in text)
