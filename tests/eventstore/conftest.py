@@ -1,4 +1,4 @@
-"""Where the tests of this folder have their stores."""
+"""The fixture with the place of a test's store."""
 
 import pytest
 

@@ -18,8 +18,8 @@ _CHECKED_AFTER = {
 
 
 class Interrupting:
-    """A trace function that raises an exception at the nth place in modules whose names begin with
-    ``of``. ``raised`` says whether it came so far.
+    """A trace function that raises an exception at the place with a number, in modules whose names
+    begin with ``of``. ``raised`` says whether the exception was raised.
     """
 
     def __init__(self, place, exception, of):
@@ -30,7 +30,8 @@ class Interrupting:
         self._returned_to = set()
 
     def __call__(self, frame, event, _):
-        self._returned_to.add(frame.f_back)  # after a call of a function in Python, no handler runs
+        # After the call of a function that is written in Python, no handler runs.
+        self._returned_to.add(frame.f_back)
         if not frame.f_globals["__name__"].startswith(self._of):
             return None
         frame.f_trace_opcodes = True
@@ -40,30 +41,33 @@ class Interrupting:
         def step(frame, event, _):
             nonlocal last
             if event == "opcode":
-                before, last = last, frame.f_code.co_code[frame.f_lasti]
+                before = last
+                last = frame.f_code.co_code[frame.f_lasti]
                 if frame in self._returned_to:
                     self._returned_to.remove(frame)
-                elif (
-                    before is None or before in _CHECKED_AFTER
-                ):  # None: of RESUME, the call alone is told
-                    self._come()
+                # At the beginning of a function, no instruction came before.
+                elif before is None or before in _CHECKED_AFTER:
+                    self._pass_place()
             return step
 
         return step
 
-    def _come(self):
+    def _pass_place(self):
+        """Count a place. At the last one, raise the exception, as a handler would. Python then
+        stops tracing.
+        """
         self.places_left -= 1
         if self.places_left == 0:
             self.raised = True
-            raise self._exception  # as in the frame of a handler; Python stops tracing now
+            raise self._exception
 
 
 @contextmanager
 def interrupted_at(place, exception, of="foldlog.eventstore."):
+    """Raise an exception in the block, at the place with this number."""
     interrupting = Interrupting(place, exception, of)
     before = sys.gettrace()
-    # what an earlier test left to the collector has places too, in __del__, where nothing can be
-    # raised
+    # The garbage of earlier tests would have places too, in ``__del__``, which can raise nothing.
     gc.disable()
     sys.settrace(interrupting)
     try:

@@ -1,5 +1,5 @@
-"""The log is written back beside the commits, stays short, and nothing depends on the thread that
-does it.
+"""SQLite's log is written back while commits go on, and stays short. If the thread that writes it
+back fails, commits do it.
 """
 
 import os
@@ -31,7 +31,7 @@ pytestmark = pytest.mark.skipif(
 def store(tmp_path, monkeypatch):
     monkeypatch.setattr(checkpoints, "AT", AT)
     with open_store(tmp_path / "history.db") as store:
-        append_in_turn(store, 1)  # the tables alone make the log long enough for a checkpoint
+        append_in_turn(store, 1)  # The tables alone make the log long enough for a checkpoint.
         yield store
 
 
@@ -44,7 +44,7 @@ def in_progress():
 
 
 def append_in_turn(store, count):
-    """Append, and wait each time until what that began has ended."""
+    """Append, and wait each time until a checkpoint that this began has ended."""
     for _ in range(count):
         append(store)
         for thread in in_progress():
@@ -57,7 +57,7 @@ def pages_of_log(path):
 
 def versions_without_log(path, tmp_path):
     """Return how many events are in the file itself."""
-    # to open it here would drop the locks of SQLite
+    # If this process opened and closed the file, it would lose the locks of SQLite.
     subprocess.run(["cp", path, tmp_path / "copy.db"], check=True)
     with sqlite3.connect(f"file:{tmp_path}/copy.db?immutable=1", uri=True) as copy:
         return int(copy.execute("SELECT count(*) FROM events").fetchone()[0])
@@ -65,8 +65,9 @@ def versions_without_log(path, tmp_path):
 
 @pytest.fixture
 def committed_between(monkeypatch):
-    """Have something committed after most of the log was written back, and before the write lock is
-    taken. A reader sees to it that this commit does not begin the log again.
+    """A function after which each checkpoint meets a commit: after most of the log was written
+    back, and before the checkpoint takes the write lock. Because of a reader, this commit does not
+    begin the log again.
     """
 
     def between(store):
@@ -85,7 +86,7 @@ def committed_between(monkeypatch):
 
 @pytest.fixture
 def held(monkeypatch):
-    """Writing back waits, once it is at work, until it may go on."""
+    """Two events: a checkpoint sets the first one, and then waits for the second one."""
     at_work = threading.Event()
     go_on = threading.Event()
     write_back = maintenance.write_back

@@ -1,4 +1,6 @@
-"""Events to bytes and back: exact, lenient to what is new, refusing what is broken."""
+"""Events become bytes and events again: values stay exact, fields of later versions are kept, and
+broken bytes are refused.
+"""
 
 import base64
 import json
@@ -44,7 +46,7 @@ def test_exact_form_beside_a_readable_form():
 
 
 def test_surrogate_pair_becomes_one_character():
-    """As JSON has one form of both. Streams that cut a text between two UTF-16 units give them."""
+    """JSON has one form for both. A stream that is cut between two UTF-16 units has the halves."""
     halves = "\ud83d" + "\ude00"
     event = said(halves, meta={"list": [halves, "\ude00\ud83d", float("inf")]})
     stored = encode(event)
@@ -58,6 +60,7 @@ COMPACT = {"separators": (",", ":"), "ensure_ascii": False}
 
 
 def exact(**fields):
+    """Return the exact form of an event with these fields."""
     return base64.b64encode(json.dumps(fields, separators=(",", ":")).encode()).decode()
 
 
@@ -188,7 +191,7 @@ def test_nesting_that_could_not_be_read_again(levels):
 
 
 def test_unsupported_value_beside_deep_nesting():
-    # about the recursion limit, which the encoder meets before or after the object
+    # Around the recursion limit, the encoder meets the limit before or after the object.
     for levels in range(700, 1_100):
         with pytest.raises(InvalidEvent, match=r"nested|object"):
             encode(Annotation(name="deep", data=[nested(levels), object()]))

@@ -1,6 +1,4 @@
-"""The state of a conversation, and what a condensation forgets: the list of ids, however it is
-given and stored.
-"""
+"""The ids that a condensation forgets, whether they are given and stored as a list or as a range."""
 
 import json
 import pickle

@@ -31,7 +31,7 @@ KEYS = KeyRing(["11" * 32])
 
 
 def without_page(path, is_that):
-    """Overwrite the pages that this is true of."""
+    """Overwrite the pages of a file for which ``is_that`` returns true."""
     content = bytearray(path.read_bytes())
     pages = [at for at in range(0, len(content), PAGE) if is_that(bytes(content[at : at + PAGE]))]
     assert pages
@@ -54,10 +54,12 @@ def target():
 
 def differing(source, target, *names):
     """Return the conversations that differ, and whether the target is only behind."""
-    return [(each.conversation, each.behind) for each in compare_stores(source, target, *names)]
+    unequal = compare_stores(source, target, *names)
+    return [(found.conversation, found.behind) for found in unequal]
 
 
 def problems(source, target, *names):
+    """Copy conversations, and return the problem of each, or None."""
     return {
         moved.conversation: moved.problem for moved in copy_store(source, target, *names, jobs=1)
     }
@@ -96,17 +98,17 @@ def test_redacted_event_shared_in_the_target(source, target):
     say(source, "a", *"abc")
     source.fork("a", 3, "fork")
     problems(source, target)
-    redacted(target, "fork", 1)  # its own there
+    redacted(target, "fork", 1)  # In the target, this is an event of the fork itself.
     problem = problems(target, source, "fork")["fork"]
     assert "event 1" in problem
     assert "'a'" in problem
-    assert source.version("fork") == 3  # without the receipt of what did not happen
+    assert source.version("fork") == 3, "a redaction that was not made has no receipt"
     redacted(source, "a", 1)
     assert problems(target, source, "fork") == {"fork": None}
     assert texts(source, "fork")[:3] == ["a", "[redacted]", "c"]
     source.fork("a", 3, "late")
     problems(source, target)
-    redacted(source, "a", 2)  # in the forks too, whose heads stay
+    redacted(source, "a", 2)  # The forks share this redaction, and keep their heads.
     assert differing(target, source, "late") == []
     assert differing(source, target, "late") == [("late", True)]
 
@@ -149,8 +151,9 @@ def test_copy_up_to_the_first_damaged_event(path, damage, target):
             "a",
             "fork",
         ]
-        outcomes = {each.conversation: each for each in copy_store(store, target, damaged=True)}
-        versions = {name: (each.version, each.damaged) for name, each in outcomes.items()}
+        moved = copy_store(store, target, damaged=True)
+        outcomes = {outcome.conversation: outcome for outcome in moved}
+        versions = {name: (outcome.version, outcome.damaged) for name, outcome in outcomes.items()}
         assert versions == {"a": (2, 2), "b": (5, None), "fork": (2, 2)}
         assert "event 2: " in outcomes["a"].problem
         for name in ("a", "fork"):
@@ -179,8 +182,8 @@ def test_damage_beside_the_events_costs_no_event(source, target, monkeypatch, lo
 
 def test_event_with_another_head_is_not_copied(path, source, target):
     with open_store(path) as store:
-        for each in (store, source):
-            say(each, "a", "zero", "one")
+        for filled in (store, source):
+            say(filled, "a", "zero", "one")
         (own,) = store.query("a", lambda read: read.rows(0, 1, 1))
         (row,) = source.query("a", lambda read: read.rows(0, 1, 1))
         replace(path, "a", row._replace(body=own.body))
@@ -196,7 +199,7 @@ def test_stopped_copy_begins_no_other_conversation(source, target, monkeypatch):
     say(source, "short", "x")
     copying = copy_store(source, target, jobs=2)
     assert next(copying).conversation == "short"
-    copying.close()  # as Ctrl-C in the thread that called
+    copying.close()  # Ctrl-C in the calling thread does the same.
     assert [row.id for row in target.conversations()] == ["short"]
     assert target.database.recorder.query(lambda reader: reader.unfinished()) == []
 
@@ -229,8 +232,8 @@ def test_unreadable_page_costs_one_conversation(path, target):
 
 
 def test_second_tombstone_of_an_id_is_copied_once(source, target):
-    """A fork may use the id of its erased parent again, and be erased too: it ended with the same
-    event.
+    """A fork may get the id of its erased parent, and be erased too. Then both tombstones have the
+    same id and the same head.
     """
     say(source, "a", "one", "two")
     source.fork("a", 2, "fork")
@@ -317,7 +320,7 @@ def test_detached_fork_brings_no_redacted_event_back(source, target):
 def test_redaction_in_a_fork_refuses_nothing_else(source, target):
     siblings(source)
     problems(source, target, "left", "left-deep")
-    redacted(target, "left", 3)  # an event of left alone
+    redacted(target, "left", 3)  # Only "left" has this event.
     say(target, "right", "another", "conversation")
     redacted(target, "right", 1)
     assert problems(source, target, "a", "right-deep") == dict.fromkeys(("a", "right-deep"))
@@ -365,7 +368,7 @@ def test_comparison_names_a_row_that_cannot_be_read(source, target, monkeypatch)
         say(source, name, f"{name} says")
     list(copy_store(source, target))
     monkeypatch.setattr(copy, "readable_conversations", readable)
-    assert [tuple(each) for each in compare_stores(source, target)] == [
+    assert [tuple(unequal) for unequal in compare_stores(source, target)] == [
         ("b", "it cannot be read", False),
         ("", "the list cannot be read to its end", False),
     ]

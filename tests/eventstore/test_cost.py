@@ -141,7 +141,8 @@ STEPS = {
 def test_step_cost_does_not_grow(stores, step):
     costs = []
     for store in stores:
-        STEPS[step](store)  # statements are prepared, pages are read
+        # The first call prepares statements and reads pages.
+        STEPS[step](store)
         before = Counting.steps
         STEPS[step](store)
         costs.append(Counting.steps - before)

@@ -1,4 +1,4 @@
-"""A backup that is used gives no position again that its store gave after it was made."""
+"""A store that was restored from a backup gives no position again that was given after the backup."""
 
 import os
 import shutil
@@ -31,7 +31,7 @@ def texts(store, position=0):
 
 
 def in_place(backup, path):
-    """The file keeps its inode."""
+    """Write a backup over a file, which keeps its inode."""
     path.touch()
     with open(path, "r+b") as file:
         file.write(backup.read_bytes())
@@ -39,8 +39,8 @@ def in_place(backup, path):
 
 
 def lost_positions(path, restore):
-    """Make a store, a backup, and events after it, and restore the backup; returns the last
-    position in it, and the last that a follower saw.
+    """Make a store, a backup, and events after it, and restore the backup. Return the last position
+    in the backup, and the last position that a follower saw.
     """
     backup = path.with_name("backup.db")
     with open_store(f"sqlite:///{path}") as store:
@@ -86,8 +86,8 @@ def test_each_copy_begins_a_later_epoch(tmp_path):
 
 
 def test_file_copy_takes_vacuum_and_appends(path, tmp_path):
-    """The file on disk says then that it is another one than it said before: this is no
-    overwriting.
+    """After the vacuum, the file says that it is another file than before. Appends must not take
+    this for a file that somebody has overwritten.
     """
     with open_store(f"sqlite:///{path}") as store:
         append(store, "first")
@@ -113,7 +113,7 @@ def test_verify_counts_lost_events_of_a_copy(path, tmp_path):
     execute(copied, "DELETE FROM conversations WHERE key = 2")
     with open_store(f"sqlite:///{copied}?mode=ro") as store:
         findings = [str(finding) for verdict in verify(store) for finding in verdict.findings]
-    # the copy itself is an entry of the ledger
+    # One of the seven is the entry of the ledger about the copy.
     (finding,) = findings
     assert finding.startswith("3 of the 7 recorded events and ledger entries are missing")
 

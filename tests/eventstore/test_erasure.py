@@ -46,7 +46,7 @@ def files_with(folder, text):
 
 @pytest.mark.parametrize("keys", [None, KEY], ids=["plain", "encrypted"])
 def test_erasure_overwrites_rows_and_keys(tmp_path, keys):
-    long = Observation(content=SECRET * 2_000)  # it has overflow pages
+    long = Observation(content=SECRET * 2_000)  # In the file, it has overflow pages.
     with open_store(tmp_path / "history.db", keys=keys) as store:
         store.register(Keeper())
         events = [said(SECRET), long, CondensationRequest(reason=SECRET)]
@@ -131,7 +131,7 @@ def test_erasure_leaves_bytes_until_vacuum(tmp_path, keyed_path):
 def test_rekey_leaves_bytes_until_vacuum(tmp_path, keyed_path):
     with open_store(keyed_path, keys=KeyRing(["ab" * 32])) as store:
         assert [result.bytes_pending for result in rekey(store)] == [None, True]
-        # the second run changes no row
+        # The second run changes no row, and the bytes are still there.
         assert [result.bytes_pending for result in rekey(store)] == [None, True]
         vacuum(store)
         assert [result.bytes_pending for result in rekey(store)] == [None, False]
@@ -151,7 +151,6 @@ def test_vacuum_waits_for_readers(tmp_path, keyed_path):
 
 
 def test_vacuum_completes_a_killed_erasure(tmp_path, keyed_path, monkeypatch):
-
     def killed(*_):
         raise Killed
 
@@ -183,7 +182,7 @@ def test_erasure_during_a_vacuum_leaves_bytes(tmp_path, keyed_path, monkeypatch)
             ).start()
             return pending
 
-        # the log cannot be emptied at once
+        # Because of the reader, the log cannot be emptied at once.
         with monkeypatch.context() as patched, reading(other, "other"):
             patched.setattr(maintenance, "rewrite", then_erase)
             with pytest.raises(StoreUnavailable, match="the deleted bytes are still in the files"):
@@ -201,7 +200,7 @@ def test_erasure_between_two_vacuums_leaves_bytes(tmp_path):
         erased(store, "first")
         with recorder._alone() as writer:
             pending = maintenance.rewrite(writer)
-        assert not vacuum(store).bytes_pending  # a second vacuum ends before the first one
+        assert not vacuum(store).bytes_pending, "a second vacuum ends before the first one"
         erased(store, "last")
         with recorder._alone() as writer:
             assert maintenance.empty_log(writer, pending)

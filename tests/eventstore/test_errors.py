@@ -1,4 +1,4 @@
-"""Errors say what to do, and so does their page."""
+"""The page about errors names all errors, and all their kinds."""
 
 import inspect
 import re

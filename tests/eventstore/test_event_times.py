@@ -1,6 +1,4 @@
-"""Times that come from outside: what an event may have, and that every such time can be read,
-compared and written.
-"""
+"""The times that an event may have: each of them can be stored, read, compared and written."""
 
 from datetime import UTC, datetime, timedelta, timezone
 

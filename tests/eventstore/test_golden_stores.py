@@ -65,7 +65,7 @@ def test_development_store_is_refused(mode, tmp_path):
     path = unpacked(DEVELOPMENT, tmp_path)
     with pytest.raises(StoreRefused) as refused:
         open_store(f"sqlite:///{path}?mode={mode}")
-    assert type(refused.value) is StoreRefused  # not StoreDamaged
+    assert type(refused.value) is StoreRefused, "the store is not damaged"
     assert str(refused.value) == (
         f"{path} was written by a development version of foldlog from before 0.1.0 (its schema 1),"
         " which this version does not read; the store is not damaged: with the version that wrote"
@@ -125,7 +125,9 @@ def test_golden_store_goes_on(path, golden, tmp_path):
 
 
 def test_new_store_has_the_migrated_schema(path, tmp_path):
-    """A change of an old script would be no migration: the stores of its number would lack it."""
+    """Otherwise an old script was changed, and the stores that it has already migrated lack the
+    change.
+    """
     schemas = []
     for opened in (path, tmp_path / "new.db"):
         open_store(opened).close()

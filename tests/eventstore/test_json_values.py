@@ -1,5 +1,5 @@
-"""What a store accepts comes back equal and of the same types; what it cannot hold so is refused by
-name.
+"""A value that a store accepts comes back equal and of the same types. A value that it cannot keep
+so is refused, and the error names its place.
 """
 
 import json
@@ -45,7 +45,7 @@ class Count(int):
 
 
 class Score(float):
-    """A number as NumPy's ``float64`` is one."""
+    """A number of a class of its own, like NumPy's ``float64``."""
 
     def __float__(self):
         return -1.0
@@ -119,6 +119,7 @@ def with_value(field, value):
 
 
 def held(value):
+    """Return whether a store can keep the value in some event."""
     if isinstance(value, dict):
         return all(type(key) is str for key in value) and all(map(held, value.values()))
     if isinstance(value, list | tuple):
@@ -127,14 +128,15 @@ def held(value):
 
 
 def finite(value):
+    """Return whether JSON can hold all numbers in the value."""
     if isinstance(value, dict | list | tuple):
         return all(map(finite, value.values() if isinstance(value, dict) else value))
     return not isinstance(value, float) or math.isfinite(value)
 
 
 def with_types(value):
-    """Return the value with the types of all of its parts. Tuples are told as lists, as which they
-    are read.
+    """Return the value with the types of all of its parts. Tuples become lists, because they are
+    read as lists.
     """
     if isinstance(value, dict):
         return {name: with_types(item) for name, item in value.items()}

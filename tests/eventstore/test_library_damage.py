@@ -1,4 +1,4 @@
-"""The recorders of the eventsourcing library name a damaged event, and give nothing in its
+"""The recorders for the eventsourcing library name a damaged event, and return nothing in its
 place.
 """
 
@@ -17,7 +17,7 @@ def test_damaged_event_is_named(path):
     factory = Factory({"FOLDLOG_URL": f"sqlite:///{path}"})
     try:
         recorder = factory.application_recorder()
-        assert [each.id for each in recorder.select_notifications(1, 10)] == [1]
+        assert [found.id for found in recorder.select_notifications(1, 10)] == [1]
         with pytest.raises(CorruptEvent, match="event 1") as raised:
             recorder.select_notifications(2, 10)
         assert raised.value.position == 2

@@ -14,11 +14,13 @@ LONG = "long " * 300_000
 
 def test_long_bodies_are_decoded_as_short_ones():
     encoded = [encode(said(text)) for text in (LONG, "short", LONG)]
-    bodies = [each.body for each in encoded]
-    columns = [each.kind for each in encoded], [each.schema for each in encoded]
-    events = decode_all(*columns, bodies, [4, 5, 6])
+    kinds = [stored.kind for stored in encoded]
+    schemas = [stored.schema for stored in encoded]
+    bodies = [stored.body for stored in encoded]
+    events = decode_all(kinds, schemas, bodies, [4, 5, 6])
     assert [(event.id, event.content) for event in events] == [(4, LONG), (5, "short"), (6, LONG)]
-    assert decode_all(*columns, [bodies[0], bodies[0][:-1], bodies[2]], [4, 5, 6]) is None
+    cut_off = [bodies[0], bodies[0][:-1], bodies[2]]
+    assert decode_all(kinds, schemas, cut_off, [4, 5, 6]) is None
 
 
 @pytest.mark.parametrize("compression", ["none", "zlib"])

@@ -1,4 +1,4 @@
-"""Backups while others write, and space given back with every position where it was."""
+"""Backups are made while others write, and a vacuum returns space and changes no position."""
 
 from datetime import UTC, datetime, timedelta
 
@@ -38,7 +38,7 @@ def store(tmp_path, monkeypatch):
 
 
 def leave_behind(path):
-    """What an import leaves that is killed before it is published."""
+    """Write the rows that an import leaves if it is killed before it is published."""
     key = "(SELECT max(key) FROM conversations)"
     stored_rows.execute(
         path,
@@ -95,7 +95,9 @@ def test_failed_backup_leaves_nothing(store, tmp_path):
 
 
 def test_backup_is_of_one_moment(store, tmp_path):
-    """Each batch of five is in it whole, and what was recorded before it began is in it."""
+    """A backup has each batch of five events whole, and everything that was recorded before it
+    began.
+    """
 
     def write(*_):
         say(store, "busy", *["x"] * 5)
@@ -134,7 +136,7 @@ def test_no_position_is_used_twice(store, tmp_path):
 
 
 def test_vacuum_discards_killed_imports_only(store, tmp_path):
-    """An import that goes on for hours has added something within the last one."""
+    """An import that goes on for hours has added something within the last hour."""
     recorder = SQLiteRecorder(str(tmp_path / "store.db"))
     now = datetime.now(UTC)
     living = recorder.transact(

@@ -88,7 +88,7 @@ def test_redacted_row_without_its_receipt_is_found(path):
     sound = row_of(path, 2)
     put(path, redacted_by_hand(sound))
     assert findings(path) == [f"event 2: {NO_RECEIPT}"]
-    redact_at(path, 3)  # the receipt of another one
+    redact_at(path, 3)  # This is the receipt of another event.
     assert findings(path) == [f"event 2: {NO_RECEIPT}"]
     put(path, redacted_by_hand(sound, lambda receipt: replace(receipt, hash="00" * 32)))
     assert findings(path) == [

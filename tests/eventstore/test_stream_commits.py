@@ -91,12 +91,15 @@ def test_chunks_of_two_writers_are_no_reason_to_read_again(ours, other, path, mo
         theirs = begin(other, "b")
         stream = begin(third, "c")
         say(ours, "a", "hi")
-        theirs, stream = feed(other, "b", theirs), feed(third, "c", stream)
+        theirs = feed(other, "b", theirs)
+        stream = feed(third, "c", stream)
         own = feed(ours, "a", own)
         times = forgetting(ours, monkeypatch)
-        theirs, stream = feed(other, "b", theirs), feed(third, "c", stream)
-        own = feed(ours, "a", own)
-        theirs, stream = feed(other, "b", theirs), feed(third, "c", stream)
+        theirs = feed(other, "b", theirs)
+        stream = feed(third, "c", stream)
+        feed(ours, "a", own)
+        feed(other, "b", theirs)
+        feed(third, "c", stream)
         say(ours, "a", "hi")
     assert times == []
 
@@ -150,7 +153,7 @@ def test_a_stream_of_two_writers_is_read_again(ours, other):
 
 
 class Walk:
-    """Random steps of three writers. ``outcomes`` has what each step returned or raised."""
+    """Random steps of three writers. ``outcomes`` contains what each step returned or raised."""
 
     def __init__(self, path, seed):
         self.random = random.Random(seed)

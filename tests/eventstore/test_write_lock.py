@@ -96,7 +96,8 @@ def test_stopped_writer_is_named(path):
         waiting = [
             thread for thread in threading.enumerate() if thread.name == "foldlog-write-lock"
         ]
-        assert len(waiting) == 1  # the next one goes on waiting where the one before gave up
+        # Each writer that gives up leaves its thread to the next one.
+        assert len(waiting) == 1
         holder.kill()
         holder.wait()
         until(lambda: not waiting[0].is_alive())
@@ -108,7 +109,7 @@ def test_late_lock_is_released(ours, other):
         ours.take(within(0.05))
     ours.release()
     other.release()
-    ours._pending.join(PATIENCE_S)  # the lock came
+    ours._pending.join(PATIENCE_S)  # Now the late lock has come.
     other.take(within(0.05))
 
 
@@ -183,8 +184,8 @@ lock.take(0.0)
 
 
 def test_truncated_lock_file(path):
-    """As a full disk in memory does, which has no room for a page of the file: reading it by a
-    mapping is a SIGBUS.
+    """A full disk in memory has no room for a page of the file. A process that read the file
+    through a mapping would get SIGBUS.
     """
     ended = subprocess.run([sys.executable, "-c", CUT_WHILE_OPEN, path], check=False)
     assert ended.returncode == 0
