@@ -1,4 +1,6 @@
-"""A clock that jumps loses nothing, on every recorder: neither to ``expire``, nor to another worker."""
+"""A clock that jumps costs nothing, on every recorder: ``expire`` erases no young conversation, and
+no other worker takes a lease.
+"""
 
 from datetime import UTC, datetime, timedelta
 
@@ -15,6 +17,8 @@ DAY = timedelta(days=1)
 
 
 class Clock:
+    """A clock that stands still until a test sets it."""
+
     now = NOW
 
     def __call__(self):

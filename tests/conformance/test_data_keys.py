@@ -1,5 +1,5 @@
-"""Two stores on one recorder, as two processes have them: what one does to the data key of a
-conversation while the other stores its rows in another form.
+"""Two stores on one recorder, as in two processes: one changes the data key of a conversation while
+the other stores the rows of the conversation in another form.
 """
 
 import pytest

@@ -1,5 +1,5 @@
-"""Followers read an erasure as an entry with a position; its tombstone names the read models that
-are behind it.
+"""Followers read an erasure as an entry of the ledger, which has a position. The tombstone names
+the read models that have not confirmed this position.
 """
 
 from functools import partial

@@ -45,8 +45,12 @@ def test_a_shorter_store_is_named(open_recorder):
 
 
 def test_checkpoints_of_several_threads_make_one_list(store):
+    def say_and_check(name):
+        say(store, name, "more")
+        make_checkpoint(store)
+
     fill(store)
     with ThreadPoolExecutor(3) as pool:
-        list(pool.map(lambda name: (say(store, name, "more"), make_checkpoint(store)), "abc"))
+        list(pool.map(say_and_check, "abc"))
     note = make_checkpoint(store)
     assert changes(store, note) == {}

@@ -1,5 +1,5 @@
-"""An event that was appended without a time has the store's when it is read. Nothing more is stored
-for that.
+"""An event that was appended without a time gets the time at which it was recorded whenever it is
+read. Nothing more is stored for this.
 """
 
 from datetime import UTC, datetime, timedelta

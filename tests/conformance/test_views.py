@@ -46,8 +46,8 @@ def test_a_history_that_v0_refuses():
 
 def v0_compared(case):
     """Yield what is compared, ours, and the recorded answer."""
-    if "view" not in case:  # the reference refused the history
-        return
+    if "view" not in case:
+        return  # The reference refused the history.
     view = View.from_events(decode(case["events"], format="openhands-v0", as_history=True))
     yield "view", v0_view(view), case["view"]
     if "condensation" in case:
@@ -65,7 +65,7 @@ def v1_compared(case):
     events = list(decode(case["events"], format="openhands-v1"))
     naming = v1_names(events)
     view = View.from_events(events)
-    if "incremental" in case:  # else the reference refused the history
+    if "incremental" in case:  # Otherwise the reference refused the history.
         yield "view as it is folded", v1_view(view, naming), case["incremental"]
         for name, recorded in case["incremental_properties"].items():
             breaking, forbidden = reference_policy.PROPERTIES[name]

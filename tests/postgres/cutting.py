@@ -12,9 +12,10 @@ Cut = Literal["request", "answer"]
 
 class CuttingProxy:
     """Passes everything on to a port of this machine. Each cut that is ordered is made once, at the
-    next chunk that has the mark in it: ``"request"`` is lost before the server has it, ``"answer"``
-    when the server has done it. With ``linger``, the server is not told that its client has gone.
-    ``turns`` is the number of round trips: how often a client spoke after the server had spoken.
+    next chunk that contains the mark. With ``"request"``, the chunk is lost before the server gets
+    it. With ``"answer"``, the server does what the chunk asks, and its answer is lost. With
+    ``linger``, the server is not told that its client has gone. ``turns`` is the number of round
+    trips: how often a client spoke after the server had spoken.
     """
 
     def __init__(self, target_port: int) -> None:
@@ -31,7 +32,7 @@ class CuttingProxy:
         self._orders.append((mark, cut, linger))
 
     def close(self) -> None:
-        """Cut everything; nobody gets through any more."""
+        """Cut all connections, and accept no more."""
         with contextlib.suppress(OSError):
             self._listener.shutdown(socket.SHUT_RDWR)
         self._accepting.join()
@@ -50,7 +51,9 @@ class CuttingProxy:
             self._links.append(_Link(self, client, server))
 
     def due(self, chunk: bytes) -> tuple[Cut, bool] | None:
-        """Return the cut, and whether it lingers, that is to be made at this chunk."""
+        """Return the cut that must be made at this chunk, and whether it lingers. Return None if
+        the chunk is passed on.
+        """
         for order in self._orders:
             if order[0] in chunk:
                 self._orders.remove(order)
@@ -77,7 +80,7 @@ class _Link:
     def shut(self) -> None:
         for end in (self._client, self._server):
             with contextlib.suppress(OSError):
-                # a close alone would wait for the other thread to leave its recv
+                # A close alone would wait until the other thread leaves its ``recv``.
                 end.shutdown(socket.SHUT_RDWR)
 
     def join(self) -> None:
@@ -109,12 +112,12 @@ class _Link:
         self.shut()
 
     def _back(self) -> None:
-        """What the server says, until the connection is being cut."""
+        """Pass on what the server says, until the connection is being cut."""
         with contextlib.suppress(OSError):
             while chunk := self._server.recv(1 << 16):
                 self._server_spoke = True
                 if self._cutting.is_set():
-                    self._answered.set()  # a server answers a commit when it is done
+                    self._answered.set()  # The server answers a commit when it is done.
                     return
                 self._client.sendall(chunk)
         self._answered.set()

@@ -1,5 +1,5 @@
-"""Schemas for empty stores. To make one costs the server more than most tests do, so used ones are
-emptied.
+"""Schemas for empty stores. Making a schema costs the server more than most tests do, so used
+schemas are emptied.
 """
 
 from __future__ import annotations
@@ -33,6 +33,7 @@ class EmptyStores:
         self._numbers = itertools.count()
 
     def new(self) -> str:
+        """Return a name that no schema has."""
         return f"{self._prefix}_{next(self._numbers)}"
 
     def drop(self) -> None:
@@ -42,6 +43,7 @@ class EmptyStores:
             self._connection.execute(f"DROP SCHEMA {schema} CASCADE".encode())
 
     def take(self) -> str:
+        """Return the name of a schema that has an empty store, or none yet."""
         while self.used:
             schema = self.used.pop()
             if all(map(self._is_emptied, self._schemas(schema))):

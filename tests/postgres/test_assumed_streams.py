@@ -1,6 +1,6 @@
-"""A chunk of a reply asks nothing before it is written. What it assumes of its stream and its lease
-may be wrong in every way that others can make it wrong: it costs round trips then, and never
-anything else.
+"""A chunk of a reply is written without asking the server first. What it assumes of its stream and
+its lease may be wrong, because others may have changed them. Then the chunk costs further round
+trips, and is otherwise written or refused as if it had asked.
 """
 
 import pytest
@@ -19,6 +19,7 @@ CHUNKS = ["A toy", " that", " flies."]
 
 @pytest.fixture
 def ours(url):
+    """The history whose reply is streamed."""
     with foldlog.open(url) as histories:
         history = histories["c1"]
         history.append(said("what is a kite?"))
@@ -27,13 +28,14 @@ def ours(url):
 
 @pytest.fixture
 def theirs(url, ours):
+    """The same history in another store on the same database."""
     with foldlog.open(url) as histories:
         yield histories["c1"]
 
 
 @pytest.fixture
 def reply(ours):
-    """A reply that has one chunk, and whose writer assumes the second's stream."""
+    """A reply with three chunks. Its writer assumes the stream as the last chunk left it."""
     reply = ours.stream_reply()
     for chunk in CHUNKS:
         reply.feed(chunk)
@@ -42,6 +44,7 @@ def reply(ours):
 
 @pytest.fixture
 def trips(monkeypatch):
+    """The round trips to the server."""
     return noted(monkeypatch, Wire, "ask")
 
 

@@ -1,4 +1,4 @@
-"""A connection that breaks in the middle of a long operation: the operation goes on, on another
+"""If a connection breaks in the middle of a long operation, the operation goes on with another
 connection.
 """
 
@@ -19,7 +19,7 @@ HI = said("hi")
 
 
 class CutAtTheNth(CuttingProxy):
-    """Cuts a connection at the nth message of a client."""
+    """Cuts a connection at the message of a client at which ``messages_left`` becomes 0."""
 
     def __init__(self, target_port):
         super().__init__(target_port)
@@ -48,7 +48,7 @@ def copied(store):
 OPERATIONS = {
     "verify": lambda store: [verdict.findings for verdict in verify(store)],
     "copy": copied,
-    "rekey": lambda store: [each.problem for each in rekey(store)],
+    "rekey": lambda store: [rekeyed.problem for rekeyed in rekey(store)],
     "rebuild": lambda store: Views(store).rebuild("a"),
     "events": lambda store: ids(store.events("a")),
     "View": lambda store: [event.id for event in Views(store).current("a").events],

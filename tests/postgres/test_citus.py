@@ -144,8 +144,8 @@ def test_a_search_index_is_refused(citus, schema, stores):
 
 @pytest.mark.parametrize("rows", [1, 3])
 def test_events_without_a_position_are_stored(citus, schema, rows):
-    """Where null makes a whole value null, Citus sees no table in a statement, and inserts
-    nothing.
+    """If a null made a whole value null, Citus would see no table in the statement, and would
+    insert nothing.
     """
     with open_store(citus.url(schema=schema)) as store:
         store.ingest("c1", map(said, "abc"[:rows]))
@@ -184,8 +184,9 @@ def test_citus_plans_each_statement(made):
     connection, schema = made
     refused = {}
     for name, statement in statements("postgresql", ON_CITUS).items():
+        # Citus refuses a search index, so its statements are left out.
         if not statement.startswith(PLANNED) or "{schema}.search_" in statement:
-            continue  # a search index is refused
+            continue
         for place, words in PLACES.items():
             statement = statement.replace(place, words)
         types = dict(re.findall(r"\$(\d+)::(\w+(?:\[\])?)", statement))

@@ -1,5 +1,5 @@
-"""An erasure returns when no reader sees the data; numbers of the server prove that VACUUM removed
-the rows.
+"""An erasure returns when no new reader sees the data. Numbers of the server, and not its words,
+prove that VACUUM removed the rows.
 """
 
 import threading
@@ -29,7 +29,7 @@ def store(url):
 
 @pytest.fixture
 def vacuums(monkeypatch):
-    """Returns the VACUUM statements that were sent."""
+    """A function that returns the VACUUM statements that were sent."""
     calls = noted(monkeypatch, psycopg.Connection, "execute")
     return lambda: [query for _, query, *_ in calls if query[:6] == b"VACUUM"]
 
@@ -64,9 +64,11 @@ def test_an_answer_of_a_lost_worker_is_no_document():
 
 
 def test_an_erasure_beside_a_lost_worker_has_its_receipt(store, monkeypatch):
+    def refuse(tables):
+        raise StoreUnavailable("the Citus worker does not answer", kind="read")
+
     with monkeypatch.context() as patch:
-        error = StoreUnavailable("the Citus worker does not answer", kind="read")
-        patch.setattr(deleted_rows.Tables, "relations", lambda tables: (_ for _ in ()).throw(error))
+        patch.setattr(deleted_rows.Tables, "relations", refuse)
         assert erased(store, "c1").bytes_pending
         with pytest.raises(StoreUnavailable, match="Citus worker does not answer"):
             store._recorder.compact(0)
@@ -89,7 +91,7 @@ class CanceledLate:
         self._is_canceling.set()
         assert self._has_ended.wait(10)
         self._has_ended.clear()
-        self._has_ended.wait(0.05)  # the next statement would begin now
+        self._has_ended.wait(0.05)  # During this time, a next statement would begin.
         self.is_canceled = True
 
 

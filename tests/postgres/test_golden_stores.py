@@ -52,11 +52,14 @@ def test_a_golden_store_goes_on(packed, schema, postgres_server, tmp_path):
 
 @each_store
 def test_migrated_stores_equal_new_stores(packed, schema, postgres_server):
-    """A change of an old script would be no migration: the stores of its number would lack it."""
+    """Otherwise an old script was changed, and the stores that it has already migrated lack the
+    change.
+    """
     postgres.load(postgres_server.url(), schema, postgres.read(packed))
     open_store(postgres_server.url(schema=schema), keys=KEYS).close()
     new = f"{schema}_new"
     open_store(postgres_server.url(schema=new)).close()
-    made, migrated = (postgres.shape(postgres_server.url(), each) for each in (new, schema))
+    made = postgres.shape(postgres_server.url(), new)
+    migrated = postgres.shape(postgres_server.url(), schema)
     postgres_server.sql(f"DROP SCHEMA {new} CASCADE")
     assert made == migrated

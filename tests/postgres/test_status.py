@@ -1,5 +1,5 @@
-"""What an operator is told: who holds the followers back, how far behind they are, what is wrong
-with the tables.
+"""What an operator is told: who holds the followers back, how far behind they are, and what is
+wrong with the tables.
 """
 
 import json
@@ -194,7 +194,7 @@ def test_known_parts_are_those_of_a_new_store(url, schema, store):
 
 
 def test_what_amcheck_finds_is_a_finding(schema, store, postgres_server):
-    """Not every server has the extension; a function of its name and with its arguments stands for
+    """Not every server has the extension, so a function with its name and its arguments stands for
     it.
     """
     postgres_server.sql(

@@ -1,5 +1,5 @@
-"""Compactions that a provider makes: kept, shown, and sent back as its API has it.
-``tests/golden/compactions.json`` has what is appended, and the prompts afterwards.
+"""Compactions that a provider makes are stored, shown, and sent back in the form of its API.
+``tests/golden/compactions.json`` contains what is appended, and the prompts afterwards.
 """
 
 import json
@@ -96,7 +96,8 @@ def test_import_reads_compactions_as_replies():
     assert ids(view) == [0, 1, 4, 5]
     assert view.to_messages("responses")[2] == CASES[4]["prompts"]["responses"][1]
     _, *again = decode([ASKED, item], "openai-responses")
-    assert [type(each) for each in again] == [Message]  # nothing is gone
+    # Nothing was sent before this compaction, so it forgets nothing.
+    assert [type(event) for event in again] == [Message]
 
 
 def test_an_item_keeps_fields_that_no_server_accepts():

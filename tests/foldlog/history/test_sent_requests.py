@@ -52,7 +52,8 @@ def test_requests_are_made_again_byte_for_byte(dialect, steps, condenser, tmp_pa
 def test_request_names_what_was_redacted(history):
     first, second, third = run_agent(history, "openai", 3)
     history.redact(second + 1, reason="a card number", by="ann")
-    assert {str(history.sent_request(each)) for each in (first, second)} == {"the same bytes"}
+    answers = {str(history.sent_request(reply_id)) for reply_id in (first, second)}
+    assert answers == {"the same bytes"}
     assert history.sent_request(third).changes[0].endswith(" was redacted by ann: a card number")
     history.redact(second, reason="a card number")
     assert history.sent_request(second).same is None
@@ -79,8 +80,8 @@ def test_another_rendering_is_named(history):
 
 def test_a_request_of_another_conversation_is_refused(histories, history):
     other = histories["d"]
-    for each in (history, other):
-        each.append(said("pay"))
+    for asked in (history, other):
+        asked.append(said("pay"))
     for view in (other.prepare(), other.view().then([said("x")])):
         with pytest.raises(InvalidArgument, match="a View of 'd', and this history is 'c1'"):
             history.append_reply(reply(1), request=view.request())
