@@ -2,6 +2,7 @@
 
 import os
 import random
+import zlib
 from contextlib import suppress
 from datetime import UTC, datetime
 from functools import partial
@@ -282,15 +283,16 @@ def test_damaged_index_is_reported_and_all_events_are_read(histories):
     index.make(store)
     index.refresh(store)
 
-    def damage(transaction):
+    def damage(transaction, words):
         segments = transaction.ask_all("search_state")
         for bucket in range(256):
-            transaction.write("put_search_words", segments[0][2], bucket, b"damaged")
+            transaction.write("put_search_words", segments[0][2], bucket, words)
 
-    store.database.recorder.transact(damage)
-    result = search(store, "gauge")
-    assert result.hits
-    assert ["foldlog store index --again" in text for text in result.unread] == [True]
+    for words in (b"damaged", zlib.compress(b"other bytes")):
+        store.database.recorder.transact(partial(damage, words=words))
+        result = search(store, "gauge")
+        assert result.hits
+        assert ["foldlog store index --again" in text for text in result.unread] == [True]
 
 
 def test_two_segments_are_filled_one_after_the_other(histories):
@@ -439,6 +441,29 @@ def test_frequent_words_are_searched_in_their_docs(histories, monkeypatch):
         # The range of this doc, and the events that the index lacks. The small index of another
         # store has no words with such hashes at all, so its docs are searched.
         assert sum(map(len, ranges.values())) == 3
+
+
+def test_a_rare_phrase_of_frequent_words_is_searched_in_its_docs(histories, monkeypatch):
+    store = histories.store
+    monkeypatch.setattr(index, "_FEW_DOCS", 3)
+    common = [said("the store is there"), said("is it in the store"), said("there it is")]
+    for name in ("early", "late"):
+        for number in range(4):
+            histories[f"{name}{number}"].append(common * 8)
+        histories[f"{name} with phrase"].append([*common * 4, said("it is the there"), *common * 4])
+        index.make_if_missing(store)
+        index.refresh(store)  # the second time, into the same segment
+    assert candidates(store, "the store").keys is None
+    found = candidates(store, "is the there")
+    names = [row.id for row in found_rows(store) if row.key in found.keys]
+    assert sorted(names) == ["early with phrase", "late with phrase"]
+    assert {stop - first for [(first, stop)] in found.ranges.values()} == {16}
+    hits = search(store, '"is the there"').hits
+    assert [(hit.conversation, hit.id) for hit in hits] == [
+        ("late with phrase", 12),
+        ("early with phrase", 12),
+    ]
+    assert candidates(store, "store the").keys == frozenset()
 
 
 def found_rows(store: Store):

@@ -7,7 +7,8 @@ segment of the index may have a word whose removal is in the store, even if the 
 never returned. The other words must be found.
 
 On PostgreSQL, ``vacuum`` then removes the dead rows, and no row of the table, alive or dead, may have
-a removed word. This needs the extension pageinspect, and a role that may make it.
+a removed word, or pairs of a segment that is gone. This needs the extension pageinspect, and a role
+that may make it.
 """
 
 import multiprocessing
@@ -126,19 +127,27 @@ def check_round(url, lines, removed, findings):
 
 
 def hashes_in_rows(url):
-    """Return the hashes in all rows of the table, alive or dead, and the number of rows."""
+    """Return the hashes in all rows of the table, alive or dead, the number of rows, and the number of
+    rows of segments that are gone. The pairs of a segment are in rows of their own.
+    """
     query = """SELECT t_data FROM generate_series(0, pg_relation_size('foldlog.search_words') / %s - 1) page,
         heap_page_items(get_raw_page('foldlog.search_words', page::int)) WHERE t_data IS NOT NULL"""
-    hashes, rows = set(), 0
+    hashes, rows, gone = set(), 0, 0
     with psycopg.connect(url, autocommit=True) as connection:
         connection.execute("CREATE EXTENSION IF NOT EXISTS pageinspect")
+        segments = {
+            segment for (segment,) in connection.execute("SELECT segment FROM foldlog.search_words")
+        }
         for (data,) in connection.execute(query, [8192]):
-            [bucket] = struct.unpack_from("<i", data)
+            bucket, segment = struct.unpack_from("<i4xq", data)
+            rows += 1
+            gone += segment not in segments
+            if bucket >= index._BUCKETS:
+                continue
             words = zlib.decompressobj().decompress(data[data.index(_ZLIB, 16) :])
             entries = array("I", words[: len(words) // 4 * 4])
             hashes |= {entry >> index._DOC_BITS << index._BUCKET_BITS | bucket for entry in entries}
-            rows += 1
-    return hashes, rows
+    return hashes, rows, gone
 
 
 def run(folder, rounds, seed, db):
@@ -162,9 +171,11 @@ def run(folder, rounds, seed, db):
     print(f"{rounds} rounds, {len(removed)} words removed, {present:,} hashes in the index", end="")
     if db:
         before = len(removed)
-        hashes, rows = hashes_in_rows(url)
+        hashes, rows, gone = hashes_in_rows(url)
         left = [word for word in removed if hash_of(word) in hashes]
         findings += [f"{removed[word]}: {word} is in a row of the table" for word in left]
+        if gone:
+            findings.append(f"{gone} rows of segments that are gone")
         print(f"; {rows:,} rows with {len(hashes):,} hashes, of {before} words {len(left)}", end="")
     if pending:
         findings.append("the vacuum left bytes pending")

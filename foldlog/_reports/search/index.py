@@ -2,8 +2,9 @@
 search, and the search then reads only these events.
 
 A *doc* is up to 16 consecutive events of a conversation, or records of its source without events. A
-*segment* has up to 128 docs, and for each hash of their words the docs that have the word. Segments
-are in the store (``make_search_docs`` in ``queries.sql``).
+*segment* has up to 128 docs, and for each hash of their words the docs that have the word. For each
+pair of neighbouring words, it has 128 bits: the docs that may have the pair. Segments are in the
+store (``make_search_docs`` in ``queries.sql``).
 
 Appends do not write the index, because it would take as long as the append: ``refresh`` adds the
 new events. A search reads the events that the index lacks. When the content of a conversation is
@@ -26,7 +27,13 @@ from functools import partial
 from itertools import islice
 from typing import Any, Final, NamedTuple, TypeVar
 
-from foldlog._reports.search.words import hashes_of, hashes_to_find
+from foldlog._reports.search.words import (
+    PAIRS,
+    hashes_of,
+    hashes_to_find,
+    pairs_of,
+    pairs_to_find,
+)
 from foldlog._reports.words.texts import text_of
 from foldlog.eventstore import (
     CorruptEvent,
@@ -51,20 +58,28 @@ FACT: Final = "search_index"
 words of encrypted conversations, or an empty text if there is no index. An index of another form
 counts as none.
 """
-_PLAIN: Final = "plain 3"
-_ALL: Final = "all 3"
+_PLAIN: Final = "plain 4"
+_ALL: Final = "all 4"
 _EVENTS_IN_DOC: Final = 16
 _DOCS: Final = 128
 """The maximum number of docs in a segment."""
 _DOC_BITS: Final = 7
 _BUCKETS: Final = 256
 _BUCKET_BITS: Final = 8
+_PAIR_BUCKETS: Final = 128
+"""The rows of pairs have the buckets behind the buckets of words."""
+_BYTES_OF_PAIR: Final = _DOCS // 8
+_BYTES_OF_PAIRS: Final = PAIRS // _PAIR_BUCKETS * _BYTES_OF_PAIR
 _PAGE: Final = 1_024
 """The number of events that are read at once."""
 _AT_ONCE: Final = 512
 """The number of conversations whose state is read at once."""
 _HASHES_MAX: Final = 3
 """A search looks up at most this number of words. The events that it reads have to contain all."""
+_PAIRS_MAX: Final = 4
+"""A search looks up at most this number of pairs, and only if more than ``_FEW_DOCS`` docs have the
+words.
+"""
 _FEW_DOCS: Final = 2_000
 """If more docs have the words, the search takes the conversations in their order, because the first
 conversations then have enough hits.
@@ -77,6 +92,9 @@ _FEW_UNPLACED: Final = 1_000
 """If the order of more conversations is not in the index, a search finds the order of all."""
 _SAMPLE: Final = 4_000
 """A word is frequent if a quarter of so many docs has it."""
+_OF_DOCS: Final = 0.25
+_OF_DOCS_WITH_PAIR: Final = 0.75
+"""A pair that more docs have is not looked up."""
 
 
 Range = tuple[int, int | None]
@@ -94,6 +112,10 @@ class Docs(NamedTuple):
     found: Mapping[int, set[int]]
     segments: Collection[int] = ()
     counts: Mapping[int, int] = {}
+
+    @property
+    def size(self) -> int:
+        return sum(map(len, self.found.values()))
 
     def may_have(self, segment: int, doc: int) -> bool:
         """Return whether a doc has the words. A doc that was added after the search has begun may
@@ -147,6 +169,7 @@ class _Doc(NamedTuple):
     first: int
     stop: int
     hashes: set[int]
+    pairs: set[int]
 
 
 class _Place(NamedTuple):
@@ -295,9 +318,13 @@ def candidates(reader: Reader, terms: Sequence[str]) -> Candidates | None:
     if not state_of(reader).is_complete:
         return None
     docs = _docs_with_all(reader, hashes_to_find(terms)[:_HASHES_MAX])
+    for pair in pairs_to_find(terms)[:_PAIRS_MAX]:
+        if docs is not None and docs.size <= _FEW_DOCS:
+            break
+        docs = _in_both(docs, _docs_with_pair(reader, pair))
     if docs is None:
         return Candidates(None, {})
-    if sum(map(len, docs.found.values())) > _FEW_DOCS:
+    if docs.size > _FEW_DOCS:
         counts = {
             segment: count
             for _, _, segment in reader.ask_all("search_state")
@@ -351,16 +378,13 @@ def _docs_with_all(reader: Reader, hashes: Sequence[int]) -> Docs | None:
     """Return the docs that have all hashes, or None if no hash is rare enough to be looked up."""
     found: Docs | None = None
     for word_hash in hashes:
-        docs = _docs_with(reader, word_hash)
-        if docs is None:
-            continue
-        if found is not None:
-            docs = _in_both(docs, found)
-        found = docs
+        found = _in_both(found, _docs_with(reader, word_hash))
     return found
 
 
-def _in_both(docs: Docs, others: Docs) -> Docs:
+def _in_both(docs: Docs | None, others: Docs | None) -> Docs | None:
+    if docs is None or others is None:
+        return docs or others
     segments = docs.found.keys() & others.found.keys()
     return Docs(
         {segment: docs.found[segment] & others.found[segment] for segment in segments},
@@ -370,22 +394,53 @@ def _in_both(docs: Docs, others: Docs) -> Docs:
 
 def _docs_with(reader: Reader, word_hash: int) -> Docs | None:
     """Return the docs with a hash, or None if a quarter of the docs has it: see ``_SAMPLE``."""
-    bucket = word_hash % _BUCKETS
     first = word_hash >> _BUCKET_BITS << _DOC_BITS
-    found = {}
-    segments = set[int]()
-    docs = 0
-    for number, (segment, data) in enumerate(reader.ask_all("words_in_bucket", bucket), 1):
-        segments.add(segment)
+
+    def docs_of(data: bytes) -> set[int]:
         entries = _unpacked(data)
         begin = bisect_left(entries, first)
         end = bisect_left(entries, first + _DOCS, begin)
-        if begin < end:
-            found[segment] = {entry - first for entry in entries[begin:end]}
-            docs += end - begin
-        if number * _DOCS > _SAMPLE and docs * 4 > number * _DOCS:
+        return {entry - first for entry in entries[begin:end]}
+
+    return _docs_in_bucket(reader, word_hash % _BUCKETS, docs_of, _OF_DOCS)
+
+
+def _docs_with_pair(reader: Reader, pair: int) -> Docs | None:
+    """Return the docs that may have a pair, or None if most docs may have it."""
+    begin = pair // _PAIR_BUCKETS * _BYTES_OF_PAIR
+    end = begin + _BYTES_OF_PAIR
+
+    def docs_of(data: bytes) -> set[int]:
+        return _set_bits(int.from_bytes(_unpacked_pairs(data)[begin:end], "little"))
+
+    return _docs_in_bucket(reader, _bucket_of_pair(pair), docs_of, _OF_DOCS_WITH_PAIR)
+
+
+def _docs_in_bucket(
+    reader: Reader, bucket: int, docs_of: Callable[[bytes], set[int]], most: float
+) -> Docs | None:
+    """Return the docs that ``docs_of`` finds in the rows of a bucket, or None if it finds more than
+    this share of the first docs.
+    """
+    found = {}
+    segments = set[int]()
+    count = 0
+    for number, (segment, data) in enumerate(reader.ask_all("words_in_bucket", bucket), 1):
+        segments.add(segment)
+        if docs := docs_of(data):
+            found[segment] = docs
+            count += len(docs)
+        if number * _DOCS > _SAMPLE and count > number * _DOCS * most:
             return None
     return Docs(found, segments)
+
+
+def _bucket_of_pair(pair: int) -> int:
+    return _BUCKETS + pair % _PAIR_BUCKETS
+
+
+def _set_bits(bits: int) -> set[int]:
+    return {place for place in range(bits.bit_length()) if bits >> place & 1}
 
 
 def _unpacked(data: bytes) -> array[int]:
@@ -396,15 +451,29 @@ def _unpacked(data: bytes) -> array[int]:
     try:
         entries.frombytes(zlib.decompress(data))
     except (zlib.error, ValueError) as error:
-        raise StoreDamaged(
-            f"the search index is damaged ({error}); make it again with 'foldlog store index"
-            " --again'. The events are not affected"
-        ) from error
+        raise _damaged(error) from error
     return entries
 
 
 def _packed(entries: Iterable[int]) -> bytes:
     return zlib.compress(array("I", sorted(entries)).tobytes(), 1)
+
+
+def _unpacked_pairs(data: bytes) -> bytes:
+    try:
+        bits = zlib.decompress(data)
+    except zlib.error as error:
+        raise _damaged(error) from error
+    if len(bits) != _BYTES_OF_PAIRS:
+        raise _damaged(f"{len(bits)} bytes of pairs")
+    return bits
+
+
+def _damaged(problem: object) -> StoreDamaged:
+    return StoreDamaged(
+        f"the search index is damaged ({problem}); make it again with 'foldlog store index"
+        " --again'. The events are not affected"
+    )
 
 
 # -- adding events
@@ -530,7 +599,7 @@ class _Refresh:
                 )
                 for together in _pages(events, _EVENTS_IN_DOC):
                     first = together[0].id
-                    yield _Doc(key, 0, first, first + len(together), _hashes(together))
+                    yield _Doc(key, 0, first, first + len(together), *_words(together))
 
     def _read_events(self, reader: Reader, key: int, start: int, stop: int) -> list[Event]:
         conversation = self._database.find_key(reader, key)
@@ -551,8 +620,8 @@ class _Refresh:
             first = together[0][0]
             stop = together[-1][0] + 1
             if any(place.first < stop and place.stop > first for place in places):
-                hashes = _hashes(event for _, events in together for event in events)
-                yield _Doc(source.conversation, 1, first, stop, hashes)
+                words = _words(event for _, events in together for event in events)
+                yield _Doc(source.conversation, 1, first, stop, *words)
 
     def _write(self, number: int, docs: Sequence[_Doc], read: Mapping[int, bool]) -> None:
         """Write docs into segments of the store ``number``. ``read`` are the conversations whose
@@ -630,24 +699,49 @@ def _put_in_segment(
 ) -> None:
     """Write docs into a segment that has ``first`` docs already."""
     buckets = defaultdict[int, list[int]](list)
+    pairs = defaultdict[int, int](int)
     for number, doc in enumerate(docs, first):
         for word_hash in doc.hashes:
             entry = (word_hash >> _BUCKET_BITS << _DOC_BITS) | number
             buckets[word_hash % _BUCKETS].append(entry)
+        for pair in doc.pairs:
+            pairs[pair] |= 1 << number
+    bits = _as_bits(pairs)
     if first:
         for bucket, data in transaction.ask("words_of_segment", segment):
             if bucket in buckets:
                 buckets[bucket].extend(_unpacked(data))
+            elif bucket in bits:
+                bits[bucket] |= int.from_bytes(_unpacked_pairs(data), "little")
     for bucket in sorted(buckets):
         transaction.write("put_search_words", segment, bucket, _packed(buckets[bucket]))
+    for bucket in sorted(bits):
+        data = zlib.compress(bits[bucket].to_bytes(_BYTES_OF_PAIRS, "little"), 1)
+        transaction.write("put_search_words", segment, bucket, data)
     for number, doc in enumerate(docs, first):
         begin = (doc.conversation, doc.of_records, doc.first)
         transaction.write("leave_search_doc", *begin)
         transaction.write("put_search_doc", segment, number, *begin, doc.stop)
 
 
-def _hashes(events: Iterable[Event]) -> set[int]:
-    return hashes_of(text_of(event) for event in events if has_content(event))
+def _as_bits(pairs: Mapping[int, int]) -> dict[int, int]:
+    """Return the bits of pairs by their buckets."""
+    columns = defaultdict[int, dict[int, int]](dict)
+    for pair, docs in pairs.items():
+        columns[_bucket_of_pair(pair)][pair // _PAIR_BUCKETS] = docs
+    places = range(PAIRS // _PAIR_BUCKETS)
+    return {
+        bucket: int.from_bytes(
+            b"".join([column.get(place, 0).to_bytes(_BYTES_OF_PAIR, "little") for place in places]),
+            "little",
+        )
+        for bucket, column in columns.items()
+    }
+
+
+def _words(events: Iterable[Event]) -> tuple[set[int], set[int]]:
+    texts = [text_of(event) for event in events if has_content(event)]
+    return hashes_of(texts), pairs_of(texts)
 
 
 def _pages(items: Iterable[T], size: int) -> Iterator[list[T]]:

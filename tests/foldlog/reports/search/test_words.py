@@ -12,7 +12,7 @@ import pytest
 
 from foldlog._reports.search import searching
 from foldlog._reports.search.searching import SearchTerms, on_one_line
-from foldlog._reports.search.words import hashes_of, hashes_to_find
+from foldlog._reports.search.words import hashes_of, hashes_to_find, pairs_of, pairs_to_find
 
 TEXT = (
     "Die Donaudampfschifffahrt auf der STRASSE; src/core/main_util.py, don't __init__ v1.2.3"
@@ -45,6 +45,13 @@ TEXT = (
         "ISLAK",
         '"auf der"',
         '"path c"',
+        '"donaudampfschifffahrt AUF der STR"',
+        '"strasse src/core/main_util py"',
+        '"v1.2 3"',
+        '"数据库索引 搜"',
+        '"搜索 데이터"',
+        '"σίσυφος naïve ﬁle ½ is"',
+        '"istanbul I"',
         "x",
     ],
 )
@@ -52,6 +59,15 @@ def test_matching_text_has_the_hashes_of_a_search(words):
     terms = SearchTerms(words)
     found = [term for term in terms.terms if SearchTerms(term).stand_in(TEXT)]
     assert {*hashes_to_find(found)} <= hashes_of([TEXT])
+    assert {*pairs_to_find(found)} <= pairs_of([TEXT])
+
+
+def test_pairs_of_a_phrase_end_before_a_last_word_of_one_letter():
+    assert pairs_to_find(["the", "a"]) == pairs_to_find(["the a"]) == []
+    assert pairs_to_find(["the a store"]) == [*pairs_to_find(["the a store's"])][:2]
+    assert len(pairs_to_find(["the a store s"])) == 2
+    assert len({*pairs_to_find(["aa aa bb bb cc cc"])}) == 5
+    assert pairs_to_find(["the store"]) == pairs_to_find(["the street"]) != pairs_to_find(["a st"])
 
 
 def test_letters_that_a_search_compares_as_equal_have_equal_hashes():
@@ -137,6 +153,9 @@ def test_form_of_accents_does_not_matter():
             terms = SearchTerms(typed)
             if terms.stand_in(text):
                 assert {*hashes_to_find([typed])} <= hashes_of([text])
+            phrase = unicodedata.normalize(term_form, f"{words[0]} {words[1][:2]}")
+            if SearchTerms(f'"{phrase}"').stand_in(text):
+                assert {*pairs_to_find(SearchTerms(f'"{phrase}"').terms)} <= pairs_of([text])
             if {"ǰ", "İ", "ΐ"}.isdisjoint(composed):
                 assert terms.stand_in(text) == expected, (text, typed)
                 for stored in (text, json.dumps(text)):
