@@ -87,12 +87,13 @@ class CanceledLate:
         assert self._is_canceling.wait(10)
         self._has_ended.set()
 
-    def cancel_safe(self):
+    def cancel_safe(self, timeout):
         self._is_canceling.set()
         assert self._has_ended.wait(10)
         self._has_ended.clear()
         self._has_ended.wait(0.05)  # During this time, a next statement would begin.
         self.is_canceled = True
+        raise psycopg.OperationalError("the server is away")
 
 
 def test_a_late_cancellation_ends_no_later_statement():

@@ -17,6 +17,7 @@ from __future__ import annotations
 import re
 import threading
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from typing import Any, Final, NamedTuple, TypeVar
 
 import psycopg
@@ -28,6 +29,7 @@ from foldlog.eventstore.errors import StoreUnavailable
 T = TypeVar("T")
 
 _WAITED_TOO_LONG: Final = (TimeoutError, psycopg.errors.LockNotAvailable)
+_CANCEL_S: Final = 2.0
 _SHARD_NUMBER: Final = re.compile(r"_\d+$")
 
 
@@ -121,7 +123,8 @@ class Tables:
 
         def end() -> None:
             is_over.set()
-            self._connection.cancel_safe()
+            with suppress(psycopg.Error):  # the server is away, so the VACUUM fails too
+                self._connection.cancel_safe(timeout=_CANCEL_S)
 
         timer = threading.Timer(patience_s, end)
         timer.start()
