@@ -6,7 +6,7 @@ from collections import Counter
 import pytest
 
 from foldlog import Histories
-from foldlog._app.server.service import search
+from foldlog._app.server.service import events, search
 from foldlog._app.server.service.service import Service
 from foldlog._app.server.service.tokens import TokenEntry, Tokens
 from foldlog.eventstore import Store
@@ -551,6 +551,16 @@ def test_records_are_read_back_unchanged(http):
         "records": [],
         "newest": [],
     }
+
+
+def test_more_records_than_the_server_holds_are_read_by_pages(http, monkeypatch):
+    append_items(http, ITEMS)
+    monkeypatch.setattr(events, "_RECORDS_BYTES_MAX", 100)
+    refusal = http.refusal("read_records", format="openai-responses")
+    assert refusal.status == 422
+    assert "more than 100 bytes; read them by pages of …/export" in refusal.detail
+    exported = http("export", format="openai-responses")
+    assert len(exported["records"]) == 3
 
 
 @pytest.mark.parametrize("count", [1, 2, 3])

@@ -166,7 +166,7 @@ export interface paths {
          * @description Return the records of a format.
          *
          *     ``sent`` asks for the records that are sent to a model: without what was taken back, and with
-         *     a summary for what was condensed.
+         *     a summary for what was condensed. More than 32 MiB of records are refused; …/export has pages.
          *
          *     Scope: read.
          */

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from functools import partial
 from itertools import islice
 from typing import Annotated, Any, Final, Literal
@@ -43,6 +43,8 @@ EVENTS_MAX: Final = 1_000
 """The maximum number of events in an answer."""
 _EVENTS_BYTES: Final = 8_000_000
 """An answer ends with the event that passes this number of bytes."""
+_RECORDS_BYTES_MAX: Final = 32 * 1024 * 1024
+"""More records are refused, because the server holds them in memory."""
 
 AppendableEvent = (
     SystemMessage
@@ -410,6 +412,21 @@ def append_records(
     return AppendedEvents.after(history, recorded)
 
 
+def _records_to_answer(records: Iterable[Any]) -> list[Any]:
+    answered = []
+    size = 0
+    for record in records:
+        answered.append(record)
+        size += len(msgspec.json.encode(record))
+        if size > _RECORDS_BYTES_MAX:
+            raise Refusal(
+                422,
+                f"the records have more than {_RECORDS_BYTES_MAX:,} bytes; read them by pages of"
+                " …/export",
+            )
+    return answered
+
+
 @operation("GET", "/conversations/{conversation}/records")
 def read_records(
     request: AdmittedRequest, *, format: Text, sent: bool = False
@@ -417,12 +434,12 @@ def read_records(
     """Return the records of a format.
 
     ``sent`` asks for the records that are sent to a model: without what was taken back, and with
-    a summary for what was condensed.
+    a summary for what was condensed. More than 32 MiB of records are refused; …/export has pages.
     """
     history = request.history
     if not sent:
         version = history.version()
-        records = list(records_of(history, format, 0, version))
+        records = _records_to_answer(records_of(history, format, 0, version))
         return ConversationRecords(version=version, records=records)
     prompt = SentRecords(history, condense=False)
     groups = [group for group in prompt.records(prompt.view, format) if group[1]]
