@@ -46,7 +46,7 @@ SELECT {is_elsewhere} OR {is_later} FROM {schema}.epoch e
 -- name: begin_epoch
 SELECT {schema}.begin_epoch()
 
--- From now on all positions are above this one.
+-- From now on, all positions are above this one.
 -- name: begin_after
 UPDATE {schema}.epoch SET epoch = ($1::bigint >> 20) + 1 WHERE epoch <= $1::bigint >> 20
 
@@ -233,7 +233,7 @@ SELECT id, erased_events, erased_at, erased_reason FROM {schema}.conversations
 WHERE visible AND erased_at IS NOT NULL AND substring(id, 1, 256) >= substring($1::bytea, 1, 256) AND id > $1::bytea
 ORDER BY substring(id, 1, 256), id LIMIT $2::bigint
 
--- Asked of several stores together, so it reads no more than the ids.
+-- This is asked of several stores together, so it reads no more than the ids.
 -- name: ids
 SELECT id, key FROM {schema}.conversations
 WHERE visible AND substring(id, 1, 256) >= substring($1::bytea, 1, 256) AND id >= $1::bytea
@@ -279,7 +279,7 @@ SELECT {row}
 FROM {schema}.events WHERE conversation = $1::bigint AND id >= $2::bigint AND id < $3::bigint
 ORDER BY id LIMIT $4::bigint
 
--- Up to the row that passes some bytes. octet_length reads no body that is stored apart.
+-- The rows up to the one with which they have more than some bytes. octet_length reads no body that is stored apart.
 -- name: rows_until
 SELECT {row} FROM (
     SELECT id, meta, body, sum(octet_length(body)) OVER (ORDER BY id) - octet_length(body) AS before
@@ -1319,13 +1319,13 @@ SELECT min(conversation), day, model, above, by_condenser, sum(calls)::bigint,
 FROM chosen JOIN {schema}.figure_calls USING (conversation)
 GROUP BY day, model, above, by_condenser, cost IS NULL, prompt_tokens IS NULL, completion_tokens IS NULL
 
--- Replies of several histories.
+-- The replies that may be in several of the chosen histories.
 -- name: figure_replies_chosen
 WITH {chosen}
 SELECT reply, conversation, {call_columns} FROM {schema}.figure_replies WHERE conversation IN (SELECT conversation FROM chosen)
 ORDER BY reply, conversation
 
--- Blocks of conversations: see 0003_figure_blocks.sql.
+-- The sums of figures over blocks of conversations: see 0003_figure_blocks.sql.
 -- name: figure_blocks
 SELECT block, code, body FROM {schema}.figure_blocks
 
@@ -1483,7 +1483,8 @@ WHERE conversation = $1::bigint AND stream = $2::bigint AND closed_at IS NOT DIS
 
 -- A search index, which a store may have (foldlog/_reports/search/index.py). A doc is a few consecutive events of a conversation,
 -- or records of its source, with a number in its segment. If the segment of a doc is null, its words are in no index, so
--- each search reads its events. No version of foldlog needs these tables: triggers remove the words of changed text.
+-- each search reads its events. A version of foldlog that does not know these tables may write to the store too, because
+-- triggers remove the words of changed text.
 -- name: make_search_docs
 CREATE TABLE IF NOT EXISTS {schema}.search_docs (
     segment      bigint,
@@ -1520,7 +1521,7 @@ CREATE TABLE IF NOT EXISTS {schema}.search_unread (conversation bigint PRIMARY K
 -- name: make_search_state
 CREATE TABLE IF NOT EXISTS {schema}.search_state (store bigint PRIMARY KEY, until bigint, segment bigint NOT NULL)
 
--- When conversations were last active, in the order of a search (see in_order_of_search). The conversations in
+-- The times when conversations were last active, in the order of a search (see in_order_of_search). The conversations in
 -- "search_unplaced", and those with events after the position of the index, may have another place by now.
 -- name: make_search_ends
 CREATE TABLE IF NOT EXISTS {schema}.search_ends (
@@ -1535,9 +1536,10 @@ CREATE INDEX IF NOT EXISTS search_ends_in_order ON {schema}.search_ends (is_time
 -- name: make_search_unplaced
 CREATE TABLE IF NOT EXISTS {schema}.search_unplaced (conversation bigint PRIMARY KEY)
 
--- Erasures, redactions, keys, and forks that get their own copies. The other docs of a segment lose their words too. A
--- writer of the index locks the state, so that it never adds words of text that was removed after it had read the text. The
--- roles of agents may not own the tables, so this function runs with the rights of its owner.
+-- An erasure, a redaction, a new key, or a fork that gets its own copies removes the words of the conversation. The other docs
+-- of its segment lose their words too. A writer of the index locks the state, so that it never adds words of text that was
+-- removed after it had read the text. The roles of agents may not own the tables, so this function runs with the rights of its
+-- owner.
 -- name: make_search_forgetting
 CREATE OR REPLACE FUNCTION {schema}.search_forget() RETURNS trigger
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp
@@ -1638,7 +1640,7 @@ UNION ALL SELECT t.key, 0, coalesce(
     (SELECT max(stop) FROM {schema}.search_docs WHERE conversation = t.key AND of_records = 0), 0
 ), NULL FROM ({search_touched}) t
 
--- What a writer of the index compares: while this is equal, the texts of a conversation were only added to.
+-- A writer of the index compares these values. While they are equal, the conversation only got further texts.
 -- name: search_versions
 SELECT c.key, c.id, c.visible AND c.erased_at IS NULL AND coalesce(c.pending, 0) >= 0, c.sealed_key IS NOT NULL,
     coalesce(c.redactions, 0), coalesce(c.parent, 0), coalesce(s.records, 0), coalesce(s.redacted, ''::bytea),
@@ -1703,7 +1705,7 @@ LEFT JOIN {schema}.figures f ON f.conversation = c.key
     WHERE c.visible AND c.erased_at IS NULL AND coalesce(c.pending, 0) >= 0
 ) found
 
--- Behind a place in the order.
+-- The conversations behind a place in the order.
 -- name: search_order
 {in_order_of_search}
     FROM (SELECT $1::bigint AS code) wanted CROSS JOIN {schema}.conversations c {with_ends}

@@ -91,8 +91,8 @@ INSERT INTO events (position, conversation, id, kind, shown, structural, meta, b
 VALUES {rows}
 
 -- name: an_event
--- The values of one of these rows. Plain bodies are text. "meta" and the body are bound twice, because CPython 3.12.0 to
--- 3.12.3 warns at parameters that have a number.
+-- The values of one of these rows. Plain bodies are text: byte 31 of "meta" is the encoding, and 0 is plain. "meta" and the
+-- body are bound twice, because CPython 3.12.0 to 3.12.3 warns at parameters that have a number.
 (?, ?, ?, ?, ?, ?, ?, iif(substr(?, 31, 1) = x'00', CAST(? AS TEXT), ?))
 
 -- name: a_plain_event
@@ -289,7 +289,7 @@ UPDATE conversations SET mark = ? WHERE key = ?
 -- name: prove
 UPDATE idempotency_keys SET proof = ? WHERE conversation = ? AND key = CAST(? AS TEXT)
 
--- This compares the byte of the encoding: plain bodies are text.
+-- Plain bodies are text: byte 31 of "meta" is the encoding, and 0 is plain.
 -- name: replace_row
 UPDATE events SET meta = v.column1, body = iif(substr(v.column1, 31, 1) = x'00', CAST(v.column2 AS TEXT), v.column2)
 FROM (VALUES (?, ?, ?, ?)) v WHERE conversation = v.column3 AND id = v.column4
@@ -879,13 +879,13 @@ SELECT min(conversation), day, model, above, by_condenser, sum(calls),
 FROM chosen CROSS JOIN figure_calls USING (conversation)
 GROUP BY day, model, above, by_condenser, cost IS NULL, prompt_tokens IS NULL, completion_tokens IS NULL
 
--- Replies of several histories.
+-- The replies that may be in several of the chosen histories.
 -- name: figure_replies_chosen
 WITH {chosen}
 SELECT reply, conversation, {call_columns} FROM figure_replies WHERE conversation IN (SELECT conversation FROM chosen)
 ORDER BY reply, conversation
 
--- Blocks of conversations: see 0003_figure_blocks.sql.
+-- The sums of figures over blocks of conversations: see 0003_figure_blocks.sql.
 -- name: figure_blocks
 SELECT block, code, body FROM figure_blocks
 
@@ -1025,7 +1025,8 @@ SELECT (SELECT count(*) FROM streams s WHERE NOT EXISTS (SELECT 1 FROM conversat
 
 -- A search index, which a store may have (foldlog/_reports/search/index.py). A doc is a few consecutive events of a conversation,
 -- or records of its source, with a number in its segment. If the segment of a doc is null, its words are in no index, so
--- each search reads its events. No version of foldlog needs these tables: triggers remove the words of changed text.
+-- each search reads its events. A version of foldlog that does not know these tables may write to the store too, because
+-- triggers remove the words of changed text.
 -- name: make_search_docs
 CREATE TABLE IF NOT EXISTS search_docs (
     segment      INTEGER,
@@ -1062,8 +1063,7 @@ CREATE TABLE IF NOT EXISTS search_unread (conversation INTEGER PRIMARY KEY, stay
 -- name: make_search_state
 CREATE TABLE IF NOT EXISTS search_state (store INTEGER PRIMARY KEY, until INTEGER, segment INTEGER NOT NULL) STRICT
 
--- Erasures, redactions, keys, and forks that get their own copies. The other docs of a segment lose their words too.
--- When conversations were last active, in the order of a search (see in_order_of_search). The conversations in
+-- The times when conversations were last active, in the order of a search (see in_order_of_search). The conversations in
 -- "search_unplaced", and those with events after the position of the index, may have another place by now.
 -- name: make_search_ends
 CREATE TABLE IF NOT EXISTS search_ends (conversation INTEGER PRIMARY KEY, is_timed INTEGER NOT NULL, at TEXT NOT NULL) STRICT
@@ -1092,6 +1092,8 @@ BEGIN
     INSERT OR IGNORE INTO search_unplaced VALUES (OLD.conversation);
 END
 
+-- An erasure, a redaction, a new key, or a fork that gets its own copies removes the words of the conversation. The other docs
+-- of its segment lose their words too.
 -- name: make_search_removal
 CREATE TRIGGER search_removal
 AFTER UPDATE OF erased_at, redactions, sealed_key, parent ON conversations
@@ -1211,7 +1213,7 @@ UNION ALL SELECT key, 0, coalesce(
     (SELECT max(stop) FROM search_docs WHERE conversation = key AND of_records = 0), 0
 ), NULL FROM ({search_touched})
 
--- What a writer of the index compares: while this is equal, the texts of a conversation were only added to.
+-- A writer of the index compares these values. While they are equal, the conversation only got further texts.
 -- name: search_versions
 SELECT c.key, c.id, c.visible AND c.erased_at IS NULL AND coalesce(c.pending, 0) >= 0, c.sealed_key IS NOT NULL,
     coalesce(c.redactions, 0), coalesce(c.parent, 0), coalesce(s.records, 0), coalesce(s.redacted, x''),
@@ -1267,7 +1269,7 @@ SELECT id, NOT coalesce(is_fresh, 0) OR last_at IS NOT NULL AS is_timed,
     iif(is_fresh AND last_at IS NOT NULL, printf('%016X', max(last_at, 0)),
         max(printf('%016X', created_at), coalesce(hex(substr(meta, 17, 8)), ''))) AS at, key
 
--- Behind a place in the order.
+-- The conversations behind a place in the order.
 -- name: search_order
 WITH wanted (code, most, timed, at, id) AS (VALUES (?, ?, ?, printf('%016X', ?), ?)),
 found AS MATERIALIZED (
