@@ -398,7 +398,7 @@ _body_of = attrgetter("body")
 
 
 def _has_too_many_bytes(size: int) -> bool:
-    """Return whether a View with events of so many bytes must not be made in this process."""
+    """Return whether a View with events of so many bytes must not be made: see ``views_up_to``."""
     bytes_max = VIEW_LIMIT.bytes_max
     return bytes_max is not None and size > bytes_max
 

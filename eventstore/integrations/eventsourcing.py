@@ -549,6 +549,8 @@ class _Batch(Notification):
 
 
 class _BatchMapper(ConversationMapper):
+    """Decodes the rows of a ``_Batch`` together."""
+
     def to_domain_event(self, stored_event: StoredEvent) -> Any:
         if isinstance(stored_event, _Batch):
             return RecordedBatch(tuple(decode_placed(stored_event.rows)))

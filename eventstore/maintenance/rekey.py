@@ -110,6 +110,7 @@ def rekey(
 
 
 def named_or_all(database: Database, conversations: Sequence[str]) -> Iterator[Conversation]:
+    """Yield the named conversations, or all conversations if none is named."""
     if not conversations:
 
         def page(after: str | None) -> Sequence[Conversation]:

@@ -187,7 +187,9 @@ def test_views_of_another_process_are_redacted(path):
 
 
 def test_summary_quotes_only_its_own_view(path):
-    """Its range holds the condensation of the redacted event, which is no event of a View."""
+    """The fork's next condensation names event 6, the condensation itself, which is in no View. So
+    its summary does not quote the redacted event.
+    """
     with open_store(f"sqlite:///{path}") as store:
         store.append(
             "c",
@@ -203,8 +205,8 @@ def test_summary_quotes_only_its_own_view(path):
 
 
 def test_short_source_id_stays(path):
-    """An import keeps the id of its source with its JSON type, whatever that is. Other records name
-    it by that id.
+    """A redaction keeps an id of the source that can be no private text, because other records name
+    the event by this id.
     """
     words = (7, "u2", "0b0c4a2e-9b7e-4d1c-8f5a-1c2d3e4f5a6b", "lc_run--01-0", "msg_01:a.b")
     with open_store(f"sqlite:///{path}") as store:

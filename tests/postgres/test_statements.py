@@ -348,7 +348,7 @@ def test_whole_stores_are_asked_one_by_one():
 
 
 def place_of_key(name):
-    """Return which parameter of a statement is the key of a conversation; None if none is."""
+    """Return the index of the parameter that is the key of a conversation, or None."""
     statement = STATEMENTS[name]
     if name in OF_ONE_OF_SEVERAL and statement.startswith("INSERT"):
         columns = re.split(r",\s+", statement.partition("(")[2].partition(")")[0])
@@ -364,8 +364,8 @@ def place_of_key(name):
 
 
 def test_keys_in_statements_choose_the_store():
-    """What is asked by the key of a conversation is asked of its store, which the key's parameter
-    says.
+    """The first parameter of a statement about one conversation is the conversation's key, which
+    tells the store that is asked.
     """
     places = {name: place_of_key(name) for name in STATEMENTS if not name.startswith("stands")}
     assert 0 in places.values()

@@ -71,7 +71,7 @@ def test_followers_and_their_lag(store):
     assert all(0 <= lag.seconds < 60 for lag in follower_status(store).followers)
 
 
-def test_prometheus_is_told_of_them(store):
+def test_metrics_tell_of_followers(store):
     say(store, "c1", "3")
     confirm(store, "reader \udcff", 0)
     with asking_store(store) as client:
@@ -79,7 +79,7 @@ def test_prometheus_is_told_of_them(store):
         page = client.get("/metrics").text
     assert re.search(r'^foldlog_follower_lag_events\{follower="reader .+"\} 3$', page, re.MULTILINE)
     assert re.search(r'^foldlog_follower_lag_seconds\{follower="reader .+"\} ', page, re.MULTILINE)
-    assert page.encode()
+    page.encode()  # This raises an error if the name of the follower is not escaped.
     assert "foldlog_events_held_back 0\n" in page
     assert "foldlog_bytes_pending 0\n" in page
     assert "foldlog_events 3\n" in page
@@ -89,7 +89,7 @@ def test_prometheus_is_told_of_them(store):
     )
 
 
-def test_the_command_shows_it(url, store, foldlog):
+def test_the_command_shows_followers(url, store, foldlog):
     confirm(store, "audit", 1)
     ran = foldlog("list", "--followers", "--db", url)
     assert ran.status == 0
