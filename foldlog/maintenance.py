@@ -64,7 +64,7 @@ from foldlog.eventstore.maintenance import (
 )
 from foldlog.eventstore.maintenance.order import OldByOrder
 from foldlog.eventstore.maintenance.unfinished import PURGE_PATIENCE_S
-from foldlog.eventstore.proof import checkpoint, comparison, signed_note
+from foldlog.eventstore.proof import checkpoint, signed_note
 from foldlog.eventstore.recorders.urls import as_url
 from foldlog.projections.conversations.companions import and_companions
 from foldlog.projections.conversations.unreadable import sound
@@ -166,10 +166,9 @@ class Maintenance:
         or replaced since a checkpoint. See ``proof.comparison.verify_against``. If an import
         got events since then, also compare them with its records.
         """
-        from foldlog._reports.records.checking import with_new_events_compared  # all formats
+        from foldlog._reports.records.checking import verify_with_records  # all formats
 
-        verdicts = comparison.verify_against(self._store, note)
-        return tuple(with_new_events_compared(self._store, verdicts))
+        return tuple(verify_with_records(self._store, note))
 
     def rekey(
         self,

@@ -22,7 +22,13 @@ from typing import Any, Final, NamedTuple
 from foldlog._base.json_types import JsonMap
 from foldlog.eventstore.arguments import NUMBER_MAX, check_whole
 from foldlog.eventstore.documents.values import newest_value
-from foldlog.eventstore.errors import CorruptEvent, InvalidArgument, KeyUnavailable, StoreDamaged
+from foldlog.eventstore.errors import (
+    CorruptEvent,
+    InvalidArgument,
+    KeyUnavailable,
+    StoreDamaged,
+    count,
+)
 from foldlog.eventstore.events import ATTRIBUTES
 from foldlog.eventstore.log.database import NOTHING_LATE, Database, Late
 from foldlog.eventstore.log.keys import key_missing
@@ -598,6 +604,31 @@ def _attributes(database: Database, reader: Reader, listing: ListedConversation)
 
 
 # -- checking
+
+
+def find_unlisted(database: Database) -> Iterator[str]:
+    """Yield what conversations the lists lack that they had once. Cost: a look at the row of each
+    conversation.
+    """
+    progress = _Progress.read(database)
+    until, key = progress.after, NUMBER_MAX
+    if progress.until is not None:
+        until, key = progress.until, progress.key
+    if until == 0:
+        return
+    unlisted, is_given = database.recorder.query(lambda reader: reader.unlisted(key, until))
+    if not is_given:
+        yield (
+            "the lists of conversations by attribute and activity say that they have events which"
+            " the store does not have yet, so they leave out new events; a copy of the store has"
+            " correct lists (see 'foldlog store copy --help')"
+        )
+    elif unlisted:
+        yield (
+            f"the lists of conversations by attribute and activity lack"
+            f" {count(unlisted, 'conversation')}; the events are intact, and a copy of the store"
+            " has correct lists (see 'foldlog store copy --help')"
+        )
 
 
 def find_wrong_attributes(database: Database, conversation: str) -> Iterator[str]:

@@ -17,6 +17,7 @@ from typing import NamedTuple, TypeVar
 
 from foldlog.eventstore import codec
 from foldlog.eventstore.codec_json import Undecodable
+from foldlog.eventstore.documents.listing import find_unlisted
 from foldlog.eventstore.errors import (
     ConversationNotFound,
     CorruptEvent,
@@ -206,6 +207,7 @@ def _findings_in_database(
             for path in filter(is_abandoned, backup_paths)
         ]
         findings += findings_in_ledger(database, 0, "")
+        findings += map(of_all, find_unlisted(database))
     except StoreDamaged as error:
         findings.append(of_all(str(error)))
     return findings

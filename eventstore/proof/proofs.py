@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterable
 from functools import partial
 
 import msgspec
@@ -10,6 +11,7 @@ from foldlog.eventstore.errors import InvalidArgument, count
 from foldlog.eventstore.log.finding import find_existing, tombstones_before
 from foldlog.eventstore.log.reading import ReadTransaction
 from foldlog.eventstore.log.row import commitment_of, first_head, is_redacted, sound
+from foldlog.eventstore.maintenance.verify import Verdict
 from foldlog.eventstore.proof.comparison import verify_against
 from foldlog.eventstore.proof.lists import leaves_of
 from foldlog.eventstore.proof.merkle import consistency_path, inclusion_path, root_of
@@ -111,14 +113,19 @@ def prove_event(
 
 
 def prove_consistency(
-    store: Store, earlier: StoreCheckpoint, checkpoint: StoreCheckpoint
+    store: Store,
+    earlier: StoreCheckpoint,
+    checkpoint: StoreCheckpoint,
+    *,
+    verify: Callable[[Store, StoreCheckpoint], Iterable[Verdict]] = verify_against,
 ) -> ConsistencyProof:
     """Prove that the list of checkpoints was continued from an earlier checkpoint to another one.
     Nothing else is proved to somebody without the store.
 
-    Raises ``InvalidArgument`` if the list was changed, if ``verify_against`` finds a change since
-    the earlier checkpoint, or if ``earlier`` has no leaves. Cost: checking every event, as
-    ``verify_against`` does.
+    Raises ``InvalidArgument`` if the list was changed, if ``verify`` finds a change since the
+    earlier checkpoint, or if ``earlier`` has no leaves. Cost: checking every event, as
+    ``verify_against`` does. ``verify_against`` does not compare the events of imports that were
+    opened since; ``verify`` may do more.
     """
     if not earlier.size:
         raise InvalidArgument(
@@ -133,7 +140,7 @@ def prove_consistency(
             f" checkpoint with {earlier.size:,}: the list of checkpoints was changed, or the"
             " checkpoints belong to two stores, or the first is the earlier one"
         )
-    for verdict in verify_against(store, earlier):
+    for verdict in verify(store, earlier):
         for finding in verdict.findings:
             if not (finding.needs_key or finding.unfinished or finding.unproved):
                 name = verdict.conversation

@@ -432,6 +432,13 @@ class Reader(ABC):
         rows = self.ask_all("visible_behind", key, limit)
         return sorted((row_key, version) for row_key, version in rows)[:limit]
 
+    def unlisted(self, key: int, until: int) -> tuple[int, bool]:
+        """Return how many conversations up to a key, with an event up to the position ``until``,
+        are in no list, and whether the store has given this position.
+        """
+        [(unlisted, is_given)] = self.ask("unlisted", key, until)
+        return unlisted, bool(is_given)
+
     def changed_since(self, after_position: int, events: int) -> tuple[int, Sequence[int] | None]:
         """Return the last position, and the keys of the conversations with events or ledger entries
         after ``after_position``. The keys are None if there are more than ``events`` of these, and
@@ -786,9 +793,15 @@ class Transaction(Reader):
         """Write the list entry of a conversation: the time ``at`` of its last activity, its
         version, and the digests of its attributes. If ``digests`` is None, the stored digests stay.
         """
+        self._hold_listing(key)
         self.write("leave_listed", key)
         self.write("put_listing", key, at, version, None if digests is None else b"".join(digests))
         self.write("put_listed", key)
+
+    def _hold_listing(self, key: int) -> None:
+        """Wait until no other writer changes the list entry of a conversation. From then on, the
+        next statements of this transaction see the entry as it is.
+        """
 
     def count_redactions(self, key: int, events: int) -> None:
         self.forget()
@@ -810,6 +823,7 @@ class Transaction(Reader):
         self.forget()
         self._leave_bytes(key)
         self.delete_figures(key)
+        self._hold_listing(key)
         for statement in ("refuse", "delete_places", "leave_listed", "delete_listing"):
             self.write(statement, key)
         self.write(

@@ -9,6 +9,7 @@ import os
 import re
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from functools import cache
+from typing import Any
 
 from foldlog.eventstore.errors import count
 
@@ -126,6 +127,31 @@ def orphans(
     if chunks:
         belong = count(chunks, "chunk belongs", "chunks belong")
         yield f"{belong} to no stream (a stream is a reply that is being written)"
+
+
+def contradictions(
+    lists: int, hidden: Iterable[Sequence[bytes]], without_position: Iterable[Sequence[Any]]
+) -> Iterator[str]:
+    """Describe a number of conversations whose lists contradict their events, conversations that
+    are hidden, and pairs of a conversation and the number of its events without a position.
+    """
+    if lists:
+        yield (
+            "the lists of conversations by attribute and activity contradict the events of"
+            f" {count(lists, 'conversation')}; the events are intact, and a copy of the store"
+            " has correct lists (see 'foldlog store copy --help')"
+        )
+    for (name,) in hidden:
+        yield (
+            f"conversation {str(name, 'utf-8', 'replace')!r} is hidden, as if it were still being"
+            " imported, but it was visible before"
+        )
+    for name, events in without_position:
+        have = count(events, "event has", "events have")
+        yield (
+            f"{have} no position in conversation {str(name, 'utf-8', 'replace')!r}, so no follower"
+            " reads them"
+        )
 
 
 def _describe_missing(kind: str, name: str) -> str:

@@ -8,11 +8,10 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from foldlog._app.cli.verifying import Checks
-from foldlog._reports.records.checking import with_new_events_compared
+from foldlog._reports.records.checking import verify_with_records
 from foldlog._reports.search import index
 from foldlog.errors import EventStoreError
 from foldlog.eventstore import open_store
-from foldlog.eventstore.proof.comparison import verify_against
 from foldlog.eventstore.proof.signed_note import StoreCheckpoint
 from tests.attacks.made_store import KEYS
 from tests.attacks.operators import Operator, PostgresOperator, SQLiteOperator
@@ -38,7 +37,7 @@ class Arena:
         checks = Checks()
         try:
             with open_store(self.url, **options) as store:
-                compared = with_new_events_compared(store, verify_against(store, self.note))
+                compared = verify_with_records(store, self.note)
                 verdicts = checks.count(compared, lambda **_: None)
                 for _ in checks.with_views(store, verdicts, repair=False):
                     pass
@@ -50,7 +49,7 @@ class Arena:
         """Return the findings without the key, but not what could not be checked."""
         checks = Checks()
         with open_store(self.url) as store:
-            compared = with_new_events_compared(store, verify_against(store, self.note))
+            compared = verify_with_records(store, self.note)
             for _ in checks.count(compared, lambda **_: None):
                 pass
         return [f"{name}: {text}" for name, text in checks.findings]

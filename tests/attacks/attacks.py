@@ -12,6 +12,9 @@ from functools import partial
 from hashlib import sha256
 from typing import Any, NamedTuple
 
+from foldlog._reports.figures.checking import forget_figures
+from foldlog._reports.figures.stored import FiguresOfStore
+from foldlog.eventstore import open_store
 from foldlog.eventstore.codec import encode
 from foldlog.eventstore.events import Redacted, RedactionCopied
 from foldlog.eventstore.log.redacted import without_content
@@ -25,6 +28,7 @@ from foldlog.eventstore.log.row import (
 )
 from foldlog.eventstore.recorders.types import row_of
 from foldlog.eventstore.sources.blocks import GENESIS, chain_head
+from tests.attacks.made_store import KEYS
 from tests.attacks.operators import Operator, Stored
 from tests.stored_rows import meta_field, with_fields
 
@@ -255,7 +259,7 @@ def _with(value: Any, path: tuple[Any, ...], new: Any) -> Any:
         return new
     first, *rest = path
     if isinstance(value, dict):
-        return {**value, first: _with(value[first], tuple(rest), new)}
+        return {**value, first: _with(value.get(first), tuple(rest), new)}
     return [_with(each, tuple(rest), new) if at == first else each for at, each in enumerate(value)]
 
 
@@ -504,12 +508,31 @@ def of_documents(op: Operator) -> Iterator[Attack]:
                 partial(_change_about, key=key, path=(field,), new=value),
             )
 
+        call = {"model": "gpt-4o", "day": "2026-11-01", "calls": 1, "prompt_tokens": 9, "cost": 9.5}
+        for field, beside in (
+            ("title", "Burn it"),
+            ("where", {"parent": "boss", "cwd": "/elsewhere"}),
+            ("usage", [call]),
+        ):
+            yield Attack(
+                f"{name}: another {field} beside its records, and its figures are counted again",
+                "beside records",
+                partial(_change_beside, key=key, field=field, new=beside),
+            )
+
+
+def _change_beside(op: Operator, key: int, field: str, new: Any) -> None:
+    _change_about(op, key, (field,), new)
+    with open_store(op.url, keys=KEYS) as store:
+        forget_figures(store, op.name_of(key))
+        FiguresOfStore(store).keep_up()
+
 
 def _change_about(op: Operator, key: int, path: tuple[Any, ...], new: Any) -> None:
     """Change a field of what is stored beside the records of a source."""
     for source in op.rows("sources"):
         if source["conversation"] == key:
-            about = {"secret": "", **json.loads(zlib.decompress(bytes(source["about"])))}
+            about = json.loads(zlib.decompress(bytes(source["about"])))
             changed = json.dumps(_with(about, path, new)).encode()
             op.update("sources", source, about=zlib.compress(changed))
 
@@ -529,6 +552,10 @@ def of_lists(op: Operator) -> Iterator[Attack]:
         "attributes in lists",
         partial(_exchange_digests, name="documents"),
     )
+    for name in ("documents", "empty fork", "archived"):
+        yield Attack(
+            f"{name}: lists lack it", "attributes in lists", partial(_leave_out_of_lists, name=name)
+        )
     for name in ("paid", "archived"):
         yield Attack(
             f"{name}: its figures have a call more",
@@ -564,6 +591,12 @@ def _exchange_digests(op: Operator, name: str) -> None:
             op.update("listing", row, digests=digests)
             for digest in (digests[:16], digests[16:]):
                 op.insert("listed", {"digest": digest, "at": row["at"], "conversation": key})
+
+
+def _leave_out_of_lists(op: Operator, name: str) -> None:
+    key = op.conversation(name)["key"]
+    for table in ("listing", "listed"):
+        op.execute(f"DELETE FROM {table} WHERE conversation = ?", key)
 
 
 def _add_call(op: Operator, name: str) -> None:

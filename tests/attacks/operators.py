@@ -30,6 +30,8 @@ Stored = dict[str, Any]
 class Operator:
     """Statements have ``?`` in place of parameters."""
 
+    url: str
+
     def __init__(self, connection: Any) -> None:
         self._connection = connection
 
@@ -184,6 +186,7 @@ class SQLiteOperator(Operator):
         connection = sqlite3.connect(path, isolation_level=None)
         connection.text_factory = lambda text: text.decode("utf-8", "surrogatepass")
         super().__init__(connection)
+        self.url = f"sqlite:///{path}"
 
     def execute(self, statement: str, *values: Any) -> list[Any]:
         return self._connection.execute(statement, values).fetchall()
@@ -208,6 +211,7 @@ class PostgresOperator(Operator):
     def __init__(self, url: str, schema: str) -> None:
         super().__init__(psycopg.connect(url.partition("?")[0], autocommit=True))
         self.schema = schema
+        self.url = url
         self._connection.execute(f"SET search_path = {schema}")
 
     def execute(self, statement: str, *values: Any) -> list[Any]:

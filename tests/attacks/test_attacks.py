@@ -40,6 +40,7 @@ class Limit(NamedTuple):
 
     words: str
     pages: frozenset[str] = frozenset()
+    on_any_page: bool = False
 
 
 IN_ORDER = Limit(
@@ -52,12 +53,13 @@ OF_CONVERSATIONS = {
         "the number of redactions that a list shows of a fork or of an archived conversation",
         frozenset({"conversations", "/api/history", "/api/report", "/api/task"}),
     ),
+    # Opening an import also makes events of them.
+    r"\w+: another (title|where|usage) beside its records": Limit(
+        "the title, folder, parent and usage that its program keeps beside the records",
+        on_any_page=True,
+    ),
 }
 LIMITS = OF_CONVERSATIONS | {
-    # ``verify`` compares the lists of a file with the events, but not the lists of a server.
-    r"list(ing|ed)(\.(conversation|digest|at) |: )": Limit(
-        "that a list lacks a conversation", frozenset({"list", "/v1/conversations"})
-    ),
     r"archived: ": Limit(
         "those of archived conversations",
         frozenset(
@@ -172,7 +174,7 @@ def complaints(arena: Arena, honest: Honest, keys: Path, attack: Attack) -> list
         limits = [limit for what, limit in LIMITS.items() if re.match(what, attack.name)]
         allowed = frozenset[str]().union(*(limit.pages for limit in limits))
         seen = {*differences(honest.seen, arena.shown())} - allowed
-        if seen:
+        if seen and not any(limit.on_any_page for limit in limits):
             wrong.append(f"{attack.name}: silent, and {', '.join(sorted(seen))} show it")
         elif not all(limit.words in not_proven() for limit in limits or [Limit(NO_EFFECT)]):
             wrong.append(f"{attack.name}: docs/PROOF.md does not say that nobody finds it")

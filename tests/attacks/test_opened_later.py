@@ -16,6 +16,7 @@ from foldlog.eventstore import open_store
 from tests.attacks.arenas import Arena
 from tests.attacks.made_store import KEYS, user
 from tests.attacks.operators import Operator
+from tests.commands import run_foldlog
 from tests.stored_rows import with_fields
 
 NAME = "unopened"
@@ -82,6 +83,22 @@ def test_events_that_records_became_since_the_checkpoint_are_compared(
     operator.close()
     found = arena.judge(keys=KEYS)
     assert any(text.startswith(f"{NAME}: {problem}") for text in found)
+
+
+def test_proof_that_the_list_was_continued_compares_them(
+    arena: Arena, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    opened(arena)
+    monkeypatch.setenv("FOLDLOG_KEY_FILE", str(arena.folder / "keys.txt"))
+    since = arena.folder / "since.txt"
+    since.write_text(str(arena.note))
+    words = ("store", "checkpoint", "--since", str(since), "--db", arena.url)
+    assert run_foldlog(*words) == 0
+    operator = arena.operator()
+    say_otherwise(operator)
+    operator.close()
+    assert run_foldlog(*words) != 0
+    assert OTHER in capsys.readouterr().err
 
 
 def test_events_after_a_redacted_record_are_not_compared(arena: Arena) -> None:

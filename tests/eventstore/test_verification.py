@@ -321,6 +321,42 @@ def test_lists_that_contradict_their_conversations(path, change):
     assert "the lists of conversations by attribute and activity contradict" in finding
 
 
+@pytest.mark.parametrize(
+    "change, problem",
+    [
+        ("DELETE FROM listing; DELETE FROM listed", "activity lack 4 conversations"),
+        (
+            "DELETE FROM listing WHERE conversation = 3; DELETE FROM listed WHERE conversation = 3",
+            "activity lack 1 conversation",
+        ),
+        (
+            "DELETE FROM listing WHERE conversation = 4; DELETE FROM listed WHERE conversation = 4",
+            "activity lack 1 conversation",
+        ),
+        (
+            "UPDATE store SET value = '9223372036854775807 1' WHERE name = 'listed'",
+            "so they leave out new events",
+        ),
+        ("UPDATE conversations SET visible = 0 WHERE key = 3", "'fork' is hidden"),
+        (
+            "UPDATE events SET position = -position WHERE conversation = 3",
+            "1 event has no position",
+        ),
+    ],
+)
+def test_what_lists_or_followers_lack_is_found(path, change, problem):
+    with open_store(f"sqlite:///{path}") as store:
+        histories = Histories(store)
+        histories["a"].fork(at=2, id="fork").append(said("own"))
+        histories["a"].fork(at=2, id="fork without events")
+        histories.list(age_max_s=0)
+        histories.create("not listed yet").append(said("later"))
+        histories.create("without events")
+    assert findings_in(path) == {}
+    execute(path, *change.split("; "))
+    assert any(problem in finding for finding in findings_in(path)[""])
+
+
 def sql_of(path, name):
     [(sql,)] = execute(path, f"SELECT sql FROM sqlite_schema WHERE name = '{name}'")
     return sql

@@ -4,14 +4,19 @@ wrong with the tables.
 
 import json
 import re
+from concurrent.futures import ThreadPoolExecutor
 
 import psycopg
 import pytest
 
+import foldlog
 from foldlog.eventstore import InvalidOption, confirm, open_store
+from foldlog.eventstore.log.writing import EVERY
 from foldlog.eventstore.maintenance.status import follower_status
+from foldlog.eventstore.maintenance.verify import verify
+from foldlog.eventstore.recorders.types import Erasure
 from tests.golden.postgres import PARTS, described_parts
-from tests.said import say
+from tests.said import said, say
 from tests.waiting import until
 from tests.web_client import asking_store
 
@@ -180,6 +185,116 @@ def test_added_part_of_the_schema_is_a_finding(part, schema, store, postgres_ser
     postgres_server.sql(ADDED[part].format(schema))
     [finding] = store._recorder.check()
     assert finding.startswith(f"somebody added the {part.format(schema)}, which may change")
+
+
+LISTED = "WHERE conversation = (SELECT key FROM {0}.conversations WHERE id = 'c1')"
+CONTRADICT = "the lists of conversations by attribute and activity contradict the events of 1"
+LACK = "the lists of conversations by attribute and activity lack 1 conversation"
+
+
+@pytest.mark.parametrize(
+    "change, problem",
+    [
+        (f"UPDATE {{0}}.listing SET at = at + 1 {LISTED}", CONTRADICT),
+        (f"UPDATE {{0}}.listing SET version = version + 1 {LISTED}", CONTRADICT),
+        (f"UPDATE {{0}}.listing SET digests = '\\x00' {LISTED}", CONTRADICT),
+        (f"UPDATE {{0}}.listed SET at = at + 1 {LISTED}", CONTRADICT),
+        (f"DELETE FROM {{0}}.listed {LISTED}", CONTRADICT),
+        (
+            f"UPDATE {{0}}.listed SET digest = sha256('') {LISTED} AND digest <> '\\x{'00' * 16}'",
+            CONTRADICT,
+        ),
+        ("INSERT INTO {0}.listed VALUES ('0123456789abcdef', 1, 99)", CONTRADICT),
+        ("INSERT INTO {0}.listing VALUES (99, 1, 1, '')", CONTRADICT),
+        (f"DELETE FROM {{0}}.listed {LISTED}; DELETE FROM {{0}}.listing {LISTED}", LACK),
+        (
+            "UPDATE {0}.facts SET value = '9223372036854775807 1' WHERE name = 'listed'",
+            "the lists of conversations by attribute and activity say that they have events which",
+        ),
+        (
+            "UPDATE {0}.conversations SET visible = false WHERE id = 'c1'",
+            "conversation 'c1' is hidden, as if it were still being imported",
+        ),
+        (
+            "UPDATE {0}.conversations SET visible = false WHERE id = 'imported'",
+            "conversation 'imported' is hidden, as if it were still being imported",
+        ),
+        (
+            f"UPDATE {{0}}.events SET position = NULL {LISTED} AND id = 0",
+            "1 event has no position in conversation 'c1', so no follower reads them",
+        ),
+        ("DELETE FROM {0}.publications", "2 events have no position in conversation 'imported'"),
+    ],
+)
+def test_what_lists_or_followers_lack_is_a_finding(change, problem, schema, store, postgres_server):
+    histories = foldlog.Histories(store)
+    histories["c1"].set_attributes(user="ann")
+    histories["c1"].fork(at=1, id="fork without events")
+    store.ingest("imported", [said("0"), said("1")])
+    histories.list(age_max_s=0)
+    say(store, "not listed yet", "0")
+    say(store, "c1", "later")
+    assert findings_of_database(store) == []
+    postgres_server.sql(change.format(schema))
+    assert any(finding.startswith(problem) for finding in findings_of_database(store))
+
+
+def test_lists_of_several_stores_that_lack_a_conversation_are_a_finding(postgres_server):
+    with open_store(postgres_server.url(schema="listed", stores="4", patience_s="10")) as store:
+        for number in range(9):
+            say(store, f"c{number}", "0")
+        histories = foldlog.Histories(store)
+        histories.list(age_max_s=0)
+        say(store, "not listed yet", "0")
+        assert findings_of_database(store) == []
+        home = f"listed_{store.database.recorder.home('c1'):02d}"
+        for table in ("listing", "listed"):
+            postgres_server.sql(f"DELETE FROM {home}.{table} {LISTED.format(home)}")
+        [finding] = findings_of_database(store)
+        assert finding.startswith(LACK)
+
+
+@pytest.mark.parametrize("writes", [("list", "list"), ("list", "erase"), ("erase", "list")])
+def test_two_writers_of_a_list_entry_leave_no_former_entry(url, store, postgres_server, writes):
+    """The second writer waits for the first one, which has not committed yet."""
+    histories = foldlog.Histories(store)
+    histories["c1"].set_attributes(user="ann")
+    key = store.database.recorder.query(lambda reader: reader.conversation("c1")).key
+
+    def write(transaction, what, number):
+        if what == "erase":
+            transaction.erase(key, Erasure(9, "asked", 3, b"9" * 32, None))
+        else:
+            transaction.put_listing(key, number, number, [EVERY, bytes([number]) * 16])
+        transaction.ask("now")
+
+    with open_store(url) as other, ThreadPoolExecutor(1) as beside:
+
+        def write_first(transaction):
+            write(transaction, writes[0], 1)
+            second = beside.submit(
+                other.database.recorder.transact,
+                lambda transaction: write(transaction, writes[1], 2),
+            )
+            waits = "SELECT count(*) FROM pg_stat_activity WHERE wait_event = 'transactionid'"
+            until(lambda: postgres_server.sql(waits) == "1")
+            return second
+
+        store.database.recorder.transact(write_first).result()
+    with psycopg.connect(url.partition("?")[0]) as connection:
+        schema = url.partition("schema=")[2].partition("&")[0]
+        listed = connection.execute(f"SELECT at FROM {schema}.listed").fetchall()
+        entries = connection.execute(f"SELECT at FROM {schema}.listing").fetchall()
+    assert (listed, entries) == (([], []) if "erase" in writes else ([(2,)] * 2, [(2,)]))
+
+
+def findings_of_database(store):
+    return [
+        str(finding)
+        for verdict in verify(store)
+        if verdict.conversation is None
+        for finding in verdict.findings
+    ]
 
 
 def test_foreign_table_or_index_is_no_harm(schema, store, postgres_server):

@@ -14,6 +14,7 @@ import psycopg
 from foldlog.eventstore.recorders.statements import (
     added_part,
     changed_part,
+    contradictions,
     migrations,
     missing_parts,
     orphans,
@@ -163,6 +164,10 @@ def findings(connection: psycopg.Connection[Any], statements: Mapping[str, bytes
     [(attachments,)] = connection.execute(statements["attachments_without_conversation"]).fetchall()
     [(streams, chunks)] = connection.execute(statements["streams_without_conversation"]).fetchall()
     yield from orphans(rows, attachments, streams, chunks)
+    [(contradicting,)] = connection.execute(statements["lists_that_contradict"]).fetchall()
+    hidden = connection.execute(statements["hidden"]).fetchall()
+    without_position = connection.execute(statements["without_position"]).fetchall()
+    yield from contradictions(contradicting, hidden, without_position)
     checker = connection.execute(
         "SELECT to_regprocedure('bt_index_check(regclass, boolean)')"
     ).fetchone()

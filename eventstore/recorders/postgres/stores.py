@@ -209,6 +209,17 @@ class StoresReader(PostgresReader):
         touched = {(key, version) for answer in answers for key, version in answer}
         return until, [*touched.union(to_list_again)]
 
+    def unlisted(self, key: int, until: int) -> tuple[int, bool]:
+        parts = self._stores.position(until).parts
+        numbers = self._stores.numbers
+        answers = self._ask_each(
+            numbers, [("unlisted", (key, parts[number])) for number in numbers]
+        )
+        return (
+            sum(unlisted for [(unlisted, _)] in answers),
+            all(is_given for [(_, is_given)] in answers),
+        )
+
     def changed_since(self, after_position: int, events: int) -> tuple[int, Sequence[int] | None]:
         after = self._stores.position(after_position)
         until = self._stores.position(self.value("last_position"))

@@ -227,6 +227,9 @@ class PostgresTransaction(OpenTransaction, PostgresReader, Transaction):
         self._seen_by("stands_erasure", key, erasure.erased_at, erasure.head, erasure.reason)
         super().erase(key, erasure)
 
+    def _hold_listing(self, key: int) -> None:
+        self.write("hold_listing", key)
+
     def set_value(self, name: str, value: str) -> None:
         kind, _, application = name.partition(" ")
         if kind == "tracking" and value:

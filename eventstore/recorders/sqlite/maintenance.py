@@ -17,12 +17,12 @@ from collections.abc import Callable, Iterator
 from contextlib import closing, contextmanager, suppress
 from typing import Final
 
-from foldlog.eventstore.errors import count
 from foldlog.eventstore.recorders.sqlite.reader import SQL, a_position
 from foldlog.eventstore.recorders.sqlite.schema import Parts, made_parts, parts_of
 from foldlog.eventstore.recorders.statements import (
     added_part,
     changed_part,
+    contradictions,
     missing_parts,
     orphans,
 )
@@ -151,23 +151,11 @@ def findings(reader: sqlite3.Connection) -> Iterator[str]:
     streams, chunks = reader.execute(SQL["streams_without_conversation"]).fetchone()
     rows = reader.execute(SQL["rows_without_conversation"])
     yield from orphans(rows, attachments, streams, chunks)
-    contradicting = reader.execute(SQL["lists_that_contradict"]).fetchone()[0]
-    if contradicting:
-        yield (
-            "the lists of conversations by attribute and activity contradict the events of"
-            f" {count(contradicting, 'conversation')}; the events are intact, and a copy of the"
-            " store has correct lists (see 'foldlog store copy --help')"
-        )
-    for (name,) in reader.execute(SQL["hidden"]):
-        hidden = str(name, "utf-8", "replace")
-        yield (
-            f"conversation {hidden!r} is hidden, as if it were still being imported, but it was"
-            " visible before"
-        )
-    for name, events in reader.execute(SQL["without_position"]):
-        unplaced = str(name, "utf-8", "replace")
-        have = count(events, "event has", "events have")
-        yield f"{have} no position in conversation {unplaced!r}, so no follower reads them"
+    yield from contradictions(
+        reader.execute(SQL["lists_that_contradict"]).fetchone()[0],
+        reader.execute(SQL["hidden"]),
+        reader.execute(SQL["without_position"]),
+    )
     recorded, stored, is_a_number = reader.execute(SQL["positions_given_and_found"]).fetchone()
     if type(recorded) is not int or not is_a_number:
         yield "the number of recorded events cannot be read"

@@ -14,6 +14,8 @@ from foldlog.eventstore.log.database import Database
 from foldlog.eventstore.log.row import is_redacted
 from foldlog.eventstore.maintenance.archived import address_of_object, read_archived
 from foldlog.eventstore.maintenance.verify import Verdict, VerifyFinding, of_all
+from foldlog.eventstore.proof.comparison import verify_against
+from foldlog.eventstore.proof.signed_note import StoreCheckpoint
 from foldlog.eventstore.recorders.base import Reader
 from foldlog.eventstore.recorders.types import Conversation, Row
 from foldlog.eventstore.sources.reading import continued
@@ -71,13 +73,13 @@ def find_wrong_events_of_records(store: Store, conversation: str) -> Iterator[st
         yield _UNLISTED.format(lacking)
 
 
-def with_new_events_compared(store: Store, verdicts: Iterator[Verdict]) -> Iterator[Verdict]:
+def verify_with_records(store: Store, note: StoreCheckpoint) -> Iterator[Verdict]:
     """Yield the verdicts of ``verify_against``. If the records of an import became events since the
     checkpoint, which covers only the records, decode them again, and compare the events.
 
     Raises the errors of reading. Cost: decoding the source of each such import.
     """
-    for verdict in verdicts:
+    for verdict in verify_against(store, note):
         if verdict.conversation is None or verdict.covered is None:
             yield verdict
             continue

@@ -464,12 +464,23 @@ JOIN {schema}.conversations c ON c.key = d.conversation AND c.erased_at IS NULL
 LEFT JOIN {schema}.records r ON r.conversation = d.conversation AND r.projection = 'attributes'::bytea
 ORDER BY d.at DESC, d.conversation DESC
 
--- If the digests are null, they stay as they are.
--- name: put_listing
+-- Locks the entry of a conversation without a change, or makes an empty entry. A statement that reads and deletes in one
+-- snapshot would leave the rows of "listed" that another transaction has written in the meantime.
+-- name: hold_listing
 INSERT INTO {schema}.listing AS l (conversation, at, version, digests)
-VALUES ($1::bigint, $2::bigint, $3::bigint, coalesce($4::bytea, ''))
-ON CONFLICT (conversation) DO UPDATE
-SET at = excluded.at, version = excluded.version, digests = coalesce($4::bytea, l.digests)
+SELECT $1::bigint, 0, -1, ''::bytea FROM {schema}.conversations c WHERE c.key = $1::bigint AND c.erased_at IS NULL
+ON CONFLICT (conversation) DO UPDATE SET at = l.at WHERE false
+
+-- If the digests are null, they stay as they are. If another transaction has erased the conversation, its entry goes.
+-- name: put_listing
+WITH erased AS (
+    DELETE FROM {schema}.listing WHERE conversation = $1::bigint AND EXISTS (
+        SELECT FROM {schema}.conversations c WHERE c.key = $1::bigint AND c.erased_at IS NOT NULL
+    )
+    RETURNING 1
+)
+UPDATE {schema}.listing SET at = $2::bigint, version = $3::bigint, digests = coalesce($4::bytea, digests)
+WHERE conversation = $1::bigint AND NOT EXISTS (SELECT FROM erased)
 
 -- part: of_listing
 SELECT substring(g.digests, 16 * n + 1, 16) AS digest, g.at, g.conversation
@@ -483,6 +494,29 @@ INSERT INTO {schema}.listed (digest, at, conversation) {of_listing} ON CONFLICT 
 DELETE FROM {schema}.listed
 WHERE conversation = $1::bigint AND at = (SELECT at FROM {schema}.listing WHERE conversation = $1::bigint)
     AND digest = ANY (ARRAY(SELECT digest FROM ({of_listing}) g))
+
+-- How many conversations up to a key, with an event up to a position, are in no list, and whether the store has given
+-- this position. The beginning of a fork is an entry of the ledger.
+-- name: unlisted
+SELECT (
+    SELECT count(*) FROM {schema}.conversations c
+    WHERE c.visible AND c.erased_at IS NULL AND c.key <= $1::bigint
+        AND NOT EXISTS (SELECT FROM {schema}.listing l WHERE l.conversation = c.key)
+        AND (
+            EXISTS (
+                SELECT FROM {schema}.events e
+                WHERE e.conversation = c.key AND e.position > 0 AND e.position <= $2::bigint
+            )
+            OR EXISTS (
+                SELECT FROM {schema}.publications p WHERE p.conversation = c.key AND p.first_position <= $2::bigint
+            )
+            OR (c.parent IS NOT NULL AND EXISTS (
+                SELECT FROM {schema}.events e
+                WHERE e.conversation = -c.key AND e.position > 0 AND e.position <= $2::bigint
+            ))
+        )
+), $2::bigint <= greatest(
+    (SELECT max(position) FROM {schema}.events), (SELECT max(first_position + size - 1) FROM {schema}.publications), 0)
 
 -- name: list_again
 UPDATE {schema}.listing SET version = -1, digests = '' WHERE conversation = $1::bigint
@@ -885,6 +919,39 @@ ORDER BY t.application
 SELECT e.conversation, count(*) FROM {schema}.events e
 WHERE e.conversation <> 0 AND NOT EXISTS (SELECT FROM {schema}.conversations c WHERE c.key = abs(e.conversation))
 GROUP BY e.conversation
+
+-- The entry of an archived conversation, or of a fork without events of its own, has no event here to compare it with.
+-- name: lists_that_contradict
+WITH entries AS (SELECT conversation, count(*) AS number FROM {schema}.listed GROUP BY conversation)
+SELECT count(*) FROM (
+    SELECT l.conversation FROM {schema}.listing l
+    LEFT JOIN {schema}.conversations c ON c.key = l.conversation LEFT JOIN entries n ON n.conversation = l.conversation
+    WHERE c.key IS NULL OR c.erased_at IS NOT NULL OR coalesce(n.number, 0) * 16 <> length(l.digests)
+    OR (l.version > coalesce(c.parent_version, 0) AND coalesce(c.pending, 0) >= 0 AND NOT EXISTS (
+        SELECT FROM {schema}.events e WHERE e.conversation = l.conversation AND e.id = l.version - 1
+        AND substring(e.meta FROM 17 FOR 8) = int8send(l.at)
+    ))
+    UNION SELECT d.conversation FROM {schema}.listed d LEFT JOIN {schema}.listing l ON l.conversation = d.conversation
+    WHERE l.at IS DISTINCT FROM d.at OR position(d.digest IN l.digests) % 16 <> 1
+) contradicting
+
+-- Staged imports have no positions until they are published.
+-- name: hidden
+SELECT c.id FROM {schema}.conversations c
+WHERE NOT c.visible AND c.erased_at IS NULL AND (
+    EXISTS (SELECT FROM {schema}.publications p WHERE p.conversation = c.key)
+    OR EXISTS (SELECT FROM {schema}.events e WHERE e.conversation = c.key AND e.position IS NOT NULL)
+)
+
+-- name: without_position
+SELECT c.id, count(*) FROM {schema}.events e JOIN {schema}.conversations c ON c.key = e.conversation
+WHERE coalesce(e.position, 0) <= 0 AND c.visible AND c.erased_at IS NULL AND e.id >= coalesce(c.parent_version, 0)
+    AND NOT EXISTS (
+        SELECT FROM {schema}.publications p
+        WHERE p.conversation = e.conversation AND p.first_position > 0
+            AND e.id >= p.first_id AND e.id < p.first_id + p.size
+    )
+GROUP BY c.key, c.id
 
 -- part: of_this_schema
 FROM pg_class c LEFT JOIN pg_am ON pg_am.oid = c.relam

@@ -462,6 +462,29 @@ INSERT OR IGNORE INTO listed (digest, at, conversation) SELECT digest, at, conve
 {of_listing}
 DELETE FROM listed WHERE (digest, at, conversation) IN (SELECT digest, at, conversation FROM entry)
 
+-- How many conversations up to a key, with an event up to a position, are in no list, and whether the store has given
+-- this position. The beginning of a fork is an entry of the ledger.
+-- name: unlisted
+WITH wanted (key, until) AS (VALUES (?, ?))
+SELECT (
+    SELECT count(*) FROM wanted w JOIN conversations c ON c.key <= w.key
+    WHERE c.visible AND c.erased_at IS NULL
+        AND NOT EXISTS (SELECT 1 FROM listing l WHERE l.conversation = c.key)
+        AND (
+            c.first_position <= w.until
+            OR EXISTS (
+                SELECT 1 FROM events e INDEXED BY events_by_id
+                WHERE e.conversation = c.key AND e.position > 0 AND e.position <= w.until
+            )
+            OR (c.parent IS NOT NULL AND EXISTS (
+                SELECT 1 FROM events e INDEXED BY events_by_id
+                WHERE e.conversation = -c.key AND e.position > 0 AND e.position <= w.until
+            ))
+        )
+), until <= max(
+    coalesce((SELECT max(position) FROM events), 0), (SELECT value FROM store WHERE name = 'positions_given')
+) FROM wanted
+
 -- name: list_again
 UPDATE listing SET version = -1, digests = x'' WHERE conversation = ?
 

@@ -71,7 +71,10 @@ def run(
         if prove is not None:
             terminal.emit(prove_event(store, note, *prove))
         elif since is not None:
-            terminal.emit(prove_consistency(store, read_checkpoint(since), note))
+            from foldlog._reports.records.checking import verify_with_records  # all formats
+
+            earlier = read_checkpoint(since)
+            terminal.emit(prove_consistency(store, earlier, note, verify=verify_with_records))
         else:
             document = CheckpointDocument(
                 origin=note.origin, leaves=note.size, root=note.root.hex(), note=str(note)

@@ -32,7 +32,6 @@ from foldlog._reports.answers.verification import VerifiedDocument
 from foldlog.eventstore import Store
 from foldlog.eventstore.maintenance import archive
 from foldlog.eventstore.maintenance.verify import Verdict, verify
-from foldlog.eventstore.proof.comparison import verify_against
 from foldlog.eventstore.proof.signed_note import StoreCheckpoint
 
 
@@ -142,9 +141,9 @@ def _verdicts(
 ) -> Iterator[Verdict]:
     """Yield the verdict about each conversation, and about the whole store."""
     if note is not None:
-        from foldlog._reports.records.checking import with_new_events_compared  # all formats
+        from foldlog._reports.records.checking import verify_with_records  # all formats
 
-        return with_new_events_compared(store, verify_against(store, note))
+        return verify_with_records(store, note)
     check = partial(verify, store, start=start)
     chosen: list[str | None] = [*dict.fromkeys(names)]
     if not chosen:
