@@ -563,6 +563,11 @@ def of_lists(op: Operator) -> Iterator[Attack]:
             partial(_add_call, name=name),
         )
     yield Attack(
+        "paid: a conversation that is still being imported has the same figures",
+        "figures",
+        partial(_copy_figures, name="paid"),
+    )
+    yield Attack(
         "paid: the state of its figures has another cost, and its figures are outdated",
         "figures",
         partial(_change_state_of_figures, name="paid"),
@@ -607,6 +612,16 @@ def _add_call(op: Operator, name: str) -> None:
         f"INSERT INTO figure_calls (conversation, {columns}) VALUES (?, ?, ?, 0, 0, 1, 5, 99)",
         *(key, op.rows("figure_calls")[0]["day"], model),
     )
+
+
+def _copy_figures(op: Operator, name: str) -> None:
+    state = op.conversation(name)
+    hidden = {"key": 2**40, "id": b"hidden" if isinstance(state["id"], bytes) else "hidden"}
+    op.insert("conversations", {**state, **hidden, "visible": op.flag(False)})
+    for table in ("figures", "figure_calls"):
+        for row in op.rows(table):
+            if row["conversation"] == state["key"]:
+                op.insert(table, {**row, "conversation": hidden["key"]})
 
 
 def _change_state_of_figures(op: Operator, name: str) -> None:

@@ -92,6 +92,7 @@ FORMER_HOLES = [
     "opened: its document exchanges a record",
     "unopened: a text between the records of its document, 1",
     "unopened: secret beside its records is 'no number'",
+    "paid: a conversation that is still being imported has the same figures",
 ]
 """Attacks that nobody found once."""
 

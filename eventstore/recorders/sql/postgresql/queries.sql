@@ -1315,7 +1315,7 @@ FROM {schema}.figures f WHERE f.conversation IN (SELECT jsonb_array_elements_tex
 SELECT conversation, {call_columns} FROM {schema}.figure_calls WHERE conversation IN (SELECT jsonb_array_elements_text(convert_from($1::bytea, 'UTF8')::jsonb)::bigint)
 
 -- name: figures_of_none
-SELECT count(*) FROM {schema}.figures f WHERE NOT EXISTS (SELECT 1 FROM {schema}.conversations c WHERE c.key = f.conversation AND c.erased_at IS NULL)
+SELECT count(*) FROM {schema}.figures f WHERE NOT EXISTS (SELECT 1 FROM {schema}.conversations c WHERE c.key = f.conversation AND c.visible AND c.erased_at IS NULL)
 
 -- name: figure_counts_of
 SELECT what, name, number FROM {schema}.figure_counts WHERE conversation IN (SELECT jsonb_array_elements_text(convert_from($1::bytea, 'UTF8')::jsonb)::bigint)

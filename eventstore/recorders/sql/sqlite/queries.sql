@@ -833,7 +833,7 @@ FROM json_each(?) w CROSS JOIN figures f ON f.conversation = w.value
 SELECT conversation, {call_columns} FROM json_each(?) w CROSS JOIN figure_calls k ON k.conversation = w.value
 
 -- name: figures_of_none
-SELECT count(*) FROM figures f WHERE NOT EXISTS (SELECT 1 FROM conversations c WHERE c.key = f.conversation AND c.erased_at IS NULL)
+SELECT count(*) FROM figures f WHERE NOT EXISTS (SELECT 1 FROM conversations c WHERE c.key = f.conversation AND c.visible AND c.erased_at IS NULL)
 
 -- name: figure_counts_of
 SELECT what, name, number FROM json_each(?) w CROSS JOIN figure_counts n ON n.conversation = w.value
