@@ -297,6 +297,20 @@ def findings_of_database(store):
     ]
 
 
+def test_function_in_place_of_one_of_the_server_is_a_finding(url, store, schema, postgres_server):
+    foldlog.Histories(store).list(age_max_s=0)
+    postgres_server.sql(
+        f"DROP SCHEMA IF EXISTS {schema}_of_others CASCADE; CREATE SCHEMA {schema}_of_others;"
+        f" CREATE FUNCTION {schema}_of_others.int8send(bigint)"
+        f" RETURNS bytea LANGUAGE sql AS 'SELECT ''x''::bytea'; UPDATE {schema}.listing SET at = 1"
+    )
+    options = f"options=-csearch_path%3D{schema}_of_others,pg_catalog"
+    with open_store(f"{url}&{options}") as other:
+        assert findings_of_database(other)[0].startswith(
+            f"the setting search_path puts the schema {schema}_of_others before pg_catalog"
+        )
+
+
 def test_foreign_table_or_index_is_no_harm(schema, store, postgres_server):
     postgres_server.sql(f"CREATE INDEX by_kind ON {schema}.events (kind)")
     postgres_server.sql(f"CREATE TABLE {schema}.notes (text text)")

@@ -153,6 +153,15 @@ def findings(connection: psycopg.Connection[Any], statements: Mapping[str, bytes
     """Yield the problems of the store: see ``Recorder.check``. Indexes are checked only if the
     database has the extension ``amcheck``.
     """
+    [(schemas,)] = connection.execute(
+        "SELECT pg_catalog.current_schemas(true)::pg_catalog.text[]"
+    ).fetchall()
+    if schemas[0] != "pg_catalog":
+        yield (
+            f"the setting search_path puts the schema {schemas[0]} before pg_catalog, so the"
+            " functions of somebody else may answer; set search_path back for the role and the"
+            " database"
+        )
     yield from missing_parts(
         "postgresql", set(connection.execute(statements["parts_of_schema"]).fetchall())
     )
