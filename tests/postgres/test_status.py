@@ -223,6 +223,14 @@ LACK = "the lists of conversations by attribute and activity lack 1 conversation
             f"UPDATE {{0}}.events SET position = NULL {LISTED} AND id = 0",
             "1 event has no position in conversation 'c1', so no follower reads them",
         ),
+        (
+            "INSERT INTO {0}.publications SELECT 1, conversation, 0, 3 FROM {0}.events WHERE id = 2",
+            "3 events have two positions in conversation 'c1', so followers read them twice",
+        ),
+        (
+            "INSERT INTO {0}.publications SELECT 1, conversation, 1, 1 FROM {0}.publications",
+            "2 events have two positions in conversation 'imported', so followers read them twice",
+        ),
         ("DELETE FROM {0}.publications", "2 events have no position in conversation 'imported'"),
     ],
 )

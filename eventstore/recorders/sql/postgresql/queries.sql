@@ -953,6 +953,17 @@ WHERE coalesce(e.position, 0) <= 0 AND c.visible AND c.erased_at IS NULL AND e.i
     )
 GROUP BY c.key, c.id
 
+-- name: with_two_positions
+SELECT c.id, count(*) FROM {schema}.publications p
+JOIN {schema}.events e ON e.conversation = p.conversation AND e.id >= p.first_id AND e.id < p.first_id + p.size
+JOIN {schema}.conversations c ON c.key = p.conversation
+WHERE c.visible AND c.erased_at IS NULL AND (e.position IS NOT NULL OR EXISTS (
+    SELECT FROM {schema}.publications o
+    WHERE o.conversation = p.conversation AND o.first_position <> p.first_position
+        AND e.id >= o.first_id AND e.id < o.first_id + o.size
+))
+GROUP BY c.key, c.id
+
 -- part: of_this_schema
 FROM pg_class c LEFT JOIN pg_am ON pg_am.oid = c.relam
 WHERE c.relnamespace = (SELECT oid FROM pg_namespace WHERE nspname = {schema_name})
