@@ -52,12 +52,10 @@ if TYPE_CHECKING:
     from foldlog.projections import Views
 
 _PROJECTION = "figures"
-_STATE_CODE: Final = 7
-"""The version of the code that writes states. Earlier code overlooks settled replies, so it counts
-all events again.
+_STATE_CODE: Final = 8
+"""The version of the code that writes states. All events are counted again if a state is of another
+version: an earlier one does not say which calls a later reply left without a result.
 """
-_STATE_CODES: Final = (6, _STATE_CODE)
-"""The states that a reader counts on. A state of version 6 has no settled replies."""
 _TOGETHER = 200
 """The number of conversations whose figures are counted before they are written."""
 _WRITES_S: Final = 0.02
@@ -711,7 +709,7 @@ def read_state(store: Store, conversation: str) -> Figures | None:
 
     cached = cached_records(store, _PROJECTION, conversation, conversation)
     _, record = cached.get(conversation, (0, None))
-    if record is None or record.code not in _STATE_CODES:
+    if record is None or record.code != _STATE_CODE:
         return None
     figures: Figures | None = None
     with suppress(ValueError):  # as if it were damaged

@@ -280,14 +280,15 @@ def test_blocks_are_encrypted_and_go_with_an_erasure(path: Path) -> None:
     assert records(path) == []
 
 
-def test_a_state_of_earlier_code_is_counted_on(
+def test_a_state_of_earlier_code_is_not_counted_on(
     histories: foldlog.Histories, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     with monkeypatch.context() as patched:
         patched.setattr(settled_replies, "_OPEN", 1_000)
-        patched.setattr(updating, "_STATE_CODE", 6)
+        patched.setattr(updating, "_STATE_CODE", 7)
         fill(histories["c"], 0, 10)
-    assert state_of(histories, "c").settled.count == 0
+    assert updating.read_state(histories.store, "c") is None
+    assert problems(histories) == []
     fill(histories["c"], 10, 11)
     assert state_of(histories, "c").settled.count == 8
     assert problems(histories) == []
