@@ -130,10 +130,14 @@ def orphans(
 
 
 def contradictions(
-    lists: int, hidden: Iterable[Sequence[bytes]], without_position: Iterable[Sequence[Any]]
+    lists: int,
+    hidden: Iterable[Sequence[bytes]],
+    without_position: Iterable[Sequence[Any]],
+    with_two_positions: Iterable[Sequence[Any]],
 ) -> Iterator[str]:
     """Describe a number of conversations whose lists contradict their events, conversations that
-    are hidden, and pairs of a conversation and the number of its events without a position.
+    are hidden, and pairs of a conversation and the number of its events without a position, or with
+    two.
     """
     if lists:
         yield (
@@ -151,6 +155,12 @@ def contradictions(
         yield (
             f"{have} no position in conversation {str(name, 'utf-8', 'replace')!r}, so no follower"
             " reads them"
+        )
+    for name, events in with_two_positions:
+        have = count(events, "event has", "events have")
+        yield (
+            f"{have} two positions in conversation {str(name, 'utf-8', 'replace')!r}, so followers"
+            " read them twice"
         )
 
 

@@ -353,19 +353,21 @@ def of_order(op: Operator) -> Iterator[Attack]:
             partial(_exchange_positions, one=(key, 0), other=(other, 0)),
         )
 
-    if "publications" in op.tables():  # on a server
-        yield Attack(
-            "paid: its events have two positions",
-            "positions",
-            partial(_publish_again, name="paid"),
-        )
+    yield Attack(
+        "paid: its events have two positions", "positions", partial(_publish_again, name="paid")
+    )
 
 
 def _publish_again(op: Operator, name: str) -> None:
     key = op.conversation(name)["key"]
     [(last,)] = op.execute("SELECT max(position) FROM events")
-    row = {"first_position": last + 1, "conversation": key, "first_id": 0}
-    op.insert("publications", {**row, "size": len(op.events(key))})
+    size = len(op.events(key))
+    if "publications" in op.tables():  # on a server
+        row = {"first_position": last + 1, "conversation": key, "first_id": 0, "size": size}
+        op.insert("publications", row)
+    else:
+        update = "UPDATE conversations SET first_position = ?, published = ? WHERE key = ?"
+        op.execute(update, last + 1, size, key)
 
 
 def _exchange(op: Operator, key: int, first: int) -> None:

@@ -342,6 +342,10 @@ def test_lists_that_contradict_their_conversations(path, change):
             "UPDATE events SET position = -position WHERE conversation = 3",
             "1 event has no position",
         ),
+        (
+            "UPDATE conversations SET first_position = 1, published = 12 WHERE key = 1",
+            "12 events have two positions",
+        ),
     ],
 )
 def test_what_lists_or_followers_lack_is_found(path, change, problem):

@@ -11,7 +11,6 @@ from typing import Any, NamedTuple
 import msgspec
 import psycopg
 
-from foldlog.eventstore.errors import count
 from foldlog.eventstore.recorders.statements import (
     added_part,
     changed_part,
@@ -22,7 +21,6 @@ from foldlog.eventstore.recorders.statements import (
     read_sql,
     statements as sql_statements,
 )
-from foldlog.eventstore.recorders.types import as_text
 
 
 class Holder(NamedTuple):
@@ -178,12 +176,8 @@ def findings(connection: psycopg.Connection[Any], statements: Mapping[str, bytes
     [(contradicting,)] = connection.execute(statements["lists_that_contradict"]).fetchall()
     hidden = connection.execute(statements["hidden"]).fetchall()
     without_position = connection.execute(statements["without_position"]).fetchall()
-    yield from contradictions(contradicting, hidden, without_position)
-    for name, events in connection.execute(statements["with_two_positions"]).fetchall():
-        have = count(events, "event has", "events have")
-        yield (
-            f"{have} two positions in conversation {as_text(name)!r}, so followers read them twice"
-        )
+    with_two_positions = connection.execute(statements["with_two_positions"]).fetchall()
+    yield from contradictions(contradicting, hidden, without_position, with_two_positions)
     checker = connection.execute(
         "SELECT to_regprocedure('bt_index_check(regclass, boolean)')"
     ).fetchone()

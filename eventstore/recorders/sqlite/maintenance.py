@@ -155,6 +155,7 @@ def findings(reader: sqlite3.Connection) -> Iterator[str]:
         reader.execute(SQL["lists_that_contradict"]).fetchone()[0],
         reader.execute(SQL["hidden"]),
         reader.execute(SQL["without_position"]),
+        reader.execute(SQL["with_two_positions"]),
     )
     recorded, stored, is_a_number = reader.execute(SQL["positions_given_and_found"]).fetchone()
     if type(recorded) is not int or not is_a_number:

@@ -322,6 +322,10 @@ SELECT c.id, count(*) FROM events e JOIN conversations c ON c.key = e.conversati
 WHERE e.position <= 0 AND c.visible AND c.erased_at IS NULL AND e.id >= coalesce(c.parent_version, 0)
     AND (c.first_position IS NULL OR e.id >= c.published) GROUP BY c.key
 
+-- name: with_two_positions
+SELECT c.id, count(*) FROM conversations c JOIN events e ON e.conversation = c.key AND e.id < c.published
+WHERE e.position > 0 AND c.first_position IS NOT NULL AND c.visible AND c.erased_at IS NULL GROUP BY c.key
+
 -- Staged imports have negative positions until they are published. Only then are their events counted.
 -- name: hidden
 SELECT c.id FROM conversations c
