@@ -238,6 +238,9 @@ def not_json(fields: JsonMap, *, finite: bool = False) -> str | None:
 
 
 def _problem(value: Any, finite: bool) -> str | None:
+    """Return what makes a value unfit for JSON, beginning with the path to the part at fault, or
+    None if JSON can hold the value. ``finite`` forbids numbers that are infinite or NaN.
+    """
     if isinstance(value, dict):
         for name, item in value.items():
             if not isinstance(name, str):

@@ -186,6 +186,9 @@ def _name_event(state: State, index: int) -> str:
 
 
 def _check_condensation(state: State, event: CondensationAction, name: str) -> None:
+    """Raise ``InvalidEvent`` if a condensation forgets events or summaries that its conversation
+    does not have, or if its summary or offset cannot be used.
+    """
     ids = event.given_ids or ()
     if NOT_RECORDED in ids:
         raise InvalidEvent(

@@ -141,6 +141,8 @@ class _Common(
     tag_field="kind",
     gc=False,
 ):
+    """The fields that all events have."""
+
     structural: ClassVar[bool] = False
 
     id: int = NOT_RECORDED
@@ -444,6 +446,9 @@ class CondensationAction(_Common, frozen=True, kw_only=True, tag="condensation")
     def _check_it_does_something(
         self, ids: tuple[int, ...] | None, start: int | None, end: int | None
     ) -> None:
+        """Raise ``InvalidEvent`` if the range runs backwards, or if the condensation forgets
+        nothing, has no summary, and does not say why it was declined.
+        """
         if start is not None and end is not None and start > end:
             raise InvalidEvent(
                 f"a condensation's range runs backwards, from {start} to {end}; give the smaller"

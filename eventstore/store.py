@@ -158,6 +158,9 @@ class Store:
         return self._commit(work)
 
     def _commit(self, work: Appending) -> tuple[Recorded, ...]:
+        """Append in one transaction. If origins must be known that are not indexed yet, index them
+        first.
+        """
         while True:
             try:
                 self._recorder.transact(work, any_thread=work.any_thread)
@@ -477,6 +480,9 @@ class Store:
             yield encoded
 
     def _listed(self, page: Sequence[Conversation]) -> tuple[ConversationRow, ...]:
+        """Return a page of conversations as rows, with what only further questions to the store
+        answer.
+        """
         if all(row.erasure is None and row.replaces is None for row in page):
             return tuple(map(row_of, page))
 

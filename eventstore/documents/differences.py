@@ -40,6 +40,9 @@ def difference(before: Any, after: Any) -> Difference | None:
 
 
 def _of_objects(before: JsonObject, after: JsonObject) -> Difference:
+    """Return the difference between two unequal objects. A key whose value is replaced whole is
+    listed under ``set``.
+    """
     changed: JsonObject = {}
     inside: dict[str, Difference] = {}
     for key, value in after.items():
@@ -56,6 +59,7 @@ def _of_objects(before: JsonObject, after: JsonObject) -> Difference:
 
 
 def _of_arrays(before: list[Any], after: list[Any]) -> Difference:
+    """Return the difference between two unequal arrays, compared index by index."""
     count = min(len(before), len(after))
     inside: dict[str, Difference] = {}
     for index in range(count):

@@ -254,6 +254,7 @@ class _Progress(NamedTuple):
 
     @classmethod
     def read(cls, database: Database) -> _Progress:
+        """Read the stored progress. Nothing counts as listed if the stored value is damaged."""
         recorder = database.recorder
         try:
             after, as_of, *first = (recorder.value(_FACT) or "0 0").split(" ")
@@ -425,6 +426,9 @@ def _read_again(
 def _read_entries(
     database: Database, reader: Reader, keys: Sequence[int]
 ) -> Sequence[ListedConversation]:
+    """Return the present entries of the conversations with these keys, without those that were
+    erased.
+    """
     stored = {listing.key: listing for listing in reader.listed_among(keys)}
     touched = [(key, stored[key].version if key in stored else _NOT_LISTED) for key in keys]
     entries = list[ListedConversation]()
@@ -467,6 +471,7 @@ def _list_one(
     newest: _Newest,
     stored: ListedConversation | None,
 ) -> None:
+    """Write the entry of a conversation into the stored list, or bring its entry up to date."""
     conversation = newest.conversation
     attributes = newest.attributes
     at = conversation.updated_at or conversation.created_at
@@ -565,6 +570,7 @@ def _as_listed(newest: _Newest) -> ListedConversation:
 
 
 def _recent(database: Database, reader: Reader, listing: ListedConversation) -> RecentConversation:
+    """Return a list entry with its verified version and its decoded attributes."""
     version = listing.version
     if version <= 0:  # this process lacks the key, so the version was not verified
         conversation = reader.conversation(listing.key)

@@ -163,11 +163,15 @@ class ConversationMapper(Mapper[str]):
 
 @dataclass(frozen=True)
 class _RecordedEvent(StoredEvent):
+    """A stored event with the time when it was recorded."""
+
     recorded_at: datetime | None = field(default=None, compare=False)
 
 
 @dataclass(frozen=True)
 class _RecordedNotification(Notification):
+    """A notification with the time when its event was recorded."""
+
     recorded_at: datetime | None = field(default=None, compare=False)
 
 
@@ -572,6 +576,8 @@ class ConversationBatches(Conversations):
 
 
 class _BatchSubscription(PollingSubscription):
+    """A subscription that reads many events at once, as one notification."""
+
     def select(self, after: int | None) -> Sequence[Notification]:
         with errors_of_the_library():
             rows = read_placed_rows(self.store_recorder.database, after or 0, BATCH_MAX)

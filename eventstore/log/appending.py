@@ -256,6 +256,9 @@ class Appending(Struct, eq=False):
     def _write_records(
         self, writing: WriteTransaction, version: int, new_events: origins.NewEvents | None
     ) -> None:
+        """Write what belongs to the new events in the same transaction: the idempotency key, their
+        origins, the projections, the listed attributes, and the caller's own records.
+        """
         key = self.idempotency_key
         if key is not None:
             recalled = RecalledKey(version, len(self.decided))

@@ -107,6 +107,9 @@ def decode_placed(placed: Sequence[PlacedRow]) -> Iterator[Recorded | CorruptEve
 def _decode(
     database: Database, reader: Reader, conversation: str, is_entry: bool, stored: Sequence[Row]
 ) -> Sequence[Row]:
+    """Decode new rows of a conversation. If the conversation does not exist, return them as damaged
+    rows. ``is_entry`` is true for rows of a log's entries, which need no conversation.
+    """
     if is_entry:
         return [as_followed(row) for row in RowCodec(conversation).decode_rows(stored)]
     # A store without keys reads only plain rows, and plain rows can be decoded without their

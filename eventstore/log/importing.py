@@ -221,6 +221,7 @@ def stored_rows(database: Database, state: Conversation, start: int = 0) -> Iter
 
 
 def split_into_batches(items: Iterable[Item]) -> Iterator[list[Item]]:
+    """Yield the items in lists that are small enough for one transaction."""
     chunk: list[Item] = []
     size = 0
     for item in items:

@@ -233,6 +233,9 @@ def cipher(key: bytes) -> AESGCM:
 
 
 def _parse_key(secret: SecretStr | str, source: str) -> bytes:
+    """Return the key that a secret holds as hexadecimal digits or in base64. ``source`` names the
+    secret in errors.
+    """
     text: object
     if isinstance(secret, str):
         text = secret

@@ -97,6 +97,7 @@ def _usage_in(values: JsonObject, *, within: bool = False) -> JsonObject:
 
 
 def _fields_without_content(event: Event) -> JsonObject:
+    """Return the fields of an event that a redaction replaces, without their content."""
     match event:
         case SystemMessage():
             return {"content": TEXT, "tools": ()}

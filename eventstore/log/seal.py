@@ -126,6 +126,9 @@ def mark_of(key: DataKey, conversation: Conversation, mark: Mark) -> bytes:
 
 
 def read_mark(key: DataKey, conversation: Conversation) -> Mark:
+    """Decrypt the mark of a conversation. Raises ``NotAsWritten`` if the mark is missing, or if it
+    does not match the conversation's state.
+    """
     stored = conversation.mark
     if stored is None and not conversation.visible:
         # a staged import has a mark only if a change of the encryption is running
@@ -297,6 +300,7 @@ class RowCodec(NamedTuple):
         return stored if _encodings(again) == encodings_before else again
 
     def _opened(self, row: Row, opened: dict[object, Attachment]) -> Row:
+        """Return a row with its plain body, or as a damaged row if it is not as written."""
         proof = row.proof
         try:
             body = self._decrypt(row)
@@ -334,6 +338,9 @@ class RowCodec(NamedTuple):
     def _with_attachments(
         self, body: bytes, stored: Sequence[Attachment], opened: dict[object, Attachment]
     ) -> Body:
+        """Return a body with the attachments that it lists. Raises ``NotAsWritten`` if one is
+        missing or changed. ``opened`` keeps the opened attachments for other rows.
+        """
         attachments = []
         for attachment in stored:
             key = (attachment.name, attachment.encoding)
@@ -538,6 +545,7 @@ def compress(compression: Compression, body: bytes) -> tuple[int, bytes]:
 
 
 def decompress(number: int, stored: bytes) -> bytes:
+    """Return the plain body. Raises ``NotAsWritten`` if the body is damaged or too large."""
     if number == _NONE:
         return stored
     if number == _ZLIB:

@@ -201,6 +201,7 @@ def write_object(address: str, data: bytes) -> None:
 
 
 def _create(store: ObjectStore, name: str, data: bytes, address: str) -> None:
+    """Write an object that does not exist yet."""
     from obstore.exceptions import AlreadyExistsError
 
     # No other archiver uses this name. If the answer to a request is lost, obstore sends the
@@ -374,6 +375,9 @@ def archived_in(reader: Reader, conversation: str) -> tuple[Conversation, str] |
 def _put_back(
     transaction: Transaction, archived: tuple[Conversation, str], placed: Sequence[Placed]
 ) -> None:
+    """Insert the rows of an archived conversation again, unless the conversation has changed since
+    its archive was read.
+    """
     state, address = archived
     if archived_in(transaction, state.id) != archived:
         return

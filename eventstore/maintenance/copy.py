@@ -271,6 +271,9 @@ def _copy_if_different(
     options: CopyOptions,
     original: Conversation | Unlisted,
 ) -> Moved:
+    """Copy a conversation, unless the target has the same. Problems that concern only this
+    conversation are returned with the outcome, not raised.
+    """
     if isinstance(original, Unlisted):
         return Moved(original.id or "", 0, 0, original.problem)
     copy = query_sources(target, Sources.find, original.id)

@@ -127,6 +127,9 @@ def named_or_all(database: Database, conversations: Sequence[str]) -> Iterator[C
 
 
 def _rekey_conversation(database: Database, conversation: Conversation, decrypt: bool) -> Rekeyed:
+    """Change the key of a conversation and then all its rows, until it has the wanted key or rows
+    turn out damaged.
+    """
     outcome = Rekeyed(conversation.id, False, 0, ())
     try:
         # If a compression was chosen, only the rows themselves show whether they must change.

@@ -207,6 +207,9 @@ class _Change:
         return len(to_change)
 
     def _rows(self, size: int) -> ChangedRows:
+        """Change up to ``size`` rows, beginning with the first one not yet changed. The last step
+        also writes the mark again.
+        """
         conversation = self._conversation
         state = self._state
         mark = self._codec.mark

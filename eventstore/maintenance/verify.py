@@ -188,6 +188,7 @@ def verify(
 def _findings_in_database(
     database: Database, is_stopped: Callable[[], bool]
 ) -> list[VerifyFinding]:
+    """Return what is wrong with the database as a whole, outside of any conversation."""
     recorder = database.recorder
     findings: list[VerifyFinding] = []
     try:
@@ -230,6 +231,9 @@ def _generations(
 def _verdict(
     database: Database, conversation: Conversation, *, past: bool, attempts: int = _ATTEMPTS
 ) -> Verdict:
+    """Check a conversation. If it has findings and has changed in the meantime, check it again, up
+    to ``attempts`` times.
+    """
     redacted: list[RedactedEvent] = []
     between = TextsBetween()
     try:
@@ -534,6 +538,9 @@ class Check:
         return self.findings
 
     def _pages(self) -> Iterator[Sequence[Row]]:
+        """Yield the stored rows in pages, up to the end of the check or further, until each
+        redacted event has its receipt.
+        """
         if self._archived:
             yield self._archived
         # While a redacted event has no receipt, pages after ``stop`` are read too.
@@ -825,6 +832,7 @@ def findings_in_ledger(database: Database, key: int, conversation: str) -> Itera
 def findings_beside(
     database: Database, conversation: Conversation, codec: RowCodec
 ) -> Iterator[VerifyFinding]:
+    """Yield what is wrong with the mark, the records and the streams of a conversation."""
     try:
         database.codec_of(conversation)
     except CorruptEvent:
@@ -843,6 +851,7 @@ def findings_beside(
 def _findings_in_records(
     reader: Reader, conversation: Conversation, codec: RowCodec
 ) -> Iterator[VerifyFinding]:
+    """Yield the records of projections that are damaged, or newer than their conversation."""
     for newest in reader.records(conversation.key, None, 0, _PAGE):
         projection = newest.projection
         version = -1
@@ -884,6 +893,7 @@ def _findings_in_records(
 def _findings_in_streams(
     reader: Reader, conversation: Conversation, codec: RowCodec
 ) -> Iterator[VerifyFinding]:
+    """Yield the damaged streams, and streams that became events which no longer exist."""
     for stream in reader.streams(conversation.key):
         end = 0
         while chunks := reader.chunks(conversation.key, stream.number, end, _PAGE):

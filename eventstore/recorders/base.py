@@ -482,6 +482,9 @@ class Reader(ABC):
         return self._as_listed(self.ask_all("listed_among", self._array(keys)))
 
     def _as_listed(self, rows: Sequence[Columns]) -> Sequence[ListedConversation]:
+        """Return the rows of an answer as list entries. Raises ``StoreDamaged`` if a column that
+        holds a number holds something else.
+        """
         for columns in rows:
             check_types(
                 f"the listing of conversation number {columns[0]}",
@@ -503,6 +506,9 @@ class Reader(ABC):
     ) -> list[Columns]: ...
 
     def _as_conversation(self, columns: Columns) -> Conversation:
+        """Return the state of a conversation, with the end that a fork without own events shares
+        with its parent.
+        """
         # A fork without own events ends with an event of its parent, which may be missing.
         conversation = as_conversation(columns)
         if conversation.parent is None or conversation.version:
@@ -924,6 +930,7 @@ class Transaction(Reader):
                 self.write("attach", key, row.id, name, encoding)
 
     def _delete_all(self, key: int, limit: int) -> bool:
+        """Delete a limited part of a conversation. Return whether nothing is left of it."""
         parts = ("delete_rows", "delete_attachments", "delete_blocks", "delete_stream_chunks")
         if not all(self._delete(statement, key, limit) for statement in parts):
             return False

@@ -316,6 +316,7 @@ def _redact_in_target(
 
 
 def _read_original(sources: Sources, conversation: Conversation) -> _Original | None:
+    """Return what is stored of a conversation's source, or None if it was not imported."""
     source = sources.of_state(conversation)
     if source is None:
         return None
@@ -537,6 +538,10 @@ class RedactedRecords(NamedTuple):
 
 
 def find_redacted_records(database: Database, conversation: Conversation) -> RedactedRecords | None:
+    """Return what is left of the redacted records of a conversation's source, or None if it was not
+    imported.
+    """
+
     def read(sources: Sources) -> RedactedRecords | None:
         original = _read_original(sources, conversation)
         if original is None:
@@ -694,6 +699,7 @@ def problems_of(
 def _problems_of(
     database: Database, conversation: Conversation, between: TextsBetween
 ) -> Iterator[str]:
+    """Yield what is wrong with the source of a conversation and its records."""
     source = query_sources(database, Sources.find_by_key, conversation.key)
     if source is None:
         if conversation.unmade:

@@ -163,6 +163,8 @@ class Near(NamedTuple):
 
 
 class Sources:
+    """Reads the sources of imported conversations, and their records."""
+
     def __init__(
         self, database: Database, reader: Reader, keys: Mapping[int, DataKey | None] | None = None
     ) -> None:
@@ -468,6 +470,7 @@ class Sources:
     # -- steps
 
     def _shared(self, source: Source, version: int, fork: Conversation) -> Source:
+        """Return the part of a source that a fork at ``version`` shares, as the fork's own."""
         # Computing the head would read the hashes of all shared records, so the head stays empty.
         records = self.records_before(source, version)
         return source._replace(
@@ -481,6 +484,7 @@ class Sources:
         )
 
     def _source(self, columns: Sequence[Any], texts: Sequence[bytes] = TEXTS) -> Source:
+        """Return the source in a row of the database. Texts not in ``texts`` stay empty."""
         (
             key,
             root,
@@ -553,6 +557,7 @@ class Sources:
     def _opened(
         self, conversation: int, encoding: int, column: bytes, first: int, data: bytes
     ) -> bytes:
+        """Return decrypted data of a source. Raises ``CorruptEvent`` if it is not as written."""
         if not encoding & ENCRYPTED:
             return data
         key = self._key(conversation)
@@ -588,6 +593,8 @@ def query_sources(
 
 
 class SourcesToWrite(Sources):
+    """Reads and changes the sources of imported conversations in one transaction."""
+
     reader: Transaction
 
     @classmethod
@@ -624,6 +631,7 @@ class SourcesToWrite(Sources):
         return family
 
     def put(self, source: Source) -> None:
+        """Write the row of a source, with all its fields."""
         key = source.conversation
         texts = (source.about, source.sums)
         names = (b"about", b"sums")

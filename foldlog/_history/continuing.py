@@ -286,6 +286,7 @@ def _command(session: NativeSession) -> str:
 
 
 def _warnings(history: HistoryLog, session: NativeSession, tokens: int) -> Iterator[str]:
+    """Yield what the user should know before a session continues the history."""
     if history._store.database.settings.keys is not None:
         yield (
             "this store is encrypted, and the session file is not: it contains the texts of the"

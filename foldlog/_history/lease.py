@@ -570,6 +570,7 @@ class LeaseBlock:
         find_to_append(self._database, transaction, self._id, self._history._fence)
 
     def _write(self, transaction: Transaction) -> None:
+        """Write the row of the lease, which ends ``ttl_s`` seconds from now."""
         ttl = int(self.ttl_s * 1e6)
         steady = _steady_clock(self._database)
         row = _Row(

@@ -155,6 +155,7 @@ class RecallTool:
         return self._recall(query, ids, path)
 
     def _recall(self, query: Any, ids: Any, path: Any) -> str:
+        """Return the answer to a call of the tool. The answer says so if an argument is wrong."""
         # A model may pass values of any type.
         query = query or ""
         ids = ids or []
@@ -191,6 +192,9 @@ class RecallTool:
         return self._fit(hits, note) if hits else note
 
     def _by_ids(self, ids: Sequence[int]) -> str:
+        """Return the texts of the events with these ids, and a note that names ids that cannot be
+        read.
+        """
         version = self._store.conversation(self._id).version
         hits: dict[int, _Hit] = {}
         for event_id in ids:
@@ -260,6 +264,7 @@ class RecallTool:
         )
 
     def _call_of(self, result: Observation) -> Event | None:
+        """Return the call that a result answers, or None if no earlier event is that call."""
         if result.cause is not None:
             return next(iter(self._store.events(self._id, result.cause, result.cause + 1)), None)
         earlier = self._store.events(

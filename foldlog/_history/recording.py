@@ -63,6 +63,7 @@ class Recording:
         dedupe: Literal["origin"] | None,
         idempotency_key: str | None = None,
     ) -> tuple[Recorded, ...]:
+        """Append records, or return what was recorded if they were appended before."""
         if not isinstance(records, Iterable):
             raise TypeError(f"records must be a list of the format's records, not {records!r:.60}")
         record_list = list(records)

@@ -122,6 +122,7 @@ class SharingPool(ThreadPool):
         return call
 
     def _run_waiting(self) -> None:
+        """Run the works that were submitted until now, several of them together."""
         with self._lock:
             waiting = self._waiting
             self._waiting = []

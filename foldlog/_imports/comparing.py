@@ -196,6 +196,9 @@ class SourceImport(SourceWriter):
     # ----------------------------------------------------------------------------------------------
 
     def _import_new(self) -> Imported:
+        """Import a source that was not imported before: as a continuation, as a rewritten source,
+        or as a new conversation.
+        """
         self._read_again()
         reading = self.reading
         skeleton = self.skeleton

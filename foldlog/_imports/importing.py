@@ -182,6 +182,7 @@ class Import:
             self._store.database.recorder.transact(self._note_files)
 
     def _outcomes(self, root: Path) -> Iterator[Imported | Failed]:
+        """Import all sources below a path, and yield their outcomes."""
         for item in self._sources_below(root):
             if isinstance(item, Unchanged):
                 yield from self._write_waiting()
@@ -199,6 +200,7 @@ class Import:
         yield from self._write_waiting()
 
     def _sources_below(self, root: Path) -> Iterator[FoundHistory | Unchanged]:
+        """Yield the sources below a path. What is not a source is noted for the summary."""
         for item in histories(root, self._recognize, partial(self._look, root)):
             if isinstance(item, Unchanged):
                 yield item

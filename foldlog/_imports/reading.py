@@ -351,6 +351,7 @@ class WholeReading(_Reading):
     def _blocks(
         self, located_records: Iterable[Located], add: Add, document: DocumentRecords | None = None
     ) -> Iterator[Block]:
+        """Yield the accepted records in blocks, and count them."""
         places = dict[int, tuple[int, int]]()
         records = list[bytes]()
         hashes = list[bytes]()

@@ -308,6 +308,9 @@ class SourceWriter:
         groups: Iterator[list[Block]],
         first: Callable[[SourcesToWrite], None] | None = None,
     ) -> None:
+        """Append groups of blocks, each in a transaction, and finish the source. ``first`` is
+        called in the first transaction.
+        """
         for group in groups:
             records_before = source.records
             source = self._append_blocks(source, group, first)
@@ -555,6 +558,9 @@ class SourceWriter:
         return counter.encode()
 
     def _put_figures(self, writing: WriteTransaction, source: Source) -> None:
+        """Write the figures that are counted from records. If they come from events instead, forget
+        stored figures, unless the conversation is in use.
+        """
         if self._has_events(source) or not isinstance(self.skeleton, Skeleton):
             # These figures are counted from events, and their version is the version of the events.
             if not self._is_used:

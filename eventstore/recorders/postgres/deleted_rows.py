@@ -140,6 +140,7 @@ class Tables:
             timer.join()
 
     def _ask_node(self, statement: str, kind: type[T]) -> T:
+        """Return the answer of the server that has the tables, which on Citus is a worker."""
         query = self._statements[statement]
         if self._is_on_citus:
             command = query.decode().replace("%", "%%")  # Citus puts the name of a shard at %s

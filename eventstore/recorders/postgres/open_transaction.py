@@ -162,6 +162,9 @@ class OpenTransaction:
         self._wrote = self._wrote or any(other._wrote for other in others)
 
     def _commit(self) -> None:
+        """Commit. Raises ``CommitInDoubt`` if the commit may be lost, or may have happened although
+        its answer was lost.
+        """
         try:
             answers = self._answers()
         except ConnectionLost as error:
@@ -189,6 +192,9 @@ class OpenTransaction:
                 self._wire.queue("begin_at_once")
 
     def _answers(self) -> Sequence[PGresult]:
+        """Return the answers to the queued statements. Raises ``TooSlow`` if the server ended the
+        transaction because it was idle for too long.
+        """
         limit_s = self._wire.idle_in_transaction_s
         if self._answered_at:
             idle_s = time.monotonic() - self._answered_at
@@ -328,6 +334,9 @@ class Call(Generic[T]):
         return self._run(begin(False))
 
     def _run(self, transaction: OpenTransaction) -> T:
+        """Run the work in a transaction and commit it, with the locks of the last attempt taken
+        first.
+        """
         for number in sorted(set(self._locks).difference(transaction.locks)):
             transaction.lock(number)
         self._newest = transaction

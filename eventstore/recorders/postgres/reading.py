@@ -148,6 +148,7 @@ class ReadSession:
         self._held.close()
 
     def _first(self, questions: Sequence[Question]) -> list[list[Columns]]:
+        """Begin the read transaction with its first queries."""
         with contextlib.ExitStack() as stack:
             wire = stack.enter_context(self._take_wire())
             self._bind(wire)

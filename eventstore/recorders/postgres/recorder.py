@@ -224,6 +224,8 @@ class PostgresRecorder(Recorder):
 
     @waits
     def _transact(self, call: Call[T], at_once: bool = False, durable: bool = True) -> T:
+        """Run the work in a transaction, and again if that is safe after a failure."""
+
         def attempt() -> T:
             with self._pool.wire() as wire:
                 return call.attempt(partial(begin, wire))
@@ -559,6 +561,7 @@ os.register_at_fork(
 
 
 def _parameters(dsn: str, *, writable: bool) -> JsonObject:
+    """Return the parameters of a connection to the server that a URL names."""
     try:
         parameters = conninfo.conninfo_to_dict(dsn)
     except (psycopg.ProgrammingError, UnicodeEncodeError) as error:

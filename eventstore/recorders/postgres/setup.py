@@ -102,6 +102,7 @@ def _bring_up_to_date(
 
 
 def _check_part(stored: str, schema: str, part: Part | None) -> Part:
+    """Return the stored part. Raises ``StoreRefused`` if another one is wanted."""
     if part is not None and stored != str(part):
         raise StoreRefused(
             f"schema {schema!r} has store {stored}, not {part}; the number of joined stores cannot"
@@ -259,6 +260,8 @@ def _check_server(
 
 
 class ServerSettings(NamedTuple):
+    """The settings of a server that decide whether a store may be opened on it."""
+
     version: int
     is_standby: bool
     commit_is_off: bool
@@ -266,6 +269,7 @@ class ServerSettings(NamedTuple):
 
 
 def _check_settings(settings: ServerSettings, *, writable: bool, durable: bool) -> None:
+    """Raise an error if the server is too old, cannot be written, or could lose commits."""
     if settings.version < _SERVER_VERSION_MIN:
         raise StoreUnavailable(
             f"this is PostgreSQL {settings.version}; foldlog needs {_SERVER_VERSION_MIN} or later",
@@ -371,6 +375,7 @@ def _name_of(schema: str) -> str:
 
 
 def _facts_of_store(connection: psycopg.Connection[Any], schema: str) -> dict[str, str]:
+    """Return the facts in the table ``store``, or nothing if the schema has no tables."""
     query = "SELECT tablename::text, schemaname::text FROM pg_tables WHERE schemaname = ANY (%s)"
     tables = connection.execute(query, ([schema, f"{schema}_00"],)).fetchall()
     if any(name == f"{schema}_00" for _, name in tables):
@@ -418,6 +423,7 @@ def _migrate(
     schema_version: int,
     part: Part,
 ) -> None:
+    """Make the tables of the store, or bring them from ``schema_version`` to the newest version."""
     if schema_version == 0:
         connection.execute(sql.SQL("CREATE SCHEMA IF NOT EXISTS {}").format(sql.Identifier(schema)))
     storage = _storage(connection)

@@ -49,6 +49,9 @@ class Sharing:
         self._waiting: dict[str, list[_Job]] = {}
 
     def run(self, conversation: str, work: Callable[[Any], T]) -> T:
+        """Run a work on a conversation. Works on the same conversation that wait for each other
+        share a transaction.
+        """
         job = _Job(work)
         with self._mutex:
             waiting = self._waiting.get(conversation)
@@ -64,6 +67,7 @@ class Sharing:
         return job.outcome.unwrap()  # type: ignore[no-any-return]
 
     def _lead(self, conversation: str, job: _Job) -> None:
+        """Run the group of a job, pass the lead on, and wake the threads of the group."""
         group = job.group
         try:
             outcomes = self._run_all(group)

@@ -344,6 +344,7 @@ class Wire:
     def _send(
         self, name: str, statement: bytes, values: list[bytes | None], sent: list[str]
     ) -> None:
+        """Send a statement. The first time, prepare it, unless this connection prepares nothing."""
         if self._prepared is not None and name not in self._prepared:
             sent.append(_PREPARE + name)
             self._pg.send_prepare(name.encode(), statement)
@@ -369,6 +370,7 @@ class Wire:
             self._pg.consume_input()
 
     def _results(self) -> list[PGresult]:
+        """Return the results of the oldest batch that was sent."""
         # A statement that was skipped after a failure has a result too.
         batch = self._unread[0]
         results = list[PGresult]()
@@ -464,6 +466,7 @@ class Pool:
             raise StoreRefused(f"{self._server} is closed; open the store again", kind="closed")
 
     def _take(self, place: _Place) -> None:
+        """Wait for a turn, and take an idle connection if there is one."""
         self.check_open()
         began = time.monotonic()
         self._places.append(place)
@@ -483,6 +486,7 @@ class Pool:
                 self._idle.pop()
 
     def _give_back(self, place: _Place) -> None:
+        """Take the connection of a place back. Close it if it cannot be used any more."""
         wire = place.wire
         if wire is not None:
             wire.abandon()

@@ -261,6 +261,9 @@ class PostgresTransaction(OpenTransaction, PostgresReader, Transaction):
         self._unchecked = True
 
     def _assume(self, guess: Conversation) -> None:
+        """Ask for the number of the transaction on the condition that a conversation is as
+        expected.
+        """
         # The server answers with a number only if the row and the last event are still the same.
         self._number_asked = self._wire.queue(
             "number_if_unchanged",

@@ -86,6 +86,9 @@ class LogCheckpoints:
         self._stopped = False
 
     def _run(self) -> None:
+        """Write the log back, unless another thread is writing it back or the checkpoints were
+        stopped.
+        """
         if not self._turn.acquire(blocking=False):
             return
         try:

@@ -110,6 +110,9 @@ class CommitQueue:
         return job.result  # type: ignore[return-value]  # done without an error: a result was set
 
     def run_all(self, works: Sequence[tuple[Callable[[Any], T], bool]]) -> list[Outcome[T]]:
+        """Run several works in as few transactions as possible, and return their outcomes in order.
+        The second element of each pair is true if any thread may run the work.
+        """
         writer = check_not_writing(self._path, self._path)
         deadline = time.monotonic() + self._patience_s
         jobs = [
@@ -158,6 +161,7 @@ class CommitQueue:
     # -- entering and leaving the queue ---------------------------------------------------------
 
     def _commit(self, jobs: Sequence[Job[Any]]) -> None:
+        """Put jobs into the queue, and return when all are done."""
         # Any exception that this method raises came from outside, such as from a signal handler.
         writer = jobs[0].writer
         try:
@@ -185,6 +189,7 @@ class CommitQueue:
             raise
 
     def _enter_queue(self, jobs: Sequence[Job[Any]]) -> None:
+        """Add jobs to the end of the queue. The first one leads if there is no leader."""
         with self._mutex:
             if self._leader is None and len(jobs) == 1:
                 self._leader = jobs[0]
@@ -200,7 +205,9 @@ class CommitQueue:
 
     @waits
     def _wait(self, job: Job[Any]) -> None:
-        # A job that waits too long fails, unless it is in the group of a leader.
+        """Wait until a job is done or leads. A job that waits too long fails, unless it is in the
+        group of a leader.
+        """
         while not job.done and self._leader is not job:
             assert job.wake is not None  # the lock was made before the job waited
             in_time = job.wake.acquire(timeout=max(job.deadline - time.monotonic(), 0.0))
@@ -217,7 +224,9 @@ class CommitQueue:
                 job.wake.acquire()
 
     def _leave(self, jobs: Sequence[Job[Any]]) -> None:
-        # If another leader is running a job, wait until the leader has set the outcome of the job.
+        """Take jobs out of the queue after an interruption. If another leader is running a job,
+        wait until the leader has set the outcome of the job.
+        """
         for job in jobs:
             while True:
                 with self._mutex:
@@ -237,6 +246,9 @@ class CommitQueue:
     # ----------------------------------------------------------------------------------------------
 
     def _lead(self, leader: Job[Any]) -> None:
+        """Run the group of a leader in one transaction, without the jobs that fail, and pass the
+        lead on.
+        """
         writing = self._writing
         committed = False
         try:

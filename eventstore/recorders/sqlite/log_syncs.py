@@ -51,6 +51,7 @@ class LogSyncs:
         self._is_stopped.clear()
 
     def _run(self) -> None:
+        """Sync the log at intervals, until an interval has passed without a commit."""
         while True:
             self._is_stopped.wait(SYNC_S)
             with self._lock:

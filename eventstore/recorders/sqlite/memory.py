@@ -144,6 +144,8 @@ class MemoryRecorder(Recorder):
 
 
 class _MemoryReader(SQLiteReader):
+    """A reader of a database in memory, which never waits for bytes on a disk."""
+
     def value(self, name: str) -> str:
         # No bytes are on a disk.
         if name == "bytes_pending":

@@ -19,6 +19,8 @@ _PATIENCE_S: Final = 5.0
 
 
 class Forkable(Protocol):
+    """A store whose connections must not be open while the process forks."""
+
     def rest(self, patience_s: float) -> bool:
         """Close all connections, and open no connection until ``resume``. Return False if some
         connections stay in use.

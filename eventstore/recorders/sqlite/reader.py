@@ -26,6 +26,8 @@ _POSITIONS: Final = range(2**62)
 
 
 class SQLiteReader(Reader):
+    """A reader of one SQLite connection."""
+
     def __init__(self, connection: sqlite3.Connection) -> None:
         self._execute = connection.execute
 

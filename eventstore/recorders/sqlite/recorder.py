@@ -84,6 +84,7 @@ class ReaderPool:
         return use.connection
 
     def give_back(self, use: ReadConnection, *, sound: bool) -> None:
+        """Take a connection back after its use, to use it again. Close it if it is not sound."""
         try:
             connection = use.connection
             use.connection = None
@@ -157,6 +158,7 @@ class ReadConnection:
         self._end(error)
 
     def _end(self, error: BaseException | None) -> None:
+        """Give the connection back, and raise the error, if any, in the words of foldlog."""
         try:
             if self.connection is not None:
                 self.connection.rollback()
@@ -271,6 +273,9 @@ class SQLiteRecorder(Recorder):
             raise
 
     def _data_version(self) -> int:
+        """Return a number that differs from all earlier ones if another connection has committed
+        since.
+        """
         with self._polling:
             if self._poller is None:
                 self._poller = self._file.connect()
@@ -396,6 +401,7 @@ class SQLiteRecorder(Recorder):
     # ------------------------------------------------------------------------------------------
 
     def _begin(self) -> None:
+        """Set what belongs to this process: the connections, the queue and the threads."""
         self._polling = threading.RLock()  # a signal handler may poll while this thread is polling
         self._poller = None
         self._no_writers = None
@@ -412,6 +418,9 @@ class SQLiteRecorder(Recorder):
         self._queue = CommitQueue(self._writing, self._path, self._patience_s)
 
     def _open(self, create: bool) -> None:
+        """Make the file if it has no content and ``create`` allows it, and bring an older schema up
+        to date.
+        """
         has_content = self._file.has_content()
         if has_content and self.writable and os.stat(self._path).st_nlink > 1:
             from foldlog.eventstore.recorders.sqlite.replacing import finish_replacing

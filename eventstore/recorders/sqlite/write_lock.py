@@ -67,6 +67,9 @@ class WriteLock:
         self._name = f"{os.getpid()} {os.uname().nodename}".encode()[: _NAME_BYTES_MAX - 1] + b"\n"
 
     def take(self, deadline: float) -> None:
+        """Take the lock, and name this process in the file. Raises the error of ``waited`` if the
+        deadline passes.
+        """
         if self._file < 0:
             self.open()
         try:
@@ -162,6 +165,7 @@ class WriteLock:
 
     @waits
     def _wait(self, until: float) -> None:
+        """Wait for the thread that gets the lock, or raise the error of ``waited``."""
         pending = self._pending
         if pending is None or not pending.resume():
             # Store the thread before starting it: if a signal handler raises, the process must

@@ -101,6 +101,9 @@ class SQLiteWriting:
         self._patience_s = deadline - time.monotonic()
 
     def begin(self, *, durable: bool = True) -> None:
+        """Begin a transaction. What is remembered from the last one is forgotten if another process
+        has committed in the meantime.
+        """
         self._stage = _OPEN
         connection = self.connection or self.open()
         if durable != self._is_durable and self._file.durable:
@@ -166,6 +169,9 @@ class SQLiteWriting:
         return translate(error, f"write to {self._path}", NOTHING_WRITTEN)
 
     def commit(self) -> None:
+        """Commit the transaction, and note the file's header, which shows later whether another
+        process has committed.
+        """
         self._stage = _COMMITTING
         try:
             self._transaction.cursor.execute("COMMIT")
