@@ -37,6 +37,7 @@ from foldlog.eventstore import (
     InvalidArgument,
     KeyUnavailable,
     Store,
+    StoreDamaged,
 )
 from foldlog.eventstore.derived.cached_values import cached_records, value_of
 from foldlog.eventstore.log.database import Database
@@ -177,9 +178,13 @@ class FigureCounter:
         return Behind(0, from_microseconds(self._found_time))
 
     def stored_as_of(self) -> datetime | None:
-        """Return the time that the last ``note_complete`` of any process stored."""
+        """Return the time that the last ``note_complete`` of any process stored. Return None if
+        there is none, or if it is damaged: the next call stores it again.
+        """
         stored = self._store.database.recorder.value(_AS_OF)
-        return from_microseconds(int(stored)) if stored else None
+        with suppress(ValueError, StoreDamaged):
+            return from_microseconds(int(stored)) if stored else None
+        return None
 
     def note_complete(self) -> None:
         """Store the time up to which all changes are counted. Other processes show this time while

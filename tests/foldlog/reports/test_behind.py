@@ -191,3 +191,13 @@ def test_store_info_names_the_search_index(foldlog, stored):
     assert "a search also reads 1 newer event and 0 other conversations" in " ".join(
         foldlog("store info").out.split()
     )
+
+
+@pytest.mark.usefixtures("few_at_once")
+@pytest.mark.parametrize("value", ["soon", "9" * 30])
+def test_damaged_time_is_unknown(foldlog, stored, value):
+    begin(stored.store, 5)
+    recorder = stored.store.database.recorder
+    recorder.transact(lambda transaction: transaction.set_value("figures_as_of", value))
+    assert foldlog("list --long").status == 0
+    assert foldlog("stats").status == 0
