@@ -155,15 +155,7 @@ def recent_conversations(
     Cost: reading the rows of the page. If the list is older than ``age_max_s`` seconds, up to 200
     conversations with newer events are read too, or all of them if ``is_complete`` is set.
     """
-    check_whole("limit", limit, 0)
-    former_end: object = after
-    if former_end is not None:
-        if not isinstance(former_end, tuple) or len(former_end) != 2:
-            raise TypeError(f"'after' must be the 'after' value of an earlier page, not {after!r}")
-        for number in former_end:
-            check_whole("after", number)
-    if not isinstance(age_max_s, int | float):
-        raise TypeError(f"age_max_s must be a number of seconds, not {age_max_s!r}")
+    _check_page(limit, after, age_max_s)
     pairs = pairs_of(attributes)
     keys = database.settings.keys
     state = _bring_up_to_date(database, age_max_s, is_complete=is_complete)
@@ -173,23 +165,7 @@ def recent_conversations(
     def read_page(reader: Reader) -> RecentConversations:
         # ``unwritten`` contains entries that the stored list lacks. Take these entries first, then
         # the entries of the stored list.
-        in_order: Iterable[ListedConversation] = sorted(
-            unwritten.values(), key=attrgetter("at", "key"), reverse=True
-        )
-        if database.late is not NOTHING_LATE and not state.is_complete:
-            # This process read them in earlier calls, and the update may not have reached a later
-            # erasure. What was erased must not be shown.
-            in_order = _read_again(database, reader, in_order)
-        candidates = (
-            listing for listing in in_order if after is None or (listing.at, listing.key) < after
-        )
-        if pairs:
-            candidates = (
-                listing
-                for listing in candidates
-                if {*pairs_of(_attributes(database, reader, listing) or {})} >= {*pairs}
-            )
-        listings = [*islice(candidates, limit)]
+        listings = [*islice(_unwritten_page(database, reader, state, pairs, after), limit)]
         # Each key makes other digests of an attribute, so query for plain digests and for the
         # digests of each key.
         for key_id in [None] if keys is None or not pairs else [None, *keys.names]:
@@ -208,6 +184,43 @@ def recent_conversations(
     if pairs and page.after is None:
         check_no_key_is_missing(database, "more conversations may have these attributes too")
     return page
+
+
+def _check_page(limit: object, after: object, age_max_s: object) -> None:
+    """Raise ``InvalidArgument`` or ``TypeError`` if an argument of a page is wrong."""
+    check_whole("limit", limit, 0)
+    if after is not None:
+        if not isinstance(after, tuple) or len(after) != 2:
+            raise TypeError(f"'after' must be the 'after' value of an earlier page, not {after!r}")
+        for number in after:
+            check_whole("after", number)
+    if not isinstance(age_max_s, int | float):
+        raise TypeError(f"age_max_s must be a number of seconds, not {age_max_s!r}")
+
+
+def _unwritten_page(
+    database: Database,
+    reader: Reader,
+    state: _State,
+    pairs: Sequence[bytes],
+    after: tuple[int, int] | None,
+) -> Iterator[ListedConversation]:
+    """Yield the entries behind ``after`` that the stored list lacks and that have all attributes in
+    ``pairs``, from the newest to the oldest.
+    """
+    in_order: Iterable[ListedConversation] = sorted(
+        state.unwritten.values(), key=attrgetter("at", "key"), reverse=True
+    )
+    if database.late is not NOTHING_LATE and not state.is_complete:
+        # This process read them in earlier calls, and the update may not have reached a later
+        # erasure. What was erased must not be shown.
+        in_order = _read_again(database, reader, in_order)
+    for listing in in_order:
+        if after is not None and (listing.at, listing.key) >= after:
+            continue
+        if pairs and not {*pairs_of(_attributes(database, reader, listing) or {})} >= {*pairs}:
+            continue
+        yield listing
 
 
 def check_no_key_is_missing(database: Database, problem: str) -> None:

@@ -88,6 +88,7 @@ from foldlog.eventstore.sources.tables import Made, Sources, SourcesToWrite, que
 from foldlog.eventstore.store import Store
 
 Item = TypeVar("Item")
+_Damage = list[CorruptEvent | StoreDamaged]
 
 _JOBS_MAX = 64
 """The maximal number of conversations that are copied at the same time."""
@@ -405,49 +406,22 @@ def copy_conversation(
         pending = copy_source(records, 0)
         return Moved(original.id, 0, 0, tombstones=tombstones, records=pending)
     source.data_key(original)  # raises ``KeyUnavailable`` before anything is copied
-    damage: list[CorruptEvent | StoreDamaged] | None = [] if options.damaged else None
-    read_origins = partial(_read, source, original, ReadTransaction.origins)
+    damage: _Damage | None = [] if options.damaged else None
     with CopyWriter(target, original, earlier, records) as writer:
         existing = writer.existing
         if existing is not None:
             _check_same(source, original, target, existing)
+            if _may_lack_redactions(source, original, existing):
+                _copy_redactions(source, original, target, existing, damage)
         start = writer.end.version
         # If the target has more events than the source, it gets only the source's redactions.
         is_ahead = start > original.version
-        if existing is not None and _may_lack_redactions(source, original, existing):
-            _copy_redactions(source, original, target, existing, damage)
-        rows = writer.link_rows(stored_rows(source, original, start))
-        # Damaged keys and origins are not reported here, because they are read again after the
-        # events.
-        unreported: list[CorruptEvent | StoreDamaged] | None = [] if options.damaged else None
-        ancestors = [*_up_to_damage(read_origins(), unreported)]
-        if existing is not None and start < original.version:
-            new_keys = _keys_by_version(_up_to_damage(keys_of(source, original), unreported), start)
-        else:
-            new_keys = {}
-        # If the target may later make events from the records, a group of rows must contain all
-        # events of a record.
-        if options.damaged or (existing is not None and existing.lacks_events):
-            made = records.made
-        else:
-            made = {}
-        for chunk in split_at_records(
-            split_into_batches(_up_to_damage(rows, damage)), made, lambda: not damage
-        ):
-            if options.stopped.is_set():
-                raise CancelledError
-            if existing is not None:
-                _check_not_redacted(
-                    source, original, target, ancestors, chunk[0].id, chunk[-1].id + 1
-                )
-            writer.copy(chunk, made, new_keys)
+        _copy_events(records, writer, options, damage)
         keys = _up_to_damage(keys_of(source, original), damage)
         views = _up_to_damage(
             _read(source, original, lambda reading: reading.records(VIEWS, start)), damage
         )
-        if existing is None:
-            _check_not_redacted(source, original, target, ancestors, 0, writer.end.version)
-        origins = _up_to_damage(read_origins(), damage)
+        origins = _up_to_damage(_read(source, original, ReadTransaction.origins), damage)
         redactions = 0 if is_ahead else original.redactions
         streams = None if is_ahead else _up_to_damage(_read(source, original, _streams), damage)
         writer.finish(keys, redactions, [*views], [*origins], streams)
@@ -460,6 +434,43 @@ def copy_conversation(
     return moved
 
 
+def _copy_events(
+    records: CopiedRecords, writer: CopyWriter, options: CopyOptions, damage: _Damage | None
+) -> None:
+    """Copy the events that the target lacks, up to the first damaged one. Raises ``CannotRedact``
+    if the target has redacted one of them in a related conversation.
+    """
+    source = records.source
+    target = records.target
+    original = records.conversation
+    existing = writer.existing
+    start = writer.end.version
+    rows = writer.link_rows(stored_rows(source, original, start))
+    # Damaged keys and origins are not reported here, because they are read again after the events.
+    unreported: _Damage | None = [] if options.damaged else None
+    ancestors = [*_up_to_damage(_read(source, original, ReadTransaction.origins), unreported)]
+    if existing is not None and start < original.version:
+        new_keys = _keys_by_version(_up_to_damage(keys_of(source, original), unreported), start)
+    else:
+        new_keys = {}
+    # If the target may later make events from the records, a group of rows must contain all events
+    # of a record.
+    if options.damaged or (existing is not None and existing.lacks_events):
+        made = records.made
+    else:
+        made = {}
+    for chunk in split_at_records(
+        split_into_batches(_up_to_damage(rows, damage)), made, lambda: not damage
+    ):
+        if options.stopped.is_set():
+            raise CancelledError
+        if existing is not None:
+            _check_not_redacted(source, original, target, ancestors, chunk[0].id, chunk[-1].id + 1)
+        writer.copy(chunk, made, new_keys)
+    if existing is None:
+        _check_not_redacted(source, original, target, ancestors, 0, writer.end.version)
+
+
 def _damage_of(error: CorruptEvent | StoreDamaged) -> str:
     """Return the message without its remedy, which is this copy."""
     if isinstance(error, CorruptEvent):
@@ -467,9 +478,7 @@ def _damage_of(error: CorruptEvent | StoreDamaged) -> str:
     return str(error)
 
 
-def _up_to_damage(
-    items: Iterable[Item], damage: list[CorruptEvent | StoreDamaged] | None
-) -> Iterator[Item]:
+def _up_to_damage(items: Iterable[Item], damage: _Damage | None) -> Iterator[Item]:
     """Yield items up to the first damaged one, and add its error to ``damage``. If ``damage`` is
     None, raise the error.
     """
@@ -544,7 +553,7 @@ def _copy_redactions(
     original: Conversation,
     target: Database,
     existing: Conversation,
-    damage: list[CorruptEvent | StoreDamaged] | None,
+    damage: _Damage | None,
 ) -> None:
     """Redact in the target the events that the source has redacted."""
     redacted = (

@@ -7,7 +7,7 @@ conversation, so followers read the receipt.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from datetime import datetime
 from hashlib import sha256
 from typing import Any, NamedTuple
@@ -171,31 +171,15 @@ def _redact(
     writing = WriteTransaction(transaction, state, database)
     stored = _stored(writing, (named_id, *others.get(conversation, ())))
     to_redact = {**others, conversation: [*stored]}
-    quotes: list[Quote] = []
     sharing = sharing_events(transaction, writing, stored)
-    for reading, shared_ids in sharing:
-        owner = reading.state
-        for action in quotes_in(reading, [stored[event_id][1] for event_id in shared_ids]):
-            # A shared condensation is reported only for the conversation that stores it.
-            if action.id >= owner.begins:
-                is_redacted = action.id in to_redact.get(owner.id, ()) or not has_content(action)
-                quotes.append(Quote(owner.id, action.id, is_redacted))
+    quotes = [*_condensations_that_quote(stored, sharing, to_redact)]
     if also is not None:
         also(transaction, to_redact)
     receipts, place = _erase_content(writing, stored, sharing, who)
     forks = [fork.conversation for fork, _ in sharing[1:]]
     for name in others:
-        if name == conversation:
-            continue
-        other = database.find(transaction, name)
-        # The conversation may have been erased after the caller chose its events.
-        if other is not None and other.erasure is None:
-            check_finished(transaction, other.key)
-            beside = WriteTransaction(transaction, other, database)
-            copies = _stored(beside, to_redact[name])
-            sharing = sharing_events(transaction, beside, copies)
-            _erase_content(beside, copies, sharing, who)
-            forks += [fork.conversation for fork, _ in sharing[1:]]
+        if name != conversation:
+            forks += _redact_beside(transaction, database, name, to_redact[name], who)
     copy_quotes = (
         Quote(name, event_id, redacted=True)
         for name in to_redact
@@ -218,6 +202,43 @@ def _redact(
         bytes_pending=True,
     )
     return receipt, place, state.key
+
+
+def _condensations_that_quote(
+    stored: Mapping[int, tuple[Row, Event]],
+    sharing: Sequence[tuple[ReadTransaction, Sequence[int]]],
+    to_redact: Mapping[str, Sequence[int]],
+) -> Iterator[Quote]:
+    """Yield the condensations whose summaries may quote the events ``stored``. ``sharing`` is the
+    result of ``sharing_events``. ``to_redact`` names all events that the redaction erases.
+    """
+    for reading, shared_ids in sharing:
+        owner = reading.state
+        for action in quotes_in(reading, [stored[event_id][1] for event_id in shared_ids]):
+            # A shared condensation is reported only for the conversation that stores it.
+            if action.id >= owner.begins:
+                is_redacted = action.id in to_redact.get(owner.id, ()) or not has_content(action)
+                yield Quote(owner.id, action.id, is_redacted)
+
+
+def _redact_beside(
+    transaction: Transaction,
+    database: Database,
+    conversation: str,
+    event_ids: Sequence[int],
+    who: tuple[str, str],
+) -> list[str]:
+    """Erase the content of events of another conversation. Return the forks that share them."""
+    state = database.find(transaction, conversation)
+    # The conversation may have been erased after the caller chose its events.
+    if state is None or state.erasure is not None:
+        return []
+    check_finished(transaction, state.key)
+    writing = WriteTransaction(transaction, state, database)
+    stored = _stored(writing, event_ids)
+    sharing = sharing_events(transaction, writing, stored)
+    _erase_content(writing, stored, sharing, who)
+    return [fork.conversation for fork, _ in sharing[1:]]
 
 
 def _stored(
