@@ -1012,9 +1012,9 @@ WHERE conversation = $1::bigint AND event = ANY ($2::bigint[]) ORDER BY event
 -- name: attachment
 SELECT body FROM {schema}.attachments WHERE conversation = $1::bigint AND name = $2::bytea AND encoding = $3::bigint
 
--- name: keep_attachment
 -- Stored bytes stay, unless they are damaged: then the new bytes, which match the name, replace them. Encrypted bytes differ
 -- each time, so they are always written again: the store cannot know whether the stored bytes can still be read.
+-- name: keep_attachment
 INSERT INTO {schema}.attachments AS a (conversation, name, encoding, body)
 VALUES ($1::bigint, $2::bytea, $3::bigint, $4::bytea)
 ON CONFLICT (conversation, name, encoding) DO UPDATE SET body = excluded.body

@@ -85,14 +85,14 @@ UPDATE conversations SET visible = 0 WHERE key = ? AND visible AND erased_at IS 
 UPDATE conversations SET visible = 0
 WHERE key = (SELECT replaces FROM conversations WHERE key = ?) AND visible AND erased_at IS NOT NULL
 
--- name: insert_events
 -- The values of several rows are inserted here, because one statement for several rows takes half of the time for each.
+-- name: insert_events
 INSERT INTO events (position, conversation, id, kind, shown, structural, meta, body)
 VALUES {rows}
 
--- name: an_event
 -- The values of one of these rows. Plain bodies are text: byte 31 of "meta" is the encoding, and 0 is plain. "meta" and the
 -- body are bound twice, because CPython 3.12.0 to 3.12.3 warns at parameters that have a number.
+-- name: an_event
 (?, ?, ?, ?, ?, ?, ?, iif(substr(?, 31, 1) = x'00', CAST(? AS TEXT), ?))
 
 -- name: a_plain_event
@@ -543,9 +543,9 @@ WHERE conversation = ? AND event IN (SELECT value FROM json_each(?)) ORDER BY ev
 -- name: attachment
 SELECT body FROM attachments WHERE conversation = ? AND name = ? AND encoding = ?
 
--- name: keep_attachment
 -- Stored bytes stay, unless they are damaged: then the new bytes, which match the name, replace them. Encrypted bytes differ
 -- each time, so they are always written again: the store cannot know whether the stored bytes can still be read.
+-- name: keep_attachment
 INSERT INTO attachments (conversation, name, encoding, body) VALUES (?, ?, ?, ?)
 ON CONFLICT (conversation, name, encoding) DO UPDATE SET body = excluded.body
 WHERE body <> excluded.body
