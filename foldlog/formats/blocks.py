@@ -4,7 +4,7 @@ list of blocks becomes parts in OpenAI's format.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 from foldlog.eventstore import Action, Content, Observation
@@ -28,17 +28,18 @@ before the calls that followed the thinking.
 """
 
 _TEXTS = frozenset(("text", "input_text", "output_text"))
+"""Types of blocks with a text."""
 _IMAGES = ("input_image", "computer_screenshot")
 _FILES = frozenset(("file", "audio", "video", "text-plain"))
-_WHERE = (
-    ("media_type", "mime_type", "mimeType", "mediaType", "mime"),
-    ("data", "base64"),
-    ("url", "image"),
-)
-HELD = frozenset(("source", "image_url", *_WHERE[0], *_WHERE[1], *_WHERE[2]))
+_MEDIA_TYPES = ("media_type", "mime_type", "mimeType", "mediaType", "mime")
+_DATA = ("data", "base64")
+_URLS = ("url", "image")
+HELD = frozenset(("source", "image_url", *_MEDIA_TYPES, *_DATA, *_URLS))
+"""The fields of blocks with the data or the address of a file."""
 
 
 def kind_of(block: Any) -> str | None:
+    """Return the type of a block, or None if it has none."""
     kind = block.get("type") if type(block) is dict else None
     return kind if type(kind) is str else None
 
@@ -49,13 +50,12 @@ def part_of(block: Any) -> Fields | None:
     """
     part = _part_of(block)
     if part is not None and block.get("cache_control"):
-        marked = {"cache_control": block["cache_control"]}
-    else:
-        marked = {}
-    return part and {**part, **marked}
+        return {**part, "cache_control": block["cache_control"]}
+    return part
 
 
 def _part_of(block: Any) -> Fields | None:
+    """Return a block as a part without the mark of a cache, or None."""
     kind = kind_of(block)
     text = block.get("text") if kind in _TEXTS else None
     # OpenAI's threads hold the text in an object
@@ -68,9 +68,9 @@ def _part_of(block: Any) -> Fields | None:
     if kind != "image" and kind not in _FILES:
         return None
     held = {**block, **dict_or_empty(block, "source")}
-    media_type, data, url = (
-        next((held[key] for key in keys if type(held.get(key)) is str), "") for keys in _WHERE
-    )
+    media_type = _first_text(held, _MEDIA_TYPES)
+    data = _first_text(held, _DATA)
+    url = _first_text(held, _URLS)
     if data and media_type:
         url = data_url(media_type, data)
     elif data:
@@ -81,6 +81,11 @@ def _part_of(block: Any) -> Fields | None:
     if kind == "image":
         media_type = "image/"
     return file_at(url, media_type, name)
+
+
+def _first_text(fields: Fields, keys: Sequence[str]) -> str:
+    """Return the first text under one of the keys, or an empty text."""
+    return next((fields[key] for key in keys if type(fields.get(key)) is str), "")
 
 
 def shown_of(block: Any) -> Fields | None:
@@ -118,6 +123,7 @@ def is_of_server(block: Fields) -> bool:
 
 
 _CALL = frozenset(("id", "name", "input"))
+"""The fields of a call."""
 _AS_THEY_ARE = frozenset(("document", "search_result", "server_tool", "anthropic"))
 """The types of parts that look the same in an event and in Anthropic's messages."""
 
@@ -129,11 +135,12 @@ def accepted_block(block: Any) -> Fields | None:
     stay unchanged. ``shown_of`` converts all other blocks.
     """
     kind = kind_of(block)
-    return (
-        block
-        if kind in (*THINKING, "tool_use") or (kind and is_of_server(block))
-        else shown_of(block)
-    )
+    if kind is None:
+        return shown_of(block)
+    if kind == "tool_use" or kind in THINKING or is_of_server(block):
+        accepted: Fields = block
+        return accepted
+    return shown_of(block)
 
 
 def with_results(blocks: Iterable[Fields], *, singles: bool = False) -> list[Fields]:
@@ -157,9 +164,8 @@ def with_results(blocks: Iterable[Fields], *, singles: bool = False) -> list[Fie
             block_by_id[answered] = {"type": "server_tool", "blocks": result_blocks}
         else:
             is_single = singles and is_own and "tool_use_id" not in block
-            block_by_id[place, None] = (
-                {"type": "server_tool", "blocks": [block]} if is_single else block
-            )
+            alone = {"type": "server_tool", "blocks": [block]} if is_single else block
+            block_by_id[place, None] = alone  # no id of a call is such a key
     return list(block_by_id.values())
 
 
@@ -181,6 +187,7 @@ def content_of(blocks: Any) -> Content:
 
 
 def shown_blocks(content: Any) -> list[Fields]:
+    """Return the blocks of a content as parts, without empty texts."""
     if type(content) is list:
         blocks = content
     elif content is None:
@@ -223,6 +230,7 @@ def content_of_parts(parts: list[Fields]) -> Content:
 
 
 def texts_of(content: Content) -> list[str]:
+    """Return the texts in a content."""
     texts = [content] if isinstance(content, str) else [part.get("text") for part in content]
     return [text for text in texts if isinstance(text, str)]
 
@@ -235,27 +243,29 @@ def as_anthropic(content: Content) -> str | list[Fields]:
 
 
 def blocks_of(content: Content) -> list[Fields]:
+    """Return a content as Anthropic's blocks."""
     return [block for part in parts_in(content) for block in _blocks_in(part)]
 
 
 def _blocks_in(part: Fields) -> list[Fields]:
+    """Return the blocks of a part. A part that wraps blocks of the server has these."""
     match part:
         case {"type": "server_tool", "blocks": list(blocks)}:
             return blocks
         case {"type": "anthropic", "block": dict(block)}:
             return [block]
-    return [_file_at(url) if (url := file_in(part)) else dict(part)]
+    url = file_in(part)
+    return [_file_at(url)] if url else [dict(part)]
 
 
 def _file_at(url: str) -> Fields:
+    """Return the block of a file. An address without a media type is that of an image."""
     media_type, data = data_in(url)
-    if media_type:
-        held = {"type": "base64", "media_type": media_type, "data": data}
-    else:
-        held = {"type": "url", "url": url}
+    if not media_type:
+        return {"type": "image", "source": {"type": "url", "url": url}}
     return {
-        "type": "image" if media_type.startswith("image/") or not media_type else "document",
-        "source": held,
+        "type": "image" if media_type.startswith("image/") else "document",
+        "source": {"type": "base64", "media_type": media_type, "data": data},
     }
 
 
@@ -270,6 +280,7 @@ def is_blank(content: Content) -> bool:
 
 
 def use_of(action: Action) -> Fields:
+    """Return the block of a call."""
     return {
         "type": "tool_use",
         "name": action.tool,
@@ -279,6 +290,7 @@ def use_of(action: Action) -> Fields:
 
 
 def result_of(observation: Observation) -> Fields:
+    """Return the block of a result."""
     result = {
         "type": "tool_result",
         "content": as_anthropic(observation.content),

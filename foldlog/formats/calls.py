@@ -39,10 +39,14 @@ _CALLS_MAX = 10_000
 
 
 def is_of_reply(action: Action, reply: Sequence[Action]) -> bool:
-    return bool(reply) and action.response_id == reply[0].response_id is not None
+    """Return whether a call belongs to the reply with these calls."""
+    if not reply or action.response_id is None:
+        return False
+    return action.response_id == reply[0].response_id
 
 
 NO_RESULT = "no result of this call was recorded"
+"""The result that a View shows for a call without one."""
 _SUPPLIED = "the source has no result of the {}; Views show this text in its place: {!r}"
 
 
@@ -63,6 +67,7 @@ class NewestCalls:
         """Whether calls without results began before the window of a decoder that continues."""
 
     def begin_before_window(self) -> None:
+        """Note that calls without results began before the window."""
         self.response = ""
         self.began_before_window = True
 
@@ -77,14 +82,17 @@ class NewestCalls:
         return self.began_before_window or bool(self.open)
 
     def call(self, call: Action) -> None:
+        """Add a call. A call of another response begins anew."""
         if call.response_id != self.response:
             self.response = call.response_id
             self.open = {}
-            self.has_answer = self.began_before_window = False
+            self.has_answer = False
+            self.began_before_window = False
         if call.call_id is not None:
             self.open[call.call_id] = call
 
     def copy(self) -> NewestCalls:
+        """Return a copy, which does not change with this object."""
         copied = NewestCalls()
         copied.response = self.response
         copied.open = {**self.open}
@@ -93,6 +101,7 @@ class NewestCalls:
         return copied
 
     def answer(self, call_id: Any) -> None:
+        """Note that a call has a result."""
         self.has_answer |= self.open.pop(call_id, None) is not None
 
 
@@ -110,6 +119,7 @@ class OpenCalls:
         self._wait_for(())
 
     def _wait_for(self, calls: Iterable[Action]) -> None:
+        """Make these the only calls that wait."""
         self._waiting = WaitingCalls()
         self._calls = dict[int, Action]()
         self._added = 0
@@ -117,6 +127,7 @@ class OpenCalls:
             self._add(call)
 
     def _add(self, call: Action) -> None:
+        """Let a call wait, if it has an id."""
         if call.call_id is not None:
             self._waiting.add(call, call.id)
             self._calls[call.id] = call
@@ -136,6 +147,7 @@ class OpenCalls:
         return any(call.call_id == call_id for call in self.all())
 
     def all(self) -> list[Action]:
+        """Return the open calls in their order."""
         self._read_past()
         return [*self._calls.values()]
 
@@ -146,17 +158,24 @@ class OpenCalls:
         Return the id, the event id and the tool of the call. If no such call is open, return the
         id, ``cause`` and an empty tool name. The returned id is None if the call has no id.
         """
-        call_id, cause = (key.call_id, key.id) if isinstance(key, Action) else (key, cause)
+        call_id = key
+        if isinstance(key, Action):
+            call_id = key.call_id
+            cause = key.id
         if type(call_id) is not str:
             return None, cause, ""
-        if (place := self._take(call_id, cause)) is None and self._view is not None:
+        place = self._take(call_id, cause)
+        if place is None and self._view is not None:
             self._read_past()
             place = self._take(call_id, cause)
         if place is None:
-            return (call_id, cause, "")
-        return (call_id, place, self._calls.pop(place).tool)
+            return call_id, cause, ""
+        return call_id, place, self._calls.pop(place).tool
 
     def _take(self, call_id: str, cause: int | None) -> int | None:
+        """Return the event id of the waiting call that a result answers, or None. If no call with
+        this cause waits, only the id of the call counts.
+        """
         places = (
             self._waiting.take(Observation(content="", call_id=call_id, cause=possible_cause))
             for possible_cause in (cause, None)
@@ -182,9 +201,11 @@ class OpenCalls:
         return next((call for call in named if call.id in self._calls), None)
 
     def forget(self, event_ids: Container[int]) -> None:
+        """Let the calls with these event ids wait no more."""
         self._wait_for([call for call in self.all() if call.id not in event_ids])
 
     def _read_past(self) -> None:
+        """Read the open calls and the newest reply of the View before, unless they were read."""
         past = self._view
         self._view = None
         if past is None:

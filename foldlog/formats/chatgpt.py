@@ -109,6 +109,7 @@ _NONE = object()
 
 
 def _is_node(record: Any) -> bool:
+    """Return whether a record is a node that can be read."""
     message = dict_or_empty(record).get("message", _NONE)
     is_message = type(message) is dict and type(message.get("author", {})) is dict
     return type(within(record, "id")) is str and (message is None or is_message)
@@ -178,11 +179,11 @@ class _Decoder(TreeDecoder):
 
 
 def _said(kind: str, content: Fields) -> str:
+    """Return the text of a content. A content without a known field becomes its JSON."""
     parts = content.get("parts")
     if kind in _CONTEXT:
-        return "\n".join(
-            each for key in _CONTEXT[kind] if (each := text_or_empty(content.get(key)).strip())
-        )
+        texts = (text_or_empty(content.get(key)).strip() for key in _CONTEXT[kind])
+        return "\n".join(filter(None, texts))
     if type(parts) is list:
         return "\n".join(filter(None, map(_part, parts)))
     text = next(
@@ -197,7 +198,9 @@ def _said(kind: str, content: Fields) -> str:
 
 
 def _part(part: Any) -> str:
-    # a part that only refers to a file becomes a text with the reference
+    """Return a part as text. A part that only refers to a file becomes a text with the
+    reference.
+    """
     if type(part) is not dict:
         return text_or_empty(part)
     if type(part.get("text")) is str:
@@ -218,6 +221,7 @@ def _part(part: Any) -> str:
 
 
 def _matches(record: Any) -> bool:
+    """Return whether a record is certainly of an export of ChatGPT."""
     if _FILES.is_about(record):
         return True
     if (

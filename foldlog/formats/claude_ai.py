@@ -86,6 +86,7 @@ _FILES = _Files()
 
 
 def _is_message(record: Any) -> bool:
+    """Return whether a record is a message of a known sender."""
     return type(member("uuid")(record)) is str and text_or_none(record, "sender") in _SENDERS
 
 
@@ -106,6 +107,7 @@ class _Decoder(TreeDecoder):
 
 
 def _message_blocks(record: Fields) -> list[Fields]:
+    """Return the attached files of a message as texts, and its blocks."""
     content = record.get("content")
     blocks = [block for block in content if kind_of(block)] if type(content) is list else []
     blocks = blocks or [text_part(text_or_empty(record, "text"))]
@@ -130,12 +132,9 @@ def _responses(blocks: list[Fields], name: str) -> list[list[Fields]]:
                 last = text_or_empty(block, "id") or f"{name}:{place}"
                 block = {**block, "id": last}
             case "tool_result":
-                content = block.get("content")
-                result = (
-                    [_sayable(each) for each in dicts_in(content)]
-                    if type(content) is list
-                    else content
-                )
+                result = block.get("content")
+                if type(result) is list:
+                    result = list(map(_sayable, dicts_in(result)))
                 block = {
                     **block,
                     "tool_use_id": text_or_empty(block, "tool_use_id") or last,
@@ -149,12 +148,16 @@ def _responses(blocks: list[Fields], name: str) -> list[list[Fields]]:
                 block = _sayable(block)
             case "token_budget" | "flag":
                 continue
-        if responses[-1] and (block["type"] == "tool_result") != (
-            responses[-1][-1]["type"] == "tool_result"
-        ):
-            responses.append([])
-        responses[-1].append(block)
+        group = responses[-1]
+        if group and _is_result(group[-1]) != _is_result(block):
+            group = []
+            responses.append(group)
+        group.append(block)
     return responses
+
+
+def _is_result(block: Fields) -> bool:
+    return bool(block["type"] == "tool_result")
 
 
 def _sayable(part: Fields) -> Fields:
@@ -163,15 +166,11 @@ def _sayable(part: Fields) -> Fields:
     """
     if kind_of(part) == "image" and type(part.get("source")) is dict:
         return part
-    keys = (
-        ("text",)
-        if kind_of(part) == "text"
-        else ("title", "url", "file_path", "text", "file_name", "file_uuid")
-    )
+    if kind_of(part) == "text":
+        return text_part(text_or_empty(part, "text"))
+    keys = ("title", "url", "file_path", "text", "file_name", "file_uuid")
     text = "\n".join(part[key] for key in keys if type(part.get(key)) is str and part[key])
-    if text or kind_of(part) == "text":
-        return text_part(text)
-    return part
+    return text_part(text) if text else part
 
 
 # -- the format ------------------------------------------------------------------------------------

@@ -32,7 +32,9 @@ from foldlog.projections.messages.content import content_of
 from foldlog.projections.messages.turns import Dialect, turns
 
 ANY_HISTORY = "openai-chat"
+"""The format as which every history can be written."""
 _NATIVE = "openhands-v1"
+"""The format of an export of a history that was not imported."""
 _PLAIN: Fields = {"cause": None, "origin": None, "redacted": None, "meta": {}, "extra": {}}
 
 
@@ -64,6 +66,7 @@ class NotWritten(UnknownFormat):
 
 
 def writable_formats() -> list[str]:
+    """Return the formats that foldlog can write."""
     return [name for name, format in formats().items() if format.lacks is not None]
 
 
@@ -123,6 +126,9 @@ def _decode_all(
     decoder: RecordDecoder,
     findings: Callable[[ImportFinding], None] | None,
 ) -> Iterator[Event]:
+    """Yield the events of records. ``problems`` is the list to which the decoder adds problems of
+    records that it could read.
+    """
     for index, record in enumerate(records):
         try:
             events = decoder.events(record)
@@ -284,6 +290,9 @@ def _records(
     kept_intervals: Intervals | None,
     stored: StoredRecords,
 ) -> Iterator[Any]:
+    """Yield the records of events, and tell what the format left out. ``kept_intervals`` are the
+    events that no retraction took back, or None for all events.
+    """
     counts = None if notes is None else ExportNotes(format)
     retracted = 0
     encoder = Encoder(
@@ -315,6 +324,7 @@ def _records(
 
 
 def _tell(counts: ExportNotes, format: str, notes: Callable[[str], None]) -> None:
+    """Tell what an export left out."""
     hidden, without_place = counts.end()
     if hidden:
         notes(f"left out: {hidden}, which no model saw; 'foldlog log ID' shows them")
@@ -335,5 +345,6 @@ def format_of_history(store: Store, conversation: str) -> str:
 
 
 def check_origin(event: Event, format: str) -> None:
+    """Raise ``OtherFormat`` if an imported event cannot be written in this format."""
     if event.origin is not None and event.origin.format != format and format != ANY_HISTORY:
         raise OtherFormat(format, event.origin.format)

@@ -107,18 +107,22 @@ class NamedRecords:
         parse(record)
 
     def take(self, record: Any) -> None:
+        """Read the names in the value of a record."""
         if len(self._first) < LOOK_AT:
             self._first.append(record)
         self.where = with_place(self.where, **self.format.where(record))
 
     @property
     def conversation(self) -> str | None:
+        """Return the conversation that the first records name, or None."""
         return self.format.conversation(self._first)
 
     def encode(self) -> bytes:
+        """Return the state that a store keeps of the skeleton: nothing."""
         return b""
 
     def without_texts(self, record: bytes) -> bytes:
+        """Return a redacted record: only ids, a time and names of kinds stay."""
         (value,) = values_of(iter((record,)))
         fields = dict_or_empty(value)
         rest = {

@@ -85,6 +85,9 @@ class CallDraft(Struct):
         return self.ends or _is_object(self.arguments)
 
     def as_chat(self, number: int) -> JsonObject:
+        """Return the call in the form of chat completions. ``number`` makes an id, if it has
+        none.
+        """
         function = {"name": self.tool, "arguments": self.arguments or "{}"}
         return {"id": self.id or f"call-{number}", "type": "function", "function": function}
 
@@ -102,6 +105,7 @@ class Draft:
             self.add(delta)
 
     def add(self, delta: Delta) -> None:
+        """Add the next piece of the reply."""
         match delta:
             case TextDelta(text, at):
                 self._texts.setdefault(at, []).append(text)
@@ -123,10 +127,12 @@ class Draft:
 
     @property
     def text(self) -> str:
+        """The text so far."""
         return _joined(self._texts)
 
     @property
     def reasoning(self) -> str:
+        """The reasoning so far."""
         return _joined(self._reasoning)
 
     @property
@@ -188,7 +194,8 @@ def as_ui_chunks(deltas: Iterable[Delta | EndDelta]) -> Iterator[JsonObject]:
             case CallDelta(at, call_id, tool, arguments, ends):
                 call = calls.get(at)
                 if call is None:
-                    call = calls[at] = CallDraft(call_id or f"call-{at}", tool)
+                    call = CallDraft(call_id or f"call-{at}", tool)
+                    calls[at] = call
                     yield {
                         "type": "tool-input-start",
                         "toolCallId": call.id,
@@ -216,6 +223,7 @@ def as_ui_chunks(deltas: Iterable[Delta | EndDelta]) -> Iterator[JsonObject]:
 
 
 def _joined(pieces: dict[int, list[str]]) -> str:
+    """Join the pieces of all places."""
     return "".join("".join(texts) for _, texts in sorted(pieces.items()))
 
 
@@ -224,6 +232,7 @@ def _is_object(text: str) -> bool:
 
 
 def _value_of(text: str) -> Any:
+    """Return the value of a JSON text, or the text itself."""
     try:
         return json.loads(text)
     except ValueError:  # cut off, or the text of a tool that takes no JSON

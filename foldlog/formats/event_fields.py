@@ -32,6 +32,7 @@ REDACTED = "[redacted]"
 HANDED_OVER = "handed_over"
 """The key in ``Message.meta`` of the note, which says what was handed over."""
 STORE_EVENTS = (Retraction, Redaction, DocumentChanges)
+"""Types of events that only a store has."""
 NOT_WRITTEN = (CondensationAction, CondensationRequest, *STORE_EVENTS)
 """Types of events for which no message format has a record."""
 
@@ -56,10 +57,13 @@ def call_id_of(event: Action | Observation) -> str:
     """
     if event.call_id:
         return event.call_id
-    return f"call_{event.id if event.cause is None or isinstance(event, Action) else event.cause}"
+    if event.cause is None or isinstance(event, Action):
+        return f"call_{event.id}"
+    return f"call_{event.cause}"
 
 
 def stamp_of(event: Event) -> dict[str, str]:
+    """Return the field with the time of an event, or nothing for an unknown time."""
     time = time_text(event.timestamp, event.origin)
     return {} if time is None else {"timestamp": time}
 
@@ -84,40 +88,48 @@ def parts_in(content: Content) -> Iterable[Fields]:
 
 
 def parts_as(content: Content, text: Callable[[str], T], file: Callable[[str, str], T]) -> list[T]:
+    """Convert the parts of a content: texts with ``text``, and files with ``file``, which gets the
+    address and the name of a file.
+    """
     if isinstance(content, str):
         return [text(content)]
-    return [
-        file(url, text_or_empty(part, "file", "filename"))
-        if (url := file_in(part))
-        else text(part.get("text", ""))
-        for part in content
-    ]
+    converted = []
+    for part in content:
+        url = file_in(part)
+        if url:
+            converted.append(file(url, text_or_empty(part, "file", "filename")))
+        else:
+            converted.append(text(part.get("text", "")))
+    return converted
 
 
 def text_part(text: Any) -> Fields:
+    """Return the part of a text."""
     return {"type": "text", "text": text}
 
 
 def image_at(url: str) -> Fields:
+    """Return the part of an image."""
     return {"type": "image_url", "image_url": {"url": url}}
 
 
 def input_at(url: str, name: str) -> Fields:
+    """Return the part of a file for OpenAI's Responses API."""
     if data_in(url)[1] and not url.startswith("data:image/"):
         return {"type": "input_file", "filename": name or "file", "file_data": url}
     return {"type": "input_image", "image_url": url}
 
 
 def file_at(url: str, media_type: str, name: str = "") -> Fields:
+    """Return the part of a file of any type."""
     if media_type.startswith("image/"):
         return image_at(url)
-    return {
-        "type": "file",
-        "file": {"filename": name, "file_data" if url.startswith("data:") else "file_url": url},
-    }
+    key = "file_data" if url.startswith("data:") else "file_url"
+    return {"type": "file", "file": {"filename": name, key: url}}
 
 
 def data_url(media_type: Any, data: str) -> str:
+    """Return a data URL with data in base64."""
     return f"data:{media_type};base64,{data}"
 
 
@@ -126,27 +138,35 @@ def data_in(url: str) -> tuple[str, str]:
     texts.
     """
     head, is_held, data = url.partition(";base64,")
-    return (head.removeprefix("data:"), data) if is_held and head.startswith("data:") else ("", "")
+    if is_held and head.startswith("data:"):
+        return head.removeprefix("data:"), data
+    return "", ""
 
 
 def url_in(part: Fields) -> str:
+    """Return the address of an image, or an empty text for another part."""
     image = part.get("image_url") if part.get("type") == "image_url" else None
     url = image.get("url") if isinstance(image, dict) else image
     return url if isinstance(url, str) else ""
 
 
 def file_in(part: Fields) -> str:
+    """Return the data or the address of a file or an image, or an empty text for another part."""
     if part.get("type") == "file":
         file_data = within(part, "file", "file_data")
-    else:
-        file_data = None
-    return file_data if isinstance(file_data, str) and data_in(file_data)[1] else url_in(part)
+        if isinstance(file_data, str):
+            _, data = data_in(file_data)
+            if data:
+                return file_data
+    return url_in(part)
 
 
 def arguments_of(call: Action) -> Fields:
-    return (
-        value_of(arguments_shown(call)) if isinstance(call.arguments, str) else call.arguments or {}
-    )
+    """Return the arguments of a call as an object, if they are one."""
+    if isinstance(call.arguments, str):
+        arguments: Fields = value_of(arguments_shown(call))
+        return arguments
+    return call.arguments or {}
 
 
 def note_of(event: Event) -> JsonObject | None:

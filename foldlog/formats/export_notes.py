@@ -31,6 +31,8 @@ _PARTS = {"image_url": "image", "file": "file", "server_tool": "call of a server
 
 
 class ExportNotes:
+    """Counts what one export in a format leaves out."""
+
     def __init__(self, format: Format) -> None:
         self._lacks = format.lacks or frozenset()
         self._lost = Counter[str]()
@@ -48,9 +50,11 @@ class ExportNotes:
         if IMPORTED in changed:
             self._lost["total of tokens and cost"] = 1
         elif UNREAD not in changed and not is_declined(event):
-            (self._hidden if hidden else self._lost)[_noun_of_event(event)] += 1
+            counts = self._hidden if hidden else self._lost
+            counts[_noun_of_event(event)] += 1
 
     def write(self, event: Event) -> None:
+        """Count the fields of a written event that the format does not have."""
         reply = event.meta.get("reply")
         is_counted = type(reply) is str and reply in self._replies
         nouns = [*_nouns_of_event(event)]
@@ -87,6 +91,7 @@ def several(number: int, noun: str) -> str:
 
 
 def _noun_of_event(event: Event) -> str:
+    """Return what an event is, for a note."""
     word = label(event)
     if isinstance(event, DocumentChanges):
         if event.changed.keys() == {ATTRIBUTES}:
@@ -100,6 +105,7 @@ def _noun_of_event(event: Event) -> str:
 
 
 def _nouns_of_event(event: Event) -> Iterator[str]:
+    """Yield what an event has that some formats lack."""
     if isinstance(event, Action) and "custom_tool" in event.meta:
         yield "form of a custom tool's call"
     if isinstance(event, Observation) and event.is_error:
@@ -107,8 +113,9 @@ def _nouns_of_event(event: Event) -> Iterator[str]:
     for part in parts_in(content_of(event)):
         yield from _nouns_of_part(event, part)
     if isinstance(event, Action | Message):
+        holder = "call" if isinstance(event, Action) else "message"
         for block in event.thinking:
-            yield f"block of thinking of a {'call' if isinstance(event, Action) else 'message'}"
+            yield f"block of thinking of a {holder}"
             if block.get("type") == "reasoning":
                 yield "item of reasoning"
             elif "signature" in block or "data" in block:
@@ -120,6 +127,7 @@ def _nouns_of_event(event: Event) -> Iterator[str]:
 
 
 def _nouns_of_part(event: Event, part: JsonMap) -> Iterator[str]:
+    """Yield what a part of an event has that some formats lack."""
     if part.keys() != {"type", "text"}:
         if isinstance(event, Observation) and event.is_error:
             yield "part of a failed result"

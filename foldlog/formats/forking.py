@@ -78,11 +78,11 @@ def lacking(number: int, what: str, before: int) -> str:
     """Return a text that says how many records are unreadable, and where the first unreadable
     record is.
     """
-    lacks, first = ("1 record", "") if number == 1 else (f"{number:,} records", "the first ")
-    if number >= FINDINGS_MAX:
-        lacks = f"{number:,} or more records"
     where = f"after {what} {before - 1}" if before else f"before {what} 0"
-    return f"{lacks} of its source could not be read, {first}{where}"
+    if number == 1:
+        return f"1 record of its source could not be read, {where}"
+    lacks = f"{number:,} or more records" if number >= FINDINGS_MAX else f"{number:,} records"
+    return f"{lacks} of its source could not be read, the first {where}"
 
 
 def version_of_tip(store: Store, conversation: str, source_id: str | int) -> int:
@@ -117,6 +117,7 @@ def version_of_tip(store: Store, conversation: str, source_id: str | int) -> int
 
 
 def _is_named(event: Event, source_id: str | int) -> bool:
+    """Return whether an event has this id in its source."""
     if event.origin is None or event.origin.id is None:
         return False
     own_id = event.origin.id
@@ -132,26 +133,25 @@ def _after_its_group(store: Store, conversation: str, event: Event) -> int:
     """
     record = [event, *takewhile(place_of, store.events(conversation, event.id + 1))]
     version = record[-1].id + 1
-    has_calls = any(isinstance(each, Action | Observation) for each in record)
-    view = Views(store).at(conversation, version) if has_calls else None
+    if not any(isinstance(of_record, Action | Observation) for of_record in record):
+        return version
+    view = Views(store).at(conversation, version)
     waiting = WaitingCalls()
-    if view:
-        for call in view.open_calls:
-            waiting.add(call, call.id)
-    newest = next(
-        (each.response_id for each in reversed(view or ()) if isinstance(each, Action)), None
-    )
-    following = store.events(conversation, version) if view else ()
-    for _, of_record in groupby(following, lambda each: each.id - place_of(each)):
-        events = [*of_record]
+    for call in view.open_calls:
+        waiting.add(call, call.id)
+    calls = (shown for shown in reversed(view) if isinstance(shown, Action))
+    newest = next((call.response_id for call in calls), None)
+    following = store.events(conversation, version)
+    for _, next_record in groupby(following, lambda later: later.id - place_of(later)):
+        events = [*next_record]
         goes_on = False
-        for each in events:
-            if isinstance(each, Action) and each.response_id == newest is not None:
-                waiting.add(each, each.id)
+        for later in events:
+            if isinstance(later, Action) and newest is not None and later.response_id == newest:
+                waiting.add(later, later.id)
                 goes_on = True
-            elif isinstance(each, Observation) and waiting.take(each) is not None:
+            elif isinstance(later, Observation) and waiting.take(later) is not None:
                 goes_on = True
-            elif each.shown or is_structural(each):
+            elif later.shown or is_structural(later):
                 return version
         if goes_on:
             version = events[-1].id + 1

@@ -13,12 +13,11 @@ have 50 bits of the hash. In an import of a million records, the probability of 
 in 2,000.
 """
 _BUCKETS: Final = 0x3FF
+"""The ten bits of a hash that are the number of its bucket."""
 _PAGE_BYTES: Final = 470
 """The size of a page in bytes. A bucket grows by pages of equal size, so that the memory is not
 fragmented. With this size, a page is the largest object that Python's own allocator serves.
 """
-
-
 _FEW: Final = 1_024
 """Up to this number of hashes, buckets would take more memory than a dictionary, and each import of
 a short source would make a thousand lists, which the garbage collector visits.
@@ -54,6 +53,7 @@ class HashSet:
         return True
 
     def _add_to_bucket(self, full_hash: bytes) -> bool:
+        """Add a hash to its bucket. Return whether the bucket did not have it before."""
         bucket = _bucket_of(full_hash)
         part = full_hash[self._part]
         pages = self._buckets.get(bucket)
@@ -79,6 +79,7 @@ class HashSet:
         return any(index_of(part, page) >= 0 for page in pages)
 
     def copy(self) -> HashSet:
+        """Return a copy, which does not change with this set."""
         copied = HashSet(self._part)
         copied._few = None if self._few is None else {**self._few}
         # only the last page of a bucket changes
@@ -99,6 +100,7 @@ class HashSet:
 
 
 def _bucket_of(full_hash: bytes) -> int:
+    """Return the number of the bucket of a hash."""
     return (full_hash[0] | full_hash[1] << 8) & _BUCKETS
 
 

@@ -10,13 +10,14 @@ from foldlog.formats.usage import IN_REPLIES, ModelCall, RecordedUsage, at_total
 
 
 def calls_of_imported(events: Iterable[Event], format: str) -> Iterator[ModelCall]:
+    """Yield the model calls in imported events. Copies of a reply get the same id."""
     recorded = _usage_in_format(format)
-    for call in (recorded.calls or calls_of_replies)(events):
-        yield (
-            at_total(call, {**call.usage, "cost": call.cost})
-            if recorded.is_copied and call.at
-            else call
-        )
+    calls_in = recorded.calls or calls_of_replies
+    for call in calls_in(events):
+        if recorded.is_copied and call.at:
+            yield at_total(call, {**call.usage, "cost": call.cost})
+        else:
+            yield call
 
 
 def counts_on(format: str) -> bool:
@@ -27,6 +28,7 @@ def counts_on(format: str) -> bool:
 
 
 def _usage_in_format(format: str) -> RecordedUsage:
+    """Return how a format reports calls. An unknown format counts as one of the usual ones."""
     try:
         return format_named(format).recorded_usage
     except UnknownFormat:  # the package of the format was uninstalled

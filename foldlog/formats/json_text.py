@@ -22,18 +22,17 @@ DEPTH_MAX = 480
 """The largest number of nested levels in a record. The store accepts 500 levels, and an event adds
 some levels around its content.
 """
-
 RECORD_SIZE_MAX = 16 * 2**20
 """The largest size of one record in bytes or characters. By default, a store refuses a larger
 event.
 """
-
 TOO_LONG = f"longer than {RECORD_SIZE_MAX:,} bytes, the limit for one record"
 TOO_DEEP = f"nested deeper than {DEPTH_MAX} levels, the limit for one record"
 DIGITS_MAX = sys.get_int_max_str_digits()
 """The limit that Python sets for the digits of a number, 4,300 by default. 0 is no limit."""
 TOO_MANY_DIGITS = f"holds a number with more than {DIGITS_MAX:,} digits, the limit for one number"
 _SAMPLES = 10
+"""The number of bytes that are looked at in a number with too many digits."""
 _STEP = max(1, DIGITS_MAX // _SAMPLES)
 _DIGITS_AT_STEPS = re.compile(rb"\d{%d}" % _SAMPLES)
 """Matches every ``_STEP``-th byte of a text that contains a number with too many digits."""
@@ -96,11 +95,14 @@ def check_limits(text: bytes) -> None:
 
 
 def _may_be_deep(text: bytes) -> bool:
+    """Return whether a text has brackets enough for a value that is nested too deep."""
     return len(text) > 2 * DEPTH_MAX and brackets(text) > DEPTH_MAX
 
 
 def _may_have_long_number(text: bytes) -> bool:
-    # A search in all bytes would double the time of an import (``benchmarks.importing``).
+    """Return whether a text may have a number with too many digits. A search in all bytes would
+    double the time of an import (``benchmarks.importing``).
+    """
     if DIGITS_MAX == 0 or len(text) <= DIGITS_MAX:
         return False
     return _DIGITS_AT_STEPS.search(text[::_STEP]) is not None
@@ -141,6 +143,7 @@ def joined_objects(text: bytes) -> list[bytes]:
 
 
 def _end_of_space(text: str, start: int) -> int:
+    """Return the offset behind white space."""
     space = _SPACE.match(text, start)
     return start if space is None else space.end()
 
@@ -156,6 +159,7 @@ def parse_text(value: Any) -> Any:
 
 
 def _parse_leniently(text: bytes) -> Any:
+    """Return the value of a text that is not strict JSON. Raises ``UnreadableJson``."""
     try:
         # strict=False accepts a tab in a text
         return json.loads(text.decode("utf-8-sig", "replace"), strict=False)
@@ -208,6 +212,7 @@ def bytes_of(value: Any) -> bytes:
 
 
 def json_text(value: Any) -> str:
+    """Return a text as it is, and any other value as JSON."""
     return value if isinstance(value, str) else json_of(value).decode()
 
 

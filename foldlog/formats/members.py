@@ -41,18 +41,22 @@ class Members(Generic[T]):
         """The id of the newest condensation, or -1 if there is no condensation."""
 
     def newest_first(self) -> Iterator[tuple[int, T]]:
+        """Yield the members, the newest first."""
         link = self.newest
         while link is not None:
             yield link.member
             link = link.before
 
     def all(self) -> list[tuple[int, T]]:
+        """Return the members in order: ids with tags."""
         return list(self.newest_first())[::-1]
 
     def ids(self) -> list[int]:
+        """Return the ids of the members in order."""
         return [event_id for event_id, _ in self.all()]
 
     def tags(self) -> list[T]:
+        """Return the tags of the members in order."""
         return [tag for _, tag in self.all()]
 
     def follow(self, event: Event, tag: T) -> None:

@@ -83,6 +83,7 @@ _OTHERS = frozenset(
     )
 )
 _PARTS = frozenset(("input_text", "output_text", "input_image", "input_file", "refusal"))
+"""The types of parts that only messages of this API have."""
 
 
 def matches(record: Any) -> bool:
@@ -122,12 +123,15 @@ def accepts(record: Any) -> bool:
 
 
 def _is_of_unknown(record: Any) -> bool:
+    """Return whether a record is a message with an unknown role."""
     return (
         type(record) is dict and is_message_item(record) and record["role"] not in (*ROLES, "exit")
     )
 
 
 class ResponsesDecoder(FollowingDecoder):
+    """Makes events of items, one after another."""
+
     def tag(self, event: Event, collected: RecordEvents) -> bool:
         """Return whether an event stays after a compaction by the server: system prompts and the
         user's messages stay. A compaction that the client did not request drops the user's messages
@@ -155,7 +159,9 @@ class ResponsesDecoder(FollowingDecoder):
             self._read_item(collected, record, record.get("phase"))
 
     def _read_item(self, collected: RecordEvents, record: Fields, phase: Any) -> None:
-        if (compacted := compaction_in(record)) is not None:
+        """Add the events of an item."""
+        compacted = compaction_in(record)
+        if compacted is not None:
             collected.condense(bool, metadata={"reason": COMPACTED_BY_PROVIDER})
         event = compacted or READER.item(record)
         if event is not None:
@@ -179,6 +185,7 @@ class ResponsesDecoder(FollowingDecoder):
 
 
 def _is_custom(call: Action) -> bool:
+    """Return whether a call is of a custom tool, which accepts a text."""
     return (
         "custom_tool" in call.meta
         and isinstance(call.arguments, dict)
@@ -198,32 +205,33 @@ class _Encoder(RepliesEncoder):
 
     def follow(self, events: Sequence[Event], record: Any) -> None:
         for event in events:
-            if isinstance(event, Action):
-                (self._custom.add if _is_custom(event) else self._custom.discard)(call_id_of(event))
+            if not isinstance(event, Action):
+                continue
+            if _is_custom(event):
+                self._custom.add(call_id_of(event))
+            else:
+                self._custom.discard(call_id_of(event))
 
     def written(self, events: Sequence[Any]) -> list[Any]:
         return [item for event in events for item in self._items(event)]
 
     def _items(self, event: Any) -> list[Any]:
+        """Return the items of an event."""
         match event:
             case Action():
+                thought_items = []
                 if event.thought:
-                    thought_items = [
-                        {**_message_of(event.thought, "assistant"), "phase": COMMENTARY}
-                    ]
-                else:
-                    thought_items = []
+                    thought = _message_of(event.thought, "assistant")
+                    thought_items.append({**thought, "phase": COMMENTARY})
                 return [
                     *_reasoning(event),
                     *thought_items,
                     {**self._item_of_call(event), "status": "completed"},
                 ]
             case Observation():
-                has_files = any(map(file_in, parts_in(event.content)))
-                if has_files:
+                output = joined_text(event.content)
+                if any(map(file_in, parts_in(event.content))):
                     output = _message_of(event.content, "tool")["content"]
-                else:
-                    output = joined_text(event.content)
                 is_custom = call_id_of(event) in self._custom
                 kind = "custom_tool_call_output" if is_custom else "function_call_output"
                 return [{"type": kind, "call_id": call_id_of(event), "output": output}]
@@ -231,6 +239,7 @@ class _Encoder(RepliesEncoder):
         return compacted or [*_reasoning(event), _message_of(event.content, role_of(event))]
 
     def _item_of_call(self, call: Action) -> Fields:
+        """Return the item of a call."""
         self.follow([call], None)
         item = {"type": "function_call", "call_id": call_id_of(call), "name": call.tool}
         if _is_custom(call):
@@ -239,11 +248,14 @@ class _Encoder(RepliesEncoder):
 
 
 def _reasoning(event: Event) -> list[Any]:
+    """Return the items of reasoning that a server gave with an event."""
     thinking = event.thinking if isinstance(event, Action | Message) else ()
     return [dict(item) for item in thinking if item.get("type") == "reasoning"]
 
 
 def _message_of(content: Content, role: str) -> Fields:
+    """Return the item of a message."""
+
     def text(content: str) -> Fields:
         if role == "assistant":
             return {"annotations": [], "text": content, "type": "output_text"}

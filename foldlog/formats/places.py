@@ -17,9 +17,9 @@ def number(events: Sequence[Event], format: str) -> None:
     """Set the format and the place in the origin of all events of one record. The events must be
     new, because they are changed in place.
     """
-    of_record = (
-        [event for event in events if not is_step_aside(event)] if len(events) > 1 else events
-    )
+    of_record = events
+    if len(events) > 1:
+        of_record = [event for event in events if not is_step_aside(event)]
     for event in events:
         if event.origin is None:
             force_setattr(event, "origin", Origin(format=format))
@@ -35,6 +35,7 @@ def place_of(event: Event) -> int:
 
 
 def is_of(event: Event, format: str) -> bool:
+    """Return whether an event was imported from this format."""
     return event.origin is not None and event.origin.format == format
 
 

@@ -50,15 +50,14 @@ def change_of_prompt(
     fields = metadata or {}
     if not forgotten_ids and summary is None:
         return None
+    is_end = bool(forgotten_ids) and _is_end(forgotten_ids, before, condensed_at)
     if because == "system prompt":
         fields = {**PROMPT_REPLACED, **fields}
-    elif (
-        because != "compaction" and summary is None and _is_end(forgotten_ids, before, condensed_at)
-    ):
+    elif because != "compaction" and summary is None and is_end:
         return Retraction(version=forgotten_ids[0], reason=str(fields.get("reason", "")))
-    summary_fields: JsonObject = (
-        {} if summary is None else {"summary": summary, "summary_offset": place}
-    )
+    summary_fields: JsonObject = {}
+    if summary is not None:
+        summary_fields = {"summary": summary, "summary_offset": place}
     return CondensationAction(forgotten_event_ids=forgotten_ids, metadata=fields, **summary_fields)
 
 

@@ -21,7 +21,7 @@ the lines of sub-agents, although the file of a session has them.
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, NamedTuple
 
 from foldlog.eventstore import Message, Retraction, Source
 from foldlog.formats.calls import NewestCalls, OpenCalls
@@ -56,6 +56,7 @@ _BY_USER = (None, "mid_turn_user_message", "cron")
 _NOT_SENT = ("realtime_message", "code_mode_tool_result")
 """Qwen Code does not send the contents of lines with these subtypes to a model."""
 _FAILED = ("error", "cancelled")
+"""The states of calls that failed."""
 _NO_RESULT = (
     "Tool execution result was not recorded — likely interrupted by network failure, abort, or"
     " process exit. Treat as failure and retry if needed."
@@ -77,10 +78,12 @@ _is_line = has(type=str, uuid=str, sessionId=str)
 
 
 def _accepts(record: Any) -> bool:
+    """Return whether a record may be a line of Qwen Code."""
     return _is_line(record) and record["type"] in _TYPES and "parentUuid" in record
 
 
 def _matches(record: Any) -> bool:
+    """Return whether a record is certainly a line of Qwen Code."""
     if not _accepts(record):
         return False
     if record["type"] == "system":
@@ -89,6 +92,7 @@ def _matches(record: Any) -> bool:
 
 
 def _session_in(record: Any) -> str | None:
+    """Return the session of a line, or of the sub-agent that wrote it."""
     if not _accepts(record):
         return None
     session = record["sessionId"]
@@ -98,6 +102,13 @@ def _session_in(record: Any) -> str | None:
 
 _BEFORE = -1
 """The version before the window of a decoder that continues."""
+
+
+class _Said(NamedTuple):
+    """A message of the user: the version before it, and its text."""
+
+    begun: int
+    text: str
 
 
 class _Decoder(FollowingDecoder):
@@ -111,10 +122,8 @@ class _Decoder(FollowingDecoder):
         self._newest_calls = NewestCalls()
         self._missing_parents = set[str]()
         self._is_sidechain: bool | None = None
-        self._said: tuple[int, str] | None = None
-        """The version before the last line and the text of the last line, if this line is a message
-        of the user.
-        """
+        self._said: _Said | None = None
+        """The last line, if it is a message of the user."""
 
     def facts(self) -> Facts:
         return {
@@ -155,7 +164,7 @@ class _Decoder(FollowingDecoder):
         is_said = record["type"] == "user" and record.get("subtype") is None
         words = joined_text(content_of(within(record, "message", "parts")))
         if record.get("type") != "system" or record.get("subtype") == "slash_command":
-            self._said = (begun, words) if is_said else None
+            self._said = _Said(begun, words) if is_said else None
 
     def _go_to(self, collected: RecordEvents, record: Fields) -> None:
         """Take back the abandoned branch if a line continues from an earlier line."""
@@ -174,11 +183,13 @@ class _Decoder(FollowingDecoder):
             self._take_back(collected, above)
 
     def _take_back(self, collected: RecordEvents, version: int) -> None:
+        """Take back all events after a version."""
         self.calls.forget(range(version, collected.version))
         self._newest_calls = NewestCalls()
         collected.add(Retraction, version=version, timestamp=None)
 
     def _read_line(self, collected: RecordEvents, record: Fields) -> None:
+        """Add the events of a line, wherever it stands in the tree."""
         kind = record["type"]
         subtype = record.get("subtype")
         if kind == "system":
@@ -200,11 +211,13 @@ class _Decoder(FollowingDecoder):
         )
 
     def _supply_results(self, collected: RecordEvents) -> None:
+        """Add the results that Qwen Code sends for calls without one."""
         if collected.shown:
             self.supply_results(collected, self._newest_calls, _NO_RESULT)
             self._newest_calls = NewestCalls()
 
     def _read_system(self, collected: RecordEvents, subtype: Any, payload: Fields) -> None:
+        """Add the events of a line of the type ``system``, which are few."""
         match subtype:
             case "chat_compression" if type(history := payload.get("compressedHistory")) is list:
                 self._compress(collected, dicts_in(history))
@@ -214,7 +227,7 @@ class _Decoder(FollowingDecoder):
                     self._read_content(collected, content, "user")
                 collected.is_copy = False
             case "slash_command" if _is_local(payload, self._said) and self._said is not None:
-                self._take_back(collected, self._said[0])
+                self._take_back(collected, self._said.begun)
             case "custom_title" if title := text_or_empty(payload, "customTitle").strip():
                 collected.meta = {"title": title}
             case "parent_session" if parent := text_or_empty(payload, "parentSessionId"):
@@ -227,11 +240,9 @@ class _Decoder(FollowingDecoder):
         former_ids = set(self.shown.ids())
         self.calls = OpenCalls()
         self._newest_calls = NewestCalls()
+        summary = ""
         if history and history[0].get("role") == "user":
-            first = history[0]
-        else:
-            first = {}
-        summary = joined_text(content_of(first.get("parts")))
+            summary = joined_text(content_of(history[0].get("parts")))
         time = collected.timestamp
         collected.timestamp = None
         for content in history[1:] if summary else history:
@@ -245,6 +256,7 @@ class _Decoder(FollowingDecoder):
     def _read_content(
         self, collected: RecordEvents, content: Fields, source: Source, *, failed: bool = False
     ) -> None:
+        """Add the events of a content of Google's API: a reply, results, or a message."""
         parts = parts_of(content.get("parts"))
         if content.get("role") == "model":
             calls = held_in(parts, "functionCall")
@@ -268,7 +280,7 @@ class _Decoder(FollowingDecoder):
             collected.add(Message, content=text, source=source)
 
 
-def _is_local(payload: Fields, last_command: tuple[int, str] | None) -> bool:
+def _is_local(payload: Fields, last_command: _Said | None) -> bool:
     """Return whether ``payload`` is the result of the user's last command, and was not sent to a
     model.
     """
@@ -279,11 +291,12 @@ def _is_local(payload: Fields, last_command: tuple[int, str] | None) -> bool:
         is_answered
         and is_result
         and last_command is not None
-        and last_command[1] == payload.get("rawCommand")
+        and last_command.text == payload.get("rawCommand")
     )
 
 
 def _kind_of(record: Fields) -> str:
+    """Return the name of the annotation for a line."""
     return text_or_empty(record, "subtype") or str(record["type"])
 
 

@@ -20,7 +20,6 @@ _RECORDS_MIN = 3
 """The smallest number of equal records that count as a repetition. Fewer equal records may be a
 message that was sent again.
 """
-
 _KEY_BYTES: Final = 8
 
 
@@ -87,7 +86,9 @@ class Repeats:
         )
 
     def _check_window(self, key: int, at: datetime | None) -> None:
-        # An equal record has the same id or the same time.
+        """Raise ``NeedsAll`` if the next record may repeat one from before the window. An equal
+        record has the same id or the same time.
+        """
         is_old = at is not None and self._past.is_before(at)
         if is_old or key in self._places or key == self._in_order[0]:
             self._past.needs_all()
@@ -120,4 +121,5 @@ def key_of(record: Any) -> int:
 
 
 def is_repeated(event: Event) -> bool:
+    """Return whether an event stands for a record that repeats an earlier one."""
     return isinstance(event, Annotation) and event.name == REPEATED and event.origin is not None

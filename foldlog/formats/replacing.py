@@ -17,6 +17,7 @@ WRITTEN_AGAIN = "the source has this again"
 
 
 def is_replacing(event: Event) -> bool:
+    """Return whether an event takes back what the source repeats after it."""
     if not isinstance(event, Retraction) or event.origin is None:
         return False
     return event.reason == WRITTEN_AGAIN

@@ -50,8 +50,11 @@ class RepliesEncoder(RecordEncoder):
     def called(
         self, calls: Sequence[Action], results: Sequence[Observation | None]
     ) -> Sequence[Any]:
+        """Return the records of the calls of a reply, and of their results."""
         known_results = [result for result in results if result is not None]
-        return [*self.written(calls), *(self.answered(known_results) if known_results else ())]
+        if not known_results:
+            return [*self.written(calls)]
+        return [*self.written(calls), *self.answered(known_results)]
 
     def answered(self, results: Sequence[Observation]) -> Sequence[Any]:
         """Return the records of the results of a reply's calls."""
@@ -70,14 +73,18 @@ class RepliesEncoder(RecordEncoder):
         return None if isinstance(event, NOT_WRITTEN) else ()
 
     def say(self, event: Event, *, ends_reply: bool) -> Sequence[Any]:
+        """Hold back a message behind calls that wait, and return the records that are complete."""
         if ends_reply:
             self._reply = []
         self._held.append([event])
         return self.complete()
 
     def _call(self, call: Action) -> Sequence[Any]:
+        """Add a call to its reply, and return the records that are complete."""
         complete: Sequence[Any] = ()
-        if not self._reply or not call.response_id == self._waiting.response_id is not None:
+        response = self._waiting.response_id
+        is_of_reply = response is not None and call.response_id == response
+        if not self._reply or not is_of_reply:
             self._reply = []
             complete = self.complete()
         if not self._held:  # all earlier calls are written, so no result can answer them
@@ -89,6 +96,7 @@ class RepliesEncoder(RecordEncoder):
         return complete
 
     def _answer(self, result: Observation) -> None:
+        """Note the result of a call, or hold back a result without a call."""
         call_id = self._waiting.take(result)
         if call_id is not None:
             self._results[call_id] = result
@@ -132,10 +140,12 @@ class RepliesEncoder(RecordEncoder):
 
 
 def thoughts_before(calls: Sequence[Action]) -> Content:
+    """Return what the model said before the calls of a reply."""
     return join_contents(call.thought for call in calls)
 
 
 def join_contents(contents: Iterable[Content]) -> Content:
+    """Return contents as one: texts with an empty line between, otherwise all parts."""
     non_empty = [content for content in contents if content]
     texts = [content for content in non_empty if isinstance(content, str)]
     if len(texts) == len(non_empty):
@@ -146,4 +156,5 @@ def join_contents(contents: Iterable[Content]) -> Content:
 
 
 def thinking_before(calls: Sequence[Action]) -> tuple[Fields, ...]:
+    """Return the blocks of thinking of the calls of a reply."""
     return tuple(block for call in calls for block in call.thinking)

@@ -14,7 +14,7 @@ from collections.abc import Container, Iterator, Mapping
 from datetime import UTC, datetime, timedelta
 from enum import Enum
 from math import inf
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 from zlib import crc32
 
 from msgspec import Struct
@@ -63,9 +63,19 @@ class DecoderState(Struct, array_like=True):
 
 
 class _Mode(Enum):
+    """Which records a decoder reads."""
+
     ALL = "the decoder has read all records"
     WINDOW = "the decoder reads the window again"
     AFTER = "the decoder reads the records after the window"
+
+
+class _WindowRecord(NamedTuple):
+    """A record of the window: the numbers of ids and of events before it, and its time."""
+
+    ids: int
+    version: int
+    time: int = 0
 
 
 class Past:
@@ -85,12 +95,12 @@ class Past:
             self._ids.frombytes(state.ids[: state.ids_before * self._ids.itemsize])
         self._before = frozenset(self._ids)
         self._seen = set(self._before)
-        self._window = deque[tuple[int, int, int]]()
-        """For each record of the window: the number of ids and the version before it, its time."""
+        self._window = deque[_WindowRecord]()
         self._newest_before = 0 if state is None else state.newest_before
 
     @property
     def is_whole(self) -> bool:
+        """Whether the decoder has read all records."""
         return self._mode is _Mode.ALL
 
     @property
@@ -101,17 +111,18 @@ class Past:
     @property
     def start(self) -> float:
         """The version before the window."""
-        return self._window[0][1] if self._window else inf
+        return self._window[0].version if self._window else inf
 
     def next_record(self, version: int) -> None:
+        """Begin a record. A full window loses its oldest record."""
         if len(self._window) == WINDOW_MAX:
             self._leave()
-        self._window.append((len(self._ids), version, 0))
+        self._window.append(_WindowRecord(len(self._ids), version))
 
     def set_time(self, time: datetime) -> None:
         """Set the time of the present record, which has no id."""
         if self._window:
-            self._window[-1] = (*self._window[-1][:2], microseconds(time))
+            self._window[-1] = self._window[-1]._replace(time=microseconds(time))
         else:
             self._newest_before = max(self._newest_before, microseconds(time))
 
@@ -150,7 +161,10 @@ class Past:
 
     def add(self, name: str) -> None:
         """Remember a name that may come again, such as the id of a reply of several records."""
-        if self._is_kept and (number := checksum(name)) not in self._seen:
+        if not self._is_kept:
+            return
+        number = checksum(name)
+        if number not in self._seen:
             self._add(number)
 
     def is_before_window(self, name: str) -> bool:
@@ -164,11 +178,12 @@ class Past:
     def state(
         self, first: int, newest: datetime, reported: set[int], facts: Facts, *, is_timed: bool
     ) -> DecoderState:
+        """Return the state of the decoder: see ``DecoderState``."""
         window = self._window
         return DecoderState(
             window=len(window),
             ids=self._ids.tobytes(),
-            ids_before=window[0][0] if window else len(self._ids),
+            ids_before=window[0].ids if window else len(self._ids),
             newest_before=self._newest_before,
             first=first,
             is_timed=is_timed,
@@ -182,8 +197,9 @@ class Past:
         self._seen.add(number)
 
     def _leave(self) -> None:
-        *_, time = self._window.popleft()
-        self._newest_before = max(self._newest_before, time)
+        """Let the oldest record of the window count as one before the window."""
+        left = self._window.popleft()
+        self._newest_before = max(self._newest_before, left.time)
 
 
 class CallsInWindow(OpenCalls):
@@ -213,7 +229,9 @@ class CallsInWindow(OpenCalls):
         return super().of_result(call_id, tool)
 
     def forget(self, event_ids: Container[int]) -> None:
-        # The calls before the window are not known, so nothing of them is to be forgotten.
+        """Let calls wait no more. The calls before the window are not known, so nothing of them is
+        to be forgotten.
+        """
         self._wait_for([call for call in self._calls.values() if call.id not in event_ids])
 
     def all(self) -> list[Action]:
@@ -221,6 +239,7 @@ class CallsInWindow(OpenCalls):
         return super().all()
 
     def _check(self, call_id: Any) -> None:
+        """Raise ``NeedsAll`` for a call that may be from before the window."""
         if type(call_id) is str and call_id not in self._known:
             self._past.needs_all()
 
@@ -248,8 +267,10 @@ def checksum(text: str) -> int:
 
 
 def microseconds(time: datetime) -> int:
+    """Return a time as a number of microseconds since 1970."""
     return (time - _EPOCH) // timedelta(microseconds=1)
 
 
 def time_of(number: int) -> datetime:
+    """Return the time of ``microseconds``."""
     return _EPOCH + timedelta(microseconds=number)

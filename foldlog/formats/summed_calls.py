@@ -18,7 +18,7 @@ from foldlog.formats.record import time_in
 from foldlog.formats.usage import ModelCall
 
 NO_DAY = "(no time)"
-
+"""The day of calls without a time."""
 DIGITS = 12
 """The number of decimal places of a cost. Further digits are rounding errors, because costs are
 binary fractions.
@@ -36,7 +36,9 @@ PRICED_FROM = (-1, 0, *(size * 1_000 for size in (32, 100, 128, 200, 256, 272, 5
 between the same two neighboring sizes are added up together.
 """
 HASH_BYTES: Final = 8
+"""The number of bytes by which a reply is recognized."""
 _POINTS: Final = 64
+"""The maximum number of points of a curve."""
 _OPEN_MAX: Final = 16
 """The largest number of open replies. A reply is open as long as more lines of it may follow.
 Parallel sub-agents write their lines alternately.
@@ -59,6 +61,7 @@ class Calls(NamedTuple):
 
     @property
     def tokens(self) -> int:
+        """Return the tokens of prompts and replies together."""
         return sum(self.usage.get(name, 0) for name in _PRICED)
 
     def negative(self) -> Calls:
@@ -72,10 +75,7 @@ def calls_in(call: ModelCall, *, is_run: bool = False) -> Calls:
     """Return the usage of a model's call. If ``is_run`` is true, the call is a sum of several
     calls.
     """
-    if call.at is None:
-        day = NO_DAY
-    else:
-        day = call.at.astimezone(UTC).date().isoformat()
+    day = NO_DAY if call.at is None else call.at.astimezone(UTC).date().isoformat()
     usage = whole(call.usage)
     above = -1
     if call.calls == 1 and not is_run:
@@ -84,10 +84,20 @@ def calls_in(call: ModelCall, *, is_run: bool = False) -> Calls:
 
 
 def hash_of_reply(reply: str, calls: Calls) -> int:
-    # Some servers use one id for many replies, so the hash includes the model and the tokens. An id
-    # of several parts, such as a message and its request, is already unique.
+    """Return a number by which a reply is recognized. Some servers use one id for many replies, so
+    the hash includes the model and the tokens. An id of several parts, such as a message and its
+    request, is already unique.
+    """
     text = repr(reply if " " in reply else (reply, calls.model, sorted(calls.usage.items())))
     return int.from_bytes(blake2b(text.encode(), digest_size=HASH_BYTES).digest())
+
+
+class _Sum(Struct):
+    """The sum of calls so far."""
+
+    usage: dict[str, int]
+    cost: float | None
+    calls: int
 
 
 class Sums:
@@ -97,30 +107,33 @@ class Sums:
     """
 
     def __init__(self, calls: Iterable[Calls] = ()) -> None:
-        self._sums = dict[tuple[Any, ...], list[Any]]()
+        self._sums = dict[tuple[Any, ...], _Sum]()
         for call_group in calls:
             self.add(call_group)
 
     def add(self, call_group: Calls) -> None:
+        """Add calls to their sum."""
         day, model, usage, cost, calls, *rest = call_group
         key = day, model, cost is None, *[name in usage for name in _PRICED], *rest
         sums = self._sums.get(key)
         if sums is None:
-            self._sums[key] = [dict(usage), cost, calls]
+            self._sums[key] = _Sum(dict(usage), cost, calls)
             return
         for name, number in usage.items():
-            sums[0][name] = sums[0].get(name, 0) + number
-        sums[1] = None if cost is None else round(cost + (sums[1] or 0.0), DIGITS)
-        sums[2] += calls
+            sums.usage[name] = sums.usage.get(name, 0) + number
+        sums.cost = None if cost is None else round(cost + (sums.cost or 0.0), DIGITS)
+        sums.calls += calls
 
     def calls(self) -> list[Calls]:
+        """Return the sums."""
         return [
-            Calls(day, model, dict(usage), cost, calls, *rest)
-            for (day, model, _, _, _, *rest), (usage, cost, calls) in self._sums.items()
+            Calls(day, model, dict(sums.usage), sums.cost, sums.calls, *rest)
+            for (day, model, _, _, _, *rest), sums in self._sums.items()
         ]
 
 
 def add_up(call_groups: Iterable[Calls]) -> list[Calls]:
+    """Return the sums of calls, one for each day, model and price range."""
     return Sums(call_groups).calls()
 
 
@@ -134,6 +147,7 @@ class Curve(Struct):
     newest: int = 0
 
     def add(self, number: int) -> None:
+        """Add the next number. A full curve then has half the points."""
         if self.points and self.newest < self.stride:
             self.points[-1] = max(self.points[-1], number)
             self.newest += 1
@@ -199,14 +213,17 @@ class ReplyCounter:
             self._costs[key] = cost
 
     def add(self, call: ModelCall) -> None:
+        """Count a complete reply, unless it was counted before."""
         calls = calls_in(call)
-        if tokens := calls.usage.get("prompt_tokens"):
+        tokens = calls.usage.get("prompt_tokens")
+        if tokens:
             self._last_prompt = tokens
             self._context.add(tokens)
         if call.reply is None or self._remember_reply(call.reply, calls):
             self._sums.add(calls)
 
     def state(self) -> CountedReplies:
+        """Return what a store keeps, to continue later."""
         hashes = b"".join(self._counted_hashes.pages())
         return CountedReplies(
             self._open, self._sums.calls(), hashes, self._last_prompt, self._context, self._costs

@@ -40,6 +40,7 @@ from foldlog.formats.record_events import FollowingDecoder, RecordEvents, TimeAn
 # -- files -----------------------------------------------------------------------------------------
 
 _KEY = re.compile(rb'"(\w+)"\s*:')
+"""Matches a key of an object."""
 
 
 class Exports(FileReader):
@@ -92,21 +93,21 @@ class Exports(FileReader):
         return [*messages, {**named, **self.about, self.newest: newest}]
 
     def name_of(self, conversation: Fields) -> str | None:
-        return next(
-            (name for key in self.named if type(name := conversation.get(key)) is str), None
-        )
+        """Return the name of a conversation, or None."""
+        names = (text_or_none(conversation, key) for key in self.named)
+        return next((name for name in names if name is not None), None)
 
     def name_in(self, record: Any) -> str | None:
+        """Return the name in a record about the conversation, or None for another record."""
         if not self.is_about(record):
             return None
         return self.name_of(record) or ""
 
     def holds(self, path: Path, begin: bytes) -> bool:
-        is_begun = any(map(set(_KEY.findall(begin)).issuperset, self.begins))
-        if is_begun:
-            first = [self.has(it.value) for it in islice(_conversations(path), LOOK_AT)]
-        else:
-            first = []
+        keys = set(_KEY.findall(begin))
+        if not any(map(keys.issuperset, self.begins)):
+            return False
+        first = [self.has(located.value) for located in islice(_conversations(path), LOOK_AT)]
         return any(first) and 2 * sum(first) >= len(first)
 
     def histories(self, path: Path) -> Iterator[Contained]:
@@ -126,6 +127,7 @@ class Exports(FileReader):
 
 
 def _conversations(path: Path) -> Iterator[Located]:
+    """Yield the conversations of a file, or the problem of a file that cannot be read."""
     if on_lines(path):
         yield from JsonLines(path)
         return
@@ -195,10 +197,8 @@ class TreeDecoder(FollowingDecoder):
         if self._tip is None and not is_about:
             self._root = text_or_none(after)
         if type(after) is not str or after not in self._ends:
-            if not is_about and after in (None, self._root):
-                after = None
-            else:
-                after = self._tip
+            begins_tree = not is_about and after in (None, self._root)
+            after = None if begins_tree else self._tip
         if after != self._tip:
             collected.add(Retraction, version=0 if after is None else self._ends[after])
         self._tip = after

@@ -56,10 +56,14 @@ def unread_fields(
 def _is_part(text: str, joined: str) -> bool:
     """Return whether ``joined`` contains a text, also without its outer white space or as JSON."""
     stripped = text.strip()
-    return stripped in joined or json_of(stripped).decode()[1:-1] in joined
+    if stripped in joined:
+        return True
+    in_quotes = json_of(stripped).decode()
+    return in_quotes[1:-1] in joined
 
 
 def _texts_in(record: Any, repeated: Collection[str]) -> Iterator[tuple[str, str]]:
+    """Yield the texts of a record that are content, each with the path of its field."""
     waiting: list[tuple[str, Any, bool]] = [("", record, False)]
     while waiting:
         path, value, is_inside = waiting.pop()
@@ -89,6 +93,7 @@ def _is_reply(value: Any) -> bool:
 
 
 def _texts_of(events: Sequence[Event]) -> Iterator[str]:
+    """Yield all texts in events."""
     waiting = [getattr(event, name) for event in events for name in event.__struct_fields__]
     while waiting:
         value = waiting.pop()

@@ -22,6 +22,7 @@ from foldlog.formats.record import Fields, dict_or_empty, dicts_in, text_or_none
 from foldlog.projections import begins_reply
 
 UNNAMED = "(not named)"
+"""The model of a call that names none."""
 OF_CONDENSER = "condenser"
 """OpenHands counts the model calls of its condenser under this name."""
 
@@ -81,6 +82,7 @@ def begins_call(event: Event, before: Event | None) -> bool:
 
 
 def is_copy(event: Event) -> bool:
+    """Return whether an imported event is a copy, which the program made of another one."""
     return event.origin is not None and event.meta.get(COPIED) is True
 
 
@@ -129,6 +131,7 @@ def model_reports(event: Event) -> list[Fields]:
 
 
 def _model_call(at: datetime | None, model: object, fields: JsonMap, calls: int = 1) -> ModelCall:
+    """Return the call that some fields describe: their ``usage``, or the fields themselves."""
     usage = fields.get("usage")
     tokens = usage_of(usage if isinstance(usage, dict) else fields)
     return ModelCall(at, model_named({"model": model}), tokens, cost_of(fields.get("cost")), calls)
@@ -156,6 +159,7 @@ def calls_beside(items: Iterable[Any], earlier_items: Iterable[Any] = ()) -> Ite
 
 
 def _difference(total: ModelCall, earlier: ModelCall) -> ModelCall:
+    """Return the calls of a run since an earlier sum of it."""
     usage = {
         name: max(0, number - earlier.usage.get(name, 0)) for name, number in total.usage.items()
     }
@@ -164,6 +168,7 @@ def _difference(total: ModelCall, earlier: ModelCall) -> ModelCall:
 
 
 def _call_of_source(fields: JsonMap) -> ModelCall:
+    """Return the call, or the sum of a run, that a source stores outside of its records."""
     calls = count_of(fields.get("calls")) or 1
     call = _model_call(time_in(fields.get("at")), fields.get("model"), fields, calls)
     reply = text_or_none(fields, "reply")
@@ -195,6 +200,7 @@ def call_of_event(
 
 
 def _has_usage(event: Event) -> bool:
+    """Return whether an event reports tokens or a cost."""
     meta = event.meta
     return bool(meta) and bool(
         meta.get("accumulated")
@@ -277,9 +283,11 @@ class Accumulated:
 
 
 def tokens_of(counts: Any) -> int:
+    """Return the tokens of prompts and replies together."""
     usage = usage_of(counts)
     return usage.get("prompt_tokens", 0) + usage.get("completion_tokens", 0)
 
 
 def model_named(fields: JsonMap) -> str:
+    """Return the model that some fields name."""
     return text_or_none(fields, "model") or UNNAMED

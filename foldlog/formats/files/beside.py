@@ -15,8 +15,8 @@ def begun_by(path: Path) -> dict[str, str]:
     beside the log does not name the session, a folder above ``subagents`` has its name.
     """
     about = path.with_suffix(SUFFIX)
-    above = (each.parent.name for each in path.absolute().parents if each.name == "subagents")
-    folder = next(above, "")
+    above = path.absolute().parents
+    folder = next((below.parent.name for below in above if below.name == "subagents"), "")
     if not folder or not about.exists():
         return {}
     fields = dict_or_empty(record_in(about).value)

@@ -13,6 +13,7 @@ from foldlog.formats.json_text import TOO_DEEP, TOO_MANY_DIGITS, UnreadableJson,
 from foldlog.formats.record import Located, at
 
 _CUT = "the file ends in the middle of a value"
+"""The problem of a document that its program is still writing."""
 _decode = json.JSONDecoder(strict=False).raw_decode
 _space = re.compile(r"[ \t\n\r\0\ufeff]*")
 """White space, the byte order mark at the beginning of a file, and NUL bytes. A crash of the
@@ -41,12 +42,14 @@ def document_in(data: bytes, source: str, line: int = 1) -> Located:
     """
     text = text_of(data)
     value, end = _value_and_end(text, _skip(text, 0))
-    if (rest := _skip(text, end)) < len(text):
+    rest = _skip(text, end)
+    if rest < len(text):
         raise _unreadable(text, rest, "more text after the end")
     return Located(line, 0, value, None, source, data)
 
 
 def text_of(data: bytes) -> str:
+    """Return the text of a document. Raises ``UnreadableJson``."""
     try:
         return data.decode()
     except UnicodeDecodeError as error:
@@ -104,12 +107,14 @@ def _start_of(text: str, key: str) -> int:
 
 
 def _skip(text: str, start: int) -> int:
+    """Return the offset behind white space."""
     space = _space.match(text, start)
     assert space is not None  # the pattern also matches an empty text
     return space.end()
 
 
 def _value_and_end(text: str, start: int) -> tuple[Any, int]:
+    """Return the value at an offset, and the offset behind it. Raises ``UnreadableJson``."""
     try:
         return _decode(text, start)
     except json.JSONDecodeError as error:
@@ -123,7 +128,7 @@ def _value_and_end(text: str, start: int) -> tuple[Any, int]:
 
 
 def _unreadable(text: str, place: int, problem: str) -> UnreadableJson:
+    """Return the error for the problem at an offset."""
     is_cut = problem.startswith("Unterminated string") or place >= len(text.rstrip())
-    return UnreadableJson(
-        f"line {text.count(chr(10), 0, place) + 1}: not JSON: {_CUT if is_cut else problem}"
-    )
+    line = text.count("\n", 0, place) + 1
+    return UnreadableJson(f"line {line}: not JSON: {_CUT if is_cut else problem}")

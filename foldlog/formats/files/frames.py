@@ -36,12 +36,13 @@ def frame_of(text: str, places: Mapping[int, tuple[int, int]], records: int) -> 
     in the text.
     """
     order = sorted(places, key=lambda number: places[number])
-    edges = [0, *chain.from_iterable(places[number] for number in order), len(text)]
-    return Frame(
-        [text[start:end] for start, end in zip(edges[::2], edges[1::2], strict=True)],
-        order,
-        records,
-    )
+    between = []
+    behind = 0
+    for number in order:
+        start, end = places[number]
+        between.append(text[behind:start])
+        behind = end
+    return Frame([*between, text[behind:]], order, records)
 
 
 def whole(frame: Frame, records: Sequence[bytes]) -> bytes:
@@ -57,6 +58,7 @@ def whole(frame: Frame, records: Sequence[bytes]) -> bytes:
 
 
 def frame_in(fields: JsonMap) -> Frame | None:
+    """Return the frame that a store keeps of a source, or None."""
     return msgspec.convert(fields[FRAME], Frame) if FRAME in fields else None
 
 

@@ -22,8 +22,9 @@ from pathlib import Path
 from foldlog._base.json_types import JsonMap
 
 _CONVERSATION = ("conversation", "conversation_id", "session_id", "id")
+"""The fields that name a conversation."""
 _NUMBERS = ("task_id", "question_id", "trial")
-
+"""The fields that together name a task."""
 _SAYS_NOTHING = re.compile(
     r"\d+|(chat|conversation|data|events?|export|history|histories|log|messages?|output|records?"
     r"|results?|rollout|run|session|traj|trajectory|trajectories|transcript)([._-]?\d+)?",
@@ -42,10 +43,9 @@ class Names:
     def __init__(self, root: Path, place: Path, *, folder: bool = False) -> None:
         absolute = Path(os.path.abspath(place))
         self._root = Path(os.path.abspath(root))
-        if absolute.suffix != ".zst":
-            stem = absolute.stem
-        else:
-            stem = Path(absolute.stem).stem
+        stem = absolute.stem
+        if absolute.suffix == ".zst":  # log.jsonl.zst
+            stem = Path(stem).stem
         self._whole = absolute if folder else absolute.with_name(stem)
         self._stem = self._whole.name
         if self._root in absolute.parents:
@@ -55,11 +55,13 @@ class Names:
         self._seen: dict[str, int] = {}
 
     def _path_from_root(self) -> str:
+        """Return the path of the file below the imported folder."""
         start = self._root if self._root == Path.cwd() else self._root.parent
         path = self._whole.relative_to(start)
         return str(path.parent if path.name == path.parent.name else path)
 
     def _alone(self, *, folder: bool) -> str:
+        """Return the name of a file that was imported by itself."""
         parent = self._whole.parent.name
         says_nothing = not folder and _SAYS_NOTHING.fullmatch(self._stem) is not None
         if says_nothing and parent:
@@ -85,17 +87,21 @@ class Names:
         return name, name.removeprefix(place)
 
     def _task_or_number(self, container: JsonMap, number: str) -> str:
+        """Return what tells this history from others of the file: its task, or its number."""
         task = _task_in(container)
         if task is None:
             return f":{number}" if number else ""
         return "" if task == self._stem and not number else f":{task}"
 
     def _unique(self, name: str) -> str:
-        count = self._seen[name] = self._seen.get(name, 0) + 1
+        """Return a name that no other history of the file has."""
+        count = self._seen.get(name, 0) + 1
+        self._seen[name] = count
         return name if count == 1 else self._unique(f"{name}#{count}")
 
 
 def _conversation_in(container: JsonMap) -> str | None:
+    """Return the conversation that an object with records names, or None."""
     about = container.get("conversation")
     for named in (container, about if type(about) is dict else {}):
         for key in _CONVERSATION:
@@ -106,7 +112,9 @@ def _conversation_in(container: JsonMap) -> str | None:
 
 
 def _task_in(container: JsonMap) -> str | None:
-    # a task does not name a conversation, because other runs have the same task
+    """Return the task that an object with records names, or None. A task does not name a
+    conversation, because other runs have the same task.
+    """
     task = container.get("instance_id")
     if type(task) is str and task:
         return task

@@ -45,7 +45,7 @@ class JsonLines:
             while line := file.readline(RECORD_SIZE_MAX + 1):
                 number += 1
                 start = offset
-                offset = offset + len(line)
+                offset += len(line)
                 if len(line) > RECORD_SIZE_MAX:
                     while not line.endswith(b"\n") and (line := file.readline(RECORD_SIZE_MAX)):
                         offset += len(line)
@@ -73,8 +73,9 @@ def on_lines(path: Path, least: int = 2) -> bool:
 
 
 def _has_two_lines(path: Path) -> bool:
-    # the file is not mapped into memory: if another program emptied a mapped file, this process
-    # would crash
+    """Return whether a file has more than one line that is not empty. The file is not mapped into
+    memory: if another program emptied a mapped file, this process would crash.
+    """
     with path.open("rb") as file:
         # a part is a whole line, or a piece of a long line
         begun = dropwhile(bytes.isspace, iter(partial(file.readline, 2**16), b""))
@@ -131,6 +132,7 @@ class Placed:
 
 
 def record_in(path: Path) -> Located:
+    """Return the record that is a whole file, or its problem."""
     try:
         if path.stat().st_size > RECORD_SIZE_MAX:
             return at(str(path), None, TOO_LONG)
@@ -186,6 +188,7 @@ def array_in(path: Path) -> tuple[str, list[Located]]:
 
 
 def _document_in_file(path: Path) -> Located:
+    """Parse a JSON file. Raises ``NotAHistory``."""
     try:
         return document_in(path.read_bytes(), str(path))
     except UnreadableJson as error:  # the error names the line
@@ -203,7 +206,9 @@ machine may leave them in a growing file.
 
 
 def parse_line(text: bytes, line: int, offset: int, source: str) -> Located:
+    """Return the record in a text, or its problem."""
     try:
         return Located(line, offset, parse_utf8(text), None, source)
     except UnreadableJson as error:
-        return Located(line, offset, None, str(error) if text.strip() else "empty", source)
+        problem = str(error) if text.strip() else "empty"
+        return Located(line, offset, None, problem, source)

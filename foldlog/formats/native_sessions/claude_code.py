@@ -23,13 +23,17 @@ from foldlog.formats.native_sessions.session import (
 from foldlog.projections import View
 
 _PLAIN = frozenset(ascii_letters + digits)
+"""The characters of a path that stay in the name of a folder."""
 _FOLDER_MAX = 200
+"""A longer name of a folder is cut, as Claude Code cuts it."""
 _DIGITS = digits + ascii_lowercase
 _THINKING = ("thinking", "redacted_thinking")
 _SESSION_FILE = re.compile(r"[0-9a-f-]{36}\.jsonl")
 
 
 class ClaudeCodeSession(NativeSession):
+    """A new session of Claude Code."""
+
     program = "claude-code"
     label = "Claude Code"
     format = NAME
@@ -46,6 +50,7 @@ class ClaudeCodeSession(NativeSession):
         return newest_below(self._projects(), _SESSION_FILE, 1)
 
     def _projects(self) -> Path:
+        """Return the folder with a folder for each project."""
         home = os.environ.get("CLAUDE_CONFIG_DIR") or "~/.claude"
         return Path(home).expanduser() / "projects"
 
@@ -88,7 +93,7 @@ class ClaudeCodeSession(NativeSession):
                 # Without a model: Claude Code would try to go on with the model of the last reply,
                 # and ignores the usage of the model "<synthetic>".
                 calls = content[-1]["type"] == "tool_use"
-                last_reply = line["message"] = {
+                last_reply = {
                     "id": f"msg_{uuid.replace('-', '')}",
                     "type": "message",
                     "role": role,
@@ -97,11 +102,12 @@ class ClaudeCodeSession(NativeSession):
                     "stop_sequence": None,
                     "usage": {"input_tokens": 0, "output_tokens": 0},
                 }
+                line["message"] = last_reply
             if parent is None:
                 line[MARK] = {"session": self.session}
             parent = uuid
             lines.append(SessionRecord(line, positions))
-        self.tokens = count_tokens(each.record.get("message", {}) for each in lines)
+        self.tokens = count_tokens(written.record.get("message", {}) for written in lines)
         if last_reply:
             # Claude Code compacts before its first turn if the last usage is near the window.
             last_reply["usage"] = {"input_tokens": self.tokens, "output_tokens": 0}
@@ -110,6 +116,7 @@ class ClaudeCodeSession(NativeSession):
     def _content(
         self, content: str | list[JsonObject], left_out: dict[str, int]
     ) -> list[JsonObject]:
+        """Return the blocks of a message, without thinking and marks of a cache."""
         if isinstance(content, str):
             return [{"type": "text", "text": content}]
         blocks = list[JsonObject]()
@@ -132,7 +139,8 @@ def folder_of(path: str) -> str:
     units = [
         int.from_bytes(encoded[place : place + 2], "little") for place in range(0, len(encoded), 2)
     ]
-    name = "".join(letter if (letter := chr(unit)) in _PLAIN else "-" for unit in units)
+    letters = map(chr, units)
+    name = "".join(letter if letter in _PLAIN else "-" for letter in letters)
     if len(name) <= _FOLDER_MAX:
         return name
     return f"{name[:_FOLDER_MAX]}-{_in_base_36(_hash_of(units))}"
@@ -147,6 +155,7 @@ def _hash_of(units: list[int]) -> int:
 
 
 def _in_base_36(value: int) -> str:
+    """Return a number in base 36, as JavaScript writes it."""
     text = ""
     while value:
         value, digit = divmod(value, 36)

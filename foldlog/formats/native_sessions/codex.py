@@ -28,19 +28,25 @@ _ENCRYPTED = {"reasoning": "thinking", "compaction": "encrypted compaction"}
 """Items that only the server that made them can read."""
 _ROLLOUT = re.compile(r"rollout-.*\.jsonl")
 _TEXT = {"assistant": "output_text"}
+"""The type of a text by its role, if it is not ``input_text``."""
 _EXIT_CODE = re.compile(r"\s*Exit code:? (-?[1-9]\d*)(?:\r?\n|\Z)")
 """Matches the beginning of a failed command's output in Claude Code."""
 _ENDING_MAX = 300
+"""The number of characters at the end of an output in which an exit code may stand."""
 
 
 class CodexSession(NativeSession):
+    """A new rollout of Codex."""
+
     program = "codex"
     label = "Codex"
     format = "codex"
     release = "0.171.0"
 
     def new_id(self) -> str:
-        # Codex names its sessions by UUIDs of version 7: the time, the version, and random bits.
+        """Return a UUID of version 7, as Codex names its sessions: the time, the version, and
+        random bits.
+        """
         milliseconds = int(self.now.timestamp() * 1000)
         random_bits = uuid4().int & ((1 << 80) - 1)
         version_and_variant = (7 << 76) | (2 << 62)
@@ -56,6 +62,7 @@ class CodexSession(NativeSession):
         return newest_below(self._sessions(), _ROLLOUT, 3)
 
     def _sessions(self) -> Path:
+        """Return the folder with the rollouts of all days."""
         return Path(os.environ.get("CODEX_HOME") or "~/.codex").expanduser() / "sessions"
 
     @property
@@ -103,10 +110,10 @@ class CodexSession(NativeSession):
         thoughts = sum(len(getattr(event, "thinking", ())) for event in view.events)
         if thoughts > left_out.get("thinking", 0):
             left_out["thinking"] = thoughts
-        written = (
-            each.record["payload"] for each in lines if each.record["type"] == "response_item"
+        records = [written.record for written in lines]
+        self.tokens = count_tokens(
+            record["payload"] for record in records if record["type"] == "response_item"
         )
-        self.tokens = count_tokens(written)
         # Codex compacts before its first turn if the last usage is near the window. The total stays
         # 0, because the session has not called a model.
         usage = {"input_tokens": self.tokens, "cached_input_tokens": 0, "output_tokens": 0}
@@ -121,6 +128,7 @@ class CodexSession(NativeSession):
 
 
 def _message(item: JsonObject) -> JsonObject:
+    """Return a message with its text as a part."""
     role = item["role"]
     content = item["content"]
     if isinstance(content, str):
@@ -137,6 +145,7 @@ def _as_shown(message: JsonObject) -> JsonObject:
 
 
 def _is_failed(view: View, positions: tuple[int, ...]) -> bool:
+    """Return whether one of these events is a failed result."""
     answers = (view[position] for position in positions)
     return any(isinstance(event, Observation) and event.is_error for event in answers)
 
@@ -156,6 +165,7 @@ def _marked(output: Any) -> Any:
 
 
 def _with_header(text: str) -> str:
+    """Return the output of a failed call with a header, unless its end names an exit code."""
     begins_with_code = _EXIT_CODE.match(text)
     if begins_with_code:
         return f"Exit code: {begins_with_code[1]}\nOutput:\n{text[begins_with_code.end() :]}"

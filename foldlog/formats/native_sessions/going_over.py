@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from itertools import groupby, pairwise
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from msgspec.structs import replace
 
@@ -47,6 +47,7 @@ _NO_ANSWER = "No response requested."
 _CONTEXT = "context of the program"
 _LOCAL_COMMAND = "command of the program"
 _TOOLS_MAX = 20
+"""The maximum number of tools that the note names."""
 _LABELS = {"claude-code": "Claude Code", "codex": "Codex"}
 
 
@@ -101,21 +102,24 @@ def choose(view: View, program: str) -> GoingOver:
 
 
 def with_marked_summaries(view: View) -> View:
+    """Return a View whose summaries say that they are summaries."""
     return view.with_events([_marked(event) for event in view.events])
 
 
 def _marked(event: Event) -> Event:
-    summary: Any = event
-    if isinstance(summary, CondensationSummary):
-        return replace(summary, content=f"{SUMMARY}\n{summary.content}")
+    """Return a summary with ``SUMMARY``, and any other event as it is."""
+    if isinstance(event, CondensationSummary):
+        return replace(event, content=f"{SUMMARY}\n{event.content}")
     return event
 
 
 def _is_note(event: Event) -> bool:
+    """Return whether an event is the note of an earlier change of the program."""
     return note_of(event) is not None
 
 
 def _kind_left_out(event: Event, following: Event | None) -> str:
+    """Return the kind of an event that does not go over, or an empty text for one that does."""
     if isinstance(event, SystemMessage):
         return "system prompt"
     text = _text_of(event)
@@ -126,17 +130,19 @@ def _kind_left_out(event: Event, following: Event | None) -> str:
     if _COMMAND.match(text):
         is_local = not of_user(text) or _COMMAND_OUTPUT.match(_text_of(following)) is not None
         return _LOCAL_COMMAND if is_local else ""
-    is_context = event.source == "environment" and _OWN_CONTEXT.match(text) is not None
-    is_context = is_context or (event.source == "agent" and text == _NO_ANSWER)
-    return _CONTEXT if is_context else ""
+    is_told = event.source == "environment" and _OWN_CONTEXT.match(text) is not None
+    is_filled_in = event.source == "agent" and text == _NO_ANSWER
+    return _CONTEXT if is_told or is_filled_in else ""
 
 
 def _text_of(event: Event | None) -> str:
+    """Return the first text of a message, or an empty text."""
     texts = texts_of(event.content) if isinstance(event, Message) else []
     return texts[0] if texts else ""
 
 
 def _unknown_outcome(call: Action) -> Observation:
+    """Return the result of a call that was under way."""
     return Observation(
         content=_OUTCOME_UNKNOWN,
         tool=call.tool,
@@ -163,9 +169,12 @@ def programs_of(view: View) -> list[str]:
 
 
 def _note(view: View, program: str) -> str:
+    """Return the note that tells the model that the program changed."""
     labels = [_LABELS.get(format, format) or "another program" for format in programs_of(view)]
     tools = sorted({event.tool for event in view.events if isinstance(event, Action)})
-    named = ", ".join(tools[:_TOOLS_MAX]) + (", …" if len(tools) > _TOOLS_MAX else "")
+    named = ", ".join(tools[:_TOOLS_MAX])
+    if len(tools) > _TOOLS_MAX:
+        named += ", …"
     ran = ", then in ".join(labels)
     note = f"[foldlog] Up to here, this conversation ran in {ran}. It goes on in {program}."
     if tools:

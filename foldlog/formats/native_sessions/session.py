@@ -15,9 +15,9 @@ from foldlog.eventstore import Event
 from foldlog.projections import View
 
 _TOKEN_LETTERS = 4
+"""About this many letters of a session are one token of a model."""
 _LETTERS_OF_A_FILE = 1_600 * _TOKEN_LETTERS
 """An image or a file costs about 1,600 tokens, however long its bytes are as text."""
-"""About this many letters of a session are one token of a model."""
 
 
 class SessionRecord(NamedTuple):
@@ -31,6 +31,7 @@ class SessionRecord(NamedTuple):
     is_repeated: bool = False
 
     def line(self) -> bytes:
+        """Return the line of the file. Only a repeated line has the program's own spelling."""
         if self.is_repeated:
             return json.dumps(self.record, ensure_ascii=False, separators=(",", ":")).encode()
         return json.dumps(self.record).encode()
@@ -92,6 +93,7 @@ def count_tokens(messages: Iterable[JsonMap]) -> int:
 
 
 def _letters_in(value: Any) -> int:
+    """Return the number of letters of a value as a model reads it."""
     if isinstance(value, str):
         return _LETTERS_OF_A_FILE if value.startswith("data:") else len(value)
     if isinstance(value, dict):
@@ -116,6 +118,7 @@ def times_of(events: Sequence[Event], now: datetime) -> list[str]:
 
 
 def text_of_time(time: datetime) -> str:
+    """Return a time as the programs write it."""
     return time.astimezone(UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
 
 

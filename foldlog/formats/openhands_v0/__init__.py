@@ -87,7 +87,9 @@ def _matches(record: Any) -> bool:
 
 
 def _matches_one(record: Any) -> bool:
-    # a message of SWE-agent has an action and a role
+    """Return whether a record is an action or an observation. A message of SWE-agent has an action
+    too, and a role.
+    """
     if type(record) is not dict or "role" in record:
         return False
     action = record.get("action")
@@ -104,18 +106,21 @@ def _matches_one(record: Any) -> bool:
 
 
 def _accepts(record: Any) -> bool:
+    """Return whether a record may be an event of V0, or a pair of them."""
     members = members_of(record)
     is_array = type(record) is list
     return len(members) == (2 if is_array else 1) and all(map(_names_its_kind, members))
 
 
 def _names_its_kind(member: Any) -> bool:
+    """Return whether an object names an action or an observation."""
     if type(member) is not dict:
         return False
     return type(member.get("action")) is str or type(member.get("observation")) is str
 
 
 def _beside(fields: JsonMap, _: Sequence[Any]) -> Beside:
+    """Return the usage of all models in the metrics beside the records."""
     metrics = dict_or_empty(fields.get("metrics", fields))
     tokens = metrics.get("accumulated_token_usage", metrics)
     cost = metrics.get("accumulated_cost") or None

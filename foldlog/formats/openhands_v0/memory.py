@@ -61,18 +61,15 @@ def call_of(metadata: Any) -> WrittenCall | None:
         function = dict_or_empty(call, "function")
         tool = function.get("name")
         arguments = function.get("arguments")
-        if (
-            type(tool) is str
-            and type(arguments) is str
-            and call.get("id") == fields.get("tool_call_id")
-        ):
-            return WrittenCall(
-                tool, arguments, "" if index else _content_of(message.get("content"))
-            )
+        is_asked_for = dict_or_empty(call).get("id") == fields.get("tool_call_id")
+        if is_asked_for and type(tool) is str and type(arguments) is str:
+            text = "" if index else _content_of(message.get("content"))
+            return WrittenCall(tool, arguments, text)
     return None
 
 
 def _content_of(content: Any) -> Content:
+    """Return the content of a model's message: its parts, or its text."""
     if type(content) is list and all(type(part) is dict for part in content):
         return tuple(content)
     return content if type(content) is str and content.strip() else ""
@@ -120,6 +117,7 @@ def text_of_observation(name: str, content: str, extras: Fields, *, by_user: boo
 
 
 def text_of_ending(metadata: Fields) -> str:
+    """Return the text about where a command ran, and how it ended."""
     lines = []
     for key, label in (
         ("working_dir", "Current working directory"),
@@ -143,6 +141,9 @@ class Recollection:
         """Maps the name of a piece of knowledge to the id of its record."""
 
     def tell(self, extras: Fields, source_id: Any) -> tuple[str, Fields]:
+        """Return what the model gets of recalled knowledge, and the extras without this text.
+        ``source_id`` is the id of the record.
+        """
         lines = list[str]()
         extras = dict(extras)
         if extras.get("recall_type") == "workspace_context":
@@ -175,6 +176,7 @@ class Recollection:
 
 
 def _tell_workspace(extras: Fields, lines: list[str]) -> None:
+    """Add lines about the workspace, and take their texts out of the extras."""
     for key, label in _FACTS:
         if text_or_empty(extras.get(key)):
             lines.append(f"{label}: {extras[key]}")

@@ -76,9 +76,12 @@ _ENVELOPE = frozenset(
 other keys are arguments or extras.
 """
 _OBSERVED = _ENVELOPE | {"content", "success"}
+"""The same keys of an observation."""
 
 
 class OpenHandsV0Decoder(FollowingDecoder):
+    """Makes the events of a stream of V0, or of the agent's history."""
+
     keeps_shown = False
     repeat = "events"
 
@@ -114,6 +117,7 @@ class OpenHandsV0Decoder(FollowingDecoder):
             self._read(collected, member, outside)
 
     def _read(self, collected: RecordEvents, record: Fields, outside: bool) -> None:
+        """Add the event of an action or an observation."""
         is_action = type(record.get("action")) is str
         source = record.get("source")
         source_id = record.get("id")
@@ -123,9 +127,8 @@ class OpenHandsV0Decoder(FollowingDecoder):
         fields: Fields = {"cause": self._cause(collected, record, is_action)}
         if type(source) is str and source in _SOURCES:
             fields["source"] = _SOURCES[source]
-        event = (self._action if is_action else self._observation)(
-            collected, record, fields, outside
-        )
+        add = self._action if is_action else self._observation
+        event = add(collected, record, fields, outside)
         if is_action and isinstance(event, Action) and event.source != "agent":
             self._by_user[event.id] = True
         if type(source_id) is int or type(source_id) is str:
@@ -144,17 +147,20 @@ class OpenHandsV0Decoder(FollowingDecoder):
         delegating agent, but not in its history.
         """
         for member in members_of(record):
-            if type(member.get("action")) is not str:
-                self._open -= member.get("observation") == "delegate" and self._open > 0
+            is_observation = type(member.get("action")) is not str
+            if is_observation and member.get("observation") == "delegate" and self._open:
+                self._open -= 1
         outside = self._open > 0
         self._open += _delegations(record)
         return outside
 
     def _cause(self, collected: RecordEvents, record: Fields, is_action: bool) -> int | None:
+        """Return the event that a record answers. Without ids, an observation answers the action
+        before it.
+        """
         cause = record.get("cause")
         if type(cause) is int or type(cause) is str:
-            event_id = self._event_ids.get(cause)
-            return event_id
+            return self._event_ids.get(cause)
         if is_action or "cause" in record or "id" in record:
             return None
         return self._last_action
@@ -237,7 +243,9 @@ def _done(name: str, args: Fields, record: Fields, fields: Fields) -> Fields:
     are from this call, and otherwise from the name and the arguments of the record.
     """
     metadata = record.get("tool_call_metadata")
-    fields["call_id"], fields["response_id"] = call_id, _ = _call(metadata)
+    call_id, response_id = _call(metadata)
+    fields["call_id"] = call_id
+    fields["response_id"] = response_id
     call = call_of(metadata)
     if call is not None:
         return {"tool": call.tool, "arguments": call.arguments, "thought": call.text, **fields}
@@ -270,20 +278,25 @@ def _usage_in(record: Fields) -> Fields:
 
 
 def _payload(record: Fields, key: str, envelope: frozenset[str]) -> Fields:
+    """Return the arguments or extras of a record, which the oldest files have in the record
+    itself.
+    """
     if key in record:
         return dict_or_empty(record[key])
     return omit(record, *envelope)
 
 
 def _with_images(text: str, urls: list[str]) -> Content:
+    """Return a text with images behind it."""
     return (text_part(text), *map(image_at, urls))
 
 
 def _message(args: Fields, fields: Fields) -> Fields:
+    """Return the fields of a message, with its images."""
     content: Content = text_or_empty(args, "content")
-    spellings = [name for name in ("image_urls", "images_urls") if args.get(name)]
-    if len(spellings) == 1 and type(args.get("content")) is str and _is_texts(args[spellings[0]]):
-        content = _with_images(args["content"], args[spellings[0]])
+    images = [args[name] for name in ("image_urls", "images_urls") if args.get(name)]
+    if len(images) == 1 and type(args.get("content")) is str and _is_texts(images[0]):
+        content = _with_images(args["content"], images[0])
     if "source" not in fields:
         # The oldest files do not name the source of a message. But only the agent waits for a
         # response.
@@ -292,15 +305,16 @@ def _message(args: Fields, fields: Fields) -> Fields:
 
 
 def _is_texts(value: Any) -> bool:
+    """Return whether a value is a list of texts."""
     return type(value) is list and all(type(item) is str for item in value)
 
 
 def _kept(naming: str, record: Fields) -> Fields:
+    """Return the fields of an annotation with the whole record. ``naming`` is the key of its
+    name.
+    """
     own_keys = ("id", "timestamp", "source", "cause", naming)
-    return {
-        "name": record[naming],
-        "data": omit(record, *own_keys),
-    }
+    return {"name": record[naming], "data": omit(record, *own_keys)}
 
 
 def _forgets(args: Fields) -> Fields | None:
@@ -336,6 +350,7 @@ def _forgets(args: Fields) -> Fields | None:
 
 
 def _call(metadata: Any) -> tuple[str | None, str | None]:
+    """Return the ids of the call and of its response, or None for what the metadata lack."""
     call_id = text_or_none(metadata, "tool_call_id")
     if call_id is None:
         return None, None
@@ -350,4 +365,5 @@ def members_of(record: Any) -> Sequence[Any]:
 
 
 def _delegations(record: Any) -> int:
+    """Return the number of delegations in a record."""
     return sum(member.get("action") == "delegate" for member in members_of(record))

@@ -51,10 +51,13 @@ from foldlog.formats.usage import RecordedUsage
 SUB_AGENTS = "subagents"
 """The folder of a conversation with the conversations that it began."""
 _SUB_AGENT_PREFIXES = ("delegate:", "task:")
+"""The uses of a model that a conversation counts for its sub-agents begin with these."""
 _ENDINGS = ("Event", "Observation", "Condensation", "CondensationRequest")
+"""The ends of the names of kinds."""
 
 
 def _matches(record: Any) -> bool:
+    """Return whether a record is certainly an event of V1."""
     if not accepts(record) or "id" not in record:
         return False
     return record["kind"].endswith(_ENDINGS) or "timestamp" in record or "source" in record
@@ -68,6 +71,7 @@ def metrics_in(state: Any) -> dict[str, Fields]:
 
 
 def _begun_by(path: Path) -> dict[str, str]:
+    """Return the attribute that says which conversation began the one with this file."""
     home = path.absolute()
     if home.name == "events":
         home = home.parent
@@ -79,6 +83,7 @@ def _begun_by(path: Path) -> dict[str, str]:
 
 
 def _beside(state: JsonMap, _: Sequence[Any]) -> Beside:
+    """Return the usage of each use of a model in the state beside the records."""
     usages: list[Fields] = []
     for use, report in metrics_in(state).items():
         if SUB_AGENTS in state and use.startswith(_SUB_AGENT_PREFIXES):
@@ -87,7 +92,8 @@ def _beside(state: JsonMap, _: Sequence[Any]) -> Beside:
         calls = len(dicts_in(report, "token_usages"))
         model = report.get("model_name")
         cost = report.get("accumulated_cost") or None
-        if usage := usage_meta(tokens, model=model, cost=cost, calls=calls):
+        usage = usage_meta(tokens, model=model, cost=cost, calls=calls)
+        if usage:
             usages.append(usage | {"use": use})
     return (), usages
 

@@ -21,11 +21,13 @@ _TEXT_KEYS = ("content", "output", "stdout", "message")
 """The fields of an observation that may have the text for the model."""
 _TERMINALS = frozenset(("TerminalObservation", "ExecuteBashObservation"))
 _FAILED = "[An error occurred during execution.]\n"
+"""What the SDK puts in front of a failed result."""
 _COMMAND_FAILED = "[There was an error during command execution.]\n"
 """The first releases put this text in front of a result with ``error``."""
 
 
 def content_of(blocks: Any) -> Content:
+    """Return blocks as the content of an event."""
     if type(blocks) is not list:
         return blocks if type(blocks) is str else ""
     parts: list[Fields] = []
@@ -43,7 +45,8 @@ def blocks_of(content: Content) -> list[Fields]:
     """
     blocks: list[Fields] = []
     for part in parts_in(content):
-        if not (url := url_in(part)):
+        url = url_in(part)
+        if not url:
             blocks.append(dict(part))
         elif blocks and "image_urls" in blocks[-1]:
             blocks[-1]["image_urls"].append(url)
@@ -78,6 +81,9 @@ def observation_content(observation: Fields) -> tuple[Content, Fields, bool]:
 
 
 def _said(observation: Fields) -> tuple[Content, Fields]:
+    """Return what an observation tells the model, and its further fields. Without a field for the
+    model, the model gets the whole observation.
+    """
     for key in _TEXT_KEYS:
         value = observation.get(key)
         if type(value) is str or (type(value) is list and None not in map(kind_of, value)):

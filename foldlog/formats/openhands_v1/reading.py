@@ -86,6 +86,8 @@ class ShownEvent(NamedTuple):
 
 
 class _Place(NamedTuple):
+    """The end of a step: the version, and whether a condensation is requested there."""
+
     version: int
     requested: bool
 
@@ -120,10 +122,7 @@ class OpenHandsV1Decoder(FollowingDecoder):
     def tag(self, event: Event, collected: RecordEvents) -> ShownEvent:
         """Return the tag of an event, or for a condensation the tag of its summary."""
         source_id = collected.origin.id
-        if isinstance(event, Action | Observation):
-            call_id = event.call_id
-        else:
-            call_id = None
+        call_id = event.call_id if isinstance(event, Action | Observation) else None
         if type(source_id) is not str:
             source_id = None
         elif event.id < 0 or isinstance(event, CondensationAction):
@@ -136,10 +135,7 @@ class OpenHandsV1Decoder(FollowingDecoder):
         kind = record["kind"]
         own = (collected.origin, collected.timestamp)
         parent = record.get("parent_id")
-        if type(parent) is str:
-            above = self._places.get(parent)
-        else:
-            above = self._previous
+        above = self._places.get(parent) if type(parent) is str else self._previous
         is_step = kind not in _NOT_A_STEP
         if is_step and self._newest is not None:
             self._go_to(collected, above)
@@ -156,11 +152,9 @@ class OpenHandsV1Decoder(FollowingDecoder):
             self._event_ids[event.origin.id] = event.id
         if isinstance(event, CondensationRequest | CondensationAction):
             self._is_requested = isinstance(event, CondensationRequest)
+        self._previous = above
         if is_step:
             self._previous = _Place(collected.version, self._is_requested)
-        else:
-            self._previous = above
-        if is_step:
             self._newest = self._previous
         if type(record.get("id")) is str:
             self._places[record["id"]] = self._previous
@@ -197,13 +191,13 @@ class OpenHandsV1Decoder(FollowingDecoder):
             collected.put(change_of_prompt([prompt], [], "system prompt"))
 
     def _add(self, collected: RecordEvents, kind: str, record: Fields, source: Source) -> Any:
+        """Add the event of a record, and return it. An unknown kind becomes an annotation."""
         match kind:
             case "MessageEvent":
                 message = dict_or_empty(record, "llm_message")
+                call_id = None
                 if message.get("role") == "tool":
                     call_id = text_or_none(message, "tool_call_id")
-                else:
-                    call_id = None
                 shown = (
                     member.is_answer
                     for _, member in self.shown.newest_first()
@@ -267,6 +261,7 @@ class OpenHandsV1Decoder(FollowingDecoder):
     def _observation(
         self, collected: RecordEvents, kind: str, record: Fields, source: Source
     ) -> Any:
+        """Add the result of an action, a rejection, or an error of the agent."""
         action_id = record.get("action_id")
         observation = record.get("observation")
         content: Content = ""
@@ -281,11 +276,10 @@ class OpenHandsV1Decoder(FollowingDecoder):
         elif type(observation) is dict:
             content, extras, is_error = observation_content(observation)
         content = _extend(content, record.get("extended_content"))
-        if type(action_id) is str:
-            cause = self._event_ids.get(action_id)
-        else:
-            cause = None
-        fields: Fields = {"source": source} | ({"extras": extras} if extras else {})
+        cause = self._event_ids.get(action_id) if type(action_id) is str else None
+        fields: Fields = {"source": source}
+        if extras:
+            fields["extras"] = extras
         name = record.get("tool_name")
         return collected.answer(
             record.get("tool_call_id"), content, is_error=is_error, tool=name, cause=cause, **fields
@@ -309,11 +303,9 @@ class OpenHandsV1Decoder(FollowingDecoder):
             self.report(_FIELDS_OF_NO_RECORD)
         summary = record.get("summary")
         offset = record.get("summary_offset")
-        is_whole = type(summary) is str and type(offset) is int
-        if is_whole:
+        summary_fields: Fields = {}
+        if type(summary) is str and type(offset) is int:
             summary_fields = {"summary": summary, "summary_offset": offset}
-        else:
-            summary_fields = {}
         ids = tuple(event_id for of_name in named.values() for event_id in of_name)
         return collected.add(
             CondensationAction, forgotten_event_ids=ids, source=source, **summary_fields
@@ -321,6 +313,7 @@ class OpenHandsV1Decoder(FollowingDecoder):
 
 
 def _message(record: Fields, source: Source) -> Fields:
+    """Return the fields of a message. Without a source, its role says whose it is."""
     message = dict_or_empty(record, "llm_message")
     if type(record.get("source")) is not str:
         source = SPEAKERS.get(text_or_empty(message, "role"), "environment")
@@ -331,11 +324,15 @@ def _message(record: Fields, source: Source) -> Fields:
 
 
 def _extend(content: Content, more: Any) -> Content:
+    """Return a content with further blocks behind it."""
     behind = content_of(more)
     return (*parts_in(content), *parts_in(behind)) if behind else content
 
 
 def _action(record: Fields) -> Fields:
+    """Return the fields of an action. The arguments are the text that the model wrote, or if the
+    record lacks it, the action.
+    """
     call = dict_or_empty(record, "tool_call")
     thinking = record.get("thinking_blocks")
     arguments = call.get("arguments")
@@ -343,19 +340,14 @@ def _action(record: Fields) -> Fields:
         arguments = within(call, "function", "arguments")
     if type(arguments) is not str:
         action = record.get("action")
-        if type(action) is dict:
-            arguments = omit(action, "kind")
-        else:
-            arguments = None
+        arguments = omit(action, "kind") if type(action) is dict else None
+    blocks = dicts_in(thinking)
+    is_whole = type(thinking) is list and len(blocks) == len(thinking)
     return {
         "tool": text_or_empty(record, "tool_name"),
         "arguments": arguments,
         "call_id": text_or_none(record, "tool_call_id"),
         "response_id": text_or_none(record, "llm_response_id"),
         "thought": content_of(record.get("thought")),
-        "thinking": (
-            tuple(thinking)
-            if type(thinking) is list and len(dicts_in(thinking)) == len(thinking)
-            else ()
-        ),
+        "thinking": tuple(blocks) if is_whole else (),
     }

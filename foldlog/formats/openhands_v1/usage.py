@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterable, Iterator
+from typing import Any
 
+from foldlog._base.json_types import JsonMap
 from foldlog._base.usage import cost_of, usage_of
 from foldlog.eventstore import Annotation, Event
 from foldlog.formats.record import dict_or_empty
@@ -25,15 +27,7 @@ def calls_of_events(events: Iterable[Event]) -> Iterator[ModelCall]:
     for event in events:
         if not isinstance(event, Annotation) or not isinstance(event.data, dict):
             continue
-        key = event.data.get("key")
-        value = event.data.get("value")
-        if key == "stats":
-            stats = value
-        elif key == "full_state":
-            stats = dict_or_empty(value, "stats")
-        else:
-            stats = {}
-        for use, metrics in dict_or_empty(stats, "usage_to_metrics").items():
+        for use, metrics in dict_or_empty(_stats_in(event.data), "usage_to_metrics").items():
             total = dict_or_empty(metrics)
             model = str(total.get("model_name") or UNNAMED)
             usage = usage_of(total.get("accumulated_token_usage"))
@@ -41,3 +35,14 @@ def calls_of_events(events: Iterable[Event]) -> Iterator[ModelCall]:
                 event, model, usage, cost_of(total.get("accumulated_cost")), use=use
             )
             yield from counters[use].added(call._replace(by_condenser=use == OF_CONDENSER))
+
+
+def _stats_in(data: JsonMap) -> Any:
+    """Return the ``stats`` in an update of the state, or nothing for another one."""
+    value = data.get("value")
+    match data.get("key"):
+        case "stats":
+            return value
+        case "full_state":
+            return dict_or_empty(value, "stats")
+    return {}

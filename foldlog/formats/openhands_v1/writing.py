@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from itertools import chain
 from typing import Any
 
 from foldlog.eventstore import (
@@ -37,11 +38,9 @@ ANSWERS = {
     "UserRejectObservation": "rejection_reason",
     "AgentErrorEvent": "error",
 }
-
-
+"""The kinds of records that answer an action, and their fields with the answer."""
 PROMPT_UPDATE = "SystemPromptUpdateEvent"
 """The kind of a system prompt that replaces the earlier system prompt."""
-
 SUMMARY = "-summary"
 """The id of a summary is the id of its condensation, followed by this text."""
 
@@ -95,6 +94,7 @@ class OpenHandsV1Encoder(RecordEncoder):
         return self._source_ids.get(event_id)
 
     def _record(self, event: Event, source_id: Any) -> Fields:
+        """Return the record of an event, with this id."""
         record: Fields = {"source": event.source, "id": source_id, **stamp_of(event)}
         match event:
             case Action():
@@ -128,21 +128,20 @@ class OpenHandsV1Encoder(RecordEncoder):
         return record
 
     def _write_observation(self, event: Observation, record: Fields) -> None:
+        """Add the fields of a result. A redacted result and an error are written as an
+        ``AgentErrorEvent``: to read any other kind of result, the SDK needs the class of the
+        result, which is unknown after a redaction. And the SDK adds a text for the model to all
+        other kinds.
+        """
         record["kind"] = "ObservationEvent"
         record["tool_name"] = event.tool
         record["tool_call_id"] = call_id_of(event)
-        # Write a redacted result and an error as an ``AgentErrorEvent``. To read any other kind of
-        # result, the SDK needs the class of the result, which is unknown after a redaction. And the
-        # SDK adds a text for the model to all other kinds.
         is_rejection = REJECTION_SOURCE in event.extras
         if event.redacted is not None or (event.is_error and not is_rejection):
             record["kind"] = "AgentErrorEvent"
             record["error"] = joined_text(event.content)
             return
-        if event.cause is None:
-            action_id = None
-        else:
-            action_id = self._id_of(event.cause)
+        action_id = None if event.cause is None else self._id_of(event.cause)
         if action_id is not None:
             record["action_id"] = action_id
         if is_rejection:
@@ -153,19 +152,23 @@ class OpenHandsV1Encoder(RecordEncoder):
         record["observation"] = {**event.extras, "content": blocks_of(event.content)}
 
     def _forgotten(self, event: CondensationAction) -> list[Any]:
+        """Return the ids of the records and summaries that a condensation forgets."""
         intervals, summaries = event.forgotten
-        ids = [self._id_of(i) for first, last in intervals for i in range(first, last + 1)]
+        event_ids = chain.from_iterable(range(first, last + 1) for first, last in intervals)
+        condensations = map(summary_of, summaries)
         return [
-            *filter(None, ids),
-            *(f"{self._id_of(summary_of(i))}{SUMMARY}" for i in summaries),
+            *filter(None, map(self._id_of, event_ids)),
+            *(f"{self._id_of(condensation)}{SUMMARY}" for condensation in condensations),
         ]
 
 
 def _new_id(event_id: int) -> str:
+    """Return the id of a record whose event has none: a UUID with the id of the event."""
     return f"{event_id:08x}-0000-4000-8000-000000000000"
 
 
 def _write_action(event: Action, record: Fields) -> None:
+    """Add the fields of a call."""
     record["kind"] = "ActionEvent"
     record["tool_name"] = event.tool
     record["thought"] = blocks_of(event.thought)

@@ -98,10 +98,13 @@ _USAGE = {
         "llm.token_count.total",
     ),
 }
+"""The attributes with each figure of the usage. The first one that a span has counts."""
 _COST = ("gen_ai.usage.cost", "llm.cost.total", "operation.cost")
 _COSTS = "langfuse.observation.cost_details"
 _READ_ELSEWHERE = ("tool_call", "tool_call_response", "reasoning")
+"""The types of parts that are no content of a message."""
 _IN_WORDS = ("text", "document", "blob", "uri", "file")
+"""The types of parts that become texts."""
 _MESSAGE_ATTRIBUTES = (
     "role",
     "parts",
@@ -150,9 +153,8 @@ class _Decoder(FollowingDecoder):
         if usage and "usage" not in reported_below:
             collected.meta = {"reply": collected.origin.id, **usage}
             if span.is_agent:
-                collected.meta["calls"] = (
-                    0  # the sum of an agent does not say how many calls it has
-                )
+                # the sum of an agent does not say how many calls it has
+                collected.meta["calls"] = 0
         collected.timestamp = time_at(span.ended / 1e9)
         output = messages.get("output", ())
         if any(map(is_compaction, alone(output))):
@@ -213,6 +215,7 @@ class _Decoder(FollowingDecoder):
             self._read_message(collected, message)
 
     def _read_message(self, collected: RecordEvents, message: Fields) -> None:
+        """Add the events of a message, and remember that it was sent."""
         role = text_or_empty(message, "role")
         parts = parts_of(message)
         first = len(collected.events)
@@ -250,10 +253,12 @@ class _Decoder(FollowingDecoder):
 
 
 def _contents(parts: list[Fields]) -> list[Fields]:
+    """Return the parts that are the content of a message."""
     return shown_blocks([_block(part) for part in parts if part.get("type") not in _READ_ELSEWHERE])
 
 
 def _result(answer: Any) -> Content:
+    """Return the answer of a tool as content. An answer without parts becomes its JSON."""
     parts = [part_of(block) for block in dicts_in(answer)]
     if parts and len(parts) == len(answer) and all(map(kind_of, parts)):
         return content_of_parts(_contents(parts))
@@ -286,6 +291,8 @@ def _block(part: Fields) -> Fields:
 
 
 def _model_and_tokens(attributes: Fields) -> Fields:
+    """Return the model, the id of the reply, and the usage that a span records."""
+
     def first(keys: tuple[str, ...], *kinds: type) -> Any:
         return next((attributes[key] for key in keys if type(attributes.get(key)) in kinds), None)
 
@@ -304,6 +311,7 @@ def _model_and_tokens(attributes: Fields) -> Fields:
 
 
 _CHAT_KEYS = ("role", "content", "tool_calls", "tool_call_id")
+"""The fields of a chat message that a span has."""
 
 
 class _Encoder(OpenAIChatEncoder):
@@ -337,11 +345,9 @@ class _Encoder(OpenAIChatEncoder):
         spans: list[Any] = []
         for chat in super().written(events):
             message = message_of(pick(chat, _CHAT_KEYS))
+            self._newest = events[-1]
             if message["role"] == "assistant":
                 self._newest = None
-            else:
-                self._newest = events[-1]
-            if self._newest is None:
                 spans.append(self._span(events[-1], [message]))
             self._sent.append(SentMessage(b"", message, tuple(event.id for event in events)))
         return spans
@@ -361,6 +367,7 @@ class _Encoder(OpenAIChatEncoder):
             self._trace = TracedSpan(record).trace or self._trace
 
     def _span(self, event: Event, reply: Sequence[Any]) -> Fields:
+        """Return a record with the span of a reply and its prompt."""
         time = nanoseconds(event.timestamp)
         attributes = {
             "gen_ai.operation.name": "chat",

@@ -17,6 +17,7 @@ from foldlog.formats.record import (
     Fields,
     dict_or_empty,
     dicts_in,
+    pick,
     read_time,
     text_or_empty,
     within,
@@ -25,11 +26,14 @@ from foldlog.formats.record import (
 _PHOENIX = re.compile(rb'"context"\s*:\s*\{[^{}]*"trace_id"')
 _LANGFUSE = re.compile(rb'"type"\s*:\s*"(?:GENERATION|SPAN|EVENT|AGENT|TOOL|CHAIN)"')
 _DOES = {"GENERATION": "chat", "AGENT": "invoke_agent", "TOOL": "execute_tool"}
+"""Maps kinds of spans in Langfuse to operations."""
 _SEVERAL = ("data", "observations")
+"""The fields in which Langfuse puts an array of spans."""
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 
 def is_export(begin: bytes) -> bool:
+    """Return whether the beginning of a file is that of an export of Langfuse or Phoenix."""
     is_langfuse = b'"traceId"' in begin and _LANGFUSE.search(begin) is not None
     return begin.lstrip()[:1] in (b"[", b"{") and (
         is_langfuse or _PHOENIX.search(begin) is not None
@@ -37,15 +41,14 @@ def is_export(begin: bytes) -> bool:
 
 
 def requests_in(value: Any, **of_trace: Any) -> Iterator[Fields]:
+    """Yield a request for each span in a value. ``of_trace`` are fields that all its spans get."""
     if type(value) is list:
         for item in value:
             yield from requests_in(item, **of_trace)
     elif type(value) is dict:
-        if spans := next((value[key] for key in _SEVERAL if type(value.get(key)) is list), None):
-            session = {}
-            if "sessionId" in value:
-                session["sessionId"] = value["sessionId"]
-            yield from requests_in(spans, **session)
+        spans = next((value[key] for key in _SEVERAL if type(value.get(key)) is list), None)
+        if spans:
+            yield from requests_in(spans, **pick(value, ("sessionId",)))
         elif type(within(value, "context", "trace_id")) is str:
             yield _request_of_phoenix(dict(value))
         elif type(value.get("traceId")) is str and text_or_empty(value, "type").isupper():
@@ -53,6 +56,7 @@ def requests_in(value: Any, **of_trace: Any) -> Iterator[Fields]:
 
 
 def _request_of_phoenix(fields: Fields) -> Fields:
+    """Return the request for a span of Phoenix, whose fields are taken out."""
     context = fields.pop("context")
     attributes = dict(_flat("", fields.pop("attributes", {})))
     events = [
@@ -65,22 +69,27 @@ def _request_of_phoenix(fields: Fields) -> Fields:
 
 
 def _request_of_langfuse(fields: Fields) -> Fields:
-    request, reply, kind = (fields.pop(key, None) for key in ("input", "output", "type"))
+    """Return the request for a span of Langfuse, whose fields are taken out."""
+    request = fields.pop("input", None)
+    reply = fields.pop("output", None)
+    kind = fields.pop("type", None)
     usage = dict_or_empty(fields, "usageDetails") or dict_or_empty(fields, "usage")
-    counts = {key: count for key, value in usage.items() if (count := count_of(value)) is not None}
+    counts = {key: count_of(value) or 0 for key, value in usage.items()}
+
+    def total(keys: Iterable[str]) -> int | None:
+        """Return the sum of these counts, or None for 0."""
+        return sum(counts[key] for key in keys) or None
+
+    inputs = [key for key in counts if key.startswith("input") or "cache" in key]
+    outputs = [key for key in counts if key.startswith("output")]
+    from_cache = [key for key in counts if "cached" in key or "read" in key]
+
     attributes = {
         "gen_ai.operation.name": _DOES.get(kind, str(kind).lower()),
         "gen_ai.request.model": fields.pop("model", None),
-        "gen_ai.usage.input_tokens": sum(
-            counts[key] for key in counts if key.startswith("input") or "cache" in key
-        )
-        or None,
-        "gen_ai.usage.output_tokens": sum(counts[key] for key in counts if key.startswith("output"))
-        or None,
-        "gen_ai.usage.cache_read.input_tokens": sum(
-            counts[key] for key in counts if "cached" in key or "read" in key
-        )
-        or None,
+        "gen_ai.usage.input_tokens": total(inputs),
+        "gen_ai.usage.output_tokens": total(outputs),
+        "gen_ai.usage.cache_read.input_tokens": total(from_cache),
         "session.id": fields.pop("sessionId", None),
         "langfuse.observation.cost_details": fields.pop("costDetails", None),
     }
@@ -101,7 +110,9 @@ def _request_of_langfuse(fields: Fields) -> Fields:
 
 
 def _messages(value: Any, role: str) -> list[Any]:
-    # the value may be a list, a message, an object with messages, or a text
+    """Return the messages in the input or output of a span. The value may be a list, a message, an
+    object with messages, or a text.
+    """
     content = parse_text(value) or value
     if type(content) is dict and "role" not in content:
         content = content.get("messages", content.get("choices", content))
@@ -121,6 +132,9 @@ def _request(
     attributes: Fields,
     events: Sequence[Any] = (),
 ) -> Fields:
+    """Return a request with one span. ``ids`` are those of the trace, the span and its parent, and
+    ``times`` its beginning and its end.
+    """
     began, ended = (read_time(text)[0] for text in times)
     trace, span, parent = (text_or_empty(text).removeprefix("0x") for text in ids)
     span_fields = {
@@ -143,12 +157,14 @@ def request_with(span: Fields) -> Fields:
 
 
 def nanoseconds(at: datetime | None) -> str:
+    """Return a time as OTLP writes it. An unknown time is 0."""
     if at is None:
         return "0"
     return f"{(at - _EPOCH) // timedelta(microseconds=1)}000"
 
 
 def attributes_of(attributes: Iterable[tuple[str, Any]]) -> list[Fields]:
+    """Return attributes as OTLP writes them, without empty ones."""
     return [
         {"key": key, "value": _value(value)}
         for key, value in attributes
@@ -157,6 +173,7 @@ def attributes_of(attributes: Iterable[tuple[str, Any]]) -> list[Fields]:
 
 
 def _value(value: Any) -> Fields:
+    """Return the value of an attribute as OTLP writes it."""
     match value:
         case bool():
             return {"boolValue": value}

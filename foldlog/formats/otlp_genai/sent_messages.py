@@ -30,12 +30,12 @@ class SentMessage(NamedTuple):
 
 
 def parts_of(message: Fields) -> list[Fields]:
-    return dicts_in(
-        [
-            {"type": "text", "content": part} if type(part) is str else part
-            for part in message["parts"]
-        ]
-    )
+    """Return the parts of a message. A text becomes a part."""
+    parts = [
+        {"type": "text", "content": part} if type(part) is str else part
+        for part in message["parts"]
+    ]
+    return dicts_in(parts)
 
 
 def gist(message: Fields) -> bytes:
@@ -63,6 +63,7 @@ def gist(message: Fields) -> bytes:
 
 
 def is_compaction(message: Fields) -> bool:
+    """Return whether a message replaces all earlier ones."""
     return kind_of(next(iter(message["parts"]), None)) == "compaction"
 
 
@@ -98,8 +99,11 @@ def summary_in(compaction: Fields) -> str:
 
 
 def compact(sent: Sequence[SentMessage], event: CondensationAction) -> list[SentMessage]:
+    """Return the messages that are sent after a condensation, with its summary."""
     forgotten = frozenset(event.forgotten_event_ids or ())
-    messages = [each for each in sent if not each.ids or not forgotten.issuperset(each.ids)]
+    messages = [
+        message for message in sent if not message.ids or not forgotten.issuperset(message.ids)
+    ]
     if not event.summary:
         return messages
     place = 0

@@ -58,10 +58,14 @@ _FAILED = (2, "STATUS_CODE_ERROR")
 """The codes of a failed span. The standard has numbers, and some exporters write names."""
 _has_parts = has(parts=list)
 _LEVELS = ("resourceSpans", "scopeSpans", "spans")
+"""The keys of the arrays in a request, from the outside in."""
+_NEAR = 200
+"""The first key of a request is among this number of bytes."""
 _SIGNALS = {"resourceSpans", "resourceMetrics", "resourceLogs"}
 
 
 def span_of(record: Any) -> Fields | None:
+    """Return the only span of a record, or None."""
     match record:
         case {"resourceSpans": [{"scopeSpans": [{"spans": [dict(span)]}]}]}:
             return span
@@ -104,6 +108,9 @@ class TracedSpan:
         return text_or_empty(self.attributes, "gen_ai.tool.call.id") if is_failed else ""
 
     def messages(self) -> dict[str, list[Any]]:
+        """Return the messages of the span: the ``system`` prompt, the ``input`` and the ``output``.
+        They are in attributes, in numbered attributes, or in events of the span.
+        """
         if self._does not in _MODEL_OPERATIONS:
             return {}
         events = [
@@ -133,6 +140,7 @@ class TracedSpan:
 
 
 def _value_of_attribute(value: Any) -> Any:
+    """Return the value of an attribute in OTLP."""
     match value:
         case {"arrayValue": {"values": list(values)}}:
             return [_value_of_attribute(item) for item in values]
@@ -146,6 +154,7 @@ def _value_of_attribute(value: Any) -> Any:
 
 
 def _pairs(pairs: Any) -> Fields:
+    """Return the attributes in OTLP by name."""
     return {
         pair["key"]: _value_of_attribute(pair.get("value"))
         for pair in dicts_in(pairs)
@@ -186,7 +195,9 @@ def message_of(fields: Fields) -> Fields:
     """Return a message in the format of the GenAI conventions. Fields that the conventions do not
     have stay in the message.
     """
-    text, contents, calls = (fields.pop(key, None) for key in ("content", "contents", "tool_calls"))
+    text = fields.pop("content", None)
+    contents = fields.pop("contents", None)
+    calls = fields.pop("tool_calls", None)
     parts = [*_parts(text), *_in_order(contents)]
     if fields.get("role") == "tool" and not any(
         part.get("type") == "tool_call_response" for part in parts
@@ -201,13 +212,15 @@ def message_of(fields: Fields) -> Fields:
 
 
 def _call(call: Fields) -> Fields:
+    """Return a call of a chat as a part."""
     flat = call | dict_or_empty(call, "function") | {"type": "tool_call"}
     return omit(flat, "function")
 
 
 def _parts(content: Any) -> list[Fields]:
-    # the content may be a text, parts of a chat, Bedrock's blocks, or the JSON text of such parts
-    # or blocks
+    """Return a content as parts. The content may be a text, parts of a chat, Bedrock's blocks, or
+    the JSON text of such parts or blocks.
+    """
     is_json = type(content) is str and content.startswith("[{")
     blocks = parse_text(content) if is_json else content
     if type(blocks) is not list:
@@ -247,14 +260,16 @@ def _in_order(numbered: Any) -> list[Fields]:
 
 
 class SpanFiles(FileReader):
+    """Reads files with spans, which may be of several histories."""
+
     def holds(self, path: Path, begin: bytes) -> bool:
-        return (begin.lstrip()[:1] == b"{" and b'"resourceSpans"' in begin[:200]) or is_export(
-            begin
-        )
+        is_of_collector = begin.lstrip().startswith(b"{") and b'"resourceSpans"' in begin[:_NEAR]
+        return is_of_collector or is_export(begin)
 
     def histories(self, path: Path) -> Iterator[Contained]:
-        # An unreadable record may belong to any history, so each history gets all problems. The
-        # spans of models, tools and agents stay in memory.
+        """Yield the histories in a file. An unreadable record may belong to any history, so each
+        history gets all problems. The spans of models, tools and agents stay in memory.
+        """
         model_spans: list[TracedSpan] = []
         traces: dict[str, Trace] = {}
         problems: list[Located] = []
@@ -323,7 +338,8 @@ def _requests(path: Path) -> Iterator[Located]:
     for located in rows:
         line = located.text.strip()
         located = located._replace(text=b"")
-        if exported := [located._replace(value=request) for request in requests_in(located.value)]:
+        exported = [located._replace(value=request) for request in requests_in(located.value)]
+        if exported:
             yield from exported
             continue
         request = dict_or_empty(located.value)
@@ -349,6 +365,8 @@ def _single(holder: Fields, key: str, *below: str) -> Iterator[tuple[Any, str | 
 
 
 class Trace:
+    """What the spans of a trace say about each other."""
+
     def __init__(self, name: str) -> None:
         self._name = name
         self._above: dict[str, str] = {}
@@ -361,11 +379,15 @@ class Trace:
         if the spans of the trace name several conversations.
         """
         self._reports: list[tuple[str, int, Collection[str]]] = []
+        """The ids of spans that tell something, when they began, and what they tell."""
 
     def add(self, span: TracedSpan, tells: Collection[str] = ()) -> None:
+        """Add a span, and what it tells: ``messages`` or ``usage``."""
         self._above[span.id] = span.parent
-        self._agents |= {span.id} if span.is_agent else set()
-        if call := text_or_empty(span.attributes, "gen_ai.tool.call.id"):
+        if span.is_agent:
+            self._agents.add(span.id)
+        call = text_or_empty(span.attributes, "gen_ai.tool.call.id")
+        if call:
             self._calls[span.id] = call
         if tells:
             self._reports.append((span.id, span.began, tells))
