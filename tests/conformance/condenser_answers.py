@@ -131,6 +131,9 @@ def script_of(case, source_ids):
 
 
 def reply_of(recorded, source_ids):
+    """Return the reply of the model that a case recorded. ``source_ids`` maps the ids of the
+    reference to ours.
+    """
     match recorded:
         case {"error": problem}:
             return failed("refused", problem)
@@ -191,6 +194,8 @@ _PREVIOUS = re.compile(r"<PREVIOUS SUMMARY>\n(.*?)\n</PREVIOUS SUMMARY>", re.DOT
 
 
 def v1_names(events):
+    """Return a function that gives an event of a View the id that the reference gives it."""
+
     def naming(event):
         if event.id >= 0:
             return source_id(event)
@@ -203,6 +208,7 @@ def v1_names(events):
 
 
 def v1_view(view, naming):
+    """Return a View in the form in which the cases have recorded it."""
     ids = [naming(event) for event in view]
     return {
         "ids": ids,

@@ -59,6 +59,7 @@ def v0_condenser(case, script):
 
 
 def v0_answer(case):
+    """Yield what a case compares: its name, our value, and the recorded value."""
     expected = case["expected"]
     events = v0_history(case["events"])
     view = View.from_events(events)
@@ -168,6 +169,7 @@ REENTRY_MAX = 10
 
 
 def v1_compared(case):
+    """Yield what a case compares: its name, our value, and the recorded value."""
     expected = case["expected"]
     events = list(decode(case["events"], format="openhands-v1"))
     naming = v1_names(events)

@@ -110,6 +110,7 @@ def test_ids_are_walked_in_byte_order(recorder):
 
 
 def stage(recorder, conversation, chunks):
+    """Begin a conversation that is not visible yet, insert its rows, and return its key."""
     key = recorder.transact(
         lambda transaction: transaction.begin(Conversation(0, conversation, 5, SALT, visible=False))
     ).key

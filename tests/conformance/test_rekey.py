@@ -62,6 +62,9 @@ def store_on(recorder, compression, *keys):
 
 
 def event(n):
+    """Return the event ``n`` of a conversation. The kinds and the sizes of events change with
+    ``n``.
+    """
     noise = random.Random(n).randbytes(200)
     match n % 7:
         case 1:  # a text that hardly shrinks
@@ -112,6 +115,7 @@ def state(store):
 
 
 def stored(recorder):
+    """Return the stored state and the stored rows of each conversation."""
     with recorder.read() as reader:
         conversations = [reader.conversation(name) for name in NAMES]
         return {

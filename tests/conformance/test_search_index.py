@@ -47,6 +47,7 @@ def histories(store) -> Histories:
 
 
 def fill(histories: Histories, conversations: int = 12) -> None:
+    """Add conversations of 1 to 40 events with known and random words."""
     chosen = random.Random(5)
     for number in range(conversations):
         events = []
@@ -84,6 +85,9 @@ def scanned(monkeypatch, store, words, **options):
 
 
 def queries(store: Store, chosen: random.Random, count: int):
+    """Yield random queries: words, beginnings and ends of words, phrases, and words that no text
+    has.
+    """
     texts = [
         searching.text_of(event)
         for row in store.iter_conversations()
@@ -116,6 +120,9 @@ def walk(find, words: str, limit: int, between=lambda: None) -> list[tuple[str, 
 
 
 def assert_equal_results(monkeypatch, store, count=40, seed=1):
+    """Assert that random queries have the same results with the index as without it, and that the
+    index left out conversations for at least one query.
+    """
     chosen = random.Random(seed)
     is_pruned = False
     for words in queries(store, chosen, count):

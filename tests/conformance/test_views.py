@@ -62,6 +62,7 @@ def v0_compared(case):
 
 
 def v1_compared(case):
+    """Yield what a case compares: its name, our value, and the recorded value."""
     events = list(decode(case["events"], format="openhands-v1"))
     naming = v1_names(events)
     view = View.from_events(events)

@@ -53,6 +53,9 @@ def opened(path, **options):
 
 @pytest.fixture(scope="module")
 def made_once(tmp_path_factory):
+    """Return a sound store with imported, redacted, forked and erased conversations, and a
+    checkpoint of the store.
+    """
     folder = tmp_path_factory.mktemp("beside")
     path = folder / "store.db"
     for name in ("opened", "unopened"):

@@ -110,6 +110,9 @@ def assert_named(histories, server, prefix):
 
 
 def assert_nothing_is_lost(histories, server, prefix, before):
+    """Assert that after a failure of the server, the conversation has all its events, and can be
+    archived and restored.
+    """
     server.heal()
     histories.maintenance.vacuum()
     assert content(histories) == before

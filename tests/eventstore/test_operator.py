@@ -46,6 +46,9 @@ def findings(path, note):
 
 @pytest.fixture(scope="module")
 def made_once(tmp_path_factory):
+    """Return a sound store with erased, redacted, encrypted and forked conversations, and a
+    checkpoint of the store.
+    """
     folder = tmp_path_factory.mktemp("operator")
     with open_store(f"sqlite:///{folder / 'first.db'}") as store:
         for number, name in enumerate([*NAMES, *GONE]):
@@ -251,6 +254,9 @@ def name_change(path, note, seed):
 
 
 def check_changes(made_once, tmp_path, seeds):
+    """Assert that verify finds each random change of the store, in the conversation that was
+    changed.
+    """
     path, note = made_once
     assert findings(path, note) == {}
     for seed in seeds:
@@ -296,6 +302,7 @@ class Work:
         self.done = 0
 
     def step(self, histories):
+        """Do one random operation."""
         self.done += 1
         self.histories = histories
         # A restored backup may name objects that were deleted since, which is a true finding.
@@ -405,6 +412,7 @@ class Work:
 
 
 def work_lawfully(folder, operations, seed):
+    """Do random operations of users, and assert that verify finds nothing afterwards."""
     work = Work(folder, seed)
     with opened(work.path) as store:
         work.begin(store)

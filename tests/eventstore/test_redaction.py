@@ -54,6 +54,7 @@ def put(path, row):
 
 
 def redacted_by_hand(row, receipt=lambda receipt: receipt):
+    """Return a row in the form that a redaction gives it. ``receipt`` may change the receipt."""
     event = stored_event_of("c", row)
     commitment = hash_chain.commitment_of(row.proof, row.body)
     redaction = receipt(
@@ -67,6 +68,7 @@ def redacted_by_hand(row, receipt=lambda receipt: receipt):
 
 
 def findings(path):
+    """Return the texts of what verify finds, without what is only outdated."""
     with open_store(f"sqlite:///{path}") as store:
         return [
             str(finding)

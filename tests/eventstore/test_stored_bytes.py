@@ -231,6 +231,7 @@ KEYS = KeyRing([SecretStr(WRAPPING_KEY.hex())])
 
 
 def history():
+    """Return events of different kinds, with odd texts, attachments and long content."""
     return [
         Message(source="user", content="Why does the test fail? \udcff"),
         Action(
@@ -247,6 +248,7 @@ def history():
 
 
 def fill(path, *, prefix="", **how):
+    """Make a store whose events have each way of being stored."""
     with open_store(path, **how) as store:
         store.register(Views(store))
         for name in NAMES:

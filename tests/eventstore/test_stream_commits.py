@@ -162,6 +162,7 @@ class Walk:
         self.outcomes = []
 
     def run(self):
+        """Do all steps, and return their outcomes."""
         with (
             closing(open_store(self.path)) as first,
             closing(open_store(self.path)) as second,

@@ -50,6 +50,7 @@ STRAY = "it does not follow the event before it: one of the two was changed, or 
 
 @pytest.fixture(scope="module")
 def made_once(tmp_path_factory):
+    """Return the path of a sound store."""
     path = tmp_path_factory.mktemp("once") / "sound.db"
     with open_store(f"sqlite:///{path}") as store:
         for name in NAMES:
@@ -423,6 +424,7 @@ def test_damaged_ledger_entry_is_found(path):
 
 @pytest.fixture(scope="module")
 def of_all_tables(tmp_path_factory):
+    """Return the path of a store with rows in most tables."""
     path = tmp_path_factory.mktemp("once") / "all.db"
     with foldlog.open(path) as histories:
         for name in ("a", "b"):

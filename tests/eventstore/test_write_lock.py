@@ -65,6 +65,7 @@ def other(path):
 
 @contextmanager
 def held_by_another_process(path):
+    """Hold the write lock of a store in another process."""
     command = [sys.executable, "-c", HOLD, path]
     with subprocess.Popen(
         command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True

@@ -90,6 +90,7 @@ class _Link:
         self._server.close()
 
     def _forward(self) -> None:
+        """Pass on what the client says, until the connection is to be cut."""
         with contextlib.suppress(OSError):
             while chunk := self._client.recv(1 << 16):
                 is_end = chunk[:1] == b"X"

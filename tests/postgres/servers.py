@@ -72,6 +72,7 @@ class Server:
         return Address(f"postgresql://{user}@127.0.0.1:{self.port}/{database}").url(**options)
 
     def initialize(self, settings: Mapping[str, str] = {}) -> None:
+        """Make the files of a new server, with these settings."""
         self._make_folder()
         self._run(
             "initdb",
@@ -214,6 +215,9 @@ class Server:
             shutil.chown(self.folder, "nobody", "nogroup")
 
     def _run(self, program: str, *arguments: str | Path) -> str:
+        """Run a program of PostgreSQL, and return what it writes. Raises ``ServerUnavailable`` with
+        the server's log if it fails.
+        """
         command = [self._programs / program, *arguments]
         process = subprocess.run(
             command,
@@ -272,6 +276,7 @@ def free_port() -> int:
 
 @functools.cache
 def _programs() -> Path:
+    """Return the folder with the programs of PostgreSQL."""
     chosen = os.environ.get("FOLDLOG_POSTGRES_BIN")
     if chosen:
         return Path(chosen)

@@ -89,6 +89,7 @@ class Follower:
         self._thread.start()
 
     def _follow(self):
+        """Read the events page by page. After ``finish``, read on to the present end."""
         while True:
             finishing = self._finish.is_set()
             page = list(self._store.follow(self._place, limit=random.randint(1, 40)))

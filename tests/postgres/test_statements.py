@@ -200,6 +200,7 @@ REFUSED_BY_CITUS = {
 
 
 def refused_by_citus(statement):
+    """Yield what Citus would refuse in a statement."""
     values = BESIDE_VALUES.search(statement)
     do_update = DO_UPDATE.search(statement)
     changes = CHANGES_ROWS.search(statement)

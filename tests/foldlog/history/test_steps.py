@@ -249,6 +249,9 @@ REPLIES = {
 
 
 def append_in_two_threads(history, reply):
+    """Append a reply. If another writer was first, further events are appended before the next
+    attempt.
+    """
     append = history._store.append
 
     def meet_another(*arguments, **how):
