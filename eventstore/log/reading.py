@@ -319,8 +319,10 @@ class ReadTransaction:
     def _check_that_none_is_missing(
         self, intervals: Sequence[tuple[int, int]], rows: Sequence[Row]
     ) -> None:
-        # Each row contains the numbers of shown and structural rows before it, so a gap in these
-        # numbers reveals a missing row.
+        """Raise ``CorruptEvent`` if a shown or structural row is missing in the intervals. Each row
+        contains the numbers of shown and structural rows before it, so a gap in these numbers
+        reveals a missing row.
+        """
         # Read the rows at the ends of intervals too, because their numbers reveal rows missing at
         # the ends.
         ends = {end for interval in intervals for end in interval if 0 < end < self.version - 1}

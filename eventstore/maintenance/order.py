@@ -45,6 +45,9 @@ class OldByOrder:
         return None
 
     def _has_newer(self, conversation: str, reader: Reader) -> bool:
+        """Return whether an earlier event is newer than ``before``, though the conversation's last
+        event is older.
+        """
         state = reader.conversation(conversation)
         if state is None or state.erasure is not None or (state.updated_at or 0) >= self._since:
             return False

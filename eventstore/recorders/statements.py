@@ -32,6 +32,9 @@ def _statements(dialect: str, instead: tuple[tuple[str, str], ...]) -> Mapping[s
 
 
 def _named_in(queries: str, instead: tuple[tuple[str, str], ...]) -> Mapping[str, str]:
+    """Return the statements in a file by name, with their parts inserted. ``instead`` replaces
+    parts.
+    """
     # Every first open of a process reads this file: compiling patterns would take half of the time.
     blocks: dict[tuple[str, str], list[str]] = {}
     lines: list[str] = []

@@ -534,7 +534,9 @@ _BYTES_OF_CONVERSATION = itemgetter(3, 5, 9, 13, 16, 17)
 
 
 def as_conversation(columns: Sequence[Any]) -> Conversation:
-    # Ids and texts are UTF-8 bytes in these columns.
+    """Return the state of a conversation from the columns of its row and of its last event. Ids and
+    texts are UTF-8 bytes in these columns. Raises ``StoreDamaged`` if a column has a wrong type.
+    """
     name_of_row = f"the row of conversation number {columns[0]}"
     check_types(name_of_row, _SOME_NUMBERS, _NUMBERS_OF_CONVERSATION(columns))
     check_types(name_of_row, _SOME_BYTES, _BYTES_OF_CONVERSATION(columns))

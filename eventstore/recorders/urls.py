@@ -74,6 +74,9 @@ def as_url(place: str | os.PathLike[str]) -> str:
 
 
 def parse_url(url: str) -> Location:
+    """Return where a store is, and its options. Raises ``InvalidOption`` if the text is not the URL
+    of a store, or if an option is unknown.
+    """
     if url == MEMORY:
         return Location("memory", "", {})
     address, _, query = url.partition("?")

@@ -231,6 +231,9 @@ def _check_server(
     writable: bool,
     durable: bool,
 ) -> bool:
+    """Raise an error if the store cannot be used on this server. Begin a new epoch if the store was
+    restored or its server promoted. Return whether the server uses Citus.
+    """
     if not rows:
         raise StoreDamaged(
             f"the store in schema {schema!r} is damaged: it has no epoch; restore it from a backup"

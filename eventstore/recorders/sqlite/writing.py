@@ -201,8 +201,10 @@ class SQLiteWriting:
 
     @property
     def last_conversation(self) -> Any:
-        # Any thread may read this property at any time, also during a transaction of another
-        # thread. The docstring of ``_own_header`` says when the remembered value is valid.
+        """The conversation that the last transaction wrote, as it is now, or None if it may have
+        changed. Any thread may read this property at any time, also during a transaction of another
+        thread. The docstring of ``_own_header`` says when the remembered value is valid.
+        """
         own = self._own_header
         index = self._file.index
         if own is None or index < 0:
@@ -284,7 +286,7 @@ class SQLiteWriting:
         return self._lock.waited(names.get(leader, "that has ended"))
 
     def open(self) -> sqlite3.Connection:
-        # The caller must hold the write lock.
+        """Open the connection. The caller must hold the write lock."""
         connection = self._file.connect(to_write=True)
         if self._in_doubt:
             self._begin_log_again(connection)
