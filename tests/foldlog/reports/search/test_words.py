@@ -12,7 +12,13 @@ import pytest
 
 from foldlog._reports.search import searching
 from foldlog._reports.search.searching import SearchTerms, on_one_line
-from foldlog._reports.search.words import hashes_of, hashes_to_find, pairs_of, pairs_to_find
+from foldlog._reports.search.words import (
+    hashes_of,
+    hashes_to_find,
+    pairs_of,
+    pairs_to_find,
+    words_in,
+)
 
 TEXT = (
     "Die Donaudampfschifffahrt auf der STRASSE; src/core/main_util.py, don't __init__ v1.2.3"
@@ -58,8 +64,8 @@ TEXT = (
 def test_matching_text_has_the_hashes_of_a_search(words):
     terms = SearchTerms(words)
     found = [term for term in terms.terms if SearchTerms(term).stand_in(TEXT)]
-    assert {*hashes_to_find(found)} <= hashes_of([TEXT])
-    assert {*pairs_to_find(found)} <= pairs_of([TEXT])
+    assert {*hashes_to_find(found)} <= hashes_of([words_in(TEXT)])
+    assert {*pairs_to_find(found)} <= pairs_of([words_in(TEXT)])
 
 
 def test_pairs_of_a_phrase_end_before_a_last_word_of_one_letter():
@@ -113,7 +119,9 @@ def test_names_with_digits_or_underscores_have_more_beginnings():
         "ΜΑΪ1234567",
     ):
         for length in range(1, len(word) + 1):
-            assert {*hashes_to_find([word[:length]])} <= hashes_of([f"the {word.swapcase()} is"])
+            assert {*hashes_to_find([word[:length]])} <= hashes_of(
+                [words_in(f"the {word.swapcase()} is")]
+            )
 
 
 def test_a_long_text_is_searched_in_steps_with_the_same_places(monkeypatch):
@@ -152,10 +160,12 @@ def test_form_of_accents_does_not_matter():
             typed = unicodedata.normalize(term_form, term)
             terms = SearchTerms(typed)
             if terms.stand_in(text):
-                assert {*hashes_to_find([typed])} <= hashes_of([text])
+                assert {*hashes_to_find([typed])} <= hashes_of([words_in(text)])
             phrase = unicodedata.normalize(term_form, f"{words[0]} {words[1][:2]}")
             if SearchTerms(f'"{phrase}"').stand_in(text):
-                assert {*pairs_to_find(SearchTerms(f'"{phrase}"').terms)} <= pairs_of([text])
+                assert {*pairs_to_find(SearchTerms(f'"{phrase}"').terms)} <= pairs_of(
+                    [words_in(text)]
+                )
             if {"ǰ", "İ", "ΐ"}.isdisjoint(composed):
                 assert terms.stand_in(text) == expected, (text, typed)
                 for stored in (text, json.dumps(text)):
