@@ -462,6 +462,7 @@ def _mark_taken_back(database: Database, conversation: str, first: int, last: in
 
 
 def _event_row(conversation: str, recorded_at: datetime, event: Event) -> JsonObject:
+    """Return the row of an event."""
     stored = encode(event, ours=True)
     tool: str | None = None
     call_id: str | None = None
@@ -487,6 +488,7 @@ def _event_row(conversation: str, recorded_at: datetime, event: Event) -> JsonOb
 
 
 def _condensation_row(conversation: str, recorded_at: datetime, event: Any) -> JsonObject:
+    """Return the row of a condensation."""
     intervals, summaries = event.forgotten
     metadata = event.metadata
     return {

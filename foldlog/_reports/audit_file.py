@@ -263,7 +263,9 @@ def followed_up_to(connection: sqlite3.Connection) -> int:
 
 
 def _without_plugins(connection: sqlite3.Connection) -> Database:
-    # To find plugins, sqlite-utils reads the metadata of all installed packages.
+    """Return a database for sqlite-utils, which would read the metadata of all installed packages
+    to find plugins.
+    """
     return Database(connection, execute_plugins=False)
 
 

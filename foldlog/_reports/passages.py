@@ -86,7 +86,7 @@ def _join(words: Sequence[str]) -> str:
 
 
 def _last_words(words: Sequence[str]) -> str:
-    # No more words than characters are needed.
+    """Return the last words, as many as fit. No more words than characters are needed."""
     backwards = _first_words(words[: -_CHARACTERS_AROUND - 1 : -1])
     return " ".join(reversed(backwards.split()))
 

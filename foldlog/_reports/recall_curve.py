@@ -131,6 +131,7 @@ def write_plot(path: Path, title: str, curve_points: Sequence[CurvePointDocument
 
 
 def _svg(title: str, curve_points: Sequence[CurvePointDocument]) -> str:
+    """Return the plot as SVG: a panel for terms, and one for facts."""
     names = list(dict.fromkeys(point.strategy for point in curve_points))
     colours = dict(zip(names, _COLOURS, strict=False))
     elements = [
@@ -171,7 +172,9 @@ def _panel(
     lowest = min((share for _, share in shown_points), default=0) // 10 * 10
 
     def y_of(percent: float) -> float:
-        # The scale ends a little above 100, so that it is not empty if all points are at 100.
+        """Return the place of a share. The scale ends a little above 100, so that it is not empty
+        if all points are at 100.
+        """
         height = (percent - lowest) / (100.1 - lowest)
         return _HEIGHT - _BOTTOM - height * (_HEIGHT - _TOP - _BOTTOM)
 

@@ -278,6 +278,7 @@ def _masked_text(event: Event) -> str:
 
 
 def _shown(view: View) -> _Shown:
+    """Return what a View shows a model: whole events, and the terms and ids in other texts."""
     sent = [view[position] for position in view.fit_positions]
     changed = [event for event in sent if event.id < 0 or is_masked(event)]
     ends = (

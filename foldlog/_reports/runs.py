@@ -138,9 +138,9 @@ class _EventsOfRun(NamedTuple):
 
 
 def _run(store: Store, name: str, prices: Prices) -> _Run:
+    """Return a run with its figures. The figures of a fork do not count its parent's events."""
     row = store.conversation(name)
     version = store.version(name)
-    # The figures of a fork do not count its parent's events.
     events = _events_of_run(store, name, version, own_from=row.parent_version or 0)
     figures = FiguresOfStore(store, prices=prices)
     ((_, stored_figures),) = figures.of([row])

@@ -229,7 +229,9 @@ class FoldlogChatStore(BaseChatStore):  # type: ignore[misc]
         ]
 
     def _has_messages(self, conversation: str) -> bool:
-        # The conversation may have been erased after it was listed.
+        """Return whether a conversation has messages. It may have been erased after it was
+        listed.
+        """
         with suppress(ConversationErased):
             return bool(self._opened._sync[conversation].view())
         return False

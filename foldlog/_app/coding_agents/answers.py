@@ -161,6 +161,7 @@ class Answers:
                 yield from _compaction_lines(dropped)
 
     def _why(self, about: str, at: int | None, subject: Asked) -> Iterator[str]:
+        """Yield whether the agent knows some words or an event, and why."""
         name = subject.conversation
         about = about.strip()
         before = "before this compaction: " if subject.missing else ""
@@ -231,6 +232,7 @@ class Answers:
     # -- all conversations ---------------------------------------------------------------------
 
     def _sessions(self, words: str, directory: str, since: str, limit: int) -> Iterator[str]:
+        """Yield the conversations that the arguments select."""
         after = moment_of(since) if since else None
         in_folder_ids = None
         if directory:

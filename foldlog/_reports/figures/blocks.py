@@ -177,7 +177,9 @@ class _BlockSum(NamedTuple):
 
 
 def _sum_of(block: int, reader: Reader) -> _BlockSum:
-    # A writer that has not committed yet leaves its mark.
+    """Return the sum of a block, and the marks that it includes. A writer that has not committed
+    yet leaves its mark.
+    """
     marks = frozenset(mark for (mark,) in reader.ask_all("marks_of_block", block))
     return _BlockSum(block, marks, encode(dict(_answers(reader, block))))
 

@@ -130,6 +130,9 @@ def _with_facts(figures: Figures, format: Format, about_source: JsonMap) -> Figu
 
 
 def _of_skeleton(skeleton: Skeleton, format: Format, records: int) -> Figures:
+    """Return the figures of a source that its skeleton counted. What a condensation forgot is
+    unknown, because no event was made.
+    """
     state = skeleton.state
     replies = skeleton.replies.total()
     tools = {name: ToolDocument(calls=calls) for name, calls in state.tools.items()}

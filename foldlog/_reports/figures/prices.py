@@ -162,6 +162,7 @@ def _genais_price(model: str) -> Price | None:
 
 
 def _prices_in(path: Path) -> dict[str, Price]:
+    """Return the prices in a file. Raises ``InvalidArgument``."""
     check_path(str(path))
     try:
         content = path.read_bytes()

@@ -321,6 +321,7 @@ class FigureTables:
         return self._repetitions(rows)
 
     def _repetitions(self, rows: Iterable[Columns]) -> Repetitions:
+        """Return what is counted twice, because several conversations have the same reply."""
         repetitions = Repetitions([], {})
         usage_by_hash = dict[int, Calls]()
         for reply_hash, key, *columns in rows:
@@ -351,6 +352,7 @@ class FigureTables:
         return self._trees[1]
 
     def _read_trees(self) -> Trees:
+        """Return which conversation began which other one, as the table says."""
         sub_agents = {
             text_of(child): (key, text_of(parent))
             for recorder in self._recorders()
@@ -502,6 +504,7 @@ class FigureTables:
 def _figures_of_row(
     key: int, conversation: str, columns: FigureColumns, texts: JsonMap
 ) -> StoredFigures:
+    """Return the figures in a row of the table, with the texts that are stored apart."""
     problem = texts.get("problem")
     last_at = _last_at(columns)
     overview = Overview(
@@ -520,7 +523,7 @@ def _figures_of_row(
 
 
 def text_of(column: bytes | str) -> str:
-    # Some databases return texts as bytes.
+    """Return the text of a column. Some databases return texts as bytes."""
     return column if isinstance(column, str) else as_text(column)
 
 

@@ -244,6 +244,7 @@ def _row_of(call: Calls, names: _Names) -> tuple[Any, ...]:
 
 
 def _columns_of(conversation: Conversation, figures: Figures) -> FigureColumns:
+    """Return the columns of a conversation in the table of figures."""
     overview = figures.overview
     counts = figures.counts
     saved = figures.saved()

@@ -612,6 +612,7 @@ class _Refresh:
     def _docs_of_records(
         self, source: Source, version: int, places: Sequence[_Place]
     ) -> Iterator[_Doc]:
+        """Yield the docs of records whose events are not made yet, at these places."""
         # This import loads the formats, which a store without imports need not load.
         from foldlog._reports.records.decoding import decode_records
 

@@ -670,6 +670,7 @@ def _not_searched(archived: int) -> str:
 def _last_active_first(
     store: Store, rows: list[ConversationRow], unread: list[str]
 ) -> list[_Place]:
+    """Return the places of conversations, the one that was active last first."""
     # This import loads condensers, which ``foldlog search --help`` need not load.
     from foldlog._reports.figures.activity import activity_of
 

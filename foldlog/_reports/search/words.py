@@ -116,7 +116,9 @@ def _as_first(word: str) -> int:
 
 
 def _as_second(beginning: str) -> int:
-    # CRCs are linear: without the product, many pairs of similar words would be one pair.
+    """Return the number of a word as the second of a pair. CRCs are linear: without the product,
+    many pairs of similar words would be one pair.
+    """
     return (_hash(_folded(beginning)) * 0x9E3779B1 >> 16) % PAIRS
 
 

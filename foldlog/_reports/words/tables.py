@@ -102,8 +102,8 @@ def event_row(event: Event) -> list[str]:
 
 
 def _escape(text: str) -> str:
-    # imported here, because few processes make HTML
-    from html import escape
+    """Return a text as HTML that shows it."""
+    from html import escape  # few processes make HTML
 
     from foldlog._reports.words.safe_text import printable
 

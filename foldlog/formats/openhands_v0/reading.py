@@ -168,6 +168,7 @@ class OpenHandsV0Decoder(FollowingDecoder):
     def _action(
         self, collected: RecordEvents, record: Fields, fields: Fields, outside: bool
     ) -> Any:
+        """Add the event of an action, and return it. ``outside`` says that a delegate acted."""
         name = record["action"]
         args = _payload(record, "args", _ENVELOPE)
         is_hidden = outside or name in _BOOKKEEPING or args.get("hidden") is True
@@ -200,6 +201,9 @@ class OpenHandsV0Decoder(FollowingDecoder):
     def _observation(
         self, collected: RecordEvents, record: Fields, fields: Fields, outside: bool
     ) -> Any:
+        """Add the event of an observation, and return it. ``outside`` says that a delegate made
+        it.
+        """
         name = record["observation"]
         extras = _payload(record, "extras", _OBSERVED)
         is_hidden = outside or name in _BOOKKEEPING or extras.get("hidden") is True

@@ -36,6 +36,7 @@ def list_followers(db: str) -> None:
 
 
 def _show_followers(status: FollowersDocument) -> None:
+    """Print for which standbys a commit waits, what is held back, and how far followers are."""
     holder = status.held_by
     standbys = status.synchronous_standby_names or "no standby"
     terminal.say_wrapped(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import glob
 import os
+from collections.abc import Mapping, Sequence, Set
 from pathlib import Path
 
 from foldlog._app.cli import terminal
@@ -62,26 +63,18 @@ def run(
     with open_existing(db) as store:
         for name in files_to_note(str(backup), result.former_file):
             confirm(store, name, 0)  # another process may have noted the file before
-        if result.former_file is None:
-            shown_again = {}
-        else:
+        shown_again: dict[str, set[int]] = {}
+        if result.former_file is not None:
             shown_again = _shown_again(store, result.former_file)
         others = (row for row in store.iter_conversations() if row.id not in result.erased_since)
         is_plain = store.database.settings.keys is not None and holds_plain_events(store)
         have_forks = any(
             row.parent in result.erased_since and row.erased_at is None for row in others
         )
-    if result.former_file is None:
-        files = []
-    else:
-        files = sorted(glob.glob(f"{glob.escape(result.former_file)}*"))
-    former_file = ""
-    if files:
-        logs = f", with {' and '.join(files[1:])}" if files[1:] else ""
-        former_file = f"; the former file is {files[0]}{logs}"
     sentence = (
         f"{result.path}: restored {content(result.events, result.records)} of "
-        f"{count(result.conversations, 'conversation')}, every event verified{former_file}"
+        f"{count(result.conversations, 'conversation')}, every event verified"
+        f"{_former_file(result.former_file)}"
     )
     terminal.answer(
         RestoredDocument.of(result, file=result.path, redacted_since=tuple(sorted(shown_again))),
@@ -92,24 +85,37 @@ def run(
             f"conversations of this backup are not encrypted; '{command('store rekey')}' encrypts"
             " them"
         )
-    # The user has to redact before an erasure with --detach copies events into forks.
+    _warn_of_return(shown_again, result.erased_since, have_forks=have_forks)
+
+
+def _former_file(path: str | None) -> str:
+    """Say where the replaced file is, and its logs."""
+    files = [] if path is None else sorted(glob.glob(f"{glob.escape(path)}*"))
+    if not files:
+        return ""
+    former, *logs = files
+    named_logs = f", with {' and '.join(logs)}" if logs else ""
+    return f"; the former file is {former}{named_logs}"
+
+
+def _warn_of_return(
+    shown_again: Mapping[str, Set[int]], erased: Sequence[str], *, have_forks: bool
+) -> None:
+    """Print which redacted events and erased conversations the restored store has again. The user
+    has to redact before an erasure with --detach copies events into forks.
+    """
     for name, ids in sorted(shown_again.items()):
         again = command("store redact", name, *sorted(ids, reverse=True), "--reason", "TEXT")
         terminal.warn(
             f"events of conversation {name!r} that were redacted have their content again;"
             f" '{again}' redacts them again"
         )
-    if result.erased_since:
-        again = command(
-            "store erase",
-            *result.erased_since,
-            "--reason",
-            "TEXT",
-            *(["--detach"] if have_forks else []),
-        )
+    if erased:
+        detach = ["--detach"] if have_forks else []
+        again = command("store erase", *erased, "--reason", "TEXT", *detach)
         terminal.warn(
             "conversations that were erased exist again:"
-            f" {', '.join(map(repr, result.erased_since))}; '{again}' erases them again"
+            f" {', '.join(map(repr, erased))}; '{again}' erases them again"
         )
 
 
