@@ -425,3 +425,17 @@ def test_a_name_means_the_default_settings(config_type):
 
 if __name__ == "__main__":
     write_anew("configurations", run_case)
+
+
+def test_masked_key_is_refused():
+    with pytest.raises(InvalidCondenser, match="api_key is masked, as in printed JSON"):
+        condenser_from_config({"type": "llm", "llm_config": {"model": "m", "api_key": "****"}})
+    condenser_from_config({"type": "llm", "llm_config": {"model": "gpt-4o", "api_key": "**x*"}})
+
+
+def test_configuration_of_no_registered_class_is_refused():
+    class Ours(CondenserConfig):
+        type: str = "ours"
+
+    with pytest.raises(InvalidCondenser, match="Ours is not registered; call register_config"):
+        condenser_from_config(Ours())

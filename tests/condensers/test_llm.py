@@ -15,6 +15,7 @@ from foldlog.condensers import (
     InvalidCondenser,
     LLMConfig,
     ModelCallFailed,
+    TokensUnknown,
     ToolCall,
     Usage,
     condenser_from_config,
@@ -485,3 +486,19 @@ def test_model_of_the_table_needs_no_litellm(monkeypatch):
     llm.model = "gpt-4o"
     assert llm.supports_function_calling
     assert llm.supports_response_schema
+
+
+@pytest.mark.parametrize(
+    "count, words",
+    [
+        (lambda **options: 0, "counts 0 tokens .*: litellm's token counter is disabled"),
+        (lambda **options: {}["tokens"], "litellm cannot count these messages for model 'gpt-4o'"),
+    ],
+)
+def test_counter_of_litellm_that_does_not_count(monkeypatch, count, words):
+    litellm = client._litellm()
+    monkeypatch.setattr(litellm, "token_counter", count)
+    monkeypatch.setattr(litellm, "disable_token_counter", True)
+    llm = LLM(LLMConfig(model="gpt-4o", api_key="k"))
+    with pytest.raises(TokensUnknown, match=words):
+        llm._counted([{"role": "user", "content": "hello"}], ())
