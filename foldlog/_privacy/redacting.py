@@ -602,7 +602,6 @@ def redact_events(
     by = check_text("by", _user() if by is None else by)
     reason = check_reason(reason, "receipt")
     unread: list[str] = []
-    asked_ids = {_recorded_id(event_id) for event_id in event_ids}
     common_events = set[tuple[str, int]]()
     redact_with = partial(
         redact.redact,
@@ -639,18 +638,13 @@ def redact_events(
             names[name] = None
             files |= dict.fromkeys(paths)
         if not for_content:
-            common_events |= {
-                (name, event.id)
-                for name, events in related.items()
-                for event in events
-                if not _is_recognizable(event)
-            }
-        ids_by_name = {name: [event.id for event in events] for name, events in related.items()}
-        further_ids = [
-            event_id for event_id in ids_by_name.get(conversation, ()) if event_id not in asked_ids
-        ]
-        ids_by_name[conversation] = [*event_ids, *further_ids]
-        newest = redact_with(others=ids_by_name)
+            common_events |= _keys(
+                {
+                    name: [event for event in events if not _is_recognizable(event)]
+                    for name, events in related.items()
+                }
+            )
+        newest = redact_with(others=_ids_to_redact(conversation, event_ids, related))
         if receipt and newest.position is None:
             newest = newest._replace(position=receipt.position)
         receipt = newest
@@ -660,6 +654,21 @@ def redact_events(
     if any(isinstance(event, DocumentChanges) for event in related.get(conversation, ())):
         lost = documents_lost(store, conversation, receipt.event_ids)
     return receipt._replace(unconfirmed=unconfirmed, documents_lost=lost)
+
+
+def _ids_to_redact(
+    conversation: str, event_ids: Sequence[int], related: Mapping[str, Sequence[Event]]
+) -> dict[str, list[int]]:
+    """Return the ids of the related events by conversation. The ids ``event_ids``, which the caller
+    has named, come first in their conversation.
+    """
+    ids_by_name = {name: [event.id for event in events] for name, events in related.items()}
+    named_ids = {_recorded_id(event_id) for event_id in event_ids}
+    further_ids = [
+        event_id for event_id in ids_by_name.get(conversation, ()) if event_id not in named_ids
+    ]
+    ids_by_name[conversation] = [*event_ids, *further_ids]
+    return ids_by_name
 
 
 def _keys(events_by_name: Mapping[str, Iterable[Event]]) -> set[tuple[str, int]]:
