@@ -6,7 +6,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import overload
 
 from foldlog.eventstore import CondensationAction, Event, Store
 from foldlog.projections.intervals import contains
@@ -41,7 +41,15 @@ class StoredCondensations(Sequence[CondensationAction]):
                 yield event
         yield from self.newer
 
-    def __getitem__(self, index: Any) -> Any:
+    @overload
+    def __getitem__(self, index: int) -> CondensationAction: ...
+
+    @overload
+    def __getitem__(self, index: slice) -> tuple[CondensationAction, ...]: ...
+
+    def __getitem__(
+        self, index: int | slice
+    ) -> CondensationAction | tuple[CondensationAction, ...]:
         return tuple(self)[index]
 
     def __eq__(self, other: object) -> bool:

@@ -27,7 +27,7 @@ from foldlog.eventstore import (
 from foldlog.eventstore.arguments import check_whole
 from foldlog.eventstore.events import is_structural
 from foldlog.eventstore.log.redacted import has_content
-from foldlog.projections import Dialect, Views, contains, intervals_kept
+from foldlog.projections import Dialect, Intervals, Views, contains, intervals_kept
 from foldlog.projections.messages.turns import check_dialect
 
 TOKENS_LEAST = 300
@@ -289,7 +289,8 @@ class RecallTool:
         )
         return [*islice(of_call, 1)]
 
-    def _kept_intervals(self, version: int) -> Any:
+    def _kept_intervals(self, version: int) -> Intervals:
+        """Return the ids of the events that made the View at ``version``, as intervals."""
         return self._store.query(
             self._id, lambda reading: intervals_kept(reading.structural_events(0, version), version)
         )

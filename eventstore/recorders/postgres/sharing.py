@@ -12,7 +12,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable, Sequence
 from functools import partial
-from typing import Any, Final, TypeVar
+from typing import Any, Final, Protocol, TypeVar
 
 from foldlog.eventstore.recorders.types import Outcome
 
@@ -106,13 +106,20 @@ class Sharing:
         return [Outcome.of(partial(self._run, work)) for work in works]
 
 
+class _Counting(Protocol):
+    """A transaction that counts its writes."""
+
+    @property
+    def writes(self) -> int: ...
+
+
 class _WroteAndFailed(Exception):
     """A job failed after a write. The transaction is rolled back, and each job runs again in its
     own transaction.
     """
 
 
-def _in_one_transaction(works: Sequence[Work], transaction: Any) -> list[Outcome[Any]]:
+def _in_one_transaction(works: Sequence[Work], transaction: _Counting) -> list[Outcome[Any]]:
     """Run the works one after another, and return their outcomes. Raises ``_WroteAndFailed``.
 
     The error of a job may come from a wrong assumption of the transaction. The transaction has then
