@@ -12,12 +12,13 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable, Sequence
-from functools import lru_cache
 from itertools import pairwise
 from operator import xor
-from typing import Final
+from typing import Final, TypeVar
 from unicodedata import normalize
 from zlib import crc32
+
+T = TypeVar("T")
 
 _WORD: Final = re.compile(r"\w+")
 _LENGTHS: Final = (2, 3, 5, 8)
@@ -53,9 +54,8 @@ def hashes_of(texts: Iterable[Sequence[str]]) -> set[int]:
     words = set[str]()
     for text in texts:
         words.update(text)
-    hashes = set[int]()
-    for word in words:
-        hashes.update(_hashes_of_word(word))
+    hashes = set[int]().union(*map(_HASHES.__getitem__, words))
+    _HASHES.limit()
     return hashes
 
 
@@ -79,9 +79,8 @@ def pairs_of(texts: Iterable[Sequence[str]]) -> set[int]:
         firsts = map(_FIRSTS.__getitem__, text)
         seconds = map(_SECONDS.__getitem__, [word[:_SECOND] for word in text[1:]])
         pairs.update(map(xor, firsts, seconds))
-    for numbers in (_FIRSTS, _SECONDS):
-        if len(numbers) > _NUMBERS_MAX:
-            numbers.clear()
+    _FIRSTS.limit()
+    _SECONDS.limit()
     return pairs
 
 
@@ -93,22 +92,28 @@ def pairs_to_find(terms: Iterable[str]) -> list[int]:
         # The last word of a term may be the beginning of a longer word.
         if words and len(words[-1]) < _SECOND:
             words.pop()
-        pairs += [_FIRSTS[first] ^ _SECONDS[second[:_SECOND]] for first, second in pairwise(words)]
+        pairs += [
+            _as_first(first) ^ _as_second(second[:_SECOND]) for first, second in pairwise(words)
+        ]
     return [*dict.fromkeys(pairs)]
 
 
-class _Numbers(dict[str, int]):
-    """The numbers of words. A lookup takes a third of the time of ``lru_cache``, and an index looks
-    up each word of a text.
+class _Computed(dict[str, T]):
+    """A function of words with its values. Most words of a text are frequent, and a lookup takes a
+    tenth of the time of ``lru_cache``, which keeps an order.
     """
 
-    def __init__(self, number_of: Callable[[str], int]) -> None:
+    def __init__(self, function: Callable[[str], T]) -> None:
         super().__init__()
-        self._number_of = number_of
+        self._function = function
 
-    def __missing__(self, word: str) -> int:
-        number = self[word] = self._number_of(word)
-        return number
+    def __missing__(self, word: str) -> T:
+        value = self[word] = self._function(word)
+        return value
+
+    def limit(self) -> None:
+        if len(self) > _VALUES_MAX:
+            self.clear()
 
 
 def _as_first(word: str) -> int:
@@ -122,16 +127,14 @@ def _as_second(beginning: str) -> int:
     return (_hash(_folded(beginning)) * 0x9E3779B1 >> 16) % PAIRS
 
 
-_FIRSTS: Final = _Numbers(_as_first)
-_SECONDS: Final = _Numbers(_as_second)
-_NUMBERS_MAX: Final = 100_000
-"""More numbers are forgotten."""
-
-
-# Most words of a text are frequent: the cache makes the index in a third of the time.
-@lru_cache(100_000)
 def _hashes_of_word(word: str) -> tuple[int, ...]:
     return tuple(_hash(beginning) for beginning in _beginnings(_folded(word)))
+
+
+_FIRSTS: Final = _Computed(_as_first)
+_SECONDS: Final = _Computed(_as_second)
+_HASHES: Final = _Computed(_hashes_of_word)
+_VALUES_MAX: Final = 100_000
 
 
 def composed(text: str) -> str:
