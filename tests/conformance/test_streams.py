@@ -11,6 +11,7 @@ from foldlog.eventstore import (
     ConversationNotFound,
     InvalidArgument,
     Store,
+    StoreDamaged,
     StreamConflict,
     StreamNotFound,
 )
@@ -266,7 +267,7 @@ def test_a_changed_chunk_is_found(store):
         transaction.replace_chunk(key, stream.number, first._replace(body=second.body))
 
     store.database.recorder.transact(change)
-    with pytest.raises(Exception, match="stream 'reply' is damaged at unit 0"):
+    with pytest.raises(StoreDamaged, match="stream 'reply' is damaged at unit 0"):
         text_of(store, stream)
     assert problems(store) == ["stream 'reply' is damaged at unit 0"]
     [verdict] = verify(store, "c")

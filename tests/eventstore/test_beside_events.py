@@ -52,7 +52,7 @@ def opened(path, **options):
 
 
 @pytest.fixture(scope="module")
-def made_once(tmp_path_factory):
+def sound_store(tmp_path_factory):
     """Return a sound store with imported, redacted, forked and erased conversations, and a
     checkpoint of the store.
     """
@@ -77,13 +77,13 @@ def made_once(tmp_path_factory):
 
 
 @pytest.fixture
-def path(tmp_path, made_once):
-    return shutil.copy(made_once[0], tmp_path / "store.db")
+def path(tmp_path, sound_store):
+    return shutil.copy(sound_store[0], tmp_path / "store.db")
 
 
 @pytest.fixture
-def note(made_once):
-    return made_once[1]
+def note(sound_store):
+    return sound_store[1]
 
 
 def findings(path, note, **options):

@@ -45,7 +45,7 @@ def findings(path, note):
 
 
 @pytest.fixture(scope="module")
-def made_once(tmp_path_factory):
+def sound_store(tmp_path_factory):
     """Return a sound store with erased, redacted, encrypted and forked conversations, and a
     checkpoint of the store.
     """
@@ -253,11 +253,11 @@ def name_change(path, note, seed):
     return None if change in OF_THE_STORE else name, findings(path, note)
 
 
-def check_changes(made_once, tmp_path, seeds):
+def check_changes(sound_store, tmp_path, seeds):
     """Assert that verify finds each random change of the store, in the conversation that was
     changed.
     """
-    path, note = made_once
+    path, note = sound_store
     assert findings(path, note) == {}
     for seed in seeds:
         changed = tmp_path / f"{seed}.db"
@@ -267,17 +267,17 @@ def check_changes(made_once, tmp_path, seeds):
 
 
 @pytest.mark.parametrize("seed", range(len(CHANGES)), ids=lambda n: CHANGES[n].__name__)
-def test_change_of_each_kind_is_named(made_once, tmp_path, seed):
-    check_changes(made_once, tmp_path, [seed])
+def test_change_of_each_kind_is_named(sound_store, tmp_path, seed):
+    check_changes(sound_store, tmp_path, [seed])
 
 
 @pytest.mark.long
-def test_200_changes_are_named(made_once, tmp_path):
-    check_changes(made_once, tmp_path, range(1000, 1200))
+def test_200_changes_are_named(sound_store, tmp_path):
+    check_changes(sound_store, tmp_path, range(1000, 1200))
 
 
-def test_store_ledger_is_compared(made_once, tmp_path):
-    path, note = made_once
+def test_store_ledger_is_compared(sound_store, tmp_path):
+    path, note = sound_store
     changed = shutil.copy(path, tmp_path / "changed.db")
     change_store_ledger(changed, None, None)
     found = findings(changed, note)[None]

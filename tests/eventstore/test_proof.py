@@ -189,7 +189,7 @@ def test_missing_package_names_the_extra(text, monkeypatch):
 
 
 @pytest.fixture(scope="module")
-def made_once(tmp_path_factory):
+def sound_store(tmp_path_factory):
     """Make a store with plain, encrypted, forked, erased and redacted conversations, and a
     checkpoint.
     """
@@ -210,13 +210,13 @@ def made_once(tmp_path_factory):
 
 
 @pytest.fixture
-def path(tmp_path, made_once):
-    return Path(shutil.copy(made_once[0], tmp_path / "store.db"))
+def path(tmp_path, sound_store):
+    return Path(shutil.copy(sound_store[0], tmp_path / "store.db"))
 
 
 @pytest.fixture
-def note(made_once):
-    return made_once[1]
+def note(sound_store):
+    return sound_store[1]
 
 
 def opened(path, **options):
@@ -372,10 +372,10 @@ def test_lost_conversation_is_not_continued(path, note):
 
 
 @pytest.fixture(scope="module")
-def audit(tmp_path_factory, made_once):
+def audit(tmp_path_factory, sound_store):
     """Make the files that an auditor has: a key, two checkpoints and proofs."""
     folder = tmp_path_factory.mktemp("audit")
-    path = Path(shutil.copy(made_once[0], folder / "store.db"))
+    path = Path(shutil.copy(sound_store[0], folder / "store.db"))
     make_keys(folder / "key.pem", folder / "public.pem")
 
     def make(name, *arguments):

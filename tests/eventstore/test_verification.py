@@ -49,7 +49,7 @@ STRAY = "it does not follow the event before it: one of the two was changed, or 
 
 
 @pytest.fixture(scope="module")
-def made_once(tmp_path_factory):
+def sound_store(tmp_path_factory):
     """Return the path of a sound store."""
     path = tmp_path_factory.mktemp("once") / "sound.db"
     with open_store(f"sqlite:///{path}") as store:
@@ -61,8 +61,8 @@ def made_once(tmp_path_factory):
 
 
 @pytest.fixture
-def path(tmp_path, made_once):
-    return Path(shutil.copy(made_once, tmp_path / "history.db"))
+def path(tmp_path, sound_store):
+    return Path(shutil.copy(sound_store, tmp_path / "history.db"))
 
 
 def verdicts(path, note=None):
