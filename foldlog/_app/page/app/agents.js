@@ -24,7 +24,7 @@ const AGENTS_SHOWN = 200; // The number of agents that are shown without asking.
 const AGENT_TEXT = 2_000; // The number of characters of an event that are shown inside a call.
 const AGENT_EVENTS = 50; // The number of events of a sub-agent that are loaded at once.
 const NAMED = 20; // The number of agents that a line of facts names.
-const CLOSED = "foldlog-agents";
+const CLOSED = "foldlog-agents"; // Where the browser stores that the reader has closed the agents.
 const COLUMNS = ["Agent", "", "Now", "Models", "Errors", "Longest gap", "Cost"];
 const GAP = "The longest time without an event, before a reply or a result";
 
@@ -45,6 +45,7 @@ export class Agents {
     this.found = el("div", { role: "status" });
   }
 
+  // Show a task. A task without other agents is not shown.
   take(task) {
     this.task = task;
     this.begun = new Map();
@@ -402,6 +403,7 @@ export class Agents {
     }
   }
 
+  // An event of a sub-agent as a paragraph.
   line(event) {
     const text =
       event.kind === "action"

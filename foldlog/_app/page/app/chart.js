@@ -8,9 +8,9 @@ import { lineOf } from "./texts.js";
 
 const ARCS = 8; // The maximum number of arcs for a condensation.
 const GUTTER = [4, 12]; // Pixels between the rows and the ticks of rare kinds, and of errors.
-const ABOVE_ROWS = 6;
-const ROOMY = 600;
-const TALLEST = 26;
+const ABOVE_ROWS = 6; // Pixels above the first row.
+const ROOMY = 600; // A history with more rows is opened at its newest versions.
+const TALLEST = 26; // The maximum height of a row, in pixels.
 const STATE_WORDS = {
   "not yet": "comes later",
   "never shown": "never shown",
@@ -308,7 +308,8 @@ export class Chart {
         for (const [version, next] of this.history.fatesOf(span.by)) {
           if (version <= from || version >= until) continue;
           fill(kind, from, version, top, bottom);
-          [from, kind] = [version, next];
+          from = version;
+          kind = next;
         }
         fill(kind, from, until, top, bottom);
       });
@@ -327,7 +328,10 @@ export class Chart {
       context.fillRect(x, top, width, height);
     };
     context.fillStyle = this.colors.groups[this.history.group(id)];
-    if (id < 0 && height < 2) [top, height] = [top - (2 - height) / 2, 2];
+    if (id < 0 && height < 2) {
+      top -= (2 - height) / 2; // A summary is always visible.
+      height = 2;
+    }
     for (const span of this.history.spansOf(id)) {
       const stop = span.stop || last;
       if (stop < this.window[0] || span.start > last) continue;
@@ -371,11 +375,10 @@ export class Chart {
       for (const { event, needed_in: id } of terms) {
         if (drawn.size >= ARCS || drawn.has(event) || !this.strip.isInWindow(id)) continue;
         drawn.add(event);
-        const [left, right] = [this.strip.x(condensation + 1), this.strip.at(id)];
-        const [from, to] = [
-          this.y(this.place(this.history.came(event)) + 0.5),
-          this.y(Math.min(this.rows.length, this.place(id) + 1) - 0.5),
-        ];
+        const left = this.strip.x(condensation + 1);
+        const right = this.strip.at(id);
+        const from = this.y(this.place(this.history.came(event)) + 0.5);
+        const to = this.y(Math.min(this.rows.length, this.place(id) + 1) - 0.5);
         context.beginPath();
         context.moveTo(left, from);
         context.bezierCurveTo(right, from, right, (from + to) / 2, right, to);
@@ -423,7 +426,7 @@ export class Chart {
         context,
         change.id,
         texts,
-        change.kind === "retraction" ? this.colors.left : this.colors.groups[2],
+        change.kind === "retraction" ? this.colors.left : this.colors.groups[SUMMARY],
       );
     }
   }
@@ -436,7 +439,7 @@ export class Chart {
     const above = this.rowAt(y - 6); // The upper half of the text is beside an earlier row.
     const x = this.strip.x(above === null ? came : Math.min(came, this.history.came(above))) - 7;
     context.font = `600 11px ${this.colors.font}`;
-    const text = texts.find((each) => context.measureText(each).width <= x - LEFT - 4);
+    const text = texts.find((words) => context.measureText(words).width <= x - LEFT - 4);
     if (!text) return;
     const start = x - context.measureText(text).width;
     if (this.labelSpots.some(([from, to, middle]) => Math.abs(middle - y) < 14 && start < to && from < x)) return;
@@ -565,7 +568,8 @@ export class Chart {
 }
 
 const ERROR = GROUPS.indexOf("error");
-const RARE = new Set([0, 1, 2, ERROR]);
+const SUMMARY = GROUPS.indexOf("summary");
+const RARE = new Set([GROUPS.indexOf("system"), GROUPS.indexOf("user"), SUMMARY, ERROR]);
 
 // Draw lines, each from (x, y) to (toX, toY).
 function drawLines(context, ...lines) {

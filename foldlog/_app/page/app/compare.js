@@ -16,8 +16,8 @@ import {
 } from "./dom.js";
 import { addressOf, homeAddress } from "./runs.js";
 
-const MOST_TOOLS = 12;
-const MOST_LINES = 40;
+const MOST_TOOLS = 12; // The maximum number of tools in the figures.
+const MOST_LINES = 40; // The maximum number of events that only one model was shown.
 const NAME = 36; // The maximum number of characters of an id above the figures, enough for a UUID.
 
 export class Comparison {
@@ -34,7 +34,8 @@ export class Comparison {
     );
     const found = await ask(`compare?${new URLSearchParams({ id: this.ids[0], other: this.ids[1] })}`);
     document.title = "Two runs · foldlog";
-    this.reply = found.runs.every((run) => run.calls) ? ["call", "calls"] : ["reply", "replies"]; // The word for a step that is not a request.
+    // The word for a step that is not a request.
+    this.reply = found.runs.every((run) => run.calls) ? ["call", "calls"] : ["reply", "replies"];
     const runs = found.runs.map(({ conversation: id }) =>
       el("div", {}, el("a", { href: addressOf(id) }, said(printable(id)))),
     );
@@ -51,6 +52,7 @@ export class Comparison {
     );
   }
 
+  // A link to an event of one of the runs.
   way(place, event) {
     return el("a", { href: addressOf(this.ids[place], event) }, idOf(event));
   }
@@ -58,11 +60,9 @@ export class Comparison {
   // A sentence about the beginnings of the runs.
   sentence({ same_first: same, same: both, redacted_first: redacted, system_prompts: prompts }) {
     const [one, many] = this.reply;
-    const beginning = !same
-      ? "their first requests differ"
-      : same === 1
-        ? `their first request or ${one} is equal`
-        : `their first ${grouped(same)} requests and ${many} are equal`;
+    let beginning = `their first ${grouped(same)} requests and ${many} are equal`;
+    if (same === 0) beginning = "their first requests differ";
+    if (same === 1) beginning = `their first request or ${one} is equal`;
     const words = sentence(`${prompts ? "their system prompts differ; " : ""}${beginning}`);
     return el(
       "p",
@@ -108,6 +108,7 @@ export class Comparison {
     return el("div", { class: "steps-of" }, el("div", { class: "step differs" }, ...events.map(column)));
   }
 
+  // A table of the figures of both runs.
   figures({ runs, knew }) {
     const number = (value) => (typeof value === "number" ? grouped(value) : "unknown");
     const rows = ["requests", "replies", "calls", "errors"].map((name) => [

@@ -1,5 +1,6 @@
 // Elements from plain values. Nothing here, and nothing anywhere in the page, makes markup out of a text.
 
+// An element. An attribute whose value is a function is a listener, such as ``onclick``.
 export function el(tag, attributes = {}, ...children) {
   const node = document.createElement(tag);
   for (const [name, value] of Object.entries(attributes)) {
@@ -36,7 +37,7 @@ export function refill(node, ...children) {
   node.replaceChildren(...children);
   if (!before) return;
   const after = focusable(node);
-  const same = after.find((each) => labelOf(each) === labelOf(before));
+  const same = after.find((child) => labelOf(child) === labelOf(before));
   (same ?? after[Math.min(place, after.length - 1)] ?? node).focus({ preventScroll: true });
 }
 
@@ -45,8 +46,10 @@ export const isTyped = ({ target }) =>
   target instanceof HTMLElement &&
   (target.isContentEditable || target.matches("textarea, select, input:not([type=range])"));
 
+// The elements of a node that can have the keyboard focus, in order.
 const focusable = (node) => Array.from(node.querySelectorAll("button, a[href], input, textarea, [tabindex]"));
 
+// What a screen reader says of an element.
 const labelOf = (node) => node.getAttribute("aria-label") ?? node.textContent;
 
 // Whether the window is so narrow that the page scrolls as a whole, and not its parts.
@@ -79,6 +82,7 @@ export class Sight {
 
 const ABOVE = 48; // The height in pixels of the bar at the top of the page.
 
+// Words that begin with a capital letter.
 export const sentence = (words) => words.charAt(0).toUpperCase() + words.slice(1);
 
 // A badge that says whether the page is connected to the server.
@@ -145,6 +149,7 @@ export function kept(storage, name) {
   }
 }
 
+// Let the browser store a value for this page.
 /** @param {"sessionStorage" | "localStorage"} storage */
 export function keep(storage, name, value) {
   try {
@@ -162,25 +167,35 @@ export async function ask(path) {
   return document;
 }
 
+// Characters that control a terminal, change the direction of text, or are not visible.
 const STEERING =
   /[\u0000-\u0008\u000b-\u001f\u007f-\u009f\u061c\u200b-\u200f\u2028-\u202e\u2060-\u2064\u2066-\u206f\ufeff]|\p{Cs}|[\u{e0000}-\u{e007f}]/gu;
 
+// A character as its escape in JavaScript.
 function escaped(character) {
   const code = character.codePointAt(0);
   return code < 0x100 ? `\\x${code.toString(16).padStart(2, "0")}` : `\\u${code.toString(16).padStart(4, "0")}`;
 }
 
+// A number with commas.
 export const grouped = new Intl.NumberFormat("en-US").format;
 
+// A number with its noun: "1 event", "12 events".
 export const count = (number, one, many = `${one}s`) => `${grouped(number)} ${number === 1 ? one : many}`;
+
+const UNITS = /** @type {[number, string][]} */ ([
+  [1e9, "G"],
+  [1e6, "M"],
+  [1e3, "k"],
+]);
 
 // 84, 1.6k, 27k, 1.2M: three characters or four.
 export function short(number) {
   const size = Math.abs(number);
   if (size < 1000) return String(Math.round(number));
-  const unit = size >= 999.5e6 ? 1e9 : size >= 999.5e3 ? 1e6 : 1e3;
+  const [unit, sign] = UNITS.find(([unit]) => size >= unit - unit / 2000); // what is rounded up has the next unit
   const scaled = number / unit;
-  return `${Math.abs(scaled) < 9.95 ? scaled.toFixed(1) : Math.round(scaled)}${{ 1e3: "k", 1e6: "M", 1e9: "G" }[unit]}`;
+  return `${Math.abs(scaled) < 9.95 ? scaled.toFixed(1) : Math.round(scaled)}${sign}`;
 }
 
 // A number of tokens, rounded as ``short`` rounds it.
@@ -205,10 +220,11 @@ export function costWords(spent) {
 }
 
 // A cost. A very small cost has two significant digits.
-export const money = (cost) => {
-  const tiny = cost > 0 && cost < 0.0001;
-  return `$${cost.toFixed(tiny ? Math.min(12, 1 - Math.floor(Math.log10(cost))) : cost < 1 ? 4 : 2)}`;
-};
+export function money(cost) {
+  if (cost >= 1) return `$${cost.toFixed(2)}`;
+  const isTiny = cost > 0 && cost < 0.0001;
+  return `$${cost.toFixed(isTiny ? Math.min(12, 1 - Math.floor(Math.log10(cost))) : 4)}`;
+}
 
 // The id of an event, or ``S269`` for the summary of condensation 269.
 export const idOf = (id) => (id < 0 ? `S${grouped(-id - 2)}` : grouped(id));
@@ -230,10 +246,11 @@ export const numberIn = (text) => (/^\d[\d,]*$/.test(text.trim()) ? Number(text.
 // The words of a search, and the phrases "in quotes", split as the server splits them. An event must contain all of
 // them.
 export const wanted = (text) =>
-  Array.from(text.toLowerCase().matchAll(/"([^"]*)"|(\S+)/g), ([, quoted, word]) => quoted ?? word).filter((each) =>
-    each.trim(),
+  Array.from(text.toLowerCase().matchAll(/"([^"]*)"|(\S+)/g), ([, quoted, word]) => quoted ?? word).filter((found) =>
+    found.trim(),
   );
 
+// The day and the time to the second: "2026-02-17 09:14:05 UTC". The text is empty for an unknown time.
 export function moment(milliseconds, zone) {
   if (milliseconds === null || !Number.isFinite(milliseconds) || Math.abs(milliseconds) > 8.64e15) return "";
   const text = new Date(milliseconds).toISOString().replace(/^\+00/, "");

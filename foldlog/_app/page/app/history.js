@@ -2,8 +2,10 @@
 
 import { count } from "./dom.js";
 
+// The groups of kinds that have a colour.
 export const GROUPS = ["system", "user", "summary", "agent", "observation", "error", "other"];
 
+// The place in ``GROUPS`` of each kind that has a group.
 const GROUP_OF = {
   system: 0,
   user: 1,
@@ -89,7 +91,8 @@ export class History {
     this.changes = new Map(document.changes.map((change) => [change.id, change]));
     this.taking = document.changes.filter((change) => change.kind !== "request"); // they remove events from the View
     this.condensations = document.changes.filter((change) => change.kind === "condensation");
-    this.standing = this.condensations.filter((change) => "tokens_saved" in change); // without those that an import took back
+    // without those that an import took back
+    this.standing = this.condensations.filter((change) => "tokens_saved" in change);
     this.made = this.standing.filter((change) => change.outcome !== "declined");
     this.summaryOf = new Map();
     for (const summary of this.summaries) {
@@ -142,6 +145,11 @@ export class History {
     return GROUP_OF[this.kind(id)] ?? GROUPS.length - 1;
   }
 
+  // Whether the agent wrote an event: a text or a call.
+  isOfAgent(id) {
+    return this.group(id) === AGENT;
+  }
+
   tokens(id) {
     return id < 0 ? (this.summaryOf.get(id)?.tokens ?? 0) : this.columns.tokens[id];
   }
@@ -184,7 +192,8 @@ export class History {
     if (this.kind(id) === "damaged") return "damaged";
     const span = this.spanAt(id, version);
     if (span) {
-      const changes = span.sent.filter((change) => change <= version).length; // At each change, the event begins or ceases to be sent.
+      // At each change, the event begins or ceases to be sent.
+      const changes = span.sent.filter((change) => change <= version).length;
       if (changes % 2 === 0) return changes ? "unsent" : "pending";
       return (this.maskedAt.get(id) ?? Infinity) <= version ? "masked" : "sent";
     }
@@ -199,7 +208,7 @@ export class History {
 
   // How many events are in each state at a version.
   tally(version) {
-    return remembered(this.tallies, version, 40, () => this.countStates(version));
+    return remembered(this.tallies, version, REMEMBERED, () => this.countStates(version));
   }
 
   countStates(version) {
@@ -283,7 +292,7 @@ export class History {
 
   // The ids of a View, in its order.
   view(version) {
-    return remembered(this.views, version, 40, () => {
+    return remembered(this.views, version, REMEMBERED, () => {
       const ids = this.ordered.filter((id) => this.isShown(id, version));
       for (const id of this.drifting) this.drift(ids, id, version);
       return ids;
@@ -454,11 +463,14 @@ export function remembered(known, key, most, make) {
 }
 
 const NONE = [];
+const REMEMBERED = 40; // The number of versions whose Views and states are in memory.
 const SENT = new Set(["sent", "masked"]);
 export const RESULTS_OF_TOOLS = new Set(["observation", "error", "refused"]);
 const RESULTS = new Set([...RESULTS_OF_TOOLS, "environment"]);
-const MASK = 4;
+const MASK = 4; // The tokens of the line that a model is sent instead of a masked content.
+const AGENT = GROUPS.indexOf("agent");
 
+// A span of the document, which has its fields by their places.
 function asSpan([start, stop, by, sent, place, index]) {
   return { start, stop, by, sent, place, index };
 }

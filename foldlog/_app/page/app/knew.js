@@ -18,8 +18,9 @@ import {
 import { highlighted, pretty } from "./texts.js";
 import { calledWords, receipt } from "./why.js";
 
-const MOST_NAMED = 12;
-const MOST_FOUND = 200;
+const MOST_NAMED = 12; // The maximum number of terms that are named.
+const MOST_FOUND = 200; // The maximum number of hits that are shown.
+// What each of ``GROUPS`` is, for people.
 const WORDS = [
   "system prompt",
   "messages of the user",
@@ -167,7 +168,7 @@ export class Knew {
     const { history } = app;
     const [from, to] = app.compared;
     const changes = history.ordered.map((id) => history.changeOf(id, from, to));
-    const number = (change) => grouped(changes.filter((each) => each === change).length);
+    const number = (wanted) => grouped(changes.filter((change) => change === wanted).length);
     const choice = (words, only) =>
       el("button", { "aria-pressed": app.onlyChanges === only, onclick: () => app.showChanges(only) }, words);
     return [

@@ -164,7 +164,7 @@ class App {
   goToEvent(id, reveals = true) {
     const { history } = this;
     const came = history.came(id);
-    this.go(history.group(id) === 3 && id >= 0 ? came : came + 1, id);
+    this.go(history.isOfAgent(id) && id >= 0 ? came : came + 1, id);
     if (reveals) this.read(id);
   }
 
@@ -341,9 +341,10 @@ class App {
 
   nextHit(step) {
     if (!this.hits?.length) return;
+    const { length } = this.hits;
     const at = this.hits.findIndex(({ id }) => id === this.event);
-    const next = at < 0 ? (step > 0 ? 0 : this.hits.length - 1) : (at + step + this.hits.length) % this.hits.length;
-    this.choose(this.hits[next].id);
+    const before = at < 0 && step > 0 ? -1 : Math.max(0, at); // Without a chosen hit, the first or the last one is next.
+    this.choose(this.hits[(before + step + length) % length].id);
   }
 
   // Describe which events a condensation or a retraction removed from the View.
@@ -376,9 +377,10 @@ class App {
 
   // -- drawing --------------------------------------------------------------------------------------------------------
 
+  // Draw the parts of the page that show this, before the browser shows its next frame.
   changed(...what) {
     if (!this.waiting.size) requestAnimationFrame(() => this.draw());
-    for (const each of what) this.waiting.add(each);
+    for (const name of what) this.waiting.add(name);
   }
 
   draw() {
@@ -406,7 +408,7 @@ class App {
   showVersion() {
     const { history, version } = this;
     if (document.activeElement !== this.number) this.number.value = grouped(version);
-    for (const button of [this.steps.back]) button.setAttribute("aria-disabled", version === 0);
+    this.steps.back.setAttribute("aria-disabled", version === 0);
     for (const button of [this.steps.on, this.steps.newest])
       button.setAttribute("aria-disabled", version === history.version);
     this.tell();
@@ -624,7 +626,9 @@ class App {
     const { limit, window_of: model, window, peak } = this.history;
     const { words, version, tokens, about } = peak;
     const near = limit ? ` of ${short(limit)} (${Math.round((100 * tokens) / limit)} %)` : "";
-    const of = limit ? (model && limit === window ? `, window of ${printable(model)}` : "") : ", no limit known";
+    let of = "";
+    if (!limit) of = ", no limit known";
+    else if (model && limit === window) of = `, window of ${printable(model)}`;
     return el(
       "button",
       { class: "link", onclick: () => this.goTo(version) },
@@ -815,15 +819,16 @@ const choices = (name, kind, ...buttons) =>
 // The page after an error: the reason, and buttons that lead on.
 function failure(error, isServed = true) {
   const isHome = !location.search;
-  // A browser raises a TypeError if no reply comes.
-  const [why, remedy] = !isServed
-    ? [
-        error.message,
-        "The file may be incomplete. Write it again with foldlog report, and open it in a browser of the last three years.",
-      ]
-    : error instanceof TypeError
-      ? ["The server does not answer.", "Start it again with foldlog serve, and open the address that it prints."]
-      : [error.message, null];
+  let why = error.message;
+  let remedy = null;
+  if (!isServed) {
+    remedy =
+      "The file may be incomplete. Write it again with foldlog report, and open it in a browser of the last three years.";
+  } else if (error instanceof TypeError) {
+    // A browser raises a TypeError if no reply comes.
+    why = "The server does not answer.";
+    remedy = "Start it again with foldlog serve, and open the address that it prints.";
+  }
   return [
     el("header", {}, el("span", { class: "brand" }, "foldlog")),
     el(
@@ -846,6 +851,7 @@ function failure(error, isServed = true) {
   ];
 }
 
+// Show the page that the address or the file asks for.
 async function start() {
   const root = document.getElementById("app");
   const page = new URLSearchParams(location.search);

@@ -3,6 +3,7 @@
 
 import { el, said } from "./dom.js";
 
+// Code, bold, italics, or a link.
 const INLINE =
   /`([^`\n]+)`|\*\*((?:`[^`\n]+`|[^*\n])+)\*\*|(?<![\w*])\*([^*\s](?:[^*\n]*[^*\s])?)\*(?![\w*])|\[([^\]\n]{1,300})\]\(([^()\s]{1,2000})\)/g;
 
@@ -26,6 +27,7 @@ const BLOCKS = [
   { begins: TABLE, goesOn: TABLE, make: code },
   { begins: OTHER, goesOn: OTHER, make: (lines) => el("p", {}, ...inline(lines.join("\n"))) },
 ];
+// The kind of block that begins with a line.
 const blockAt = (line) => BLOCKS.find(({ begins }) => begins.test(line));
 
 // The elements for a text in Markdown.

@@ -30,7 +30,8 @@ export class Marks {
           to: time,
           who: WAITED_FOR[kind] ?? (kind === "user" ? "the user" : "the next event"),
         };
-        (kind in WAITED_FOR ? this.waits : this.pauses).push(wait);
+        if (kind in WAITED_FOR) this.waits.push(wait);
+        else this.pauses.push(wait);
       }
       before = before === null ? time : Math.max(before, time);
       this.first ??= time;
@@ -62,7 +63,7 @@ export class Marks {
 
   // Store the terms that were needed again, which the server or the file has found.
   take(condensations) {
-    this.needed = new Map(condensations.map((each) => [each.condensation, each]));
+    this.needed = new Map(condensations.map((dropped) => [dropped.condensation, dropped]));
     this.again = new Map();
     for (const { condensation, terms } of condensations) {
       for (const { term, event, needed_in: id } of terms) {
@@ -87,4 +88,5 @@ export class Marks {
 
 const FILE =
   /\.(?:c|cc|cfg|cpp|cs|css|csv|go|h|html|ini|java|js|jsonl?|jsx|lock|md|php|py|rb|rs|sh|sql|toml|tsx?|txt|xml|ya?ml)$/; // not ``cache.load``
+// For each kind of event that ends a wait, who made the run wait.
 const WAITED_FOR = { agent: "the model", action: "the model", observation: "a tool", error: "a tool" };

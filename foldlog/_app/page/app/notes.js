@@ -8,6 +8,7 @@ export class Notes {
     this.all = [];
   }
 
+  // The note of an event, or of the run if ``event`` is null.
   of(event) {
     return this.all.find((note) => note.event === event);
   }

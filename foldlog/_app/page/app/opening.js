@@ -18,8 +18,11 @@ export class Opening {
     if (source.progress) setTimeout(() => this.ask(), PATIENCE);
   }
 
+  // Show how far the server is, again and again.
   async ask() {
-    const progress = this.ended ? null : await this.source.progress().catch(() => null); // If this fails, the request for the history fails too, and reports the error.
+    if (this.ended) return;
+    // If this fails, the request for the history fails too, and reports the error.
+    const progress = await this.source.progress().catch(() => null);
     if (!progress) return;
     this.bar.max = progress.total;
     this.bar.value = progress.done;

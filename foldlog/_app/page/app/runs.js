@@ -27,8 +27,8 @@ import {
 import { distinguished } from "./titles.js";
 
 const PAGE = 100; // The number of runs in one request.
-const MOST_HITS = 50;
-const MOST_FACETS = 10;
+const MOST_HITS = 50; // The maximum number of events with the searched words.
+const MOST_FACETS = 10; // The number of names of a facet, unless the reader asks for all.
 const SORT = "-activity";
 const SORTS = [
   ["state", "Run", "Sort by state: runs that ended with an error first"],
@@ -153,10 +153,12 @@ export class Runs {
     }));
   }
 
+  // Whether the search line has a word.
   isOn(key, value) {
     return this.words().some((each) => each.key === key && each.value === value);
   }
 
+  // Add a word to the search line, or remove it. Of most facets, only one value is chosen.
   toggle(key, value) {
     const found = this.words().find((each) => each.key === key && each.value === value);
     const others = this.words()
@@ -658,11 +660,7 @@ export class Runs {
       cell("errors", errors ? grouped(errors) : "", errors === 1 ? " error" : " errors"),
       cell("wait", one.longest_wait_s >= 0.05 ? duration(one.longest_wait_s * 1000) : "", " longest wait"),
       cell("duration", took === null ? "" : duration(took), " taken"),
-      cell(
-        "cost",
-        spent && spent.cost !== null ? (spent.cost > 0 && spent.cost < 0.0005 ? "< $0.001" : costWords(spent)) : "",
-        " cost",
-      ),
+      cell("cost", costInRow(spent), " cost"),
       el(
         "span",
         { class: "cell c-activity" },
@@ -750,6 +748,12 @@ export class Runs {
       );
     }
   }
+}
+
+// The cost in a row, where there is room for three digits.
+function costInRow(spent) {
+  if (!spent || spent.cost === null) return "";
+  return spent.cost > 0 && spent.cost < 0.0005 ? "< $0.001" : costWords(spent);
 }
 
 // The number of chosen runs that failed, among the runs whose sources mark errors. Sub-agents are runs without a row of

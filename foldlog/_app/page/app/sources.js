@@ -3,6 +3,7 @@
 import { ask, firstPlace, keep, kept, wanted } from "./dom.js";
 import { remembered } from "./history.js";
 
+// The data in the page's own file.
 export class Embedded {
   constructor() {
     const found = /** @type {NodeListOf<HTMLElement>} */ (document.querySelectorAll("script.texts"));
@@ -14,10 +15,12 @@ export class Embedded {
     return this.part("history");
   }
 
+  // An event with all texts. The chunks that were opened last stay open.
   async event(id) {
     const chunk = chunkOf(this.chunks, id);
     const { first, element } = this.chunks[chunk];
-    const events = await remembered(this.opened, chunk, 8, async () => JSON.parse(await unpack(element.textContent)));
+    const read = async () => JSON.parse(await unpack(element.textContent));
+    const events = await remembered(this.opened, chunk, MOST_CHUNKS, read);
     return events[id - first];
   }
 
@@ -28,6 +31,7 @@ export class Embedded {
     return found;
   }
 
+  // The data of an element, or an empty list if the file has no such element.
   async part(name) {
     const element = document.querySelector(`script.${name}`);
     return element ? JSON.parse(await unpack(element.textContent)) : [];
@@ -75,6 +79,7 @@ export class Embedded {
   }
 }
 
+// The data of the server that sent the page.
 export class Server {
   constructor(conversation) {
     this.id = conversation;
@@ -161,6 +166,7 @@ export class Server {
   }
 }
 
+const MOST_CHUNKS = 8; // The number of chunks of texts that are in memory.
 const GONE_FOR_GOOD = new Set([404, 410]);
 
 // Return the text around each word if the event contains all words, or else null.
@@ -176,6 +182,7 @@ function matching(event, words) {
   );
 }
 
+// The numbers of characters around a word in an excerpt, as on the server.
 const BEFORE_WORD = 14;
 const AFTER_WORD = 12;
 const AFTER_LAST = 160;
@@ -187,7 +194,8 @@ function excerpt(text, places) {
   places.sort((one, other) => one[0] - other[0] || one[1] - other[1]);
   for (const [place, [at, length]] of places.entries()) {
     const after = place === places.length - 1 ? AFTER_LAST : AFTER_WORD;
-    const [start, stop] = [Math.max(0, at - BEFORE_WORD), Math.min(text.length, at + length + after)];
+    const start = Math.max(0, at - BEFORE_WORD);
+    const stop = Math.min(text.length, at + length + after);
     const last = parts.at(-1);
     if (last && start <= last[1]) last[1] = Math.max(last[1], stop);
     else parts.push([start, stop]);
@@ -196,6 +204,7 @@ function excerpt(text, places) {
   return `${told}${parts.at(-1)[1] < text.length ? "…" : ""}`.replace(/\s+/g, " ");
 }
 
+// The fields of an event that a search does not look at.
 const HIDDEN = new Set([
   "id",
   "kind",
@@ -209,19 +218,27 @@ const HIDDEN = new Set([
   "format",
 ]);
 
+// Collect the texts of a value, however deep they are, but for fields that are hidden.
 function collect(value, texts, depth = 0) {
   if (typeof value === "string") texts.push(value);
-  else if (value && typeof value === "object" && depth < 50) {
-    for (const [name, each] of Object.entries(value)) if (depth || !HIDDEN.has(name)) collect(each, texts, depth + 1);
+  else if (value && typeof value === "object" && depth < DEEPEST) {
+    for (const [name, member] of Object.entries(value)) {
+      if (depth || !HIDDEN.has(name)) collect(member, texts, depth + 1);
+    }
   }
 }
 
+const DEEPEST = 50; // A value that is nested deeper would exceed the stack.
+
+// The place of the chunk with an event.
 const chunkOf = (chunks, id) => firstPlace(chunks.length, (place) => chunks[place].first > id) - 1;
 
+// The text of an element that ``foldlog report`` has compressed.
 async function unpack(packed) {
   const bytes = Uint8Array.from(atob(packed), (character) => character.charCodeAt(0));
   const stream = new Blob([bytes]).stream().pipeThrough(new DecompressionStream("deflate"));
   return new Response(stream).text();
 }
 
+// Let the browser draw, and react to keys.
 const pause = () => new Promise((resolve) => setTimeout(resolve));

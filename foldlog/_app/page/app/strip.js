@@ -3,6 +3,7 @@
 import { GROUPS } from "./history.js";
 import { dated, dayAndClock, duration, el, firstPlace, grouped, short, tokenCount } from "./dom.js";
 
+// Pixels: the edges of the picture, and the heights of the space above the curve, of the curve and of all.
 export const LEFT = 58;
 export const RIGHT = 24;
 const ABOVE_CURVE = 14;
@@ -41,6 +42,7 @@ export class Strip {
     return this.app.marks.took > 0 && this.app.tab === "transcript";
   }
 
+  // The first version of the strip, and the version behind its last one.
   get window() {
     return this.app.tab === "memory" ? this.app.chart.window : [0, this.app.history.version + 1];
   }
@@ -81,8 +83,8 @@ export class Strip {
     for (const id of marks.condensations) if (this.isInWindow(id + 1)) this.drawCondensation(context, id);
     for (const id of marks.errors) if (this.isInWindow(id + 1)) this.drawError(context, id);
     const taken = [];
-    for (const each of [version, from])
-      if (each !== null && this.isInWindow(each)) taken.push(this.drawVersion(context, each, taken[0]));
+    for (const marked of [version, from])
+      if (marked !== null && this.isInWindow(marked)) taken.push(this.drawVersion(context, marked, taken[0]));
     this.drawAxis(context, taken);
     this.slider.max = history.version;
     this.slider.value = version;
@@ -107,7 +109,8 @@ export class Strip {
     const scale = (tokens) => (tokens / most) * CURVE;
     let version = first;
     for (let column = 0; column < this.width && version <= until; column += 1) {
-      let [low, high] = [version, version];
+      let low = version;
+      let high = version;
       while (version < until && this.x(version + 1) < LEFT + column + 1) {
         version += 1;
         if (total[version] < total[low]) low = version;
@@ -157,13 +160,16 @@ export class Strip {
     let day = null;
     let minute = null;
     const write = (x, words, time) => {
-      const [date, clock] = time === null ? ["", ""] : this.hasTime ? dated(time) : dayAndClock(time);
-      const when = date !== day ? `${date} ${clock}` : clock !== minute ? clock : "";
+      const [date, clock] = this.axisTime(time);
+      let when = "";
+      if (date !== day) when = `${date} ${clock}`;
+      else if (clock !== minute) when = clock;
       const half = Math.max(context.measureText(words).width, context.measureText(when).width) / 2;
       const middle = Math.min(Math.max(x, LEFT + half), LEFT + this.width - half);
       if (taken.some(([from, to]) => from < middle + half + 6 && middle - half - 6 < to)) return;
       taken.push([middle - half, middle + half]);
-      [day, minute] = [date, clock];
+      day = date;
+      minute = clock;
       context.textAlign = "center";
       context.fillText(words, middle, y);
       context.fillText(when, middle, y + (words ? 15 : 0));
@@ -178,6 +184,12 @@ export class Strip {
     const step = niceStep((last - first) / Math.max(2, this.width / TICK));
     for (let version = Math.ceil(first / step) * step; version < last; version += step)
       write(this.at(version), grouped(version), history.timeAt(version));
+  }
+
+  // The day and the minute below a number of the axis.
+  axisTime(time) {
+    if (time === null) return ["", ""];
+    return this.hasTime ? dated(time) : dayAndClock(time);
   }
 
   drawWait(context, { id, from, to, who }) {
@@ -272,6 +284,7 @@ export function drawTag(context, words, left, y, ground) {
   context.fillText(words, left + width / 2, y);
 }
 
+// The width of a box with words.
 export const tagWidth = (context, words) => context.measureText(words).width + 12;
 
 // Show elements in a box beside the pointer, inside a node of this size.

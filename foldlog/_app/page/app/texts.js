@@ -2,10 +2,13 @@
 
 import { el, printable, said, withMarks } from "./dom.js";
 
+// A value as JSON with indentation.
 export const pretty = (value) => JSON.stringify(value, null, 2) ?? "";
 
+// A text as it is, and any other value as JSON.
 export const asText = (value) => (typeof value === "string" ? value : pretty(value));
 
+// The texts of a content. Other parts than texts become JSON.
 export function textOf(content) {
   if (!Array.isArray(content)) return asText(content);
   return content.map((part) => (typeof part?.text === "string" ? part.text : pretty(part))).join("\n");
@@ -19,6 +22,7 @@ export function lineOf(event) {
   return printable(text.slice(0, 160).replace(/\s+/g, " "));
 }
 
+// The lines behind a sign.
 const signed = (sign, lines) => lines.map((line) => `${sign}${line}`);
 
 // The lines that differ, with up to three equal lines before and after them.

@@ -10,21 +10,21 @@ export function distinguished(conversations) {
   const names = new Map();
   titles.forEach((title, place) => {
     const alike = Math.max(shared(title, titles[place - 1]), shared(title, titles[place + 1]));
-    const cut =
-      alike < ALIKE
-        ? 0
-        : wordAt(title, alike === title.length ? alike : Math.max(ALIKE, Math.min(alike, title.length - LEAST)));
-    const isWhole = cut === 0 || cut >= title.length;
-    names.set(
-      title,
-      isWhole
-        ? { name: title, start: "" }
-        : { name: title.slice(cut), start: `${title.slice(0, wordAt(title, ALIKE)).trim()} …` },
-    );
+    const cut = cutOf(title, alike);
+    if (cut === 0 || cut >= title.length) names.set(title, { name: title, start: "" });
+    else names.set(title, { name: title.slice(cut), start: `${title.slice(0, wordAt(title, ALIKE)).trim()} …` });
   });
   return new Map(conversations.map((one) => [one.conversation, names.get(titleOf(one))]));
 }
 
+// Where the name of a title begins that shares so many characters with another one.
+function cutOf(title, alike) {
+  if (alike < ALIKE) return 0;
+  if (alike === title.length) return wordAt(title, alike);
+  return wordAt(title, Math.max(ALIKE, Math.min(alike, title.length - LEAST)));
+}
+
+// The number of characters with which both titles begin.
 function shared(one, other = "") {
   let place = 0;
   while (place < one.length && one[place] === other[place]) place += 1;

@@ -25,8 +25,9 @@ import { markdown } from "./markdown.js";
 import { asText, coded, difference, endOfClip, markWords, pretty, textOf } from "./texts.js";
 
 const PORTION = 40; // The number of events in one request.
-const MOST_TEXTS = 4_000;
+const MOST_TEXTS = 4_000; // The number of events whose texts are in memory.
 const SOON = 2_000; // The milliseconds that the page waits for its first texts.
+// The usual heights of blocks in pixels, before they are measured.
 const USUAL = { action: 120, user: 90, agent: 70, system: 110, condensation: 110 };
 const EFFECT = "foldlog.effect"; // The name of the marks.
 const QUIET = new Set(["annotation", "documents", "request", "redaction", "retraction"]);
@@ -328,7 +329,7 @@ export class Transcript {
     const state = history.state(id, app.version);
     if (state === "summarized") return `in ${idOf(history.standsFor(id, app.version).summary)}`;
     // At this version the agent is about to write the event, so "not yet" would be no news.
-    if (state === "not yet" && history.group(id) === 3 && history.came(id) === app.version) return "";
+    if (state === "not yet" && history.isOfAgent(id) && history.came(id) === app.version) return "";
     return WORTH_SAYING.has(state) ? state : "";
   }
 
@@ -609,7 +610,6 @@ export class Transcript {
     const change = history.changes.get(id);
     const took = app.removed(id);
     const needed = app.marks.needed.get(id);
-    const names = needed ? Marks.names(needed.terms) : [];
     const time = moment(history.time(id), "").slice(11);
     const isDeclined = change.outcome === "declined";
     const node = el(
@@ -641,18 +641,7 @@ export class Transcript {
             {},
             `${sentence(took.words)} left the context`,
             change.summary == null ? "; no summary took their place." : ", one summary took their place.",
-            ...(names.length
-              ? [
-                  " Of what was dropped, ",
-                  el("b", {}, `${count(names.length, "thing was", "things were")} needed again`),
-                  ": ",
-                  said(names.slice(0, 6).join(", ")),
-                  names.length > 6 ? `, ${grouped(names.length - 6)} more` : "",
-                  ".",
-                ]
-              : needed
-                ? " Nothing that was dropped was needed again."
-                : []),
+            ...neededWords(needed),
           ),
       el(
         "div",
@@ -695,6 +684,24 @@ export class Transcript {
   }
 }
 
+// What of a condensation's terms was needed again. Nothing is said while that is not known.
+function neededWords(needed) {
+  if (!needed) return [];
+  const names = Marks.names(needed.terms);
+  if (!names.length) return [" Nothing that was dropped was needed again."];
+  return [
+    " Of what was dropped, ",
+    el("b", {}, `${count(names.length, "thing was", "things were")} needed again`),
+    ": ",
+    said(names.slice(0, MOST_NAMES).join(", ")),
+    names.length > MOST_NAMES ? `, ${grouped(names.length - MOST_NAMES)} more` : "",
+    ".",
+  ];
+}
+
+const MOST_NAMES = 6; // The number of terms that a condensation names.
+
+// Whether an approval has the fields that the page shows.
 const isWellFormed = ({ data, cause }) =>
   typeof cause === "number" && typeof data === "object" && data !== null && !Array.isArray(data);
 const WORTH_SAYING = new Set(["not yet", "pending", "unsent", "masked", "forgotten", "taken back"]);
@@ -702,6 +709,7 @@ const SIGNS_OF = { entered: "+", left: "−" };
 const stateLabel = (id) => el("span", { class: "state", "data-of": id });
 const NAMES = { user: "User", agent: "Agent", system: "System prompt", environment: "Environment" };
 
+// The arguments of a call as a value, or as their text if they are no JSON.
 function parsed(given) {
   if (typeof given !== "string") return given ?? {};
   try {
@@ -744,5 +752,6 @@ function parts(values) {
 const BRIEF = 48; // The maximum length of an argument that stands beside the name of the tool.
 const PROSE = new Set(["message", "thought", "prompt"]);
 const DIFFERENCE = "difference";
+// The arguments that tell most about a call, the most telling one first.
 const TELLING = ["file_path", "path", "command", "cmd", "pattern", "query", "url", "description", "code"];
 const isWords = (value) => Array.isArray(value) && value.length > 0 && value.every((each) => typeof each === "string");

@@ -38,6 +38,7 @@ export class Why {
     return change && change.kind !== "request" ? this.aboutChange(change) : this.aboutEvent(id);
   }
 
+  // The state of an event that is no change.
   aboutEvent(id) {
     const { history, version } = this.app;
     const came = history.came(id);
@@ -47,7 +48,7 @@ export class Why {
     const way = (text, action) => ways.push(el("button", { onclick: action }, text));
     const span = history.spanAt(id, version);
     const last = span?.sent.findLast((at) => at <= version);
-    if (state === "not yet" && version === came && history.group(id) === 3)
+    if (state === "not yet" && version === came && history.isOfAgent(id))
       sentences.push(`The agent wrote it when it was shown the View of version ${grouped(version)}.`);
     else if (state === "not yet") {
       sentences.push(`At version ${grouped(version)} it does not exist yet. It comes at version ${grouped(came + 1)}.`);
@@ -79,7 +80,7 @@ export class Why {
         NEVER[history.kind(id)] ?? `No View shows it: ${history.unshown}, or it was forgotten before it came.`,
       );
     else this.aboutGone(id, state, sentences, way);
-    if (history.group(id) === 3 && version !== came)
+    if (history.isOfAgent(id) && version !== came)
       way("What the model knew when it wrote this", () => this.app.go(came, id));
     const answer = history.answered.get(id);
     if (answer !== undefined) way(`Its observation, ${idOf(answer)}`, () => this.app.choose(answer));
@@ -89,6 +90,7 @@ export class Why {
     return [el("p", { class: "why" }, sentences.join(" ")), el("div", { class: "ways" }, ...ways)];
   }
 
+  // Add what took an event out of the View, and what stands for it now.
   aboutGone(id, state, sentences, way) {
     const { history, version } = this.app;
     const { path, summary } = history.standsFor(id, version);
@@ -117,6 +119,7 @@ export class Why {
     way(`Last shown at version ${grouped(by)}`, () => this.app.go(by, id));
   }
 
+  // Why an event in the View is not sent yet.
   pendingBecause(id) {
     const { history, version } = this.app;
     const kind = history.kind(id);
