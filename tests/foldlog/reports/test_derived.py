@@ -8,8 +8,9 @@ from contextlib import closing
 import pytest
 
 from foldlog._reports.audit_database import AuditTables
-from foldlog.eventstore import StoreUnavailable, open_store
-from foldlog.eventstore.derived.tables import follow, removals_of
+from foldlog.eventstore import open_store
+from foldlog.eventstore.derived.tables import Derived, follow, removals_of
+from foldlog.eventstore.errors import CorruptEvent, StoreDamaged, StoreUnavailable
 from tests.privacy import erased, redacted
 from tests.said import say
 
@@ -120,3 +121,38 @@ def test_every_erasing_entry_is_a_removal(store):
     redacted(store, "c", 0)
     erased(store, "c")
     assert [removal.ids for removal in removals_of(follow(store, 0))] == [None]
+
+
+class Choosy(Derived):
+    """Refuses the events whose text is the name of an error."""
+
+    position = 0
+    begin_again = refresh = close = write = None
+
+    def row_of(self, recorded):
+        text = recorded.event.content
+        errors = {
+            "damaged": StoreDamaged("the page is damaged"),
+            "corrupt": CorruptEvent(recorded.conversation, recorded.event.id, "it is damaged"),
+            "odd": ValueError("no such field"),
+            "busy": StoreUnavailable("another process writes", kind="busy"),
+        }
+        if text in errors:
+            raise errors[text]
+        return text
+
+
+def test_event_that_cannot_be_added_leaves_out_no_other():
+    with open_store("memory:") as store:
+        say(store, "a", "one", "damaged", "two", "corrupt", "odd", "three")
+        changes = Choosy(store).changes_of([*follow(store, 0)])
+        assert [row for _, row in changes.rows] == ["one", "two", "three"]
+        assert changes.conversations == {"a"}
+        assert [tuple(event) for event in changes.left_out] == [
+            ("a", 1, "it cannot be added (StoreDamaged)"),
+            ("a", 3, "it is damaged"),
+            ("a", 4, "it cannot be added (ValueError)"),
+        ]
+        say(store, "a", "busy")
+        with pytest.raises(StoreUnavailable):
+            Choosy(store).changes_of([*follow(store, 0)])
