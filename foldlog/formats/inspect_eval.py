@@ -5,7 +5,8 @@
 
 The records are the messages of a sample. In the messages, the texts of the sample's ``attachments``
 replace the references to attachments. The last record has the fields of the sample, without its
-messages and events. It also has the usage of the sample's own agent (``own_usage``).
+messages and events. If the log has the calls of models, the record also has the usage of the
+sample's own agent (``own_usage``), because ``model_usage`` includes the agents that tools called.
 
 An agent that a tool called is a history too. Its messages are those of its last prompt, and the
 reply to it. The records become these events:
@@ -226,11 +227,14 @@ class _Agents:
         ]
 
     def usage(self, agent: str) -> Fields:
-        """Return the field ``own_usage``: the calls and the usage of each model of an agent. Return
-        no field if the log has no events.
+        """Return the field ``own_usage``: the calls and the usage of each model of an agent. The
+        field is empty if the agent called no model, because Inspect's cache had all its replies.
+        Return no field if the log has no calls of models, so that nothing is known of the agent.
         """
+        if not self._replies:
+            return {}
         usage = defaultdict[str, Counter[str]](Counter)
-        for reply in self._replies[agent]:
+        for reply in self._replies.get(agent, ()):
             counts = dict_or_empty(reply, "output", "usage")
             # a reply from Inspect's cache has usage too, but no model was called
             if counts and reply.get("cache") != "read":
@@ -238,8 +242,7 @@ class _Agents:
                     name: count for name, count in counts.items() if type(count) in (int, float)
                 }
                 usage[text_or_empty(reply, "model")].update({"calls": 1, **numbers})
-        own_usage = {model: dict(counts) for model, counts in usage.items()}
-        return {"own_usage": own_usage} if own_usage else {}
+        return {"own_usage": {model: dict(counts) for model, counts in usage.items()}}
 
 
 def _histories_of_sample(
@@ -359,8 +362,9 @@ def _read_block(collected: RecordEvents, block: Any) -> None:
 
 def _read_sample(collected: RecordEvents, sample: Fields) -> None:
     """Add an annotation for each model of a sample, with its usage."""
-    own_usage = dict_or_empty(sample, "own_usage")
-    for model, usage in (own_usage or dict_or_empty(sample, "model_usage")).items():
+    # an empty own_usage is known too: only agents that tools called spent what model_usage counts
+    spent = "own_usage" if "own_usage" in sample else "model_usage"
+    for model, usage in dict_or_empty(sample, spent).items():
         counts = dict_or_empty(usage)
         collected.tell(
             model,

@@ -6,6 +6,7 @@ import zipfile
 
 import pytest
 
+import foldlog
 from foldlog.formats import NotAHistory, inspect_eval
 from tests.foldlog.formats.reading import histories_at, recorded
 from tests.foldlog.imports.imports import Import, new_store
@@ -69,6 +70,48 @@ def test_the_texts_of_attachments_stand_in_their_places(tmp_path):
         "a long text",
         "data:image/png;base64,AP8=",
     ]
+
+
+def call_of_model(span, prompt_tokens, cache=None):
+    """Return the event of a call with ``prompt_tokens`` and one token of a reply."""
+    message = {"role": "assistant", "content": f"reply in {span}", "source": "generate"}
+    usage = {"input_tokens": prompt_tokens, "output_tokens": 1, "total_tokens": prompt_tokens + 1}
+    return {
+        "event": "model",
+        "model": "m",
+        "span_id": span,
+        "input": [INPUT],
+        "output": {"choices": [{"message": message}], "usage": usage},
+        "cache": cache,
+    }
+
+
+@pytest.mark.parametrize("cache", [None, "read"], ids=["all called", "main agent cached"])
+def test_calls_of_an_agent_that_a_tool_called_are_counted_once(cache, tmp_path):
+    sub_calls = [call_of_model("sub", 70), call_of_model("sub", 7)]
+    main_call = call_of_model("main", 900, cache)
+    # as Inspect counts: the calls of all agents, without the replies from the cache
+    paid = sub_calls if cache else [main_call, *sub_calls]
+    prompt_tokens = [call["output"]["usage"]["input_tokens"] for call in paid]
+    counted = sample(
+        MESSAGES[:2],
+        events=[
+            {"event": "span_begin", "id": "main", "parent_id": None},
+            main_call,
+            {"event": "tool", "id": "call-1", "span_id": "main", "agent_span_id": "sub"},
+            {"event": "span_begin", "id": "sub", "parent_id": "main"},
+            *sub_calls,
+        ],
+        model_usage={"m": {"input_tokens": sum(prompt_tokens), "output_tokens": len(paid)}},
+    )
+    path = zipped(tmp_path / "a.eval", {"1_epoch_2": counted})
+    with foldlog.open("memory:") as histories:
+        main, sub = histories.import_(path)
+        spent = {history.id: history.stats().spent for history in (main, sub)}
+        assert spent[main.id].calls == len(paid) - len(sub_calls)
+        assert spent[sub.id].calls == len(sub_calls)
+        assert sum(usage.prompt_tokens or 0 for usage in spent.values()) == sum(prompt_tokens)
+        assert sum(usage.completion_tokens or 0 for usage in spent.values()) == len(paid)
 
 
 def zipped_with_zstd(path, texts):
