@@ -7,7 +7,7 @@ from __future__ import annotations
 import re
 from bisect import bisect_right
 from collections.abc import Collection, Iterable, Mapping, Set
-from itertools import chain, pairwise
+from itertools import chain, islice, pairwise
 from typing import Any, Final, Literal, NamedTuple
 
 from foldlog._base.values import named_in, parse
@@ -209,21 +209,27 @@ class Needs:
         has it too.
         """
         occurred = self._occurred.get(term, {})
-        before = [event_id for event_id in occurred if event_id < self._view.version]
-        if not before:
+        newest_before = list(
+            islice(
+                (event_id for event_id in reversed(occurred) if event_id < self._view.version),
+                _OCCURRENCES_NAMED,
+            )
+        )
+        if not newest_before:
             return
+        last = newest_before[0]
         self.used.append(term)
         shown = self._shown_now
-        is_shown = term in shown.changed_terms or not shown.whole.isdisjoint(before)
-        self._count("names", used_in - before[-1], is_shown)
+        is_shown = term in shown.changed_terms or _have_common(occurred, shown.whole)
+        self._count("names", used_in - last, is_shown)
         if not is_shown:
-            named = tuple(ids[event_id] for event_id in before[: -_OCCURRENCES_NAMED - 1 : -1])
-            is_named = not shown.named.isdisjoint(before)
-            self.missing.append(MissingDocument(term, ids[used_in], named, is_named))
-        words = occurred[before[-1]]
+            places = tuple(ids[event_id] for event_id in newest_before)
+            is_named = _have_common(occurred, shown.named)
+            self.missing.append(MissingDocument(term, ids[used_in], places, is_named))
+        words = occurred[last]
         if words:
             self.facts += 1
-            if before[-1] in shown.whole or self._is_near(term, words, shown, before):
+            if last in shown.whole or self._is_near(term, words, shown):
                 self.facts_shown += 1
 
     def _use_pair(self, pair: Pair, kind: NeedKind, used_in: int) -> None:
@@ -247,22 +253,29 @@ class Needs:
             self._shown = _shown(self._view)
         return self._shown
 
-    def _is_near(self, term: str, words: Set[str], shown: _Shown, before: Iterable[int]) -> bool:
-        """Return whether the prompt shows a term near one of its neighbours. ``before`` are the
-        earlier events with the term.
-        """
+    def _is_near(self, term: str, words: Set[str], shown: _Shown) -> bool:
+        """Return whether the prompt shows a term near one of its neighbours ``words``."""
         if term in shown.changed_terms and is_near(shown.changed_text, term, words):
             return True
         return any(
-            is_near(self._texts[place], term, words) for place in before if place in shown.whole
+            is_near(self._texts[event_id], term, words)
+            for event_id in shown.whole
+            if event_id in self._occurred[term]
         )
+
+
+def _have_common(occurred: Collection[int], ids: Set[int]) -> bool:
+    # The cost is that of the smaller collection: a name that stands in every command occurs in
+    # thousands of events, of which a prompt shows few.
+    fewer, more = (occurred, ids) if len(occurred) < len(ids) else (ids, occurred)
+    return any(event_id in more for event_id in fewer)
 
 
 class _Shown(NamedTuple):
     """What a prompt shows. ``whole`` has the ids of the events that the prompt shows in full.
     ``changed_text`` is the text of its summaries and masked events, and ``changed_terms`` and
-    ``changed_pairs`` are the terms and pairs in this text. ``named`` has the ids of events that
-    ``changed_text`` names.
+    ``changed_pairs`` are the terms and pairs in this text. ``named`` has the ids of events before
+    the prompt that ``changed_text`` names.
     """
 
     whole: frozenset[int]
@@ -286,7 +299,8 @@ def _shown(view: View) -> _Shown:
         for event in sent
         if isinstance(event, CondensationSummary)
     )
-    named = {int(event_id) for event_id in chain.from_iterable(ends)}
+    ends_with_ids = map(int, chain.from_iterable(ends))
+    named = {event_id for event_id in ends_with_ids if event_id < view.version}
     named |= {event.id for event in changed if f"[{event.id}]" in _masked_text(event)}
     whole = {event.id for event in sent} - {event.id for event in changed}
     texts = list(chain.from_iterable(map(event_texts, changed)))

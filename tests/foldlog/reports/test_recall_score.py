@@ -1,5 +1,6 @@
 """What was needed again, on histories for which the answer is known by their construction."""
 
+import sys
 from itertools import pairwise
 
 import pytest
@@ -7,7 +8,9 @@ from hypothesis import given
 from msgspec.structs import astuple, replace
 
 from benchmarks.compaction import Copier
+from foldlog._reports import recall_score
 from foldlog._reports.recall_score import AGES, is_near, pairs_of, words_beside
+from foldlog._reports.replays import Replaying
 from foldlog.condensers import LLMSummarizingCondenser
 from foldlog.condensers.config.registry import condenser_from_config
 from foldlog.eventstore import Action, Observation
@@ -67,7 +70,7 @@ def test_window_names_missing_terms_with_events():
     for window in (2, 6, 11):
         limits = {"max_events": 1 + 2 * window, "keep_first": 1}
         result = replayed(looking_back(), type="recent_events", **limits)
-        missed = sum(each > window for each in lags)
+        missed = sum(calls_ago > window for calls_ago in lags)
         assert (len(result.needed), len(result.missing)) == (len(lags), missed)
         assert result.needed_shown == pytest.approx(100 * (1 - missed / len(lags)))
     result = replayed(looking_back(), type="recent_events", max_events=5)
@@ -78,6 +81,49 @@ def test_window_names_missing_terms_with_events():
         (2 + 2 * (used - 3),),
         False,
     )
+
+
+LAST = 40
+"""The number of events, at the end of a replay, whose work ``steps_of_last_events`` counts."""
+
+
+def steps_of_last_events(events):
+    """Return how many instructions of ``recall_score`` a replay runs for the last events, if each
+    prompt shows the newest six.
+    """
+    replaying = Replaying(condenser_from_config({"type": "recent_events", "max_events": 6}))
+    steps = 0
+
+    def count(frame, kind, _):
+        nonlocal steps
+        if frame.f_code.co_filename != recall_score.__file__:
+            return None
+        frame.f_trace_opcodes = True
+        steps += kind == "opcode"
+        return count
+
+    for event in events[:-LAST]:
+        replaying.take(event)
+    tracing_before = sys.gettrace()
+    sys.settrace(count)
+    try:
+        for event in events[-LAST:]:
+            replaying.take(event)
+    finally:
+        sys.settrace(tracing_before)
+    return steps
+
+
+def test_a_name_in_every_command_costs_no_more_in_a_longer_history():
+    def commands(count):
+        events = []
+        for number in range(count):
+            arguments = {"folder": "src/work_dir", "path": name(number)}
+            events += call(len(events), arguments, "done")
+        return events
+
+    short, long = (steps_of_last_events(commands(count)) for count in (50, 400))
+    assert long == pytest.approx(short, rel=0.1)
 
 
 def test_masked_results_count_as_missing():
