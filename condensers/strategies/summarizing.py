@@ -284,10 +284,14 @@ class SummarizingCondenser(RollingCondenser):
         tokens_before: int | None,
     ) -> tuple[str, int | None]:
         """Return the text of the summary, shortened if necessary, and the tokens of the prompt with
-        this text. If the prompt exceeded a limit, the text is shortened until the prompt needs at
-        most the part ``keep_ratio`` and a quarter of the limit. If the text cannot be made that
-        short, it may itself use the share ``_SUMMARY`` of the limit. Without a limit, the text is
-        shortened until the prompt is smaller than before the condensation. Raises
+        this text.
+
+        If the prompt exceeded a limit, the prompt may always have the part ``keep_ratio`` and a
+        quarter of the limit, and the text may always have the part ``_SUMMARY`` within the limit. A
+        text that exceeds both is shortened. If no version of the text is within the limit, because
+        the other events fill the limit, the text gets the part ``_SUMMARY`` beside these events.
+        Without a limit, the text is shortened until the prompt is smaller than before the
+        condensation. If no version is short enough, the shortest version is returned. Raises
         ``NoCondensationAvailable`` if a model wrote a text that is too long for the limit.
         """
 
@@ -299,30 +303,28 @@ class SummarizingCondenser(RollingCondenser):
                 view.with_events((*view[: span.start], *summaries, *view[span.stop :])), counter
             )
 
-        # The wanted sizes of the prompt. If the first size cannot be reached, the second size is
-        # tried.
-        sizes: list[float] = []
+        wanted: float | None = None
         if over is not None:
             reserved = (tokens_with() or 0) + over.limit * _SUMMARY
             room = over.limit * (self.keep_ratio + _SUMMARY_AT_MOST)
-            sizes = [max(room, min(reserved, over.limit)), reserved]
+            wanted = max(room, min(reserved, over.limit))
+            accepted = max(wanted, reserved)
         elif tokens_before is not None:
-            sizes = [tokens_before - 1]
-        full_tokens = tokens_with(summary.text)
+            wanted = accepted = tokens_before - 1
         text = summary.text
-        tokens = full_tokens
-        for size in sizes:
-            text = summary.text
-            tokens = full_tokens
-            while tokens is not None and tokens > size:
-                shorter = summary.shorter(text)
-                if shorter is None:
-                    break
-                text = shorter
-                tokens = tokens_with(text)
-            if tokens is None or tokens <= size:
+        tokens = tokens_with(text)
+        longest_accepted: tuple[str, int] | None = None
+        while tokens is not None and wanted is not None and tokens > wanted:
+            if longest_accepted is None and tokens <= accepted:
+                longest_accepted = (text, tokens)
+            shorter = summary.shorter(text)
+            if shorter is None:
+                if longest_accepted is not None:
+                    text, tokens = longest_accepted
                 break
-        if over is not None and tokens is not None and tokens > max(over.limit, *sizes):
+            text = shorter
+            tokens = tokens_with(text)
+        if over is not None and tokens is not None and tokens > max(over.limit, accepted):
             self._check_length(summary, tokens, over.limit)
         return text, tokens
 

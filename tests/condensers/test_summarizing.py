@@ -128,6 +128,33 @@ def test_a_shortened_summary_leaves_a_quarter_free():
     )
 
 
+class ShorteningToFifty(SummarizingCondenser):
+    """Its summary can be made one character shorter, until it has fifty characters."""
+
+    def summary(self, view, span):
+        return Summary("x" * 60, shorter=lambda text: text[1:] if len(text) > 50 else None)
+
+
+class RecordedLengths(Lengths):
+    """Records the lengths of the summaries that it counts."""
+
+    def __init__(self):
+        super().__init__()
+        self.counted = []
+
+    def token_sums(self, view):
+        self.counted += [len(event.content) for event in view if event.id < 0]
+        return super().token_sums(view)
+
+
+def test_each_version_of_a_summary_is_counted_once():
+    condenser = ShorteningToFifty(max_size=1000, keep_first=2, max_tokens=100)
+    counter = RecordedLengths()
+    action = plan(condenser.condense(viewed(messages(15)), counter))
+    assert len(action.summary) == 50, "no version leaves a quarter free"
+    assert counter.counted == list(range(60, 49, -1))
+
+
 @pytest.mark.parametrize("counter", [Characters(10_000), ESTIMATE])
 def test_a_summary_is_shortened_below_what_it_replaces(counter):
     view = viewed(message("a text of seven words, not more") for _ in range(11))
