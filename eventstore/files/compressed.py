@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Iterator
+from collections.abc import Generator, Iterable, Iterator
 from errno import EIO
 from functools import partial
 from io import BufferedReader, RawIOBase
@@ -37,7 +37,7 @@ _WIDE_WINDOW = (
 )
 
 
-def unpack(path: Path | str) -> Iterator[bytes]:
+def unpack(path: Path | str) -> Generator[bytes, None, None]:
     """Yield the unpacked bytes of a file, at most 4 MiB at once. Raises ``OSError`` as
     ``unpacked_of`` does, and if the file unpacks to more than its limit.
     """
@@ -89,8 +89,8 @@ def _pieces(parts: Iterable[bytes]) -> Iterator[bytes]:
 
 def open_unpacked(path: Path, buffer_bytes: int) -> BufferedReader:
     """Open the unpacked content of a file. The content can be read only once, from the beginning to
-    the end. A read raises ``OSError`` if the file is cut off or damaged, or if the package that
-    unpacks it is missing.
+    the end. A read raises the errors of ``unpack``. The file is opened by the first read, so that a
+    missing file is an error of this read.
     """
     return BufferedReader(_Unpacked(unpack(path)), buffer_bytes)
 
@@ -98,9 +98,13 @@ def open_unpacked(path: Path, buffer_bytes: int) -> BufferedReader:
 class _Unpacked(RawIOBase):
     """The unpacked parts as a file that can only be read."""
 
-    def __init__(self, parts: Iterator[bytes]) -> None:
+    def __init__(self, parts: Generator[bytes, None, None]) -> None:
         self._parts = parts
         self._unread = memoryview(b"")
+
+    def close(self) -> None:
+        self._parts.close()  # closes the file
+        super().close()
 
     def readable(self) -> bool:
         return True
