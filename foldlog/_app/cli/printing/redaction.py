@@ -22,7 +22,7 @@ from foldlog._reports.answers.redaction import (
     RedactedDocument,
     RedactionsDocument,
 )
-from foldlog._reports.words.gist import count, gist, id_words
+from foldlog._reports.words.gist import count, gist
 from foldlog._reports.words.times import time_words
 from foldlog.eventstore import ATTRIBUTES, CondensationAction, Event, Store
 from foldlog.eventstore.maintenance.redact import RedactionReceipt
@@ -93,10 +93,14 @@ def _beside_lines(chosen: Chosen) -> list[str]:
 
 def _named_event(name: str, event: Event, quotes: Container[tuple[str, int]]) -> str:
     """Return the id of an event as text. A condensation is named by its summary."""
-    if not isinstance(event, CondensationAction) or not event.summary:
+    if not _has_summary(event):
         return str(event.id)
     may_quote = ", which may quote it" if (name, event.id) in quotes else ""
     return f"summary S{event.id}{may_quote}"
+
+
+def _has_summary(event: Event) -> bool:
+    return isinstance(event, CondensationAction) and bool(event.summary)
 
 
 def ask_to_redact(chosen: Chosen, *, listed: bool) -> None:
@@ -167,15 +171,14 @@ def show_receipts(
         (event,) = store.events(conversation, event_id, event_id + 1)
         first = event.redacted or receipt
         hashed = "" if event.redacted is None else f", hash {event.redacted.hash}"
-        sentence = (
-            f"event {id_words(event_id)} redacted at {time_words(first.at)} by {first.by}{hashed}"
-        )
+        named = f"summary S{event_id}" if _has_summary(event) else f"event {event_id}"
+        sentence = f"{named} redacted at {time_words(first.at)} by {first.by}{hashed}"
         lost: Collection[str] = ()
         if receipt.documents_lost:
             lost = documents_lost(store, conversation, [event_id])
         if lost:
-            held = ("all attributes" if name == ATTRIBUTES else repr(name) for name in lost)
-            sentence += f"; the event set {', '.join(held)}; set the values again"
+            documents = ("all attributes" if name == ATTRIBUTES else repr(name) for name in lost)
+            sentence += f"; the event set {', '.join(documents)}; set the values again"
         terminal.say(f"{terminal.typed_id(conversation)}: {sentence}")
     is_single = sum(len(receipt.event_ids) for receipt in receipts) == 1
     replaced = "it" if is_single else "redacted events"
