@@ -30,6 +30,7 @@ READERS: Final = 100
 CHUNKS_PER_S: Final = 50
 READ_S: Final = 8
 POSTS: Final = 1_000
+WARM_UP_POSTS: Final = 50
 TURNS: Final = 3
 TOKEN: Final = "a token of the benchmark"
 TOKENS: Final = f"""[benchmark]
@@ -85,7 +86,9 @@ def measure_post(url: str, peer: Path | None) -> None:
 
 
 def servers_by_turns(url: str, peer: Path | None) -> Iterator[tuple[Server, str]]:
-    """Yield each server with the path of a new stream, several times."""
+    """Yield each server with the path of a new stream, several times. The stream already has
+    ``WARM_UP_POSTS`` chunks, so that no measured chunk is the first that a server writes.
+    """
     with tempfile.TemporaryDirectory() as name, ExitStack() as ending:
         folder = Path(name)
         servers = [ending.enter_context(serving(url, folder))]
@@ -96,7 +99,7 @@ def servers_by_turns(url: str, peer: Path | None) -> Iterator[tuple[Server, str]
                 path = f"/v1/stream/c/turn-{turn}"
                 connection = connect(server.port)
                 request(connection, "PUT", path, b"")
-                for _ in range(50):
+                for _ in range(WARM_UP_POSTS):
                     post(connection, path, b"x" * 20)
                 connection.close()
                 yield server, path

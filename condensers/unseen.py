@@ -301,7 +301,7 @@ def _with_shorter_texts(
 
 def _too_long(shortest: View, over: Overrun, error: NoCondensationAvailable) -> _TooLong:
     """Return the error for a View that exceeds a limit even with its shortest texts, ``shortest``.
-    The message has the numbers of the tokens that cannot be shortened.
+    Its message says how many tokens the tools, the system prompt and other events need.
     """
     without_tools = [
         with_fields(event, tools=()) if isinstance(event, SystemMessage) else event
@@ -322,10 +322,10 @@ def _too_long(shortest: View, over: Overrun, error: NoCondensationAvailable) -> 
     advice = f"Shorten {' or '.join(long)}, or raise the limit." if long else "Raise the limit."
     why = str(error).removesuffix(SEND_IT)
     too_long = _TooLong(
-        f"the prompt may have {over.limit} tokens. If all texts of results and messages were cut to"
-        f" {_LENGTHS[0]} characters, the prompt would have {total}: {tokens_by_part}. {advice} To"
-        " clear old tool results, begin a pipeline with the condenser clear_tool_uses, and set its"
-        f" trigger below the limit. {why[:1].upper()}{why[1:]}",
+        f"the prompt may have {over.limit} tokens. If all texts of results, messages and arguments"
+        f" were cut to {_LENGTHS[0]} characters, the prompt would have {total}: {tokens_by_part}."
+        f" {advice} To clear old tool results, begin a pipeline with the condenser"
+        f" clear_tool_uses, and set its trigger below the limit. {why[:1].upper()}{why[1:]}",
         error.reports,
     )
     too_long.limit = over.limit

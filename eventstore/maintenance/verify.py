@@ -231,8 +231,10 @@ def _generations(
 def _verdict(
     database: Database, conversation: Conversation, *, past: bool, attempts: int = _ATTEMPTS
 ) -> Verdict:
-    """Check a conversation. If it has findings and has changed in the meantime, check it again, up
-    to ``attempts`` times.
+    """Check a conversation or its tombstone. If ``past`` is true, check the events that a fork
+    shares with its parent too; a check of the whole store checks them as the parent's. If there are
+    findings and the conversation has changed in the meantime, check it again, up to ``attempts``
+    times.
     """
     redacted: list[RedactedEvent] = []
     between = TextsBetween()
@@ -241,6 +243,7 @@ def _verdict(
             checked = _findings_in_tombstone(database, conversation)
         else:
             checked = _findings(database, conversation, past, redacted, between)
+        # running the check also fills ``redacted`` and ``between``
         findings = list(checked)
     except KeyUnavailable as error:
         not_checked = of_all(f"it could not be checked: {error}", needs_key=True)

@@ -434,13 +434,13 @@ class HistoryRun(HistoryLog):
         if a condensation is due.
 
         ``llm`` is the model to which the View is sent. The default is ``agent_llm`` of the store.
-        ``wait_s`` is how many seconds the calls of the condenser's model may take together, for a
-        limit shorter than its ``timeout_s`` (60 s). After this time, the model has failed, and a
-        digest replaces its summary. With any condenser, the View fits into the limit of ``llm``.
-        The messages of the View have the dialect of this model. If a requested condensation is
-        impossible, the request is declined in the log, and the View is returned. If the agent
-        requests a condensation again before its next turn, the prompt is assumed to be too long,
-        and ``NoCondensationAvailable`` is raised. Raises the errors of ``step``, mainly
+        With any condenser, the View fits into the limit of ``llm``, and the messages of the View
+        have the dialect of ``llm``. ``wait_s`` is how many seconds the calls of the condenser's own
+        model may take together, for a limit shorter than its ``timeout_s`` (60 s). After this time,
+        the condenser's model has failed, and a digest replaces its summary. If a requested
+        condensation is impossible, the request is declined in the log, and the View is returned. If
+        the agent requests a condensation again before its next turn, the prompt is assumed to be
+        too long, and ``NoCondensationAvailable`` is raised. Raises the errors of ``step``, mainly
         ``NoCondensationAvailable`` if a condensation is required and impossible. Cost: the method
         reads the View, and the condenser may call a model.
         """

@@ -93,12 +93,12 @@ def begin(histories: Histories, conversation: str, attributes: JsonMap) -> None:
         histories.create(conversation, attributes, replace_erased=True)
 
 
-def with_begun(history: History, attributes: JsonMap, own: JsonMap) -> JsonMap:
-    """Return the attributes of a conversation that a runtime begins to use: those with which a
-    program began it stay, such as its user or its parent. ``attributes`` are the adapter's for new
-    conversations, and ``own`` are those by which the runtime finds its conversations.
+def merge_attributes(history: History, defaults: JsonMap, runtime_keys: JsonMap) -> JsonMap:
+    """Merge the attributes of a conversation that a runtime begins to use: the adapter's defaults,
+    then the conversation's own attributes (such as its user or its parent), then the keys by which
+    the runtime finds its conversations. Later attributes win.
     """
-    return {**attributes, **history.document(ATTRIBUTES, {}), **own}
+    return {**defaults, **history.document(ATTRIBUTES, {}), **runtime_keys}
 
 
 class _Adapter:

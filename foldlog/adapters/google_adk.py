@@ -47,6 +47,7 @@ from foldlog.adapters._shared import (
     document,
     from_plain,
     in_thread,
+    merge_attributes,
     newest_records,
     quote_id,
     record_approvals,
@@ -56,7 +57,6 @@ from foldlog.adapters._shared import (
     to_plain,
     unmark_bytes,
     unquote_id,
-    with_begun,
 )
 from foldlog.condensers import NoCondensationAvailable
 from foldlog.condensers.reports import annotation, cost_something, reports_of
@@ -482,7 +482,7 @@ class FoldlogSessionService(OpenHistories, BaseSessionService):  # type: ignore[
                 except ConversationErased:
                     history = self._sync.create(history.id, new, replace_erased=True)
                     seen = history._seen().at(1)
-                attributes = with_begun(history, self._attributes, ids)
+                attributes = merge_attributes(history, self._attributes, ids)
                 documents = {ATTRIBUTES: attributes, "session": about, "state": own}
                 self._write(history, seen, records, documents, shared)
                 return _Stored(history, history._seen(), own, about)

@@ -144,6 +144,8 @@ class FoldlogChatStore(BaseChatStore):  # type: ignore[misc]
         new_records = list(map(_record, messages))
         history = self.history(key)
         if (read := self._read.get(key)) is not None:
+            # If other code has erased the conversation and begun a new one under its id, the append
+            # then raises ``ConversationErased``.
             history._binding.key = read.seen.key
 
         def change(history: History) -> None:

@@ -77,6 +77,7 @@ from foldlog.adapters._shared import (
     effect_of,
     from_plain,
     in_thread,
+    merge_attributes,
     newest_document,
     quote_id,
     recent,
@@ -87,7 +88,6 @@ from foldlog.adapters._shared import (
     to_plain,
     unmark_bytes,
     unquote_id,
-    with_begun,
 )
 from foldlog.adapters._streams import ReplyStreams
 from foldlog.eventstore import (
@@ -397,7 +397,7 @@ class FoldlogConversationStore(OpenHistories, ConversationStore):  # type: ignor
         elif stored is None:  # another program may have begun it
             tip = self._entries.tip(history, version)
         if stored is None or stored.scope != record.scope:
-            begun = with_begun(history, attributes, {"scope": None, **own})
+            begun = merge_attributes(history, attributes, {"scope": None, **own})
             documents[ATTRIBUTES] = {
                 name: value for name, value in begun.items() if value is not None
             }
@@ -439,7 +439,9 @@ class FoldlogConversationStore(OpenHistories, ConversationStore):  # type: ignor
         call = self._callers.get(history.id)
         if call is None or not is_new:
             return {}
-        begun = self._attributes if version is None else with_begun(history, self._attributes, {})
+        begun = (
+            self._attributes if version is None else merge_attributes(history, self._attributes, {})
+        )
         if "parent" not in begun:
             with suppress(ConversationErased):
                 caller = self._sync[call.conversation]

@@ -58,13 +58,19 @@ class SentBeside(NamedTuple):
 class ModelRequest:
     """What a model is asked: the messages of a View, and what is sent beside them.
 
-    ``system``      the system prompt that Anthropic's server gets beside the messages; empty in
-                    all other dialects
-    ``tools``       the schemas of the tools, as they are sent
-    ``parameters``  other parameters of the call that matter, such as the model
-    ``version``     the version of the View
-    ``conversation``    the conversation of the View, or an empty text if it is of no store
-    ``rendering``   foldlog's rules by which the messages were written
+    ``messages``         the messages of the View, in the form of ``dialect``
+    ``dialect``          the kind of server that the messages are for
+    ``version``          the version of the View
+    ``messages_digest``  a hash of the messages, in hexadecimal digits
+    ``system``           the system prompt that Anthropic's server gets beside the messages; empty
+                         in all other dialects
+    ``tools``            the schemas of the tools, as they are sent
+    ``parameters``       other parameters of the call that matter, such as the model
+    ``conversation``     the conversation of the View, or an empty text if it is of no store
+    ``rendering``        foldlog's rules by which the messages were written
+
+    Raises ``InvalidArgument`` if the name of a parameter says that it holds a secret, such as
+    ``api_key``. The check knows the names of keyword arguments in Python, and no headers.
     """
 
     messages: list[JsonObject]

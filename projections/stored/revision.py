@@ -240,7 +240,9 @@ def from_revision(
     version: int, revision: Revision, shown: Sequence[Event], condensations: Iterable[Event]
 ) -> ViewFold:
     """Return the fold at the version of a revision. ``shown`` contains the shown events in the
-    intervals of the revision.
+    intervals of the revision, and ``condensations`` the condensations that the revision names (see
+    ``named_condensations``). Raises ``UnreadableRevision`` if one of these condensations is
+    missing.
     """
     summaries = {
         action.id: summary_event(action)

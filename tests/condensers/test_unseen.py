@@ -192,8 +192,8 @@ def test_a_decline_names_the_fewest_possible_tokens(agent):
     agent = agent({"type": "digest", "max_tokens": 200})
     agent.add(call(), answer((*parts_with("y " * 50_000).values(),)))
     pattern = (
-        r"may have 200 tokens\. If all texts of results and messages were cut to 400 characters, the"
-        r" prompt would have (\d+)"
+        r"may have 200 tokens\. If all texts of results, messages and arguments were cut to 400"
+        r" characters, the prompt would have (\d+)"
     )
     with pytest.raises(NoCondensationAvailable, match=pattern) as declined:
         agent.prepare()

@@ -99,6 +99,8 @@ def state(store):
             store.conversation(name),
             list(store.events(name)),
             [tuple(views.at(name, version).events) for version in (3, LENGTH - 2, LENGTH)],
+            # Each key still belongs to its event: a repeated append returns that event, whatever
+            # its expected version.
             [
                 store.append(name, event(n), expected_version=0, idempotency_key=f"turn-{n}")[0].id
                 for n in (0, REDACTED, 9)

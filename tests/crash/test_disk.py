@@ -276,9 +276,9 @@ def test_read_only_store(open_folder):
     )
 
 
-WRITTEN_BY_OTHERS = 0o755 if os.getuid() == 0 else 0o577
-"""The mode of a folder that others may write, and the script not: root's script runs as nobody, and
-that of any other user runs as the owner of the folder.
+NOT_WRITABLE_BY_SCRIPT = 0o755 if os.getuid() == 0 else 0o577
+"""The mode of a folder in which the script may not write. Root's script runs as nobody; any other
+user's script runs as the folder's owner.
 """
 FILES_BESIDE = (
     "give this user the right to write the file and its folder, because SQLite makes files beside"
@@ -290,19 +290,19 @@ FILES_BESIDE = (
     "folder_mode, store_mode, options, message",
     [
         (
-            WRITTEN_BY_OTHERS,
+            NOT_WRITABLE_BY_SCRIPT,
             None,
             "",
             r"cannot make .*Permission denied; name a file in a folder that this user may write",
         ),
         (
-            WRITTEN_BY_OTHERS,
+            NOT_WRITABLE_BY_SCRIPT,
             0o000,
             "?mode=ro",
             r"cannot open .*unable to open database file; check that it exists, and give this user the"
             r" right to",
         ),
-        (WRITTEN_BY_OTHERS, 0o444, "?mode=ro", FILES_BESIDE),
+        (NOT_WRITABLE_BY_SCRIPT, 0o444, "?mode=ro", FILES_BESIDE),
         (0o555, 0o644, "?mode=ro", FILES_BESIDE),
     ],
     ids=["folder", "file", "folder of a file", "writable file"],

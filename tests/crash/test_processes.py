@@ -201,12 +201,17 @@ def test_killed_writer_holds_up_nobody(tmp_path):
     assert inspect(tmp_path / "store.db", Ledger.read(tmp_path)) == []
 
 
+FORKS_A_CHILD = """
+child = os.fork()
+if child == 0:
+    say(os.getpid())
+    time.sleep(600)
+    os._exit(0)
+"""
+
+
 def test_child_does_not_keep_its_parents_turn(tmp_path):
-    fork = (
-        "child = os.fork()\nif child == 0:\n    say(os.getpid())\n    time.sleep(600)\n   "
-        " os._exit(0)\n"
-    )
-    with process(HOLDS_THE_QUEUE.format(before=fork), tmp_path) as holder:
+    with process(HOLDS_THE_QUEUE.format(before=FORKS_A_CHILD), tmp_path) as holder:
         child = int(
             next(line for line in (read_line(holder), read_line(holder)) if line != "in the queue")
         )

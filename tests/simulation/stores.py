@@ -107,8 +107,8 @@ class StoreSteps(Runner):
         self.trace(f"  {path.name}")
 
     def lose_power(self, rng, process):
-        """Take some steps, and lose the end of the log that SQLite had not synced: the newest
-        commits, whole ones.
+        """Take some steps, then cut SQLite's log at a random byte, as a power cut may: SQLite drops
+        the commit that is cut and all later commits.
         """
         site = process.site
         if site.path is None:

@@ -52,10 +52,16 @@ _NEWEST = 3
 """The number of compactions that ``dropped`` describes by default."""
 _NAMES = 12
 """The maximum number of names or user messages in the description of a compaction."""
-_HITS = 50
-"""The maximum number of events that a search finds, and of conversations in a list."""
+_HITS_MAX = 50
+"""The number of hits that a search returns: more do not fit into an answer."""
 _LISTED = 10
 """The number of conversations in a list by default."""
+_LISTED_MAX = 50
+"""The number of conversations that a list can have: more do not fit into an answer."""
+_COUNTED_MAX = 50
+"""The number of conversations whose figures a tool counts at most before it answers. A store that
+was never counted would otherwise make the coding agent wait until all its events are read.
+"""
 _SEARCH_S = 5.0
 """A search ends after this time, and the answer says how much it read."""
 _ALL = "*"
@@ -259,7 +265,7 @@ class Answers:
 
     def _search(self, words: str, after: datetime | None = None) -> Searched:
         """Search all conversations."""
-        return search(self._store, words, since=after, limit=_HITS, seconds=_SEARCH_S)
+        return search(self._store, words, since=after, limit=_HITS_MAX, seconds=_SEARCH_S)
 
     def _hit_lines(self, hits: Sequence[Hit]) -> Iterator[str]:
         """Yield a line for each hit."""
@@ -273,7 +279,7 @@ class Answers:
     def _figures(self) -> FiguresOfStore:
         """Return the figures of the store, with some new conversations counted."""
         figures = FiguresOfStore(self._store, is_quick=True)
-        figures.refresh(_HITS)
+        figures.refresh(_COUNTED_MAX)
         return figures
 
     def _list_lines(
@@ -285,7 +291,7 @@ class Answers:
             for row in self._store.iter_conversations()
             if row.erased_at is None and (wanted_ids is None or row.id in wanted_ids)
         )
-        newest = nlargest(min(max(1, limit), _HITS), rows, key=lambda row: row.updated_at)
+        newest = nlargest(min(max(1, limit), _LISTED_MAX), rows, key=lambda row: row.updated_at)
         figures_of_store = self._figures()
         for row, figures in figures_of_store.of(newest, whole=False):
             if after and row.updated_at < after:

@@ -28,6 +28,7 @@ from foldlog._reports.answers.conversations import (
     ServedPageDocument,
 )
 from foldlog._reports.answers.figures import (
+    AgentDocument,
     ErasedAgentDocument,
     FleetDocument,
     ReasonDocument,
@@ -274,24 +275,19 @@ class ServedConversations:
         agents = {agent.conversation: agent for agent in document.agents or ()}
         calls = dict[str, BeginningCall]()
         erased = list[ErasedAgentDocument]()
-        way_up = [conversation]
-        for above in way_up:  # the list grows
+        for above in _with_agents_above(conversation, agents):
             children = [name for name, agent in agents.items() if agent.parent == above]
             begun = calls_of_children(self._store, above, children)
             if above == conversation:
                 calls = begun
             erased += self._erased(above, begun, agents)
-            parent = agents[above].parent
-            # Parents may form a circle, or name a conversation that is not in the store.
-            if parent in agents and parent not in way_up:
-                way_up.append(parent)
-        unread_count = _RECEIPTS_OF
+        receipts_left = _RECEIPTS_OF
         for name, agent in agents.items():
             row = self._store.conversation(name, as_stored=True)
             call = calls[name].call if name in calls else UNSET
             agents[name] = replace(agent, call_event=call, redactions=row.redactions)
-            if row.redactions and unread_count:
-                unread_count -= 1
+            if row.redactions and receipts_left:
+                receipts_left -= 1
                 agents[name] = replace(agents[name], receipts=(*self._receipts(row),))
         return replace(document, agents=tuple(agents.values()), erased=tuple(erased))
 
@@ -350,3 +346,15 @@ class ServedConversations:
             counted=max(0, total - rest_count),
             behind=self.figures.behind().document(),
         )
+
+
+def _with_agents_above(conversation: str, agents: Mapping[str, AgentDocument]) -> list[str]:
+    """Return a conversation, and the agents above it up to the first. Parents may form a circle, or
+    name a conversation that is not in the store.
+    """
+    names = [conversation]
+    parent = agents[conversation].parent
+    while parent in agents and parent not in names:
+        names.append(parent)
+        parent = agents[parent].parent
+    return names

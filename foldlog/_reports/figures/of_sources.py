@@ -45,7 +45,7 @@ def pending_figures(store: Store, conversation: str, *, again: bool = False) -> 
     source = _source(store, conversation)
     format = format_named(source.format)
     if format.skeleton is None:
-        return _with_facts(_of_decoded(store, source, format), format, about(source))
+        return _add_facts(_count_decoded(store, source, format), format, about(source))
     counter = format.skeleton(b"" if again else source.sums)
     start = counter.state.records
     for block in blocks_of(store.database, source, start) if start < source.records else ():
@@ -58,7 +58,7 @@ def replies_of_source(store: Store, conversation: str) -> dict[int, CountedReply
     records, in memory.
     """
     source = _source(store, conversation)
-    return _of_decoded(store, source, format_named(source.format)).replies
+    return _count_decoded(store, source, format_named(source.format)).replies
 
 
 def _source(store: Store, conversation: str) -> Source:
@@ -73,10 +73,10 @@ def figures_in(skeleton: Skeleton, format: Format, records: int, about_source: J
     """Return the figures of a source from its counted records. ``about_source`` has what the store
     keeps about the source, such as its title and its place.
     """
-    return _with_facts(_of_skeleton(skeleton, format, records), format, about_source)
+    return _add_facts(_make_from_skeleton(skeleton, format, records), format, about_source)
 
 
-def _of_decoded(store: Store, source: Source, format: Format) -> Figures:
+def _count_decoded(store: Store, source: Source, format: Format) -> Figures:
     """Make the events of the records in memory, and count them."""
     facts = about(source)
     decoder = decoder_of(format, str(facts.get("prefix", "")))
@@ -109,7 +109,7 @@ def _begin_copy(database: Database, transaction: Transaction) -> None:
     writing.end()
 
 
-def _with_facts(figures: Figures, format: Format, about_source: JsonMap) -> Figures:
+def _add_facts(figures: Figures, format: Format, about_source: JsonMap) -> Figures:
     """Add the parent, the title and the place that are stored beside the records."""
     overview = figures.overview
     if parent := parent_in(overview.attributes or {}):
@@ -129,7 +129,7 @@ def _with_facts(figures: Figures, format: Format, about_source: JsonMap) -> Figu
     return figures
 
 
-def _of_skeleton(skeleton: Skeleton, format: Format, records: int) -> Figures:
+def _make_from_skeleton(skeleton: Skeleton, format: Format, records: int) -> Figures:
     """Return the figures of a source that its skeleton counted. What a condensation forgot is
     unknown, because no event was made.
     """
@@ -166,8 +166,8 @@ def _of_skeleton(skeleton: Skeleton, format: Format, records: int) -> Figures:
     )
     savings = {"no reason given": SavingsDocument(condensations=state.compactions)}
     return Figures(
-        records,
-        records,
+        version=records,
+        counted=records,
         overview=overview,
         reasons=savings if state.compactions else {},
         counts=counts,

@@ -477,15 +477,17 @@ class FigureCounter:
         from foldlog._reports.figures.counting import figures_of
         from foldlog._reports.figures.settled_replies import StateIncomplete, read_blocks
 
-        with suppress(StateIncomplete):
-            figures = self._stored_figures(row)
-            if figures is None or figures.version != row.version:
-                figures = self._count_one(row)
-            if figures is None:
-                return {}
-            figures.unsettle(read_blocks(self._store, row.id, figures.spending.settled.count))
-            return figures.replies
-        return figures_of(self._store, self._views, row).replies
+        figures = self._stored_figures(row)
+        if figures is None or figures.version != row.version:
+            figures = self._count_one(row)
+        if figures is None:
+            return {}
+        try:
+            settled = read_blocks(self._store, row.id, figures.spending.settled.count)
+        except StateIncomplete:
+            return figures_of(self._store, self._views, row).replies
+        figures.unsettle(settled)
+        return figures.replies
 
     def _stored_figures(self, row: ConversationRow) -> Figures | None:
         return read_state(self._store, row.id)

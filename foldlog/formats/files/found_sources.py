@@ -44,9 +44,9 @@ class LeftOut(NamedTuple):
     is_read: bool = True
 
 
-def leads_on(root: str | PathLike[str], folder: str | PathLike[str], visited: set[str]) -> bool:
-    """Return whether a search should enter a folder. The search skips ``visited`` folders, and
-    links to a folder above or below the root.
+def enter(root: str | PathLike[str], folder: str | PathLike[str], visited: set[str]) -> bool:
+    """Return whether a search should enter a folder, and then add the folder to ``visited``. The
+    search skips ``visited`` folders, and links to a folder above or below the root.
     """
     real = os.path.realpath(folder)
     top = os.path.realpath(root)
@@ -66,7 +66,7 @@ def files_below(path: str | PathLike[str]) -> Iterator[str]:
         yield str(path)
     visited = set[str]()
     for folder, below, names in os.walk(path, followlinks=True):
-        below[:] = [name for name in below if leads_on(path, os.path.join(folder, name), visited)]
+        below[:] = [name for name in below if enter(path, os.path.join(folder, name), visited)]
         yield from filter(os.path.isfile, (os.path.join(folder, name) for name in names))
 
 

@@ -37,7 +37,7 @@ from foldlog.formats.files.found_sources import (
     LeftOut,
     NotAHistory,
     Unchanged,
-    leads_on,
+    enter,
 )
 from foldlog.formats.files.naming import Names
 from foldlog.formats.files.readers import (
@@ -223,7 +223,7 @@ def _in_folder(
     for entry in (folder / name for name in names if name not in own_names):
         try:
             if entry.is_dir():
-                if entry.name not in _NO_HISTORIES and leads_on(root, entry, visited):
+                if entry.name not in _NO_HISTORIES and enter(root, entry, visited):
                     yield from _in_folder(root, entry, recognize, look, visited)
             elif isinstance(item := look(entry), FoundHistory | Unchanged):
                 yield item

@@ -189,14 +189,14 @@ class OpenHandsV0Decoder(FollowingDecoder):
             )
         forgets = _forgets(args) if name == "condensation" else {}
         if name in _BOOKKEEPING or (name in _STRUCTURAL and (outside or forgets is None)):
-            return collected.add(Annotation, **_kept("action", record), **fields)
+            return collected.add(Annotation, **_annotation_fields(record, "action"), **fields)
         if name == "condensation_request":
             return collected.add(CondensationRequest, **fields)
         if name == "condensation":
             condensation = collected.add(CondensationAction, **(forgets or {}), **fields)
             self._recollection.forget(condensation.forgotten)
             return condensation
-        return collected.add(Action, **_done(name, args, record, fields))
+        return collected.add(Action, **_action_fields(name, args, record, fields))
 
     def _observation(
         self, collected: RecordEvents, record: Fields, fields: Fields, outside: bool
@@ -209,7 +209,7 @@ class OpenHandsV0Decoder(FollowingDecoder):
         is_hidden = outside or name in _BOOKKEEPING or extras.get("hidden") is True
         fields["shown"] = self.options.as_history or not is_hidden
         if name in _OBSERVED_BOOKKEEPING and not self.options.as_history:
-            return collected.add(Annotation, **_kept("observation", record), **fields)
+            return collected.add(Annotation, **_annotation_fields(record, "observation"), **fields)
         content = text_or_empty(record, "content")
         if name == "condense":
             return collected.add(CondensationSummary, content=content, **fields)
@@ -242,18 +242,23 @@ class OpenHandsV0Decoder(FollowingDecoder):
         return collected.add(Observation, **answer, extras=extras, **fields)
 
 
-def _done(name: str, args: Fields, record: Fields, fields: Fields) -> Fields:
+def _action_fields(name: str, args: Fields, record: Fields, fields: Fields) -> Fields:
     """Return the fields of an Action. If the record has the call that the model wrote, the fields
     are from this call, and otherwise from the name and the arguments of the record.
     """
     metadata = record.get("tool_call_metadata")
     call_id, response_id = _call(metadata)
-    fields["call_id"] = call_id
-    fields["response_id"] = response_id
+    fields = {**fields, "call_id": call_id, "response_id": response_id}
     call = call_of(metadata)
     if call is not None:
         return {"tool": call.tool, "arguments": call.arguments, "thought": call.text, **fields}
-    arguments = args if type(record.get("args", args or None)) is dict else None
+    # A record has its arguments in "args", or, in old files, beside its other fields. An action
+    # without any, or with "args" that are no object, has no arguments.
+    arguments: Fields | None = args
+    if "args" in record:
+        arguments = args if type(record["args"]) is dict else None
+    elif not args:
+        arguments = None
     if call_id is None and name in _OWN and fields.get("source", "agent") == "agent":
         fields["source"] = "environment"
     if call_id is None and fields.get("source", "agent") != "agent":
@@ -313,12 +318,12 @@ def _is_texts(value: Any) -> bool:
     return type(value) is list and all(type(item) is str for item in value)
 
 
-def _kept(naming: str, record: Fields) -> Fields:
-    """Return the fields of an annotation with the whole record. ``naming`` is the key of its
+def _annotation_fields(record: Fields, kind_key: str) -> Fields:
+    """Return the fields of an annotation with the whole record. ``kind_key`` is the key of its
     name.
     """
-    own_keys = ("id", "timestamp", "source", "cause", naming)
-    return {"name": record[naming], "data": omit(record, *own_keys)}
+    own_keys = ("id", "timestamp", "source", "cause", kind_key)
+    return {"name": record[kind_key], "data": omit(record, *own_keys)}
 
 
 def _forgets(args: Fields) -> Fields | None:

@@ -95,8 +95,8 @@ _START = datetime(2026, 1, 2, 3, 4, 5, 678, tzinfo=UTC)
 
 
 def any_message(choice):
-    """Return a message of any form; what it holds is kept by the SDK's own serializer, or by marks
-    of ours.
+    """Return a message of any form. Its values are those that the SDK's serializer stores, or that
+    our markers such as ``$bytes`` must store.
     """
     text = choice.choice(_TEXTS)
     value = choice.choice(_VALUES)

@@ -80,11 +80,18 @@ def findings_in(histories):
     return [finding for each in histories.maintenance.verify() for finding in each.findings]
 
 
-class Program:
-    """Appends to a session as Claude Code or Codex does."""
+USAGE = {"input_tokens": 70, "output_tokens": 7}
+"""The usage of each reply of a ``Program``."""
 
-    def __init__(self, made):
+
+class Program:
+    """Appends to a session as Claude Code or Codex does. Programs that write copies of one session
+    need ``ids`` of their own for their records.
+    """
+
+    def __init__(self, made, ids="new"):
         self.path = made.path
+        self.ids = ids
         self.records = records_in(made.path)
         self.is_codex = "payload" in self.records[0]
         self.last = self.records[-1].get("uuid")
@@ -97,11 +104,10 @@ class Program:
     def line(self, kind, content, **fields):
         """Return the next line of Claude Code."""
         self.turns += 1
-        uuid = f"new-{self.turns}"
-        usage = {"input_tokens": 70, "output_tokens": 7}
+        uuid = f"{self.ids}-{self.turns}"
         message = {"role": kind, "content": [{"type": "text", "text": content}]}
         if kind == "assistant":
-            message |= {"id": f"msg-{self.turns}", "model": "m", "usage": usage}
+            message |= {"id": f"msg-{uuid}", "model": "m", "usage": USAGE}
         line = {
             "type": kind,
             "uuid": uuid,
@@ -124,7 +130,7 @@ class Program:
             self.write(self.line("user", asked), self.line("assistant", answered))
             return
         self.turns += 1
-        usage = {"input_tokens": 70, "output_tokens": 7, "total_tokens": 77}
+        usage = {**USAGE, "total_tokens": sum(USAGE.values())}
         total = {name: count * self.turns for name, count in usage.items()}
         info = {"total_token_usage": total, "last_token_usage": usage}
         self.write(
@@ -588,10 +594,8 @@ def test_fork_of_the_session_is_a_fork_of_the_history(histories, task):
     records = [{**record, "sessionId": copied.stem} for record in records_in(made.path)]
     mode = {"type": "mode", "mode": "normal", "sessionId": copied.stem}
     copied.write_text("".join(json.dumps(record) + "\n" for record in [mode, *records]))
-    for asked in ("in the copy", "later"):
-        session = Program(made._replace(path=copied))
-        session.last = records_in(copied)[-1]["uuid"]
-        session.turns = len(asked)
+    for number, asked in enumerate(("in the copy", "later")):
+        session = Program(made._replace(path=copied), ids=f"copy-{number}")
         session.say(asked, "yes")
         (grown,) = histories.import_(copied)
         assert grown.id == copied.stem
@@ -600,7 +604,7 @@ def test_fork_of_the_session_is_a_fork_of_the_history(histories, task):
     spent = [
         history.stats().spent.prompt_tokens or 0 for history in (task, histories[made.session])
     ]
-    assert sum(spent) == 70
+    assert sum(spent) == USAGE["input_tokens"], "of the reply that both sessions share"
 
 
 def test_rollout_that_codex_writes_again_is_a_fork_of_the_history(histories, task):

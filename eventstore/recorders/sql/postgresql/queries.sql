@@ -1764,13 +1764,17 @@ SELECT d.conversation, d.of_records::bigint, d.first, d.stop
 FROM jsonb_array_elements(convert_from($1::bytea, 'UTF8')::jsonb) w
 JOIN {schema}.search_docs d ON d.segment = (w ->> 0)::bigint AND d.doc = (w ->> 1)::bigint
 
--- The conversations to search, in the order of lists: see foldlog/_reports/figures/activity.py.
+-- The conversations to search, in the order of lists: see foldlog/_reports/figures/activity.py. The bytes 17 to 24 of
+-- "meta" are the time of an event, in microseconds. A query names its conversations between this part and "with_ends",
+-- which closes the bracket.
 -- part: in_order_of_search
 SELECT id, is_timed, at, key FROM (
     SELECT c.id, c.key, NOT coalesce(o.is_fresh, false) OR f.last_at IS NOT NULL AS is_timed,
         CASE WHEN o.is_fresh AND f.last_at IS NOT NULL THEN f.last_at ELSE greatest(c.created_at,
             ('x' || encode(substring(coalesce(e.meta, p.meta), 17, 8), 'hex'))::bit(64)::bigint) END AS at
 
+-- The newest event of a conversation or, if it has none of its own, the last event that it shares with its parent; and
+-- the conversations to leave out.
 -- part: with_ends
 LEFT JOIN {schema}.figures f ON f.conversation = c.key
     LEFT JOIN LATERAL (

@@ -93,7 +93,9 @@ class App {
     });
   }
 
-  // Load the notes, and the terms that were needed again. The page is shown without waiting for them.
+  // Load what the page shows without waiting: the notes, the task with its agents, the terms that were needed again,
+  // and the models. Notes and task are drawn when they come. The names and marks below need the terms and the models,
+  // so these are loaded one after the other.
   async loadBeside() {
     const { source, history } = this;
     const { version } = history;
@@ -104,12 +106,13 @@ class App {
       this.changed("beside", "chosen");
     };
     show(source.notes(), (notes) => (this.notes.all = notes));
-    if (source.task)
+    if (source.task) {
       show(source.task(), (task) => {
         this.agents.take(task);
         this.transcript.again();
         this.showChild();
       });
+    }
     await show(source.dropped(), (dropped) => this.marks.take(dropped));
     if (source.models) await show(source.models(), (models) => (history.models = models));
     this.nameIt();

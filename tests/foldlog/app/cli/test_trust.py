@@ -22,15 +22,20 @@ def store(tmp_path):
     return tmp_path / "foldlog.db"
 
 
+HISTORIES = 12
+EVENTS = 20
+"""The number of events of each of these histories."""
+
+
 @pytest.fixture
-def without_page(tmp_path):
-    """A store of twelve histories in which SQLite cannot read a page with events of c04 and c05.
-    Gives the number of unreadable events of c04.
+def unreadable_in_c04(tmp_path):
+    """Make a store of twelve histories in which SQLite cannot read a page with events of c04 and
+    c05. Return the number of unreadable events of c04.
     """
     path = tmp_path / "foldlog.db"
     with open_store(path) as opened:
-        for n in range(12):
-            events = [said(f"{m} of {n} " + "x" * 300) for m in range(20)]
+        for n in range(HISTORIES):
+            events = [said(f"{m} of {n} " + "x" * 300) for m in range(EVENTS)]
             opened.append(f"c{n:02}", events, expected_version=0)  # one after another in the file
     content = bytearray(path.read_bytes())
     pages = [slice(at, at + 4_096) for at in range(0, len(content), 4_096)]
@@ -43,27 +48,28 @@ def without_page(tmp_path):
     return unreadable
 
 
-def test_one_unreadable_page_hides_no_other_conversation(foldlog, without_page):
+def test_one_unreadable_page_hides_no_other_conversation(foldlog, unreadable_in_c04):
     ran = foldlog("list --json")
     assert "conversation 'c04': it cannot be read: database disk image is malformed; run" in ran.err
-    assert ran.rows() == [f"c{n:02}" for n in range(12) if n != 4]
+    assert ran.rows() == [f"c{n:02}" for n in range(HISTORIES) if n != 4]
     ran = foldlog("log c05")
     (unread,) = re.findall(r"'c05', events 0 to (\d+): it cannot be read: .* malformed", ran.err)
-    assert (len(ran.out.splitlines()), ran.err.count("\n")) == (19 - int(unread), 1)
-    lost = sum(20 - len(foldlog("log", name).out.splitlines()) for name in ("c04", "c05"))
+    assert (len(ran.out.splitlines()), ran.err.count("\n")) == (EVENTS - 1 - int(unread), 1)
+    lost = sum(EVENTS - len(foldlog("log", name).out.splitlines()) for name in ("c04", "c05"))
     document = foldlog("search 'xxx*' --limit 500 --json").document
-    assert len(document["hits"]) == 240 - lost
+    assert len(document["hits"]) == HISTORIES * EVENTS - lost
     assert {*re.findall(r"\bc\d\d\b", str(document["unread"]))} == {"c04", "c05"}
     ran = foldlog("export --to audit.db")
-    up_to_unread = int(unread) + 1  # of c05
-    assert f" {240 - without_page - up_to_unread} events and 0 condensations of 12 " in ran.out
+    unreadable_in_c05 = int(unread) + 1
+    readable = HISTORIES * EVENTS - unreadable_in_c04 - unreadable_in_c05
+    assert f" {readable} events and 0 condensations of {HISTORIES} " in ran.out
     assert "left out of audit.db: event 0 of conversation 'c05': it cannot be read" in ran.err
     for command in ("stats", "store verify --views", "store verify --views --repair"):
         names = {*re.findall(r"\bc\d\d\b", foldlog(command).err)}
         assert "c05" in names <= {"c04", "c05"}
     rows = foldlog("store verify --json").document["conversations"]
     assert [row["conversation"] for row in rows if row["status"] == "damaged"] == ["c04", "c05"]
-    assert len(rows) == 12
+    assert len(rows) == HISTORIES
 
 
 FIND = [
@@ -89,7 +95,7 @@ DO_NOT = [
 ]
 
 
-def test_command_with_findings_ends_with_1(foldlog, without_page, five_messages, tmp_path):
+def test_command_with_findings_ends_with_1(foldlog, unreadable_in_c04, five_messages, tmp_path):
     """The fixture ``foldlog`` holds every command of these tests to that; here each finds something
     that can.
     """
