@@ -1,18 +1,7 @@
 /**
- * Messages of the AI SDK in foldlog: the `UIMessage`s of a chat, and the `ModelMessage`s of a loop.
- *
- *     const messages = await loadMessages(history);               // for useChat, or a route
- *     await saveMessages(history, messages);                      // in onFinish
- *
- *     const messages = await prepareMessages(held);               // for generateText
- *     await appendMessages(held, (await generateText({ model, messages, tools })).responseMessages);
- *
- * In version 6 of the AI SDK, the messages are `response.messages`. In version 7, this member has only
- * the last step, and no result of a tool that ran after an approval.
+ * Load the `UIMessage`s of a chat from a history and save them there, and the `ModelMessage`s of a loop.
  */
 
-export { declareTools, runTools, type RunToolsOptions } from "./ai-sdk/tools.js";
-export { type ChatTransportOptions, FoldlogChatTransport, uiMessageStream } from "./ai-sdk-streams.js";
 import type { ModelMessage, UIMessage } from "ai";
 import {
   approvalOf,
@@ -25,13 +14,13 @@ import {
   type Slot,
   StoredChat,
   type StoredSlot,
-} from "./ai-sdk/chat.js";
-import { areEqual, type Json, toJson } from "./json.js";
-import { standingEvents } from "./ai-sdk/standing.js";
-import { eventsOfMessages, modelMessagesOf, requestOf } from "./ai-sdk/model.js";
-import { type Approvals, readApprovals } from "./approvals.js";
-import { chatConflict, NotAllowed, VersionConflict, versionConflict } from "./errors.js";
-import type { AppendableEvent, History, StoredEvent, WriteOptions } from "./history.js";
+} from "./chat.js";
+import { areEqual, type Json, toJson } from "../json.js";
+import { standingEvents } from "./standing.js";
+import { eventsOfMessages, modelMessagesOf, requestOf } from "./model.js";
+import { type Approvals, readApprovals } from "../approvals.js";
+import { chatConflict, NotAllowed, VersionConflict, versionConflict } from "../errors.js";
+import type { AppendableEvent, History, StoredEvent, WriteOptions } from "../history.js";
 
 export interface ApprovalOptions {
   /**

@@ -8,12 +8,12 @@
  */
 
 import type { ChatTransport, UIMessage, UIMessageChunk } from "ai";
-import { toolOf } from "./ai-sdk/chat.js";
-import { replyChunks } from "./ai-sdk/live.js";
-import { type Shown, toolStates, Turn } from "./ai-sdk/turn.js";
-import type { History } from "./history.js";
-import type { Json } from "./json.js";
-import type { ReplyPart } from "./streams.js";
+import { toolOf } from "./chat.js";
+import { replyChunks } from "./live.js";
+import { type Shown, toolStates, Turn } from "./turn.js";
+import type { History } from "../history.js";
+import type { Json } from "../json.js";
+import type { ReplyPart } from "../streams.js";
 
 type Sent<M extends UIMessage> = Parameters<ChatTransport<M>["sendMessages"]>[0];
 
