@@ -2,7 +2,8 @@
 
 histories.py   a store of histories
 log.py         the log of one history: append and read events, Views, documents
-run.py         what a running agent adds: calls of tools, effects, leases, steps
+condensing.py  the steps before a call of the model: condense if due, return the View
+run.py         what a running agent adds: calls of tools, effects, leases, replies
 history.py     one history, with its past: explain, export, redact, fork
 streamed.py    the reply of a model while the model writes it
 requests.py    name the request that a reply answers
