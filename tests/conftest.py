@@ -39,7 +39,7 @@ _IMPORT_LITELLM = (
             "app/cli/test_condense",
             "history/test_replies",
             "reports/test_compare",
-            "reports/test_sizes",
+            "reports/test_tokens",
             "test_bytes",
             "test_otel",
         )

@@ -317,7 +317,7 @@ class History(HistoryRun):
         A lifetime also says when the event is sent to a model. Cost: the method reads all events
         once.
         """
-        from foldlog._reports.figures.sizes import event_tokens
+        from foldlog._reports.figures.tokens import event_tokens
 
         return or_empty(
             partial(self._views.lifetimes, self.id, event_tokens), Lifetimes(self.id, 0, (), {}, ())

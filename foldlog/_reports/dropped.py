@@ -12,7 +12,7 @@ from operator import attrgetter
 from foldlog._base.values import named_in
 from foldlog._reports.answers.views import DroppedDocument, DroppedTermDocument
 from foldlog._reports.figures.savings import is_made
-from foldlog._reports.figures.sizes import event_tokens
+from foldlog._reports.figures.tokens import event_tokens
 from foldlog._reports.recall_score import event_terms, event_words, terms_in
 from foldlog._reports.words.gist import count
 from foldlog.eventstore import (

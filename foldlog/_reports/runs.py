@@ -32,9 +32,9 @@ from foldlog._reports.answers.runs import (
 from foldlog._reports.figures.lists import FiguresOfStore
 from foldlog._reports.figures.overview import counted_in, is_request
 from foldlog._reports.figures.prices import Prices
-from foldlog._reports.figures.sizes import view_tokens
 from foldlog._reports.figures.spending import spent_by
 from foldlog._reports.figures.tables import Where
+from foldlog._reports.figures.tokens import view_tokens
 from foldlog._reports.passages import count_lines_apart, find_passages
 from foldlog._reports.words.gist import UNLIMITED, gist
 from foldlog._reports.words.safe_text import printable

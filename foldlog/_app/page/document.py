@@ -24,8 +24,8 @@ from foldlog._reports.answers.page import (
 from foldlog._reports.figures.context import ContextUse
 from foldlog._reports.figures.overview import Overview, counted_in, is_about_it
 from foldlog._reports.figures.savings import saving_of
-from foldlog._reports.figures.sizes import CountedTokens, CountsTokens, event_tokens
 from foldlog._reports.figures.spending import total_of
+from foldlog._reports.figures.tokens import CountedTokens, CountsTokens, event_tokens
 from foldlog._reports.words.reasons import because
 from foldlog._reports.words.times import time_of_event
 from foldlog.condensers import reports_of

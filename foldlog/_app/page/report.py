@@ -22,7 +22,7 @@ from foldlog._reports.answers.page import HistoryDocument
 from foldlog._reports.figures.overview import around_damage
 from foldlog._reports.figures.prices import Prices
 from foldlog._reports.figures.shown import models_of
-from foldlog._reports.figures.sizes import CountsTokens
+from foldlog._reports.figures.tokens import CountsTokens
 from foldlog._reports.needed_again import needed_again
 from foldlog._reports.words.gist import count
 from foldlog._reports.words.safe_text import json_text, printable

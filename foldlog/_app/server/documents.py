@@ -34,7 +34,7 @@ from foldlog._reports.answers.page import FollowedDocument, RefusedDocument
 from foldlog._reports.answers.runs import RunsDocument
 from foldlog._reports.answers.views import HandOversDocument
 from foldlog._reports.figures.prices import Prices
-from foldlog._reports.figures.sizes import CountsTokens
+from foldlog._reports.figures.tokens import CountsTokens
 from foldlog._reports.hand_overs import hand_overs
 from foldlog._reports.runs import compared_runs
 from foldlog._reports.search.searching import hits_document, search

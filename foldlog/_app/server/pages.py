@@ -29,7 +29,7 @@ from foldlog._reports.answers.views import NeededListDocument
 from foldlog._reports.figures.overview import around_damage
 from foldlog._reports.figures.prices import Prices
 from foldlog._reports.figures.shown import models_of
-from foldlog._reports.figures.sizes import CountsTokens
+from foldlog._reports.figures.tokens import CountsTokens
 from foldlog._reports.needed_again import needed_again
 from foldlog.eventstore import ConversationRow, CorruptEvent, Logged, Store
 from foldlog.eventstore.derived.cached_values import CachedValues

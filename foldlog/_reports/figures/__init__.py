@@ -3,8 +3,10 @@ totals are queries over the rows of figures.
 
 counting.py     count the figures of one conversation from its events, and update earlier figures
 of_sources.py   count the figures of a source from its records, before its events are made
-counts.py       events by kind, tool and day, errors, waits; sizes.py: tokens of Views; savings.py:
-                savings of condensations
+counts.py       events by kind, tool and day, errors, waits; savings.py: savings of condensations
+tokens.py       the tokens of an event and of a View; view_tokens.py: the tokens of the View at each
+                version, stored so that only new events are counted; short_events.py: the events of
+                a View without their long contents
 context.py      how near the prompts came to the context limit
 spending.py     calls of models, their tokens and cost; prices.py: the table of prices
 overview.py     title, format and times of a conversation; places.py: where its source was written
@@ -18,8 +20,6 @@ updating.py     update the tables; repeated.py: find replies that are in several
 trees.py        which conversation began which; tasks.py: figures of conversations with sub-agents
 checking.py     compare the stored figures with figures that are counted again
 unchanged.py    write figures only if their conversation has not changed since it was read
-short_reading.py  the events of a View without their long contents
-view_sizes.py   the tokens of the View at each version, stored so that only new events are counted
 lists.py        lists and totals; stats.py: the totals of some conversations, or of all
 shown.py        documents and totals for commands, pages and Python
 """

@@ -16,10 +16,10 @@ from foldlog._reports.figures.counts import Counts, strategy_of
 from foldlog._reports.figures.overview import Overview, counted_in, overview_of, read_in_steps
 from foldlog._reports.figures.savings import is_made, saving_of
 from foldlog._reports.figures.settled_replies import Block, read_blocks
-from foldlog._reports.figures.sizes import view_tokens
 from foldlog._reports.figures.spending import Spending, imported_calls, sum_up, total_of
+from foldlog._reports.figures.tokens import view_tokens
 from foldlog._reports.figures.tools_of_replies import CountedReply
-from foldlog._reports.figures.view_sizes import counted_tokens
+from foldlog._reports.figures.view_tokens import counted_tokens
 from foldlog._reports.words.reasons import because
 from foldlog.eventstore import (
     Border,

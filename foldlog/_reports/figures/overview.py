@@ -118,7 +118,7 @@ def overview_of(
     Cost: the function reads some events at both ends of the conversation, the events of its View,
     and its structural events.
     """
-    from foldlog._reports.figures.sizes import view_tokens
+    from foldlog._reports.figures.tokens import view_tokens
 
     overview = Overview()
     try:

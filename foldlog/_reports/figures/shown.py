@@ -196,7 +196,7 @@ def _add_sizes(
     _set_limit(stats, limit_of_models(models, peak))
     if row.unmade:
         return
-    from foldlog._reports.figures.view_sizes import ViewMeasuring
+    from foldlog._reports.figures.view_tokens import ViewMeasuring
 
     measuring = ViewMeasuring(store, row)
     largest = measuring.use.largest()

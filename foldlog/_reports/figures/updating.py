@@ -640,7 +640,7 @@ class FigureCounter:
 
 
 def _views_of_figures(store: Store) -> Views:
-    from foldlog._reports.figures.short_reading import ShortReading  # only counting needs it
+    from foldlog._reports.figures.short_events import ShortReading  # only counting needs it
     from foldlog.projections import Views
 
     return Views(store, read_by=ShortReading)

@@ -1,8 +1,8 @@
 """The overview of a conversation whose events have many bytes."""
 
 from foldlog._reports.figures import overview
-from foldlog._reports.figures.short_reading import ShortReading
-from foldlog._reports.figures.sizes import view_tokens
+from foldlog._reports.figures.short_events import ShortReading
+from foldlog._reports.figures.tokens import view_tokens
 from foldlog.eventstore import (
     Action,
     CondensationAction,

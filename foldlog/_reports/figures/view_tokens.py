@@ -12,7 +12,7 @@ from typing import Final
 import msgspec
 
 from foldlog._reports.figures.context import ContextUse
-from foldlog._reports.figures.sizes import event_tokens
+from foldlog._reports.figures.tokens import event_tokens
 from foldlog._reports.figures.unchanged import is_as_in
 from foldlog.eventstore import ConversationRow, Event, EventStoreError, Store
 from foldlog.eventstore.derived.cached_values import cached_records

@@ -6,8 +6,8 @@ import pytest
 
 import foldlog
 from foldlog import Action, CondensationAction, Message, Observation
-from foldlog._reports.figures import view_sizes
-from foldlog._reports.figures.sizes import event_tokens
+from foldlog._reports.figures import view_tokens
+from foldlog._reports.figures.tokens import event_tokens
 from foldlog.projections import Views
 from foldlog.projections.units import UnitsSoFar
 from tests.conformance.conftest import noted
@@ -23,8 +23,8 @@ def counted(monkeypatch):
         ids.append(event.id)
         return event_tokens(event)
 
-    monkeypatch.setattr(view_sizes, "event_tokens", count)
-    monkeypatch.setattr("foldlog._reports.figures.sizes.event_tokens", count)
+    monkeypatch.setattr(view_tokens, "event_tokens", count)
+    monkeypatch.setattr("foldlog._reports.figures.tokens.event_tokens", count)
     return ids
 
 
@@ -188,7 +188,7 @@ def test_sizes_of_another_version_are_not_read(tmp_path, monkeypatch, counted):
         history = histories.create("h")
         history.append([*turns(20)])
         expected = history.stats().view_tokens
-        monkeypatch.setattr(view_sizes, "_CODE", -1)
+        monkeypatch.setattr(view_tokens, "_CODE", -1)
         counted.clear()
         assert history.stats().view_tokens == expected
         assert len({*counted}) == 40

@@ -3,7 +3,7 @@
 import pytest
 
 import foldlog as package
-from foldlog._reports.figures.sizes import CountedTokens, event_tokens, view_tokens
+from foldlog._reports.figures.tokens import CountedTokens, event_tokens, view_tokens
 from foldlog.condensers import LLM, LLMConfig, TokensUnknown
 from foldlog.eventstore import Action, Annotation, Observation, SystemMessage, open_store
 from foldlog.projections import Views

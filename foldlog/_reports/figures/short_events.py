@@ -8,7 +8,7 @@ from typing import Final
 from msgspec.structs import replace
 
 from foldlog._reports.figures.overview import AT_ONCE, FIRST, is_long
-from foldlog._reports.figures.sizes import ShortContent, event_tokens
+from foldlog._reports.figures.tokens import ShortContent, event_tokens
 from foldlog.eventstore import Event, Message, Observation, ReadTransaction
 
 Interval = tuple[int, int]
