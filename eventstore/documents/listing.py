@@ -48,8 +48,6 @@ from foldlog.eventstore.recorders.types import (
     Conversation,
     ListedConversation,
     Record,
-    as_text,
-    utf8,
 )
 
 _FACT: Final = "listed"
@@ -67,31 +65,6 @@ an entry with 1,000 attributes takes 40 ms (``python -m benchmarks.tenants many-
 # A list entry may have one of these values instead of a version:
 _NOT_LISTED: Final = -1
 _NEEDS_KEY: Final = -2  # a process that has the key must list the conversation
-
-
-class Tombstone(NamedTuple):
-    """An erased conversation. ``events`` is the number of events that it had."""
-
-    id: str
-    events: int
-    erased_at: datetime
-    reason: str
-
-
-def list_tombstones(database: Database, after: str, limit: int) -> list[Tombstone]:
-    """Return up to ``limit`` tombstones with ids after ``after``, sorted by the UTF-8 bytes of
-    their ids.
-
-    Cost: SQLite looks at the conversations with entries in the ledger, and PostgreSQL at the
-    tombstones.
-    """
-    rows = database.recorder.query(lambda reader: reader.ask_all("tombstones", after, limit))
-    tombstones = [
-        Tombstone(as_text(name), events, from_microseconds(erased_at), as_text(reason))
-        for name, events, erased_at, reason in rows
-    ]
-    # Joined stores answer one after another.
-    return sorted(tombstones, key=lambda tombstone: utf8(tombstone.id))[:limit]
 
 
 class RecentConversation(NamedTuple):

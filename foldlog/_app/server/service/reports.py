@@ -36,7 +36,7 @@ from foldlog._reports.hand_overs import fact_document
 from foldlog._reports.runs import compared_runs
 from foldlog._testing.calls import recorded_calls
 from foldlog.adapters._shared import recent
-from foldlog.eventstore.documents import listing
+from foldlog.eventstore.documents import tombstones
 from foldlog.formats.conversion import ANY_HISTORY, format_of_history
 from foldlog.projections import Dialect
 
@@ -109,6 +109,7 @@ def list_tombstones(request: AdmittedRequest, *, limit: Limit = 100, after: str 
     a tombstone has no attributes. ``after`` is ``next`` of the page before.
     """
     request.refuse_filter("tombstones")
+    database = request.histories.store.database
     page = [
         Tombstone(
             id=tombstone.id,
@@ -116,7 +117,7 @@ def list_tombstones(request: AdmittedRequest, *, limit: Limit = 100, after: str 
             erased_at=tombstone.erased_at.isoformat(),
             reason=tombstone.reason,
         )
-        for tombstone in listing.list_tombstones(request.histories.store.database, after, limit + 1)
+        for tombstone in tombstones.list_tombstones(database, after, limit + 1)
     ]
     return Tombstones(
         tombstones=page[:limit], next=page[limit - 1].id if len(page) > limit else None
