@@ -514,7 +514,7 @@ def _newest(database: Database, reader: Reader, key: int, listed_at: int) -> _Ne
     Return None if its entry must not change: the list must not contain the conversation, or the
     conversation is damaged, which ``verify`` reports.
     """
-    with suppress(CorruptEvent, StoreDamaged):
+    try:
         conversation = database.find_key(reader, key)
         if (
             conversation is None
@@ -523,23 +523,31 @@ def _newest(database: Database, reader: Reader, key: int, listed_at: int) -> _Ne
             or conversation.version == 0
         ):
             return None
-        version = conversation.version
-        if conversation.archived:
-            stored = reader.records(key, ATTRIBUTES, version, 1, backwards=True)
-            return _Newest(conversation, version, stored[0] if stored else {})
-        reading = ReadTransaction(reader, conversation, database)
-        try:
-            last_change = reading.documents_before(version)
-            if last_change is not None and last_change.id < listed_at:
-                return _Newest(conversation, version, None, are_listed=True)
-            attributes = newest_value(reading, ATTRIBUTES) or {}
-            pairs_of(attributes)  # raises an error if the attributes have a wrong form
-            return _Newest(conversation, version, attributes)
-        except KeyUnavailable:
-            return _Newest(conversation, _NEEDS_KEY, None)
-        except (CorruptEvent, InvalidArgument):
-            return _Newest(conversation, version, None)
-    return None
+        return _read_newest(database, reader, conversation, listed_at)
+    except (CorruptEvent, StoreDamaged):
+        return None
+
+
+def _read_newest(
+    database: Database, reader: Reader, conversation: Conversation, listed_at: int
+) -> _Newest:
+    """Read the attributes of a conversation, unless its list entry already has the newest."""
+    version = conversation.version
+    if conversation.archived:
+        stored = reader.records(conversation.key, ATTRIBUTES, version, 1, backwards=True)
+        return _Newest(conversation, version, stored[0] if stored else {})
+    reading = ReadTransaction(reader, conversation, database)
+    try:
+        last_change = reading.documents_before(version)
+        if last_change is not None and last_change.id < listed_at:
+            return _Newest(conversation, version, None, are_listed=True)
+        attributes = newest_value(reading, ATTRIBUTES) or {}
+        pairs_of(attributes)  # raises an error if the attributes have a wrong form
+    except KeyUnavailable:
+        return _Newest(conversation, _NEEDS_KEY, None)
+    except (CorruptEvent, InvalidArgument):
+        return _Newest(conversation, version, None)
+    return _Newest(conversation, version, attributes)
 
 
 def _as_listed(newest: _Newest) -> ListedConversation:
@@ -577,22 +585,33 @@ def _attributes(database: Database, reader: Reader, listing: ListedConversation)
     attributes = listing.attributes
     if not isinstance(attributes, Record) and not listing.is_record_missing:
         return attributes if attributes or listing.version == _NEEDS_KEY else {}
-    with suppress(KeyUnavailable):
-        conversation = database.find_key(reader, listing.key) if listing.is_encrypted else None
-        if conversation is None:
-            codec = RowCodec(listing.id, None, NOTHING_PENDING)
-        else:
-            codec = database.codec_of(conversation)
-        if isinstance(attributes, Record):
-            record = codec.decoded_record(ATTRIBUTES, attributes)
-            stored = None if record is None else decode_attributes(record.body)
-            if stored is not None:
-                return stored
-        conversation = conversation or database.find_key(reader, listing.key)
-        if conversation is None:
-            return None
-        return newest_value(ReadTransaction(reader, conversation, database), ATTRIBUTES) or {}
-    return None
+    try:
+        return _decode_attributes(database, reader, listing)
+    except KeyUnavailable:
+        return None
+
+
+def _decode_attributes(
+    database: Database, reader: Reader, listing: ListedConversation
+) -> JsonMap | None:
+    """Decode the attributes of a list entry, or read them from the events. Return None if the
+    conversation was deleted. Raises ``KeyUnavailable``.
+    """
+    attributes = listing.attributes
+    conversation = database.find_key(reader, listing.key) if listing.is_encrypted else None
+    if conversation is None:
+        codec = RowCodec(listing.id, None, NOTHING_PENDING)
+    else:
+        codec = database.codec_of(conversation)
+    if isinstance(attributes, Record):
+        record = codec.decoded_record(ATTRIBUTES, attributes)
+        stored = None if record is None else decode_attributes(record.body)
+        if stored is not None:
+            return stored
+    conversation = conversation or database.find_key(reader, listing.key)
+    if conversation is None:
+        return None
+    return newest_value(ReadTransaction(reader, conversation, database), ATTRIBUTES) or {}
 
 
 # -- checking
@@ -641,18 +660,21 @@ def find_wrong_attributes(database: Database, conversation: str) -> Iterator[str
             record = codec.decoded_record(ATTRIBUTES, stored)
             if record is not None and decode_attributes(record.body) != attributes:
                 yield "its attributes in lists differ from its events"
-        with suppress(InvalidArgument):  # attributes of a wrong form are not listed
-            expected = digests_of(pairs_of(attributes), database.settings.keys, state.key_id)
-            for version, at, digests in reader.ask("listing_of", state.key):
-                is_wrong = version > state.version
-                if version == state.version:
-                    is_wrong = at != (state.updated_at or state.created_at)
-                if is_wrong:
-                    yield "its version or time in lists differs from its events"
-                raw = bytes(digests)
-                size = len(EVERY)
-                listed = {raw[start : start + size] for start in range(0, len(raw), size)}
-                if listed and listed != {EVERY, *expected}:
-                    yield "lists find it by attributes that differ from its events"
+        try:
+            pairs = pairs_of(attributes)
+        except InvalidArgument:  # attributes of a wrong form are not listed
+            return
+        expected = digests_of(pairs, database.settings.keys, state.key_id)
+        for version, at, digests in reader.ask("listing_of", state.key):
+            is_wrong = version > state.version
+            if version == state.version:
+                is_wrong = at != (state.updated_at or state.created_at)
+            if is_wrong:
+                yield "its version or time in lists differs from its events"
+            raw = bytes(digests)
+            size = len(EVERY)
+            listed = {raw[start : start + size] for start in range(0, len(raw), size)}
+            if listed and listed != {EVERY, *expected}:
+                yield "lists find it by attributes that differ from its events"
 
     yield from database.recorder.query(lambda reader: [*read(reader)])
