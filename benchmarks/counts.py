@@ -37,8 +37,10 @@ __all__ = [
 ]
 
 _TOOL = 4
+"""An id of ``sys.monitoring`` that CPython leaves free: debuggers and profilers have others."""
 _BATCH = 500
 _DEPTH = 10
+"""The measured fork is a fork of a fork, and so on, up to this depth."""
 
 
 BASELINE = Path(__file__).with_name("counts.json")
@@ -122,7 +124,7 @@ def python_version() -> str:
 
 
 @contextmanager
-def traced(statements: list[str]) -> Iterator[None]:
+def collecting(statements: list[str]) -> Iterator[None]:
     """Collect the statements of every connection that is opened within the block."""
     connect = sqlite3.connect
 
@@ -152,7 +154,7 @@ def count_all(length: int) -> dict[str, Count]:
         return Count(round(bytecodes(work) / per), statement_count, *footprint(work))
 
     counts: dict[str, Count] = {}
-    with tempfile.TemporaryDirectory() as folder, traced(statements):
+    with tempfile.TemporaryDirectory() as folder, collecting(statements):
         url = f"sqlite:///{Path(folder)}/counts.db"
         with open_store(url) as store:
             views = Views(store)
@@ -196,18 +198,22 @@ def count_all(length: int) -> dict[str, Count]:
 
 
 def _step(store: Store, views: Views, sums: TokenCounter | None = None) -> int:
-    version = store.append("c", _PAIR if sums is None else _called(), expected_version=ANY_VERSION)[
-        -1
-    ].id
+    """Append two events as an agent does between two calls of its model, and make the View. With
+    ``sums``, also count the tokens of the View. Return the number of events, or of tokens.
+    """
+    events: Sequence[Event] = _PAIR if sums is None else _call_with_result()
+    recorded_events = store.append("c", events, expected_version=ANY_VERSION)
     view = views.current("c")
-    assert view.version == version + 1
-    return len(view.events) if sums is None else sums.token_sums(view)[-1]
+    assert view.version == recorded_events[-1].id + 1
+    if sums is None:
+        return len(view.events)
+    return sums.token_sums(view)[-1]
 
 
 _calls = count()
 
 
-def _called() -> list[Event]:
+def _call_with_result() -> list[Event]:
     """Return a call and its result, which an agent appends in most steps."""
     call_id = f"call {next(_calls)}"
     call = Action(
@@ -242,7 +248,7 @@ def count_first_open(url: str) -> Count:
     no pattern, and import no further module.
     """
     statements: list[str] = []
-    with traced(statements):
+    with collecting(statements):
         executed = bytecodes(lambda: _open(url, "c"))
         statement_count = len(statements)
         return Count(executed, statement_count, *footprint(lambda: _open(url, "c")))

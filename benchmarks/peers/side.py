@@ -112,7 +112,8 @@ def fill(side: Side, request: dict[str, Any]) -> dict[str, Any]:
         connection.execute("PRAGMA synchronous = OFF")
         return connection
 
-    sqlite3.connect, os.fsync = connect_without_syncs, lambda _: None  # type: ignore[assignment]
+    sqlite3.connect = connect_without_syncs  # type: ignore[assignment]
+    os.fsync = lambda _: None
     side.prepare()
     store = side.open(request["path"])
     begun = time.perf_counter()
@@ -123,7 +124,7 @@ def fill(side: Side, request: dict[str, Any]) -> dict[str, Any]:
     return {"seconds": time.perf_counter() - begun}
 
 
-def opened(side: Side, request: dict[str, Any]) -> dict[str, Any]:
+def measure_opening(side: Side, request: dict[str, Any]) -> dict[str, Any]:
     """Measure the opening of the store and the reading of all items that the model is shown.
 
     Before the clock starts, the child uses the peer on a few items. The kernel copies a memory page
@@ -148,7 +149,7 @@ def opened(side: Side, request: dict[str, Any]) -> dict[str, Any]:
     }
 
 
-def worked(side: Side, request: dict[str, Any]) -> dict[str, Any]:
+def measure_turns(side: Side, request: dict[str, Any]) -> dict[str, Any]:
     """Continue the history: first single appends, then turns. In a turn, the side records a call
     with its result, and then calls ``read``.
 
@@ -162,7 +163,7 @@ def worked(side: Side, request: dict[str, Any]) -> dict[str, Any]:
     source = read_items(request["items"], request["start"], sys.maxsize)
     first = next(source)
     turn_count = 0
-    if first["kind"] == "result":  # an earlier ``synced`` ended at the call of this result
+    if first["kind"] == "result":  # an earlier ``record_between_marks`` ended at the call
         store.add([first])
         turn_count = 1
     else:
@@ -209,7 +210,7 @@ def worked(side: Side, request: dict[str, Any]) -> dict[str, Any]:
     }
 
 
-def synced(side: Side, request: dict[str, Any]) -> dict[str, Any]:
+def record_between_marks(side: Side, request: dict[str, Any]) -> dict[str, Any]:
     """Record calls and results one by one, between two marks that strace shows. A mark is an fsync
     of a descriptor that does not exist.
     """
@@ -221,15 +222,22 @@ def synced(side: Side, request: dict[str, Any]) -> dict[str, Any]:
     for number, item in enumerate(items):
         if number == 1:
             _mark()
-        store.condense(item) if item["kind"] == "condensation" else store.add([item])
+        if item["kind"] == "condensation":
+            store.condense(item)
+        else:
+            store.add([item])
     _mark()
     store.close()
     return {"appends": len(items) - 1}
 
 
+MARK = 1_000_000
+"""No process has so many open files, so that a call with this descriptor is no sync of a peer."""
+
+
 def _mark() -> None:
     try:
-        os.fsync(1_000_000)
+        os.fsync(MARK)
     except OSError:
         return
     raise AssertionError("the descriptor of the mark belongs to an open file")
@@ -256,9 +264,9 @@ def _status(name: str) -> int:
 
 REQUESTS: dict[str, Callable[[Side, dict[str, Any]], dict[str, Any]]] = {
     "fill": fill,
-    "open": opened,
-    "work": worked,
-    "sync": synced,
+    "open": measure_opening,
+    "work": measure_turns,
+    "sync": record_between_marks,
 }
 
 

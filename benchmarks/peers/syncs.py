@@ -13,16 +13,16 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks.peers.environments import Peer
+from benchmarks.peers.side import MARK
 from benchmarks.peers.worker import Worker
 
 _CALL = re.compile(r"\b(fsync|fdatasync|sync_file_range|msync|syncfs)\((\w+)")
-_MARK = "1000000"
 NOT_COUNTED = "not counted: strace cannot trace on this machine"
 
 
 def count(peer: Peer, python: Path, request: dict[str, Any]) -> str:
     """Return the calls of one append as text, for example ``2 fsync``."""
-    if not _traces():
+    if not _can_trace():
         return NOT_COUNTED
     with tempfile.TemporaryDirectory() as folder:
         trace = Path(folder) / "trace"
@@ -33,11 +33,11 @@ def count(peer: Peer, python: Path, request: dict[str, Any]) -> str:
             appends = worker.ask("sync", 120, **request)["appends"]
         finally:
             worker.close()
-        return told(trace.read_text(), appends)
+        return _calls_of_an_append(trace.read_text(), appends)
 
 
 @cache
-def _traces() -> bool:
+def _can_trace() -> bool:
     """Return whether strace is installed and may trace. Some containers do not allow tracing."""
     if shutil.which("strace") is None:
         return False
@@ -47,12 +47,12 @@ def _traces() -> bool:
     return tried.returncode == 0
 
 
-def told(trace: str, appends: int) -> str:
-    """Return the calls between the two marks, divided by the number of appends."""
+def _calls_of_an_append(trace: str, appends: int) -> str:
+    """Return the calls between the two marks, divided by the number of appends, as text."""
     counted: dict[str, int] = {}
     marks = 0
     for name, descriptor in _CALL.findall(trace):
-        if descriptor == _MARK:
+        if descriptor == str(MARK):
             marks += 1
         elif marks == 1:
             counted[name] = counted.get(name, 0) + 1

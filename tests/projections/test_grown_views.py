@@ -6,7 +6,7 @@ import threading
 
 import pytest
 
-from benchmarks.counts import traced
+from benchmarks.counts import collecting
 from foldlog.eventstore import (
     Action,
     Annotation,
@@ -31,7 +31,7 @@ from tests.said import all_said, ids
 def statements():
     """The statements of the stores that a test opens."""
     recorded = []
-    with traced(recorded):
+    with collecting(recorded):
         yield recorded
 
 

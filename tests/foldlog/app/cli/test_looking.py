@@ -10,7 +10,7 @@ from typing import get_args
 
 import pytest
 
-from benchmarks.counts import traced
+from benchmarks.counts import collecting
 from foldlog import open as foldlog_open
 from foldlog.condensers import Condenser
 from foldlog.eventstore import (
@@ -342,7 +342,7 @@ def test_long_list_costs_few_statements(foldlog, options, more):
     counts = []
     with (
         foldlog_open("sqlite:///foldlog.db", durability="relaxed") as histories,
-        traced(statements),
+        collecting(statements),
     ):
         for added in (101, 10):  # a list of more than 100 is read by pages
             for number in range(added):
