@@ -95,7 +95,7 @@ test("a refusal is an error of the library, with its values", async () => {
   await assert.rejects(history.state(), ConversationErased);
 });
 
-test("conversations are made, listed, forked and appended to together", async () => {
+test("a conversation has the attributes of its token, and the token's list has it", async () => {
   const ann = service.client("token-of-ann");
   const history = await ann.histories.create({ attributes: { title: "mine" } });
   const listed: string[] = [];
@@ -103,15 +103,23 @@ test("conversations are made, listed, forked and appended to together", async ()
   assert.deepEqual(listed, [history.id]);
   assert.equal((await history.setAttributes({ title: "ours" })).attributes["title"], "ours");
   assert.equal((await history.attributes()).attributes["user"], "ann");
+});
 
+test("several conversations are appended to together", async () => {
   const [first, second] = [newHistory(), newHistory()];
   const append = { events: [{ kind: "message", source: "user", content: "hi" } as const], expected_version: 0 };
   await service.foldlog.histories.appendTogether([
     { conversation: first.id, ...append },
     { conversation: second.id, ...append },
   ]);
-  const fork = await second.fork({ at: 1 });
-  assert.deepEqual(await contents(fork), ["hi"]);
+  assert.deepEqual(await contents(first), ["hi"]);
+  assert.deepEqual(await contents(second), ["hi"]);
+});
+
+test("a fork has the events of its parent up to a version", async () => {
+  const history = newHistory();
+  await history.appendMessages([user("one"), user("two")]);
+  assert.deepEqual(await contents(await history.fork({ at: 1 })), ["one"]);
 });
 
 test("a list and a search have all their pages", async () => {
@@ -178,40 +186,82 @@ test("what a dead worker left is unfinished, and its reply is due", async () => 
   assert.equal((await history.view()).reply_due, true);
 });
 
-test("views, reasons and changes", async () => {
+/** A new history of two messages of the user. */
+async function oneAndTwo(): Promise<History> {
   const history = newHistory();
   for (const text of ["one", "two"]) await history.appendMessages([user(text)]);
+  return history;
+}
+
+test("messages are those of the View, in the form of a server", async () => {
+  const history = await oneAndTwo();
   assert.deepEqual(await history.messages(), [user("one\n\ntwo")]);
-  assert.equal((await history.why(1)).fate, "shown");
-  await history.retract(1, "wrong", { expectedVersion: 2 });
-  assert.deepEqual((await history.prepare()).messages, [user("one")]);
   assert.deepEqual(await history.messages("anthropic", 1), [
     { role: "user", content: [{ type: "text", text: "one" }] },
   ]);
+  assert.equal((await history.why(1)).fate, "shown");
+});
+
+test("a retracted event is in no prompt, and the difference of the Views names it", async () => {
+  const history = await oneAndTwo();
+  await history.retract(1, "wrong", { expectedVersion: 2 });
+  assert.deepEqual((await history.prepare()).messages, [user("one")]);
   assert.deepEqual(
     (await history.difference(2, 3)).left.map((event) => event["id"]),
     [1],
   );
+});
+
+test("a redaction says which events it redacted", async () => {
+  const history = await oneAndTwo();
   assert.deepEqual((await history.redact({ events: [1], reason: "asked" })).redacted, [1]);
+  assert.deepEqual(await contents(history), ["one", "[redacted]", undefined]);
+});
+
+test("documents are set and read", async () => {
+  const history = await oneAndTwo();
   await history.setDocuments({ plan: [1] });
   assert.deepEqual((await history.documents()).documents, { plan: [1] });
+});
+
+test("a requested condensation is pending until a step, and nothing was dropped", async () => {
+  const history = await oneAndTwo();
   await history.requestCondensation("long");
   assert.equal((await history.view()).unhandled_condensation_request, true);
   await assert.rejects(history.dropped(), /was never condensed/);
 });
 
-test("figures, facts, comparisons, exports and recalls are read", async () => {
+/** A new history of a question and an answer. */
+async function heron(): Promise<History> {
   const history = newHistory();
   await history.appendMessages([user("The heron sleeps."), { role: "assistant", content: "Yes." }]);
-  const fork = await history.fork({ at: 1 });
-  await fork.appendMessages([{ role: "assistant", content: "No." }]);
+  return history;
+}
+
+test("figures count the events by their source, and a fact names its events", async () => {
+  const history = await heron();
   assert.deepEqual((await history.stats()).events, { total: 2, user: 1, agent: 1 });
   assert.deepEqual((await history.fact("heron")).events, [0]);
+});
+
+test("a comparison with a fork names the common past", async () => {
+  const history = await heron();
+  const fork = await history.fork({ at: 1 });
+  await fork.appendMessages([{ role: "assistant", content: "No." }]);
   const { divergence, runs } = await history.compared(fork);
-  assert.deepEqual([divergence?.common_past, runs], [1, null]);
+  assert.equal(divergence?.common_past, 1);
+  assert.equal(runs, null);
+});
+
+test("an export of the View has its messages", async () => {
+  const history = await heron();
   const exported: unknown[] = [];
   for await (const record of history.exported({ view: true })) exported.push(record);
   assert.deepEqual(exported, await history.messages());
+});
+
+test("the tool for recalls finds an event by its words", async () => {
+  const history = await heron();
   const { tool } = await history.recallTool("anthropic");
   assert.equal(tool["name"], "recall");
   assert.match(await history.recall({ query: "heron" }), /The heron sleeps\./);
@@ -259,7 +309,8 @@ test("a request without a key is not repeated, and one with a key is", async () 
 });
 
 test("condense, redact and erase are carried out once, also when their answer was lost", async () => {
-  await behindProxy(["none", "none", "cut", "none", "none", "cut", "cut"], async (history) => {
+  const faults: Fault[] = ["none", "none", "cut", "none", "none", "cut", "none", "cut", "none"];
+  await behindProxy(faults, async (history, proxy) => {
     const texts = Array.from({ length: 40 }, (_, number) => ({
       role: number % 2 === 0 ? "user" : "assistant",
       content: "word",
@@ -267,10 +318,15 @@ test("condense, redact and erase are carried out once, also when their answer wa
     await history.appendMessages(texts);
     await history.view();
     const { version } = await history.condense("tidy");
-    assert.equal(version, 42);
+    assert.equal(version, 42, "40 messages, one request and one condensation");
     assert.equal((await history.state()).version, 42);
     assert.deepEqual((await history.redact({ events: [3], reason: "asked" })).redacted, [3]);
-    assert.equal((await history.erase({ reason: "asked" })).events, 43);
+    assert.equal((await history.erase({ reason: "asked" })).events, 43, "and one redaction");
+    const cut = proxy.seen.filter(({ fault }) => fault === "cut");
+    assert.deepEqual(
+      cut.map(({ method, path }) => `${method} ${path.split("?")[0]?.split("/").at(-1) ?? ""}`),
+      ["POST condensations", "POST redactions", "POST erasure"],
+    );
   });
 });
 
@@ -297,7 +353,7 @@ test("Retry-After is the shortest pause", async () => {
     },
   });
   await client.histories.open("c").state();
-  assert((pauses[1] ?? 0) >= 190);
+  assert((pauses[1] ?? 0) >= 190, "0.2 s; a timer of Node may end some milliseconds early");
 });
 
 test("the tool of a call runs once, and its outcome is in the log", async () => {
