@@ -112,8 +112,11 @@ def fill(side: Side, request: dict[str, Any]) -> dict[str, Any]:
         connection.execute("PRAGMA synchronous = OFF")
         return connection
 
+    def skip_sync(fd: Any) -> None:
+        """Do nothing in place of ``os.fsync``."""
+
     sqlite3.connect = connect_without_syncs  # type: ignore[assignment]
-    os.fsync = lambda _: None
+    os.fsync = skip_sync
     side.prepare()
     store = side.open(request["path"])
     begun = time.perf_counter()

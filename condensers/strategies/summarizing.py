@@ -9,6 +9,7 @@ never makes a condensation that forgets too few events, saves no tokens, or has 
 
 from __future__ import annotations
 
+import math
 from abc import abstractmethod
 from collections.abc import Callable, Sequence, Set
 from dataclasses import dataclass, field
@@ -303,7 +304,8 @@ class SummarizingCondenser(RollingCondenser):
                 view.with_events((*view[: span.start], *summaries, *view[span.stop :])), counter
             )
 
-        wanted: float | None = None
+        # The prompt gets the wanted size or, if no version is so short, the accepted size.
+        wanted = accepted = math.inf
         if over is not None:
             reserved = (tokens_with() or 0) + over.limit * _SUMMARY
             room = over.limit * (self.keep_ratio + _SUMMARY_AT_MOST)
@@ -314,7 +316,7 @@ class SummarizingCondenser(RollingCondenser):
         text = summary.text
         tokens = tokens_with(text)
         longest_accepted: tuple[str, int] | None = None
-        while tokens is not None and wanted is not None and tokens > wanted:
+        while tokens is not None and tokens > wanted:
             if longest_accepted is None and tokens <= accepted:
                 longest_accepted = (text, tokens)
             shorter = summary.shorter(text)

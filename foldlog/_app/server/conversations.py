@@ -348,7 +348,7 @@ class ServedConversations:
         )
 
 
-def _with_agents_above(conversation: str, agents: Mapping[str, AgentDocument]) -> list[str]:
+def _with_agents_above(conversation: str, agents: dict[str, AgentDocument]) -> list[str]:
     """Return a conversation, and the agents above it up to the first. Parents may form a circle, or
     name a conversation that is not in the store.
     """
