@@ -211,7 +211,7 @@ class Maintenance:
         """Add new events to the search index of the store, and return the number of added events
         and records. If the store has no index, or with ``again``, the index is made. Encrypted
         conversations are in the index only if it was made ``with_encrypted``: hashes of their words
-        are then in the store unencrypted. Cost: about 110 µs of CPU time for each new event of
+        are then in the store unencrypted. Cost: about 150 µs of CPU time for each new event of
         500 bytes. See ``foldlog store index``.
         """
         from foldlog._reports.search import index
@@ -226,7 +226,7 @@ class Maintenance:
         their sums, the list of conversations, and the search index if the store has one. Readers
         then find them ready; without this call, they count a few changes themselves, and say what
         they lack. Several processes may call this method at the same time. Cost: about 70 µs of
-        processor time for each new event, and 110 µs with a search index.
+        processor time for each new event, and 150 µs more with a search index.
         """
         from foldlog._reports.search import index
 

@@ -70,6 +70,7 @@ _BUCKET_BITS: Final = 8
 _PAIR_BUCKETS: Final = 128
 """The rows of pairs have the buckets behind the buckets of words."""
 _BYTES_OF_PAIR: Final = _DOCS // 8
+_BITS_OF_BYTE: Final = [[bit for bit in range(8) if byte >> bit & 1] for byte in range(256)]
 _BYTES_OF_PAIRS: Final = PAIRS // _PAIR_BUCKETS * _BYTES_OF_PAIR
 _PAGE: Final = 1_024
 """The number of events that are read at once."""
@@ -412,7 +413,13 @@ def _docs_with_pair(reader: Reader, pair: int) -> Docs | None:
     end = begin + _BYTES_OF_PAIR
 
     def docs_of(data: bytes) -> set[int]:
-        return _set_bits(int.from_bytes(_unpacked_pairs(data)[begin:end], "little"))
+        bits = _unpacked_pairs(data)[begin:end]
+        return {
+            place * 8 + bit
+            for place, byte in enumerate(bits)
+            if byte
+            for bit in _BITS_OF_BYTE[byte]
+        }
 
     return _docs_in_bucket(reader, _bucket_of_pair(pair), docs_of, _OF_DOCS_WITH_PAIR)
 
@@ -438,10 +445,6 @@ def _docs_in_bucket(
 
 def _bucket_of_pair(pair: int) -> int:
     return _BUCKETS + pair % _PAIR_BUCKETS
-
-
-def _set_bits(bits: int) -> set[int]:
-    return {place for place in range(bits.bit_length()) if bits >> place & 1}
 
 
 def _unpacked(data: bytes) -> array[int]:
@@ -483,7 +486,7 @@ def _damaged(problem: object) -> StoreDamaged:
 def refresh(store: Store, on_events: Callable[[int], object] = lambda count: None) -> int:
     """Add the new events to the index, and return the number of added events and records. Several
     processes may call ``refresh`` at the same time. ``on_events`` is called with the number of
-    events that were added together. Cost: about 110 µs of processor time for each new event of 500
+    events that were added together. Cost: about 150 µs of processor time for each new event of 500
     bytes.
     """
     return _Refresh(store, on_events).run()
