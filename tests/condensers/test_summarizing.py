@@ -19,6 +19,7 @@ from foldlog.condensers import (
     Usage,
     reports_of,
 )
+from foldlog.condensers.base import Overrun
 from foldlog.condensers.models.estimate import estimate
 from foldlog.condensers.prompts import load_prompt
 from foldlog.condensers.prompts.rendering import truncate, unescape
@@ -580,3 +581,14 @@ def test_parts_fit_the_window_with_the_words_of_the_prompt():
     assert tiny._room(events, None) == limit_of(tiny.llm) - words < wide._room(events, None)
     assert tiny._room(events[:1], None) == size_of(events[:1], None) * 5 // 8
     assert wide._room(events[:1], None) is None
+
+
+@pytest.mark.parametrize("third, tail", [(30, 1), (90, 0), (120, 2)])
+def test_head_that_exceeds_the_limit_shortens_no_tail(third, tail):
+    """The first three events are a whole unit. If they leave room for a summary, the tail gives
+    way; if they alone exceed the limit, a shorter tail would be of no use.
+    """
+    condenser = LLMSummarizingCondenser(Narrow(2_500), max_size=20, keep_first=2)
+    sums = [0, 10, 20, third, third + 10, third + 20, third + 30]
+    over = Overrun(sums, 100, None)
+    assert condenser._tail_by_tokens(viewed(messages(6)), 3, over) == tail
