@@ -359,7 +359,9 @@ def test_question_lists_all_that_will_go(foldlog, monkeypatch, encrypted, line, 
     assert listed in would + "\n".join(questions[0][2])
     if "redact" in line:
         assert "6 events of 4 conversations to redact\n" in would
-        redacted = re.findall(r"^(\w+): (?:event |summary S)(\d) redacted at ", output, re.MULTILINE)
+        redacted = re.findall(
+            r"^(\w+): (?:event |summary S)(\d) redacted at ", output, re.MULTILINE
+        )
         ids = {"c": "013", "f": "3", "g": "4", "other": "1"}
         assert sorted(redacted) == [(name, each) for name in ids for each in ids[name]]
     with api.open("foldlog.db") as histories:
