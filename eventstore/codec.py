@@ -176,8 +176,7 @@ def encode(event: Event, *, finite: bool = False, ours: bool = False) -> Encoded
         )
     if without_id is not event:
         force_setattr(read_back, "id", event.id)
-    columns = kind, schema, read_back.shown, event.structural
-    return _new(Encoded, (*columns, body, read_back, None))
+    return _new(Encoded, (kind, schema, read_back.shown, event.structural, body, read_back, None))
 
 
 def _refuse(event: Event, kind: str) -> NoReturn:

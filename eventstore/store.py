@@ -47,7 +47,7 @@ from foldlog.eventstore.log.importing import ingest, project_batch
 from foldlog.eventstore.log.origins import check_own_key
 from foldlog.eventstore.log.reading import ReadTransaction
 from foldlog.eventstore.log.results import ConversationRow, Ingested, Logged, Recorded, row_of
-from foldlog.eventstore.log.row import begun, dense_events, from_microseconds, with_sums
+from foldlog.eventstore.log.row import LONG_BODY, begun, dense_events, from_microseconds, with_sums
 from foldlog.eventstore.log.seal import EVENT_BYTES_MAX, WriteSettings
 from foldlog.eventstore.log.writing import InlineProjection, WriteTransaction
 from foldlog.eventstore.recorders.base import Reader, Recorder, Transaction
@@ -467,7 +467,7 @@ class Store:
                 f" {self._event_bytes_max:,}; divide the event, or raise event_bytes_max of"
                 " open_store"
             )
-        return with_sums(encoded)
+        return encoded if size < LONG_BODY else with_sums(encoded)
 
     def _encode_all(
         self, events: Iterable[Event | Encoded], source: str, *, finite: bool = True
@@ -533,22 +533,24 @@ def prepare_append(
         raise TypeError(f"the id of a conversation must be a text, not {conversation!r}")
     if idempotency_key is not None:
         check_own_key(idempotency_key)
-    if dedupe not in (None, "origin"):
-        raise InvalidArgument(f"dedupe is {dedupe!r}; use 'origin', or leave it out")
-    if dedupe is not None and idempotency_key is not None:
-        raise InvalidArgument(
-            "an append accepts either dedupe or an idempotency_key, not both: with dedupe, the"
-            " source ids of the events are the keys"
-        )
+    if dedupe is not None:
+        if dedupe != "origin":
+            raise InvalidArgument(f"dedupe is {dedupe!r}; use 'origin', or leave it out")
+        if idempotency_key is not None:
+            raise InvalidArgument(
+                "an append accepts either dedupe or an idempotency_key, not both: with dedupe, the"
+                " source ids of the events are the keys"
+            )
     if isinstance(events, Event):
         batch = [store._encode(events)]
     else:
         batch = [*store._encode_all(events, "this append")]
     structural = any(map(_is_structural, batch))
-    project = store._project if structural and store._projections else None
     has_options = idempotency_key or dedupe or guard or also or together
+    is_plain = not (has_options or structural or _DOCUMENT_CHANGES in map(_kind, batch))
+    project = store._project if structural and store._projections else None
     # Another thread may run the work only if the work calls nothing but foldlog's own code.
-    calls_foreign_code = (
+    calls_foreign_code = not is_plain and (
         project or also or together or not (guard is None or isinstance(guard, DocumentsUnchanged))
     )
     return Appending(
@@ -563,7 +565,7 @@ def prepare_append(
         together,
         also,
         project,
-        is_plain=not (has_options or structural or _DOCUMENT_CHANGES in map(_kind, batch)),
+        is_plain=is_plain,
         any_thread=store._has_default_clock and not calls_foreign_code,
     )
 

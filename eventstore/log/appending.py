@@ -178,7 +178,7 @@ class Appending(Struct, eq=False):
 
     def __call__(self, transaction: Transaction) -> None:
         is_plain = self.is_plain
-        if self.together:
+        if not is_plain and self.together:
             transaction.lock_all(work.conversation for work in (self, *self.together))
         writing = open_to_append(self.database, transaction, self.conversation, self.fence)
         version = writing.state.version
@@ -209,6 +209,8 @@ class Appending(Struct, eq=False):
         writing.end()
         self.key = writing.state.key
         self.last_conversation = transaction.last_conversation
+        if is_plain:
+            return
         # The appends of ``together`` come last, because they may append to this conversation too.
         for other in self.together:
             other(transaction)
@@ -280,7 +282,7 @@ class Appending(Struct, eq=False):
         binding = self.database.binding
         if binding is not None and self.key and self.conversation == binding.id:
             binding.key = self.key
-        if self.last_conversation is not None and self.database.recorder.on_server:
+        if self.database.recorder.on_server and self.last_conversation is not None:
             self.database.last_conversation = self.last_conversation
         if self.earlier is not None:
             return self.earlier

@@ -73,9 +73,9 @@ class NotAsWritten(ValueError):
     """
 
 
-_LONG: Final = 100_000
-"""A body of so many bytes is hashed without a copy. For a shorter one, the copy takes less time
-than a second call (``benchmarks/append.py``).
+LONG_BODY: Final = 100_000
+"""A body of so many bytes is hashed before the transaction (see ``with_sums``), and without a copy.
+For a shorter one, the copy takes less time than a second call (``benchmarks/append.py``).
 """
 SALT_BYTES = 16
 COMMITMENT_BYTES = 32
@@ -122,7 +122,7 @@ def link_of(head: bytes, salt: bytes, row: Row) -> bytes:
 
 def commitment(event_salt: bytes, body: bytes) -> bytes:
     """Return the commitment to a body: see the beginning of this file."""
-    if len(body) < _LONG:
+    if len(body) < LONG_BODY:
         return sha256(event_salt + body).digest()
     hashed = sha256(event_salt)
     hashed.update(body)
@@ -130,12 +130,10 @@ def commitment(event_salt: bytes, body: bytes) -> bytes:
 
 
 def with_sums(encoded: Encoded) -> Encoded:
-    """Return the event with the salt, the commitment and the checksum of a long body, so that the
-    write transaction does not spend the time to compute them.
+    """Return an event of a long body with its salt, commitment and checksum, so that the write
+    transaction does not spend the time to compute them.
     """
     body = encoded.body
-    if len(body) < _LONG:
-        return encoded
     salt = urandom(SALT_BYTES)
     return encoded._replace(sums=BodySums(salt, commitment(salt, body), crc32(body)))
 
@@ -248,7 +246,7 @@ def make_rows(
     for kind, schema, shown, structural, body, _, sums in batch:
         if sums is None or secret is not None:
             event_salt = salts[salt_at : salt_at + SALT_BYTES]
-            committed = commitment(event_salt, body)
+            committed = sha256(event_salt + body).digest()  # a call of ``commitment`` takes longer
             body_checksum = crc32(body)
         else:
             event_salt, committed, body_checksum = sums

@@ -183,11 +183,10 @@ class WriteTransaction(ReadTransaction):
         rows, after = make_rows(before, batch, now, secret)
         stored: Sequence[Row] = rows
         # A plain row without attachments is stored as ``make_rows`` makes it.
-        has_attachments = Body in map(type, map(_body, rows))
         if (
             codec.data_key is not None
             or settings.compression not in (None, "none")
-            or has_attachments
+            or Body in map(type, map(_body, rows))
         ):
             stored = codec.encode_rows(rows, settings.compression)
         place = self._insert(rows, stored, after)

@@ -20,6 +20,7 @@ import contextlib
 import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
+from operator import attrgetter
 from threading import Lock, get_ident
 from typing import Any, Generic, NoReturn, TypeVar
 
@@ -32,6 +33,8 @@ from foldlog.eventstore.recorders.types import Outcome
 from foldlog.eventstore.recorders.writers import INSIDE, Writer, check_not_writing, note_committed
 
 T = TypeVar("T")
+
+_is_durable = attrgetter("durable")
 
 
 class Job(Struct, Generic[T], eq=False):
@@ -259,7 +262,7 @@ class CommitQueue:
                 self._collect(leader)
             remaining = self._group
             while remaining and not committed:
-                writing.begin(durable=any(job.durable for job in remaining))
+                writing.begin(durable=any(map(_is_durable, remaining)))
                 failed = self._run_jobs(remaining, leader)
                 if failed is None:
                     writing.commit()
