@@ -361,7 +361,7 @@ def test_a_summary_of_events_with_few_terms_has_one_of_them(text):
     history, _ = stepped(condenser, *asked)
     (made,) = history.view().condensations
     assert made.summary == honest
-    apology = "Sorry, I cannot help with tickets 103, 110 and 117 any more."
+    apology = "Tickets 103, 110 and 117 are nothing that an assistant can help with."
     condenser = LLMSummarizingCondenser(Scripted(said(apology)), max_size=20)
     history, _ = stepped(condenser, *asked)
     (made,) = history.view().condensations
@@ -372,9 +372,7 @@ def test_a_summary_of_events_with_few_terms_has_one_of_them(text):
     "events",
     [[*messages(9), message("so on we go " * 200), *messages(9)], [*counted_tickets(30, step=3)]],
 )
-@pytest.mark.parametrize(
-    "text", ["They greeted each other.", "the " * 600, "I'm sorry, but I can't help with that."]
-)
+@pytest.mark.parametrize("text", ["They greeted each other.", "the " * 600])
 def test_a_digest_stands_below_a_summary_that_cannot_be_judged(text, events):
     condenser = LLMSummarizingCondenser(Scripted(said(text)), max_size=20)
     history, _ = stepped(condenser, *events, REQUEST)
