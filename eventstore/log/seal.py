@@ -31,7 +31,7 @@ from foldlog.eventstore.codec_json import (
     listed_in,
     size_of,
 )
-from foldlog.eventstore.errors import InvalidOption, count, install_command
+from foldlog.eventstore.errors import InvalidOption, install_command
 from foldlog.eventstore.log.keys import DataKey, KeyRing
 from foldlog.eventstore.log.row import (
     COMMITMENT_BYTES,
@@ -357,7 +357,7 @@ class RowCodec(NamedTuple):
         missing = needed - {attachment.name for attachment in attachments}
         if missing:
             raise NotAsWritten(
-                f"the event lacks {count(len(missing), 'attachment')}, missing or changed"
+                f"attachments of the event are missing or were changed: {len(missing):,}"
             )
         return Body.of(body, [item for item in attachments if item.name in needed])
 
