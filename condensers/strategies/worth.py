@@ -30,8 +30,10 @@ _SHARED_LEAST: Final = 3
 """How many terms a summary of events with ``_TERMS_MANY`` terms or more has at least."""
 _TERMS_LEAST: Final = 12
 """A summary of events with fewer terms than ``_TERMS_MANY`` has at least one of them. Events with
-fewer than ``_TERMS_LEAST`` say too little to judge a summary, which may have other words.
+fewer than ``_TERMS_LEAST`` say too little to be certain of a summary that has one.
 """
+_TERMS_FEW: Final = 5
+"""A summary of events with fewer terms may have none of them."""
 _SHARED_CERTAIN: Final = 5
 """A text with fewer terms may be an apology with some names in it."""
 _PART_LEAST: Final = 0.01
@@ -67,7 +69,7 @@ def worth_of(
     new = [_words_of(event) for event in events if not isinstance(event, CondensationSummary)]
     known = set[str]().union(*map(_words_of, (*before, *summaries)))
     terms = _rare_words(new).difference(known, _words(prompt.text))
-    if len(terms) < _TERMS_LEAST:
+    if len(terms) < _TERMS_FEW:
         return Worth(is_certain=False)
     words = {*_words(text)} - known
     shared = terms & words
@@ -81,6 +83,8 @@ def worth_of(
         return Worth(
             f"its {tokens} tokens are less than a hundredth of the {replaced} that it replaces"
         )
+    if len(terms) < _TERMS_LEAST:
+        return Worth(is_certain=False)
     is_dense = len(shared) >= max(_SHARED_CERTAIN, _SHARE_LEAST * len(words))
     return Worth(is_certain=is_dense and not _is_of_one_part(shared, terms, new))
 

@@ -368,11 +368,29 @@ def test_a_summary_of_events_with_few_terms_has_one_of_them(text):
     assert made.summary.startswith(f"{apology}\n\n# Digest of")
 
 
-@pytest.mark.parametrize(
-    "events",
-    [[*messages(9), message("so on we go " * 200), *messages(9)], [*counted_tickets(30, step=3)]],
-)
 @pytest.mark.parametrize("text", ["They greeted each other.", "the " * 600])
+def test_a_text_without_any_of_nine_terms_is_no_summary(text):
+    condenser = LLMSummarizingCondenser(Scripted(said(text)), max_size=20)
+    history, _ = stepped(condenser, *counted_tickets(30, step=3), REQUEST)
+    (made,) = history.view().condensations
+    assert made.metadata["condenser"] == "digest"
+    assert "it has 0 of the 9 terms" in reports_of(made)[0]["problem"]
+
+
+@pytest.mark.parametrize(
+    "text, events",
+    [
+        (
+            "They greeted each other.",
+            [*messages(9), message("so on we go " * 200), *messages(9)],
+        ),
+        ("the " * 600, [*messages(9), message("so on we go " * 200), *messages(9)]),
+        (
+            "Ticket 103 is open; the agent looked at it, and goes on with all the others.",
+            [*counted_tickets(30, step=3)],
+        ),
+    ],
+)
 def test_a_digest_stands_below_a_summary_that_cannot_be_judged(text, events):
     condenser = LLMSummarizingCondenser(Scripted(said(text)), max_size=20)
     history, _ = stepped(condenser, *events, REQUEST)

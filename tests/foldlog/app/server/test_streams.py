@@ -315,7 +315,8 @@ def test_a_read_token_reads_one_conversation_for_some_minutes(app, client, monke
     assert [page.get(other).status for other in refused] == [403] * 3
     assert page.send("POST", path, headers=JSON, body=b"{}").status == 403
     name, _, signature = made["token"].rpartition(".")
-    assert with_token(app, f"{name}.A{signature[1:]}").get(REPLY).status == 401
+    other = "B" if signature.startswith("A") else "A"
+    assert with_token(app, f"{name}.{other}{signature[1:]}").get(REPLY).status == 401
     assert with_token(app, "read.x").get(REPLY).status == 401
     monkeypatch.setattr(service_tokens.time, "time", lambda: made["expires_at"])
     assert page.get(REPLY).status == 401
