@@ -162,8 +162,11 @@ class RollingCondenser(Condenser, ABC):
     def _explain(
         self, view: View, agent_llm: AgentModel | None, condensation: Condensation
     ) -> Condensation:
+        """Return a condensation with the reason for it in its metadata. If the strategy has its own
+        ``should_condense``, the condensation also forgets the earlier summaries.
+        """
         if not isinstance(condensation, Condensation):
-            # ``stepped`` raises ``TypeError`` for a result that is not a condensation.
+            # ``_checked_step`` in ``condensers/base.py`` raises ``TypeError`` for another result.
             return condensation
         if self._has_should_condense:
             action = self._forgetting_summaries(view, condensation.action)

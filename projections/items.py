@@ -77,8 +77,9 @@ class Items(Sequence[Event]):
         return self._all
 
     def units(self, left_behind: Set[int]) -> Units:
-        """Return the units of the events. Cost: one pass over the events whose units are not known
-        yet. If ``left_behind`` changed, the cost is one pass over all events.
+        """Return the units of the events. Cost: reading the events whose units are not known yet,
+        and copying the places of all units. If ``left_behind`` is not that of the known units, the
+        cost is one pass over all events.
         """
         try:
             # Among all threads, at most one caller gets the units.
@@ -88,8 +89,7 @@ class Items(Sequence[Event]):
         if so_far.count > self._count or so_far.left_behind != left_behind:
             self._units_so_far.append(so_far)
             return units(self[:], left_behind)
-        events = self[:]
-        so_far.read(events[so_far.count :])
+        so_far.read(self[so_far.count :])
         result = so_far.units()
         self._units_so_far.append(so_far)
         return result

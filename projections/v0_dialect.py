@@ -25,9 +25,6 @@ from foldlog.eventstore import NOT_RECORDED, CondensationAction, CondensationSum
 from foldlog.eventstore.events import names_source_ids
 from foldlog.projections.intervals import Intervals, contains, normalize
 
-_NEVER = -(2**63)
-"""An id that is in no tomb, for events whose ids are texts."""
-
 
 class Register(NamedTuple):
     """The newest summary, and the index at which every reading inserts it with ``list.insert``."""
@@ -40,8 +37,10 @@ def entomb(tomb: Intervals, event: Event) -> Intervals:
     """Return the tomb with the source id of ``event``. If ``event`` is a condensation from V0, the
     tomb also gets all ids that it forgets.
     """
+    pairs = [*tomb]
     own_id = _source_id(event)
-    pairs = [*tomb, (own_id, own_id)]
+    if own_id is not None:
+        pairs.append((own_id, own_id))
     if isinstance(event, CondensationAction):
         start = event.forgotten_events_start_id
         end = event.forgotten_events_end_id
@@ -63,7 +62,10 @@ def is_buried(tomb: Intervals, event: Event) -> bool:
     """Return whether the event's source id is in the tomb. An event that was not imported from V0
     has no source id, so it is never in the tomb.
     """
-    return names_source_ids(event) and contains(tomb, _source_id(event))
+    if not names_source_ids(event):
+        return False
+    source_id = _source_id(event)
+    return source_id is not None and contains(tomb, source_id)
 
 
 def clamp(offset: int) -> int:
@@ -83,11 +85,11 @@ def insert_register(items: Sequence[Event], register: Register) -> list[Event]:
     return events
 
 
-def _source_id(event: Event) -> int:
+def _source_id(event: Event) -> int | None:
     """Return the source id of an event from V0. A missing id counts as -1, and the id -1 can be
-    forgotten. An id that is a text is never forgotten.
+    forgotten. Return None for an id that is a text, because such an id is never forgotten.
     """
     source_id = event.origin.id if event.origin is not None else None
     if source_id is None:
         return NOT_RECORDED
-    return source_id if isinstance(source_id, int) else _NEVER
+    return source_id if isinstance(source_id, int) else None

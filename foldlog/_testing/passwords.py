@@ -69,10 +69,16 @@ _STAND_IN = re.compile(
 )
 """Matches a value that names a type or another value."""
 _COUNT = re.compile(r"(?i)pass\W")
-"""Matches the beginning of how many tests pass."""
+"""Matches the name before a number of tests, as in "pass: 15"."""
 _ATTRIBUTE = re.compile(r"[A-Za-z_]\w*(?:\.[A-Za-z_]\w*)+")
+"""Matches an attribute in a program, such as ``settings.password``."""
+_IN_QUERY = re.compile(r"[?&][\w.-]*\Z")
+"""Matches what comes before a name in the query of a URL."""
+_QUERY_NAME_MAX = 100
 _SPACED_MIN = 6
-"""After a colon, a space or the word "is", a shorter word without quotes may be any word."""
+"""After a colon, a space or the word "is", a shorter value without quotes may be any word. A value
+without a digit may be one too, however long it is.
+"""
 _KEYWORDS = (
     "pass", "pwd", "secret", "token", "key", "authorization", "cookie", "://", "mysql", "mariadb",
     "redis-cli", "docker", "podman", "curl", "identified",
@@ -159,14 +165,21 @@ def _is_assigned_password(match: re.Match[str]) -> bool:
         return False
     if match["quote"]:
         return bool(value.strip())
+    before = max(match.start() - _QUERY_NAME_MAX, 0)
+    if _IN_QUERY.search(match.string, before, match.start()):
+        return True
     following = match.string[match.end() : match.end() + 1]
-    if following in ("(", "[") or _ATTRIBUTE.fullmatch(value):
-        return False
     has_digit = any(map(str.isdigit, value))
+    ends_argument = following in (",", ")")
+    if following in ("(", "["):
+        return False
+    if _ATTRIBUTE.fullmatch(value) and (ends_argument or not has_digit):
+        return False
     if not any(map(str.isalnum, value)) or (value.isdigit() and _COUNT.match(match[0])):
         return False
     if match["between"] == "=":
         # a name after the name of an argument is a variable
-        return has_digit or following not in (",", ")") or not value.isidentifier()
-    is_mixed = any(map(str.isalpha, value)) or "pass" in match[0].lower()
+        return has_digit or not ends_argument or not value.isidentifier()
+    # the number of tokens of a prompt has digits only
+    is_mixed = any(map(str.isalpha, value)) or "token" not in match[0].lower()
     return has_digit and is_mixed and len(value) >= _SPACED_MIN

@@ -4,6 +4,7 @@ import pytest
 
 from foldlog.eventstore import Message, Origin
 from foldlog.formats import UnknownFormat, decode, encode
+from foldlog.projections import View
 
 V0 = "openhands-v0"
 
@@ -27,6 +28,26 @@ def test_a_history_shows_everything_but_condensations_and_requests():
     ]
     events = read(*records, as_history=True)
     assert [event.shown for event in events] == [True, True, True, True, False, False]
+
+
+@pytest.mark.parametrize(
+    "ids, shown",
+    [
+        ((0, 1, 2, 3), ["zero", "later"]),
+        (("m0", 1, "c2", 3), ["zero", "later"]),
+        (("m0", "m1", "c2", "m3"), ["zero", "one", "later"]),
+    ],
+)
+def test_a_condensation_never_forgets_an_event_whose_id_is_a_text(ids, shown):
+    first, second, condensation, last = ids
+    records = [
+        action("message", first, source="user", content="zero"),
+        action("message", second, content="one"),
+        action("condensation", condensation, forgotten_event_ids=[1]),
+        action("message", last, source="user", content="later"),
+    ]
+    view = View.from_events(read(*records))
+    assert [event.content for event in view] == shown
 
 
 def test_a_format_that_is_not_there_is_named():

@@ -225,9 +225,7 @@ def test_events_and_tokens_are_accounted_for(config):
 
 
 class Counted:
-    """An agent's model that counts messages as a real one does, and remembers whole Views that it
-    was asked about.
-    """
+    """An agent's model that counts messages as a real one does."""
 
     model = "counted"
     max_input_tokens = max_output_tokens = None
@@ -236,10 +234,8 @@ class Counted:
         self.counter = TokenCounter(
             lambda prompt, tools: 3 + sum(map(len, map(json.dumps, prompt))) + 7 * len(tools)
         )
-        self.looked_at = 0
 
     def token_sums(self, view):
-        self.looked_at += len(view)
         return self.counter.token_sums(view)
 
 

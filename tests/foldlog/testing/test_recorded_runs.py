@@ -821,6 +821,9 @@ def test_passwords_are_not_exported(histories, tmp_path):
         ("curl -H 'Authorization: Bearer ab.cd-ef'", "curl -H 'Authorization: Bearer []'"),
         ("Basic authorization: none", "Basic authorization: none"),
         ("?user=me&password=letmein&page=2", "?user=me&password=[]&page=2"),
+        ("/log-in?user=me&password=oak.tree&page=2", "/log-in?user=me&password=[]&page=2"),
+        ("db_password=Oak7.tree", "db_password=[]"),
+        ("api_key: 12345678", "api_key: []"),
         ("Passphrase: 'correct horse', twice", "Passphrase: '[]', twice"),
         ("passwd: 7Gates7", "passwd: []"),
         ('smtp_password = "tulip"', 'smtp_password = "[]"'),
@@ -853,6 +856,8 @@ def test_passwords_in_texts_are_not_exported(text, rest, histories):
     [
         "connect(password=password, token=settings.token1)",
         "password = getpass.getpass()",
+        "password = settings.database.password",
+        "access_token: 12345678 tokens",
         "def log_in(user: str, password: str | None = None):",
         "if session_api_key:\n    return 200000",
         "the password is wrong",
