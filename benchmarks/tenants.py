@@ -1,7 +1,7 @@
 """Measure whether one token stops the others: ``python -m benchmarks.tenants [WAY]…``.
 
-Ann misbehaves in ten ways, one after the other, beside Bob, who appends 20 times a second. Each line
-has the times of Bob's appends, and the memory of the server. ``none`` is Bob alone.
+Ann misbehaves in eleven ways, one after the other, beside Bob, who appends 20 times a second. Each
+line has the times of Bob's appends, and the memory of the server. ``none`` is Bob alone.
 """
 
 from __future__ import annotations

@@ -423,10 +423,6 @@ def test_a_name_means_the_default_settings(config_type):
         assert condenser.config == condenser_from_config({"type": name}).config
 
 
-if __name__ == "__main__":
-    write_anew("configurations", run_case)
-
-
 def test_masked_key_is_refused():
     with pytest.raises(InvalidCondenser, match="api_key is masked, as in printed JSON"):
         condenser_from_config({"type": "llm", "llm_config": {"model": "m", "api_key": "****"}})
@@ -439,3 +435,7 @@ def test_configuration_of_no_registered_class_is_refused():
 
     with pytest.raises(InvalidCondenser, match="Ours is not registered; call register_config"):
         condenser_from_config(Ours())
+
+
+if __name__ == "__main__":
+    write_anew("configurations", run_case)

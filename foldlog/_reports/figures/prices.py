@@ -182,8 +182,10 @@ def _prices_in(path: Path) -> dict[str, Price]:
             raise InvalidArgument(
                 f"{str(path)!r}: {model!r} has unknown fields: {', '.join(unknown_names)}; {_FORM}"
             )
-        for name, value in price_fields.items():
-            if name != _TIERS and value is not None and not 0 <= value < float("inf"):
+        tiers = price_fields.pop(_TIERS, None) or ()
+        in_tiers = ((name, tier.get(name)) for tier in tiers for name in _NAMES)
+        for name, value in (*price_fields.items(), *in_tiers):
+            if value is not None and not 0 <= value < float("inf"):
                 raise InvalidArgument(
                     f"{str(path)!r}: {name} of {model!r} is {value}, but a price is 0 or more; "
                     f"{_FORM}"

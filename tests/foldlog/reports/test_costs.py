@@ -60,6 +60,20 @@ def test_call_is_priced_by_its_tokens(tmp_path, case):
     assert cost == (None if case["cost"] is None else pytest.approx(case["cost"]))
 
 
+@pytest.mark.parametrize(
+    "fields",
+    [
+        {"output_cost_per_token": -1e-6},
+        {"tiered_pricing": [{"range": [0, 100], "output_cost_per_token": -1e-6}]},
+    ],
+)
+def test_a_price_is_not_negative(tmp_path, fields):
+    path = tmp_path / "prices.json"
+    path.write_text(json.dumps({"m": {"input_cost_per_token": 1e-6, **fields}}))
+    with pytest.raises(InvalidArgument, match="output_cost_per_token of 'm' is -1e-06, but"):
+        Prices(path)
+
+
 def test_long_prompts_have_other_prices(monkeypatch):
     step = SimpleNamespace(start=200_000, price=4.0)
     priced = dict.fromkeys(("cache_read_mtok", "cache_write_mtok", "cache_write_1h_mtok"))

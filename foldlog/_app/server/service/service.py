@@ -54,8 +54,8 @@ _LARGE_ANSWER_BYTES: Final = 4 * 1024 * 1024
 _LARGE_VIEW_BYTES: Final = 4 * 1024 * 1024
 """A View whose events have more bytes is made while no other one of these is made."""
 _VIEW_BYTES_MAX: Final = 32 * 1024 * 1024
-"""A View whose events have more bytes is not answered. Its answer has up to three times as many
-bytes, because the messages have the texts too.
+"""A read of a View whose events have more bytes is refused. Its answer has up to three times as
+many bytes, because the messages have the texts too.
 """
 _REPEATABLE: Final = frozenset({"prepare"})
 """Operations that may run again after they have failed, besides reads."""
@@ -80,7 +80,7 @@ class Service:
         origins: Collection[str] = (),
         prices: Prices | None = None,
     ) -> None:
-        """``origins`` are the sites whose pages may use the streams, with a token; ``*`` is any
+        """``origins`` are the sites whose pages may use this service, with a token; ``*`` is any
         site. ``prices`` are for calls of models that recorded no cost.
         """
         self.changes = StoreChanges(histories.store, is_ending)
