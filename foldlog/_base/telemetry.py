@@ -160,10 +160,11 @@ telemetry: Telemetry | None = None
 
 def tell(name: str, **values: Any) -> None:
     """Log a message, and pass it to the telemetry. The values become attributes of the log
-    record.
+    record. Lone surrogates in texts are escaped, because a handler that writes a file would fail.
     """
     import logging
 
+    values = {key: _encodable(value) for key, value in values.items()}
     logger = logging.getLogger(name)
     level, text = MESSAGES[name]
     # Without a handler, Python prints only the text on stderr.
@@ -173,6 +174,12 @@ def tell(name: str, **values: Any) -> None:
     paid = f"; cost {cost:.4g} USD" if cost else ""  # an unknown cost is left out
     logger.log(level, text, {**values, "paid": paid}, extra=values, stacklevel=2)
     measure(name, **values)
+
+
+def _encodable(value: Any) -> Any:
+    if not isinstance(value, str) or value.isascii():
+        return value
+    return value.encode(errors="backslashreplace").decode()
 
 
 def has_receiver(name: str) -> bool:

@@ -327,3 +327,17 @@ def test_the_message_of_a_condensation_has_its_figures(tmp_path, caplog):
     assert (record.condensation, record.cost) == (11, 0.01)
     assert record.tokens_before > record.tokens_after > 0
     assert record.events_before > record.events_after
+
+
+def test_a_log_file_can_hold_a_finding_with_half_a_character(tmp_path):
+    handler = logging.FileHandler(tmp_path / "log", encoding="utf-8")
+    logger = logging.getLogger("foldlog.import.finding")
+    logger.addHandler(handler)
+    try:
+        telemetry.tell(
+            "foldlog.import.finding", of="record 0", finding="names the parent \ud800, é"
+        )
+    finally:
+        logger.removeHandler(handler)
+        handler.close()
+    assert (tmp_path / "log").read_text("utf-8") == "record 0: names the parent \\ud800, é\n"
