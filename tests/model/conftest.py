@@ -29,7 +29,7 @@ class ModelServer(NamedTuple):
             pass
 
 
-StartServer = Callable[[], ModelServer]
+StartServer = Callable[..., ModelServer]
 
 
 @pytest.fixture(scope="session")
@@ -37,8 +37,8 @@ def start_server(tmp_path_factory) -> Iterator[StartServer]:
     log = (tmp_path_factory.mktemp("model") / "log").open("wb")
     servers: list[ModelServer] = []
 
-    def start() -> ModelServer:
-        command = [PYTHON, Path(__file__).with_name("server.py"), str(CONTEXT_TOKENS)]
+    def start(context_tokens: int = CONTEXT_TOKENS) -> ModelServer:
+        command = [PYTHON, Path(__file__).with_name("server.py"), str(context_tokens)]
         process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=log, text=True)
         assert process.stdout is not None
         address = process.stdout.readline().strip()
