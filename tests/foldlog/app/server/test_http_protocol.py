@@ -38,7 +38,13 @@ async def listening(app):
 
     server = await asyncio.get_running_loop().create_server(make, "127.0.0.1", 0)
     async with server:
-        yield server.sockets[0].getsockname(), protocols
+        try:
+            yield server.sockets[0].getsockname(), protocols
+        finally:
+            # A client may have closed its end a moment ago, so that the server's is still open.
+            for protocol in protocols:
+                protocol.transport.abort()
+            await asyncio.sleep(0)
 
 
 def has_answered(protocols):
