@@ -5,7 +5,7 @@ deeply, so no function here is recursive.
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from itertools import repeat
 from typing import Any, Final
 
@@ -96,3 +96,13 @@ def _copy_with_names(value: Any, names: Mapping[str, Any]) -> Any:
     if type(value) is dict:
         return {names.get(name, name): part for name, part in value.items()}
     return [*value]
+
+
+def count_equal_beginning(values: Sequence[object], other_values: Sequence[object]) -> int:
+    """Return how many values at the beginning of two sequences are equal."""
+    equal = 0
+    for value, other_value in zip(values, other_values, strict=False):
+        if value != other_value:
+            break
+        equal += 1
+    return equal

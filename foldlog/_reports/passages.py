@@ -7,6 +7,7 @@ from collections.abc import Iterator, Sequence
 from difflib import SequenceMatcher
 from textwrap import shorten
 
+from foldlog._base.values import count_equal_beginning
 from foldlog._reports.answers.runs import PassageDocument
 
 SHOWN = 3
@@ -28,7 +29,7 @@ def find_passages(text: str, other: str) -> tuple[tuple[PassageDocument, ...], i
     """Return the first passages in which two texts differ, and the number of further ones."""
     words = text.split()
     other_words = other.split()
-    start = _count_equal_beginning(words, other_words)
+    start = count_equal_beginning(words, other_words)
     compared = words[start : start + _WORDS_COMPARED]
     other_compared = other_words[start : start + _WORDS_COMPARED]
     places = list(_differing_places(compared, other_compared))
@@ -68,15 +69,6 @@ def _differing_places(
         place = (begin, end, other_begin, other_end)
     if place is not None:
         yield place
-
-
-def _count_equal_beginning(words: Sequence[str], other_words: Sequence[str]) -> int:
-    equal = 0
-    for word, other_word in zip(words, other_words, strict=False):
-        if word != other_word:
-            break
-        equal += 1
-    return equal
 
 
 def _join(words: Sequence[str]) -> str:

@@ -19,7 +19,7 @@ from typing import Any, NamedTuple
 from msgspec import UNSET
 from msgspec.structs import replace
 
-from foldlog._base.values import parse
+from foldlog._base.values import count_equal_beginning, parse
 from foldlog._reports.answers.runs import (
     DifferingDocument,
     KnewDocument,
@@ -97,7 +97,7 @@ def compared_runs(store: Store, name: str, other_name: str, prices: Prices) -> R
         other_steps = other_run.steps_and_messages
     keys = [step.key for step in steps]
     other_keys = [step.key for step in other_steps]
-    equal_count = _count_equal_beginning(keys, other_keys)
+    equal_count = count_equal_beginning(keys, other_keys)
     step = steps[equal_count] if equal_count < len(steps) else None
     other_step = other_steps[equal_count] if equal_count < len(other_steps) else None
     first_difference: DifferingDocument | None = None
@@ -219,15 +219,6 @@ def _step(event: Event, version: int) -> _Step:
 def _readable_keys(steps: Iterable[_Step]) -> Counter[bytes]:
     """Return how often each key occurs. Redacted steps, which all look alike, are left out."""
     return Counter(step.key for step in steps if not step.is_redacted)
-
-
-def _count_equal_beginning(keys: Sequence[bytes], other_keys: Sequence[bytes]) -> int:
-    equal = 0
-    for key, other_key in zip(keys, other_keys, strict=False):
-        if key != other_key:
-            break
-        equal += 1
-    return equal
 
 
 def _event(store: Store, name: str, line: LineDocument) -> Event:

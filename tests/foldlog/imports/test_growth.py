@@ -365,12 +365,18 @@ def test_summary_of_a_used_source_becomes_its_title(tmp_path, store):
     assert history.attributes()["title"] == "Planks and boards"
 
 
-def test_reply_of_two_lines_is_one_prompt(tmp_path, store):
+def turns_with_a_reply_of_two_lines(*prompts):
+    """Return a log whose last two lines are one reply, each with the tokens of its prompt."""
     lines = [*turns(30)]
-    usage = {"input_tokens": 7, "output_tokens": 2}
-    for line in lines[-2:]:
+    for line, tokens in zip(lines[-2:], prompts, strict=True):
+        usage = {"input_tokens": tokens, "output_tokens": 2}
         message = {**line["message"], "role": "assistant", "id": "m", "usage": usage, "model": "x"}
         line |= {"type": "assistant", "requestId": "r", "message": message}
+    return lines
+
+
+def test_reply_of_two_lines_is_one_prompt(tmp_path, store):
+    lines = turns_with_a_reply_of_two_lines(7, 7)
     path = write_lines(tmp_path / "log.jsonl", lines[:-1])
     imported(store, path)
     Histories(store)["s1"].view()
@@ -381,11 +387,7 @@ def test_reply_of_two_lines_is_one_prompt(tmp_path, store):
 
 @pytest.mark.parametrize("prompt", [5, 7, 9])
 def test_late_line_of_a_reply_has_the_prompt_that_counts(tmp_path, store, prompt):
-    lines = [*turns(30)]
-    for line, tokens in zip(lines[-2:], (7, prompt), strict=True):
-        usage = {"input_tokens": tokens, "output_tokens": 2}
-        message = {**line["message"], "role": "assistant", "id": "m", "usage": usage, "model": "x"}
-        line |= {"type": "assistant", "requestId": "r", "message": message}
+    lines = turns_with_a_reply_of_two_lines(7, prompt)
     path = write_lines(tmp_path / "log.jsonl", lines[:-1])
     imported(store, path)
     Histories(store)["s1"].view()
