@@ -345,6 +345,32 @@ def test_further_rows_are_loaded_at_the_end(page, stored, serve):
     assert page.ask("document.querySelectorAll('.item').length") == 130
 
 
+EARLY = """
+const plain = window.fetch;
+window.fetch = async (...asked) => {
+  if (!asked[0].startsWith("api/conversations")) return plain(...asked);
+  window.fetch = plain;
+  const page = await (await plain(...asked)).json();
+  page.conversations.shift();
+  return new Response(JSON.stringify({ ...page, counted: page.total - 1 }));
+};
+"""
+"""The next list is as the server answers it while it has not counted the newest run."""
+
+
+def test_a_list_without_the_last_counted_runs_is_asked_again(listed):
+    listed.run(f"{EARLY} {V}.follow()")
+    listed.wait(f"{ROWS}[0] === 'review the change'")
+
+
+def test_an_answer_that_was_overtaken_is_not_shown(listed):
+    listed.run(f"{LATE} void (window.refreshed = {V}.follow())")
+    listed.ask(f"{V}.follow()")
+    listed.ask(f"void (window.rows = {V}.rows)")
+    listed.ask("(async () => { window.go(); await window.refreshed; })()")
+    assert listed.ask(f"{V}.rows === window.rows")
+
+
 def test_a_row_fits_its_line(sized, runs):
     home(sized, runs, 3)
     assert sized.ask("document.documentElement.scrollWidth <= innerWidth")

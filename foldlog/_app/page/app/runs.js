@@ -65,6 +65,8 @@ export class Runs {
     this.rows = []; // The loaded runs. There are ``total`` runs.
     this.nodes = new Map();
     this.total = 0;
+    this.refreshes = 0; // The number of times that the runs were asked for.
+    this.shown = 0; // The refresh whose runs are shown.
     this.chosen = new Set();
     this.wide = new Set(); // The facets that show all their names.
     this.names = new Map();
@@ -93,21 +95,30 @@ export class Runs {
   async refresh() {
     const { line, sort } = this;
     const asked = (this.asked = `${line}\n${sort}`);
+    const number = (this.refreshes += 1);
+    // Whether nothing newer was asked for or shown: answers may overtake each other.
+    const isNewest = () => this.asked === asked && number >= this.shown;
     // The rows do not wait for the sums, which take longer.
     const count = Math.max(PAGE, this.rows.length);
-    const page = this.askPage(0, count).then(({ conversations, total }) => {
-      if (this.asked !== asked) return;
-      this.rows = conversations.concat(this.rows.slice(count)); // More rows may have been loaded since the request.
-      this.total = total;
-      this.showRows();
+    const page = this.askPage(0, count).then((answer) => {
+      if (isNewest()) {
+        this.shown = number;
+        // More rows may have been loaded since the request.
+        this.rows = answer.conversations.concat(this.rows.slice(count));
+        this.total = answer.total;
+        this.showRows();
+      }
+      return answer;
     });
-    const [fleet] = await Promise.all([ask(`overview?${new URLSearchParams({ q: line })}`), page]);
-    if (this.asked !== asked) return;
+    const [fleet, rows] = await Promise.all([ask(`overview?${new URLSearchParams({ q: line })}`), page]);
+    if (!isNewest()) return;
     this.fleet = fleet;
     this.showSums();
-    this.counted = fleet.counted;
+    // The server goes on counting between the two answers, so either of them may lack runs that the other one has.
+    const uncounted = Math.max(fleet.conversations - fleet.counted, rows.total - rows.counted);
+    this.counted = fleet.conversations - uncounted;
     clearTimeout(this.again);
-    if (fleet.counted < fleet.conversations || fleet.behind) this.again = setTimeout(() => this.follow(), 700);
+    if (uncounted || fleet.behind || rows.behind) this.again = setTimeout(() => this.follow(), 700);
   }
 
   async follow() {
