@@ -35,7 +35,8 @@ from benchmarks.speed_page import table
 from benchmarks.workload import history
 from foldlog.eventstore import Message, Store, open_store
 from foldlog.projections import Views
-from tests.postgres.servers import Server, free_port, new_primary
+from tests.ports import free_port
+from tests.postgres.servers import Server, new_primary
 
 LIBRARY = "the library's recorder"
 DELAY_MS = 5.0
@@ -115,8 +116,10 @@ def library(primary: Server, writers: int, batch: int) -> Iterator[Append]:
             [StoredEvent(conversation, version + n, "message/1", body) for n in range(batch)]
         )
 
-    yield append
-    datastore.close()
+    try:
+        yield append
+    finally:
+        datastore.close()
 
 
 def events_a_second(append: Append, writers: int, batch: int, seconds: float) -> float:

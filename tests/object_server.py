@@ -19,6 +19,8 @@ from pathlib import Path
 from typing import NamedTuple, Protocol
 from urllib.parse import unquote, urlsplit
 
+from tests.ports import free_port
+
 BUCKET = "bucket"
 _CREDENTIALS = {
     "authorization": "AWS4-HMAC-SHA256 Credential=id/20260101/us-east-1/s3/aws4_request,"
@@ -258,8 +260,7 @@ def _handler(server: ObjectServer) -> type[BaseHTTPRequestHandler]:
 @contextmanager
 def moto_server(program: Path, log: Path) -> Iterator[Forwarding]:
     """Start ``moto_server`` in its own environment, on a free port."""
-    with socket.create_server(("127.0.0.1", 0)) as free:
-        port = free.getsockname()[1]
+    port = free_port()
     with log.open("wb") as output:
         arguments = [program, "-H", "127.0.0.1", "-p", str(port)]
         process = subprocess.Popen(arguments, stdout=output, stderr=output)

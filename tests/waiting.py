@@ -1,5 +1,6 @@
 """Wait for what others do, and do something beside it."""
 
+import asyncio
 import contextlib
 import threading
 import time
@@ -10,13 +11,23 @@ T = TypeVar("T")
 
 
 def until(condition: Callable[[], T]) -> T:
-    """Wait a minute at most for a condition, and return what is true."""
+    """Wait a minute at most until a condition returns something true, and return that."""
     for _ in range(6_000):
         value = condition()
         if value:
             return value
         time.sleep(0.01)
-    raise AssertionError("it does not come")
+    raise AssertionError("the condition did not become true within a minute")
+
+
+async def until_in_loop(condition: Callable[[], T]) -> T:
+    """Wait like ``until``, and let the other tasks of the event loop go on."""
+    for _ in range(60_000):
+        value = condition()
+        if value:
+            return value
+        await asyncio.sleep(0.001)
+    raise AssertionError("the condition did not become true within a minute")
 
 
 @contextlib.contextmanager

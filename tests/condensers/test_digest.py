@@ -433,14 +433,19 @@ def test_a_condensation_folds_only_new_events(monkeypatch):
 
 
 def test_only_lines_that_may_fit_are_cut(monkeypatch):
-    cut = []
-    cut_one = layout._cut
-    monkeypatch.setattr(layout, "_cut", lambda line, most: cut.append(line) or cut_one(line, most))
+    lines_cut = []
+    cut = layout._cut
+
+    def counted_cut(line, most):
+        lines_cut.append(line)
+        return cut(line, most)
+
+    monkeypatch.setattr(layout, "_cut", counted_cut)
     counts = []
     for count in (200, 400):
-        cut.clear()
+        lines_cut.clear()
         assert f"cmd {count - 1}" in digest(runs(count), length=1_000)
-        counts.append(len(cut))
+        counts.append(len(lines_cut))
     assert counts[0] == counts[1] > 0
 
 

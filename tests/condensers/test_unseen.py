@@ -312,7 +312,12 @@ class Own(Condenser):
 def first_unseen(view):
     """Return the first event that a condenser has to keep."""
     guarded = []
-    step(Own(lambda view: guarded.append(view) or ()), view, None)
+
+    def guard(view):
+        guarded.append(view)
+        return ()
+
+    step(Own(guard), view, None)
     return guarded[0].kept_from
 
 

@@ -26,6 +26,7 @@ from tests.crash.effects import MODES, Payments
 from tests.how_many import WHOLE
 from tests.privacy import erased
 from tests.said import said
+from tests.waiting import until
 
 PAYEES = ("ann", "bob")
 
@@ -375,8 +376,7 @@ def test_a_worker_wakes_after_the_takeover(still, mode, recorder, bank):
 
     def taken_over(point):
         if point == still:
-            while first.current_lease() is not None:
-                pass
+            until(lambda: first.current_lease() is None)
             with unrenewed_lease(second, "worker"):
                 outcomes.append(second.run(second.open_calls()[0], others_tool, **how).event)
 

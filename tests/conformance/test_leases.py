@@ -187,8 +187,7 @@ def test_a_worker_that_was_overtaken_gives_back_no_lease_of_another(still, other
 def test_an_ended_lease_without_a_takeover_is_valid(worker):
     still = worker
     with unrenewed_lease(still, "still") as lease:
-        while lease.held:
-            pass
+        until(lambda: not lease.held)
         still.append(said("late, and alone"))
         assert still._lease_block.renew()
 
@@ -248,8 +247,7 @@ def test_a_dead_worker_without_calls_is_resumed(workers, other):
     still = workers()
     still.append(said("hi"))
     with unrenewed_lease(still, "still") as lease:
-        while lease.held or other.current_lease() is not None:
-            pass
+        until(lambda: not lease.held and other.current_lease() is None)
         assert to_resume(other) == ["c"]
         with other.lease():
             assert to_resume(still) == []

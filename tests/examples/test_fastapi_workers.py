@@ -3,10 +3,8 @@
 import asyncio
 import os
 import signal
-import socket
 import subprocess
 import sys
-import time
 from collections import Counter
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -16,6 +14,8 @@ import pytest
 
 import foldlog
 from foldlog import Action, CondensationAction, Message, Observation
+from tests.ports import free_port
+from tests.waiting import until
 
 httpx = pytest.importorskip("httpx", reason="the group test leaves it out, and fastapi")
 EXAMPLES = Path(__file__).parents[2] / "examples"
@@ -44,10 +44,9 @@ def db(request: pytest.FixtureRequest, tmp_path: Path) -> str:
 
 @contextmanager
 def serving(db: str, folder: Path) -> Iterator[str]:
-    """The address of the server: three workers on the store."""
+    """Yield the address of a server with three workers on the store."""
     (folder / "workers.py").write_text(APP)
-    with socket.create_server(("127.0.0.1", 0)) as free:
-        port = free.getsockname()[1]
+    port = free_port()
     command = [
         sys.executable,
         "-m",
@@ -65,18 +64,11 @@ def serving(db: str, folder: Path) -> Iterator[str]:
             command, cwd=folder, env=environment, stdout=out, stderr=out, start_new_session=True
         )
     try:
-        _wait(lambda: (folder / "out").read_text().count("Application startup complete") == 3)
+        until(lambda: (folder / "out").read_text().count("Application startup complete") == 3)
         yield f"http://127.0.0.1:{port}"
     finally:
         os.killpg(server.pid, signal.SIGTERM)
         server.wait(60)
-
-
-def _wait(until, seconds=60.0):
-    end = time.monotonic() + seconds
-    while not until():
-        assert time.monotonic() < end, "it never happened"
-        time.sleep(0.02)
 
 
 async def _say(client: httpx.AsyncClient, address: str, text: str) -> tuple[int, str]:
@@ -112,13 +104,13 @@ def test_three_workers_one_of_them_killed(served: str, db: str, tmp_path: Path):
             (tmp_path / "hang").touch()
             async with httpx.AsyncClient(timeout=120) as client:
                 hanging = asyncio.ensure_future(_say(client, served, "killed?"))
-                await asyncio.to_thread(_wait, lambda: history.open_calls())
+                await asyncio.to_thread(until, history.open_calls)
                 assert list(histories.to_resume()) == []
                 os.kill(int(history.current_lease().worker.rpartition(":")[2]), signal.SIGKILL)
                 (tmp_path / "hang").unlink()
                 with pytest.raises(httpx.TransportError):
                     await hanging
-                await asyncio.to_thread(_wait, lambda: list(histories.to_resume()) == ["ann/first"])
+                await asyncio.to_thread(until, lambda: list(histories.to_resume()) == ["ann/first"])
                 status, text = await _say(client, served, "and now?")
                 assert (status, text.split(" It is ")[0]) == (200, "Let me look.")
 

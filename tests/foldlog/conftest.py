@@ -114,11 +114,13 @@ def rows_read(monkeypatch):
     """The number of rows that each question to a SQLite file was answered with."""
     counts: list[int] = []
     ask = SQLiteReader.ask
-    monkeypatch.setattr(
-        SQLiteReader,
-        "ask",
-        lambda *arguments: (rows := ask(*arguments), counts.append(len(rows)))[0],
-    )
+
+    def counted_ask(*arguments: Any) -> Any:
+        rows = ask(*arguments)
+        counts.append(len(rows))
+        return rows
+
+    monkeypatch.setattr(SQLiteReader, "ask", counted_ask)
     return counts
 
 

@@ -3,7 +3,6 @@
 import errno
 import logging
 import re
-import socket
 import threading
 from contextlib import suppress
 from pathlib import Path
@@ -20,6 +19,7 @@ from foldlog.errors import StoreRefused
 from foldlog.eventstore.derived.follower import Follower
 from foldlog.eventstore.recorders.sqlite import log_syncs
 from tests.condensers.scripted import Scripted, failed
+from tests.ports import free_port
 from tests.waiting import in_thread
 
 PAGE = (Path(__file__).parents[2] / "docs/OBSERVING.md").read_text()
@@ -124,10 +124,9 @@ def waited_for_a_thread(path):
 
 
 def away(path):
-    with socket.create_server(("127.0.0.1", 0)) as server:
-        port = server.getsockname()[1]
+    url = f"postgresql://agent:{SECRET}@127.0.0.1:{free_port()}/history?patience_s=1"
     with suppress(StoreUnavailable):
-        foldlog.open(f"postgresql://agent:{SECRET}@127.0.0.1:{port}/history?patience_s=1")
+        foldlog.open(url)
 
 
 class NeverReads:

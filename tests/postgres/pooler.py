@@ -7,7 +7,8 @@ import shutil
 import subprocess
 import time
 
-from tests.postgres.servers import UNPRIVILEGED, Address, Server, free_port
+from tests.ports import free_port
+from tests.postgres.servers import UNPRIVILEGED, Address, Server
 
 
 class Pooler:

@@ -15,7 +15,6 @@ import importlib.util
 import os
 import shutil
 import signal
-import socket
 import subprocess
 import tempfile
 import time
@@ -23,6 +22,8 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 import psycopg
+
+from tests.ports import free_port
 
 UNPRIVILEGED = (
     {"user": "nobody", "group": "nogroup", "extra_groups": []} if os.geteuid() == 0 else {}
@@ -266,12 +267,6 @@ def installed_programs() -> list[Path]:
     if wheel is not None and wheel.origin is not None:
         folders.append(Path(wheel.origin).parent / "pginstall" / "bin")
     return [_for_the_server(folder) for folder in folders if (folder / "initdb").exists()]
-
-
-def free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])
 
 
 @functools.cache

@@ -5,7 +5,6 @@ there once, or not at all.
 import contextlib
 import os
 import re
-import socket
 import threading
 import time
 from concurrent.futures import ThreadPoolExecutor
@@ -25,8 +24,10 @@ from foldlog.eventstore.recorders.postgres.recorder import PostgresRecorder
 from foldlog.eventstore.recorders.postgres.wire import IsStandby, of_driver
 from foldlog.eventstore.recorders.types import Conversation, Erasure
 from tests.between import before_next_call
+from tests.ports import free_port
 from tests.reading import reading
 from tests.said import said, say, texts
+from tests.waiting import until
 
 from .conftest import CUTS, before_recovery
 
@@ -39,8 +40,7 @@ def store(via):
 
 
 def test_waiting_for_a_server_is_reported_once(caplog):
-    with socket.create_server(("127.0.0.1", 0)) as listener:
-        port = listener.getsockname()[1]
+    port = free_port()
     with pytest.raises(
         StoreUnavailable,
         match=r"tried for 1 s, the store was not opened; to wait less, set patience_s in the URL",
@@ -338,10 +338,13 @@ def test_a_guard_that_outlasts_the_server(postgres_url, postgres_server):
         def slow(snapshot):
             versions.append(snapshot.version)
             sessions = "SELECT count(*) FROM pg_stat_activity WHERE state = 'idle in transaction'"
-            while postgres_server.sql(sessions) != "0":
-                time.sleep(0.05)
+            until(lambda: postgres_server.sql(sessions) == "0")
 
-        for guard in (slow, lambda snapshot: (slow(snapshot), list(snapshot.events()))):
+        def slow_and_read(snapshot):
+            slow(snapshot)
+            list(snapshot.events())
+
+        for guard in (slow, slow_and_read):
             with pytest.raises(
                 StoreUnavailable, match=r"a guard .* the server ends a .*nothing was written"
             ):

@@ -39,6 +39,7 @@ from foldlog.types import (
     TextDelta,
     as_ui_chunks,
 )
+from tests.waiting import until, until_in_loop
 
 
 @pytest.fixture
@@ -147,13 +148,6 @@ RESPONSES = [
     {"type": "response.output_item.done", "output_index": 1, "item": RESPONSE["output"][1]},
     {"type": "response.completed", "response": RESPONSE},
 ]
-LOOK = [
-    {
-        "id": "toolu_1",
-        "type": "function",
-        "function": {"name": "look", "arguments": '{"at": "sky"}'},
-    }
-]
 
 
 def deltas(history, after=None):
@@ -170,8 +164,7 @@ def parts_while(history, source):
         next(chunks)
         reader = threading.Thread(target=lambda: parts.extend(history.follow_reply()))
         reader.start()
-        while not parts:
-            time.sleep(0.001)
+        until(lambda: parts)
         for _ in chunks:
             pass
     reader.join()
@@ -590,8 +583,7 @@ def test_an_unfinished_reply_is_dropped(history):
     parts = []
     reader = threading.Thread(target=lambda: parts.extend(history.follow_reply()))
     reader.start()
-    while not parts:
-        time.sleep(0.001)
+    until(lambda: parts)
     history.unfinished_reply().drop()
     reader.join()
     assert [part.delta for part in parts] == [TextDelta("A "), EndDelta()]
@@ -672,8 +664,7 @@ def test_the_lease_fences_chunks(history):
         history._lease_block._renewing.join()
         reply = history.stream_reply()
         reply.feed("A ")
-        while lease.held:
-            time.sleep(0.01)
+        until(lambda: not lease.held)
         # The holder counts its lease as over before other workers do, so they wait a little longer.
         with other.lease(wait_s=10), pytest.raises(LeaseTaken), reply:
             reply.feed("toy")
@@ -995,8 +986,7 @@ def test_an_async_reply_is_followed_until_it_is_dropped(tmp_path):
                 parts.append(delta)
 
         reader = asyncio.create_task(read())
-        while not parts:
-            await asyncio.sleep(0.001)
+        await until_in_loop(lambda: parts)
         await unfinished.drop()
         await reader
         assert parts == [TextDelta("A "), EndDelta()]

@@ -294,7 +294,7 @@ def pending_in(store):
     return store.conversation("s", as_stored=True).unmade
 
 
-def test_last_message_may_change_before_the_first_use(both, target):
+def test_last_message_may_change_before_the_first_use(both):
     both.add(40)
     both.grow(is_used=False)
     assert pending_in(both.store) == 1
@@ -310,17 +310,20 @@ def test_last_message_may_change_before_the_first_use(both, target):
 
 
 def test_session_is_decoded_once(both, monkeypatch):
-    numbers = []
+    calls = []
     original = decoding.events_of
-    monkeypatch.setattr(
-        decoding, "events_of", lambda *values: numbers.append(1) or original(*values)
-    )
+
+    def counted_events_of(*values):
+        calls.append(values)
+        return original(*values)
+
+    monkeypatch.setattr(decoding, "events_of", counted_events_of)
     monkeypatch.setattr(decoded, "events_of", lambda *_: pytest.fail("decoded without use"))
     both.add(200)
     imported(both.store, both.path)
-    assert len(numbers) == 201
+    assert len(calls) == 201
     events_of(both.store, "s")
-    assert len(numbers) <= 201 + WINDOW_MAX + 1
+    assert len(calls) <= 201 + WINDOW_MAX + 1
 
 
 def test_title_stays_with_a_message_that_is_left(both):

@@ -1,5 +1,5 @@
-"""The audit database: complete, followed from where it ended, without what was "tidewatch"; its
-documented queries run.
+"""The audit database is complete, goes on where it ended, has nothing that was erased, and answers
+its documented queries.
 """
 
 import errno
@@ -197,7 +197,7 @@ def test_odd_numbers_are_stored(store, path):
 
 
 def damage(store, conversation, event_id):
-    """One character of an event's body is another, in the file."""
+    """Change a word of an event's body in the file."""
     key = f"SELECT key FROM conversations WHERE id = '{conversation}'"
     execute(
         store._recorder.path,

@@ -1,7 +1,5 @@
 """An audit database that follows its store: each event once, erasures too, also after kills."""
 
-import os
-import signal
 import subprocess
 import sys
 from contextlib import closing
@@ -99,12 +97,14 @@ def test_killed_follower_loses_no_event(tmp_path):
             process = subprocess.Popen(
                 command, stderr=subprocess.DEVNULL, stdout=subprocess.DEVNULL
             )
-            until(lambda: path.exists() and path.stat().st_size > 0)
-            for _ in range(20):
-                say_words(store, "c1", 50)
-            assert process.poll() is None
-            os.kill(process.pid, signal.SIGKILL)
-            process.wait()
+            try:
+                until(lambda: path.exists() and path.stat().st_size > 0)
+                for _ in range(20):
+                    say_words(store, "c1", 50)
+                assert process.poll() is None
+            finally:
+                process.kill()
+                process.wait()
             assert store.version("c1") == 1_000 * (round_ + 1)
         with closing(AuditTables(store, path)) as tables:
             tables.catch_up()

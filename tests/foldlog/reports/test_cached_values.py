@@ -43,11 +43,11 @@ def url(tmp_path):
 def read(monkeypatch):
     """The ids of the conversations whose events are read for a list."""
     names = []
-    really = counting.figures_of
+    figures_of = counting.figures_of
 
     def noted(store, views, row, *more, **options):
         names.append(row.id)
-        return really(store, views, row, *more, **options)
+        return figures_of(store, views, row, *more, **options)
 
     monkeypatch.setattr(counting, "figures_of", noted)
     return names
@@ -93,6 +93,7 @@ def test_sorted_lists_read_each_conversation_once(url, read, foldlog):
 
 
 def served(store):
+    """Return the titles that the page lists, once all conversations are counted."""
     with asking_store(store) as client:
         until(lambda: (page := client.json("conversations"))["counted"] == page["total"])
         return [row["title"] for row in client.json("conversations")["conversations"]]
@@ -102,14 +103,16 @@ def served(store):
 def test_reports_do_not_wait_for_a_writer(writer, tmp_path, request):
     url = f"sqlite:///{tmp_path}/history.db"
     if writer == "postgresql":
-        url = request.getfixturevalue("postgres_url")()
+        # Otherwise the server ends a transaction that is idle for some seconds.
+        no_limit = "options=-c%20idle_in_transaction_session_timeout%3D0"
+        url = f"{request.getfixturevalue('postgres_url')()}&{no_limit}"
     begun = threading.Event()
     answered = threading.Event()
 
     def held(read):
         read("a")
         begun.set()
-        return answered.wait(4)  # a PostgreSQL server ends a transaction that is idle for 5 s
+        return answered.wait(60)
 
     def hold():
         if writer == "foreign":
@@ -130,7 +133,7 @@ def test_reports_do_not_wait_for_a_writer(writer, tmp_path, request):
         for name in ("a", "b"):
             histories[name].append(said(f"the words of {name}"))
         holding = threads.submit(hold)
-        begun.wait()
+        assert begun.wait(60)
         figures = FiguresOfStore(histories.store)
         rows = list(histories.store.iter_conversations())
         assert [summary.overview.title for _, summary in figures.of(rows)] == [
@@ -172,11 +175,14 @@ def test_postponed_values_are_written_in_batches(url, monkeypatch):
 def test_pages_read_few_attributes(histories, monkeypatch):
     for number in range(30):
         histories[f"c{number:02}"].append(said("hi"), documents={"attributes": {"user": "ann"}})
-    read = []
-    really = listing._attributes
-    monkeypatch.setattr(
-        listing, "_attributes", lambda *arguments: (read.append(1), really(*arguments))[1]
-    )
+    reads = []
+    attributes = listing._attributes
+
+    def counted_attributes(*arguments):
+        reads.append(arguments)
+        return attributes(*arguments)
+
+    monkeypatch.setattr(listing, "_attributes", counted_attributes)
     database = histories.store.database
     names = []
     after = None
@@ -186,7 +192,7 @@ def test_pages_read_few_attributes(histories, monkeypatch):
         names += [conversation.id for conversation in page.conversations]
         after = page.after
     assert names == [f"c{number:02}" for number in reversed(range(30))]
-    assert len(read) <= 2 * 30
+    assert len(reads) <= 2 * 30
 
 
 def _bytes_of(url):
@@ -226,11 +232,11 @@ def test_list_shows_an_erasure_meanwhile(whole, url):
 
 
 def test_title_redacted_meanwhile_is_not_stored(url, monkeypatch):
-    really = counting.overview_of
+    overview_of = counting.overview_of
     with foldlog.open(url) as histories:
 
         def redacted_meanwhile(store, views, row, *more, **options):
-            overview = really(store, views, row, *more, **options)
+            overview = overview_of(store, views, row, *more, **options)
             histories[row.id].redact(0, reason="asked for")
             return overview
 

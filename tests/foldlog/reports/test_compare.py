@@ -204,7 +204,7 @@ def test_without_litellm_tokens_are_estimated(foldlog, work, monkeypatch):
         assert any("also shows" in line for line in lines) is is_left_out
 
 
-def test_a_given_price_needs_no_litellm(foldlog, work, config, monkeypatch, tmp_path):
+def test_a_given_price_needs_no_litellm(foldlog, work, monkeypatch, tmp_path):
     monkeypatch.setitem(sys.modules, "litellm", None)
     (tmp_path / "prices.json").write_text(
         '{"own": {"input_cost_per_token": 0.5, "output_cost_per_token": 1}}'

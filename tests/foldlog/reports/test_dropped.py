@@ -194,14 +194,18 @@ def test_long_range_reads_each_event_once(monkeypatch, histories):
         history.append([said(f"src/file_{number}.py")])
         history.append(CondensationAction(forgotten_event_ids=(2 * number,)))
     store, name = of(history)
-    read = []
+    ranges = []
     events = store.events
-    monkeypatch.setattr(store, "events", lambda *range: read.append(range[1:]) or events(*range))
+
+    def noted_events(conversation, start, stop):
+        ranges.append((start, stop))
+        return events(conversation, start, stop)
+
+    monkeypatch.setattr(store, "events", noted_events)
     monkeypatch.setattr(dropped_module, "NEWEST", 10)
-    assert [each.condensation.id for each in dropped_module.dropped_in(store, name)] == [
-        *range(61, 80, 2)
-    ]
-    assert read == [(61, 80)]
+    dropped = dropped_module.dropped_in(store, name)
+    assert [terms.condensation.id for terms in dropped] == [*range(61, 80, 2)]
+    assert ranges == [(61, 80)]
 
 
 def test_search_for_a_term_ends(history, monkeypatch):

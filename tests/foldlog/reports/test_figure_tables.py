@@ -61,6 +61,7 @@ def run_of(number):
 
 
 def filled(store):
+    """Fill a store with eight runs, one of which has a companion. Return the store."""
     histories = foldlog.Histories(store)
     for number in range(8):
         histories[f"run-{number}"].append(run_of(number))
@@ -89,7 +90,7 @@ BY_ID = {"sort": "id", "reverse": False}
 RUNS = json.loads((GOLDEN / "runs.json").read_text())
 
 
-def check(store, tmp_path):
+def check_runs(store, tmp_path):
     """Compare the pages, figures and sums of the runs with ``tests/golden/runs.json``."""
     figures = FiguresOfStore(store, prices=prices(tmp_path))
     figures.refresh()
@@ -117,7 +118,7 @@ def check(store, tmp_path):
 
 
 def test_conversations_are_sorted_chosen_and_summed(store, tmp_path):
-    check(store, tmp_path)
+    check_runs(store, tmp_path)
 
 
 def test_totals_of_a_store_follow_each_change(store):
@@ -150,7 +151,7 @@ def test_read_only_store_shows_the_same(tmp_path):
     url = f"sqlite:///{tmp_path}/history.db"
     filled(open_store(url)).close()
     with open_store(f"{url}?mode=ro") as read_only:
-        check(read_only, tmp_path)
+        check_runs(read_only, tmp_path)
         assert (
             read_only.database.recorder.query(lambda reader: reader.ask_all("figures_to_count", 1))
             != []

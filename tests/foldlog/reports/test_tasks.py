@@ -29,10 +29,10 @@ from tests.web_client import asking_store
 TASKS = GOLDEN / "tasks"
 """The files of a task, as some programs write them: ``top`` began ``a`` and ``b``, and ``a`` began
 ``c``. Claude Code names only the session for each agent. In the folders ``…-parents``, a file beside
-the log of an agent names its parent and its call; Harbor made ``atif-parents`` of such a task of
-Codex. Its totals include the sub-agents, and here no step has usage. In ``codex-forks``, ``a`` and ``b`` begin with the
-messages of ``top``, and have as many tokens. The state of an agent of OpenHands has the
-usage of its sub-agents too.
+the log of an agent names its parent and its call. Harbor made ``atif-parents`` of such a task of
+Codex: its totals include the sub-agents, and no step has usage. In ``codex-forks``, ``a`` and ``b``
+begin with the messages of ``top``, and have as many tokens. The state of an agent of OpenHands has
+the usage of its sub-agents too.
 """
 BEGUN_BY = json.loads((TASKS / "agents.json").read_text())
 """By format, the parent of each agent."""
@@ -236,6 +236,7 @@ def test_call_that_was_taken_back_is_not_open(histories):
 
 
 def states_and_left(histories):
+    """Return the state of ``top``, and the histories that are to be resumed."""
     return [figures_of(histories.store, "top")["state"]], [*histories.to_resume()]
 
 

@@ -5,7 +5,6 @@ import io
 import json
 import logging
 import re
-import socket
 import subprocess
 from pathlib import Path
 from typing import Any
@@ -28,6 +27,7 @@ from foldlog.eventstore import Annotation, Origin, UnknownEvent, open_store
 from tests.foldlog.terminals import in_a_terminal
 from tests.how_many import some
 from tests.page_samples import hostile_history
+from tests.ports import free_port
 from tests.said import said
 
 STEERING = [
@@ -243,8 +243,7 @@ def test_id_is_quoted_for_a_shell(foldlog, five_messages, name):
 
 
 def test_wait_for_a_server_says_how_long(foldlog):
-    with socket.create_server(("127.0.0.1", 0)) as server:
-        url = f"postgresql://agent@127.0.0.1:{server.getsockname()[1]}/history?patience_s=1"
+    url = f"postgresql://agent@127.0.0.1:{free_port()}/history?patience_s=1"
     ran = foldlog("list --json --db", url)
     first, error = map(json.loads, ran.err.splitlines())
     assert (ran.status, first["level"], error["level"]) == (2, "note", "error")

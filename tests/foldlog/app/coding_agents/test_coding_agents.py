@@ -10,7 +10,6 @@ import re
 import subprocess
 import sys
 import threading
-import time
 from pathlib import Path
 
 import pytest
@@ -26,6 +25,7 @@ from foldlog.eventstore.errors import install_command
 from foldlog.formats import SourceRefused
 from tests.foldlog.imports.imports import Import, set_sizes
 from tests.foldlog.records import GOLDEN, write_lines
+from tests.waiting import until
 from tests.web_client import Client, Gate, application, running
 
 WORD = "zebra_lighthouse_4711"
@@ -711,8 +711,8 @@ def test_late_handshake_is_answered(histories, monkeypatch, tool_server):
 
         def readline(self, size=-1):
             line = super().readline(size)
-            while not line and b'"id":2' not in written.getvalue():
-                time.sleep(0.001)
+            if not line:
+                until(lambda: b'"id":2' in written.getvalue())
             return line
 
     monkeypatch.setattr(sys, "stdin", None)

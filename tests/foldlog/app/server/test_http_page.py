@@ -8,6 +8,8 @@ from pathlib import Path
 
 import pytest
 
+from tests.ports import free_port
+
 PAGE = (Path(__file__).parents[4] / "docs/HTTP.md").read_text()
 
 
@@ -18,7 +20,7 @@ def test_the_turn_of_an_agent_in_curl(tmp_path):
     path = tmp_path / "tokens.toml"
     path.touch(0o600)
     path.write_text(tokens)
-    port = _free_port()
+    port = free_port()
     foldlog = f"'{sys.executable}' -m foldlog serve"
     script = commands.replace("foldlog serve", foldlog).replace("8765", str(port))
     ended = subprocess.run(
@@ -37,10 +39,3 @@ def test_the_turn_of_an_agent_in_curl(tmp_path):
     assert followed.count('"id":') >= 4
     assert '"version":1' in message
     assert '"version":2' in reply
-
-
-def _free_port():
-    import socket
-
-    with socket.create_server(("127.0.0.1", 0)) as listener:
-        return listener.getsockname()[1]

@@ -11,7 +11,7 @@ from uvicorn.server import ServerState
 
 from foldlog._app.server import http_protocol
 from foldlog._app.server.http_protocol import GuardedProtocol
-from tests.waiting import until
+from tests.waiting import until, until_in_loop
 
 INNER = b"POST /v1/conversations/other/events HTTP/1.1\r\nHost: localhost\r\n\r\n"
 POST = b"POST /v1/conversations/c1/events HTTP/1.1\r\nHost: localhost\r\n"
@@ -27,7 +27,7 @@ async def refuse(scope, receive, send):
 
 @contextlib.asynccontextmanager
 async def listening(app):
-    """The address of a server, and its protocols."""
+    """Yield the address of a server, and the list of the protocols of its connections."""
     config = uvicorn.Config(app, http=GuardedProtocol, ws="none", lifespan="off")
     config.load()
     protocols = []
@@ -41,7 +41,7 @@ async def listening(app):
         try:
             yield server.sockets[0].getsockname(), protocols
         finally:
-            # A client may have closed its end a moment ago, so that the server's is still open.
+            # A client may have closed its end a moment ago while the server's end is still open.
             for protocol in protocols:
                 protocol.transport.abort()
             await asyncio.sleep(0)
@@ -154,8 +154,7 @@ def test_a_client_that_never_ends_its_body_is_left(monkeypatch):
             reader, writer = await asyncio.open_connection(*address)
             writer.write(POST + b"Connection: close\r\nContent-Length: 5000000\r\n\r\nabc")
             answer = await reader.read()
-            while not protocols[0].transport.is_closing():
-                await asyncio.sleep(0)
+            await until_in_loop(protocols[0].transport.is_closing)
             writer.close()
             return answer
 

@@ -5,62 +5,36 @@ serve``.
 import http.client
 import http.cookiejar
 import json
-import re
-import shutil
 import socket
 import ssl
 import subprocess
 import sys
-import time
 import urllib.error
 import urllib.request
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 import pytest
 
 import foldlog
+from tests.foldlog.app.server import nginx
+from tests.ports import free_port
 from tests.said import said
+from tests.waiting import until
 
-CONFIGURATION = re.search(
-    r"^```nginx\n(.*?)^```",
-    (Path(__file__).parents[4] / "docs/how-to/proxy.md").read_text(),
-    re.MULTILINE | re.DOTALL,
-)[1]
+PAGE = Path(__file__).parents[4] / "docs/how-to/proxy.md"
 TOKEN = "a token of enough length"
-NGINX = shutil.which("nginx", path="/usr/sbin:/usr/local/sbin:/usr/bin")
 
 
-def free_port():
-    with socket.create_server(("127.0.0.1", 0)) as server:
-        return server.getsockname()[1]
-
-
-@pytest.mark.skipif(NGINX is None, reason="apt-get install nginx")
+@pytest.mark.skipif(nginx.PROGRAM is None, reason="apt-get install nginx")
 def test_the_page_is_served_through_nginx(tmp_path):
     behind = free_port()
     before = free_port()
     with foldlog.open(tmp_path / "s.db") as histories:
         histories["c1"].append(said("hi"))
-    key = tmp_path / "key.pem"
-    certificate = tmp_path / "certificate.pem"
-    made = (
-        "openssl req -x509 -newkey rsa:2048 -nodes -days 1 -subj /CN=logs.example"
-        f" -addext subjectAltName=DNS:logs.example -keyout {key} -out {certificate}"
-    )
-    subprocess.run(made.split(), check=True, capture_output=True)
-    server = CONFIGURATION.replace("listen 443", f"listen 127.0.0.1:{before}").replace(
-        ":8765", f":{behind}"
-    )
-    server = re.sub(r"/etc/ssl/\S+\.pem", str(certificate), server)
-    server = re.sub(r"/etc/ssl/\S+\.key", str(key), server)
-    places = "".join(
-        f"{kind}_temp_path {tmp_path}/{kind};"
-        for kind in ("client_body", "proxy", "fastcgi", "uwsgi", "scgi")
-    )
-    (tmp_path / "nginx.conf").write_text(
-        f"daemon off; pid {tmp_path}/pid; error_log {tmp_path}/errors; events {{}}\n"
-        f"http {{ access_log off; {places}\n{server}\n}}\n"
-    )
+    certificate = nginx.make_certificate(tmp_path)
+    server = nginx.server_in(PAGE).replace("listen 443", f"listen 127.0.0.1:{before}")
+    server = server.replace(":8765", f":{behind}")
     opener = urllib.request.build_opener(
         ToThisMachine(before, ssl.create_default_context(cafile=certificate)),
         urllib.request.HTTPCookieProcessor(http.cookiejar.CookieJar()),
@@ -68,21 +42,17 @@ def test_the_page_is_served_through_nginx(tmp_path):
 
     def get(path, **headers):
         request = urllib.request.Request(f"https://logs.example{path}", headers=headers)
-        return opener.open(request, timeout=10)
+        return opener.open(request, timeout=60)
+
+    def is_up():
+        with suppress(urllib.error.URLError, ConnectionError):
+            return get("/healthz").read() == b"ok\n"
+        return False
 
     serve = f"foldlog serve --db {tmp_path}/s.db --port {behind} --allow-host logs.example --token"
     serving = [sys.executable, "-m", *serve.split(), TOKEN]
-    programs = [
-        subprocess.Popen(serving, stdout=subprocess.DEVNULL),
-        subprocess.Popen([NGINX, "-c", tmp_path / "nginx.conf", "-e", tmp_path / "errors"]),
-    ]
-    try:
-        for _ in range(600):
-            try:
-                assert get("/healthz").read() == b"ok\n"
-                break
-            except (urllib.error.URLError, ConnectionError):
-                time.sleep(0.1)
+    with running(serving), running(nginx.write_configuration(tmp_path, server)):
+        until(is_up)
         with pytest.raises(urllib.error.HTTPError, match="401"):
             get("/api/conversations")
         assert b"foldlog_conversations 1" in get("/metrics", authorization=f"Bearer {TOKEN}").read()
@@ -96,11 +66,17 @@ def test_the_page_is_served_through_nginx(tmp_path):
             with foldlog.open(tmp_path / "s.db") as histories:
                 histories["c1"].append(said("more"))
             assert next(versions) == 2
+
+
+@contextmanager
+def running(command):
+    """Run a program during a block."""
+    program = subprocess.Popen(command, stdout=subprocess.DEVNULL)
+    try:
+        yield
     finally:
-        for program in programs:
-            program.terminate()
-        for program in programs:
-            program.wait(20)
+        program.terminate()
+        program.wait(60)
 
 
 class ToThisMachine(urllib.request.HTTPSHandler):
@@ -114,9 +90,11 @@ class ToThisMachine(urllib.request.HTTPSHandler):
     def https_open(self, request):
         return self.do_open(self._connection, request)
 
-    def _connection(self, host, **how):
-        connection = http.client.HTTPSConnection(host, context=self._tls, timeout=10)
-        connection._create_connection = lambda address, *arguments, **more: (
-            socket.create_connection(("127.0.0.1", self._port), 10)
-        )
+    def _connection(self, host, **options):
+        connection = http.client.HTTPSConnection(host, context=self._tls, timeout=60)
+
+        def connect_here(address, *arguments, **options):
+            return socket.create_connection(("127.0.0.1", self._port), 60)
+
+        connection._create_connection = connect_here
         return connection

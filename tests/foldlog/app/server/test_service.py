@@ -19,6 +19,7 @@ from foldlog._app.server.service.tokens import Principal, TokenEntry, Tokens
 from foldlog.eventstore import open_store
 from tests.http_client import HttpClient
 from tests.said import said
+from tests.waiting import until_in_loop
 from tests.web_client import Client, Gate, application
 
 TOKEN = "a token of enough length"
@@ -208,6 +209,10 @@ def test_a_stream_goes_on_after_large_events(app, store, ending):
     store.append("big", large + small, expected_version=0)
     sent = []
 
+    def counts():
+        """Return how many events each message has."""
+        return [message.get("body", b"").count(b"event: event") for message in sent]
+
     async def receive():
         await asyncio.Event().wait()
 
@@ -215,29 +220,27 @@ def test_a_stream_goes_on_after_large_events(app, store, ending):
         accept = ("accept", "text/event-stream")
         path = "/v1/conversations/big/follow"
         stream = asyncio.create_task(ask(app, "GET", path, accept, receive=receive, sent=sent))
-        while sum(message.get("body", b"").count(b"event: event") for message in sent) < 153:
-            await asyncio.sleep(0.001)
+        await until_in_loop(lambda: sum(counts()) == 153)
         ending.set()
         await stream
 
     asyncio.run(read())
-    counts = [message.get("body", b"").count(b"event: event") for message in sent]
-    assert [count for count in counts if count] == [1, 1, 1, 100, 50]
+    assert [count for count in counts() if count] == [1, 1, 1, 100, 50]
 
 
 def test_a_stream_reads_a_large_event_alone(http, store, monkeypatch):
     """Thirty events of 15 MB would else be in memory together, for each stream."""
     store.append("big", [said("x" * 2 * MEBIBYTE) for _ in range(20)], expected_version=0)
-    read = []
+    counts = []
     log = store.log
 
-    def note(conversation, start, stop):
-        read.append(stop - start)
+    def counted_log(self, conversation, start, stop):
+        counts.append(stop - start)
         return log(conversation, start, stop)
 
-    monkeypatch.setattr(type(store), "log", lambda self, *place: note(*place))
+    monkeypatch.setattr(type(store), "log", counted_log)
     assert len(http("follow_conversation", conversation="big")["events"]) == 1
-    assert read == [1]
+    assert counts == [1]
 
 
 @pytest.fixture

@@ -1,4 +1,4 @@
-"""Streams of conversations over HTTP: what the public suite of the protocol does not ask
+"""Streams of conversations over HTTP, beyond what the public suite of the protocol tests
 (``scripts/test --streams``).
 """
 
@@ -9,12 +9,15 @@ import pytest
 
 import foldlog
 from foldlog._app.server.access import Gate
+from foldlog._app.server.following import StreamEnd
 from foldlog._app.server.service import streams as streams_over_http, tokens as service_tokens
 from foldlog._app.server.service.service import Service
+from foldlog._app.server.service.stream_sources import StreamSource
 from foldlog._app.server.service.tokens import TokenEntry, Tokens
 from foldlog.eventstore.maintenance.erase import erase
 from foldlog.types import EndDelta, TextDelta
 from tests.privacy import redacted
+from tests.waiting import until_in_loop
 from tests.web_client import Client, application, running
 
 TOKEN = "a token of enough length"
@@ -363,8 +366,7 @@ def test_a_stream_ends_with_the_token_of_its_reader(app, client, histories, monk
             headers = {"accept": "text/event-stream"}
             reading = asyncio.create_task(page.ask("GET", path, headers=headers))
             changes = changes_of(app)
-            while not (changes._stream_followers or changes._followers):
-                await asyncio.sleep(0.001)
+            await until_in_loop(lambda: changes._stream_followers or changes._followers)
             monkeypatch.setattr(service_tokens.time, "time", lambda: made["expires_at"])
             for _ in range(1_000):
                 if reading.done():
@@ -382,8 +384,7 @@ async def events_of(app, path, write):
     client = with_token(app, TOKEN)
     async with running(app):
         reading = asyncio.create_task(client.ask("GET", path))
-        while not changes_of(app)._stream_followers:
-            await asyncio.sleep(0.001)
+        await until_in_loop(lambda: changes_of(app)._stream_followers)
         await asyncio.to_thread(write)
         answer = await reading
     events = answer.text.removesuffix("\n\n").split("\n\n")
@@ -408,13 +409,14 @@ def test_a_live_reader_gets_what_another_process_writes(app, histories):
 
 
 def test_readers_at_one_place_share_a_page(app, histories, monkeypatch):
-    from foldlog._app.server.service.stream_sources import StreamSource
-
     reads = []
     page = StreamSource.page
-    monkeypatch.setattr(
-        StreamSource, "page", lambda self, place: (reads.append(place), page(self, place))[1]
-    )
+
+    def counted_page(self, place):
+        reads.append(place)
+        return page(self, place)
+
+    monkeypatch.setattr(StreamSource, "page", counted_page)
     list(histories["c1"].stream_reply(["A ", "toy"]))
 
     async def read_by_ten():
@@ -451,8 +453,7 @@ def test_a_poll_waits_for_the_next_chunk(app, histories):
         client = with_token(app, TOKEN)
         async with running(app):
             polling = asyncio.create_task(client.ask("GET", f"{REPLY}?offset=now&live=long-poll"))
-            while not changes_of(app)._stream_followers:
-                await asyncio.sleep(0.001)
+            await until_in_loop(lambda: changes_of(app)._stream_followers)
             await asyncio.to_thread(reply.feed, "toy")
             return await polling
 
@@ -470,9 +471,12 @@ def test_a_chunk_wakes_no_reader_of_events(app, histories, monkeypatch):
     key = histories["c1"]._conversation_key()
     rounds = asyncio.Queue()
     wake = changes._wake
-    monkeypatch.setattr(
-        changes, "_wake", lambda changed: (wake(changed), rounds.put_nowait(changed))
-    )
+
+    def wake_and_note(changed):
+        wake(changed)
+        rounds.put_nowait(changed)
+
+    monkeypatch.setattr(changes, "_wake", wake_and_note)
 
     async def follow():
         async with running(app):
@@ -480,7 +484,8 @@ def test_a_chunk_wakes_no_reader_of_events(app, histories, monkeypatch):
                 await rounds.get()  # the first round wakes every reader
                 await events.wait(1)
                 stream = histories.store.query("c1", lambda reading: reading.streams()[0])
-                with changes.following_stream(key, stream.number, end_of(stream)) as chunks:
+                end = StreamEnd(stream.end, False)
+                with changes.following_stream(key, stream.number, end) as chunks:
                     await chunks.wait(1)  # the first wait returns at once
                     await asyncio.to_thread(reply.feed, "toy")
                     woken = await chunks.wait(60)
@@ -490,12 +495,6 @@ def test_a_chunk_wakes_no_reader_of_events(app, histories, monkeypatch):
                     return woken, await events.wait(0)
 
     assert asyncio.run(follow()) == (True, False)
-
-
-def end_of(stream):
-    from foldlog._app.server.following import StreamEnd
-
-    return StreamEnd(stream.end, False)
 
 
 def test_a_redacted_event_is_in_no_page_of_a_later_reader(app, histories, monkeypatch):

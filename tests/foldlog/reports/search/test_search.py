@@ -162,7 +162,7 @@ def test_index_is_kept_while_a_server_runs(histories):
     ],
 )
 def test_a_letter_of_several_characters_is_one_with_and_without_an_index(
-    histories, monkeypatch, text, found, not_found
+    histories, text, found, not_found
 ):
     histories["c"].append([said(text)])
     for _ in ("without an index", "with an index"):
