@@ -124,8 +124,10 @@ def unended_reply(histories: Histories) -> Iterator[StreamedReply]:
     history.append(USER)
     reply = history.stream_reply()
     reply.feed("x")
-    yield reply
-    reply.cancel()
+    try:
+        yield reply
+    finally:
+        reply.cancel()
 
 
 def measure_space(url: str) -> None:

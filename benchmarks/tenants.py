@@ -38,6 +38,7 @@ scope = "append"
 where = { user = "bob" }
 """
 _LONG = "word " * 400_000
+_LONG_EVENTS = 24
 _GIANT = "y" * 14_000_000
 
 
@@ -83,7 +84,7 @@ class Ann:
         for number in range(300):
             self.small.append(client.create(number=number))
             time.sleep(0.005)  # a token sends 200 requests a second at most
-        for _ in range(24):
+        for _ in range(_LONG_EVENTS):
             client.say(self.long, _LONG)
         for _ in range(10):
             client.say(self.giant, _GIANT)
@@ -149,9 +150,9 @@ def searches_of_everything(ann: Ann) -> None:
     ann.repeat(20, lambda client: client.get("/v1/search?words=w&limit=100"))
 
 
-def deep_pages(ann: Ann) -> None:
+def pages_of_long_events(ann: Ann) -> None:
     def work(client: Client) -> None:
-        client.get(ann.path(ann.long, f"events?start={random.randrange(24)}"))
+        client.get(ann.path(ann.long, f"events?start={random.randrange(_LONG_EVENTS)}"))
         client.get("/v1/conversations?limit=1000")
 
     ann.repeat(20, work)
@@ -195,7 +196,7 @@ WAYS: dict[str, Callable[[Ann], object]] = {
     "giant-events": giant_events,
     "hundred-connections": hundred_connections,
     "searches-of-everything": searches_of_everything,
-    "deep-pages": deep_pages,
+    "pages-of-long-events": pages_of_long_events,
     "long-polls": long_polls,
     "exports": exports,
     "views-of-giants": views_of_giants,
@@ -225,9 +226,11 @@ def beside(ann: Ann, way: Callable[[Ann], object]) -> Iterator[None]:
     """Misbehave in a process of its own, which is killed at the end."""
     child = os.fork()
     if child == 0:
-        _kept = way(ann)
-        time.sleep(600)
-        os._exit(0)
+        try:
+            _open_connections = way(ann)
+            time.sleep(600)
+        finally:
+            os._exit(1)  # the child never runs the blocks of its parent, which end the server
     try:
         time.sleep(1)
         yield

@@ -113,13 +113,15 @@ def asking_store(store: Store, **options: Any) -> AbstractContextManager[Client]
 @contextmanager
 def asking(app: Any, headers: Mapping[str, str] = {}) -> Iterator[Client]:
     """Yield a client, and shut down the application afterwards."""
-    yield Client(app, headers)
 
     async def shut_down() -> None:
         async with running(app):
             pass
 
-    asyncio.run(shut_down())
+    try:
+        yield Client(app, headers)
+    finally:
+        asyncio.run(shut_down())
 
 
 @asynccontextmanager
@@ -131,6 +133,8 @@ async def running(app: Any) -> AsyncIterator[None]:
     tasks = asyncio.create_task(app(scope, steps.get, answers.put))
     await steps.put({"type": "lifespan.startup"})
     assert (await answers.get())["type"] == "lifespan.startup.complete"
-    yield
-    await steps.put({"type": "lifespan.shutdown"})
-    await tasks
+    try:
+        yield
+    finally:
+        await steps.put({"type": "lifespan.shutdown"})
+        await tasks

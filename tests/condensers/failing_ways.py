@@ -19,7 +19,7 @@ import re
 import sys
 import tempfile
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import asdict, dataclass
 from functools import partial
 from multiprocessing.context import ForkProcess
@@ -167,16 +167,21 @@ def served(way: str) -> Iterator[tuple[str, Any, Any]]:
         return well(request) if is_well.value else WAYS[way](request)
 
     def serve() -> None:
+        receiver.close()  # so that the server ends with the process that asks it
         with OpenAIServer() as server:
             server.respond(respond)
             sender.send(server.url)
-            sender.recv()
+            with suppress(EOFError):
+                sender.recv()
 
     process = _fork.Process(target=serve)
     process.start()
-    yield receiver.recv(), is_well, asked
-    receiver.send("end")
-    process.join()
+    sender.close()  # so that ``recv`` fails if the server dies
+    try:
+        yield receiver.recv(), is_well, asked
+    finally:
+        receiver.close()  # ends the server
+        process.join()
 
 
 def in_a_process(turn: Callable[[], Any]) -> Any:

@@ -87,30 +87,35 @@ def erase_history(store):
 
 
 def run(folder, *, processes, threads, seconds, imported, erased, longest_wait_s):
+    """Run the writers, an import of ``imported`` events and an erasure of ``erased`` ones on a new
+    store, all at the same time. Return the findings.
+    """
     path = folder / "store.db"
     with open_store(f"sqlite:///{path}") as store:
         store.ingest("to erase", (_event() for _ in range(erased)))
     context = multiprocessing.get_context("forkserver")
     context.set_forkserver_preload(["foldlog.eventstore"])
-    targets = [(write, (path, f"own-{n}", threads, seconds)) for n in range(processes)]
-    targets += [
-        (time_work, (path, partial(import_history, events=imported))),
-        (time_work, (path, erase_history)),
-    ]
-    pipes = []
-    for target, arguments in targets:
+
+    def start(target, *arguments):
+        """Start a process, and return the parent's end of its pipe."""
         ours, theirs = context.Pipe()
-        context.Process(target=target, args=(*arguments, theirs), daemon=True).start()
-        pipes.append(ours)
+        context.Process(target=target, args=(path, *arguments, theirs), daemon=True).start()
+        theirs.close()  # so that ``recv`` of the parent fails if the process dies
+        return ours
+
+    writers = [start(write, f"own-{n}", threads, seconds) for n in range(processes)]
+    importer = start(time_work, partial(import_history, events=imported))
+    eraser = start(time_work, erase_history)
+    pipes = [*writers, importer, eraser]
     for pipe in pipes:
         pipe.recv()
     sync_before = _sync_seconds(folder)
     follower = Follower(path)
     for pipe in pipes:
         pipe.send("go")
-    answers = [pipe.recv() for pipe in pipes[:-2]]
-    import_seconds = pipes[-2].recv()
-    erasure_seconds = pipes[-1].recv()
+    answers = [writer.recv() for writer in writers]
+    import_seconds = importer.recv()
+    erasure_seconds = eraser.recv()
     follower.end()
     beside = (
         f"{imported:,} events were imported in {import_seconds:.1f} s and {erased:,} erased in"

@@ -138,18 +138,26 @@ def released_when(queue, waited):
     transaction go on.
     """
 
+    held = threading.Event()
+    failed = threading.Event()
+
     def release():
         with a_held_transaction(queue):
             held.set()
-            until(lambda: queue._waiting)
-            waited()
+            until(lambda: queue._waiting or failed.is_set())
+            if not failed.is_set():
+                waited()
 
-    held = threading.Event()
     holding = threading.Thread(target=release, daemon=True)
     holding.start()
     assert held.wait(PATIENCE_S)
-    yield
-    finish([holding])
+    try:
+        yield
+    except BaseException:
+        failed.set()
+        raise
+    finally:
+        finish([holding])
 
 
 def jobs_inside(queue):

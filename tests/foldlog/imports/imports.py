@@ -122,13 +122,15 @@ def copy_all(source: Store, target: Store, *names: str, **how: Any) -> dict[str,
 
 @contextmanager
 def meanwhile(store: Store, number: int, act: Callable[[], object], *calls: str) -> Iterator[None]:
-    """A block in which another process acts right before a transaction of a store, the first of
-    which is 0.
+    """Let another process act, during a block, right before the transaction with this number. The
+    first transaction of the store has the number 0.
     """
     recorder = store.database.recorder
     store.database.recorder = call_before(recorder, number, act, *calls)
-    yield
-    store.database.recorder = recorder
+    try:
+        yield
+    finally:
+        store.database.recorder = recorder
 
 
 def redact_event(store: Store, conversation: str, event_id: int) -> RedactionReceipt:
