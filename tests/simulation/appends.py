@@ -49,36 +49,37 @@ class AppendSteps(Runner):
         return self._compare_write(process, name, "append", history, call, call_model)
 
     def _draw_options(self, rng, conversation, version, events):
-        """Draw with which options events are appended, or other events for these options. Return
-        the events, the documents and the options.
+        """Draw the options of an append, and other events where an option needs them. Return the
+        events, the documents and the options. The first of ``events`` may get a cause.
         """
         options = {}
         documents = {}
         draw = rng.random()
-        if draw < 0.15:
+        if draw < 0.03 and events[0]["kind"] == "message":
+            events[0]["cause"] = version + rng.randrange(5)
+        elif draw < 0.15:
             options["expected"] = rng.choice(
                 (version, version, max(0, version - 1), version + 1, 0)
             )
-        if draw < 0.03 and events[0]["kind"] == "message":
-            events[0]["cause"] = version + rng.randrange(5)
-            options.pop("expected")
-        elif 0.15 < draw < 0.3:
+        elif draw < 0.3:
             key = options["key"] = f"k{rng.randrange(3)}"
             if conversation is not None and key in conversation.keys:
-                # of a redacted event the store knows only the size
+                # Of a redacted event the store knows only the size, so a key with redacted events
+                # always comes with its own events. The other events have two words: another process
+                # may redact the stored event first, and one word may have the same size.
                 if conversation.has_redacted(key) or rng.random() < 0.7:
                     (events, documents), _, _ = conversation.keys[key]
                     options["expected"] = rng.choice((None, 0, version))
-                else:  # two words, because another process may redact the stored event before
+                else:
                     events = [model.message(f"{self.text(rng)} {self.text(rng)}")]
-        elif 0.3 < draw < 0.4:
+        elif draw < 0.4:
             options["dedupe"] = True
             numbers = rng.sample(range(6), rng.randrange(1, 4))
             events = [
                 model.message(self.text(rng), origin=("src", n if n % 2 else f"s{n}"))
                 for n in numbers
             ]
-        elif 0.4 < draw < 0.45:
+        elif draw < 0.45:
             documents = self.draw_documents(rng, conversation)
         elif draw > 0.99:
             events = []

@@ -31,7 +31,10 @@ class ImportSteps(Runner):
         self.focus = name
         events = self._draw_changed(rng, source, site.model.living.get(name))
         self.trace(f"  {name} {len(events)} events of source {number}")
-        refusal = lambda: refusal_of(lambda: site.model.check_importable(name, events))  # noqa: E731
+
+        def refusal():
+            return refusal_of(lambda: site.model.check_importable(name, events))
+
         refusals = {refusal()}
 
         def update_model():

@@ -80,7 +80,9 @@ class _InNoThread:
     class Thread:
         def __init__(self, **options): ...
 
-        start = join = __init__
+        def start(self): ...
+
+        def join(self): ...
 
     class Event(threading.Event):
         def wait(self, timeout=None):
@@ -90,6 +92,7 @@ class _InNoThread:
 
 
 def count_figures(served):
+    """Do the work of a server's thread until it has nothing to do."""
     with suppress(_Idle):
         served._count()
 
