@@ -176,7 +176,8 @@ def test_the_first_call_binds_an_object(histories):
     begun_again(histories[1])
     for name, old in olds.items():
         with pytest.raises(ConversationErased):
-            pytest.fail(f"append of one that met it by {name}: {old.append(said('late'))!r}")
+            late = old.append(said("late"))
+            pytest.fail(f"a history that {name} bound to the erased conversation appended {late!r}")
 
 
 @pytest.mark.parametrize("wrong", [["c1"], 1.5, b"c1"], ids=repr)

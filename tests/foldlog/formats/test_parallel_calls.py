@@ -188,11 +188,13 @@ def test_calls_are_read_back_with_results_and_replies(format):
     steps = HISTORIES["one reply after the other"][0]
     read = list(decode(list(written(events_of(steps), format)), format))
     calls = {
-        steps_of(str(each.arguments))[0][1:]: each for each in read if isinstance(each, Action)
+        steps_of(str(event.arguments))[0][1:]: event for event in read if isinstance(event, Action)
     }
-    for each in (each for each in read if isinstance(each, Observation)):
-        call = calls[re.search("gives (..)", str(each.content))[1]]
-        assert each.cause == call.id or (each.cause is None and each.call_id == call.call_id)
+    results = [event for event in read if isinstance(event, Observation)]
+    assert len(results) == len(calls) > 0
+    for result in results:
+        call = calls[re.search("gives (..)", str(result.content))[1]]
+        assert result.cause == call.id or (result.cause is None and result.call_id == call.call_id)
     if format != "openai-responses":
         replies = [calls[name].response_id for name in ("k1", "k2", "k4", "k5")]
         assert replies[0] == replies[1] != replies[2] == replies[3]
