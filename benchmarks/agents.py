@@ -178,8 +178,8 @@ def _shared(text: str, other: str) -> int:
 
 
 def summary_of(text: str, length: int) -> str:
-    """Return the text of an ideal model: the newest requests, and then the newest facts, until the
-    text has ``length`` characters.
+    """Return the text of an ideal model: a heading, the newest requests, and as many of the newest
+    facts that requests and facts together have at most ``length`` characters.
     """
     text = text.replace("\\n", "\n")  # a prompt is JSON
     lines = [request[:200] for request in dict.fromkeys(ASKED.findall(text))][-6:]

@@ -26,7 +26,6 @@ from typing import Any
 HERE = Path(__file__).parent
 OUT = HERE.parents[1] / "foldlog/_app/sample/tidewatch.jsonl"
 SHOWN_ROOT = "/workspace"
-KEEP_FIRST = 4
 Json = dict[str, Any]
 
 TOOLS = [
@@ -366,6 +365,9 @@ class Player:
         )
 
     def do_run(self, command: str, body: str, joins: bool) -> None:
+        """Run the command of the header, or the script that the body has after a line ``---``. A
+        command is of medium risk if it works outside of the project.
+        """
         thought, _, script = body.partition("---\n")
         if script:
             command = script

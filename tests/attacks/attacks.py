@@ -33,6 +33,10 @@ from tests.attacks.operators import Operator, Stored
 from tests.stored_rows import meta_field, with_fields
 
 HOUR = 3_600_000_000
+"""In microseconds, as the store has times."""
+ONE_OF_EACH_KIND = frozenset(
+    {"chat", "fork", "empty fork", "detached", "gone", "again", "sealed", "unopened", "archived"}
+)
 
 
 class Attack(NamedTuple):
@@ -85,21 +89,24 @@ def _change_column(op: Operator, table: str, row: Stored, column: str, new: obje
 
 
 def _chosen(op: Operator, table: str, rows: list[Stored]) -> list[Stored]:
-    """Return rows of a table that stand for the others."""
-    if table == "conversations":
-        names = {"chat", "fork", "gone", "sealed", "detached", "unopened", "archived", "again"}
-        return [row for row in rows if op.text(row["id"]) in {*names, "empty fork"}]
-    if table == "events":
-        firsts = {
+    """Return rows of a table that stand for the others: each attack costs a verification of the
+    whole store.
+    """
+    if table == "conversations":  # one of each kind
+        return [row for row in rows if op.text(row["id"]) in ONE_OF_EACH_KIND]
+    if table == "events":  # an event of every third conversation
+        of_conversations = {
             row["conversation"]: row for row in rows if row["id"] == 1 or row["conversation"] < 0
         }
-        return [*firsts.values()][::3]
+        return [*of_conversations.values()][::3]
     if table == "store":
         return rows
-    if table == "records":
+    if table == "records":  # a newest record of each projection
         newest = {(row["conversation"], row["projection"]): row for row in rows}
         of_kinds = {row["projection"]: row for row in newest.values()}
         return [*of_kinds.values()]
+    # The first row and one from the middle: if a check looked at the first row only, the second
+    # one would show it.
     return rows[:: max(1, len(rows) // 2)][:2]
 
 
@@ -117,7 +124,7 @@ def _others(value: Any, column: list[Any]) -> Iterator[tuple[str, Any]]:
     match value:
         case bool():
             yield "negated", not value
-        case int() if value > 10**14:
+        case int() if value > 10**14:  # a time; no other number of the store is as large
             yield "an hour earlier", value - HOUR
         case int():
             yield "plus one", value + 1

@@ -26,7 +26,7 @@ def user(text: str) -> dict[str, Any]:
     return {"role": "user", "content": text}
 
 
-def reply(text: str | None, *calls: tuple[str, str], cost: float = 0.25) -> dict[str, Any]:
+def reply(text: str | None, *calls: tuple[str, str]) -> dict[str, Any]:
     tool_calls = [
         {"id": key, "type": "function", "function": {"name": name, "arguments": '{"to": "mill"}'}}
         for key, name in calls
@@ -51,7 +51,7 @@ def make(url: str, folder: Path, private_pem: bytes) -> StoreCheckpoint:
     """Fill an empty store. Return its checkpoint, signed with the key."""
     with foldlog.open(url, condenser={"type": "digest", "max_size": 8, "keep_first": 1}) as all_:
         _talk(all_)
-        _import(all_, url, folder)
+        _import(all_, folder)
         _erase(all_)
     with open_store(url, keys=KEYS) as store:
         assert [outcome.conversation for outcome in rekey(store, "sealed")]
@@ -102,7 +102,7 @@ def _message(text: str) -> list[Any]:
     return [{"role": "assistant", "content": text}]
 
 
-def _import(all_: foldlog.Histories, url: str, folder: Path) -> None:
+def _import(all_: foldlog.Histories, folder: Path) -> None:
     for name in ("opened", "unopened"):
         (folder / f"{name}.json").write_text(json.dumps({"messages": [*RECORDS, user(name)]}))
         all_.import_(folder / f"{name}.json", conversation=name)

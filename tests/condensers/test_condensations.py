@@ -1,6 +1,12 @@
-"""What condensers make of small Views: ``tests/golden/condensations`` has a rule for each, the
-condenser with the replies of its model, the events, and the result; with ``prompt``, also what the
-model was asked last. ``python -m tests.condensers.test_condensations`` makes the results again.
+"""The results of condensers for small Views equal those of ``tests/golden/condensations``. A case
+there has
+
+- a rule, which is its name,
+- the settings of a condenser, and the replies of its model,
+- the events,
+- the result, and under ``prompt`` the last prompt of the model.
+
+``python -m tests.condensers.test_condensations`` writes the results again.
 
 ``scripts/test`` runs this also for the modules ``foldlog.condensers.rolling``,
 ``foldlog.condensers.selection``, ``foldlog.condensers.prompts.rendering``,

@@ -609,7 +609,7 @@ def test_archived_between_two_reads_of_a_comparison_is_sound(recorder, store, to
     assert nth > 5
 
 
-def test_conversation_erased_during_the_check_is_sound(store, to, expected, monkeypatch):
+def test_conversation_erased_during_the_check_is_sound(store, expected, monkeypatch):
     def read(conversation, address):
         rows = archived.read_archived(conversation, address)
         erased(store, "c1")

@@ -87,7 +87,7 @@ def workers(recorder):
     return [Histories(Store(recorder), condenser="digest")["c"] for _ in range(2)]
 
 
-def test_wall_clock_that_jumps_frees_no_lease(workers, recorder, monkeypatch):
+def test_wall_clock_that_jumps_frees_no_lease(workers, monkeypatch):
     holder, other = workers
     wall = row.time.time_ns
     with holder.lease(ttl_s=600) as lease:

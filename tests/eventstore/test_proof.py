@@ -271,17 +271,19 @@ def test_archive_is_compared(path, note, tmp_path):
         say(store, "d", "five")
         archive(store, "d", f"file://{tmp_path}/objects")
     assert findings(path, note) == {}
-    wrong = leaves_changed(path, note, b"d")
+    change_leaf(path, note, b"d")
     assert (
         "at version 4 its head differs from the checkpoint: its history was rewritten"
-        in findings(path, wrong)["d"]
+        in findings(path, note)["d"]
     )
     shutil.rmtree(tmp_path / "objects")
     assert "is missing" in findings(path, note)["d"][0]
 
 
-def leaves_changed(path, note, name):
-    """Change the head in a leaf, as if the store had another head, and return the note."""
+def change_leaf(path, note, name):
+    """Change the head in a leaf of the stored list of checkpoints, as if the conversation had
+    another head.
+    """
 
     def change(stored):
         leaves = [
@@ -296,14 +298,15 @@ def leaves_changed(path, note, name):
         store.database.recorder.transact(
             partial(lists.put_records, origin=note.origin, records=records)
         )
-    return note
 
 
-def test_changed_leaf_is_named(path, note):
+@pytest.mark.usefixtures("note")
+def test_changed_leaf_is_named(path):
     """``test_operator.py`` makes all other changes."""
     with opened(path) as store:
         newest = make_checkpoint(store)
-    found = findings(path, leaves_changed(path, newest, b"a"))
+    change_leaf(path, newest, b"a")
+    found = findings(path, newest)
     assert "a" in found
     assert "its list of checkpoints was changed" in found[None][0]
 

@@ -555,25 +555,26 @@ ERASED = (
 
 
 @pytest.fixture(params=["by the log's index", "by SQLite"])
-def told(request, monkeypatch):
-    """How a store learns of the commits of other programs."""
+def commit_detection(request, monkeypatch):
+    """Let a store find the commits of other programs in one of its two ways."""
     if request.param == "by SQLite":
         monkeypatch.setattr(writing, "descriptors_of", lambda _: [])
 
 
-@pytest.mark.usefixtures("told")
+@pytest.mark.usefixtures("commit_detection")
 def test_commit_of_another_program_is_seen(path):
     with open_store(path) as store:
         store.append("c1", HI, expected_version=0)
         store.append("c1", HI, expected_version=1)
         ours = store._recorder._writing._transaction
+        # The other program erases the conversation right after the third append is committed.
         ours.cursor = FollowedBy(ours.cursor, lambda: execute(path, ERASED))
         store.append("c1", HI, expected_version=2)
         with pytest.raises(ConversationErased):
             store.append("c1", HI, expected_version=3)
 
 
-@pytest.mark.usefixtures("told")
+@pytest.mark.usefixtures("commit_detection")
 def test_two_writers_in_turn_append_in_order(path):
     with open_store(path) as ours, open_store(path) as other:
         for version in range(0, 12, 3):

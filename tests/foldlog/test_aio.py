@@ -372,7 +372,7 @@ async def test_error_of_a_cancelled_call_is_its_outcome(histories):
         raised[0].outcome.unwrap()
 
 
-async def test_face_has_the_names_of_the_sync_one(histories):
+def test_face_has_the_names_of_the_sync_one():
     for sync, asynchronous in (
         (foldlog.History, foldlog.aio.History),
         (foldlog.Histories, foldlog.aio.Histories),

@@ -216,25 +216,26 @@ def condense(path, model):
     with foldlog.open(path, condenser=condenser) as histories:
         history = histories["c1"]
         history.append(
-            [Message(source=("user", "agent")[n % 2], content=f"{SECRET} {n}") for n in range(11)]
+            [
+                Message(source="agent" if n % 2 else "user", content=f"{SECRET} {n}")
+                for n in range(11)
+            ]
         )
         history.prepare()
         return list(history.events())[-1]
 
 
-@pytest.mark.parametrize("contents", [False, True])
-def test_condensation_span_contains_calls_of_its_model(contents, tmp_path):
-    telemetry = Telemetry(contents=contents)
-    try:
-        with OpenAIServer(Text("a summary")) as server:
-            model = LLM(
-                LLMConfig(
-                    model="openai/gpt-4o-mini", base_url=server.url, api_key="sk-secret", retries=0
-                )
-            )
-            action = condense(tmp_path / "s.db", model)
-    finally:
-        otel.uninstrument()
+def condense_with_client(path):
+    """Condense a history with a model that is asked over HTTP, and return its last event."""
+    with OpenAIServer(Text("a summary")) as server:
+        config = LLMConfig(
+            model="openai/gpt-4o-mini", base_url=server.url, api_key="sk-secret", retries=0
+        )
+        return condense(path, LLM(config))
+
+
+def test_condensation_span_contains_calls_of_its_model(telemetry, tmp_path):
+    action = condense_with_client(tmp_path / "s.db")
     [call] = telemetry.spans("chat")
     [prepare] = telemetry.spans("foldlog.prepare")
     steps = {span.context.span_id: span for span in telemetry.spans("foldlog.condense")}
@@ -244,12 +245,27 @@ def test_condensation_span_contains_calls_of_its_model(contents, tmp_path):
     assert call.attributes["gen_ai.operation.name"] == "chat"
     assert call.attributes["gen_ai.usage.input_tokens"] > 0
     assert parent_of(action)[0] == prepare.context.trace_id
-    assert (SECRET in call.to_json()) == contents
     assert prepare.attributes["gen_ai.conversation.compacted"] is True
-    if contents:
-        sent = json.loads(call.attributes["gen_ai.input.messages"])
-        assert all({*message} >= {"role", "parts"} for message in sent)
-    assert "sk-secret" not in telemetry.everything()
+
+
+def test_telemetry_has_the_prompts_only_if_asked_and_never_the_key(tmp_path):
+    for contents in (False, True):
+        telemetry = Telemetry(contents=contents)
+        try:
+            condense_with_client(tmp_path / f"{contents}.db")
+        finally:
+            otel.uninstrument()
+        [call] = telemetry.spans("chat")
+        assert (SECRET in call.to_json()) == contents
+        assert "sk-secret" not in telemetry.everything()
+    sent = json.loads(call.attributes["gen_ai.input.messages"])
+    assert sent
+    assert all({*message} >= {"role", "parts"} for message in sent)
+
+
+def test_metrics_count_a_condensation_and_its_tokens(telemetry, tmp_path):
+    condense_with_client(tmp_path / "s.db")
+    [call] = telemetry.spans("chat")
     metrics = telemetry.metrics()
     assert (
         metrics["foldlog.condensations", "events"] == metrics["foldlog.condensations", "made"] == 1

@@ -65,7 +65,7 @@ def test_recorded_time_stands_for_missing_time(recorded_live, foldlog):
 
 
 @pytest.mark.parametrize("format", RECORDS)
-def test_imports_and_recordings_continue_each_other(format, foldlog, tmp_path):
+def test_imports_and_recordings_continue_each_other(format, tmp_path):
     record = RECORDS[format] | ({"agent": "main"} if format == "swe-agent" else {})
     with foldlog_open(tmp_path / "foldlog.db", clock=lambda: NOON) as histories:
         (history := histories["c"]).append_records([record], format=format)

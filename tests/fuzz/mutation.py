@@ -44,7 +44,7 @@ def mutate_json(rng, value):
 
 
 def any_text(rng):
-    """Return a text that is no sensible name."""
+    """Return a name or a content. Most of these texts are hostile."""
     texts = [value for value in _VALUES if isinstance(value, str)]
     return rng.choice(
         (*texts, "c1", "a b", "-x", "--json", "a/b\\c", "%00", "~", "$(id)", "日本", "é")

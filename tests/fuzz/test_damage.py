@@ -61,7 +61,7 @@ def test_lost_zeroed_and_swapped_pages(trial):
 @pytest.mark.parametrize(
     "content", [b"", b"\0" * 100, b"SQLite format 3\0", b"no database at all" * 1_000]
 )
-def test_what_is_no_store_is_refused(tmp_path, content, trial):
+def test_what_is_no_store_is_refused(content, trial):
     before = trial.outcomes["refused"]
     assert list(trial.replace_file(content)) == []
     assert trial.outcomes["refused"] == before + 1

@@ -186,7 +186,7 @@ def test_the_next_operation_finishes_a_killed_one(meeting, open_at, is_sampled, 
 
 @pytest.mark.usefixtures("small_steps")
 @pytest.mark.parametrize("is_killed", [True, False])
-def test_a_redaction_during_an_erasure_reaches_forks(is_killed, open_at, whole, is_sampled):
+def test_a_redaction_during_an_erasure_reaches_forks(is_killed, open_at, is_sampled):
     """The erasure is killed at that moment and run again, or goes on after another process redacts."""
     for transactions in count(1, 3 if is_sampled else 1):
         recorder = open_at(transactions)

@@ -69,7 +69,7 @@ def test_new_conversations_need_few_round_trips(
 
 
 @pytest.mark.parametrize("keys", [None, KEYS], ids=["plain", "encrypted"])
-def test_the_figures_are_the_same(keys: Any, url: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_figures_read_together_equal_those_of_each_conversation(keys: Any, url: str) -> None:
     with foldlog.open(url, keys=keys) as histories:
         fill(histories, 20)
         histories["c4"].fork(at=3, id="fork").append([user("other")])

@@ -1,5 +1,5 @@
-"""What an operator is told: who holds the followers back, how far behind they are, and what is
-wrong with the tables.
+"""An operator learns who holds the followers back, how far behind they are, and what is wrong with
+the tables.
 """
 
 import json
@@ -36,7 +36,7 @@ def test_an_idle_store_holds_nothing_back(store):
     assert (status.synchronous_commit, status.standbys) == ("on", "")
 
 
-def test_a_transaction_of_another_database(store, postgres_server):
+def test_a_transaction_of_another_database_holds_events_back(store, postgres_server):
     postgres_server.sql("CREATE DATABASE elsewhere")
     try:
         with psycopg.connect(postgres_server.url("elsewhere", application_name="reports")) as other:
@@ -53,7 +53,7 @@ def test_a_transaction_of_another_database(store, postgres_server):
         postgres_server.sql("DROP DATABASE elsewhere")
 
 
-def test_a_prepared_transaction(store, postgres_server):
+def test_a_prepared_transaction_is_named_and_holds_events_back(store, postgres_server):
     postgres_server.sql("BEGIN; SELECT pg_current_xact_id(); PREPARE TRANSACTION 'forgotten'")
     try:
         say(store, "c1", "2")

@@ -515,7 +515,7 @@ SAMPLES = [
 
 @pytest.mark.parametrize("program", PROGRAMS)
 @pytest.mark.parametrize("format, records", SAMPLES, ids=[name for name, _ in SAMPLES])
-def test_every_format_goes_over(tmp_path, histories, format, records, program):
+def test_every_format_goes_over(histories, format, records, program):
     """The session alone, imported elsewhere, sends what the fork sends."""
     history = histories["sample"]
     history.append_records(records, format=format)
@@ -808,7 +808,7 @@ def test_a_failed_result_names_its_exit_code_once(histories, content, written):
     assert [output for output in outputs if output] == [written or content]
 
 
-def test_a_failed_result_of_a_handed_over_session_is_read(tmp_path, histories, task):
+def test_a_failed_result_of_a_handed_over_session_is_read(tmp_path, task):
     made = task.continue_in("codex")
     with open_histories(tmp_path / "other.db") as others:
         (outcome,) = Import(others.store, [made.path])

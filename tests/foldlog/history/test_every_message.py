@@ -343,11 +343,15 @@ def test_empty_output_is_empty(output):
 
 
 @pytest.mark.parametrize("call, answer", CLIENT_CALLS.values(), ids=CLIENT_CALLS)
-@pytest.mark.parametrize("of_server", SERVER_CALLS, ids=lambda item: item["type"])
-def test_client_call_beside_a_server_call(history, call, answer, of_server):
+def test_client_call_and_its_output_become_the_events_of_an_import(call, answer):
     for item in (call, answer):
         imported = decode([item], "openai-responses")
         assert list(map(read, from_openai(item))) == list(map(read, imported))
+
+
+@pytest.mark.parametrize("call, answer", CLIENT_CALLS.values(), ids=CLIENT_CALLS)
+@pytest.mark.parametrize("of_server", SERVER_CALLS, ids=lambda item: item["type"])
+def test_client_call_beside_a_server_call_waits_for_its_output(history, call, answer, of_server):
     history.append(ASKED)
     history.append_reply({"id": "resp_1", "output": [of_server, call]})
     named = [event.name for event in history.events() if isinstance(event, Annotation)]

@@ -1,5 +1,5 @@
-"""A process that is killed between any two transactions of what works on a source: the next one
-goes on.
+"""If a process is killed between any two transactions of its work on a source, the next process
+finishes the work.
 """
 
 from itertools import count
@@ -24,7 +24,7 @@ from tests.sound import assert_sound
 
 
 def killed_after(store, transactions, monkeypatch):
-    """Let a store end the process when it would begin one more write transaction than these."""
+    """Let a store raise ``Killed`` when it begins one more write transaction than these."""
     recorder = store.database.recorder
     numbers = count()
     transact = recorder.transact
@@ -74,8 +74,8 @@ def imported_in(store, name):
 
 
 @pytest.fixture(autouse=True)
-def _small(monkeypatch):
-    """Many transactions."""
+def _small_transactions(monkeypatch):
+    """Make blocks and transactions so small that each work needs many of them."""
     set_sizes(monkeypatch, block=3_000, transaction=3_000, events=8, recorded_block=300, chunk=4)
 
 

@@ -148,10 +148,10 @@ def test_set_and_its_pages_have_the_added_hashes(number):
     hashes += [draw.randbytes(HASH_BYTES) for _ in range(number)]
     ours = HashSet(slice(0, HASH_BYTES))
     added = set()
-    for each in draw.choices(hashes, k=4 * number):
-        assert ours.add(each) is (each not in added)
-        added.add(each)
-    assert all(each in ours for each in added)
+    for digest in draw.choices(hashes, k=4 * number):
+        assert ours.add(digest) is (digest not in added)
+        added.add(digest)
+    assert all(digest in ours for digest in added)
     assert draw.randbytes(HASH_BYTES) not in ours
     pages = b"".join(ours.pages())
     stored = [pages[place : place + HASH_BYTES] for place in range(0, len(pages), HASH_BYTES)]
@@ -166,15 +166,15 @@ def test_few_hashes_are_stored_in_the_order_of_many():
     hashes = [draw.randbytes(HASH_BYTES) for _ in range(900)]
     few = HashSet(slice(0, HASH_BYTES))
     many = HashSet(slice(0, HASH_BYTES))
-    for each in hashes:
-        few.add(each)
-        many.add(each)
-    later = [draw.randbytes(HASH_BYTES) for _ in range(900)]
-    for each in later:
-        many.add(each)
+    for digest in hashes:
+        few.add(digest)
+        many.add(digest)
+    for _ in range(900):
+        many.add(draw.randbytes(HASH_BYTES))
     pages = b"".join(many.pages())
     stored = [pages[place : place + HASH_BYTES] for place in range(0, len(pages), HASH_BYTES)]
-    assert b"".join(each for each in stored if each in set(hashes)) == b"".join(few.pages())
+    in_few = set(hashes)
+    assert b"".join(digest for digest in stored if digest in in_few) == b"".join(few.pages())
 
 
 def test_short_source_makes_few_objects():
@@ -185,8 +185,8 @@ def test_short_source_makes_few_objects():
     hashes = [draw.randbytes(HASH_BYTES) for _ in range(1_000)]
     hash_set = HashSet()
     before = len(gc.get_objects())
-    for each in hashes:
-        hash_set.add(each)
+    for digest in hashes:
+        hash_set.add(digest)
     assert len(gc.get_objects()) - before < 20
 
 

@@ -1,5 +1,5 @@
-"""A conversation without events is shown from a store that can only be read as it will be once it
-is used.
+"""In a store that is open for reading only, an imported conversation whose events are not made yet
+looks as it will after its first use.
 """
 
 import pytest
@@ -32,7 +32,7 @@ def opened(request, url_on):
 
 
 def session(folder, lines=None):
-    """Lines of a real form, in a file; some of the first, or all."""
+    """Write the first lines of a session, or all of them, to a file. Return its path."""
     path = folder / "session.jsonl"
     path.write_bytes(b"".join(lines_of("claude-code")[:lines]))
     return path
@@ -59,7 +59,7 @@ def shown(store, name):
     }
 
 
-def test_it_is_shown_as_it_will_be(opened, tmp_path):
+def test_a_conversation_is_shown_as_it_will_be_after_its_first_use(opened, tmp_path):
     writing, reading = opened
     name = imported(writing, session(tmp_path)).conversation
     first = shown(reading, name)

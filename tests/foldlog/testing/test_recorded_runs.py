@@ -641,7 +641,7 @@ def test_pay(replay):
 
 
 @pytest.mark.parametrize("prompt, failed", [("pay all", 0), ("pay none", 1)])
-def test_the_plugin_fails_a_test_once(prompt, failed, recorded, pytester, monkeypatch):
+def test_the_plugin_fails_a_test_once(prompt, failed, recorded, pytester):
     Path("pay.jsonl").write_bytes(recorded.read_bytes())
     pytester.makepyfile(TEST.format(prompt=prompt))
     result = pytester.runpytest_inprocess(*PLUGIN)
@@ -680,7 +680,7 @@ def test_skipped_or_failed_test_is_not_blamed(recorded, pytester):
     result.assert_outcomes(skipped=1, failed=1, passed=1, errors=2)
 
 
-def test_missing_tools_are_added_on_request(histories, recorded, pytester):
+def test_missing_tools_are_added_on_request(recorded, pytester):
     run = read_run(recorded)
     run._replace(beside={}).write(Path("pay.jsonl"))
     pytester.makepyfile(TEST.format(prompt="pay all"))
@@ -698,7 +698,7 @@ def test_the_plugin_imports_nothing_until_it_is_used():
     assert int(printed) <= 5
 
 
-def test_run_file_is_read_as_written(histories, recorded, tmp_path):
+def test_run_file_is_read_as_written(recorded, tmp_path):
     lines = recorded.read_text().splitlines()
     assert json.loads(lines[0]) == {"foldlog_run": "pay", "version": 1}
     assert [json.loads(line).get("id") for line in lines[2:]] == [*range(len(lines) - 2)]
