@@ -34,6 +34,7 @@ import tempfile
 import time
 from collections.abc import Callable, Iterator, Sequence
 from datetime import timedelta
+from itertools import count
 from pathlib import Path
 
 import click
@@ -147,13 +148,13 @@ def languages(report: Report, folder: Path) -> None:
     server = Server(folder / "server", environment={"LOCPATH": str(locales)})
     server.initialize()
     server.start()
-    server.sql("CREATE ROLE app LOGIN PASSWORD 'right'")
-    (server.data / "pg_hba.conf").write_text(
-        "host all postgres 127.0.0.1/32 trust\nhost all all 127.0.0.1/32 scram-sha-256\n"
-    )
-    server.reload()
     address = f"@127.0.0.1:{server.port}"
     try:
+        server.sql("CREATE ROLE app LOGIN PASSWORD 'right'")
+        (server.data / "pg_hba.conf").write_text(
+            "host all postgres 127.0.0.1/32 trust\nhost all all 127.0.0.1/32 scram-sha-256\n"
+        )
+        server.reload()
         for language, name in _LANGUAGES.items():
             if not _has_messages(server, locales, f"{name}.UTF-8"):
                 report.leave_out(language, "no locale or no messages in this language")
@@ -253,12 +254,11 @@ def _pooled(folder: Path, pool_mode: str = "transaction") -> Iterator[tuple[Serv
     program = _pgbouncer()
     assert program is not None
     server = new_primary(folder / "server")
-    pooler = Pooler(program, server, pool_mode)
-    try:
+    with contextlib.ExitStack() as ending:
+        ending.callback(server.stop, "immediate")
+        pooler = Pooler(program, server, pool_mode)
+        ending.callback(pooler.stop)
         yield server, pooler
-    finally:
-        pooler.stop()
-        server.stop("immediate")
 
 
 def pgbouncer(report: Report, folder: Path) -> None:
@@ -346,10 +346,12 @@ def objects(report: Report, folder: Path) -> None:
                 assert all(len(histories[name].view()) == 9 for name in names)
 
             fault = "8 of 40 objects read back wrong"
-            wrong_objects = iter(range(1, 10_000))
-            server.choose_fault = lambda method: (  # each fifth answer to a GET has other bytes
-                Fault.OTHER_BYTES if method == "GET" and next(wrong_objects) % 5 == 0 else None
-            )
+            gets = count(1)
+
+            def spoil_each_fifth_get(method: str) -> Fault | None:
+                return Fault.OTHER_BYTES if method == "GET" and next(gets) % 5 == 0 else None
+
+            server.choose_fault = spoil_each_fifth_get
             report.attempt(fault, "archive of 40", lambda: check(32, 8), limit_s=60)
             server.choose_fault = None
             report.attempt(fault, "archive again", lambda: check(8, 0), limit_s=60)

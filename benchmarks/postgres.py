@@ -3,9 +3,9 @@ hand-written SELECTs.
 
 ``python -m benchmarks.postgres`` starts its own servers and prints a table. The standby is 5 ms
 away: a proxy delays each chunk between standby and primary by 2.5 ms in each direction, without a
-limit on the rate (``tests/postgres/delay.py``). Both foldlog and the library use the same server through the
-TCP loopback, with one connection for each writer. For some questions, another such proxy puts the
-server some milliseconds away from foldlog and from the library.
+limit on the rate (``tests/postgres/delay.py``). Both foldlog and the library use the same server
+through the TCP loopback, with one connection for each writer. For some questions, another such
+proxy puts the server some milliseconds away from foldlog and from the library.
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ import contextlib
 import os
 import random
 import shutil
+import socket
 import subprocess
 import sys
 import tempfile
@@ -37,6 +38,7 @@ from foldlog.eventstore import Message, Store, open_store
 from foldlog.projections import Views
 from tests.ports import free_port
 from tests.postgres.servers import Server, new_primary
+from tests.waiting import until
 
 LIBRARY = "the library's recorder"
 DELAY_MS = 5.0
@@ -55,12 +57,20 @@ def away(port: int, milliseconds: float) -> Iterator[int]:
     proxy = subprocess.Popen(
         [sys.executable, "-m", "tests.postgres.delay", str(near), str(port), str(milliseconds / 2)]
     )
-    time.sleep(1)
     try:
+        until(lambda: _listens(near))
         yield near
     finally:
         proxy.terminate()
         proxy.wait()
+
+
+def _listens(port: int) -> bool:
+    try:
+        socket.create_connection(("127.0.0.1", port)).close()
+    except OSError:
+        return False
+    return True
 
 
 @contextlib.contextmanager
@@ -68,9 +78,9 @@ def servers(*, standby: bool) -> Iterator[Server]:
     """Start a primary and, if ``standby``, a synchronous standby ``DELAY_MS`` away."""
     folder = Path(tempfile.mkdtemp(prefix="foldlog-servers-"))
     folder.chmod(0o755)
-    primary = new_primary(folder / "primary", {"max_wal_size": "4GB"})
     with contextlib.ExitStack() as running:
         running.callback(shutil.rmtree, folder, ignore_errors=True)
+        primary = new_primary(folder / "primary", {"max_wal_size": "4GB"})
         running.callback(primary.stop, "immediate")
         if standby:
             port = running.enter_context(away(primary.port, DELAY_MS))
@@ -80,7 +90,8 @@ def servers(*, standby: bool) -> Iterator[Server]:
             running.callback(far.stop, "immediate")
             primary.sql("ALTER SYSTEM SET synchronous_standby_names = 'far'")
             primary.reload()
-            time.sleep(1)
+            synchronous = "SELECT count(*) FROM pg_stat_replication WHERE sync_state = 'sync'"
+            until(lambda: primary.sql(synchronous) == "1")
         yield primary
 
 

@@ -42,7 +42,7 @@ from benchmarks.postgres_clusters import Fault
 from benchmarks.postgres_faults import run
 from benchmarks.postgres_load import Follower, Load, check
 from foldlog.eventstore import ANY_VERSION, open_store
-from tests.postgres.servers import Server, new_primary
+from tests.postgres.servers import Server, ServerUnavailable, new_primary
 from tests.said import say
 
 STORES = 4
@@ -63,6 +63,13 @@ class Citus:
     def __init__(self, folder: Path) -> None:
         self.coordinator = Server(folder / "coordinator")
         self.workers = [Server(folder / f"worker{n}") for n in range(2)]
+        try:
+            self._start()
+        except BaseException:
+            self.stop()
+            raise
+
+    def _start(self) -> None:
         for server in (self.coordinator, *self.workers):
             server.initialize(_SETTINGS)
             server.start()
@@ -99,7 +106,8 @@ class Citus:
 
     def stop(self) -> None:
         for server in (self.coordinator, *self.workers):
-            server.stop("immediate")
+            with contextlib.suppress(ServerUnavailable):  # it did not start
+                server.stop("immediate")
 
 
 @contextlib.contextmanager
@@ -193,8 +201,10 @@ def minutes(seconds: float, stores: int, every_s: float, patience_s: int) -> Non
     """Move schemas and kill every node for ten minutes, and count the lost events."""
     folder = Path(tempfile.mkdtemp(prefix="foldlog-servers-"))
     folder.chmod(0o755)
-    citus = Citus(folder)
-    try:
+    with contextlib.ExitStack() as ending:
+        ending.callback(shutil.rmtree, folder, ignore_errors=True)
+        citus = Citus(folder)
+        ending.callback(citus.stop)
         options = {"stores": str(stores), "patience_s": str(patience_s)}
         url = citus.coordinator.url(**options)
         open_store(url).close()
@@ -230,9 +240,6 @@ def minutes(seconds: float, stores: int, every_s: float, patience_s: int) -> Non
         )
         if not outcome.is_clean or load.errors:
             raise SystemExit(1)
-    finally:
-        citus.stop()
-        shutil.rmtree(folder, ignore_errors=True)
 
 
 @app.command()
@@ -242,9 +249,12 @@ def cpu(appends: int, turns: int) -> None:
     """Print the median CPU time and round trip of an append."""
     folder = Path(tempfile.mkdtemp(prefix="foldlog-servers-"))
     folder.chmod(0o755)
-    try:
+    with contextlib.ExitStack() as ending:
+        ending.callback(shutil.rmtree, folder, ignore_errors=True)
         plain = new_primary(folder / "plain")
+        ending.callback(plain.stop, "immediate")
         citus = Citus(folder)
+        ending.callback(citus.stop)
         servers = [plain, citus.coordinator, *citus.workers]
         with open_store(citus.coordinator.url()):
             [here, other] = sorted(citus.workers, key=lambda worker: worker is not citus.place())
@@ -260,10 +270,6 @@ def cpu(appends: int, turns: int) -> None:
         for name, pairs in taken.items():
             cpu_s, wall_s = (statistics.median(column) for column in zip(*pairs, strict=True))
             print(f"{name:22} {cpu_s * 1e3:6.2f} ms of CPU, {wall_s * 1e3:6.2f} ms")
-        citus.stop()
-        plain.stop("immediate")
-    finally:
-        shutil.rmtree(folder, ignore_errors=True)
 
 
 def _append(
