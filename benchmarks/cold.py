@@ -1,8 +1,8 @@
 """Open one View in a new process: ``python -m benchmarks.cold SIDE FILE [VERSION]``. SIDE is
 ``ours`` (foldlog) or ``raw`` (the baseline).
 
-The clock is CPU time. It starts after the imports, and stops at the View's last event. The memory is the growth of
-the process during this time. Prints JSON.
+The clock is CPU time. It starts after the imports, and stops at the View's last event. The memory
+is the growth of the process during this time. Prints JSON.
 """
 
 from __future__ import annotations

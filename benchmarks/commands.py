@@ -10,7 +10,15 @@ from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from pathlib import Path
 
-from benchmarks.frame import Question, Round, Scale, by_turns, child_cpu_s, run
+from benchmarks.frame import (
+    Question,
+    Round,
+    Scale,
+    by_turns,
+    child_cpu_s,
+    not_compared,
+    run,
+)
 from benchmarks.prepared import Prepared, prepared
 from foldlog.eventstore import Message, open_store
 
@@ -37,17 +45,22 @@ def conversations(folder: Path, count: int) -> Path:
 
 
 def listing(
-    options: Sequence[str], few: bool, scale: Scale, folder: Path, *, has_figures: bool = False
+    options: Sequence[str],
+    scale: Scale,
+    folder: Path,
+    *,
+    is_small: bool = False,
+    has_figures: bool = False,
 ) -> Iterator[Round]:
-    """List all conversations of a store, or of a store of ten. With ``has_figures``, the store
-    contains the figures of each conversation.
+    """List all conversations of a store, or with ``is_small``, of a store of ten. With
+    ``has_figures``, the store contains the figures of each conversation.
     """
-    count = 10 if few else scale.conversations
+    count = 10 if is_small else scale.conversations
     path = conversations(folder.parent, count)
     if has_figures:
         path = Path(shutil.copy(path, folder / "counted.db"))
         run("foldlog", "stats", "--db", f"sqlite:///{path}")
-    shown = [*options, *([] if few else ["--limit", str(count)])]
+    shown = [*options, *([] if is_small else ["--limit", str(count)])]
     out = folder / "out.txt"
 
     def ours() -> list[str]:
@@ -75,7 +88,7 @@ def growing(arguments: Sequence[str], scale: Scale, folder: Path) -> Iterator[Ro
     for length in (scale.longest, scale.usual):
         stores = prepared(folder.parent, length)
         sides.append(partial(_run, folder, stores, arguments))
-    yield from by_turns(scale, *sides, clock=child_cpu_s, same=lambda ours, raw: True)
+    yield from by_turns(scale, *sides, clock=child_cpu_s, same=not_compared)
 
 
 def _run(folder: Path, stores: Prepared, arguments: Sequence[str]) -> int:
@@ -124,28 +137,28 @@ QUESTIONS = [
         "list of a small store",
         "ms CPU",
         2.9,
-        partial(listing, ["--short"], True),
+        partial(listing, ["--short"], is_small=True),
         "sqlite3, msgspec, print",
     ),
     Question(
         "list of a small store, --limit 10",
         "ms CPU",
         3.1,
-        partial(listing, ["--short", "--limit", "10"], True),
+        partial(listing, ["--short", "--limit", "10"], is_small=True),
         "sqlite3, msgspec, print",
     ),
     Question(
         "list of 20,000 conversations",
         "ms CPU",
         8.0,
-        partial(listing, ["--short"], False),
+        partial(listing, ["--short"]),
         "sqlite3, print",
     ),
     Question(
         "list of 20,000, with stored figures",
         "ms CPU",
         4.0,
-        partial(listing, [], False, has_figures=True),
+        partial(listing, [], has_figures=True),
         "sqlite3, print",
     ),
     Question("view, 1,000,000 events", "ms CPU", 1.5, partial(growing, ["view"]), "10,000 events"),

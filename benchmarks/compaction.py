@@ -51,8 +51,11 @@ LIMIT = 16_000
 PAGE = Path(__file__).parents[1] / "docs" / "internals" / "COMPACTION.md"
 PUBLISHED = PAGE.with_name("compaction.json")
 _LINE = 160
+"""The characters of an event or message that a line of a summary has."""
 _ASKED = 600
+"""The same for the words of the user."""
 _LENGTH = 6_000
+"""The characters of a summary."""
 _EVENT = re.compile(r"<EVENT id=(\d+)>\n(.*?)\n</EVENT>", re.DOTALL)
 
 

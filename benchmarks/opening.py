@@ -17,7 +17,15 @@ from pathlib import Path
 
 import foldlog
 from benchmarks.append import KEY
-from benchmarks.frame import Question, Round, Scale, Timed, by_turns, in_new_process
+from benchmarks.frame import (
+    Question,
+    Round,
+    Scale,
+    Timed,
+    by_turns,
+    in_new_process,
+    not_compared,
+)
 from benchmarks.prepared import checkpoint, prepared
 from benchmarks.raw import body_of
 from benchmarks.size import make_small
@@ -70,7 +78,7 @@ def past(scale: Scale, folder: Path) -> Iterator[Round]:
         scale,
         partial(cold, path, "ours", str(version)),
         partial(cold, path),
-        same=lambda past, current: True,
+        same=not_compared,
     )
 
 

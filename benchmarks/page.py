@@ -7,7 +7,7 @@ from contextlib import closing
 from functools import partial
 from pathlib import Path
 
-from benchmarks.frame import Question, Round, Scale, Timed, by_turns
+from benchmarks.frame import Question, Round, Scale, Timed, by_turns, not_compared
 from benchmarks.prepared import prepared
 from foldlog._app.page.report import write_report
 from foldlog.eventstore import open_store
@@ -27,7 +27,7 @@ def first_paint(scale: Scale, folder: Path) -> Iterator[Round]:
     empty.write_text(f"{beginning}{'A' * path.stat().st_size}</script>")
     with closing(Chromium()) as browser:
         sides = [partial(_paint, browser, page) for page in (path, empty)]
-        yield from by_turns(scale, *sides, same=lambda ours, raw: True)
+        yield from by_turns(scale, *sides, same=not_compared)
 
 
 def _report(folder: Path, length: int) -> Path:

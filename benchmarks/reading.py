@@ -12,7 +12,7 @@ from contextlib import closing
 from hashlib import sha256
 from pathlib import Path
 
-from benchmarks.frame import Question, Round, Scale, by_turns
+from benchmarks.frame import Question, Round, Scale, by_turns, not_compared
 from benchmarks.prepared import prepared
 from benchmarks.raw import DECODE, RawStore, checked, fold, timeless
 from foldlog.eventstore import Event, open_store
@@ -83,7 +83,7 @@ def lifetimes(scale: Scale, folder: Path) -> Iterator[Round]:
             scale,
             lambda: Views(store).lifetimes("c1"),
             lambda: deque(store.events("c1"), maxlen=0),
-            same=lambda ours, raw: True,
+            same=not_compared,
         )
 
 
