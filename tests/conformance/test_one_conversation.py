@@ -160,6 +160,12 @@ def test_an_unbound_object_takes_the_first_conversation(histories):
             old.version()
 
 
+def append_late(name, history):
+    """Append to a history that a method has bound to an erased conversation. Fail if it is possible."""
+    late = history.append(said("late"))
+    pytest.fail(f"a history that {name} bound to the erased conversation appended {late!r}")
+
+
 def test_the_first_call_binds_an_object(histories):
     histories[0]["c1"].append([said("first"), CALL], documents={"state": 1})
     last = ("append_records", "request_condensation", "pop", "retract")
@@ -176,8 +182,7 @@ def test_the_first_call_binds_an_object(histories):
     begun_again(histories[1])
     for name, old in olds.items():
         with pytest.raises(ConversationErased):
-            late = old.append(said("late"))
-            pytest.fail(f"a history that {name} bound to the erased conversation appended {late!r}")
+            append_late(name, old)
 
 
 @pytest.mark.parametrize("wrong", [["c1"], 1.5, b"c1"], ids=repr)
