@@ -1,7 +1,7 @@
 """Check by heads and checksums that every event of a store is unchanged, present and in its place.
 
 The store alone cannot reveal that the end of a history was cut off, or that a whole history was
-rewritten. ``checkpoint.verify_against`` detects this.
+rewritten. ``proof.comparison.verify_against`` detects this.
 """
 
 from __future__ import annotations
@@ -325,6 +325,7 @@ def _changed_since(database: Database, former: Conversation) -> Conversation | N
 def _findings_in_tombstone(
     database: Database, conversation: Conversation
 ) -> Iterator[VerifyFinding]:
+    """Check the tombstone of an erased conversation, its ledger and the end of its erasure."""
     yield from findings_in_ledger(database, conversation.key, conversation.id)
     if conversation.lacks_events:
         yield of_all("its tombstone was changed: it counts records or events that are not erased")
@@ -688,6 +689,7 @@ class Check:
         return [event_id for event_id in unproved if event_id not in self._redacted_by_copies]
 
     def redacted(self) -> Iterator[RedactedEvent]:
+        """Yield the redacted events that ``run`` has found, with their receipts."""
         for event_id, (content, body, mark) in self._redacted.items():
             if mark is None or event_id >= self._stop:
                 continue
@@ -821,6 +823,7 @@ def checks_of_past(database: Database, fork: Conversation) -> Iterator[Check | V
 
 
 def findings_in_ledger(database: Database, key: int, conversation: str) -> Iterator[VerifyFinding]:
+    """Yield the damaged entries of a ledger."""
     for row in database.recorder.query(
         partial(decoded_entries, key=key, conversation=conversation)
     ):

@@ -197,8 +197,10 @@ class _NewLeaves:
         )
 
     def _between(self, source: Source, name: bytes, generation: int) -> tuple[int, bytes]:
-        """Return the first record since the last leaf, and the hash of the texts from there on.
-        Cost: reading the records since then.
+        """Return the number of the first record since the last leaf, and the hash of the texts that
+        stand between the records from there on. If there is no record since then, or if the records
+        cannot be read, the hash is empty: this leaf and later ones prove nothing of these texts.
+        ``verify`` reports damaged records. Cost: reading the records since then.
         """
         former = self._former.get((name, generation))
         start = 0
@@ -208,18 +210,19 @@ class _NewLeaves:
             return start, b""
         texts = TextsBetween()
         try:
+            # The texts before a record begin at the end of the record before it.
             for block in Sources(self._database, self._reader).blocks(source, max(start - 1, 0)):
                 texts.take(block)
         except (KeyUnavailable, CorruptEvent):
-            return source.records, b""  # the next checkpoint with the key covers nothing of them
+            return source.records, b""
         return start, hash_of_texts(texts.found, start, source.records)
 
 
 def _is_covered(
     extent: Extent | None, records: int, head: bytes, format: bytes | str, redacted: bytes
 ) -> bool:
-    """Return whether the row of a source is as in the extent. Of a redacted source, the leaf must
-    be made to know.
+    """Return whether the row of a source is as in the extent. A source with redacted records counts
+    as changed, because only its new leaf shows which records are redacted now.
     """
     if extent is None or extent.redacted_records or redacted:
         return False

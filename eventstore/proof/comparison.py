@@ -74,6 +74,10 @@ def verify_against(store: Store, checkpoint: StoreCheckpoint) -> Iterator[Verdic
 
 
 class _Comparison:
+    """The comparison of a store with a checkpoint. ``compare`` extends the verdict of ``verify``
+    about one conversation. Call ``missing`` and ``problems`` after the last conversation.
+    """
+
     def __init__(self, store: Store, checkpoint: StoreCheckpoint) -> None:
         self._database = store.database
         self._recorder = store.database.recorder
@@ -100,6 +104,7 @@ class _Comparison:
             self._of_place.setdefault((leaf.name, leaf.generation), []).append(leaf)
 
     def problems(self) -> Iterator[str]:
+        """Yield what is wrong with the list of checkpoints and with the ledger of the store."""
         if len(self._leaves) < self._checkpoint.size:
             yield (
                 f"its list of checkpoints has {len(self._leaves):,} of the"
@@ -136,6 +141,9 @@ class _Comparison:
                 yield Verdict(as_text(newest.name), 0, None, None, (of_all(problem),))
 
     def compare(self, verdict: Verdict, attempts: int = _ATTEMPTS) -> Verdict:
+        """Return the verdict about a conversation, with the findings of its comparison. If the
+        conversation changes during the comparison, compare again, up to ``attempts`` times.
+        """
         name = utf8(verdict.conversation or "")
         if verdict.erasure is not None:
             erasure = verdict.erasure
@@ -207,6 +215,9 @@ class _Comparison:
         )
 
     def _own_events(self, state: Conversation, made: tuple[int, int] | None) -> set[int]:
+        """Return the ids of the events that were made from a record and are stored under the key of
+        the conversation. ``made`` is the first id and the number of the events, or None.
+        """
         first, events = made or (0, 0)
         return {*range(first, first + events)} if first >= state.begins else set()
 
@@ -215,6 +226,9 @@ class _Comparison:
     def _changes_beside(
         self, state: Conversation, leaves: Sequence[Leaf], verdict: Verdict
     ) -> Iterator[VerifyFinding]:
+        """Compare what a leaf covers beside the heads: redacted events, and the source of an
+        import. Without the key of the conversation, compare what its rows show.
+        """
         leaf = leaves[-1]
         for event in verdict.redacted:
             if event.id < leaf.version:
@@ -227,7 +241,7 @@ class _Comparison:
         if not is_read:
             yield from self._changes_in_clear(state, leaves)
             # A copy of a redacted event has its receipt in the ledger.
-            copied = bool(self._recorder.query(partial(_copied, state=state)))
+            copied = bool(self._recorder.query(partial(_copied_receipts, state=state)))
             if not (verdict.receipts_unread or copied):
                 for event_id in verdict.redacted_unread:
                     problem = "its content was erased since the checkpoint, and no receipt followed"
@@ -245,8 +259,9 @@ class _Comparison:
             yield of_all(problem, needs_key=True)
 
     def _with_unread_redactions(self, state: Conversation, leaf: Leaf, verdict: Verdict) -> Verdict:
-        """Without the key of a conversation, its rows still show which events are redacted, and
-        which events are receipts, but not of whom.
+        """Return the verdict with the events that were redacted since the checkpoint, and with the
+        events since then that are receipts. Its rows show both even without the key of the
+        conversation, but not which event a receipt is for.
         """
         if leaf.extent is None:
             return verdict
@@ -271,7 +286,12 @@ class _Comparison:
     def _changes_in_clear(
         self, state: Conversation, leaves: Sequence[Leaf]
     ) -> Iterator[VerifyFinding]:
-        """Compare the ids, kinds, times and heads of the events of an encrypted conversation."""
+        """Compare the ids, kinds, times and heads of the events of an encrypted conversation.
+
+        The hash in each leaf covers the events from its ``clear_from`` up to its version, so the
+        ranges of the leaves must join. ``proved`` is the end of the joined ranges. Events after it
+        were not encrypted at the checkpoint, and are reported as not proved.
+        """
         proved = min((leaf.extent.clear_from for leaf in leaves if leaf.extent), default=0)
         for leaf in leaves:
             extent = leaf.extent
@@ -279,18 +299,22 @@ class _Comparison:
                 continue
             first, stop = extent.clear_from, leaf.version
             if first > proved:
-                break
+                break  # no hash covers the events in between
             now = self._recorder.query(partial(hash_in_clear, state=state, first=first, stop=stop))
             if now != extent.clear:
                 problem = "their order, kinds or times were changed since the checkpoint"
                 yield VerifyFinding(first, stop - 1, problem)
             proved = stop
-        # Of a conversation whose end is cut off, the hash is of events that are gone.
+        # If the end was cut off, the hash covers missing events; another finding reports that.
         if proved < leaves[-1].version <= state.version:
             problem = "their order was not proved: they were not encrypted at the checkpoint"
             yield VerifyFinding(proved, leaves[-1].version - 1, problem, unproved=True)
 
     def _changes_of_redacted(self, leaf: Leaf, event: RedactedEvent) -> Iterator[VerifyFinding]:
+        """Compare what is left of a redacted event with the leaf. If the event was redacted since
+        the checkpoint, a receipt must say by whom.
+        """
+
         def find(problem: str, *, unproved: bool = False) -> VerifyFinding:
             return VerifyFinding(event.id, event.id, problem, unproved=unproved)
 
@@ -325,6 +349,9 @@ class _Comparison:
     def _changes_of_source(
         self, state: Conversation, leaves: Sequence[Leaf], verdict: Verdict
     ) -> Iterator[str]:
+        """Compare the source of an import: its number of records, its format, the hashes of its
+        records, their redactions, and the texts between the records.
+        """
         extent = leaves[-1].extent
         if extent is None or not extent.records:
             return
@@ -349,6 +376,9 @@ class _Comparison:
                 yield "the texts between records of its source were changed since the checkpoint"
 
     def _source_of(self, state: Conversation) -> Source | None:
+        """Return the source of a conversation, or None if it has none or its row is damaged. Raises
+        ``KeyUnavailable``.
+        """
         if state.key not in self._with_source:
             return None
         with suppress(StoreDamaged):  # ``verify`` has named the damage
@@ -358,6 +388,7 @@ class _Comparison:
         return None
 
     def _head_of_source(self, source: Source, records: int) -> bytes:
+        """Return the head of the chain of a source's hashes after its first ``records`` records."""
         # ``verify`` has compared the head of all records with their hashes.
         if records == source.records:
             return source.head
@@ -371,6 +402,9 @@ class _Comparison:
     def _redacted_records(
         self, state: Conversation, source: Source, extent: Extent, verdict: Verdict
     ) -> Iterator[str]:
+        """Compare which records of a source are redacted. A record that was redacted since the
+        checkpoint needs a receipt: a redacted event that was made from it.
+        """
         before = {*extent.redacted_records}
         for number in sorted(before.difference(source.redacted)):
             yield f"record {number} of its source was redacted at the checkpoint, and is not now"
@@ -432,6 +466,7 @@ class _Comparison:
             yield f"its parent differs from the checkpoint, at which it {was}"
 
     def _has_ledger(self, key: int, leaves: Sequence[Leaf]) -> bool:
+        """Return whether a ledger continues the ledger of each leaf. A copy has another ledger."""
         ledgers = self._recorder.query(lambda reader: {*ledger_hashes(reader, key)})
         return self.is_copy or ledgers.issuperset(leaf.ledger for leaf in leaves)
 
@@ -444,6 +479,7 @@ class _Comparison:
         return state.erasure is not None or first_head(state, state.salt) == leaf.head
 
     def _has_head(self, state: Conversation, leaf: Leaf) -> bool:
+        """Return whether the conversation had the head of the leaf at the version of the leaf."""
         if state.erasure is not None:  # the rows of earlier versions are gone
             return leaf.version < state.erasure.events or leaf.head == state.erasure.head
 
@@ -459,6 +495,7 @@ class _Comparison:
         return leaf.head in self._recorder.query(read)
 
     def _redactions(self, state: Conversation, version: int) -> tuple[Redaction, ...]:
+        """Return the receipts among the events from ``version`` on."""
         if version >= state.version:
             return ()
 
@@ -474,15 +511,18 @@ class _Comparison:
 
 
 def _covered(state: Conversation, leaf: Leaf) -> tuple[int, int] | None:
+    """Return ``Verdict.covered``."""
     records = 0 if leaf.extent is None else leaf.extent.records
     return (records, leaf.version) if records and state.version > leaf.version else None
 
 
-def _copied(reader: Reader, state: Conversation) -> list[Row]:
+def _copied_receipts(reader: Reader, state: Conversation) -> list[Row]:
+    """Return the entries of a ledger that are the receipts of copied redactions."""
     return [row for row in entries(reader, state.key) if row.kind == "redaction_copied"]
 
 
 def _state_of(reader: Reader, verdict: Verdict) -> Conversation | None:
+    """Return the conversation of a verdict as it is now, or None if its id is unknown."""
     newest = reader.conversation(verdict.conversation or "")
     if newest is None:
         return None

@@ -7,10 +7,11 @@ from functools import partial
 
 import msgspec
 
+from foldlog.eventstore.arguments import check_whole
 from foldlog.eventstore.errors import InvalidArgument, count
 from foldlog.eventstore.log.finding import find_existing, tombstones_before
 from foldlog.eventstore.log.reading import ReadTransaction
-from foldlog.eventstore.log.row import commitment_of, first_head, is_redacted, sound
+from foldlog.eventstore.log.row import commitment_of, dense_rows, first_head, is_redacted, sound
 from foldlog.eventstore.maintenance.verify import Verdict
 from foldlog.eventstore.proof.comparison import verify_against
 from foldlog.eventstore.proof.lists import leaves_of
@@ -64,9 +65,11 @@ def prove_event(
     store: Store, checkpoint: StoreCheckpoint, conversation: str, event_id: int
 ) -> EventProof:
     """Prove that a checkpoint covers an event. Raises ``InvalidArgument`` if it does not,
-    ``ConversationNotFound``, or ``KeyUnavailable``. Size: 120 bytes for each event between the
-    event and the next checkpoint. Cost: reading all leaves.
+    ``ConversationNotFound``, ``KeyUnavailable``, or ``CorruptEvent`` if an event between the event
+    and the next checkpoint is missing or damaged. Size: 120 bytes for each of these events. Cost:
+    reading all leaves, and these events.
     """
+    check_whole("event_id", event_id)
     database = store.database
 
     def prove(reader: Reader) -> EventProof:
@@ -88,8 +91,11 @@ def prove_event(
                 " a checkpoint of the present state"
             )
         version, number = min(covering)
-        rows = reading.rows(event_id, version, version - event_id)
-        event = sound(conversation, rows[0])
+        stored = reading.rows(event_id, version, version - event_id)
+        rows = [
+            sound(conversation, row) for row in dense_rows(conversation, stored, event_id, version)
+        ]
+        event = rows[0]
         covered = leaves[number].extent
         extent = None if covered is None else covered.hash.hex()
         before = reading.head_at(event_id) or first_head(state, reading.salt)
@@ -101,7 +107,7 @@ def prove_event(
             None if is_redacted(event.proof) else event.proof[HEAD_BYTES:].hex(),
             reading.salt.hex(),
             before.hex(),
-            tuple(_link(sound(conversation, row)) for row in rows),
+            tuple(map(_link, rows)),
             leaves[number].ledger.hex(),
             extent,
             number,

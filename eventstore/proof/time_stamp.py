@@ -22,15 +22,18 @@ def request_time_stamp(data: bytes, send: Callable[[bytes], bytes]) -> bytes:
     response = send(request.as_bytes())
     try:
         stamp = client.decode_timestamp_response(response)
-        if stamp.status != client.PKIStatus.GRANTED:
-            said = "; ".join(stamp.status_string) or f"status {stamp.status}"
-            raise InvalidArgument(f"the time stamping authority refused the request: {said}")
-        answered = (stamp.tst_info.nonce, stamp.tst_info.message_imprint.message)
+        is_granted = stamp.status == client.PKIStatus.GRANTED
+        answered = None
+        if is_granted:
+            answered = stamp.tst_info.nonce, stamp.tst_info.message_imprint.message
     except ValueError as error:
         raise InvalidArgument(
             f"the response of {len(response):,} bytes is not a time stamp (RFC 3161): {error};"
             " check the address of the time stamping authority"
         ) from error
+    if not is_granted:
+        reason = "; ".join(stamp.status_string) or f"status {stamp.status}"
+        raise InvalidArgument(f"the time stamping authority refused the request: {reason}")
     if answered != (request.nonce, sha256(data).digest()):
         raise InvalidArgument("the time stamping authority answered another request; ask again")
     return response

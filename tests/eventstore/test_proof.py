@@ -18,7 +18,7 @@ import pytest
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from msgspec.structs import replace
 
-from foldlog.eventstore import InvalidArgument, InvalidOption, KeyRing, open_store
+from foldlog.eventstore import CorruptEvent, InvalidArgument, InvalidOption, KeyRing, open_store
 from foldlog.eventstore.maintenance.archive import archive
 from foldlog.eventstore.maintenance.copy import copy_store
 from foldlog.eventstore.maintenance.rekey import rekey
@@ -36,7 +36,7 @@ from foldlog.eventstore.proof.merkle import (
 from foldlog.eventstore.proof.proofs import prove_consistency, prove_event
 from foldlog.eventstore.proof.signed_note import read_key, read_note, sign
 from tests.commands import run_foldlog
-from tests.eventstore.test_operator import remove, rewrite
+from tests.eventstore.test_operator import remove, remove_row, rewrite
 from tests.privacy import erased, redacted
 from tests.said import all_said, say
 from tests.sound import changes
@@ -352,6 +352,13 @@ def test_next_checkpoint_proves_an_event(path, note):
         say(store, "a", "six")
         with pytest.raises(InvalidArgument, match="does not cover event 5"):
             prove_event(store, note, "a", 5)
+
+
+@pytest.mark.parametrize("lost", [0, 1])
+def test_missing_event_is_not_proved(path, note, lost):
+    remove_row(path, "a", lost)
+    with opened(path) as store, pytest.raises(CorruptEvent, match=f"event {lost}: it is missing"):
+        prove_event(store, note, "a", 0)
 
 
 def test_other_checkpoint_is_not_continued(path, note):

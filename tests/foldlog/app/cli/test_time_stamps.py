@@ -132,7 +132,11 @@ def test_a_false_stamp_is_refused(stamp, foldlog, tmp_path, folder, url):
     [
         ("/stale", "answered another request"),
         ("/no", "is not a time stamp"),
-        ("/refuse", "refused the request: Message digest algorithm is not supported"),
+        (
+            "/refuse",
+            "foldlog: the time stamping authority refused the request: Message digest algorithm is"
+            " not supported",
+        ),
     ],
 )
 def test_a_false_answer_is_not_stored(stamp, tmp_path, url, path, problem):
