@@ -89,11 +89,13 @@ def _row_of_entry(entry: Event, at: int, version: int = 0, head: bytes | None = 
 def _insert_row(
     transaction: Transaction, key: int, name: str, row: Row, *, is_first: bool = False
 ) -> None:
-    """Insert an entry after the entries of the ledger with the key ``key``."""
+    """Insert an entry after the entries of the ledger with the key ``key``. ``is_first`` is true if
+    the ledger has no entries yet.
+    """
     number = 0
     if not is_first:
-        for entry in entries(transaction, key):
-            number = entry.id + 1
+        for (newest,) in transaction.ask("newest_id", -key, _ALL):
+            number = newest + 1
     transaction.insert(
         -key, with_checksums(checksum_seed(name), [row.counted(number, row.shown_before, 0)])
     )

@@ -9,10 +9,14 @@ import pytest
 
 from foldlog.eventstore import (
     CondensationAction,
+    KeyChanged,
     open_store,
     summary_id,
 )
+from foldlog.eventstore.log.ledger import enter
+from foldlog.eventstore.log.row import checksum_seed, with_checksums
 from foldlog.eventstore.recorders.sqlite import store_file
+from foldlog.eventstore.recorders.types import row_of
 from foldlog.projections import Views
 from tests.reading import reading
 from tests.said import said, say
@@ -75,7 +79,28 @@ def long_store(tmp_path, length):
     store.append("chain", chain(length), expected_version=0)
     say(store, "z", "behind")
     store.database.recorder.transact(partial(put_blocks, count=length))
+    store.database.recorder.transact(partial(put_entries, store=store, count=length))
     return store
+
+
+def put_entries(transaction, store, count):
+    """Write entries into the ledger of a conversation, all at once."""
+    key = transaction.conversation("a").key
+    rows = [
+        row_of(number, "key_changed", 1, False, False, 5, 0, b"{}", b"")
+        for number in range(1, count + 1)
+    ]
+    transaction.insert(-key, with_checksums(checksum_seed("a"), rows))
+
+
+def change_ledger(store):
+    """Write another entry into the ledger of a conversation."""
+
+    def write(transaction):
+        state = transaction.conversation("a")
+        enter(transaction, state, KeyChanged(), store.database.now())
+
+    store.database.recorder.transact(write)
 
 
 def put_blocks(transaction, count):
@@ -134,6 +159,7 @@ STEPS = {
     "why forgotten lately": lambda store: Views(store).why("chain", store.version("chain") - 9),
     "late difference": late_difference,
     "last blocks of a source": last_blocks,
+    "ledger": change_ledger,
 }
 
 

@@ -301,6 +301,10 @@ SELECT position FROM {schema}.events WHERE conversation = $1::bigint AND id < $2
 SELECT id, meta FROM {schema}.events WHERE conversation = $1::bigint AND id >= $2::bigint AND id < $3::bigint
 ORDER BY id LIMIT $4::bigint
 
+-- The last row of a conversation or of a ledger with an id from 0 on.
+-- name: newest_id
+SELECT id FROM {schema}.events WHERE conversation = $1::bigint AND id >= 0 AND id < $2::bigint ORDER BY id DESC LIMIT 1
+
 -- The last event of a conversation up to a position. There is none if the conversation as a whole is later: it was
 -- imported, detached from its parent, or encrypted after this position.
 -- name: last_until

@@ -151,6 +151,10 @@ SELECT position FROM events WHERE conversation = ? AND id < ? ORDER BY id
 -- name: metas
 SELECT id, meta FROM events WHERE conversation = ? AND id >= ? AND id < ? ORDER BY id LIMIT ?
 
+-- The last row of a conversation or of a ledger with an id from 0 on.
+-- name: newest_id
+SELECT id FROM events WHERE conversation = ? AND id >= 0 AND id < ? ORDER BY id DESC LIMIT 1
+
 -- The last event of a conversation up to a position. There is none if the conversation as a whole is later: it was
 -- imported, detached from its parent, or encrypted after this position.
 -- name: last_until
