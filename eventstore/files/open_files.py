@@ -36,22 +36,24 @@ def parts_of(path: Path | str, size: int) -> Iterator[bytes]:
     ``OSError``.
     """
     descriptor = open_database(path)
-    own = os.open(path, os.O_RDONLY) if descriptor is None else -1
+    own = None
+    if descriptor is None:
+        descriptor = own = os.open(path, os.O_RDONLY)
     at = 0
     try:
-        while part := os.pread(own if descriptor is None else descriptor, size, at):
+        while part := os.pread(descriptor, size, at):
             yield part
             at += len(part)
     finally:
         # If the file was opened as a database since, closing this descriptor would release the
         # locks of SQLite, so it stays open.
-        if own >= 0 and open_database(path, besides=own) is None:
+        if own is not None and open_database(path, besides=own) is None:
             os.close(own)
 
 
-def open_database(path: Path | str, besides: int = -1) -> int | None:
+def open_database(path: Path | str, besides: int | None = None) -> int | None:
     """Return the descriptor of ``path`` if this process has it open, as a database or as the index
-    of a database's log.
+    of a database's log. ``besides`` is a descriptor that does not count.
 
     Return None if it is not open, or if the system does not list open files. Use the descriptor to
     read the file: opening and closing it again would release SQLite's locks.
@@ -59,9 +61,8 @@ def open_database(path: Path | str, besides: int = -1) -> int | None:
     for descriptor in descriptors_of(path):
         with suppress(OSError):  # the descriptor is only for writing, or was closed since
             if descriptor == besides:
-                begin = b""
-            else:
-                begin = os.pread(descriptor, len(SQLITE), 0)
+                continue
+            begin = os.pread(descriptor, len(SQLITE), 0)
             if begin == SQLITE or begin.startswith(_INDEX):
                 return descriptor
     return None

@@ -614,3 +614,26 @@ def test_no_connection_trusts_the_schema(recorder):
         pass
     for connection in (recorder._writing.connection, recorder._readers._idle[0]):
         assert connection.execute("PRAGMA trusted_schema").fetchone() == (0,)
+
+
+def test_connection_that_is_not_opened_to_its_end_is_closed(path, monkeypatch):
+    connections = []
+    connect = store_file.StoreFile.connect
+
+    def remembered(self, **options):
+        connections.append(connect(self, **options))
+        return connections[-1]
+
+    with closing(SQLiteRecorder(path)) as recorder:
+        begin(recorder)
+        recorder._writing.close()
+        monkeypatch.setattr(store_file.StoreFile, "connect", remembered)
+        monkeypatch.setattr(writing, "descriptors_of", interrupt)
+        with pytest.raises(KeyboardInterrupt):
+            recorder.transact(lambda transaction: transaction.set_value("a", "b"))
+        with pytest.raises(sqlite3.ProgrammingError, match="closed"):
+            connections[0].execute("SELECT 1")
+
+
+def interrupt(path):
+    raise KeyboardInterrupt

@@ -114,6 +114,12 @@ def test_late_lock_is_released(ours, other):
     other.take(within(0.05))
 
 
+def test_a_wait_for_a_thread_that_closed_the_lock_names_the_thread(ours):
+    ours.open()
+    ours.close()
+    assert "thread 'closer' of this process" in str(ours.waited("closer"))
+
+
 def test_waiter_gets_and_holds_the_lock(ours, other):
     waiter = threading.Thread(target=ours.take, args=(within(PATIENCE_S),), daemon=True)
     waiter.start()

@@ -15,7 +15,9 @@ from typing import Final, Protocol
 from foldlog.eventstore.errors import StoreRefused
 
 _PATIENCE_S: Final = 5.0
-"""A fork waits at most ``_PATIENCE_S`` seconds until other threads have stopped using a store."""
+"""A fork waits at most ``_PATIENCE_S`` seconds each for the checkpoint, the writer and the readers
+of a store.
+"""
 
 
 class Forkable(Protocol):

@@ -167,7 +167,7 @@ class ReadConnection:
             raise_translated(another, f"{self._doing} {self._readers.file.path}")
             raise
         self._readers.give_back(self, sound=not isinstance(error, sqlite3.Error))
-        if isinstance(error, sqlite3.DatabaseError) and self._readers.file.index >= 0:
+        if isinstance(error, sqlite3.DatabaseError) and self._readers.file.index is not None:
             self._readers.file.check()  # perhaps the file was replaced, not damaged
         if error is not None:
             raise_translated(error, f"{self._doing} {self._readers.file.path}")
@@ -335,7 +335,8 @@ class SQLiteRecorder(Recorder):
         the file lacks these events under its new name.
         """
         check_not_writing(self._path, self._path)
-        index_in_use = process_forks.identity(self._file.index)
+        index = self._file.index
+        index_in_use = () if index is None else process_forks.identity(index)
         is_our_log = index_in_use != () and (
             index_in_use == process_forks.identity(f"{self._path}-shm")
         )

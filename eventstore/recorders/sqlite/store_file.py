@@ -121,8 +121,8 @@ class StoreFile:
         """The file's inode, its device and the number of its names, which must be 1. ``_opened`` is
         empty before the first connection.
         """
-        self.index = -1
-        """SQLite's descriptor of the log's index, or -1 if no connection writes or the descriptor
+        self.index: int | None = None
+        """SQLite's descriptor of the log's index, or None if no connection writes or the descriptor
         is unknown.
         """
         self.closed_because: str | None = None
@@ -329,12 +329,15 @@ class StoreFile:
             ) from None
         present = status.st_ino, status.st_dev, status.st_nlink
         if present == self._opened:
+            index = self.index
+            if index is None:
+                return
             try:
-                names = os.fstat(self.index).st_nlink
+                names = os.fstat(index).st_nlink
             except OSError as error:
                 if error.errno != errno.EBADF:  # the error comes from a signal handler
                     raise
-                return  # no connection writes, or the writing connection was just closed
+                return  # the writing connection was just closed
             if not names:
                 raise StoreRefused(
                     f"{self.path}-wal was removed while it was open, and nothing was written."

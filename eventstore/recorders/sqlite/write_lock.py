@@ -197,6 +197,11 @@ class WriteLock:
             time.sleep(_POLL_S)
 
     def _holder(self) -> tuple[int, str] | None:
+        """Return the process and the host that the lock file names. Return None if it names none,
+        or if another thread has closed the lock.
+        """
+        if self._file < 0:
+            return None
         line, _, _ = os.pread(self._file, _NAME_BYTES_MAX, 0).partition(b"\n")
         pid, _, host = line.decode(errors="replace").partition(" ")
         return (int(pid), host) if pid.isdecimal() else None

@@ -123,10 +123,8 @@ class SQLiteWriting:
         self._file.check()
         self._changed_before = connection.total_changes
         self._transaction.stream_rows = 0
-        if self._file.index < 0:
-            self._begun_at = None
-        else:
-            self._begun_at = os.pread(self._file.index, _HEADER_BYTES, 0)
+        index = self._file.index
+        self._begun_at = None if index is None else os.pread(index, _HEADER_BYTES, 0)
         own = self._own_header
         self._own_header = None
         if own is None or self._begun_at != own:
@@ -185,9 +183,10 @@ class SQLiteWriting:
         self._stage = _COMMITTED
         if not self._is_durable:
             self._syncs.look()
-        if self._file.index < 0 or self._begun_at is None:
+        index = self._file.index
+        if index is None or self._begun_at is None:
             return
-        header = os.pread(self._file.index, _HEADER_BYTES, 0)
+        header = os.pread(index, _HEADER_BYTES, 0)
         commits, pages = _header(header)
         # A program other than foldlog does not take foldlog's lock, and may have committed in the
         # meantime.
@@ -207,7 +206,7 @@ class SQLiteWriting:
         """
         own = self._own_header
         index = self._file.index
-        if own is None or index < 0:
+        if own is None or index is None:
             return None
         # Read this first, because a transaction that begins now clears the header.
         last_conversation = self._transaction.last_conversation
@@ -279,24 +278,36 @@ class SQLiteWriting:
             if former is not None:
                 former.close()
             if self.connection is None:
-                self._file.index = -1
+                self._file.index = None
 
     def waited(self, leader: int | None) -> StoreUnavailable:
         names = {thread.ident: thread.name for thread in threading.enumerate()}
         return self._lock.waited(names.get(leader, "that has ended"))
 
     def open(self) -> sqlite3.Connection:
-        """Open the connection. The caller must hold the write lock."""
+        """Open the connection. The caller must hold the write lock. Raises the errors of
+        ``StoreFile.connect``, and ``StoreUnavailable`` if the log may end with a failed commit and
+        a reader is open.
+        """
         connection = self._file.connect(to_write=True)
-        if self._in_doubt:
-            self._begin_log_again(connection)
-        self._transaction = SQLiteTransaction(connection)
-        self._is_durable = True
-        self._own_header = None
-        descriptors = descriptors_of(f"{self._file.path}-shm")
-        self._file.index = descriptors[0] if len(descriptors) == 1 else -1
-        if self._file.index >= 0:
-            connection.execute(f"PRAGMA wal_autocheckpoint = {IN_COMMITS_AT}")
+        try:
+            if self._in_doubt:
+                self._begin_log_again(connection)
+            self._transaction = SQLiteTransaction(connection)
+            self._is_durable = True
+            self._own_header = None
+            descriptors = descriptors_of(f"{self._file.path}-shm")
+            index = descriptors[0] if len(descriptors) == 1 else None
+            if index is not None:
+                # ``commit`` reads the size of the log from the index, and lets the thread of
+                # ``LogCheckpoints`` write the log into the file. So SQLite need not do that in a
+                # commit, except if the thread cannot keep up. Without the index, SQLite's default
+                # stays.
+                connection.execute(f"PRAGMA wal_autocheckpoint = {IN_COMMITS_AT}")
+            self._file.index = index
+        except BaseException:
+            connection.close()
+            raise
         # This is the last step, so that a signal handler that raises cannot leave a half open
         # connection.
         self.connection = connection
@@ -310,19 +321,14 @@ class SQLiteWriting:
         index of the log again, it treats a failed commit at the end of the log as a commit. Nothing
         may be written after a failed commit at the end of the log.
         """
-        try:
-            with self._checkpoints.beside_commits:
-                is_empty = maintenance.written_back(connection, "TRUNCATE")
-            if not is_empty:
-                raise StoreUnavailable(
-                    f"a write to the log of {self._path} failed, and the log cannot be emptied"
-                    " while a reader is open; try again when the readers have"
-                    f" ended{NOTHING_WRITTEN}",
-                    kind="read",
-                )
-        except BaseException:
-            connection.close()
-            raise
+        with self._checkpoints.beside_commits:
+            is_empty = maintenance.written_back(connection, "TRUNCATE")
+        if not is_empty:
+            raise StoreUnavailable(
+                f"a write to the log of {self._path} failed, and the log cannot be emptied while a"
+                f" reader is open; try again when the readers have ended{NOTHING_WRITTEN}",
+                kind="read",
+            )
         self._in_doubt = False
 
     def close(self) -> None:
@@ -330,6 +336,6 @@ class SQLiteWriting:
         connection = self.connection
         self.connection = None
         self._own_header = None
-        self._file.index = -1
+        self._file.index = None
         if connection is not None:
             connection.close()
