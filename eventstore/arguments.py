@@ -95,7 +95,7 @@ def check_reason(value: object, keeper: str) -> str:
     return str(value)
 
 
-def moment(microseconds: int) -> int:
+def check_moment(microseconds: int) -> int:
     """Return a moment of a clock. A store refuses moments outside of the years 1970 to 9999,
     because it could not read them again.
     """
@@ -111,4 +111,4 @@ def moment(microseconds: int) -> int:
 
 def to_microseconds(time: object, name: str = "the time") -> int:
     """Return a time with a time zone in microseconds since 1970."""
-    return moment(event_microseconds(check_time(name, time)))
+    return check_moment(event_microseconds(check_time(name, time)))

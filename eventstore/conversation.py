@@ -98,15 +98,15 @@ def check_version(state: State, expected: int | Literal[AnyVersion.ANY_VERSION])
     """Raise ``VersionConflict`` if the conversation has another version than the expected one.
     Raises ``TypeError`` or ``InvalidArgument`` if ``expected`` is not a version.
     """
-    if expected is not ANY_VERSION and expected != state.version:
-        if type(expected) is not int:
-            raise TypeError(
-                f"expected_version is {expected!r}; give a number of events, or ANY_VERSION"
-            )
-        if expected < 0:
-            raise InvalidArgument(
-                f"expected_version is {expected}; a new conversation has version 0"
-            )
+    if expected is ANY_VERSION:
+        return
+    if type(expected) is not int:
+        raise TypeError(
+            f"expected_version is {expected!r}; give a number of events, or ANY_VERSION"
+        )
+    if expected < 0:
+        raise InvalidArgument(f"expected_version is {expected}; a new conversation has version 0")
+    if expected != state.version:
         raise VersionConflict(state.conversation, expected, state.version)
 
 
@@ -116,8 +116,9 @@ def decide(state: State, command: Append) -> tuple[Event, ...]:
     ``DocumentsChanged`` if another writer has changed a document since the caller read the
     documents.
     """
-    if command.expected_version is not ANY_VERSION and command.expected_version != state.version:
-        check_version(state, command.expected_version)
+    expected = command.expected_version
+    if type(expected) is not int or expected != state.version:
+        check_version(state, expected)
     if not command.events:
         raise InvalidEvent(
             f"nothing to append to conversation {state.conversation!r}: give at least one event"

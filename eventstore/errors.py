@@ -106,11 +106,17 @@ def _made_again(kind: type[EventStoreError], args: tuple[object, ...]) -> EventS
 
 class VersionConflict(EventStoreError):
     """Another writer appended first. Read the new events, decide again what to append, then append.
-    If ``expected`` is 0, the id of the new conversation is taken: use another id.
+    If ``expected`` is 0, the id of the new conversation is taken: use another id. If ``expected``
+    equals ``actual``, an event was redacted, or the conversation was begun again.
     """
 
     def __init__(self, conversation: str, expected: int, actual: int) -> None:
-        if expected == 0:
+        if expected == actual:
+            problem = (
+                "is still at version {actual}, but an event was redacted, or the conversation was"
+                " begun again, since it was read; read it again, then append"
+            )
+        elif expected == 0:
             problem = (
                 "already exists, at version {actual}; use another id for a new conversation, or"
                 " read this one and append to it"
@@ -129,7 +135,9 @@ class VersionConflict(EventStoreError):
 
     @property
     def is_redaction(self) -> bool:
-        """Whether an event was redacted first. The version is then the expected version."""
+        """Whether the version is the expected version. An event was redacted since the caller read
+        it, or an erased conversation was begun again.
+        """
         return self.expected == self.actual
 
 

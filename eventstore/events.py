@@ -430,7 +430,7 @@ class CondensationAction(_Common, frozen=True, kw_only=True, tag="condensation")
         numbers = (start, end, self.summary_offset)
         if not _NUMBER_TYPES.issuperset(map(type, numbers)):
             for name, number in zip(_NUMBERS, numbers, strict=True):
-                if number is not None and not isinstance(number, int):
+                if number is not None and (isinstance(number, bool) or not isinstance(number, int)):
                     raise InvalidEvent(
                         f"a condensation's {name} must be a whole number, not {short(number)}"
                     )

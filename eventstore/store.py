@@ -28,6 +28,7 @@ from foldlog.eventstore.log.appending import (
     ExpectedVersion,
     Seen,
     begin_fork,
+    position_of,
     version_of,
 )
 from foldlog.eventstore.log.database import Binding, Database, behind, iter_pages, start_after
@@ -372,16 +373,16 @@ class Store:
         """Return the events that were appended under an idempotency key, or an empty tuple for an
         unknown key.
 
-        Raises ``ConversationNotFound`` or ``ConversationErased``. Cost: reading the returned
-        events.
+        Raises ``ConversationNotFound`` or ``ConversationErased``, and ``CorruptEvent`` if the
+        events or their position cannot be found. Cost: reading the returned events.
         """
         check_own_key(idempotency_key)
 
         def read(reading: ReadTransaction) -> tuple[Recorded, ...]:
             recalled = reading.recall(idempotency_key)
-            if recalled is None or recalled.position is None:
+            if recalled is None:
                 return ()
-            position = recalled.position
+            position = position_of(conversation, recalled)
             logged = iter_logged(reading, recalled.first_id, recalled.first_id + recalled.events)
             return tuple(
                 Recorded(position + index, conversation, recorded_at, event)

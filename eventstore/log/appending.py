@@ -301,7 +301,8 @@ class Appending(Struct, eq=False):
         if earlier is None:
             return None
         conversation = reading.conversation
-        first_id, count, _, position = earlier
+        first_id = earlier.first_id
+        count = earlier.events
         if count < 1:
             raise CorruptEvent(
                 conversation, 0, "the record of an idempotency key of the conversation is damaged"
@@ -312,12 +313,22 @@ class Appending(Struct, eq=False):
         stored = [stored_event_of(conversation, row) for row in rows]
         if stored != list(requested) and not _are_equal_but_for_redactions(stored, requested):
             raise IdempotencyConflict(conversation, idempotency_key, first_id)
-        if position is None:
-            raise CorruptEvent(conversation, first_id, "the position of the event cannot be found")
+        position = position_of(conversation, earlier)
         return tuple(
             Recorded(position + index, conversation, from_microseconds(row.recorded_at), event)
             for index, (row, event) in enumerate(zip(rows, recorded, strict=True))
         )
+
+
+def position_of(conversation: str, recalled: RecalledKey) -> int:
+    """Return the position of the first event of an idempotency key. Raises ``CorruptEvent`` if the
+    store does not have it.
+    """
+    if recalled.position is None:
+        raise CorruptEvent(
+            conversation, recalled.first_id, "the position of the event cannot be found"
+        )
+    return recalled.position
 
 
 def open_to_append(

@@ -38,7 +38,7 @@ from typing import Final
 
 from msgspec.structs import force_setattr
 
-from foldlog.eventstore.arguments import YEAR_10000, moment
+from foldlog.eventstore.arguments import YEAR_10000, check_moment
 from foldlog.eventstore.codec import BodySums, Encoded, decode, decode_all
 from foldlog.eventstore.codec_json import Undecodable
 from foldlog.eventstore.errors import ConversationErased, CorruptEvent, StoreDamaged
@@ -218,7 +218,7 @@ def present() -> int:
     shows a time that cannot be recorded.
     """
     now = time.time_ns() // 1_000
-    return now if now in _YEARS else moment(now)
+    return now if now in _YEARS else check_moment(now)
 
 
 def make_rows(

@@ -1085,9 +1085,14 @@ class Recorder(ABC):
 
     def position(self, position: int | str) -> int:
         """Convert a position from a number or a text to a number. Raises ``InvalidArgument`` if the
-        text is not a position.
+        text is not a position. A number is not checked.
         """
-        if isinstance(position, str) and not (position.isdecimal() and int(position) <= NUMBER_MAX):
+        # ``int`` refuses a text of thousands of digits with an error of its own.
+        if isinstance(position, str) and not (
+            position.isdecimal()
+            and len(position) <= len(str(NUMBER_MAX))
+            and int(position) <= NUMBER_MAX
+        ):
             raise InvalidArgument(
                 f"{position!r} is not a position; pass str(recorded.position) of an event that"
                 " follow yielded"

@@ -128,6 +128,7 @@ def absolute_hint(path: str) -> str:
 
 
 def without_password(url: str) -> str:
+    """Return a URL whose password, if it has one, is replaced by ``***``."""
     if "@" not in url and "password=" not in url:  # compiling the patterns takes half a millisecond
         return url
     url = re.sub(r"^(\w+://[^:/?#@]*):.*@(?=[^@]*$)", r"\1:***@", url)
@@ -138,8 +139,8 @@ def _options(
     url: str, query: str, ours: Mapping[str, Sequence[str] | None]
 ) -> tuple[dict[str, str], Sequence[str]]:
     """Check foldlog's options in the query part of a URL. Return foldlog's options, and the
-    remaining parts of the query. ``ours`` maps each option to its allowed values. An option whose
-    allowed values are None may have any text or number.
+    remaining parts of the query. ``ours`` maps each option to its allowed values, or to None: then
+    an option in ``_NUMBERS`` may have a whole number, and any other option any text.
     """
     options: dict[str, str] = {}
     others = []

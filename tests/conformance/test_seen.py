@@ -58,6 +58,15 @@ def test_any_version_refuses_an_append_after_a_redaction(store):
     assert (caught.value.expected, caught.value.actual) == (2, 2)
 
 
+def test_the_error_says_that_an_event_was_redacted(store):
+    say(store, "c", "secret")
+    seen = store.query("c", Seen.of).at_any_version()
+    redacted(store, "c", 0)
+
+    with pytest.raises(VersionConflict, match="is still at version 2, but an event was redacted"):
+        store.append("c", said("secret"), expected_version=seen)
+
+
 def test_any_version_accepts_a_conversation_that_another_writer_began(store):
     say(store, "c", "first")
 

@@ -15,6 +15,7 @@ from foldlog.eventstore import (
     CorruptEvent,
     HistoryDiverged,
     IdempotencyConflict,
+    InvalidArgument,
     InvalidEvent,
     InvalidOption,
     Observation,
@@ -302,6 +303,18 @@ def test_expected_versions_must_be_numbers(store, wrong):
         store.append("c1", said("a"), expected_version=wrong)
 
 
+@pytest.mark.parametrize("wrong", [True, 1.0])
+def test_a_value_that_equals_the_version_is_no_version(store, wrong):
+    say(store, "c1", "a")
+    with pytest.raises(TypeError, match="give a number of events, or ANY_VERSION"):
+        store.append("c1", said("b"), expected_version=wrong)
+
+
+def test_a_position_of_thousands_of_digits_is_refused(store):
+    with pytest.raises(InvalidArgument, match="position"):
+        store.follow("9" * 5_000)
+
+
 # -- projections
 # --------------------------------------------------------------------------------------------------
 
@@ -334,6 +347,16 @@ def test_a_closed_store_says_so(store):
     store.close()
     with pytest.raises(StoreRefused, match="closed"):
         store.append("c1", said("a"), expected_version=0)
+
+
+def test_a_key_whose_event_is_gone_is_not_unknown(tmp_path):
+    path = tmp_path / "s.db"
+    with open_store(path) as store:
+        say(store, "c1", "a", idempotency_key="key")
+        say(store, "c1", "b")
+    execute(path, "DELETE FROM events WHERE conversation = 1 AND id = 0")
+    with open_store(path) as store, pytest.raises(CorruptEvent, match="event 0: the position"):
+        store.recorded("c1", "key")
 
 
 @pytest.mark.parametrize("lost, count", [(0, 11), (3, 11), (9, 11), (1_500, 1_501)])

@@ -22,6 +22,10 @@ from foldlog.eventstore.integrations.eventsourcing import Factory
             "; both were given",
         ),
         ({"forgotten_events_start_id": 1}, r"only one end \(start 1, end None\)"),
+        (
+            {"forgotten_events_start_id": True, "forgotten_events_end_id": 2},
+            "forgotten_events_start_id must be a whole number, not True",
+        ),
         ({"forgotten_event_ids": ("one",)}, "must be whole numbers, not"),
         ({"forgotten_event_ids": (1,), "summary": "s"}, "both summary and summary_offset"),
     ],
