@@ -134,8 +134,8 @@ def size_of(body: bytes) -> int:
 
 
 def take_bytes_out(value: Any) -> list[tuple[list[str | int], bytes]]:
-    """Replace each ``bytes`` in the lists and maps of ``value`` by None. Return the path and the
-    bytes of each.
+    """Replace each ``bytes`` in the lists and maps of ``value`` by None, and each tuple by a list.
+    Return the path and the bytes of each ``bytes``.
     """
     attached: list[tuple[list[str | int], bytes]] = []
     containers: list[tuple[list[str | int], Any]] = [([], value)]

@@ -195,9 +195,8 @@ class UnitsSoFar:
         self.count += len(events)
 
     def _read(self, event: Event, position: int) -> None:
-        """Add one event to its units, and then begin, continue or end a loop. ``stayed`` contains
-        the positions of the earlier events that stay with this event.
-        """
+        """Add one event to its units, and then begin, continue or end a loop."""
+        # The positions of the earlier events that stay with this event.
         if event.stays_with_next or self._bond:
             stayed = self._bind(event, position)
         else:
@@ -212,11 +211,13 @@ class UnitsSoFar:
                 self._end_texts(event, begins_loop=begins_loop)
         elif type(event) is Observation:
             if not self._answer(event, position):
-                return
+                return  # an orphan neither belongs to a loop nor ends one
             if self._texts:
+                # No action followed the texts, so they were the reply that ended the loop.
                 self._in_loop = False
         elif not stayed:
             if self._in_loop and self._may_go_on(event):
+                # The next action decides whether the text belongs to the loop.
                 self._texts.append((position, event))
                 return
             self._in_loop = False
@@ -229,7 +230,7 @@ class UnitsSoFar:
             self._loops[-1].append(position)
 
     def _see(self, event: Event, position: int) -> bool:
-        """Note whether a model may see the event, and return it."""
+        """Note whether a model may see the event, and return whether it may."""
         if type(event) in _MAY_BE_UNSEEN:
             if is_unseen(event):
                 self._unseen.append(position)

@@ -86,7 +86,10 @@ def clip_line(line: str, length_max: int) -> str:
 
 
 def arguments_of(call: Action) -> JsonMap:
-    # A text that is not JSON becomes an argument with the name ``arguments``.
+    """Return the arguments of a call by their names. A text that is not JSON becomes an argument
+    with the name ``arguments``. Of any other JSON value, such as a list or a number, the result is
+    empty.
+    """
     arguments = parse(call.arguments)
     if isinstance(arguments, dict):
         return arguments

@@ -244,7 +244,8 @@ class ReadTransaction:
         structural.
 
         Raises ``CorruptEvent`` if a shown or structural event is missing or unreadable. Cost: one
-        read of the returned events.
+        read of the returned events. Each end of an interval that is neither shown nor structural
+        costs a further read.
         """
         if intervals:  # the intervals ascend, so a check of the outer ends is enough
             self._whole("the first interval", intervals[0][0])

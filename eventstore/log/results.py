@@ -57,8 +57,9 @@ class ConversationRow(NamedTuple):
     ``id``             the id of the conversation
     ``version``        the number of events; for an erased conversation, the number before the
                        erasure
-    ``created_at``     the time at which the first event was recorded
-    ``updated_at``     the time at which the last event was recorded
+    ``created_at``     the time at which the conversation began; for a fork, the time of the fork
+    ``updated_at``     the time at which the last event was recorded, but not before ``created_at``;
+                       for an erased conversation, the time of the erasure
     ``head``           the hash of the last event, in hexadecimal: with a published head, you can
                        detect every later change of the conversation
     ``erased_at``      the time of the erasure, or None

@@ -76,9 +76,10 @@ _TOO_LARGE: Final = (
 _ZLIB_LEVEL = 6
 _ZSTD_LEVEL = 1
 _FORM: Final = 1
-_says = struct.Struct(">B3Q")
-_ends = struct.Struct(">?5q")
-_forked = struct.Struct(">q")
+"""The first byte of the statement of a mark."""
+_STATEMENT: Final = struct.Struct(">B3Q")
+_STATE: Final = struct.Struct(">?5q")
+_FORK: Final = struct.Struct(">q")
 
 
 class Mark(NamedTuple):
@@ -90,17 +91,19 @@ class Mark(NamedTuple):
     id < pending_until`` may be unencrypted, and so may records up to version ``pending_until``.
     Idempotency keys of events before ``pending_until`` may have no proof.
 
-    The column ``mark`` holds a statement of 25 bytes, ``says``, then a nonce and the tag (28 bytes)
-    of AES-256-GCM over an empty text, under the data key. The associated data is ``data``::
+    The column ``mark`` holds a statement of 25 bytes, then a nonce and the tag (28 bytes) of
+    AES-256-GCM over an empty text, under the data key. The associated data is ``data``::
 
-        says = 01 ‖ keys ‖ pending_from ‖ pending_until  (a byte, three unsigned numbers of 8 bytes)
-        data = "mark" 00 ‖ says ‖ visible ‖ ends ‖ head ‖ name of the conversation
-        ends = created_at, version, the last event's time of recording, how many events are shown,
-               how many are structural   (five signed numbers of 8 bytes; visible is one byte)
+        statement = 01 ‖ keys ‖ pending_from ‖ pending_until
+                    (a byte, three unsigned numbers of 8 bytes)
+        data      = "mark" 00 ‖ statement ‖ visible ‖ state ‖ head ‖ name of the conversation
+        state     = created_at, version, the last event's time of recording, how many events are
+                    shown, how many are structural
+                    (five signed numbers of 8 bytes; visible is one byte)
 
     Before the name of a fork come ``"fork" 00``, ``parent_version`` (8 bytes) and the name of the
     parent. ``head`` is the head of the last event. Of a conversation that is not visible, ``head``
-    is 32 zero bytes, and all numbers of ``ends`` except ``created_at`` are 0.
+    is 32 zero bytes, and all numbers of ``state`` except ``created_at`` are 0.
 
     The proof of an idempotency key is a nonce and a tag, with the associated data ``"key" 00 ‖
     first_id ‖ events ‖ length of the key ‖ key ‖ name``. The associated data of an encrypted record
@@ -114,6 +117,7 @@ class Mark(NamedTuple):
     pending_until: int = 0
 
     def expects(self, event_id: int) -> bool:
+        """Return whether the row of an event may be unencrypted."""
         return self.pending_from <= event_id < self.pending_until
 
 
@@ -121,8 +125,9 @@ NOTHING_PENDING: Final = Mark()
 
 
 def mark_of(key: DataKey, conversation: Conversation, mark: Mark) -> bytes:
-    fields = _says.pack(_FORM, *mark)
-    return fields + key.encrypt(b"", _place_of_mark(conversation, fields))
+    """Return the bytes of ``mark`` that prove the state of ``conversation``."""
+    statement = _STATEMENT.pack(_FORM, *mark)
+    return statement + key.encrypt(b"", _place_of_mark(conversation, statement))
 
 
 def read_mark(key: DataKey, conversation: Conversation) -> Mark:
@@ -133,37 +138,42 @@ def read_mark(key: DataKey, conversation: Conversation) -> Mark:
     if stored is None and not conversation.visible:
         # a staged import has a mark only if a change of the encryption is running
         return NOTHING_PENDING
-    if type(stored) is not bytes or len(stored) <= _says.size or stored[0] != _FORM:
+    if type(stored) is not bytes or len(stored) <= _STATEMENT.size or stored[0] != _FORM:
         raise NotAsWritten("the conversation has no mark")
-    fields = stored[: _says.size]
+    statement = stored[: _STATEMENT.size]
     try:
-        key.decrypt(stored[_says.size :], _place_of_mark(conversation, fields))
+        key.decrypt(stored[_STATEMENT.size :], _place_of_mark(conversation, statement))
     except (NotAsWritten, struct.error, TypeError) as error:
         raise NotAsWritten("the mark of the conversation does not match its state") from error
-    return Mark(*_says.unpack(fields)[1:])
+    return Mark(*_STATEMENT.unpack(statement)[1:])
 
 
-def _place_of_mark(conversation: Conversation, fields: bytes) -> bytes:
-    """Return the associated data of a mark: the bytes that the mark proves. For a staged import,
-    the mark proves only its own fields and the time of creation.
+def _place_of_mark(conversation: Conversation, statement: bytes) -> bytes:
+    """Return the associated data of a mark, except for the name of the conversation: the bytes that
+    the mark proves. For a staged import, the mark proves only its own statement and the time of
+    creation.
     """
     if not conversation.visible:
         return (
             b"mark\0"
-            + fields
-            + _ends.pack(False, conversation.created_at, 0, 0, 0, 0)
+            + statement
+            + _STATE.pack(False, conversation.created_at, 0, 0, 0, 0)
             + bytes(HEAD_BYTES)
         )
-    _, _, created_at, _, version, updated_at, head, *_ = conversation
-    ends = _ends.pack(
-        True, created_at, version, updated_at or 0, conversation.shown, conversation.structural
+    state = _STATE.pack(
+        True,
+        conversation.created_at,
+        conversation.version,
+        conversation.updated_at or 0,
+        conversation.shown,
+        conversation.structural,
     )
-    place = b"mark\0" + fields + ends + (head or bytes(HEAD_BYTES))
+    place = b"mark\0" + statement + state + (conversation.head or bytes(HEAD_BYTES))
     if conversation.parent is None:
         return place
     return b"%bfork\0%b%b" % (
         place,
-        _forked.pack(conversation.begins),
+        _FORK.pack(conversation.begins),
         utf8(conversation.parent_id or ""),
     )
 
@@ -206,7 +216,9 @@ class WriteSettings(NamedTuple):
 
     @classmethod
     def chosen(cls, compression: str | None, keys: KeyRing | None) -> WriteSettings:
-        # If an argument is None, the environment decides.
+        """Return the settings with these arguments. If an argument is None, the environment
+        decides. Raises ``InvalidOption`` and the errors of ``KeyRing.from_environment``.
+        """
         choice = compression or os.environ.get("FOLDLOG_COMPRESSION")
         return cls(
             checked_compression(choice) if choice else None, keys or KeyRing.from_environment()
@@ -315,6 +327,9 @@ class RowCodec(NamedTuple):
         return row.in_form(PLAIN, body, proof)
 
     def _decrypt(self, row: Row) -> bytes:
+        """Return the body of a row as it was before the encryption. Raises ``NotAsWritten`` if it
+        cannot be decrypted, or if it is plain text where it must be encrypted.
+        """
         if row.encoding & ENCRYPTED:
             if self.data_key is None:
                 raise NotAsWritten("the event is encrypted, and its conversation has no key")
@@ -326,6 +341,7 @@ class RowCodec(NamedTuple):
     # -- attachments
 
     def _stored_attachment(self, plain: Attachment, compression: Compression) -> Attachment:
+        """Return an attachment as it is stored: compressed, and encrypted if there is a key."""
         encoding, body = compress(compression, plain.body)
         if self.data_key is None:
             return Attachment(plain.name, encoding, body)
@@ -373,7 +389,10 @@ class RowCodec(NamedTuple):
     # -- records
 
     def decoded_record(self, projection: str, record: Record) -> Record | None:
-        """Return the record of a projection with its plain body, or None if it is damaged."""
+        """Return the record of a projection with its plain body. Return None if the record is
+        damaged, if it is encrypted and the codec has no key, or if it is plain text although the
+        conversation is encrypted.
+        """
         try:
             if record.checksum != record_checksum(
                 checksum_seed(self.conversation), projection, *record[:4]
@@ -387,6 +406,7 @@ class RowCodec(NamedTuple):
         return _new(Record, (*record[:2], body, PLAIN, 0, ""))
 
     def encoded_record(self, projection: str, record: Record) -> Record:
+        """Return the record of a projection with its checksum, encrypted if there is a key."""
         record = record._replace(encoding=PLAIN if self.data_key is None else ENCRYPTED)
         if self.data_key is not None:
             record = record._replace(
@@ -397,19 +417,25 @@ class RowCodec(NamedTuple):
         )
 
     def _decrypted_record(self, projection: str, record: Record) -> bytes | None:
+        """Return the plain body of a record, or None if it cannot or must not be read."""
         key = self.data_key
         body = record.body
         if record.encoding == ENCRYPTED:
             if key is None:
                 return None
             return key.decrypt(body, _place_of_record(projection, record))
-        if key is not None and not record.version <= self.mark.pending_until:
+        if record.encoding != PLAIN:
             return None
-        return body if record.encoding == PLAIN else None
+        # In an encrypted conversation, a process without the key may have written a plain record.
+        # Only while the encryption is being changed, records up to this version may be plain.
+        if key is not None and record.version > self.mark.pending_until:
+            return None
+        return body
 
     # -- chunks of streams
 
     def encoded_chunk(self, stream: int, chunk: Chunk) -> Chunk:
+        """Return a plain chunk of a stream with its checksum, encrypted if there is a key."""
         if self.data_key is not None:
             chunk = chunk._replace(encoding=ENCRYPTED)
             body = self.data_key.encrypt(chunk.body, _place_of_chunk(stream, chunk))
@@ -420,7 +446,9 @@ class RowCodec(NamedTuple):
         return chunk._replace(checksum=checksum)
 
     def decoded_chunk(self, stream: int, chunk: Chunk) -> Chunk | None:
-        """Return the chunk with its plain body, or None if it is damaged."""
+        """Return the chunk with its plain body. Return None if it is damaged, if it is encrypted
+        and the codec has no key, or if it is plain text although the conversation is encrypted.
+        """
         key = self.data_key
         expected = PLAIN if key is None else ENCRYPTED
         try:
@@ -440,12 +468,10 @@ class RowCodec(NamedTuple):
         """Return the entry of an idempotency key with its proof. In an unencrypted conversation,
         keys have no proofs.
         """
-        proof = None
         if self.data_key is not None:
             proof = self.data_key.encrypt(b"", _place_of_key(idempotency_key, recalled))
-        if proof is recalled.proof:
-            return recalled
-        return recalled._replace(proof=proof)
+            return recalled._replace(proof=proof)
+        return recalled if recalled.proof is None else recalled._replace(proof=None)
 
     def is_proved(self, idempotency_key: str, recalled: RecalledKey) -> bool:
         """Return whether the entry of an idempotency key was written with the data key. Without a

@@ -43,6 +43,7 @@ from foldlog.eventstore.recorders.types import (
 
 _body = attrgetter("body")
 _PROJECTIONS_MAX = 1_000
+"""No conversation has records of so many projections."""
 _CHUNKS: Final = 256
 """The number of chunks of a stream that are read at once, to encrypt them again."""
 _RECENT_MAX: Final = 64
@@ -220,8 +221,9 @@ class WriteTransaction(ReadTransaction):
             self._changed = True
 
     def redact(self, rows: Sequence[Row]) -> None:
-        """Replace stored rows by the redacted ``rows``, which are not encoded yet. All rows must be
-        stored under the key of the conversation. A fork must not replace a row that it shares.
+        """Replace stored rows by the redacted ``rows``, which are not encoded yet, and delete the
+        streams that became these events. All rows must be stored under the key of the conversation.
+        A fork must not replace a row that it shares.
         """
         self._reader.replace_rows(self.state.key, self._encode_rows(rows), redactions=len(rows))
         # The chunks of a streamed reply repeat the content of its events.
@@ -432,8 +434,8 @@ def pairs_of(attributes: JsonMap) -> list[bytes]:
         for element in value if isinstance(value, list | tuple) else [value]:
             if not isinstance(element, str | int):
                 raise InvalidArgument(
-                    f"attribute {name!r} is {element!r}; give a text, a whole number or a list of"
-                    " texts"
+                    f"attribute {name!r} is {element!r}; give a text, a whole number, a boolean or"
+                    " a list of these"
                 )
             pairs.append(_encode(whole_pairs([name, element])))
     return pairs

@@ -44,10 +44,11 @@ _PAGE = 1_000
 class Rekeyed(NamedTuple):
     """The result of rekeying one conversation.
 
-    ``key``: whether the data key was encrypted again.
+    ``key``: whether the conversation got a data key, its data key was encrypted under another key,
+    or its data key was removed.
     ``rows``: the number of rows whose stored form changed.
     ``damaged``: the ids of damaged rows, which stay unchanged.
-    ``problem``: the reason why the conversation stayed unchanged, or None if it changed.
+    ``problem``: the reason why the conversation could not be rewritten to its end, or None.
     ``bytes_pending``: whether bytes of an old form may still be in the file.
     ``plain``: the files and tables outside of the store that contain plain text of the
     conversation.

@@ -605,11 +605,11 @@ class HistoryLog:
         """
         return {**self._place(), **self.document(ATTRIBUTES, {})}
 
-    def _place(self) -> dict[str, Any]:
+    def _place(self) -> Mapping[str, str]:
+        """Return the attributes that the source of an imported history has: see ``attributes``."""
         from foldlog._reports.figures.places import place_of
 
-        nowhere: dict[str, Any] = {}
-        return or_empty(lambda: dict[str, Any](place_of(self._store, self.id)), nowhere)
+        return or_empty(partial(place_of, self._store, self.id), {})
 
     def set_attributes(self, /, **changed: Any) -> dict[str, Any]:
         """Change attributes by name. The value None removes an attribute. Attributes that you do

@@ -34,7 +34,7 @@ _FILES = frozenset(("file", "audio", "video", "text-plain"))
 _MEDIA_TYPES = ("media_type", "mime_type", "mimeType", "mediaType", "mime")
 _DATA = ("data", "base64")
 _URLS = ("url", "image")
-HELD = frozenset(("source", "image_url", *_MEDIA_TYPES, *_DATA, *_URLS))
+FILE_FIELDS = frozenset(("source", "image_url", *_MEDIA_TYPES, *_DATA, *_URLS))
 """The fields of blocks with the data or the address of a file."""
 
 

@@ -87,7 +87,8 @@ _FILES = _Files()
 
 def _is_message(record: Any) -> bool:
     """Return whether a record is a message of a known sender."""
-    return type(member("uuid")(record)) is str and text_or_none(record, "sender") in _SENDERS
+    has_id = text_or_none(record, "uuid") is not None
+    return has_id and text_or_none(record, "sender") in _SENDERS
 
 
 class _Decoder(TreeDecoder):

@@ -26,7 +26,7 @@ from foldlog.eventstore import (
     SystemMessage,
 )
 from foldlog.formats.blocks import (
-    HELD,
+    FILE_FIELDS,
     THINKING,
     is_of_anthropic,
     is_of_server,
@@ -518,7 +518,7 @@ def _part(part: Fields) -> Fields:
     image = converted.get("image_url")
     if not image:
         return converted
-    other_fields = omit(drop_empty(part), *HELD, "detail")
+    other_fields = omit(drop_empty(part), *FILE_FIELDS, "detail")
     if part.get("detail") != "auto":  # "auto" is the default
         image = image | {"detail": part.get("detail")}
     return {**other_fields, "type": "image_url", "image_url": drop_empty(image)}

@@ -276,14 +276,16 @@ class FollowingDecoder(RecordDecoder):
         return self.repeated
 
     def remember(self, key: int, time_and_id: TimeAndId) -> None:
-        """Remember a record by its ``key``, so that a repetition of it is recognized."""
+        """Remember a record by its ``key``, so that a repetition of it is recognized. If the record
+        ends a log that was written twice, report that.
+        """
         time, source_id = time_and_id
         is_timed = time != (None, None)
-        is_own = (
+        has_own_id = (
             self.repeat == "records" and (is_timed or self.has_own_ids) and source_id is not None
         )
         if self._repeats.add(
-            key, time_if_without_id(time_and_id), is_own=is_own, is_timed=is_timed
+            key, time_if_without_id(time_and_id), has_own_id=has_own_id, is_timed=is_timed
         ):
             self.report(_AGAIN)
 

@@ -62,15 +62,19 @@ class Repeats:
             self._check_window(key, at)
         return key in self._keys_with_id or (self._is_timed and self._repeated_place(key, at) > 0)
 
-    def add(self, key: int, at: datetime | None, *, is_own: bool, is_timed: bool) -> bool:
-        """Add a record. Return whether the log has neither ids nor times, and so far consists of
+    def add(self, key: int, at: datetime | None, *, has_own_id: bool, is_timed: bool) -> bool:
+        """Add a record, which the methods ``has`` and ``add`` recognize later.
+
+        ``at`` is the time of the record, or None if the record has an id. If ``has_own_id`` is
+        true, every later record with the same key is a repetition. ``is_timed`` of the first record
+        says whether the log has times. Return whether the log has no times, and so far consists of
         two equal halves.
         """
-        if is_own:
+        if has_own_id:
             self._keys_with_id.add(key)
         if not self._in_order:
             self._is_timed = is_timed
-        if is_own and not self._is_timed:
+        if has_own_id and not self._is_timed:
             self._again = 0
         else:
             self._again = self._repeated_place(key, at)
