@@ -39,7 +39,7 @@ from foldlog.eventstore import (
     Recorded,
     VersionConflict,
 )
-from foldlog.eventstore.arguments import NUMBER_MAX
+from foldlog.eventstore.arguments import NUMBER_MAX, check_text, check_time
 from foldlog.eventstore.log.appending import Seen
 from foldlog.eventstore.log.finding import pages
 from foldlog.eventstore.log.redacted import has_content
@@ -467,32 +467,38 @@ class Attempt:
         return append_result(self._history, self.call, content, True, extras, None)
 
 
+def _last_decision(trace: CallTrace) -> Annotation | None:
+    """Return the last event that decided about the call, or None. A redacted event may have been a
+    refusal, so it counts as a decision, of which nothing is known.
+    """
+    for event in reversed(trace.approvals):
+        is_decision = isinstance(event.data, dict) and "approved" in event.data
+        if is_decision or not has_content(event):
+            return event
+    return None
+
+
 def _is_refused(trace: CallTrace) -> bool:
     """Return whether the last decision about the call was a refusal."""
-    decisions = [
-        event.data["approved"]
-        for event in trace.approvals
-        if isinstance(event.data, dict) and "approved" in event.data
-    ]
-    return bool(decisions) and decisions[-1] is False
+    decision = _last_decision(trace)
+    return decision is not None and has_content(decision) and decision.data["approved"] is False
 
 
 def approval_of(history: HistoryLog, trace: CallTrace) -> JsonObject:
     """Return who approved a call and why. Raises ``NotApproved`` if the last decision does not
-    allow the call now.
+    allow the call now, or was redacted.
     """
-    decisions = [
-        (event.id, event.data)
-        for event in trace.approvals
-        if isinstance(event.data, dict) and "approved" in event.data
-    ]
-    event_id, decision = decisions[-1] if decisions else (None, {})
+    event = _last_decision(trace)
+    decision = {} if event is None or not has_content(event) else event.data
     now = from_microseconds(history._store.database.now()).isoformat()
     missing: MissingApproval | None = None
     problem = ""
-    if not decisions:
+    if event is None:
         missing = "none"
         problem = "it has no approval"
+    elif not has_content(event):
+        missing = "none"
+        problem = f"its last decision (event {event.id}) was redacted"
     elif decision.get("approved") is not True:
         missing = "refused"
         problem = "a person refused it"
@@ -505,7 +511,8 @@ def approval_of(history: HistoryLog, trace: CallTrace) -> JsonObject:
             f" an approval, and {problem}; nothing was run",
             missing,
         )
-    return {"by": decision["by"], "reason": decision["reason"], "approval": event_id}
+    assert event is not None  # without a decision, the approval is missing
+    return {"by": decision["by"], "reason": decision["reason"], "approval": event.id}
 
 
 class Decision(NamedTuple):
@@ -521,7 +528,15 @@ class Decision(NamedTuple):
 
     @property
     def data(self) -> JsonMap:
-        """The data of the annotation. Raises ``InvalidArgument``."""
+        """The data of the annotation. Raises ``TypeError`` if a field has a wrong type, and
+        ``InvalidArgument`` if ``until`` is not from year 1 to 9999 in UTC.
+        """
+        if not isinstance(self.approved, bool):
+            raise TypeError(f"approved must be True or False, not {self.approved!r:.60}")
+        check_text("by", self.by)
+        check_text("reason", self.reason)
+        if self.until is not None:
+            check_time("until", self.until)
         try:
             end = None if self.until is None else self.until.astimezone(UTC).isoformat()
         except OverflowError:
@@ -790,11 +805,14 @@ def taken_back(history: HistoryLog, version: int) -> Message | None:
     keys_taken_back = []
     traces = read_traces(history, version)
     # A runtime may have recorded the start of a tool before ``version``, and the call after it.
-    starts = [_start_of(history, each.call) for each in traces.values() if not each.marks]
+    starts = [_start_of(history, trace.call) for trace in traces.values() if not trace.marks]
     if min(starts, default=version) < version:
         traces = read_traces(history, min(starts))
-    taken = {each.call.id: each for event_id, each in traces.items() if event_id >= version}
-    for trace in taken.values():
+    # A call and its earlier intent have the same trace.
+    traces_by_call = {
+        trace.call.id: trace for event_id, trace in traces.items() if event_id >= version
+    }
+    for trace in traces_by_call.values():
         state = trace.state(None)
         if not trace.marks or state not in ("done", "unknown"):
             continue

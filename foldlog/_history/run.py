@@ -262,6 +262,7 @@ class HistoryRun(HistoryCondensing):
 
         Raises:
             InvalidEvent: The call is not open. Also raises the errors of ``append``.
+            TypeError: ``approved`` is not a boolean, or ``until`` has no time zone.
 
         Durability: the decision is on disk when the method returns.
 
@@ -415,7 +416,7 @@ class HistoryRun(HistoryCondensing):
         tool(call))``. A result has at most ``max_tokens`` estimated tokens. ``max_tokens`` must be
         at least 300. Nothing is read before the model calls the tool. Cost: a call of the tool
         reads the events of the conversation. If the model passes ids, the tool reads only these
-        events, and for each result also its call.
+        events, for each result also its call, and all condensations, requests and retractions.
         """
         from foldlog._history.recall import RecallTool
 

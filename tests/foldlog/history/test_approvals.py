@@ -49,16 +49,23 @@ def approve_and_refuse(history, call):
     history.decide(call, False, by="bob")
 
 
+def approve_and_redact_the_refusal(history, call):
+    approve(history, call)
+    refusal = history.decide(call, False, by="bob")
+    history.redact(refusal.event.id, reason="a name", by="somebody")
+
+
 @pytest.mark.parametrize(
     "act, decision",
     [
         (lambda history, call: None, "none"),
         (lambda history, call: history.ask_approval(call, to="ann", shown="Pay?"), "none"),
         (approve_and_redact, "none"),
+        (approve_and_redact_the_refusal, "none"),
         (approve_and_refuse, "refused"),
         (lambda *call: approve(*call, until=datetime(2026, 1, 1, tzinfo=UTC)), "ended"),
     ],
-    ids=["nobody asked", "asked", "redacted", "refused", "expired"],
+    ids=["nobody asked", "asked", "redacted", "redacted refusal", "refused", "expired"],
 )
 def test_tool_without_its_approval_does_not_run(history, call, act, decision):
     act(history, call)
@@ -66,6 +73,23 @@ def test_tool_without_its_approval_does_not_run(history, call, act, decision):
     with pytest.raises(NotApproved, match=r"needs an approval.*nothing was run") as raised:
         pay(history, call, needs_approval=True)
     assert raised.value.decision == decision
+    assert history.version() == version
+
+
+@pytest.mark.parametrize(
+    "approved, options, problem",
+    [
+        (1, {}, "approved must be True or False, not 1"),
+        ("no", {}, "approved must be True or False, not 'no'"),
+        (True, {"until": datetime(2030, 1, 1)}, "until is 2030-01-01T00:00:00 and has no time"),
+        (True, {"until": "2030-01-01"}, "until must be a datetime"),
+        (True, {"by": None}, "by must be a text, not None"),
+    ],
+)
+def test_a_decision_of_a_wrong_type_is_not_recorded(history, call, approved, options, problem):
+    version = history.version()
+    with pytest.raises(TypeError, match=problem):
+        history.decide(call, approved, **{"by": "ann", **options})
     assert history.version() == version
 
 
