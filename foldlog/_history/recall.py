@@ -196,11 +196,14 @@ class RecallTool:
         read.
         """
         version = self._store.conversation(self._id).version
-        hits: dict[int, _Hit] = {}
-        for event_id in ids:
-            if 0 <= event_id < version:
-                for event in self._readable(self._store.events(self._id, event_id, event_id + 1)):
-                    hits[event_id] = _Hit(event, _text(event), 0)
+        events = (
+            event
+            for event_id in ids
+            if 0 <= event_id < version
+            for event in self._store.events(self._id, event_id, event_id + 1)
+        )
+        readable = self._readable(events, self._kept_intervals())
+        hits = {event.id: _Hit(event, _text(event), 0) for event in readable}
         unknown_ids = [event_id for event_id in ids if event_id not in hits]
         note = ""
         if unknown_ids:
@@ -216,7 +219,8 @@ class RecallTool:
         shown_ids = {event.id for event in self._views.current(self._id)}
         ranked = []
         for event in self._readable(
-            events_with(self._store, self._id, words, unread_problems, _text)
+            events_with(self._store, self._id, words, unread_problems, _text),
+            self._kept_intervals(),
         ):
             text = _text(event)
             if positions := words.places_in(text):
@@ -230,8 +234,10 @@ class RecallTool:
         results are read as can be shown.
         """
         names_path = re.compile(rf"(?<![\w.-]){re.escape(path)}(?!\w)").search
+        kept = self._kept_intervals()
         with_words = self._readable(
-            events_with(self._store, self._id, SearchTerms(f'"{path}"'), unread_problems, _text)
+            events_with(self._store, self._id, SearchTerms(f'"{path}"'), unread_problems, _text),
+            kept,
         )
         calls = [
             event
@@ -242,20 +248,21 @@ class RecallTool:
         for call in reversed(calls):
             events.append(call)
             if len(events) <= _SHOWN_MOST:
-                events += self._readable(self._result_of(call))
+                events += self._readable(self._result_of(call), kept)
         return [_Hit(event, _text(event), 0) for event in events]
 
-    def _readable(self, events: Iterable[Event]) -> list[Event]:
+    def _readable(self, events: Iterable[Event], kept: Intervals) -> list[Event]:
         """Return the events that the tool may show: not retracted, and not a call or a result of
-        the tool itself.
+        the tool itself. ``kept`` comes from ``_kept_intervals``. Cost: for each result, the method
+        reads its call.
         """
-        kept_intervals = self._kept_intervals(self._store.conversation(self._id).version)
         shown_events = (
-            event for event in events if _may_be_shown(event) and contains(kept_intervals, event.id)
+            event for event in events if _may_be_shown(event) and contains(kept, event.id)
         )
         return [event for event in shown_events if not self._is_own(event)]
 
     def _is_own(self, event: Event) -> bool:
+        """Return whether the event is a call of the tool itself, or the result of one."""
         call = self._call_of(event) if isinstance(event, Observation) else event
         return (
             isinstance(call, Action)
@@ -289,10 +296,13 @@ class RecallTool:
         )
         return [*islice(of_call, 1)]
 
-    def _kept_intervals(self, version: int) -> Intervals:
-        """Return the ids of the events that made the View at ``version``, as intervals."""
+    def _kept_intervals(self) -> Intervals:
+        """Return the ids of the events that were not retracted, as intervals. Cost: the method
+        reads all structural events of the conversation.
+        """
         return self._store.query(
-            self._id, lambda reading: intervals_kept(reading.structural_events(0, version), version)
+            self._id,
+            lambda reading: intervals_kept(reading.structural_events(), reading.version),
         )
 
     def _fit(self, hits: Sequence[_Hit], note: str) -> str:

@@ -11,6 +11,7 @@ from hypothesis import given, strategies as st
 import foldlog
 from foldlog import Action, CondensationAction, Observation, Retraction, SystemMessage
 from foldlog.condensers.models.estimate import estimate
+from foldlog.eventstore import ReadTransaction
 from tests.condensers.made import parts_with
 from tests.how_many import examples
 from tests.said import replied, said
@@ -39,6 +40,21 @@ def ids_in(text):
     return [
         int(line.split()[1].rstrip("]")) for line in text.splitlines() if line.startswith("[event ")
     ]
+
+
+@pytest.mark.parametrize("question", [{"ids": [2, 3, 4, 5, 6]}, {"path": "orders.txt"}])
+def test_structural_events_are_read_once(history, question, monkeypatch):
+    reads = []
+    read = ReadTransaction.structural_events
+
+    def counted(reading, *interval):
+        reads.append(interval)
+        return read(reading, *interval)
+
+    tool = history.recall_tool()
+    monkeypatch.setattr(ReadTransaction, "structural_events", counted)
+    assert len(ids_in(tool.recall(**question))) > 3
+    assert len(reads) == 1
 
 
 def test_recall_by_words_ids_and_paths(history):
