@@ -182,7 +182,8 @@ class History(HistoryRun):
             read models and files that may still contain the content.
 
         Raises:
-            CannotRedact: The event is the receipt of a redaction.
+            CannotRedact: An event is the receipt of a redaction, was written by a later version of
+                foldlog, or is the base from which a later event stores a document as a difference.
             InvalidArgument: The event does not belong to this history.
             ConversationNotFound: This history has no events.
 

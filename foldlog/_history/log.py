@@ -185,7 +185,8 @@ class HistoryLog:
 
         Raises ``NoSuchVersion`` if the history never had this version.
         """
-        if check_whole("version", version) == 0 and self.version() >= 0:
+        if check_whole("version", version) == 0:
+            self.version()  # raises ``ConversationErased``
             return View.from_events(())
         try:
             return self._views.at(self.id, version=version)
@@ -762,7 +763,7 @@ class HistoryLog:
             converted = (*converted, *answers)
         if view_version is not None:
             version = self.version()
-            if check_whole("view_version", view_version) > version:
+            if check_whole("view_version", view_version, 0) > version:
                 raise InvalidArgument(
                     f"conversation {self.id!r}: the reply answers a View of version {view_version},"
                     f" but the conversation is at version {version}; nothing was appended; pass the"
@@ -876,6 +877,7 @@ def _note_answered_view(events: Sequence[Event], asked_at: int, version: int | N
 
 
 def describe(value: object) -> str:
+    """Return what a wrong argument is, for a message: a class, or an object of a type."""
     if isinstance(value, type):
         return f"the class {value.__name__}"
     return f"of type {type(value).__name__}"

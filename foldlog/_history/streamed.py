@@ -200,7 +200,8 @@ class StreamedReply:
         key: ``recorded`` then has its events.
         """
         if self._number is None and not self._is_closed:
-            self._is_closed = self._is_repeated = self._find_repeated()
+            self._is_repeated = self._find_repeated()
+            self._is_closed = self._is_repeated
             if not self._is_repeated:
                 self.begin()
         return not self._is_repeated

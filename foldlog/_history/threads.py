@@ -108,6 +108,9 @@ class SharingPool(ThreadPool):
         self._waiting: list[tuple[_Call[Any], _Work[Any]]] = []
 
     def submit(self, work: _Work[T]) -> _Call[T]:
+        """Let the thread take ``work`` with all other waiting calls. Unlike in ``ThreadPool``, the
+        work does not run in the context of its caller. Raises the errors of ``ThreadPool.submit``.
+        """
         if self._process != os.getpid():
             self._begin()
         call: _Call[T] = Future()

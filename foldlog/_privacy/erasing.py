@@ -123,10 +123,10 @@ def ids_with(store: Store, attributes: JsonMap) -> set[str]:
     Cost: the function reads the index of attributes, and the stored fields about all sources.
     """
     ids = {
-        name
-        for name, place in places(store).items()
+        conversation
+        for conversation, place in places(store).items()
         if any(place.get(name) == value for name, value in attributes.items())
-        and _has(store, name, place, attributes)
+        and _has(store, conversation, place, attributes)
     }
     after = None
     while True:

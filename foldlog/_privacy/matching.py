@@ -210,9 +210,7 @@ class _Changes:
         self._documents = Documents(store)
         self._conversation = conversation
         self._matching: dict[str, int] = {}
-        """Maps a document to the event with its newest value, or to -1 if this value contains no
-        match.
-        """
+        """Maps a document whose newest value contains a match to the event with this value."""
         if start:
             newest = store.query(conversation, partial(newest_documents, version=start))
             documents = self._documents.all(conversation, version=start)
@@ -230,13 +228,17 @@ class _Changes:
         match: once the earlier value is redacted, the difference cannot be read.
         """
         is_match = _holds_any(self._holds, _searched_values(event)) or any(
-            change.get("base") == self._matching.get(name, -1)
+            ("base" in change and change["base"] == self._matching.get(name))
             or _holds_any(
                 self._holds, self._documents.get(self._conversation, name, version=event.id + 1)
             )
             for name, change in event.changed.items()
         )
-        self._matching |= dict.fromkeys(event.changed, event.id if is_match else -1)
+        for name in event.changed:
+            if is_match:
+                self._matching[name] = event.id
+            else:
+                self._matching.pop(name, None)
         return is_match
 
 
