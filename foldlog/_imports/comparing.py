@@ -110,7 +110,7 @@ class SourceImport(SourceWriter):
         """
         skeleton = self.skeleton
         blocks = [
-            self.blank_records(block, self.secret)
+            self.blank_records(block, self.secret_hashes)
             for block in self.reading.blocks(self.counting_function())
         ]
         if not blocks or skeleton.follows is not None:
@@ -203,7 +203,7 @@ class SourceImport(SourceWriter):
         reading = self.reading
         skeleton = self.skeleton
         blocks = (
-            self.blank_records(block, self.secret)
+            self.blank_records(block, self.secret_hashes)
             for block in reading.blocks(self.counting_function())
         )
         first = next(blocks, None)
@@ -313,7 +313,7 @@ class SourceImport(SourceWriter):
             self.name_of(base.conversation), Continued(handed_over.version, event_ids)
         )
         blocks = (
-            self.blank_records(block, self.secret)
+            self.blank_records(block, self.secret_hashes)
             for block in self.reading.blocks(self.counting_function())
         )
         self.begin(name, blocks)

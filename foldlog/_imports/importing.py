@@ -160,15 +160,15 @@ class Import:
 
     def _check_is_one(self) -> None:
         """Raise ``InvalidArgument`` if the paths contain several histories."""
-        count = 0
+        found = 0
         for path in self._paths:
             with suppress(NotAHistory, OSError):
                 items = histories(path, self._recognize, lambda file: None)
-                count += sum(isinstance(item, FoundHistory) for item in items)
-        if count > 1:
+                found += sum(isinstance(item, FoundHistory) for item in items)
+        if found > 1:
             raise InvalidArgument(
                 f"--conversation {self._conversation!r} names one conversation, but these paths"
-                f" have {count:,} conversations; leave out --conversation, or name one file"
+                f" have {found:,} conversations; leave out --conversation, or name one file"
             )
 
     def _below(self, root: Path) -> Iterator[Imported | Failed]:
@@ -288,10 +288,10 @@ class Import:
             state = self._states.get(path, b"") if is_whole else b""
             if is_whole:
                 sources.allow(self._place(path))
-            for name, _, records, *_ in imported:
-                row = sources.find(name)
+            for outcome in imported:
+                row = sources.find(outcome.conversation)
                 if row is not None:
-                    place = Place(row.key, next(times), records, 0, state, b"")
+                    place = Place(row.key, next(times), outcome.records, 0, state, b"")
                     sources.put_place(self._place(path), place)
 
     def _places(self, place: bytes) -> list[Place]:

@@ -103,7 +103,7 @@ def make_events(
     source, and the last records. Otherwise it reads all records.
     """
     tries = 0
-    before = -1
+    made_before: int | None = None
     continues = True
     while True:
         making = _Making(store, conversation, continues=continues, leaves_last=leaves_last)
@@ -119,8 +119,8 @@ def make_events(
             continues = False
         except VersionConflict:
             # Another thread or process made events, or appended. Count only tries without progress.
-            tries = tries + 1 if making.made == before else 1
-            before = making.made
+            tries = tries + 1 if making.made == made_before else 1
+            made_before = making.made
             if tries == _TRIES:
                 raise
 

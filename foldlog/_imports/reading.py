@@ -110,7 +110,10 @@ class LineReading(_Reading):
         return f"{self.path}:{self._line}"
 
     def find_in(self, number: int, problem: str) -> None:
-        """Note a problem in a record of the source, before the other problems of its line."""
+        """Note a problem in a record that this pass has read, before the other problems of its
+        line.
+        """
+        # Counted from the end, because an earlier import may have read the first records.
         line = self._lines[number - self.records]
         self.findings_count += 1
         index = bisect_left(self.findings, line, key=_line_of)
@@ -119,7 +122,7 @@ class LineReading(_Reading):
 
     def begins_with(self, size: int, digest: bytes, records: int) -> bool:
         """Return whether the file begins with ``size`` bytes that have the hash ``digest``, and
-        skip these bytes.
+        skip these bytes. If the result is False, the reading cannot be used any more.
         """
         with self.path.open("rb") as file:
             rest = size

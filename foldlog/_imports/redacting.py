@@ -199,12 +199,12 @@ def _blank(sources: SourcesToWrite, source: Source, record_numbers: Iterable[int
     format = format_named(source.format)
     skeleton = NamedRecords(format) if format.skeleton is None else format.skeleton()
     changed = dict[int, Block]()
+    block: Block | None = None
     for number in numbers:
-        changed_blocks = (block for block in changed.values() if block.first <= number < block.stop)
-        block = next(changed_blocks, None) or next(sources.own_blocks(source, number))
-        changed[block.first] = block.with_record(
-            number, skeleton.without_texts(block.record(number))
-        )
+        if block is None or number >= block.stop:
+            block = next(sources.own_blocks(source, number))
+        block = block.with_record(number, skeleton.without_texts(block.record(number)))
+        changed[block.first] = block
     sources.put_blocks(source, changed.values())
     sources.put(source._replace(redacted=tuple(sorted({*source.redacted, *numbers}))))
 

@@ -127,6 +127,7 @@ def _put_source(sources: SourcesToWrite, key: int, version: int, session: NewSes
 
 
 def _blocks_of(records: Sequence[bytes]) -> Iterator[Block]:
+    """Yield the blocks of the records. A record stands on a line of its own."""
     first = 0
     size = 0
     for number, record in enumerate(records):

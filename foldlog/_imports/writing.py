@@ -150,7 +150,7 @@ class SourceWriter:
         self.key: int | None = None
         self.forked_at: int | None = None
         self.written = 0
-        self.secret = set[bytes]()
+        self.secret_hashes = set[bytes]()
         """The hashes of secret records."""
         self.rewritten: Rewritten | None = None
         """The hand-over whose records this source repeats, if it does."""
@@ -259,7 +259,9 @@ class SourceWriter:
                 raise VersionConflict(name, skip, self.reading.records)
             if block.stop <= skip:
                 continue
-            block = self.blank_records(block.since(max(skip, block.first)), forbidden | self.secret)
+            block = self.blank_records(
+                block.since(max(skip, block.first)), forbidden | self.secret_hashes
+            )
             yield block if is_whole else block.alone()
         if self.reading.records < skip:
             raise VersionConflict(name, skip, self.reading.records)
@@ -661,7 +663,7 @@ class SourceWriter:
     def _blank_if_secret(self, record: bytes, record_hash: bytes) -> bytes:
         if self.options.is_secret is None or not self.options.is_secret(record):
             return record
-        self.secret.add(record_hash)
+        self.secret_hashes.add(record_hash)
         return self.skeleton.without_texts(record)
 
     def note(self, source: Source) -> None:
