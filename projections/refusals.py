@@ -26,8 +26,9 @@ _REFUSED = re.compile(
     re.IGNORECASE,
 )
 """The words with which agents say that a person refused a call."""
-_SAID = re.compile(r"the user said:\s*(.*)\Z", re.IGNORECASE | re.DOTALL)
-_SILENTLY = re.compile(
+_USER_WORDS = re.compile(r"the user said:\s*(.*)\Z", re.IGNORECASE | re.DOTALL)
+"""The words of the person, after the text with which an agent introduces them."""
+_NO_REASON = re.compile(
     r"User rejected the action\.?|The action was rejected, and no reason was given\."
 )
 """What an agent writes in place of the person's words if the person gave no reason."""
@@ -39,7 +40,7 @@ def words_in_refusal(observation: Observation) -> str | None:
     """
     if observation.extras.get(REJECTION_SOURCE) == OF_USER:
         text = words_of(observation.content)
-        return "" if _SILENTLY.fullmatch(text.strip()) else text
+        return "" if _NO_REASON.fullmatch(text.strip()) else text
     if not observation.is_error:
         return None
     return words_in_refusal_text(words_of(observation.content))
@@ -49,5 +50,5 @@ def words_in_refusal_text(text: str) -> str | None:
     """Return what ``words_in_refusal`` returns, for the text of a failed result."""
     if not _REFUSED.search(text[:_BEGINNING]):
         return None
-    match = _SAID.search(text)
+    match = _USER_WORDS.search(text)
     return "" if match is None else match[1].strip()

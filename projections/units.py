@@ -104,6 +104,9 @@ class LaterReply(Struct):
         return False
 
     def note_reply(self, *reply: str | None, is_call: bool) -> bool:
+        """Note a reply by the ids that it has: its response id, and its id in ``meta``. Replies
+        with a common id are the same reply. Return as ``note`` does.
+        """
         is_same = any(name is not None and name in (self.reply or ()) for name in reply)
         is_later = self.reply is not None and self.is_due and not is_same
         if is_call:

@@ -132,8 +132,9 @@ class Views:
         return views
 
     def current(self, conversation: str) -> View:
-        """Return the present View. Repeated calls return the same object until an event is
-        appended, or 64 other conversations are read.
+        """Return the present View. Repeated calls return the same object until an event is appended
+        or redacted, or until the View leaves the memory, because 64 other conversations, or Views
+        with 64 MB of events, were read since.
 
         Raises ``ConversationNotFound``, ``ConversationErased``, ``CorruptEvent`` or
         ``StoreUnavailable``. Raises ``UnknownEventType`` if a newer version of foldlog wrote an
@@ -263,6 +264,9 @@ class Views:
         return self._store.query(conversation, partial(self._read_view, version=version))
 
     def _read_view(self, reading: ReadTransaction, version: int | None) -> View:
+        """Return the View at a version, or the present View, in one transaction. Raises
+        ``NoSuchVersion``.
+        """
         if self._read_by is not None:
             reading = self._read_by(reading)
         state = reading.state

@@ -207,12 +207,14 @@ class Sources:
         return None
 
     def family(self, root: int, *, texts: Sequence[bytes] = TEXTS) -> list[Source]:
+        """Return the sources with a root, the oldest first. ``texts`` is as in ``find_by_key``."""
         # The source of an erased conversation may not be deleted yet, and its key is gone.
         keys = sorted(key for (key,) in self.reader.ask_all("family", root))
         family = (self.find_by_key(key, texts=texts) for key in keys)
         return [source for source in family if source is not None]
 
     def all(self, after: int = 0, limit: int = 500) -> list[Source]:
+        """Return at most ``limit`` sources whose keys are above ``after``, in order."""
         rows = sorted(self.reader.ask_all("sources", after, limit), key=itemgetter(0))
         return [self._source(columns) for columns in rows[:limit]]
 
@@ -230,6 +232,7 @@ class Sources:
                 )
 
     def name_of(self, conversation: int) -> str:
+        """Return the id of the conversation with a key, or an empty text if there is none."""
         state = self.reader.conversation(conversation)
         return "" if state is None else state.id
 
@@ -625,6 +628,7 @@ class SourcesToWrite(Sources):
         return self.settle(conversation.key)
 
     def settle_family(self, root: int) -> list[Source]:
+        """Call ``settle`` for all sources of a family, and return the family."""
         family = self.family(root)
         for source in family:
             self.settle(source.conversation)
@@ -654,6 +658,7 @@ class SourcesToWrite(Sources):
         )
 
     def set_progress(self, source: Source, records: int, made: int, head: bytes) -> None:
+        """Write how many records a source has, how many of them have events, and its head."""
         self.reader.write("set_progress", source.conversation, records, made, head)
 
     def put_blocks(self, source: Source, blocks: Iterable[Block]) -> None:
@@ -661,6 +666,9 @@ class SourcesToWrite(Sources):
             self._put_block(source.conversation, block, *block.packed())
 
     def append_block(self, conversation: int, block: Block, made: Made, head: bytes) -> None:
+        """Store a block together with the events of its records and the head after it, which a
+        later ``settle`` moves to the row of the source and to the table of made events.
+        """
         index = AppendedIndex(block.places, block.hashes, made, head).packed()
         self._put_block(conversation, block, index, pack(block.raw), _APPENDED)
 
@@ -715,6 +723,9 @@ class SourcesToWrite(Sources):
         self.put_made(source, {**last_row, **made} if len(last_row) < MADE else made)
 
     def put_made(self, source: Source, made: Made) -> None:
+        """Store the events of records, in rows of ``MADE`` records. A row replaces the stored row
+        with the same first event.
+        """
         remaining = iter(made.items())
         while page := [*islice(remaining, MADE)]:
             numbers = array("I")
