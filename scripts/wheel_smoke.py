@@ -11,8 +11,8 @@ import foldlog.aio
 from foldlog import Condensation, Message
 
 assert foldlog.__version__ == version("foldlog")
-assert not foldlog.__file__.startswith(sys.path[0]), (
-    "foldlog was imported from the current folder, not from the installed package"
+assert Path(foldlog.__file__).is_relative_to(sys.prefix), (
+    f"{foldlog.__file__} was imported, which is not in the environment {sys.prefix}"
 )
 
 with foldlog.open("history.db", condenser={"type": "digest", "max_size": 12}) as histories:

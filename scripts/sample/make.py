@@ -47,7 +47,7 @@ TOOLS = [
     ("think", "Writes a thought down. Changes nothing.", ["thought"]),
     ("finish", "Ends the task with a report to the user.", ["message"]),
 ]
-CONDENSATIONS = iter([(4, 30), (5, 26), (4, 24), (5, 14), (4, 12)])
+CONDENSATIONS = ((4, 30), (5, 26), (4, 24), (5, 14), (4, 12))
 """For each condensation, the first forgotten index, and the number of events kept at the end."""
 
 
@@ -55,7 +55,8 @@ class Workspace:
     """A folder in which the commands run. In the history, its name is ``/workspace``."""
 
     def __init__(self, root: Path, rng: random.Random) -> None:
-        self.root, self.rng = root.resolve(), rng
+        self.root = root.resolve()
+        self.rng = rng
         self.project = self.root / "tidewatch"
         (self.root / "scratch").mkdir()
         self.clock = datetime(2026, 2, 17, 9, 14, 3)
@@ -67,14 +68,17 @@ class Workspace:
             path.parent.mkdir(parents=True, exist_ok=True)
             path.write_text(text)
         self.run("git init -q -b main")
-        for what, why in [
+        for files, subject in [
             ("pyproject.toml README.md src", "Poll gauges and keep what they said"),
             ("tests", "Tests"),
             ("CHANGELOG.md", "0.7.2: one alert while the water stays high"),
         ]:
-            self.run(f"git add {what} && git commit -q -m '{why}'")
+            self.run(f"git add {files} && git commit -q -m '{subject}'")
 
     def run(self, command: str) -> tuple[str, int]:
+        """Run a command in the project, at the time of ``clock``. Return its output, with the names
+        that the history shows, and its exit status.
+        """
         stamp = self.clock.isoformat()
         done = subprocess.run(
             ["bash", "-c", self._real(command)],
@@ -108,6 +112,7 @@ class Workspace:
         return text.replace(SHOWN_ROOT, str(self.root))
 
     def _shown(self, text: str) -> str:
+        """Replace what differs between machines and runs: paths, addresses, times and users."""
         text = text.replace(str(self.root), SHOWN_ROOT).replace(sys.base_prefix, "/usr/local")
         text = text.replace(str(Path(sys.executable).parent.parent), "/usr/local")
         text = re.sub(r"\b0x[0-9a-f]{8,}", "0x7f3a5c1e2b40", text)
@@ -136,7 +141,8 @@ class Workspace:
                 f" left out:\n{listed}"
             )
         lines = self._shown(path.read_text()).splitlines()
-        start, stop = int(first or 1), min(int(last or len(lines)), len(lines))
+        start = int(first or 1)
+        stop = min(int(last or len(lines)), len(lines))
         shown = "\n".join(f"{number:6}\t{lines[number - 1]}" for number in range(start, stop + 1))
         return f"{self.name(path)}, lines {start} to {stop} of {len(lines)}:\n{shown}"
 
@@ -145,17 +151,13 @@ class Workspace:
         return f"File created: {self.name(self.path(name))}"
 
     def edit(self, name: str, old: str, new: str) -> tuple[str, bool]:
+        """Replace a text that occurs once. Return the tool's message, and whether it failed."""
         path = self.path(name)
         text = path.read_text()
         if text.count(old) != 1:
             where = "does not occur" if old not in text else f"occurs {text.count(old)} times"
-            return (
-                (
-                    f"Nothing was changed: old_str {where} in {self.name(path)}. It must occur"
-                    " exactly once."
-                ),
-                True,
-            )
+            problem = f"old_str {where} in {self.name(path)}. It must occur exactly once."
+            return f"Nothing was changed: {problem}", True
         path.write_text(text.replace(old, new))
         first = text[: text.index(old)].count("\n") + 1
         around = self.view(name, str(max(1, first - 3)), str(first + new.count("\n") + 3))
@@ -168,10 +170,13 @@ class History:
     """
 
     def __init__(self, workspace: Workspace, rng: random.Random) -> None:
-        self.workspace, self.rng = workspace, rng
+        self.workspace = workspace
+        self.rng = rng
         self.events: list[Json] = []
         self.view: list[Json] = []
         self.response = ""
+        """The id of the reply to which the next call belongs if it joins the last one."""
+        self._condensations = iter(CONDENSATIONS)
 
     def uuid(self) -> str:
         return str(uuid.UUID(int=self.rng.getrandbits(128), version=4))
@@ -213,6 +218,9 @@ class History:
         joins: bool,
         risk: str = "LOW",
     ) -> Json:
+        """Add a call of a tool. A call that ``joins`` is of the same reply as the last call. Lines
+        of ``thought`` that begin with "~ " are thinking, and the others are said.
+        """
         if not joins:
             self.response = f"chatcmpl-{self.uuid()}"
         thinking = "\n".join(line[2:] for line in thought.splitlines() if line.startswith("~ "))
@@ -259,7 +267,7 @@ class History:
         )
 
     def condense(self, summary: str) -> None:
-        start, tail = next(CONDENSATIONS)
+        start, tail = next(self._condensations)
         stop = len(self.view) - tail
         while not self._may_cut(stop):
             stop += 1
@@ -307,12 +315,18 @@ class Player:
     """
 
     def __init__(self, workspace: Workspace, history: History) -> None:
-        self.workspace, self.history = workspace, history
+        self.workspace = workspace
+        self.history = history
         self.waiting: list[tuple[Json, Json]] = []
+        """The calls of the present reply, each with its observation."""
 
     def play(self, block: str) -> None:
+        """Play a block of the session: a header with a verb and an argument, and a body. A "+"
+        before the verb adds a call to the reply of the block before.
+        """
         header, _, body = block.partition("\n")
-        joins, body = header.startswith("+"), body.rstrip("\n")
+        body = body.rstrip("\n")
+        joins = header.startswith("+")
         verb, _, argument = header.lstrip("+").strip().partition(" ")
         if not joins:
             self._answer_all()
@@ -401,12 +415,12 @@ class Player:
         arguments = {"command": "view", "path": self._absolute(name)}
         if lines:
             arguments["view_range"] = [int(line) for line in lines]
-        self._edit_file(arguments, thought, joins, self.workspace.view(name, *lines), False)
+        self._edit_file(arguments, thought, joins, self.workspace.view(name, *lines))
 
     def do_create(self, name: str, body: str, joins: bool) -> None:
         thought, _, text = body.partition("---\n")
         arguments = {"command": "create", "path": self._absolute(name), "file_text": text + "\n"}
-        self._edit_file(arguments, thought, joins, self.workspace.create(name, text), False)
+        self._edit_file(arguments, thought, joins, self.workspace.create(name, text))
 
     def do_edit(self, name: str, body: str, joins: bool) -> None:
         thought, _, change = body.partition("--- old\n")
@@ -417,16 +431,17 @@ class Player:
             "old_str": old,
             "new_str": new,
         }
-        self._edit_file(arguments, thought, joins, *self.workspace.edit(name, old, new))
+        output, is_error = self.workspace.edit(name, old, new)
+        self._edit_file(arguments, thought, joins, output, is_error=is_error)
 
     def _edit_file(
-        self, arguments: Json, thought: str, joins: bool, output: str, failed: bool
+        self, arguments: Json, thought: str, joins: bool, output: str, *, is_error: bool = False
     ) -> None:
         action = {"kind": "FileEditorAction", **arguments}
         call = self.history.call("file_editor", action, arguments, thought, joins=joins)
         fields = {key: arguments[key] for key in ("command", "path")}
         self.waiting.append(
-            (call, _said(output, kind="FileEditorObservation", is_error=failed, **fields))
+            (call, _said(output, kind="FileEditorObservation", is_error=is_error, **fields))
         )
 
     def _absolute(self, name: str) -> str:
@@ -469,6 +484,7 @@ class Player:
         self.waiting.append((call, _said(body, kind="FinishObservation")))
 
     def do_badcall(self, argument: str, body: str) -> None:
+        """Make a call that the agent's program refuses: its arguments are none of the tool."""
         tool, _, arguments = argument.partition(" ")
         thought, _, error = body.partition("---\n")
         call = self.history.call(tool, None, json.loads(arguments), thought, joins=False)
@@ -481,6 +497,7 @@ class Player:
         )
 
     def do_reject(self, command: str, body: str) -> None:
+        """Ask for a command that the user rejects."""
         thought, _, reason = body.partition("---\n")
         action = {"kind": "TerminalAction", "command": command, "is_input": False, "reset": False}
         call = self.history.call(
