@@ -93,14 +93,16 @@ def figures(server: Server, conversations: int) -> dict[str, str]:
         "a conversation": f"{conversation / conversations:.0f} bytes",
     }
     with open_store(url) as store:
-        for expected, name in enumerate(("after a checkpoint", "later"), EVENTS_EACH):
+        for turn, name in enumerate(("after a checkpoint", "later")):
             if name == "after a checkpoint":
                 server.sql("CHECKPOINT")
             numbers = size(_NUMBER)
             wal = size(_WAL)
             for number in range(_APPENDS):
-                store.append(f"c{number}", [message(number)], expected_version=expected)
-            numbers, wal = size(_NUMBER) - numbers, size(_WAL) - wal
+                version = EVENTS_EACH + turn
+                store.append(f"c{number}", [message(number)], expected_version=version)
+            numbers = size(_NUMBER) - numbers
+            wal = size(_WAL) - wal
             found[f"an append of one event, {name}"] = (
                 f"{wal / _APPENDS:,.0f} bytes of WAL, {numbers / _APPENDS:.2f} transaction numbers"
             )

@@ -40,6 +40,7 @@ import foldlog
 from benchmarks.postgres_citus import cpu_s
 from foldlog.eventstore import Message
 from tests.postgres.servers import Server as PostgresServer, new_primary
+from tests.waiting import until
 
 TOKEN = "a token of the benchmark"
 APPENDS = 2_000
@@ -200,8 +201,8 @@ def measure_follow(folder: Path) -> None:
         for writer in writers:
             writer.join()
         cpu_s = server.cpu_s() - cpu_s
-        time.sleep(1)
-    answered_at = {text: at for writer in writers for text, at in writer.answered_at.items()}
+        answered_at = {text: at for writer in writers for text, at in writer.answered_at.items()}
+        until(lambda: answered_at.keys() <= follower.seen_at.keys())
     lags_s = [max(0.0, follower.seen_at[text] - at) for text, at in answered_at.items()]
     cuts = quantiles(lags_s, n=1_000)
     print(
@@ -303,7 +304,10 @@ def _following(server: Server, conversation: str) -> socket.socket:
     )
     answer = b""
     while b"data: " not in answer:
-        answer += connection.recv(65_536)
+        part = connection.recv(65_536)
+        if not part:
+            raise RuntimeError(f"the server ended a follower of {conversation}: {answer.decode()}")
+        answer += part
     return connection
 
 
