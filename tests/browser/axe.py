@@ -10,8 +10,8 @@ from tests.browser.chromium import Page
 _TAGS = ["wcag2a", "wcag2aa", "wcag21a", "wcag21aa", "wcag22aa", "best-practice"]
 _RUN = """(async () => {
   const found = await axe.run(document, {runOnly: {type: 'tag', values: %s}, resultTypes: ['violations']});
-  const told = ({id, nodes}) => nodes.map(({target, failureSummary}) => [id, target.join(' '), failureSummary]);
-  return found.violations.flatMap(told);
+  const lines = ({id, nodes}) => nodes.map(({target, failureSummary}) => [id, target.join(' '), failureSummary]);
+  return found.violations.flatMap(lines);
 })()"""
 
 

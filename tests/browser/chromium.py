@@ -36,7 +36,10 @@ _WITH_PIPES = (
     "import os, sys; given = [os.dup(os.dup(int(fd))) for fd in sys.argv[1:3]]; "
     "os.dup2(given[0], 3); os.dup2(given[1], 4); os.execv(sys.argv[3], sys.argv[3:])"
 )
-"""A program that becomes another one, which reads its descriptor 3 and writes 4."""
+"""A program that replaces itself by the command of its arguments, and gives it the first two
+descriptors as 3, to read from, and 4, to write to. The first copies are above 4, so that no copy
+closes another one.
+"""
 
 
 _MIDDLE = """(element) => {
@@ -127,8 +130,9 @@ class Chromium:
             for text in messages:
                 message = json.loads(text)
                 if "id" in message:
-                    if message["id"] in self._answers:
-                        self._answers[message["id"]].put(message)
+                    waiting = self._answers.get(message["id"])
+                    if waiting is not None:
+                        waiting.put(message)
                 else:
                     for listener in list(self._listeners):
                         listener(message)
@@ -163,27 +167,35 @@ class Chromium:
             while data:
                 data = data[os.write(self._to, data) :]
 
-    def listen(self, listener: Callable[[dict[str, Any]], None]) -> None:
+    @contextmanager
+    def listening(self, listener: Callable[[dict[str, Any]], None]) -> Iterator[None]:
+        """Call a function with each event of any tab, during a block."""
         self._listeners.append(listener)
+        try:
+            yield
+        finally:
+            self._listeners.remove(listener)
 
     @contextmanager
     def new_page(
         self, width: int = 1440, height: int = 900, theme: str = "light", tab: str = "memory"
     ) -> Iterator[Page]:
-        """``tab``: what a page of a run shows first, where its address does not say. At the end the
-        page must have no problem but those that it expects.
+        """Yield a new tab, and close it. ``tab`` is what a page of a run shows first, if its address
+        does not say. At the end, the page must have no problem that the test does not expect.
         """
         context = self.send("Target.createBrowserContext")["browserContextId"]
         target = self.send("Target.createTarget", url="about:blank", browserContextId=context)[
             "targetId"
         ]
         session = self.send("Target.attachToTarget", targetId=target, flatten=True)["sessionId"]
+        page = Page(self, session)
         try:
-            page = Page(self, session, width, height, theme)
-            page.send("Page.addScriptToEvaluateOnNewDocument", source=_TAB % tab)
-            yield page
-            unexpected = page.unexpected()
-            assert unexpected == [], unexpected
+            with self.listening(page.note):
+                page.begin(width, height, theme)
+                page.send("Page.addScriptToEvaluateOnNewDocument", source=_TAB % tab)
+                yield page
+                unexpected = page.unexpected()
+                assert unexpected == [], unexpected
         finally:
             self.send("Target.disposeBrowserContext", browserContextId=context)
 
@@ -199,7 +211,7 @@ class Chromium:
 
 
 def _is_replaced(error: PageFailed) -> bool:
-    """Return whether a question was lost since its page gives way to another one."""
+    """Return whether a question was lost because the tab went to another page."""
     return "context" in str(error) or "navigated" in str(error)
 
 
@@ -209,15 +221,15 @@ class Page:
     the texts of the problems contain that it provokes.
     """
 
-    def __init__(
-        self, browser: Chromium, session: str, width: int, height: int, theme: str
-    ) -> None:
+    def __init__(self, browser: Chromium, session: str) -> None:
         self._browser = browser
         self._session = session
         self.requests: list[str] = []
         self.problems: list[str] = []
         self.expected: list[str] = []
-        browser.listen(self._heard)
+
+    def begin(self, width: int, height: int, theme: str) -> None:
+        """Let the browser send the events of the tab, and set how the tab looks."""
         for domain in ("Page", "Runtime", "Network", "Log"):
             self.send(f"{domain}.enable")
         self.resize(width, height)
@@ -226,7 +238,8 @@ class Page:
     def send(self, method: str, **parameters: Any) -> dict[str, Any]:
         return self._browser.send(method, self._session, **parameters)
 
-    def _heard(self, message: dict[str, Any]) -> None:
+    def note(self, message: dict[str, Any]) -> None:
+        """Note what an event of the browser says about this tab."""
         if message.get("sessionId") != self._session:
             return
         parameters = message["params"]
@@ -279,7 +292,7 @@ class Page:
         self.settle()
 
     def ask(self, expression: str) -> Any:
-        """Return what a JavaScript expression is, awaited."""
+        """Return the value of a JavaScript expression. A promise is awaited."""
         reply = self.send(
             "Runtime.evaluate",
             expression=expression,
@@ -308,9 +321,7 @@ class Page:
             time.sleep(0.02)
 
     def settle(self) -> None:
-        """Wait until what was asked for is drawn; where it led to another page, until that one is
-        drawn.
-        """
+        """Wait until the page is drawn. If it goes to another page, wait until that one is drawn."""
         self.wait(
             "await new Promise((done) => requestAnimationFrame(() => requestAnimationFrame(() =>"
             " setTimeout(() => done(true), 30))))"

@@ -20,7 +20,15 @@ def serving(
     process = subprocess.Popen(command, stdout=pipe, stderr=pipe, text=True, env=variables)
     assert process.stdout is not None
     try:
-        yield process, process.stdout.readline().strip()
+        address = process.stdout.readline().strip()
+        if not address:
+            raise RuntimeError(f"the server did not start: {process.communicate(timeout=60)[1]}")
+        yield process, address
     finally:
         process.send_signal(signal.SIGINT)
-        process.communicate(timeout=60)
+        try:
+            process.communicate(timeout=60)
+        except subprocess.TimeoutExpired:
+            process.kill()
+            process.communicate()
+            raise

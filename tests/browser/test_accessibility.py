@@ -42,7 +42,7 @@ def test_a_rule_that_is_broken_is_found(usual):
 
 def test_screen_reader_is_told_the_page(tidewatch):
     tidewatch.ask(f"{V}.go(246)")
-    tidewatch.wait("document.querySelector('.told').textContent.startsWith('Version 246 of 286')")
+    tidewatch.wait("document.querySelector('.told')?.textContent.startsWith('Version 246 of 286')")
     nodes = tree(tidewatch)
     names = {(node.role, node.name) for node in nodes}
     assert {*map(tuple, rows("page.json", "a version of the sample, to a screen reader"))} <= names
@@ -119,7 +119,7 @@ def test_everything_can_be_done_with_the_keyboard(page, report):
     assert page.ask(f"{V}.event") is not None
     tab_to("Condensation 93")
     page.press("Enter")
-    page.wait("document.querySelector('.knew h2').innerText === 'Condensation 93'")
+    page.wait("document.querySelector('.knew h2')?.innerText === 'Condensation 93'")
     tab_to("Compare before and after")
     page.press("Enter")
     assert page.text(".knew h2") == "Version 93 → 94"

@@ -14,13 +14,13 @@ from foldlog.eventstore import (
     Action,
     Annotation,
     CondensationAction,
-    Message,
     Observation,
     Retraction,
     open_store,
 )
 from foldlog.eventstore.maintenance.erase import erase
 from foldlog.projections import Views
+from tests.browser.pictures import HEIGHT, MOMENTS, WIDTH, make
 from tests.browser.states import BLOCKS, BUTTONS, READY, V, find, forked_report, sample
 from tests.browser.task_store import TASK, write_task
 from tests.foldlog.formats.reading import histories_at
@@ -32,8 +32,8 @@ GONE = ("summarized", "forgotten", "taken back")
 REAL = Path(__file__).parents[3] / "shared" / "data"
 
 
-def nothing_happened(page, home):
-    """Nothing ran, and nothing but the page's own address was asked for."""
+def assert_nothing_happened(page, home):
+    """Check that no script of a history ran, and that only the page's own address was requested."""
     assert page.ask("window.attacked") is None
     assert [url for url in page.requests if not url.startswith((home, "data:,"))] == []
     assert (
@@ -85,7 +85,7 @@ def test_a_hostile_history_runs_nothing_in_a_report(page, report):
     url = report(hostile_history(LONG_LINE), limit=1_000)
     page.open(url)
     click_through(page)
-    nothing_happened(page, url)
+    assert_nothing_happened(page, url)
     assert page.ask("document.title").startswith("__proto__")
 
 
@@ -105,7 +105,7 @@ def test_a_hostile_history_runs_nothing_on_the_server(page, serve, stored):
     page.open(f"{home}?id=%3Cscript%3Ealert(1)%3C%2Fscript%3E")
     assert "no conversation" in page.text(".failure")
     page.expected = ["404"]
-    nothing_happened(page, home)
+    assert_nothing_happened(page, home)
 
 
 def test_control_characters_are_seen_and_steer_nothing(page, report):
@@ -130,7 +130,8 @@ def forgets(*ids, summary=None, offset=None):
 
 
 def talk(number):
-    return [Message(source=("user", "agent")[n % 2], content=f"word {n}") for n in range(number)]
+    """Return so many messages, of the user and the agent by turns."""
+    return [replied(f"word {n}") if n % 2 else said(f"word {n}") for n in range(number)]
 
 
 SUMMARIZED = [
@@ -177,63 +178,75 @@ def documents(events):
 @pytest.mark.parametrize(
     "events", [pytest.param(make, id=str(name)[:40]) for name, make in histories()]
 )
-def test_page_shows_every_view_and_difference(page, report, events):
+def test_page_shows_every_view_state_and_difference(page, report, events):
     events = events()
+    versions = range(len(events) + 1)
     with open_store("memory:") as store:
         store.ingest("c", iter(events))
         views = Views(store)
         page.open(report(events))
-        shown = page.ask(
-            f"Array.from({{length: {len(events) + 1}}}, (_, v) => {V}.history.view(v))"
+        shown = at_each_version(page, f"{V}.history.view(version)", versions)
+        assert shown == [[event.id for event in views.at("c", version)] for version in versions]
+        tallies = check_grown_history(page, events, versions)
+        check_states(page, views.lifetimes("c"), shown, tallies)
+        check_differences(page, views, len(events))
+
+
+def at_each_version(page, expression, versions):
+    """Return the value of an expression for each ``version``."""
+    return page.ask(f"Array.from({{length: {len(versions)}}}, (_, version) => {expression})")
+
+
+def check_grown_history(page, events, versions):
+    """Check that a history that grew on the page equals the whole one. Return what it counts at
+    each version, by state.
+    """
+    begun, rest = documents(events)
+    page.ask(f"void (window.grown = new {V}.history.constructor({begun})).add({rest})")
+    grown, whole = (
+        at_each_version(
+            page,
+            f"[{history}.view(version), Array.from({history}.tally(version)).sort()]",
+            versions,
         )
-        assert shown == [
-            [event.id for event in views.at("c", version)] for version in range(len(events) + 1)
-        ]
-        begun, rest = documents(events)
-        # as one that goes on
-        page.ask(f"void (window.grown = new {V}.history.constructor({begun})).add({rest})")
-        counts = "[one.view(v), Array.from(one.tally(v)).sort()]"
-        of_both = [
-            page.ask(
-                f"((one) => Array.from({{length: {len(events) + 1}}}, (_, v) => {counts}))({history})"
-            )
-            for history in ("window.grown", f"{V}.history")
-        ]
-        assert of_both[0] == of_both[1]
-        lives = views.lifetimes("c")
-        stands = (
-            f"{V}.history.lastSpan(id, version) ? {V}.history.standsFor(id, version).summary : null"
-        )
-        states = f"{V}.history.ordered.map((id) => [id, {V}.history.state(id, version), {stands}])"
-        moments = page.ask(f"Array.from({{length: {len(events) + 1}}}, (_, version) => {states})")
-        for version, states_of_events in enumerate(moments):
-            counted = Counter(state for event, state, _ in states_of_events if event >= 0)
-            tally = Counter(dict(of_both[0][version][1]))
-            assert [tally[state] for state in GONE] == [counted[state] for state in GONE]
-            for event, state, summary in states_of_events:
-                assert state != "summarized" or summary in shown[version], (version, event)
-                named = {"masked": "sent", "unsent": "pending"}.get(state, state)
-                why = lives.of(event).at(version)
-                if why == "summarized" and summary is None:  # its summary left the View, too
-                    assert named in ("forgotten", "taken back"), (version, event, state)
-                    continue
+        for history in ("window.grown", f"{V}.history")
+    )
+    assert grown == whole
+    return [Counter(dict(tally)) for _, tally in whole]
+
+
+def check_states(page, lives, shown, tallies):
+    """Check the state of each event at each version, and the counts of these states."""
+    stands = (
+        f"{V}.history.lastSpan(id, version) ? {V}.history.standsFor(id, version).summary : null"
+    )
+    states = f"{V}.history.ordered.map((id) => [id, {V}.history.state(id, version), {stands}])"
+    moments = at_each_version(page, states, range(len(shown)))
+    for version, states_of_events in enumerate(moments):
+        counted = Counter(state for event, state, _ in states_of_events if event >= 0)
+        assert [tallies[version][state] for state in GONE] == [counted[state] for state in GONE]
+        for event, state, summary in states_of_events:
+            assert state != "summarized" or summary in shown[version], (version, event)
+            named = {"masked": "sent", "unsent": "pending"}.get(state, state)
+            why = lives.of(event).at(version)
+            if why == "summarized" and summary is None:  # its summary left the View, too
+                assert named in ("forgotten", "taken back"), (version, event, state)
+            else:
                 assert named == why, (version, event, state)
-        for before, after in [
-            (0, len(events)),
-            (len(events) // 3, len(events)),
-            (len(events) // 2, len(events) // 2 + 1),
-        ]:
-            if after > len(events):
-                continue
-            changes = page.ask(
-                f"{V}.history.ordered.map((id) => [{V}.history.changeOf(id, {before}, {after}),"
-                " id])"
-            )
-            difference = views.difference("c", before, after)
-            for change in ("entered", "left"):
-                assert {event_id for name, event_id in changes if name == change} == {
-                    event.id for event in getattr(difference, change)
-                }
+
+
+def check_differences(page, views, newest):
+    """Check which events enter and leave between some versions."""
+    pairs = [(0, newest), (newest // 3, newest), (newest // 2, newest // 2 + 1)]
+    for before, after in pairs:
+        changes = page.ask(
+            f"{V}.history.ordered.map((id) => [{V}.history.changeOf(id, {before}, {after}), id])"
+        )
+        difference = views.difference("c", before, after)
+        for change in ("entered", "left"):
+            assert {event_id for name, event_id in changes if name == change} == {
+                event.id for event in getattr(difference, change)
+            }
 
 
 def test_keys_move_and_the_address_follows(page, report):
@@ -327,7 +340,7 @@ def test_numbers_lead_to_versions_and_events(tidewatch):
     tidewatch.wait(f"{V}.hits?.[0]?.id === 41 && {V}.searched")
     assert tidewatch.ask(f"{V}.hits.filter((one) => one.id === 41).length") == 1
     tidewatch.press("Enter")
-    tidewatch.wait("document.querySelector('.knew h2').innerText === 'Action 41'")
+    tidewatch.wait("document.querySelector('.knew h2')?.innerText === 'Action 41'")
     assert "condensation 93 forgot it at version 94" in tidewatch.text(".why")
     tidewatch.press("Escape")
     tidewatch.click(".number")
@@ -368,7 +381,7 @@ def test_page_drops_redacted_text_and_shows_the_receipt(page, serve, stored, sho
         page.wait(f"{BLOCKS}.some((text) => text.includes('make test-13'))")
         histories["parent"].redact(28, reason="asked to, letter of 3 May", by="ana")
         page.wait(f"{V}?.history.redactions === 1")
-        page.wait("document.querySelector('.knew').textContent.includes('The content was erased')")
+        page.wait("document.querySelector('.knew')?.textContent.includes('The content was erased')")
         page.wait(f"{BLOCKS}.some((text) => text.includes('Its content was erased'))")
         assert "make test-13" not in page.ask("document.body.textContent")
         if shown == "fork":
@@ -450,7 +463,7 @@ def test_a_fork_says_where_it_begins(page, serve, stored, tmp_path):
     assert "fork of second try at version 120" in page.text(".facts")
     page.run(f"{V}.goToEvent(96)")
     words = "Fork of sample/tidewatch at version 96: the events before are shared"
-    page.wait(f"document.querySelector('.cut.border').innerText === '{words}'")
+    page.wait(f"document.querySelector('.cut.border')?.innerText === '{words}'")
     page.ask(f"{V}.showPage('memory')")
     page.settle()
     assert page.ask(f"{V}.chart.labelSpots.length") >= 2
@@ -490,7 +503,7 @@ def test_runs_of_a_task_open_in_their_calls(page, serve, tmp_path):
     page.wait("document.querySelectorAll('.sub-agent').length === 2")
     page.run("document.querySelectorAll('.sub-agent')[1].open = true")
     page.wait("document.querySelectorAll('.run-of')[1]?.innerText.includes('words of second')")
-    page.wait("document.querySelector('.run-of .bad').innerText.includes('no such file')")
+    page.wait("document.querySelector('.run-of .bad')?.innerText.includes('no such file')")
     page.settle()
 
 
@@ -523,10 +536,10 @@ def test_page_of_a_task_answers_a_debugger(page, serve, tmp_path):
     assert bars[1] == "2026-11-02 09:00:05 to 09:03:08, 3 m 03 s"
     assert bars[5] == "2026-11-02 09:00:04 to 09:00:31, 27 s"
     erased = "Sub-agent scan: erased 09:03:10, a token of a user; cost unknown"
-    page.wait(f"document.querySelector('.transcript').innerText.includes('{erased}')")
+    page.wait(f"document.querySelector('.transcript')?.innerText.includes('{erased}')")
     page.run("document.querySelector('.agents input').value = 'libexpat-2.6.1'")
     page.click(".agents form button")
-    page.wait("document.querySelector('.agents [role=status]').innerText.includes('lost: result')")
+    page.wait("document.querySelector('.agents [role=status]')?.innerText.includes('lost: result')")
     found = page.text(".agents [role=status]")
     assert found.startswith("First in event 3 of logs; lost in result 9 of 4.2\n")
     assert "the user wrote it in event 10" in found
@@ -541,7 +554,7 @@ def test_page_of_a_task_answers_a_debugger(page, serve, tmp_path):
     page.wait(f"{V}?.history?.conversation === '{TASK}/sign'")
     page.wait("document.querySelector('.agents')?.innerText.includes('4 sub-agents')")
     assert "erased 09:03:10, a token of a user" in page.text(".agents")
-    page.wait("document.querySelector('.transcript').innerText.includes('may have run')")
+    page.wait("document.querySelector('.transcript')?.innerText.includes('may have run')")
     assert page.ask(f"{V}.event") == 6
     page.click(".agents > p a")
     page.wait(f"{V}?.history?.conversation === '{TASK}'")
@@ -549,9 +562,8 @@ def test_page_of_a_task_answers_a_debugger(page, serve, tmp_path):
     assert page.ask(f"{V}.event") == 13
 
 
-def test_the_pictures_of_the_documentation_are_made(page, tmp_path):
-    from tests.browser.pictures import HEIGHT, MOMENTS, WIDTH, make
-
+@pytest.mark.usefixtures("chromium")  # skips the test if there is no browser
+def test_the_pictures_of_the_documentation_are_made(tmp_path):
     pictures = make(tmp_path)
     assert [path.name for path in pictures] == [f"{name}.png" for name in MOMENTS]
     for path in pictures:

@@ -38,7 +38,8 @@ def test_the_numbers_of_a_version_add_up(page, report, events):
 MEANS = "Saved: the tokens of the View before each condensation minus the tokens after it, estimated event by event (≈)."
 
 
-def told_in(page, selector):
+def text_of(page, selector):
+    """Return the text of an element, with plain spaces."""
     return page.text(selector).replace("\N{NO-BREAK SPACE}", " ")
 
 
@@ -61,7 +62,7 @@ def test_totals_say_which_version_they_are_of(page, report):
         assert moment.endswith(MEANS)
         assert len(others) == (0 if whole else 1)
         assert all(other.startswith("Whole history: 5 condensations saved ≈") for other in others)
-    facts = told_in(page, ".facts")
+    facts = text_of(page, ".facts")
     assert "Whole history: 2026-02-17 · took 1 h 18 m · 286 events · 5 condensations" in facts
     page.open(
         report(
@@ -71,8 +72,8 @@ def test_totals_say_which_version_they_are_of(page, report):
             ]
         )
     )
-    assert f"{DAY} · 287 events · 5 condensations" in told_in(page, ".facts")
-    assert "Last event before: 2026-02-17" in told_in(page, ".when")
+    assert f"{DAY} · 287 events · 5 condensations" in text_of(page, ".facts")
+    assert "Last event before: 2026-02-17" in text_of(page, ".when")
     page.run(f"{V}.go(60)")
     first, other = page.ask(
         "Array.from(document.querySelectorAll('p.about'), (each) => each.innerText)"
@@ -80,11 +81,11 @@ def test_totals_say_which_version_they_are_of(page, report):
     assert first.startswith("Up to version 60: no condensation. Largest View: version 59,")
     assert "Largest View: version 152," in other
     page.run(f"{V}.choose(198, 246)")
-    assert "stands at version 246 (whole history: until version 281)" in told_in(page, ".knew")
+    assert "stands at version 246 (whole history: until version 281)" in text_of(page, ".knew")
     page.run(f"{V}.choose(198, 286)")
-    assert "stood until version 281" in told_in(page, ".knew")
+    assert "stood until version 281" in text_of(page, ".knew")
     page.run(f"{V}.choose(198, 100)")
-    assert "comes at version 199" in told_in(page, ".knew")
+    assert "comes at version 199" in text_of(page, ".knew")
 
 
 def test_saved_tokens_stand_beside_recorded_ones(page, report):
@@ -96,7 +97,7 @@ def test_saved_tokens_stand_beside_recorded_ones(page, report):
     sizes = page.ask(f"Array.from({V}.history.total)")
     each = sizes[5] - sizes[6]
     assert each == sizes[6] - sizes[7] > 40
-    words = told_in(page, ".knew")
+    words = text_of(page, ".knew")
     assert (
         f"2 condensations saved ≈ {2 * each} tokens; cost $0.2500 (recorded by 1 of them)." in words
     )
@@ -104,7 +105,7 @@ def test_saved_tokens_stand_beside_recorded_ones(page, report):
         "Array.from(document.querySelectorAll('tbody tr'), (row) => row.children[3].innerText)"
     ) == 2 * [f"≈\N{NO-BREAK SPACE}{each}"]
     page.run(f"{V}.choose(5)")
-    words = told_in(page, ".knew")
+    words = text_of(page, ".knew")
     assert f"saved\n≈ {each} tokens" in words
     assert "its own count\n900 → 300 tokens of its prompt" in words
     assert "sent\n5 events → 4 events" in words

@@ -1,9 +1,11 @@
 """The picture stays true where many events share a pixel."""
 
-from foldlog.eventstore import CondensationAction, Message
+from foldlog.eventstore import CondensationAction
 from tests.browser.states import V
-from tests.said import replied
+from tests.said import replied, said
 
+LEFT = 58
+"""Where the plot begins, in pixels (``LEFT`` of ``strip.js``)."""
 WHOLE = f"{V}.chart.setWindow(0, {V}.history.version + 1)"
 PIXELS = """((left, top, width, height, canvas = window.foldlog.chart.base) => {
   return Array.from(canvas.getContext('2d').getImageData(left, top, width, height).data);
@@ -18,16 +20,13 @@ COLOR = """((name) => {
 
 def test_colours_of_thin_rows_follow_tokens(page, report):
     """Each line of pixels has a message of the user, with one part in a hundred of the tokens."""
-    page.open(
-        report(
-            Message(source=("user", "agent")[n % 8 > 0], content="x" * (8, 110)[n % 8 > 0])
-            for n in range(8_000)
-        )
-    )
+    page.open(report(replied("x" * 110) if n % 8 else said("x" * 8) for n in range(8_000)))
     page.run(WHOLE)
     counts = page.ask(f"""(() => {{
       const {{ livesTop, livesHeight, plotWidth }} = {V}.chart.box;
-      const data = {PIXELS}(58 + Math.floor(plotWidth) - 40, Math.ceil(livesTop), 1, Math.floor(livesHeight) - 60);
+      // A column near the right end, without the lowest rows, whose events come right of it.
+      const x = {LEFT} + Math.floor(plotWidth) - 40;
+      const data = {PIXELS}(x, Math.ceil(livesTop), 1, Math.floor(livesHeight) - 60);
       const counts = {{}};
       for (let at = 0; at < data.length; at += 4) {{
         const color = data.slice(at, at + 3).join();
@@ -39,7 +38,9 @@ def test_colours_of_thin_rows_follow_tokens(page, report):
     assert 0 < user < 0.05 * agent
     ticks = page.ask(f"""(() => {{
       const {{ livesTop, livesHeight, plotWidth }} = {V}.chart.box;
-      const data = {PIXELS}(58 + Math.floor(plotWidth) + 7, Math.ceil(livesTop), 1, Math.floor(livesHeight));
+      // The ticks of the messages of the user are right of the plot.
+      const x = {LEFT} + Math.floor(plotWidth) + 7;
+      const data = {PIXELS}(x, Math.ceil(livesTop), 1, Math.floor(livesHeight));
       const color = {COLOR}('--user');
       let ticks = 0;
       for (let at = 0; at < data.length; at += 4) if (data.slice(at, at + 3).join() === color) ticks += 1;

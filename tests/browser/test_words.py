@@ -66,7 +66,7 @@ def test_commas_in_ids_and_versions(page, report):
         find(page, words)
         assert page.ask(f"{V}.hits[0].id") == 1220
     page.ask(f"{V}.choose(1220)")
-    page.wait("document.querySelector('.knew h2').innerText === 'User 1,220'")
+    page.wait("document.querySelector('.knew h2')?.innerText === 'User 1,220'")
     assert "condensation 1,300 forgot it at version 1,301" in page.text(".why")
 
 

@@ -1,4 +1,4 @@
-"""The page as a screen reader is told it, and as the keyboard goes through it."""
+"""The page as a screen reader gets it, and as the keyboard goes through it."""
 
 from typing import Any, NamedTuple
 
@@ -6,26 +6,27 @@ from tests.browser.chromium import Page
 
 
 class Named(NamedTuple):
-    """An element of the accessibility tree: what it is, what it is called, what it is worth, and
-    what is said of it.
-    """
+    """An element of the accessibility tree."""
 
     role: str
     name: str
     value: str
+    """For instance the version that a slider is at."""
     properties: dict[str, Any]
+    """Further properties by name, such as ``pressed`` of a button or ``level`` of a heading."""
 
 
 def tree(page: Page) -> list[Named]:
-    """Return what the page has for those who do not see it, in its order, without texts and what
-    only groups.
+    """Return the elements of the accessibility tree in their order, without texts and without
+    elements that only group others.
     """
     named = []
     nodes = {node["nodeId"]: node for node in page.send("Accessibility.getFullAXTree")["nodes"]}
     waiting = [next(node for node in nodes.values() if "parentId" not in node)]
     while waiting:
         node = waiting.pop()
-        waiting += [nodes[each] for each in reversed(node.get("childIds", ())) if each in nodes]
+        children = [nodes[child] for child in node.get("childIds", ()) if child in nodes]
+        waiting += reversed(children)
         role = node["role"]["value"]
         if not node["ignored"] and role not in (
             "none",
