@@ -11,10 +11,10 @@ import fcntl
 import json
 import os
 import random
-import shutil
 import signal
 import tempfile
 import time
+import traceback
 from collections import Counter
 from pathlib import Path
 from typing import NamedTuple
@@ -30,15 +30,17 @@ _SLOW_S = 0.004
 
 
 class Outcome(NamedTuple):
-    """What happened in a run: kills, payments that were made twice, payments that are missing and
-    not in doubt, doubts, and payments in doubt that were made.
-    """
+    """The numbers of a run."""
 
     kills: int
     twice: int
+    """Payments that were made twice."""
     lost: int
+    """Payments that are missing and not in doubt."""
     doubts: int
+    """Payments in doubt."""
     paid_in_doubt: int
+    """Payments in doubt that were made."""
 
 
 class Payments:
@@ -120,35 +122,33 @@ def _turn(history, tool, options):
 
 def pay_with_kills(mode, kills, seed):
     """Let four workers pay, and kill workers at random moments: as often as ``kills`` says, or until
-    everything is paid.
+    everything is paid. Raises ``ChildProcessError`` if a worker failed by itself.
     """
     rng = random.Random(seed)
-    folder = Path(tempfile.mkdtemp())
-    url = f"sqlite:///{folder}/store.db"
-    bank = Bank(folder / "bank")
     workers = set()
     killed = 0
     started = 0
-    while True:
-        while len(workers) < WORKERS:
-            started += 1
-            workers.add(_start(url, bank, mode, seed + started))
-        time.sleep(rng.uniform(0.01, 0.06))
-        finished = {pid for pid in workers if os.waitpid(pid, os.WNOHANG)[0]}
-        workers -= finished
-        if finished or killed >= kills:
-            break
-        victim = rng.choice(sorted(workers))
-        os.kill(victim, signal.SIGKILL)
-        os.waitpid(victim, 0)
-        workers.discard(victim)
-        killed += 1
-    for pid in workers:
-        os.waitpid(pid, 0)
-    work(url, bank, mode, seed)
-    outcome = _outcome(url, bank, killed)
-    shutil.rmtree(folder)
-    return outcome
+    with tempfile.TemporaryDirectory() as folder:
+        url = f"sqlite:///{folder}/store.db"
+        bank = Bank(Path(folder) / "bank")
+        while True:
+            while len(workers) < WORKERS:
+                started += 1
+                workers.add(_start(url, bank, mode, seed + started))
+            time.sleep(rng.uniform(0.01, 0.06))
+            finished = {pid for pid in workers if _has_finished(pid, os.WNOHANG)}
+            workers -= finished
+            if finished or killed >= kills:
+                break
+            victim = rng.choice(sorted(workers))
+            os.kill(victim, signal.SIGKILL)
+            os.waitpid(victim, 0)
+            workers.discard(victim)
+            killed += 1
+        for pid in workers:
+            _has_finished(pid)
+        work(url, bank, mode, seed)
+        return _outcome(url, bank, killed)
 
 
 def _start(url, bank, mode, seed):
@@ -157,8 +157,18 @@ def _start(url, bank, mode, seed):
         return pid
     try:
         work(url, bank, mode, seed)
-    finally:
-        os._exit(0)
+    except BaseException:  # noqa: BLE001 - the status tells the parent
+        traceback.print_exc()
+        os._exit(1)
+    os._exit(0)
+
+
+def _has_finished(pid, options=0):
+    """Return whether a worker has ended, which must have succeeded."""
+    ended, status = os.waitpid(pid, options)
+    if ended and status:
+        raise ChildProcessError(f"a worker ended with {os.waitstatus_to_exitcode(status)}")
+    return bool(ended)
 
 
 def _outcome(url, bank, kills):
@@ -189,7 +199,8 @@ def main():
         runs = 0
         while total.kills < options.kills / len(MODES):
             outcome = pay_with_kills(mode, 25, options.seed + runs)
-            total, runs = Outcome(*map(sum, zip(total, outcome, strict=True))), runs + 1
+            total = Outcome(*map(sum, zip(total, outcome, strict=True)))
+            runs += 1
         print(f"{mode}: {runs} runs of {CONVERSATIONS * PAYMENTS} payments, {total}", flush=True)
         failed += total.twice + total.lost
     return 1 if failed else 0

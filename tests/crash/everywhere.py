@@ -117,17 +117,18 @@ class Mode(NamedTuple):
 
     arm: Callable[[int], None]
     images: Callable[[Path, Path], Iterator[Path]]
-    needs_faults: bool
+    needs_faults: bool = True
+    """Whether the process must run with ``faults.c``, which counts the calls that change a file."""
     has_passed: Callable[[], bool] = never
     """Returns, at the end of a scenario, whether it has reached the point and gone on."""
 
 
 MODES = {
-    "statements": Mode(before_statement, images_after_kill, False),
-    "writes": Mode(before_write, images_after_kill, True),
-    "power": Mode(before_write_with_power_cut, images_after_power_cut, True),
-    "full": Mode(full_from_write, images_after_kill, True, has_passed=disk_was_full),
-    "sync": Mode(failing_sync, images_after_kill, True, has_passed=sync_failed),
+    "statements": Mode(before_statement, images_after_kill, needs_faults=False),
+    "writes": Mode(before_write, images_after_kill),
+    "power": Mode(before_write_with_power_cut, images_after_power_cut),
+    "full": Mode(full_from_write, images_after_kill, has_passed=disk_was_full),
+    "sync": Mode(failing_sync, images_after_kill, has_passed=sync_failed),
 }
 
 

@@ -14,6 +14,7 @@ import sys
 import threading
 import time
 from contextlib import suppress
+from itertools import count
 
 import foldlog.eventstore.log.importing
 from foldlog import Histories, LeaseTaken
@@ -171,11 +172,12 @@ def places(rows):
 
 
 class Follower:
-    """Follows the store in a thread of this process."""
+    """Follows the store in a thread of this process. ``end`` raises what the thread has raised."""
 
     def __init__(self, path):
         self.events = []
         """(position, conversation, id) of each event that it has read"""
+        self._errors = []
         self._path = path
         self._store = open_store(f"sqlite:///{path}")
         self._stop = threading.Event()
@@ -183,10 +185,13 @@ class Follower:
         self._thread.start()
 
     def _run(self):
-        while not self._stop.is_set():
-            self.catch_up()
-            open_and_close(self._path)
-            time.sleep(0.002)
+        try:
+            while not self._stop.is_set():
+                self.catch_up()
+                open_and_close(self._path)
+                time.sleep(0.002)
+        except Exception as error:  # noqa: BLE001 - raised again by ``end``
+            self._errors.append(error)
 
     def catch_up(self):
         after = self.events[-1][0] if self.events else 0
@@ -195,6 +200,8 @@ class Follower:
     def end(self):
         self._stop.set()
         self._thread.join()
+        if self._errors:
+            raise self._errors[0]
         self.catch_up()
         self._store.close()
 
@@ -208,23 +215,25 @@ def run(folder, *, events, kills, seconds, seed):
     open_at(path).close()
     context = multiprocessing.get_context("forkserver")
     context.set_forkserver_preload(["foldlog.eventstore"])
-    starts = 0
+    numbers = count(1)
 
-    def start():
-        nonlocal starts
-        starts += 1
-        writer = context.Process(target=write, args=(folder, f"writer{starts:04}"), daemon=True)
-        writer.start()
-        return writer
+    def start(work, *arguments):
+        process = context.Process(target=work, args=arguments, daemon=True)
+        process.start()
+        return process
+
+    def start_writer():
+        return start(write, folder, f"writer{next(numbers):04}")
 
     follower = Follower(path)
-    writers = [start() for _ in range(WRITERS)]
+    writers = [start_writer() for _ in range(WRITERS)]
+    visitors = []
     killed = 0
     findings = []
     began = time.monotonic()
     while True:
         time.sleep(rng.expovariate(5))
-        context.Process(target=visit, args=(path,), daemon=True).start()
+        visitors.append(start(visit, path))
         victim = rng.randrange(WRITERS)
         writers[victim].kill()
         writers[victim].join()
@@ -235,10 +244,14 @@ def run(folder, *, events, kills, seconds, seed):
         enough = killed >= kills and time.monotonic() - began >= seconds
         if findings or (enough and sum(entry.size for entry in Ledger.read(folder)) >= events):
             break
-        writers[victim] = start()
+        writers[victim] = start_writer()
     for writer in writers:
         writer.kill()
         writer.join()
+    for visitor in visitors:
+        visitor.join()
+        if visitor.exitcode != 0:
+            findings.append(f"a process that opened and closed the store: {visitor.exitcode}")
     follower.end()
     elapsed = time.monotonic() - began
     acknowledged = Ledger.read(folder)

@@ -95,6 +95,13 @@ class Program:
         if not is_right:
             self.problems.append(problem)
 
+    def run(self, work, *arguments):
+        """Run a writer or a reader in this thread. Its error is a problem."""
+        try:
+            work(self, *arguments)
+        except Exception as error:  # noqa: BLE001 - it is printed with the other problems
+            self.problems.append(f"{work.__name__} ended: {type(error).__name__}: {error}")
+
 
 def write(program, conversation, rng):
     stream = f"/v1/stream/{conversation}/reply"
@@ -276,14 +283,13 @@ def main():
         service = Service(url, folder)
         ending.callback(service.kill)
         program = Program(service)
-        threads = [
-            threading.Thread(target=writer, args=(program, conversation, random.Random(number)))
+        works = [
+            (writer, conversation, random.Random(number))
             for number, (conversation, writer) in enumerate(conversations.items())
         ]
-        threads += [
-            threading.Thread(target=follow, args=(program, conversation))
-            for conversation in conversations
-        ]
+        works += [(follow, conversation) for conversation in conversations]
+        # They are daemons, so that they end with the program if the service does not start again.
+        threads = [threading.Thread(target=program.run, args=work, daemon=True) for work in works]
         for thread in threads:
             thread.start()
         for _ in range(asked.kills):
@@ -295,6 +301,7 @@ def main():
             thread.join()
         with foldlog.open(url) as histories:
             replies = check_log(program, histories, conversations)
+        program.check(bool(program.ended), "no reply came to its end")
     chunks = sum(map(len, program.stored.values()))
     print(
         f"{asked.database}: {asked.kills} kills of the service, {chunks} acknowledged chunks,"
