@@ -84,6 +84,10 @@ def test_each_kind_of_change(tmp_path, line, changes):
             "WHERE a\nAND NOT EXISTS (\n  SELECT 1\n)\nAND b <\n  (SELECT 2)\n",
             "WHERE a\n\nAND b <\n  (SELECT 2)\n",
         ),
+        (
+            "WHERE a > 1\n  -- only for the index\n  AND a > 0\n  AND b\n",
+            "WHERE a > 1\n  -- only for the index\n  AND a > 0\n  \n",
+        ),
     ],
 )
 def test_query_condition_is_left_out(tmp_path, query, changed):

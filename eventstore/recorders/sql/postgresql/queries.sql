@@ -571,7 +571,9 @@ SELECT DISTINCT ON (c.key) c.id, c.sealed_key IS NOT NULL,
 FROM {schema}.conversations c
 LEFT JOIN {schema}.records r ON r.conversation = c.key AND r.projection = $1::bytea
 WHERE c.visible AND c.erased_at IS NULL AND c.id >= $2::bytea AND c.id <= $3::bytea
+    -- only for the index
     AND substring(c.id, 1, 256) >= substring($2::bytea, 1, 256)
+    -- only for the index
     AND substring(c.id, 1, 256) <= substring($3::bytea, 1, 256)
 ORDER BY c.key, r.version DESC
 
@@ -1245,7 +1247,9 @@ chosen AS (
     WHERE ($2::bigint IS NULL OR f.last_at >= $2::bigint) AND ($3::bigint IS NULL OR f.last_at < $3::bigint)
     AND ($4::bigint > 0 OR f.is_companion = 0)
     AND ($5::bytea IS NULL OR f.conversation IN (SELECT jsonb_array_elements_text(convert_from($5::bytea, 'UTF8')::jsonb)::bigint))
+    -- only for the index
     AND f.conversation >= coalesce((convert_from($5::bytea, 'UTF8')::jsonb ->> 0)::bigint, 0)
+    -- only for the index
     AND f.conversation <= coalesce((convert_from($5::bytea, 'UTF8')::jsonb ->> -1)::bigint, 9223372036854775807)
     AND f.conversation NOT IN (SELECT jsonb_array_elements_text(convert_from($6::bytea, 'UTF8')::jsonb)::bigint)
     AND NOT EXISTS (
@@ -1319,7 +1323,9 @@ DELETE FROM {schema}.facts WHERE name = concat('uncounted ', $1::bigint) AND val
 SELECT f.conversation, f.id, f.encoding, f.texts, {figure_columns}
 FROM {schema}.conversations c JOIN {schema}.figures f ON f.conversation = c.key
 WHERE c.visible AND c.id >= $1::bytea AND c.id <= $2::bytea
+    -- only for the index
     AND substring(c.id, 1, 256) >= substring($1::bytea, 1, 256)
+    -- only for the index
     AND substring(c.id, 1, 256) <= substring($2::bytea, 1, 256)
 
 -- name: figures_of

@@ -762,7 +762,9 @@ chosen AS (
     WHERE (w.since IS NULL OR f.last_at >= w.since) AND (w.until IS NULL OR f.last_at < w.until)
     AND (w.companions OR NOT f.is_companion)
     AND (w.only IS NULL OR f.conversation IN (SELECT value FROM json_each((SELECT only FROM wanted))))
+    -- only for the index
     AND f.conversation >= coalesce(w.only ->> '$[0]', 0)
+    -- only for the index
     AND f.conversation <= coalesce(w.only ->> '$[#-1]', 9223372036854775807)
     AND f.conversation NOT IN (SELECT value FROM json_each((SELECT without FROM wanted)))
     AND NOT EXISTS (
