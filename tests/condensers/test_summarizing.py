@@ -179,6 +179,40 @@ def test_a_large_head_is_not_condensed_for_ever():
     assert ids(view) == [-9]
 
 
+class Unshortened(SummarizingCondenser):
+    """Its summary has 40 characters."""
+
+    def summary(self, view, span):
+        return Summary("x" * 40)
+
+
+@pytest.mark.parametrize("events, is_smaller", [(7, False), (8, True)])
+def test_summary_makes_the_prompt_smaller(events, is_smaller):
+    """The summary takes the place of 4 or 5 events of 10 tokens each."""
+    condenser = Unshortened(max_size=8, keep_first=1)
+    view = viewed(messages(events))
+    if is_smaller:
+        metadata = plan(condenser.get_condensation(view, Lengths())).metadata
+        assert (metadata["tokens_before"], metadata["tokens_after"]) == (80, 70)
+    else:
+        with pytest.raises(NoCondensationAvailable, match="would have 70 tokens, and it has 70"):
+            condenser.get_condensation(view, Lengths())
+
+
+@pytest.mark.parametrize(
+    "events, minimum_progress, forgotten", [(8, 0.5, 4), (7, 0.5, None), (5, 0.01, 1)]
+)
+def test_condensation_may_forget_exactly_the_minimum(events, minimum_progress, forgotten):
+    condenser = llm(minimum_progress=minimum_progress)
+    view = viewed(messages(events))
+    if forgotten:
+        action = plan(condenser.get_condensation(view))
+        assert len(action.forgotten_event_ids) == forgotten
+    else:
+        with pytest.raises(NoCondensationAvailable, match="3 of 7 events could be forgotten"):
+            condenser.get_condensation(view)
+
+
 # --- what the model is asked ---
 
 

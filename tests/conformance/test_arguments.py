@@ -90,6 +90,10 @@ def test_arguments_must_be_64_bit_integers(filled, name):
     assert filled.version("c") == 3
 
 
+def test_largest_position_has_nothing_behind(filled):
+    assert [*filled.follow(2**63 - 2)] == []
+
+
 @pytest.mark.parametrize("number", TOO_LARGE)
 def test_numbers_in_events_have_64_bits(filled, number):
     views = Views(filled)

@@ -6,6 +6,7 @@ import pytest
 
 import foldlog
 from foldlog.errors import InvalidArgument
+from foldlog.projections import View
 from tests.said import said
 
 TOOL = {"type": "function", "function": {"name": "pay", "parameters": {"type": "object"}}}
@@ -93,6 +94,17 @@ def test_order_of_tool_keys_changes_the_request(history):
     view = history.prepare()
     one, other = ({"tools": [tool]} for tool in ({"a": 1, "b": 2}, {"b": 2, "a": 1}))
     assert view.request(**one).fingerprint != view.request(**other).fingerprint
+
+
+def test_fingerprint_stays_as_it_is_stored():
+    view = View.from_events([said("pay")])
+    assert view.request("openai", tools=[TOOL], model="m").fingerprint == {
+        "view": 1,
+        "dialect": "openai",
+        "rendering": 1,
+        "messages": "1b01a3eec19ab749391bd58dfa8d36fc",
+        "beside": "d774e5afe84cdf34b50c686b755601fd",
+    }
 
 
 def test_without_a_request_nothing_is_recorded(history):
