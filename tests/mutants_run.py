@@ -7,7 +7,7 @@ left in memory. First all tests run without a change, and each place writes down
 it. Then for each mutant the tests that reached it run until one fails, the quick ones first.
 
 What a run writes has its final name only after the run has ended, and ``--seconds`` ends a process
-between two tests. Another process with the same folder then goes on with what is missing.
+between two tests. Another process with the same folder then goes on with the tests that are missing.
 """
 
 import contextlib
@@ -31,7 +31,7 @@ busy.
 REACHED = "reached"
 """A folder with a file for each mutant, in which each line names a test that reached it."""
 BATCH = 100
-"""The number of tests in a run without a change: so many tests run again after a run that was ended."""
+"""The number of tests in a run without a change."""
 UNFINISHED = 3
 """The exit status of a process whose time was over."""
 
@@ -113,6 +113,22 @@ def first_failure(results: Path) -> str | None:
             return str(phase["test"])
         running = {"started": phase["test"], "ended": None}.get(phase["outcome"], running)
     return running
+
+
+def keep_ended(results: Path) -> set[str]:
+    """Remove what a run wrote of a test that did not end. Return the tests that ended."""
+    lines = results.read_text().splitlines() if results.exists() else []
+    while lines and not _is_end(lines[-1]):
+        lines.pop()
+    results.write_text("".join(f"{line}\n" for line in lines))
+    return {str(json.loads(line)["test"]) for line in lines}
+
+
+def _is_end(line: str) -> bool:
+    try:
+        return bool(json.loads(line)["outcome"] == "ended")
+    except ValueError:  # the process was killed while it wrote the line
+        return False
 
 
 def read_seconds(paths: Sequence[Path]) -> dict[str, float]:
@@ -199,9 +215,11 @@ def _run(session: pytest.Session, run: Run, deadline: float | None) -> int:
     output = os.open(os.devnull, os.O_RDWR)
     for number in range(3):
         os.dup2(output, number)
-    with _unfinished(run).open("w", buffering=1) as file:
+    done = keep_ended(_unfinished(run))
+    tests = [item for item in run.tests if item.nodeid not in done]
+    with _unfinished(run).open("a", buffering=1) as file:
         session.config.pluginmanager.register(_Results(file))
-        for item, following in zip(run.tests, [*run.tests[1:], None], strict=True):
+        for item, following in zip(tests, [*tests[1:], None], strict=True):
             if _is_over(deadline):
                 return UNFINISHED
             if run.limits:

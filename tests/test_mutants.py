@@ -272,6 +272,20 @@ def test_later_run_does_what_an_earlier_one_left(small_project, tmp_path):
     assert {path.name for path in again if again[path] != done.get(path)} == {"mutant.0"}
 
 
+def test_run_goes_on_behind_the_last_test_that_ended(small_project, tmp_path):
+    drawn = mutants_of(small_project / "foldlog/numbers_.py")
+    changed = next(number for number, mutant in enumerate(drawn) if mutant.code == "return None")
+    folder = tmp_path / "work"
+    list(judge(drawn, folder, 2))
+    (folder / f"mutant.{changed}").rename(folder / f"unfinished.mutant.{changed}")
+    test, other = (f"tests/test_it.py::test_{name}" for name in ("big", "other_process"))
+    left = results(folder / f"unfinished.mutant.{changed}", (test, "ended", 0))
+    with left.open("a") as file:
+        file.write(f'{{"test": "{other}", "outc')
+    failed = {number: failed for number, (_, failed, _) in enumerate(judge(drawn, folder, 2))}
+    assert failed[changed] == other
+
+
 def test_folder_of_other_mutants_is_refused(small_project, tmp_path, capsys):
     options = SimpleNamespace(jobs=1, seconds=0, seed=7)
     drawn = mutants_of(small_project / "foldlog/numbers_.py")
