@@ -13,7 +13,7 @@ from foldlog.eventstore.log import reading
 from foldlog.eventstore.log.database import start_after
 from foldlog.eventstore.log.reading import views_up_to
 from foldlog.eventstore.log.seal import WriteSettings
-from foldlog.eventstore.recorders.types import UNREADABLE, Conversation, as_rows, row_of
+from foldlog.eventstore.recorders.types import UNREADABLE, Conversation, Record, as_rows, row_of
 from foldlog.projections import Views
 from tests.said import say, texts
 
@@ -122,6 +122,17 @@ def stage(recorder, conversation, chunks):
 
 
 @pytest.mark.usefixtures("one_order")
+def test_only_conversations_with_records_are_found_by_them(recorder):
+    first, _, third = (begin(recorder, name, [row(0)]) for name in ("a", "b", "c"))
+
+    def work(transaction):
+        transaction.put_records(first, "notes", [Record(1, 1, b"one"), Record(2, 1, b"two")])
+        transaction.put_records(third, "others", [Record(1, 1, b"one")])
+
+    recorder.transact(work)
+    assert recorder.query(lambda reader: reader.ids_with_records("notes")) == ["a"]
+
+
 def test_a_published_conversation_appears_whole(recorder):
     key = stage(recorder, "import", [[row(0), row(1)], [row(2)]])
     live = begin(recorder, "live", [row(0)])

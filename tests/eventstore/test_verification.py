@@ -317,7 +317,7 @@ def test_lists_that_contradict_their_conversations(path, change):
         Histories(store).create("c", {"team": "red"})
         assert len(Histories(store).list().conversations) == len(NAMES) + 1
     assert findings_in(path) == {}
-    execute(path, change)
+    execute(path, *change.split("; "))
     (finding,) = findings_in(path)[""]
     assert "the lists of conversations by attribute and activity contradict" in finding
 

@@ -357,9 +357,11 @@ def test_a_long_wait_names_who_holds_the_lock(postgres_url):
     url = postgres_url()
     patient = "&options=-c%20idle_in_transaction_session_timeout%3D60s"
     with (
+        psycopg.connect(url.partition("?")[0]) as holding_others,
         open_store(url + patient) as holding,
         open_store(url.replace("patience_s=10", "patience_s=2")) as waiting,
     ):
+        holding_others.execute("SELECT pg_advisory_lock(n) FROM generate_series(1, 50) n")
         say(holding, "c1", "0")
         recorder = holding._recorder
         refused = []

@@ -196,6 +196,11 @@ LACK = "the lists of conversations by attribute and activity lack 1 conversation
     "change, problem",
     [
         (f"UPDATE {{0}}.listing SET at = at + 1 {LISTED}", CONTRADICT),
+        (
+            f"UPDATE {{0}}.listing SET at = at + 1 {LISTED};"
+            f"UPDATE {{0}}.listed SET at = at + 1 {LISTED}",
+            CONTRADICT,
+        ),
         (f"UPDATE {{0}}.listing SET version = version + 1 {LISTED}", CONTRADICT),
         (f"UPDATE {{0}}.listing SET digests = '\\x00' {LISTED}", CONTRADICT),
         (f"UPDATE {{0}}.listed SET at = at + 1 {LISTED}", CONTRADICT),
@@ -232,6 +237,7 @@ LACK = "the lists of conversations by attribute and activity lack 1 conversation
             "2 events have two positions in conversation 'imported', so followers read them twice",
         ),
         ("DELETE FROM {0}.publications", "2 events have no position in conversation 'imported'"),
+        ("UPDATE {0}.publications SET size = 1", "1 event has no position in conversation 'import"),
     ],
 )
 def test_what_lists_or_followers_lack_is_a_finding(change, problem, schema, store, postgres_server):

@@ -497,6 +497,7 @@ INSERT INTO {schema}.listed (digest, at, conversation) {of_listing} ON CONFLICT 
 -- name: leave_listed
 DELETE FROM {schema}.listed
 WHERE conversation = $1::bigint AND at = (SELECT at FROM {schema}.listing WHERE conversation = $1::bigint)
+    -- only for the index
     AND digest = ANY (ARRAY(SELECT digest FROM ({of_listing}) g))
 
 -- How many conversations up to a key, with an event up to a position, are in no list, and whether the store has given
@@ -553,6 +554,7 @@ WHERE conversation = $1::bigint AND sha256(key) IN (SELECT sha256(name) FROM unn
 -- name: recalled_anywhere
 SELECT conversation, key, first_id, events, proof, NULL::bigint FROM {schema}.idempotency_keys
 WHERE sha256(key) IN (SELECT sha256(name) FROM unnest($1::bytea[]) AS name)
+    -- only for the index
     AND substring(key, 1, 15) = 'foldlog:source:'::bytea
 
 -- name: records_back

@@ -628,6 +628,7 @@ UPDATE conversations SET pending = nullif(?, 0) WHERE key = ?
 -- name: blocks
 WITH asked (conversation, record, most) AS (SELECT ?, ?, ?)
 SELECT first, records, encoding, places, body FROM blocks WHERE conversation = (SELECT conversation FROM asked)
+-- only for the index
 AND first >= coalesce((SELECT max(first) FROM blocks WHERE conversation = (SELECT conversation FROM asked)
 AND first <= (SELECT record FROM asked)), 0)
 AND first + records > (SELECT record FROM asked) ORDER BY first LIMIT (SELECT most FROM asked)
