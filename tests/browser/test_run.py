@@ -132,6 +132,11 @@ def test_nested_lists_and_bold_code(page, report):
     assert page.text(".prose ul em") == "one"
 
 
+def test_much_code_behind_open_bold_text_is_shown(page, report):
+    opened(page, report([replied("Leave out **/cache: " + "`a` " * 40)]))
+    assert page.ask("document.querySelectorAll('.prose code').length") == 40
+
+
 def test_retraction_without_condensation_is_named(page, report):
     events = [said(text) for text in ("one", "two")]
     opened(page, report([*events, Retraction(version=1, reason="again")]))

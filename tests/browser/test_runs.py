@@ -318,6 +318,29 @@ def test_wrong_filter_is_named_and_list_stays(listed):
     assert len(listed.ask(ROWS)) == 3
 
 
+def test_a_wrong_filter_in_the_address_can_be_changed(page, runs):
+    page.expected = ["422"]
+    page.open(f"{runs}#q=state:none")
+    assert "state:none is not known" in page.text(".above .problem")
+    page.ask(f"{V}.choose('tool:Edit')")
+    assert shown(page, 1) == ["write the docs"]
+    assert page.text(".above .problem") == ""
+
+
+def test_the_error_of_an_earlier_filter_is_not_shown(listed):
+    listed.expected = ["422"]
+    listed.ask(f"{LATE} void (window.chosen = {V}.choose('state:none'))")
+    listed.ask(f"{V}.choose('tool:Edit')")
+    listed.ask("(async () => { window.go(); await window.chosen; })()")
+    assert listed.text(".above .problem") == ""
+
+
+def test_one_of_two_attributes_that_begin_alike_is_left_out(listed):
+    listed.ask(f"{V}.choose('attribute:team=ab attribute:team=a')")
+    listed.ask(f"{V}.toggle('attribute', 'team=a')")
+    assert listed.ask(f"{V}.line") == "attribute:team=ab"
+
+
 def test_screen_reader_hears_runs_with_units(listed):
     links = [node.name for node in tree(listed) if node.role == "link"]
     assert any("fix the importer" in name and "2 errors" in name for name in links)

@@ -4,6 +4,7 @@ server lacks.
 
 import json
 import re
+import shlex
 from datetime import UTC, datetime, timedelta
 
 import pytest
@@ -180,6 +181,23 @@ def test_words_in_any_order_and_in_quotes(page, serve, report, stored):
     page.search("two one")
     page.wait("document.querySelector('.hit')")
     assert page.text(".hits h2").endswith("with all of the words")
+
+
+def test_each_word_that_was_found_is_marked(page, report):
+    page.open(report([said("first alpha, then beta")]))
+    find(page, "alpha beta")
+    page.wait("document.querySelectorAll('.block-of mark').length === 2")
+    marks = page.ask(
+        "Array.from(document.querySelectorAll('.block-of mark'), (one) => one.innerText)"
+    )
+    assert marks == ["alpha", "beta"]
+
+
+def test_an_id_with_a_quote_is_one_word_of_the_command(page, report):
+    name = "it's; rm 1"
+    page.open(report([said("hi")], name))
+    words = shlex.split(page.text(".knew pre.code"))
+    assert words == ["foldlog", "view", name, "--at", "1"]
 
 
 def test_no_word_that_was_found_is_cut(sized, report):

@@ -17,6 +17,7 @@ import {
   said,
   sentence,
 } from "./dom.js";
+import { remembered } from "./history.js";
 import { STATES_OF_RUNS, addressOf, shortId, timeIn } from "./runs.js";
 import { textOf } from "./texts.js";
 
@@ -32,7 +33,7 @@ export class Agents {
   constructor(app) {
     this.app = app;
     this.task = null;
-    this.runs = new Map();
+    this.runs = new Map(); // For each sub-agent whose call was drawn, the element of its run.
     this.begun = new Map(); // For the event of a call, the agents that the call began.
     this.node = el("section", { class: "agents", "aria-label": "Task", hidden: true });
     this.box = el("input", {
@@ -42,7 +43,8 @@ export class Agents {
       autocomplete: "off",
       spellcheck: "false",
     });
-    this.found = el("div", { role: "status" });
+    this.found = el("div", { role: "status" }); // The answer to the last question.
+    this.asked = 0; // The number of questions.
   }
 
   // Show a task. A task without other agents is not shown.
@@ -63,6 +65,7 @@ export class Agents {
     return this.task?.agents.find((agent) => agent.conversation === conversation)?.call_event;
   }
 
+  // Draw the sums of the task, its facts, and a row for each of the first ``most`` agents.
   draw(most) {
     const { task } = this;
     const first = timeIn(task.first_event_at ?? "");
@@ -201,6 +204,8 @@ export class Agents {
     ];
   }
 
+  // The row of an agent: its name, its bar on the time line that begins at ``first`` and lasts ``took`` milliseconds,
+  // and its figures.
   row(agent, first, took) {
     const bar = el("span", { class: agent.errors ? "span bad" : "span" });
     if (agent.first_event_at && agent.last_event_at)
@@ -265,11 +270,13 @@ export class Agents {
     event.preventDefault();
     const words = this.box.value.trim();
     if (!words) return;
+    const number = (this.asked += 1);
     this.found.replaceChildren("Asking …");
     try {
       const { agents } = await ask(
         `hand-overs?${new URLSearchParams({ id: this.task.agents[0].conversation, words })}`,
       );
+      if (number !== this.asked) return; // The reader has asked for another text since.
       const known = new Map(this.task.agents.map((agent) => [agent.conversation, agent]));
       const time = ({ first_at: at }) => (at ? timeIn(at) : Infinity);
       const telling = agents
@@ -310,6 +317,7 @@ export class Agents {
         silent ? `No event of ${count(silent, lines.length ? "other agent" : "agent")} has this text.` : "",
       );
     } catch (error) {
+      if (number !== this.asked) return;
       this.found.replaceChildren(el("p", { class: "problem" }, said(error.message)));
     }
     this.found.scrollIntoView();
@@ -325,15 +333,20 @@ export class Agents {
           { class: "sub-agent soft" },
           `Sub-agent ${shortId(agent.conversation)}: ${erasedWords(agent)}; cost unknown`,
         );
-      if (!this.runs.has(agent.conversation)) this.runs.set(agent.conversation, this.run(agent, id));
-      return this.runs.get(agent.conversation);
+      return this.runOf(agent);
     });
   }
 
+  // Open the run of a sub-agent inside its call. The block of the call may be drawn later.
   open(conversation) {
-    this.runs.get(conversation).open = true;
+    this.runOf(this.task.agents.find((agent) => agent.conversation === conversation)).open = true;
   }
 
+  runOf(agent) {
+    return remembered(this.runs, agent.conversation, Infinity, () => this.run(agent, agent.call_event));
+  }
+
+  // A sub-agent inside the call that began it. When the reader opens it the first time, its events are loaded.
   run(agent, call) {
     const events = el("div", { class: "run-of" });
     const node = el(
@@ -381,25 +394,33 @@ export class Agents {
         ...part("Names that the sub-agent knew, and the result did not return:", returned, "by the parent"),
       );
     } catch (error) {
-      node.replaceChildren(el("p", { class: "problem" }, said(error.message)));
+      node.replaceChildren(...withRetry(error, () => this.compare(agent, call, node)));
     }
   }
 
+  // Add the events of a sub-agent from ``start`` on to its run, and a button for the events behind them.
   async load(conversation, run, start) {
+    const end = el("div"); // It stands for the events until they come.
+    run.append(end);
     try {
       const { events } = await this.app.source.ask("events", { id: conversation, start, stop: start + AGENT_EVENTS });
-      run.querySelector(".more")?.remove();
-      run.append(
+      end.replaceWith(
         ...events
           .filter((event) => event.kind !== "annotation" && event.kind !== "document_changes")
           .map((event) => this.line(event)),
       );
-      if (events.length)
-        run.append(
-          el("button", { class: "more", onclick: () => this.load(conversation, run, start + events.length) }, "More"),
-        );
+      const more = el("button", { class: "more" }, "More");
+      more.addEventListener("click", () => {
+        more.remove();
+        this.load(conversation, run, start + events.length);
+      });
+      if (events.length) run.append(more);
     } catch (error) {
-      run.append(el("p", { class: "problem" }, said(error.message)));
+      const again = () => {
+        end.remove();
+        this.load(conversation, run, start);
+      };
+      end.replaceChildren(...withRetry(error, again));
     }
   }
 
@@ -426,6 +447,12 @@ const clockOf = (time) => moment(time, "").slice(11);
 const erasedWords = ({ at, reason }) => `erased ${clockOf(timeIn(at))}${reason && `, ${printable(reason)}`}`;
 const eventLink = (conversation, id, what) =>
   el("a", { href: addressOf(conversation, id) }, `${what} ${idOf(id)} of ${shortId(conversation)}`);
+
+// A problem, and a button that tries again.
+const withRetry = (error, again) => [
+  el("p", { class: "problem" }, said(error.message)),
+  el("button", { class: "more", onclick: again }, "Try again"),
+];
 
 // Place a bar on the time line.
 function setSpan(bar, from, to, first, took) {

@@ -9,7 +9,7 @@ import { lineOf } from "./texts.js";
 const ARCS = 8; // The maximum number of arcs for a condensation.
 const GUTTER = [4, 12]; // Pixels between the rows and the ticks of rare kinds, and of errors.
 const ABOVE_ROWS = 6; // Pixels above the first row.
-const ROOMY = 600; // A history with more rows is opened at its newest versions.
+export const ROOMY = 600; // A history with more rows is opened at its newest versions.
 const TALLEST = 26; // The maximum height of a row, in pixels.
 const STATE_WORDS = {
   "not yet": "comes later",

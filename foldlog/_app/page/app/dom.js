@@ -49,7 +49,7 @@ export const isTyped = ({ target }) =>
 // The elements of a node that can have the keyboard focus, in order.
 const focusable = (node) => Array.from(node.querySelectorAll("button, a[href], input, textarea, [tabindex]"));
 
-// What a screen reader says of an element.
+// What a screen reader says of an element: the label, or else the text.
 const labelOf = (node) => node.getAttribute("aria-label") ?? node.textContent;
 
 // Whether the window is so narrow that the page scrolls as a whole, and not its parts.
@@ -149,22 +149,25 @@ export function kept(storage, name) {
   }
 }
 
-// Let the browser store a value for this page.
+// Let the browser store a value for this page. Return whether it did.
 /** @param {"sessionStorage" | "localStorage"} storage */
 export function keep(storage, name, value) {
   try {
     window[storage].setItem(name, value);
+    return true;
   } catch {
-    // The browser stores nothing, so the value is lost when the page is closed.
+    return false; // It stores nothing for this page, or too much.
   }
 }
 
-// What the server answers, as JSON.
-export async function ask(path) {
-  const reply = await fetch(`api/${path}`, { credentials: "same-origin" });
-  const document = await reply.json();
-  if (!reply.ok) throw Object.assign(new Error(document.error ?? reply.statusText), { status: reply.status });
-  return document;
+// What the server answers to a request, as JSON. An error has the ``status`` of the answer. The answer of a proxy
+// before the server may be no JSON.
+export async function ask(path, options = {}) {
+  const reply = await fetch(`api/${path}`, { credentials: "same-origin", ...options });
+  if (reply.ok) return reply.json();
+  const { error } = await reply.json().catch(() => ({}));
+  const words = error ?? `The server answered ${reply.status} ${reply.statusText}`;
+  throw Object.assign(new Error(words), { status: reply.status });
 }
 
 // Characters that control a terminal, change the direction of text, or are not visible.

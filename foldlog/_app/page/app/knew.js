@@ -97,6 +97,7 @@ export class Knew {
     ];
   }
 
+  // The tokens of the View at the open version, compared with the limit, and its parts by kind.
   knew() {
     const { history, version } = this.app;
     const states = history.tally(version);
@@ -125,6 +126,7 @@ export class Knew {
     ];
   }
 
+  // A bar that is divided by the sizes of the kinds.
   shares(groups) {
     const parts = groups.map(([group, size]) => {
       const part = el("span", { class: `g${group}` });
@@ -218,6 +220,7 @@ export class Knew {
     ];
   }
 
+  // The stored fields of an event, which the reader can open, and the receipt of its redaction.
   stored(id) {
     const { app } = this;
     const document = app.transcript.text(app.history.came(id));
@@ -245,8 +248,10 @@ export class Knew {
     const counts = this.counts(GONE, app.history.tally(app.version));
     if (!counts.length) return [];
     const again = [...app.marks.needed.values()].filter(({ condensation }) => condensation < app.version).reverse();
-    const named = new Map();
-    for (const { terms } of again) for (const term of terms) if (!named.has(term.term)) named.set(term.term, term);
+    const named = new Map(); // A term that several condensations dropped has the place of the newest of them.
+    for (const { terms } of again) {
+      for (const term of terms) if (!named.has(term.term)) named.set(term.term, term);
+    }
     // A term that was needed again before the open version has come back to the View.
     const later = [...named.values()].filter((term) => term.needed_in >= app.version);
     const rows = later
@@ -315,22 +320,27 @@ export class Knew {
     ];
   }
 
+  // The notes of the run, and a form for the note of the chosen event.
   notes() {
     const { notes, event } = this.app;
     return [el("h2", {}, "Notes"), ...notes.list(), notes.editor(event !== null && event >= 0 ? event : null)];
   }
 
+  // The command that shows the same View in a terminal.
   ask() {
     const { app } = this;
-    const id = printable(app.history.conversation);
+    const id = quoted(printable(app.history.conversation));
     const last = moment(app.history.timeAt(app.version), app.history.zone);
     return [
       el("h2", {}, "In a terminal"),
-      el("pre", { class: "code" }, `foldlog view ${/^[\w./@-]+$/.test(id) ? id : `'${id}'`} --at ${app.version}`),
+      el("pre", { class: "code" }, `foldlog view ${id} --at ${app.version}`),
       last ? el("p", { class: "soft when" }, `Last event before: ${last}`) : null,
     ];
   }
 }
+
+// A text as one word of a shell. Inside of quotes, only another quote ends the text.
+const quoted = (text) => (/^[\w./@-]+$/.test(text) ? text : `'${text.replaceAll("'", "'\\''")}'`);
 
 // A row with the colour of a kind in the pictures, the name of the kind, and a number.
 const pair = (kind, name, value, title = null) =>

@@ -1,7 +1,7 @@
 // The page of one run. ``App`` knows the open version and the chosen event, and calls the parts that draw them.
 
 import { Agents } from "./agents.js";
-import { Chart } from "./chart.js";
+import { Chart, ROOMY } from "./chart.js";
 import {
   Live,
   count,
@@ -51,8 +51,10 @@ class App {
     this.words = [];
     this.hits = null;
     this.tab = kept("sessionStorage", TAB) === "memory" ? "memory" : "transcript";
-    this.waiting = new Set();
-    this.takings = new Map();
+    this.waiting = new Set(); // What the next frame shows: see ``changed``.
+    this.takings = new Map(); // For each condensation and retraction, what it removed.
+    this.loads = 0; // The number of times that the page loaded what stands beside the events.
+    this.taken = new Map(); // For each part beside the events, the load from which the page shows it.
     this.strip = new Strip(this);
     this.chart = new Chart(this);
     this.why = new Why(this);
@@ -98,23 +100,37 @@ class App {
   // so these are loaded one after the other.
   async loadBeside() {
     const { source, history } = this;
-    const { version } = history;
-    const show = async (loading, take) => {
-      const found = await loading.catch((error) => this.live.set(false, error.message));
-      if (!found || history.version < version) return;
+    const { redactions } = history;
+    const number = (this.loads += 1);
+    this.isIncomplete = false;
+    const show = async (part, loading, take) => {
+      let found;
+      try {
+        found = await loading;
+      } catch (error) {
+        this.isIncomplete = true; // ``follow`` loads all parts again.
+        this.live.set(false, error.message);
+        return;
+      }
+      // The answer to a later load may have come first. An answer from before a redaction may have the redacted text.
+      if (number < (this.taken.get(part) ?? 0) || history.redactions !== redactions) return;
+      this.taken.set(part, number);
       take(found);
       this.changed("beside", "chosen");
     };
-    show(source.notes(), (notes) => (this.notes.all = notes));
+    const notes = this.notes.all;
+    show("notes", source.notes(), (found) => {
+      if (this.notes.all === notes) this.notes.all = found; // or else the reader has changed a note meanwhile
+    });
     if (source.task) {
-      show(source.task(), (task) => {
+      show("task", source.task(), (task) => {
         this.agents.take(task);
         this.transcript.again();
         this.showChild();
       });
     }
-    await show(source.dropped(), (dropped) => this.marks.take(dropped));
-    if (source.models) await show(source.models(), (models) => (history.models = models));
+    await show("dropped", source.dropped(), (dropped) => this.marks.take(dropped));
+    if (source.models) await show("models", source.models(), (models) => (history.models = models));
     this.nameIt();
     this.showMarks();
   }
@@ -193,6 +209,7 @@ class App {
     this.say(`${ids.indexOf(next) + 1} of ${count(ids.length, MARKS[kind])}`);
   }
 
+  // Show words at the edge of the page for a moment.
   say(words) {
     clearTimeout(this.saying);
     this.toast.textContent = words;
@@ -216,6 +233,7 @@ class App {
     this.changed("chosen", "beside");
   }
 
+  // Let the reader write the note of the chosen event.
   note() {
     this.showPart("knew");
     requestAnimationFrame(() => this.knew.node.querySelector("textarea")?.focus());
@@ -230,6 +248,7 @@ class App {
     if (from !== null) this.showPage("memory");
   }
 
+  // During a comparison, show only the events that differ, or all events.
   showChanges(only) {
     this.onlyChanges = only;
     this.changed("blocks", "chosen");
@@ -258,6 +277,9 @@ class App {
           break;
       }
       this.live.set(true);
+      // The server answers again, so load what an earlier request did not get.
+      this.transcript.loadMissing();
+      if (this.isIncomplete) this.loadBeside();
     } catch (error) {
       // The page stays as it is. After the next message of the server, it tries again.
       this.live.set(false, error.message);
@@ -292,7 +314,7 @@ class App {
     this.loadBeside();
     this.showMarks();
     this.takings.clear();
-    if (whole && this.history.byCame.length <= 600) this.chart.window = [0, this.history.version + 1];
+    if (whole && this.history.byCame.length <= ROOMY) this.chart.window = [0, this.history.version + 1];
     else if (atEnd) this.chart.window = [Math.max(0, this.history.version + 1 - span), this.history.version + 1];
     if (atEnd) this.version = this.history.version;
     this.chart.open(this.history);
@@ -300,6 +322,7 @@ class App {
     this.changed("size", "moment", "chosen");
   }
 
+  // Find the events with the words of a text, or with this id, and show them as they are found.
   async find(text) {
     this.search?.abort();
     this.words = wanted(text);
@@ -327,12 +350,14 @@ class App {
       drawn = performance.now();
       this.changed("chosen");
     };
+    let problem = null;
     try {
       if (!isId) await this.source.search(text, take, search.signal);
     } catch (error) {
-      this.problem = error.message;
+      problem = error.message;
     }
-    if (search.signal.aborted) return;
+    if (search.signal.aborted) return; // The reader has changed the words since.
+    this.problem = problem;
     this.searched = true;
     this.changed("chosen");
   }
@@ -342,6 +367,7 @@ class App {
     return this.history.summaryOf.has(-id - 2) ? -id - 2 : id;
   }
 
+  // Choose the next or the previous hit of the search.
   nextHit(step) {
     if (!this.hits?.length) return;
     const { length } = this.hits;
@@ -355,6 +381,7 @@ class App {
     return remembered(this.takings, id, Infinity, () => this.taking(id));
   }
 
+  // The same, computed: ``removed`` remembers it.
   taking(id) {
     const { history } = this;
     const ids = history.removedBy.get(id) ?? [];
@@ -408,6 +435,7 @@ class App {
     if (has("moment", "chosen")) this.writeAddress();
   }
 
+  // Show the open version in the bar, and disable the buttons that lead nowhere.
   showVersion() {
     const { history, version } = this;
     if (document.activeElement !== this.number) this.number.value = grouped(version);
@@ -611,6 +639,7 @@ class App {
     );
   }
 
+  // Show the name of the run, its largest prompt and its other facts.
   nameIt() {
     this.heading.replaceChildren(said(this.name));
     this.heading.title = printable(this.name);
@@ -639,6 +668,7 @@ class App {
     );
   }
 
+  // The facts of the run, whichever version is open, in one line.
   describe() {
     const { history, marks } = this;
     const first = moment(marks.first ?? null, "").slice(0, 10);
@@ -755,6 +785,7 @@ class App {
     }
   }
 
+  // Open the version, the comparison and the event that the address names, and say which of these do not exist.
   readAddress() {
     const given = new URLSearchParams(location.hash.slice(1));
     const { history } = this;

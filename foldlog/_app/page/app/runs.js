@@ -24,6 +24,7 @@ import {
   table,
   withMarks,
 } from "./dom.js";
+import { openStream } from "./sources.js";
 import { distinguished } from "./titles.js";
 
 const PAGE = 100; // The number of runs in one request.
@@ -55,7 +56,8 @@ export const STATES_OF_RUNS = {
   request: "asked, not answered",
   answer: "answered",
 };
-const HOME = "foldlog-home";
+const HOME = "foldlog-home"; // Where the browser stores the search line and the order.
+const WRONG_LINE = 422; // The status of an answer to a search line that cannot be read.
 
 export class Runs {
   constructor(root) {
@@ -77,18 +79,24 @@ export class Runs {
     this.readAddress();
     addEventListener("hashchange", () => {
       this.readAddress();
-      this.refresh().catch((error) => this.live.set(false, error.message));
+      this.load();
     });
     addEventListener("keydown", (event) => {
       if (event.key !== "/" || isTyped(event)) return;
       event.preventDefault();
       this.box.focus();
     });
-    await this.refresh();
-    const stream = new EventSource("api/follow");
-    stream.addEventListener("version", () => this.follow());
-    stream.addEventListener("error", () => this.live.set(false));
-    stream.addEventListener("open", () => this.live.set(true));
+    try {
+      await this.refresh();
+    } catch (error) {
+      if (error.status !== WRONG_LINE) throw error;
+      this.problem.textContent = error.message; // The reader can change the search line.
+    }
+    openStream("follow", {
+      version: () => this.follow(),
+      error: () => this.live.set(false),
+      open: () => this.live.set(true),
+    });
   }
 
   // Load the shown runs and sums again. While the server still counts runs, repeat this.
@@ -121,6 +129,7 @@ export class Runs {
     if (uncounted || fleet.behind || rows.behind) this.again = setTimeout(() => this.follow(), 700);
   }
 
+  // Load the shown runs and sums again, because the store has changed.
   async follow() {
     try {
       await this.refresh();
@@ -146,12 +155,21 @@ export class Runs {
     if (document.activeElement !== this.box) this.box.value = this.line;
     this.writeAddress();
     this.search();
+    await this.load();
+  }
+
+  // Load the runs that the search line selects, and show them from the first on. Say why if this fails, unless the
+  // reader has changed the line or the order meanwhile.
+  async load() {
+    const { line, sort } = this;
+    const isAsked = () => this.line === line && this.sort === sort;
     try {
       await this.refresh();
+      if (!isAsked()) return;
       this.problem.textContent = "";
       this.list.scrollTop = 0;
     } catch (error) {
-      this.problem.textContent = error.message;
+      if (isAsked()) this.problem.textContent = error.message;
     }
   }
 
@@ -169,25 +187,28 @@ export class Runs {
     return this.words().some((each) => each.key === key && each.value === value);
   }
 
+  // The search line without the words that name a facet and for which ``isLeftOut`` is true.
+  without(isLeftOut) {
+    return this.line
+      .replace(WORD, (word, key, quoted, plain) => (isLeftOut(key, quoted ?? plain) ? " " : word))
+      .replace(/\s+/g, " ");
+  }
+
   // Add a word to the search line, or remove it. Of most facets, only one value is chosen.
   toggle(key, value) {
-    const found = this.words().find((each) => each.key === key && each.value === value);
-    const others = this.words()
-      .filter((each) => each.key === key && !SEVERAL.has(key))
-      .reduce((line, each) => line.replace(each.word, " "), this.line);
-    this.choose((found ? this.line.replace(found.word, " ") : `${others} ${wordOf(key, value)}`).replace(/\s+/g, " "));
+    if (this.isOn(key, value)) this.choose(this.without((other, its) => other === key && its === value));
+    else this.choose(`${this.without((other) => other === key && !SEVERAL.has(key))} ${wordOf(key, value)}`);
   }
 
   // Choose the runs whose last event is between two days. Without days, choose all days.
   brush(from, to) {
-    const others = this.words()
-      .filter(({ key }) => key === "since" || key === "until")
-      .reduce((line, { word }) => line.replace(word, " "), this.line);
-    this.choose(`${others}${from ? ` since:${from} until:${to}` : ""}`.replace(/\s+/g, " "));
+    const others = this.without((key) => key === "since" || key === "until");
+    this.choose(`${others}${from ? ` since:${from} until:${to}` : ""}`);
   }
 
+  // The words of the search line that name no facet.
   get plain() {
-    return this.line.replace(WORD, " ").trim();
+    return this.without(() => true).trim();
   }
 
   writeAddress() {
@@ -310,6 +331,7 @@ export class Runs {
     });
   }
 
+  // Mark the days at these places of the picture as chosen.
   markDays(first, last) {
     Array.from(this.days.children).forEach((day, place) =>
       day.classList.toggle("chosen", place >= first && place <= last),
@@ -318,6 +340,7 @@ export class Runs {
 
   // -- showing --------------------------------------------------------------------------------------------------------
 
+  // Show what was computed from all chosen runs.
   showSums() {
     this.showSentence();
     this.showFacets();
@@ -336,6 +359,7 @@ export class Runs {
       );
   }
 
+  // Show the loaded runs, and by which column they are sorted.
   showRows() {
     this.nameThem(this.rows);
     for (const [name, words] of SORTS) {
@@ -560,9 +584,9 @@ export class Runs {
     return [start && said(printable(`${start} `), "span", { class: "soft" }), said(printable(name))].filter(Boolean);
   }
 
+  // Sort by a column, in falling order. If the runs have this order already, turn it round.
   sortBy(name) {
-    const falling = this.sort === `-${name}` ? name : `-${name}`;
-    this.choose(this.line, falling);
+    this.choose(this.line, this.sort === `-${name}` ? name : `-${name}`);
   }
 
   // -- rows -----------------------------------------------------------------------------------------------------------
@@ -572,15 +596,15 @@ export class Runs {
     const before = this.nodes;
     this.nodes = new Map();
     this.rows.forEach((one, place) => {
-      const told = JSON.stringify([one, place, this.total, this.chosen.has(one.conversation)]);
+      const content = JSON.stringify([one, place, this.total, this.chosen.has(one.conversation)]);
       const known = before.get(one.conversation);
-      const node = known?.told === told ? known.node : this.row(one, place);
+      const node = known?.content === content ? known.node : this.row(one, place);
       if (known && known.node !== node) {
         const hasFocus = known.node.contains(document.activeElement);
         known.node.replaceWith(node);
         if (hasFocus) node.querySelector("a").focus({ preventScroll: true });
       }
-      this.nodes.set(one.conversation, { node, told });
+      this.nodes.set(one.conversation, { node, content });
       const there = this.inner.children[place];
       if (there !== node) this.inner.insertBefore(node, there ?? null);
     });
@@ -589,6 +613,7 @@ export class Runs {
     this.seen.observe(this.end); // It reports at once whether the end of the list is visible.
   }
 
+  // Load the next runs. The end of the list calls this whenever it comes into sight.
   async loadMore() {
     const { asked, rows } = this;
     if (rows.length >= this.total || this.loading === rows) return;
@@ -686,6 +711,7 @@ export class Runs {
 
   // -- two runs -------------------------------------------------------------------------------------------------------
 
+  // Choose a run for a comparison, or not. Of three chosen runs, only the last two are compared.
   pick(conversation, isChosen) {
     if (isChosen) this.chosen.add(conversation);
     else this.chosen.delete(conversation);
@@ -753,6 +779,8 @@ export class Runs {
         ),
       );
     } catch (error) {
+      if (asked !== this.searched) return;
+      this.searched = undefined; // The next search for the same words asks again.
       this.hits.hidden = false;
       this.hits.replaceChildren(
         el("p", { class: "soft" }, said(`Only titles and ids were searched: ${error.message}`)),

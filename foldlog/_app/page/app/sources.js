@@ -47,14 +47,18 @@ export class Embedded {
     return own ? JSON.parse(own) : this.part("notes");
   }
 
+  // Store the note of an event, or remove it if ``text`` is null, and return all notes. An error is raised if the
+  // browser does not store them.
   async changeNote(event, text) {
     const others = (await this.notes()).filter((note) => note.event !== event);
     const own = text === null ? [] : [{ event, text, at: new Date().toISOString() }];
     const notes = [...others, ...own].sort((one, other) => (one.event ?? -1) - (other.event ?? -1));
-    keep("localStorage", this.noted, JSON.stringify(notes));
+    if (!keep("localStorage", this.noted, JSON.stringify(notes)))
+      throw new Error("this browser stores nothing more for this page; allow it to store data, and try again");
     return notes;
   }
 
+  // The name under which the browser stores the notes of this file.
   get noted() {
     return `foldlog-notes ${location.pathname}`;
   }
@@ -119,14 +123,11 @@ export class Server {
   }
 
   async changeNote(event, text) {
-    const reply = await fetch(`api/notes?${new URLSearchParams({ id: this.id })}`, {
+    const document = await ask(`notes?${new URLSearchParams({ id: this.id })}`, {
       method: "POST",
-      credentials: "same-origin",
       headers: { "content-type": "application/json" },
       body: JSON.stringify({ event, text }),
     });
-    const document = await reply.json();
-    if (!reply.ok) throw new Error(document.error ?? reply.statusText);
     return document.notes;
   }
 
@@ -144,30 +145,50 @@ export class Server {
     if (!signal.aborted) for (const { event, snippet } of hits) found(event, snippet);
   }
 
-  // Call ``changed`` for each new version, and ``gone`` if the conversation is erased. The browser reconnects by
-  // itself.
+  // Call ``changed`` for each new version, and ``gone`` if the conversation is erased.
   follow({ changed, connected, gone }) {
-    const stream = new EventSource(`api/follow?${new URLSearchParams({ id: this.id })}`);
-    stream.addEventListener("version", (message) => changed(JSON.parse(message.data)));
-    stream.addEventListener("open", () => connected(true));
-    stream.addEventListener("problem", (message) => {
-      const { error, status } = JSON.parse(message.data);
-      connected(false, error);
-      if (GONE_FOR_GOOD.has(status)) {
-        stream.close();
+    const end = openStream(`follow?${new URLSearchParams({ id: this.id })}`, {
+      version: (message) => changed(JSON.parse(message.data)),
+      open: () => connected(true),
+      problem: (message) => {
+        const { error, status } = JSON.parse(message.data);
+        connected(false, error);
+        if (!GONE_FOR_GOOD.has(status)) return;
+        end();
         gone(error);
-      }
-    });
-    stream.addEventListener("error", () => {
-      connected(false);
-      if (stream.readyState !== EventSource.CLOSED) return;
-      this.history().catch((error) => GONE_FOR_GOOD.has(error.status) && gone(error.message));
+      },
+      error: ({ target: stream }) => {
+        connected(false);
+        if (stream.readyState !== EventSource.CLOSED) return;
+        // The stream does not say why it was refused, but another request does.
+        this.events(0, 1).catch((error) => {
+          if (!GONE_FOR_GOOD.has(error.status)) return;
+          end();
+          gone(error.message);
+        });
+      },
     });
   }
 }
 
+// Open a stream of the server, and call the listeners of its events by their names. A browser reconnects after a lost
+// connection, but not after an answer that is no stream, such as an error of a proxy while the server starts. Then the
+// page opens the stream again. Return a function that ends the stream.
+export function openStream(path, listeners) {
+  const stream = new EventSource(`api/${path}`);
+  let end = () => stream.close();
+  for (const [name, listener] of Object.entries(listeners)) stream.addEventListener(name, listener);
+  stream.addEventListener("error", () => {
+    if (stream.readyState !== EventSource.CLOSED) return;
+    const opening = setTimeout(() => (end = openStream(path, listeners)), OPEN_AGAIN);
+    end = () => clearTimeout(opening);
+  });
+  return () => end();
+}
+
 const MOST_CHUNKS = 8; // The number of chunks of texts that are in memory.
-const GONE_FOR_GOOD = new Set([404, 410]);
+const OPEN_AGAIN = 1_000; // The milliseconds after which a stream that the browser gave up is opened again.
+const GONE_FOR_GOOD = new Set([404, 410]); // The statuses of a conversation that does not exist, or was erased.
 
 // Return the text around each word if the event contains all words, or else null.
 function matching(event, words) {

@@ -85,15 +85,17 @@ export function markWords(node, words) {
   const texts = [];
   while (walker.nextNode()) texts.push(/** @type {Text} */ (walker.currentNode));
   for (const word of words) {
+    const behind = []; // The parts of the texts behind the marks. Another word may occur in them.
     for (const text of texts) {
       const at = lowered(text.data).indexOf(word);
       if (at < 0 || text.parentElement.closest("button, mark")) continue;
       const hit = text.splitText(at);
-      hit.splitText(word.length);
+      behind.push(hit.splitText(word.length));
       const mark = el("mark");
       hit.replaceWith(mark);
       mark.append(hit);
     }
+    texts.push(...behind);
   }
 }
 

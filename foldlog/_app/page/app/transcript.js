@@ -53,10 +53,9 @@ export class Transcript {
     this.isAll = false; // Also show events that are never shown to a model.
     this.isWhole = false; // Show all texts in full.
     this.isPlain = false; // Do not format Markdown.
-    this.opened = new Set();
-    this.portions = new Map(); // For each request, its first event and the event after its last event.
-    this.texts = new Map();
-    this.nodes = new Map();
+    this.opened = new Set(); // The names of the texts that the reader has opened in full.
+    this.forgetTexts();
+    this.nodes = new Map(); // For each place near the visible part, the element of its block.
     this.inner = el("div", { class: "flow" });
     this.shown = el("div", { class: "blocks" });
     this.inner.append(this.shown);
@@ -91,6 +90,7 @@ export class Transcript {
     this.draw();
   }
 
+  // Forget the texts and the measured heights, because the content of an event was erased.
   forget() {
     this.forgetTexts();
     this.heights = undefined;
@@ -117,6 +117,7 @@ export class Transcript {
     return compared ? this.history.changeOf(id, ...compared) : "";
   }
 
+  // Compute the top of each block from the heights of the blocks above it.
   sum() {
     const { heights, tops } = this;
     for (let place = 0; place < heights.length; place += 1) tops[place + 1] = tops[place] + heights[place];
@@ -131,6 +132,7 @@ export class Transcript {
     return Math.max(0, firstPlace(this.blocks.length, (place) => this.blocks[place].id > wanted) - 1);
   }
 
+  // Draw the blocks near the visible part that are not drawn yet, and remove the others.
   draw() {
     if (!this.history) return;
     const { top, height } = this.sight;
@@ -202,11 +204,13 @@ export class Transcript {
     );
   }
 
+  // Scroll until the block at a place is near the top.
   bring(place) {
     this.sight.top = Math.max(0, this.tops[place] - Math.min(120, this.sight.height / 4));
     this.draw();
   }
 
+  // Whether the transcript has a block for an event, or shows the event in the block of its call.
   hasBlock(id) {
     const { id: first, result } = this.blocks[this.placeOf(id)] ?? {};
     return [first, result].includes(this.history.came(id));
@@ -218,6 +222,7 @@ export class Transcript {
     this.sight.top += step * 0.9 * this.sight.height;
   }
 
+  // A click on a block chooses its event, unless the reader has clicked an element of the block, or selects a text.
   click(event) {
     if (event.target.closest("button, a, summary, input, textarea") || String(getSelection())) return;
     const node = event.target.closest("[data-event]");
@@ -244,6 +249,11 @@ export class Transcript {
     return known;
   }
 
+  // Load the texts of visible blocks again that could not be loaded.
+  loadMissing() {
+    if (this.shown.querySelector(".waiting")) this.again();
+  }
+
   // Load the texts around an event. After ``SOON`` milliseconds, do not wait for the rest.
   loadAround(id) {
     const own = Math.max(0, id - (id % PORTION));
@@ -254,28 +264,31 @@ export class Transcript {
     ]);
   }
 
+  // Load the texts of the events from ``start`` on, unless they are there or on their way. An answer that was asked for
+  // before the texts were forgotten is not used, because one of its events may have been redacted since.
   async load(start) {
     const stop = Math.min(start + PORTION, this.history.version);
     if (this.portions.get(start) === stop) return;
     if (this.texts.size > MOST_TEXTS) this.forgetTexts(); // The visible texts are loaded again.
-    this.portions.set(start, stop);
+    const { texts, portions } = this;
+    portions.set(start, stop);
     try {
       for (let at = start; at < stop;) {
         const events = await this.app.source.events(at, stop);
-        if (!events.length) break;
-        events.forEach((event, place) => this.texts.set(at + place, event));
+        if (!events.length || this.texts !== texts) break;
+        events.forEach((event, place) => texts.set(at + place, event));
         at += events.length;
         this.fill(start, at);
       }
     } catch (error) {
-      this.portions.delete(start);
+      portions.delete(start);
       this.app.live?.set(false, error.message);
     }
   }
 
   forgetTexts() {
-    this.portions.clear();
-    this.texts.clear();
+    this.portions = new Map(); // For each request, its first event and the event after its last event.
+    this.texts = new Map(); // For each loaded event, its document.
   }
 
   // Draw the blocks again whose texts were loaded.
@@ -301,6 +314,7 @@ export class Transcript {
 
   // -- what a block is at the version that is open ----------------------------------------------------------------------
 
+  // Show the states of the events of all drawn blocks at the open version.
   showStates() {
     for (const [place, node] of this.nodes) this.showState(place, node);
   }
@@ -413,6 +427,7 @@ export class Transcript {
     );
   }
 
+  // The elements of a loaded event: who wrote it, and its texts.
   content(id, kind, event) {
     if (event.kind === "damaged")
       return [el("b", { class: "problem" }, "Damaged"), el("p", { class: "problem" }, said(event.problem))];
@@ -451,6 +466,7 @@ export class Transcript {
     return [el("p", {}, said(`${who} ${data.approved === true ? "approved" : "refused"} `), call, said(end))];
   }
 
+  // What the model thought before an event, folded.
   thinking(id, event) {
     const texts = (event.thinking ?? [])
       .map((part) => part.thinking)
@@ -466,6 +482,7 @@ export class Transcript {
     ];
   }
 
+  // A call: the tool, the most telling argument beside it, and the other arguments below.
   call(id, event) {
     const thought = textOf(event.thought ?? "");
     const values = parsed(event.arguments);
@@ -497,6 +514,7 @@ export class Transcript {
     ].filter(Boolean);
   }
 
+  // The result of a call, with the time that it took.
   result(id, result) {
     const { history } = this;
     const event = this.text(result);
@@ -524,7 +542,7 @@ export class Transcript {
   }
 
   output(id, event) {
-    const text = textOf(event.content ?? event.problem ?? "").replace(/\s+$/, "");
+    const text = textOf(event.content ?? event.problem ?? "").trimEnd();
     return text
       ? [this.code(`${id} output`, text, this.history.kind(id) === "error" ? "error" : "")]
       : [el("p", { class: "soft" }, "no output")];
@@ -550,12 +568,14 @@ export class Transcript {
 
   // -- texts as elements ----------------------------------------------------------------------------------------------
 
+  // A text of a person or a model. ``name`` is the text's name in ``opened``.
   prose(name, text) {
     return this.clipped(name, text, (part) =>
       this.isPlain ? el("pre", { class: "prose" }, said(part)) : el("div", { class: "prose" }, ...markdown(part)),
     );
   }
 
+  // Code, or the output of a tool.
   code(name, text, kind = "", isPatch = false) {
     return this.clipped(name, text, (part) => el("pre", { class: `code ${kind}` }, ...coded(part, isPatch)));
   }
@@ -593,6 +613,7 @@ export class Transcript {
 
   // -- what is no message ---------------------------------------------------------------------------------------------
 
+  // The line at which a fork begins.
   border({ parent, parent_version: version }, place) {
     const href = this.app.source.address?.(parent, version);
     return el(
@@ -661,6 +682,7 @@ export class Transcript {
     return node;
   }
 
+  // The summary of a condensation, folded.
   summary(id) {
     const event = this.text(id);
     const text = event?.summary ?? "";

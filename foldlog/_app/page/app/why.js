@@ -16,6 +16,7 @@ import {
   terms,
   tokenCount,
 } from "./dom.js";
+import { RESULTS_OF_TOOLS } from "./history.js";
 import { asText } from "./texts.js";
 
 const MOST = 200; // The maximum number of changes in the table.
@@ -126,7 +127,7 @@ export class Why {
     if (kind === "action" && version === history.version)
       return "no observation came for it, or for a parallel call, up to the last event";
     if (kind === "action") return "it waits for its observation, or for that of a parallel call";
-    if (!["observation", "error", "refused"].includes(kind)) return "it has no form as a message";
+    if (!RESULTS_OF_TOOLS.has(kind)) return "it has no form as a message";
     return history.columns.answers[id] >= 0
       ? "a parallel call has no observation yet"
       : "it answers no action that is shown";
@@ -138,8 +139,9 @@ export class Why {
     const { about } = app.history;
     const took = app.removed(change.id);
     const facts = [];
-    const fact = (name, value) =>
-      value !== undefined && value !== null && value !== "" && facts.push([name, said(String(value))]);
+    const fact = (name, value) => {
+      if (value !== undefined && value !== null && value !== "") facts.push([name, said(String(value))]);
+    };
     fact("reason", change.reason || "none given");
     if (change.kind === "retraction") fact("returns to", `version ${grouped(change.version)}`);
     fact("sent", took.sent.map(({ events, summaries }) => eventsAndSummaries(events, summaries)).join(" → "));
@@ -161,7 +163,8 @@ export class Why {
         .join(", "),
     );
     for (const name of ["condenser", "outcome", "model"]) fact(name, change[name]);
-    fact("cost", typeof change.cost === "number" ? money(change.cost) : condensed ? "not recorded" : undefined);
+    if (typeof change.cost === "number") fact("cost", money(change.cost));
+    else if (condensed) fact("cost", "not recorded");
     fact("time taken", typeof change.latency_s === "number" ? `${change.latency_s.toFixed(1)} s` : undefined);
     fact("prompt hash", change.prompt_hash);
     const ways = [
@@ -220,6 +223,7 @@ export class Why {
     return totals;
   }
 
+  // What the condensations before a version saved and cost, and the largest View up to it, as parts of a sentence.
   totalsAt(version) {
     const { history } = this.app;
     const { made, saved, cost, priced } = history.savingsAt(version);
