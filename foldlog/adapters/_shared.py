@@ -47,6 +47,7 @@ from foldlog.eventstore.arguments import check_map
 from foldlog.eventstore.documents.values import newest_documents, newest_value
 from foldlog.eventstore.log.appending import Seen
 from foldlog.eventstore.log.finding import Moment, beginning_with
+from foldlog.eventstore.log.writing import pairs_of
 from foldlog.eventstore.times import parse_event_time
 from foldlog.formats import Encoder
 from foldlog.projections import View
@@ -347,11 +348,16 @@ def recent(
     """Yield the conversations that have these attributes, the most recently active first. The
     conversations are read from the store in pages.
 
-    A read-only store has no index of attributes, so all its conversations are read and yielded.
+    A read-only store has no index of attributes, so the attributes of all its conversations are
+    read.
     """
     if not histories.store.database.recorder.writable:
+        wanted = frozenset(pairs_of(attributes))
         rows = (row for row in histories.store.iter_conversations() if row.erased_at is None)
-        yield from sorted(rows, key=lambda row: row.updated_at, reverse=True)
+        for row in sorted(rows, key=lambda row: row.updated_at, reverse=True):
+            with suppress(ConversationErased):  # since its row was read
+                if not wanted or wanted.issubset(pairs_of(histories[row.id].attributes())):
+                    yield row
         return
     after = None
     while True:

@@ -31,9 +31,9 @@ POLICY = (
 _FOR_PROGRAMS = ("/api/", "/metrics", "/healthz", "/mcp", "/v1/")
 _MCP = "/mcp"
 _SERVICE = "/v1/"
-_POSTED = {_MCP: ("POST", "DELETE"), "/api/notes": ("POST",)}
-"""The paths that accept POST. A POST never adds an event: the MCP tools only read, and notes are
-not events.
+_OTHER_METHODS = {_MCP: ("POST", "DELETE"), "/api/notes": ("POST",)}
+"""Maps a path to the methods that it accepts besides GET and HEAD. None of them adds an event: the
+MCP tools only read, and notes are not events.
 """
 _HEADERS = {
     "content-security-policy": POLICY,
@@ -135,7 +135,7 @@ class Access:
                 400,
                 "this server does not accept this host name; start it with --allow-host NAME",
             )
-        if request.method not in ("GET", "HEAD", *_POSTED.get(path, ())):
+        if request.method not in ("GET", "HEAD", *_OTHER_METHODS.get(path, ())):
             return (405, "this server only reads events: use GET")
         if (
             request.method == "POST"

@@ -49,8 +49,9 @@ class GuardedProtocol(HttpToolsProtocol):
         self._await_head()
 
     def close_after_answer(self) -> None:
-        """Close the connection, if the client has sent its whole request. Else wait until it closes
-        the connection.
+        """Close the connection if the client has sent its whole request. Otherwise end only the
+        server's direction, and wait until the client closes the connection, for at most
+        ``_LINGER_MAX_S``.
         """
         if self.pipeline or not self.cycle.more_body or not self.transport.can_write_eof():
             self.transport.close()

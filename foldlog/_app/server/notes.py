@@ -65,11 +65,13 @@ class Notes:
             )
 
     def change(self, conversation: str, event: int | None, text: str | None) -> NotesDocument:
-        """Write a note. The note replaces an earlier note on the same event. If the text is null,
-        the earlier note is removed.
+        """Write a note on an event, or on the whole conversation if ``event`` is None, and return
+        all notes. The note replaces an earlier note on the same event. If the text is None, the
+        earlier note is removed.
 
-        The note is on disk when the method returns. Raises ``StoreUnavailable`` if the store cannot
-        be written.
+        The note is on disk when the method returns. Raises ``InvalidArgument`` if the conversation
+        has no such event, ``ConversationNotFound`` or ``ConversationErased``. Raises
+        ``StoreUnavailable`` if other programs write to the store all the time.
         """
         with self._lock:
             for _ in range(_TRIES):

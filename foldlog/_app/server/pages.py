@@ -47,6 +47,7 @@ _AFTER_LAST = 160
 _KEPT = 8
 """The number of pages that stay in memory."""
 _HITS_MAX = 1_000
+"""The maximum number of hits of a search in a page."""
 _EVENTS = 50
 """The number of events in an answer, unless the request names the end."""
 _EVENTS_MAX = 500
@@ -177,6 +178,7 @@ class Pages:
         return CachedValues(self._store, f"{name}{of_model}", _CODE)
 
     def write_report(self, conversation: str, path: Path, notes: Sequence[NoteDocument]) -> None:
+        """Write the page of a conversation into a file: see ``report.write_report``."""
         write_report(
             self._store,
             conversation,

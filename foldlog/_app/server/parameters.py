@@ -21,7 +21,11 @@ _SILENCE_MAX_S: Final = 30.0
 LARGE_BODY_BYTES: Final = 256 * 1024
 """The large bodies of a token are read one after the other."""
 _BODY_BYTES_PER_S: Final = 10_000
-"""A body must arrive at least this fast, on the average behind the first ``_SILENCE_MAX_S``."""
+"""After the first ``_SILENCE_MAX_S``, a body must arrive at least this fast on average."""
+_LENGTH_DIGITS_MAX: Final = 20
+"""``int`` refuses a text of thousands of digits. A body with a longer ``Content-Length`` is refused
+when it has become too large.
+"""
 
 T = TypeVar("T")
 Field = tuple[str, Any] | tuple[str, Any, Any]
@@ -67,10 +71,13 @@ async def read_body(
     take: Callable[[int], object] = lambda size: None,
     turns: asyncio.Semaphore | None = None,
 ) -> T:
-    """Return the JSON body that comes in parts. A body may be compressed with gzip, and counts by
-    its bytes before and after. ``take`` is called with the number of bytes that come into memory,
-    and may refuse them. While others have all ``turns``, no more of a large body is read. Raises a
-    ``Refusal``, also if the body comes too slowly.
+    """Read the JSON body that comes in parts, and return what ``decode`` makes of it. A body may be
+    compressed with gzip; neither the compressed nor the whole body may have more than
+    ``bytes_max``. ``take`` is called with the number of bytes that come into memory, and may refuse
+    them. While others have all ``turns``, no more of a large body is read.
+
+    Raises a ``Refusal`` if the body is no JSON (415, 400), breaks a rule of events (422), is too
+    large (413), or comes too slowly (408).
     """
     media_type = headers.get("content-type", "").partition(";")[0].strip().lower()
     if media_type != "application/json":
@@ -90,12 +97,14 @@ async def read_bytes(
     take: Callable[[int], object] = lambda size: None,
     turns: asyncio.Semaphore | None = None,
 ) -> bytearray:
-    """Return the body that comes in parts: see ``read_body``."""
+    """Read the body that comes in parts, whatever its media type, and return it: see ``read_body``.
+    Raises a ``Refusal`` (400, 408, 413 or 415).
+    """
     encoding = headers.get("content-encoding", "identity").lower()
     if encoding not in ("identity", "gzip"):
         raise Refusal(415, f"the content encoding {encoding!r} is not known; use gzip or none")
     length = headers.get("content-length", "0")
-    if length.isdecimal() and len(length) < 20 and int(length) > bytes_max:
+    if length.isdecimal() and len(length) < _LENGTH_DIGITS_MAX and int(length) > bytes_max:
         raise too_large(bytes_max)
     unzip = zlib.decompressobj(wbits=31) if encoding == "gzip" else None
     body = bytearray()
@@ -107,10 +116,12 @@ async def read_bytes(
             async for part in parts:
                 received += len(part)
                 now = loop.time()
+                # The next part has to come after at most ``_SILENCE_MAX_S``, and before a body that
+                # comes as slowly as allowed would have come so far.
                 slowest_end = began_at + _SILENCE_MAX_S + received / _BODY_BYTES_PER_S
                 limit.reschedule(min(now + _SILENCE_MAX_S, max(now, slowest_end)))
                 before = len(body)
-                room = bytes_max + 1 - before
+                room = bytes_max + 1 - before  # one byte more shows that the body is too large
                 try:
                     body += part if unzip is None else unzip.decompress(part, room)
                 except zlib.error as error:
@@ -122,7 +133,7 @@ async def read_bytes(
                     limit.reschedule(None)
                     async with turns:
                         pass
-                    began_at += loop.time() - now
+                    began_at += loop.time() - now  # the client could not send meanwhile
                     limit.reschedule(loop.time() + _SILENCE_MAX_S)
     except TimeoutError:
         raise Refusal(

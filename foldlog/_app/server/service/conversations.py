@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 import time
 from collections.abc import Iterable, Mapping
+from contextlib import suppress
 from itertools import islice
 from typing import Annotated, Any
 from urllib.parse import unquote
@@ -18,12 +19,14 @@ from foldlog._app.server.service.operations import operation
 from foldlog._app.server.service.request import AdmittedRequest
 from foldlog._app.server.service.tokens import Scope
 from foldlog._base.json_types import JsonMap
+from foldlog._history.history import History
 from foldlog._history.lease import Lease
 from foldlog._reports.answers.document import Document
 from foldlog._reports.answers.events import AttributesDocument, DocumentsDocument
-from foldlog.adapters._shared import below as rows_below, recent
+from foldlog.adapters._shared import below as rows_below
 from foldlog.eventstore import (
     ATTRIBUTES,
+    ConversationErased,
     ConversationHasForks,
     ConversationNotFound,
     ConversationRow,
@@ -206,8 +209,9 @@ def list_conversations(
             as_of = page.as_of.isoformat()
         is_complete = is_complete and page.is_complete
         for row in page.conversations:
-            conversations.append(ConversationState.of_row(row, row.attributes or {}))
-            size += len(msgspec.json.encode(row.attributes))
+            if request.principal.sees(row.attributes or {}):
+                conversations.append(ConversationState.of_row(row, row.attributes or {}))
+                size += len(msgspec.json.encode(row.attributes))
         place = page.after
         age_max_s = _SAME_LIST_S
         left -= len(page.conversations)
@@ -235,7 +239,7 @@ def list_unfinished(request: AdmittedRequest) -> UnfinishedConversations:
     where = request.principal.where
     left: Iterable[str] = histories.to_resume()
     if where:
-        among = {row.id for row in recent(histories, where)}
+        among = frozenset(request.visible_ids({}))
         left = (name for name in left if name in among)
     return UnfinishedConversations(conversations=list(islice(left, _LISTED_MAX)))
 
@@ -264,16 +268,29 @@ def fork(
     name = request.new_id(id, idempotency_key)
     if request.principal.where and at is not None:
         request.check_attributes(history.document(ATTRIBUTES, {}, version=at))
+    store = request.histories.store
     try:
         made = history.fork(at, name)
     except VersionConflict:
         if idempotency_key is None:
             raise
+        if not _is_fork_of(history, store.conversation(name), at):
+            raise IdempotencyConflict(name, idempotency_key, 0) from None
         made = request.histories[name]
-    row = request.histories.store.conversation(name)
-    if row.parent != history.id or at not in (None, row.parent_version):
-        raise IdempotencyConflict(name, str(idempotency_key), 0)
-    return ConversationState.of_row(row, made.attributes())
+    return ConversationState.of_row(store.conversation(name), made.attributes())
+
+
+def _is_fork_of(history: History, row: ConversationRow, at: int | None) -> bool:
+    """Return whether a conversation is a fork of ``history`` at a version, or at any version if
+    ``at`` is None. The parent of a fork is the conversation whose own events it shares last: in a
+    fork of a fork, this may be the first conversation.
+    """
+    version = row.parent_version
+    if version is None or at not in (None, version):
+        return False
+    lineage = history._store.query(history.id, lambda reading: reading.lineage)
+    owners = (border.parent for border in lineage if version <= border.version)
+    return row.parent == next(owners, history.id)
 
 
 @operation("GET", "/conversations/{conversation}/attributes")
@@ -345,9 +362,10 @@ def _list_below(request: AdmittedRequest, start: str, where: JsonMap) -> Convers
     """Return all conversations below the beginning of an id that have some attributes."""
     listed = []
     for row in rows_below(request.histories, start):
-        attributes = request.histories[row.id].attributes()
-        if where.items() <= attributes.items():
-            listed.append(ConversationState.of_row(row, attributes))
+        with suppress(ConversationErased):  # since its row was read
+            attributes = request.histories[row.id].attributes()
+            if where.items() <= attributes.items():
+                listed.append(ConversationState.of_row(row, attributes))
     return ConversationPage(conversations=listed, next=None)
 
 

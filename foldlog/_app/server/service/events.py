@@ -413,6 +413,7 @@ def append_records(
 
 
 def _records_to_answer(records: Iterable[Any]) -> list[Any]:
+    """Return records as a list. Raises a ``Refusal`` if they are too large for an answer."""
     answered = []
     size = 0
     for record in records:
@@ -445,6 +446,6 @@ def read_records(
     groups = [group for group in prompt.records(prompt.view, format) if group[1]]
     return ConversationRecords(
         version=prompt.view.version,
-        records=[record for _, records in groups for record in records],
+        records=_records_to_answer(record for _, records in groups for record in records),
         newest=[event.id for event in groups[-1][0]] if groups else [],
     )

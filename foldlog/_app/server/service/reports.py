@@ -35,7 +35,6 @@ from foldlog._reports.figures.shown import collect_stats
 from foldlog._reports.hand_overs import fact_document
 from foldlog._reports.runs import compared_runs
 from foldlog._testing.calls import recorded_calls
-from foldlog.adapters._shared import recent
 from foldlog.eventstore.documents import tombstones
 from foldlog.formats.conversion import ANY_HISTORY, format_of_history
 from foldlog.projections import Dialect
@@ -80,7 +79,7 @@ def read_store_stats(request: AdmittedRequest, *, where: Where = "") -> StatsDoc
     if not asked.items() <= attributes.items():
         names: list[str] | None = []  # the token sees none of them
     elif attributes:
-        names = [row.id for row in recent(histories, attributes)]
+        names = request.visible_ids(attributes)
     else:
         names = None
     stats = collect_stats(histories.store, names, views=histories.views, prices=request.prices)

@@ -17,6 +17,7 @@ from foldlog._history.histories import Histories
 from foldlog._history.history import History
 from foldlog._history.lease import LeaseBlock
 from foldlog._reports.figures.prices import Prices
+from foldlog.adapters._shared import recent
 from foldlog.eventstore import ATTRIBUTES, DELETED, ConversationErased, ConversationNotFound
 
 LEASE: Final = "foldlog-lease"
@@ -77,6 +78,17 @@ class AdmittedRequest:
             return not self.principal.where or self.principal.sees(history.attributes())
         except (ConversationErased, ConversationNotFound):
             return False
+
+    def visible_ids(self, attributes: JsonMap) -> list[str]:
+        """Return the ids of the conversations with these attributes that the token may see, the
+        most recently active first. An attribute that is a list is not the value that a filter
+        names, although ``recent`` finds it by its texts.
+        """
+        return [
+            row.id
+            for row in recent(self.histories, {**attributes, **self.principal.where})
+            if not self.principal.where or self.is_visible(self.histories[row.id])
+        ]
 
     def refuse_filter(self, what: str) -> None:
         """Raise a ``Refusal`` if the token does not see all conversations."""

@@ -11,7 +11,6 @@ from foldlog._app.server.service.operations import operation
 from foldlog._app.server.service.request import AdmittedRequest
 from foldlog._reports.answers.document import Document
 from foldlog._reports.search.searching import Hit, SearchPlace, load_modules, search
-from foldlog.adapters._shared import recent
 from foldlog.projections.conversations.labels import KINDS
 
 _SECONDS_MAX: Final = 10.0
@@ -86,7 +85,7 @@ def search_events(
     if within is not None:
         request.check_visible(histories[within])
         histories.store.conversation(within, as_stored=True)
-    among = {row.id for row in recent(histories, where)} if where else None
+    among = frozenset(request.visible_ids({})) if where else None
     found = search(
         histories.store,
         words,

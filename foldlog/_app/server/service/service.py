@@ -12,6 +12,7 @@ import zlib
 from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import ExitStack, suppress
 from functools import cached_property, partial
+from math import isfinite
 from typing import Any, Final
 from urllib.parse import parse_qsl, unquote
 
@@ -393,6 +394,9 @@ def _read_parameters(
         if name in headers:
             values[name] = headers[name]
     arguments = fields_of(convert("the request", values, operation.parameters))
+    for name, value in arguments.items():
+        if isinstance(value, float) and not isfinite(value):
+            raise Refusal(400, f"{name} is {value}; send a finite number")
     if "expected_version" in arguments:
         tag = arguments["expected_version"] or "*"
         arguments["expected_version"] = ANY_VERSION if tag == "*" else int(tag.strip('"'))

@@ -30,7 +30,9 @@ NOW: Final = "now"
 _PAGE_BYTES: Final = 1_000_000
 """A page ends when its bodies pass this number of bytes."""
 _PAGE_MAX: Final = 256
-"""A page has at most about this many bodies."""
+"""A page of events has at most this many bodies. A page of a stream is read in steps of 1, 4, 16
+and 64 chunks, because each chunk may be large.
+"""
 _REFRESHED: Final = 10
 """A read writes the time of its stream only if a tenth of its time to live has passed."""
 SECOND: Final = 1_000_000
@@ -154,6 +156,7 @@ class StreamSource:
         return newest if stream is None or stream.name != self.name else stream
 
     def find_any(self, reading: ReadTransaction) -> Stream | None:
+        """Return the stream, or None if there is none whose time to live has not passed."""
         stream = streams.newest(reading, self.name)
         if stream is None or streams.is_dead(stream, self.database.now()):
             return None
@@ -205,6 +208,7 @@ class StreamSource:
 
     @property
     def path(self) -> str:
+        """Return the path of the stream on this server."""
         return f"/v1/stream/{quote(self.history.id, safe='')}/{quote(self.name, safe='')}"
 
 
@@ -293,7 +297,7 @@ def is_json(kind: str) -> bool:
 
 
 def _behind(body: bytes, skipped: int, kind: str) -> bytes:
-    """Return the part of a chunk behind some of its units."""
+    """Return the part of a chunk behind its first ``skipped`` units."""
     if not skipped:
         return body
     if not is_json(kind):

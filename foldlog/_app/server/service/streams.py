@@ -142,6 +142,16 @@ class StreamRequest(NamedTuple):
         )
 
 
+class AcceptedAppend(NamedTuple):
+    """The stream after a request that appends, the newest accepted place of its producer, and
+    whether the request is a repeated one, which changed nothing.
+    """
+
+    stream: Stream
+    producer: Producer | None
+    is_repeated: bool
+
+
 class StreamService:
     """Answers the requests below ``/v1/stream/``."""
 
@@ -319,8 +329,9 @@ class StreamService:
 
 
 def _put(source: StreamSource, headers: Mapping[str, str], body: bytes, host: str) -> Response:
-    """Begin a stream with the chunks of a body. A stream that exists as it is asked for stays as
-    it is.
+    """Begin a stream with the chunks of a body, and end it if the headers say so. A stream that
+    exists as it is asked for stays as it is. Raises a ``StreamRefusal`` (409) if it exists
+    otherwise, and (400) for a wrong header or body.
     """
     kind = headers.get("content-type") or "application/octet-stream"
     if source.is_reply and not is_json(kind):
@@ -376,35 +387,39 @@ def _is_ended_reply(stream: Stream) -> bool:
 
 
 def _post(source: StreamSource, asked: StreamRequest) -> Response:
-    """Append a body, end the stream, or both."""
+    """Append a body, end the stream, or both, and answer with the new end. Raises a
+    ``StreamRefusal`` (400) for a wrong body, ``StreamNotFound``, and the errors of ``_append``.
+    """
     if asked.body and not asked.type:
         raise StreamRefusal(400, "send the Content-Type of the stream")
     if not asked.body and not asked.is_closing:
-        source.open(BEGINNING, refreshes=False)
+        source.open(BEGINNING, refreshes=False)  # raises ``StreamNotFound`` first
         raise StreamRefusal(400, "the body is empty; send bytes, or Stream-Closed: true")
     if source.is_reply and is_json(asked.type):
         _check_deltas(_chunks(asked.type, asked.body) if asked.body else [])
     work = partial(_append, source=source, asked=asked)
-    stream, producer, is_repeated = source.write(work, durable=asked.is_closing)
-    answer = _ends_at(stream)
-    if producer is not None:
-        answer |= producer.headers
-    has_appended = producer is not None and bool(asked.body) and not is_repeated
+    accepted = source.write(work, durable=asked.is_closing)
+    answer = _ends_at(accepted.stream)
+    if accepted.producer is not None:
+        answer |= accepted.producer.headers
+    # As the protocol has it, only a new body of a producer is answered with 200.
+    has_appended = accepted.producer is not None and asked.body and not accepted.is_repeated
     return _answer(200 if has_appended else 204, answer)
 
 
 def _append(
     writing: WriteTransaction, source: StreamSource, asked: StreamRequest
-) -> tuple[Stream, Producer | None, bool]:
-    """Return the stream, the newest accepted place of the producer, and whether the request is a
-    repeated one.
+) -> AcceptedAppend:
+    """Append the body of a request, end the stream, or both. A request that was accepted before
+    changes nothing. Raises a ``StreamRefusal`` (409) if the stream is closed, or has another type,
+    writer or sequence than the request, and the errors of ``_check_producer``.
     """
     stream = source.find(writing)
     state = read_state(stream.state)
     if stream.closed_at is not None:
         is_bare_end = asked.is_closing and not asked.body and asked.producer is None
         if is_bare_end or (asked.producer is not None and asked.producer == state.closed_by):
-            return stream, asked.producer, True
+            return AcceptedAppend(stream, asked.producer, is_repeated=True)
         raise StreamRefusal(
             409, f"stream {source.name!r} is closed", stream_closed="true", **_next_offset(stream)
         )
@@ -417,7 +432,7 @@ def _append(
     if asked.producer is not None:
         accepted = _check_producer(state, asked.producer)
         if accepted is not None:
-            return stream, accepted, True
+            return AcceptedAppend(stream, accepted, is_repeated=True)
     if asked.seq is not None and state.seq is not None and asked.seq <= state.seq:
         raise StreamRefusal(
             409,
@@ -431,11 +446,11 @@ def _append(
         writing.put_stream(stream)
     if asked.is_closing:
         stream = streams.close(writing, stream.number)
-    return stream, asked.producer, False
+    return AcceptedAppend(stream, asked.producer, is_repeated=False)
 
 
 def _check_deltas(chunks: Sequence[tuple[int, bytes]]) -> None:
-    """Raise a ``Refusal`` for what no reader of a reply could read."""
+    """Raise a ``StreamRefusal`` (400) if no reader of a reply could read one of the chunks."""
     for _, body in chunks:
         try:
             decode_deltas(body)
@@ -446,7 +461,9 @@ def _check_deltas(chunks: Sequence[tuple[int, bytes]]) -> None:
 
 
 def _check_writer(source: StreamSource, state: StreamState, producer: Producer | None) -> None:
-    """Refuse a second writer of a reply. A worker with the lease may go on with the reply."""
+    """Raise a ``StreamRefusal`` (409) if another producer began the reply. A worker with the lease
+    may go on with it.
+    """
     has_lease = source.history._lease_block is not None
     writer = None if producer is None else producer.id
     if has_lease or state.began_by in (None, writer):
@@ -473,8 +490,9 @@ def _state_after(state: StreamState, asked: StreamRequest, now: int) -> StreamSt
 
 def _check_producer(state: StreamState, producer: Producer) -> Producer | None:
     """Return the newest accepted place of a producer whose request was accepted before, or None for
-    a new request. Raises a ``StreamRefusal`` if the request comes too early, or from an older
-    producer.
+    a new request. Raises a ``StreamRefusal`` if an earlier request is missing (409), if the
+    producer has a newer epoch (403), if a new epoch does not begin with 0 (400), or if the stream
+    has too many producers (400).
     """
     known = state.producers.get(producer.id)  # its epoch and its newest number
     if known is None:
@@ -530,7 +548,9 @@ def _delete(source: StreamSource) -> Response:
 
 
 def _chunks(kind: str, body: bytes, *, is_first: bool = False) -> list[tuple[int, bytes]]:
-    """Return a body as chunks with their numbers of units."""
+    """Return a body as chunks with their numbers of units: bytes, or the values of JSON. Raises a
+    ``StreamRefusal`` (400) if a body of JSON cannot be read. Only the first body may be empty.
+    """
     if not is_json(kind) or (is_first and not body):
         parts = [body[at : at + _CHUNK_BYTES] for at in range(0, len(body), _CHUNK_BYTES)]
         return [(len(part), part) for part in parts]
@@ -546,7 +566,9 @@ def _chunks(kind: str, body: bytes, *, is_first: bool = False) -> list[tuple[int
 
 
 def _new_state(headers: Mapping[str, str], now: int) -> StreamState:
-    """Return the state of a new stream. Raises a ``StreamRefusal`` for a wrong time of its end."""
+    """Return the state of a new stream. Raises a ``StreamRefusal`` (400) for a wrong time of its
+    end.
+    """
     ttl = headers.get("stream-ttl")
     expires = headers.get("stream-expires-at")
     if ttl is not None and expires is not None:
@@ -557,10 +579,16 @@ def _new_state(headers: Mapping[str, str], now: int) -> StreamState:
     if expires is None:
         return StreamState(began_by=began_by)
     try:
-        dies = datetime.fromisoformat(expires).timestamp()
+        time_of_end = datetime.fromisoformat(expires)
     except ValueError:
         raise StreamRefusal(400, f"Stream-Expires-At is {expires!r}, which is no time") from None
-    return StreamState(began_by=began_by, expires=expires, dies=int(dies * SECOND))
+    if time_of_end.tzinfo is None:
+        raise StreamRefusal(
+            400,
+            f"Stream-Expires-At is {expires!r}, without a zone; send for example {expires}Z",
+        )
+    dies = int(time_of_end.timestamp() * SECOND)
+    return StreamState(began_by=began_by, expires=expires, dies=dies)
 
 
 def _is_closing(headers: Mapping[str, str]) -> bool:

@@ -271,7 +271,7 @@ class Tokens:
     @classmethod
     def from_file(cls, path: Path) -> Tokens:
         """Read the tokens of a file. Raises ``InvalidOption`` if the file cannot be read, if others
-        may read it, or if an entry is wrong.
+        may read it, if an entry is wrong, or if two entries have the same token.
         """
         try:
             mode = path.stat().st_mode
@@ -288,6 +288,7 @@ class Tokens:
             raise InvalidOption(f"the file of tokens {path}: {error}") from error
         if not entries:
             raise InvalidOption(f"the file of tokens {path} has no token; add a table [NAME]")
+        _check_entries(path, entries)
         return cls(entries.items())
 
     def principal(self, authorization: str) -> Principal:
@@ -326,6 +327,26 @@ class Tokens:
         reader = PageReader(makers[0], conversation, ends_at)
         reader.check_valid()
         return reader
+
+
+def _check_entries(path: Path, entries: Mapping[str, TokenEntry]) -> None:
+    """Raise ``InvalidOption`` if no request can have one of the tokens, or two holders have the
+    same token: their requests would have the scope of the first.
+    """
+    names: dict[bytes, str] = {}
+    for name, entry in entries.items():
+        token = entry.token
+        if token is not None and (not token or token.strip() != token or token.startswith(_READ)):
+            raise InvalidOption(
+                f"the file of tokens {path}: the token {name!r} is empty, begins or ends with a"
+                f" blank, or begins with {_READ!r}; choose another token"
+            )
+        other = names.setdefault(_digest(name, entry), name)
+        if other != name:
+            raise InvalidOption(
+                f"the file of tokens {path}: {other!r} and {name!r} have the same token; give each"
+                " of them its own"
+            )
 
 
 def _as_text(data: bytes) -> str:

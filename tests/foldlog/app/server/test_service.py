@@ -9,14 +9,16 @@ import threading
 import msgspec
 import pytest
 
+import foldlog
 from foldlog import Histories
 from foldlog._app.server import parameters
 from foldlog._app.server.problems import Refusal
-from foldlog._app.server.service import service
+from foldlog._app.server.service import conversations, events, service
 from foldlog._app.server.service.encoding import encoded_parts
 from foldlog._app.server.service.service import LargeResponse, Service
 from foldlog._app.server.service.tokens import Principal, TokenEntry, Tokens
-from foldlog.eventstore import open_store
+from foldlog.eventstore import Action, InvalidOption, open_store
+from foldlog.eventstore.maintenance.erase import erase
 from tests.http_client import HttpClient
 from tests.said import said
 from tests.waiting import until_in_loop
@@ -426,3 +428,89 @@ def test_a_wrong_method_learns_the_right_ones(client):
     assert answer.status == 404
     answer = client.send("PATCH", f"{C1}/lease", headers={})
     assert (answer.status, answer.headers["allow"]) == (405, "DELETE, POST, PUT")
+
+
+def test_a_wait_that_is_no_number_is_refused(client):
+    answer = client.get(f"{C1}/follow?wait_s=nan")
+    assert (answer.status, answer.json()["detail"]) == (400, "wait_s is nan; send a finite number")
+
+
+def test_a_fork_of_a_fork_is_answered_again(http):
+    for number in range(3):
+        body = {"messages": [{"role": "user", "content": str(number)}]}
+        http("append_events", conversation="c1", body=body)
+    http("fork", conversation="c1", body={"id": "fork", "at": 3})
+    once = {"conversation": "fork", "headers": {"idempotency-key": "k"}}
+    made = http("fork", body={"at": 2}, **once)
+    assert http("fork", body={"at": 2}, **once) == made
+    assert made["version"] == 2
+    assert http.refusal("fork", body={"at": 1}, **once).error == "IdempotencyConflict"
+
+
+def test_a_conversation_that_is_erased_meanwhile_is_not_listed(http, store, monkeypatch):
+    rows = store.conversations()
+    erase(store, "c1", reason="asked to")
+    monkeypatch.setattr(conversations, "rows_below", lambda histories, start: rows)
+    assert http("list_conversations", below="c")["conversations"] == []
+
+
+def test_records_of_a_view_have_a_limit_too(http, monkeypatch):
+    monkeypatch.setattr(events, "_RECORDS_BYTES_MAX", 1)
+    refusal = http.refusal("read_records", conversation="c1", format="openai-chat", sent="true")
+    assert refusal.status == 422
+
+
+@pytest.mark.parametrize(
+    "text, problem",
+    [
+        ('[a]\nscope = "read"\ntoken = ""', "the token 'a' is empty"),
+        ('[a]\nscope = "read"\ntoken = "read.more"', "begins with 'read.'"),
+        (
+            '[a]\nscope = "read"\ntoken = "t"\n[b]\nscope = "append"\ntoken = "t"',
+            "'a' and 'b' have the same token",
+        ),
+    ],
+)
+def test_tokens_that_no_request_could_use_are_refused(tmp_path, text, problem):
+    path = tmp_path / "tokens.toml"
+    path.touch(0o600)
+    path.write_text(text)
+    with pytest.raises(InvalidOption, match=problem):
+        Tokens.from_file(path)
+
+
+def as_ann(histories):
+    """A client whose token sees the conversations of Ann."""
+    entry = TokenEntry(scope="append", token=TOKEN, where={"user": "ann"})
+    service = Service(histories, Tokens([("ann", entry)]), check=lambda: None)
+    return HttpClient(application(histories.store, gate=Gate("page"), service=service), TOKEN)
+
+
+def seen_by(client):
+    """The conversations that a client finds."""
+    found = client("search_events", words="tea")
+    return (
+        [hit["conversation"] for hit in found["hits"]],
+        client("read_store_stats")["conversations"],
+        client("list_unfinished")["conversations"],
+    )
+
+
+def test_a_token_sees_no_more_of_a_store_that_is_read_only(tmp_path):
+    url = f"sqlite:///{tmp_path}/store.db"
+    with foldlog.open(url) as histories:
+        for user in ("ann", "bob"):
+            history = histories.create(user, {"user": user})
+            history.append([{"role": "user", "content": "tea"}, Action(tool="t", call_id="c")])
+    with foldlog.open(f"{url}?mode=ro") as histories:
+        assert seen_by(as_ann(histories)) == (["ann"], 1, ["ann"])
+
+
+def test_a_token_finds_no_conversation_that_it_may_not_read(tmp_path):
+    with foldlog.open(tmp_path / "store.db") as histories:
+        history = histories.create("both", {"user": ["ann", "bob"]})
+        history.append([{"role": "user", "content": "tea"}, Action(tool="t", call_id="c")])
+        ann = as_ann(histories)
+        assert ann.refusal("read_conversation", conversation="both").status == 404
+        assert seen_by(ann) == ([], 0, [])
+        assert ann("list_conversations")["conversations"] == []

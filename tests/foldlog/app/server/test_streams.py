@@ -231,6 +231,8 @@ def test_what_is_refused(client, app):
     forked = put(client, headers={**JSON, "stream-forked-from": REPLY})
     assert (forked.status, "after an erasure" in forked.json()["detail"]) == (405, True)
     assert put(client, body=b"{").status == 400
+    without_zone = put(client, headers={**JSON, "stream-expires-at": "2099-01-01T00:00:00"})
+    assert (without_zone.status, "without a zone" in without_zone.json()["detail"]) == (400, True)
     put(client)
     for offset in ("7", "1_2_3", f"{'9' * 20}_0"):
         assert client.get(REPLY, {"offset": offset}).status == 400
