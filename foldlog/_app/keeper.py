@@ -25,7 +25,8 @@ _REST_MAX_S: Final = 5.0
 
 class Keeper:
     """Keeps a store up to date in a thread of its own, until the end of the ``with`` statement. If
-    it fails, a message is logged, and it tries again. Several processes may each have a ``Keeper``.
+    the store raises an error, a message is logged, and the ``Keeper`` tries again. Several
+    processes may each have a ``Keeper``. A store that is read-only is left as it is.
     """
 
     def __init__(self, store: Store, every_s: float = EVERY_S) -> None:
@@ -43,7 +44,9 @@ class Keeper:
         self._thread.join()
 
     def run(self, on_kept: Callable[[], object] = lambda: None) -> None:
-        """Keep up until the ``Keeper`` ends. ``on_kept`` is called each time when all is done."""
+        """Keep up until the ``Keeper`` ends, or return at once if the store is read-only.
+        ``on_kept`` is called each time when all is done.
+        """
         seen: int | None = None
         recorder = self._store.database.recorder
         maintenance = Histories(self._store).maintenance

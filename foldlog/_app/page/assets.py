@@ -1,8 +1,8 @@
 """Join the sources in ``app/`` into one script, one style sheet and one page.
 
 The modules of the script import one another by name, so that people and tools can follow the
-imports. A browser gets all modules in one file without imports, so an exported name must be unique
-in the script.
+imports. A browser gets all modules in one file without imports, so a name at the top of a module
+must be unique in the script, also if the module does not export it.
 """
 
 from __future__ import annotations
