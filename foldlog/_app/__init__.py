@@ -4,6 +4,5 @@ cli/             the command
 page/            the page of one run, and the list of runs
 server/          ``foldlog serve``: the pages, and the service for other languages
 coding_agents/   hooks and tools for coding agents, and their settings
-keeper.py        a worker that keeps figures, the list and the search index up to date
 sample/          the history of ``foldlog demo``
 """

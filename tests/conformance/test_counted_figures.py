@@ -9,7 +9,7 @@ import pytest
 
 from foldlog import Histories, KeyRing
 from foldlog._imports import makes_events
-from foldlog._reports.figures import blocks, updating
+from foldlog._reports.figures import blocks, keeping_up
 from foldlog.eventstore import Store
 from foldlog.eventstore.documents import listing
 from foldlog.eventstore.log.seal import WriteSettings
@@ -147,7 +147,7 @@ def test_nothing_is_read_of_conversations_that_did_not_change(histories):
 def test_many_events_are_a_reason_to_look_at_all(histories, monkeypatch):
     store = histories.store
     keep_up(store)
-    monkeypatch.setattr(updating, "_EVENTS_LOOKED_AT", 2)
+    monkeypatch.setattr(keeping_up, "_EVENTS_LOOKED_AT", 2)
     for number in range(12):
         say(store, "c1", f"{number}")
     look, changed = found(store)
@@ -159,7 +159,7 @@ def test_all_conversations_are_looked_at_each_hour(histories, monkeypatch):
     store = histories.store
     keep_up(store)
     with monkeypatch.context() as patch:
-        patch.setattr(updating, "_LOOKS_AT_ALL_EVERY", 0)
+        patch.setattr(keeping_up, "_LOOKS_AT_ALL_EVERY", 0)
         assert found(store)[0].touched is None
     assert found(store)[0].touched == 0
 
@@ -167,7 +167,7 @@ def test_all_conversations_are_looked_at_each_hour(histories, monkeypatch):
 def test_figures_of_other_code_are_made_again(histories, monkeypatch):
     store = histories.store
     keep_up(store)
-    monkeypatch.setattr(updating, "CODE", updating.CODE + 1)
+    monkeypatch.setattr(keeping_up, "CODE", keeping_up.CODE + 1)
     assert found(store)[0].touched is None
 
 
@@ -220,10 +220,10 @@ def test_two_keepers_at_once_miss_nothing(histories):
 
 
 def test_a_keeper_writes_in_short_transactions(histories, monkeypatch):
-    monkeypatch.setattr(updating, "_WRITES_S", 0.0)
+    monkeypatch.setattr(keeping_up, "_WRITES_S", 0.0)
     monkeypatch.setattr(listing, "_WRITES_S", 0.0)
     written = []
-    write_one = updating.FigureCounter._write_one
+    write_one = keeping_up.FigureCounter._write_one
     list_one = listing._list_one
 
     def write_figures(counter, transaction, row, figures):
@@ -244,7 +244,7 @@ def test_a_keeper_writes_in_short_transactions(histories, monkeypatch):
         transactions.append((len(written) - before[0], len(listed) - before[1]))
         return is_done
 
-    monkeypatch.setattr(updating.FigureCounter, "_write_one", write_figures)
+    monkeypatch.setattr(keeping_up.FigureCounter, "_write_one", write_figures)
     monkeypatch.setattr(listing, "_list_one", write_entry)
     monkeypatch.setattr(type(histories.store.database.recorder), "offer", count_offers)
     histories.maintenance.keep_up()

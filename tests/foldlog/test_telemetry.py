@@ -11,7 +11,7 @@ import pytest
 
 import foldlog
 from foldlog import Action, CondensationRequest, Message, Retraction, StoreUnavailable
-from foldlog._app.keeper import Keeper
+from foldlog._app.cli.keeping_up import Keeper
 from foldlog._base import telemetry
 from foldlog.condensers.reply import Reply
 from foldlog.condensers.strategies.model_summaries import LLMSummarizingCondenser

@@ -35,8 +35,8 @@ The files:
     agent_model.py                             the agent's model: its tokens, limit and price
     printing/                                  the output of single commands
     import_paths.py importing.py               the work of import
-    log_reading.py listing.py replaying.py serving.py
-                                               the work of log, list, compare and serve
+    log_reading.py listing.py replaying.py serving.py keeping_up.py
+                                               the work of log, list, compare, serve and keep-up
     record_files.py database_export.py run_export.py  the files of export
     erasing.py redacting.py vacuuming.py verifying.py
     checkpoints.py

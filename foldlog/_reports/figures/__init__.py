@@ -14,9 +14,10 @@ choosing.py     read the filters of a search line, such as has:error
 orders.py       the figures by which lists are sorted; activity.py: the times of last activity
 writing.py      write figures into the tables of the store; tables.py: read them by SQL
 blocks.py       totals of a whole store, from sums of blocks of conversations
-updating.py     update the tables; repeated.py: find replies that are in several conversations;
-                tools_of_replies.py: their calls of tools; settled_replies.py: replies that a
-                growth need not decode; reading_ahead.py: fewer round trips to a server
+keeping_up.py   bring the tables up to date; repeated.py: find replies that are in several
+                conversations; tools_of_replies.py: their calls of tools; settled_replies.py:
+                replies that a growth need not decode; reading_ahead.py: fewer round trips to a
+                server
 trees.py        which conversation began which; tasks.py: figures of conversations with sub-agents
 checking.py     compare the stored figures with figures that are counted again
 unchanged.py    write figures only if their conversation has not changed since it was read

@@ -18,9 +18,9 @@ from msgspec import to_builtins
 
 from foldlog._reports.figures.blocks import find_wrong_sums
 from foldlog._reports.figures.counting import Figures, figures_of
+from foldlog._reports.figures.keeping_up import FigureCounter, read_state
 from foldlog._reports.figures.settled_replies import PromptChanged, StateIncomplete, read_blocks
 from foldlog._reports.figures.tables import FigureTables, StoredFigures, text_of
-from foldlog._reports.figures.updating import FigureCounter, read_state
 from foldlog._reports.figures.writing import CODE, as_unsigned, put_figures, put_replies
 from foldlog._reports.words.gist import count
 from foldlog.eventstore import ConversationRow, CorruptEvent, Store

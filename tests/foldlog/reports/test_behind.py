@@ -5,7 +5,7 @@ from datetime import UTC, datetime
 import pytest
 
 import foldlog as api
-from foldlog._app.keeper import Keeper
+from foldlog._app.cli.keeping_up import Keeper
 from foldlog._app.server.conversations import ServedConversations
 from foldlog._reports.figures import lists
 from foldlog.eventstore import open_store

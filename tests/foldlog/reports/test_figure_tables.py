@@ -12,7 +12,7 @@ from msgspec.json import encode
 import foldlog
 from foldlog import Action, Message, Observation
 from foldlog._reports.figures import counting
-from foldlog._reports.figures.updating import FigureCounter
+from foldlog._reports.figures.keeping_up import FigureCounter
 from foldlog.errors import InvalidArgument, KeyUnavailable
 from foldlog.eventstore import KeyRing, Store, open_store
 from foldlog.projections import Views

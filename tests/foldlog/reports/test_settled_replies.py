@@ -12,7 +12,7 @@ from msgspec import UNSET, to_builtins
 from msgspec.structs import replace
 
 import foldlog
-from foldlog._reports.figures import settled_replies, updating
+from foldlog._reports.figures import keeping_up, settled_replies
 from foldlog._reports.figures.checking import find_wrong_figures, find_wrong_totals
 from foldlog._reports.figures.lists import FiguresOfStore
 from foldlog._reports.figures.shown import collect_stats
@@ -62,7 +62,7 @@ def problems(histories: foldlog.Histories) -> list[str]:
 
 
 def state_of(histories: foldlog.Histories, name: str) -> Any:
-    state = updating.read_state(histories.store, name)
+    state = keeping_up.read_state(histories.store, name)
     assert state is not None
     return state.spending
 
@@ -138,8 +138,8 @@ def test_settled_replies_change_no_figure(
             first, second = found
             assert _without_times(first) == _without_times(second)
             del events[:count]
-        state = updating.read_state(settled.store, "c")
-        expected = updating.read_state(unsettled.store, "c")
+        state = keeping_up.read_state(settled.store, "c")
+        expected = keeping_up.read_state(unsettled.store, "c")
         assert state is not None
         assert expected is not None
         assert state.spending.settled.count
@@ -285,9 +285,9 @@ def test_a_state_of_earlier_code_is_not_counted_on(
 ) -> None:
     with monkeypatch.context() as patched:
         patched.setattr(settled_replies, "_OPEN", 1_000)
-        patched.setattr(updating, "_STATE_CODE", 7)
+        patched.setattr(keeping_up, "_STATE_CODE", 7)
         fill(histories["c"], 0, 10)
-    assert updating.read_state(histories.store, "c") is None
+    assert keeping_up.read_state(histories.store, "c") is None
     assert problems(histories) == []
     fill(histories["c"], 10, 11)
     assert state_of(histories, "c").settled.count == 8

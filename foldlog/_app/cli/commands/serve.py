@@ -115,7 +115,7 @@ def run(
         raise Refused(
             f"the server needs {error.name}, which is not installed: {install_command('web')}"
         ) from error
-    from foldlog._app.keeper import Keeper
+    from foldlog._app.cli.keeping_up import Keeper
     from foldlog._app.server.access import Gate
     from foldlog._app.server.app import application
     from foldlog._app.server.documents import Shown

@@ -8,7 +8,7 @@ from types import SimpleNamespace
 import pytest
 
 from foldlog import Action, Observation, open as foldlog_open
-from foldlog._app.keeper import Keeper
+from foldlog._app.cli.keeping_up import Keeper
 from foldlog._reports.figures import context
 from foldlog._reports.search import index, searching
 from foldlog.eventstore import ConversationErased

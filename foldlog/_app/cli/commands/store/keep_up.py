@@ -22,7 +22,7 @@ def run(once: bool, db: str) -> None:
 
     Example: foldlog store keep-up
     """
-    from foldlog._app.keeper import Keeper
+    from foldlog._app.cli.keeping_up import Keeper
     from foldlog._history.histories import Histories
 
     with open_existing(db) as store:
