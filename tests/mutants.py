@@ -86,6 +86,8 @@ if number := os.environ.get("FOLDLOG_MUTANT"):
 """
 """Switches mutants in the process of the tests, and in processes that a test starts."""
 QUERIES = "queries.sql"
+DIALECTS = {"sqlite": "sqlite", "postgres": "postgresql"}
+"""Maps the folder of a recorder to the dialect of its queries."""
 SQL_SWITCHES = {
     "eventstore/recorders/statements.py": (
         "\n\nfrom foldlog._sql_switch import switch_statements\n\n"
@@ -337,7 +339,7 @@ def judge_switched(
 
 def _switch_statements(mutants: Sequence[Mutant], switched: Collection[int], project: Path) -> None:
     texts = {
-        number: (mutants[number].path.parent.name, mutants[number].text())
+        number: (DIALECTS[mutants[number].path.parents[1].name], mutants[number].text())
         for number in switched
         if mutants[number].path.name == QUERIES
     }

@@ -4,7 +4,8 @@ another.
 ``base``, ``types``: the interface of a recorder, and the values that it stores.
 ``errors``: the errors of a recorder.
 ``sqlite/``, ``postgres/``: the recorders. A store in memory is a SQLite database too.
-``sql/``, ``statements``: the statements and numbered migrations as files, and their loader.
+``sqlite/sql/``, ``postgres/sql/``: their statements and numbered migrations.
+``statements``: load these files.
 ``urls``: the URLs of stores.
 ``versions``: the version of foldlog that made a store, and stores of other versions.
 ``writers``: the threads that are inside a write. A nested write is refused.

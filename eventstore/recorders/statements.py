@@ -1,4 +1,4 @@
-"""Load SQL from the files beside the code: statements and numbered migrations.
+"""Load SQL from files: statements and numbered migrations.
 
 Reading the files by their paths is faster than importing ``importlib.resources``.
 """
@@ -13,14 +13,15 @@ from typing import Any
 
 from foldlog.eventstore.errors import count
 
-_SQL = os.path.join(os.path.dirname(__file__), "sql")
+_FOLDERS = {"sqlite": "sqlite/sql", "postgresql": "postgres/sql"}
+"""Maps a dialect to the folder of its files."""
 
 _COMMAND = r"(?s)(?:\$\w*\$.*?\$\w*\$|[^;$])+;"
 _CREATE = r"(?m)^CREATE (?:OR REPLACE |UNIQUE )?(\w+) (?:{schema}\.)?(\w+)"
 
 
 def statements(dialect: str, instead: Mapping[str, str] = {}) -> Mapping[str, str]:
-    """Return the named statements of ``sql/<dialect>/queries.sql``. In a statement, a name in
+    """Return the named statements of the ``queries.sql`` of a dialect. In a statement, a name in
     braces stands for the part with this name. ``instead`` maps names of parts to other SQL.
     """
     return _statements(dialect, tuple(instead.items()))
@@ -84,7 +85,7 @@ def migrations(dialect: str) -> Mapping[int, str]:
     database from the schema before to schema n. A dialect lacks the numbers of the migrations that
     change only the other dialect.
     """
-    names = sorted(os.listdir(os.path.join(_SQL, dialect)))
+    names = sorted(os.listdir(_folder(dialect)))
     return {int(name[:4]): read_sql(dialect, name) for name in names if name[:4].isdigit()}
 
 
@@ -181,6 +182,10 @@ def _describe_missing(kind: str, name: str) -> str:
 
 
 def read_sql(dialect: str, name: str) -> str:
-    """Return the text of a file of ``sql/<dialect>``."""
-    with open(os.path.join(_SQL, dialect, name), encoding="utf-8") as file:
+    """Return the text of a file of a dialect."""
+    with open(os.path.join(_folder(dialect), name), encoding="utf-8") as file:
         return file.read()
+
+
+def _folder(dialect: str) -> str:
+    return os.path.join(os.path.dirname(__file__), _FOLDERS[dialect])

@@ -21,7 +21,7 @@ from foldlog.eventstore.recorders.postgres.status import parts_of
 from foldlog.eventstore.recorders.statements import commands, migrations, statements
 from tests.postgres.servers import new_primary
 
-PARTS = Path(__file__).parents[2] / "eventstore/recorders/sql/postgresql/parts.json"
+PARTS = Path(__file__).parents[2] / "eventstore/recorders/postgres/sql/parts.json"
 
 _OPTIONS = {
     "{unique}": "UNIQUE",
