@@ -31,8 +31,8 @@ from foldlog.eventstore.maintenance.rekey import rekey
 from foldlog.eventstore.maintenance.verify import verify
 from foldlog.eventstore.proof.checkpoint import make_checkpoint
 from foldlog.eventstore.proof.comparison import verify_against
-from foldlog.eventstore.recorders import statements as sql_files
-from foldlog.eventstore.recorders.sqlite import maintenance
+from foldlog.eventstore.recorders import checking as recorders_checking
+from foldlog.eventstore.recorders.sqlite import checking as sqlite_checking
 from tests.golden.rows import rows
 from tests.how_many import some
 from tests.privacy import erased
@@ -113,7 +113,7 @@ def test_closing_the_generator_stops_the_check_of_the_database(path, monkeypatch
         )
         yield from connection.execute(count)
 
-    monkeypatch.setattr(maintenance, "findings", findings_without_end)
+    monkeypatch.setattr(sqlite_checking, "findings", findings_without_end)
     with open_store(f"sqlite:///{path}?mode=ro") as store:
         generator = verify(store)
         assert next(generator).conversation == "a"
@@ -280,7 +280,7 @@ def test_index_without_entries_is_found(path, index):
 
 def test_missing_part_of_a_later_schema_is_found(path, monkeypatch):
     script = "CREATE TRIGGER first_trigger AFTER DELETE ON events BEGIN SELECT 1; END"
-    monkeypatch.setattr(sql_files, "migrations", lambda dialect: {2: "", 3: script})
+    monkeypatch.setattr(recorders_checking, "migrations", lambda dialect: {2: "", 3: script})
     missing = "the trigger first_trigger is missing"
     assert any(finding.startswith(missing) for finding in findings_in(path)[""])
     execute(path, script)

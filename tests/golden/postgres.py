@@ -16,8 +16,8 @@ import psycopg
 from psycopg import sql
 
 from foldlog.eventstore import open_store
+from foldlog.eventstore.recorders.postgres.checking import parts_of
 from foldlog.eventstore.recorders.postgres.setup import in_schema
-from foldlog.eventstore.recorders.postgres.status import parts_of
 from foldlog.eventstore.recorders.statements import commands, migrations, statements
 from tests.postgres.servers import new_primary
 

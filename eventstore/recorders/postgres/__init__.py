@@ -12,6 +12,7 @@ so that most appends take one or two round trips.
 ``refusals``: why a server refuses a connection, by codes, in any language.
 ``setup``: the schema, its migrations, the required settings of a server, and epochs.
 ``status``: the state of a store, for its operator.
+``checking``: what is wrong in the database, for ``verify``.
 ``deleted_rows``: VACUUM, and the proof that it removed the rows of an erasure.
 ``stores``: many stores behind one address.
 ``sharing``: one transaction for several appends of one process to the same conversation."""

@@ -300,10 +300,10 @@ class PostgresRecorder(Recorder):
     def check(self, is_stopped: Callable[[], bool] = lambda: False) -> Iterator[str]:
         if is_stopped():
             return
+        from foldlog.eventstore.recorders.postgres.checking import findings  # only verify needs it
+
         # A server with data checksums also reports each page with a wrong checksum.
-        yield from self._beside(
-            lambda connection: list(status.findings(connection, self._statements))
-        )
+        yield from self._beside(lambda connection: list(findings(connection, self._statements)))
 
     def status(self) -> status.Status:
         return self._beside(lambda connection: status.status(connection, self._statements))

@@ -1,4 +1,4 @@
-"""Copy, rewrite and check the whole file.
+"""Copy and rewrite the whole file.
 
 A copy of a store does not know the positions that the store assigned after the copy was made. If a
 copy replaces its store or is used beside it, the copy must not reuse the later positions, because a
@@ -18,14 +18,6 @@ from contextlib import closing, contextmanager, suppress
 from typing import Final
 
 from foldlog.eventstore.recorders.sqlite.reader import SQL, a_position
-from foldlog.eventstore.recorders.sqlite.schema import Parts, made_parts, parts_of
-from foldlog.eventstore.recorders.statements import (
-    added_part,
-    changed_part,
-    contradictions,
-    missing_parts,
-    orphans,
-)
 
 _PATIENCE_S: Final = 0.02
 """The time, in seconds, for which a write-back of the log waits for readers."""
@@ -122,45 +114,3 @@ def waiting_at_most(connection: sqlite3.Connection, seconds: float) -> Iterator[
         yield
     finally:
         connection.execute(f"PRAGMA busy_timeout = {usual}")
-
-
-def _changed_parts(reader: sqlite3.Connection, present: Parts) -> Iterator[str]:
-    """Yield the parts of the schema that differ from the parts that foldlog makes. An index that
-    leaves rows out passes SQLite's own check, and reads then fail or miss rows.
-    """
-    schema = reader.execute("PRAGMA user_version").fetchone()[0]
-    made = made_parts(schema)
-    for (kind, name), sql in made.items():
-        if present.get((kind, name), sql) != sql:
-            yield changed_part(kind, name)
-    for kind, name in present.keys() - made.keys():
-        # A search index has triggers.
-        if kind == "trigger" and present[kind, name] != SQL.get(f"make_{name}"):
-            yield added_part(kind, name)
-
-
-def findings(reader: sqlite3.Connection) -> Iterator[str]:
-    """Yield the problems of the database: see ``Recorder.check``."""
-    for (finding,) in reader.execute("PRAGMA integrity_check"):
-        if finding != b"ok":
-            yield str(finding, "utf-8", "replace")
-    present = parts_of(reader)
-    yield from missing_parts("sqlite", present)
-    yield from _changed_parts(reader, present)
-    attachments = reader.execute(SQL["attachments_without_conversation"]).fetchone()[0]
-    streams, chunks = reader.execute(SQL["streams_without_conversation"]).fetchone()
-    rows = reader.execute(SQL["rows_without_conversation"])
-    yield from orphans(rows, attachments, streams, chunks)
-    yield from contradictions(
-        reader.execute(SQL["lists_that_contradict"]).fetchone()[0],
-        reader.execute(SQL["hidden"]),
-        reader.execute(SQL["without_position"]),
-        reader.execute(SQL["with_two_positions"]),
-    )
-    recorded, stored, is_a_number = reader.execute(SQL["positions_given_and_found"]).fetchone()
-    if type(recorded) is not int or not is_a_number:
-        yield "the number of recorded events cannot be read"
-    elif stored < recorded:
-        # Entries of the ledger have positions too.
-        lost = f"{recorded - stored} of the {recorded} recorded events and ledger entries"
-        yield f"{lost} are missing, and no tombstone of an erased conversation counts them"

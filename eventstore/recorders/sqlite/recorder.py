@@ -293,10 +293,12 @@ class SQLiteRecorder(Recorder):
     # ------------------------------------------------------------------------------------------
 
     def check(self, is_stopped: Callable[[], bool] = lambda: False) -> Iterator[str]:
+        from foldlog.eventstore.recorders.sqlite.checking import findings  # only verify needs it
+
         with ReadConnection(self._readers, "check") as connection:
             connection.set_progress_handler(is_stopped, _STEPS_TO_STOP)
             try:
-                yield from maintenance.findings(connection)
+                yield from findings(connection)
             finally:
                 connection.set_progress_handler(None, 0)
 

@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 import sqlite3
-from contextlib import closing
 from typing import Final
 
 from foldlog.eventstore.errors import StoreDamaged, StoreRefused
-from foldlog.eventstore.recorders.sqlite.reader import SQL
 from foldlog.eventstore.recorders.statements import migrations
 from foldlog.eventstore.recorders.types import new_store_uuid
 from foldlog.eventstore.recorders.versions import (
@@ -89,24 +87,3 @@ def checked_number(connection: sqlite3.Connection, path: str) -> int:
             " damaged; restore a backup, or recover it with SQLite (docs/how-to/damaged.md)"
         )
     return int(schema)
-
-
-Parts = dict[tuple[str, str], str]
-"""Maps the type and the name of each part of a schema to the statement that made it."""
-
-
-def parts_of(connection: sqlite3.Connection) -> Parts:
-    return {
-        (str(kind, "utf-8"), str(name, "utf-8")): str(sql or b"", "utf-8")
-        for kind, name, sql in connection.execute(SQL["parts_of_schema"])
-    }
-
-
-def made_parts(number: int) -> Parts:
-    """Return the parts of a new store of schema ``number``."""
-    with closing(sqlite3.connect(":memory:")) as made:
-        made.text_factory = bytes
-        for migration, script in migrations("sqlite").items():
-            if migration <= number:
-                made.executescript(script)
-        return parts_of(made)

@@ -1,0 +1,109 @@
+"""Find what is wrong in the database of a PostgreSQL store: its schema, rows and indexes."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+import msgspec
+import psycopg
+
+from foldlog.eventstore.recorders.checking import (
+    added_part,
+    changed_part,
+    contradictions,
+    missing_parts,
+    orphans,
+)
+from foldlog.eventstore.recorders.statements import (
+    migrations,
+    read_sql,
+    statements as sql_statements,
+)
+
+Parts = dict[tuple[str, str], str]
+"""Maps the kind and the name of each part of a schema to its description."""
+
+
+def parts_of(connection: psycopg.Connection[Any], statements: Mapping[str, bytes]) -> Parts:
+    """Return the parts of the schema of a store. The description of a function has the name of the
+    schema, and is the same for every schema.
+    """
+    [(schema,)] = connection.execute(statements["quoted_schema"]).fetchall()
+    return {
+        (kind, name): described.replace(f"{schema}.", "")
+        for kind, name, described in connection.execute(statements["described_parts"])
+    }
+
+
+def _made_parts() -> Parts:
+    """Return the parts of a new store."""
+    listed = msgspec.json.decode(read_sql("postgresql", "parts.json"), type=list[list[str]])
+    return {(kind, name): described for kind, name, described in listed}
+
+
+def _parts_of_search_index() -> Parts:
+    """Return the function and the triggers of a search index, which a store may have."""
+    index = {
+        name: sql for name, sql in sql_statements("postgresql").items() if name.startswith("make_")
+    }
+    body = index["make_search_forgetting"].split("$search_forget$")[1].replace("{schema}.", "")
+    options = 'plpgsql v t {"search_path=pg_catalog, pg_temp"}'
+    triggers = (re.search(r"TRIGGER (\w+)\s.* ON {schema}\.(\w+)", sql) for sql in index.values())
+    return {("function", "search_forget"): f"{options} {body}"} | {
+        ("trigger", f"{found[1]} on {found[2]}"): "" for found in triggers if found is not None
+    }
+
+
+def _changed_parts(present: Parts) -> Iterator[str]:
+    """Yield the parts of the schema that differ from the parts that foldlog makes."""
+    made = _made_parts() | _parts_of_search_index()
+    for (kind, name), described in sorted(present.items()):
+        if kind in ("table", "index", "function"):
+            # Tables, indexes and functions that somebody has added do no harm.
+            if made.get((kind, name), described) != described:
+                yield changed_part(kind, name)
+        elif (kind, name) not in made:
+            yield added_part(kind, name)
+
+
+def findings(connection: psycopg.Connection[Any], statements: Mapping[str, bytes]) -> Iterator[str]:
+    """Yield the problems of the store: see ``Recorder.check``. Indexes are checked only if the
+    database has the extension ``amcheck``.
+    """
+    [(schemas,)] = connection.execute(
+        "SELECT pg_catalog.current_schemas(true)::pg_catalog.text[]"
+    ).fetchall()
+    if schemas[0] != "pg_catalog":
+        yield (
+            f"the setting search_path puts the schema {schemas[0]} before pg_catalog, so the"
+            " functions of somebody else may answer; set search_path back for the role and the"
+            " database"
+        )
+    yield from missing_parts(
+        "postgresql", set(connection.execute(statements["parts_of_schema"]).fetchall())
+    )
+    [(number,)] = connection.execute(statements["schema_number"]).fetchall()
+    if number <= max(migrations("postgresql")):
+        # A newer version of foldlog may have made its parts in another way.
+        yield from _changed_parts(parts_of(connection, statements))
+    rows = connection.execute(statements["rows_without_conversation"]).fetchall()
+    [(attachments,)] = connection.execute(statements["attachments_without_conversation"]).fetchall()
+    [(streams, chunks)] = connection.execute(statements["streams_without_conversation"]).fetchall()
+    yield from orphans(rows, attachments, streams, chunks)
+    [(contradicting,)] = connection.execute(statements["lists_that_contradict"]).fetchall()
+    hidden = connection.execute(statements["hidden"]).fetchall()
+    without_position = connection.execute(statements["without_position"]).fetchall()
+    with_two_positions = connection.execute(statements["with_two_positions"]).fetchall()
+    yield from contradictions(contradicting, hidden, without_position, with_two_positions)
+    checker = connection.execute(
+        "SELECT to_regprocedure('bt_index_check(regclass, boolean)')"
+    ).fetchone()
+    if checker is None or checker[0] is None:
+        return
+    for (index,) in connection.execute(statements["b_trees"]).fetchall():
+        try:
+            connection.execute("SELECT bt_index_check(%s::regclass, true)", (index,))
+        except psycopg.DatabaseError as error:
+            yield f"index {index.rpartition('.')[2]}: {' '.join(str(error).split())}"
