@@ -10,7 +10,8 @@ does not delete the stored records of Views, because they contain ids and no tex
     codec.py         convert events to bytes and back
     codec_json.py    store values that JSON cannot hold
     conversation.py  the rules of an append
-    documents/       named values beside the events, and lists of conversations
+    documents/       named values beside the events
+    lists/           lists of conversations by attribute and activity
     log/             read and write one conversation in one transaction
     recorders/       read and write the rows of a database
     sources/         the files from which conversations were imported

@@ -2,9 +2,9 @@ from foldlog.eventstore.conversation import ANY_VERSION as ANY_VERSION
 from foldlog.eventstore.conversation import AnyVersion as AnyVersion
 from foldlog.eventstore.documents.changes import DELETED as DELETED
 from foldlog.eventstore.documents.changes import Documents as Documents
-from foldlog.eventstore.documents.listing import RecentConversation as RecentConversation
-from foldlog.eventstore.documents.listing import RecentConversations as RecentConversations
-from foldlog.eventstore.documents.listing import recent_conversations as recent_conversations
+from foldlog.eventstore.lists.pages import RecentConversation as RecentConversation
+from foldlog.eventstore.lists.pages import RecentConversations as RecentConversations
+from foldlog.eventstore.lists.pages import recent_conversations as recent_conversations
 from foldlog.eventstore.errors import CannotRedact as CannotRedact
 from foldlog.eventstore.errors import ConversationErased as ConversationErased
 from foldlog.eventstore.errors import ConversationHasForks as ConversationHasForks

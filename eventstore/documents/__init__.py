@@ -3,6 +3,4 @@
 changes        set and read documents, in one transaction with events
 values         compute the value of a document at a version
 differences    compute the difference between two JSON values
-listing        list conversations by attribute and by last activity
-tombstones     list the erased conversations
 """

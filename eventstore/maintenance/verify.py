@@ -17,7 +17,6 @@ from typing import NamedTuple, TypeVar
 
 from foldlog.eventstore import codec
 from foldlog.eventstore.codec_json import Undecodable
-from foldlog.eventstore.documents.listing import find_unlisted
 from foldlog.eventstore.errors import (
     ConversationNotFound,
     CorruptEvent,
@@ -26,6 +25,7 @@ from foldlog.eventstore.errors import (
     count,
 )
 from foldlog.eventstore.events import Redacted, Redaction, RedactionCopied
+from foldlog.eventstore.lists.checking import find_unlisted
 from foldlog.eventstore.log.database import Database, start_after
 from foldlog.eventstore.log.finding import tombstones_before
 from foldlog.eventstore.log.importing import BACKUP

@@ -18,7 +18,8 @@ from foldlog.eventstore import (
     VersionConflict,
     open_store,
 )
-from foldlog.eventstore.documents import listing
+from foldlog.eventstore.lists import keeping_up
+from foldlog.eventstore.lists.pages import recent_conversations
 from foldlog.eventstore.log import database
 from foldlog.eventstore.log.seal import WriteSettings
 from foldlog.eventstore.maintenance.rekey import rekey
@@ -147,8 +148,8 @@ def others_writing(histories):
 
 
 def test_a_list_lists_a_few_changes_and_has_the_newest_and_the_programs_own(histories, monkeypatch):
-    monkeypatch.setattr(listing, "_AT_ONCE", 3)
-    monkeypatch.setattr(listing, "_EVENTS_AT_ONCE", 2)
+    monkeypatch.setattr(keeping_up, "_AT_ONCE", 3)
+    monkeypatch.setattr(keeping_up, "_EVENTS_AT_ONCE", 2)
     everything = [f"c{number}" for number in range(12)]
     histories.create("c0", U1)
     for name in everything[1:8]:
@@ -169,7 +170,7 @@ def test_a_list_lists_a_few_changes_and_has_the_newest_and_the_programs_own(hist
     assert {"c9", "c7", "c6"} <= {*names(late)}, "its own attributes, and the newest"
     assert not late.is_complete
     assert names(histories.list(limit=20, age_max_s=0)).count("c9") == 1
-    everything_of = listing.recent_conversations(
+    everything_of = recent_conversations(
         histories.store.database, {}, limit=20, after=None, age_max_s=0, is_complete=True
     )
     assert sorted(names(everything_of)) == sorted(everything)
@@ -177,8 +178,8 @@ def test_a_list_lists_a_few_changes_and_has_the_newest_and_the_programs_own(hist
 
 
 def test_a_list_that_cannot_be_written_shows_nothing_erased(histories, monkeypatch):
-    monkeypatch.setattr(listing, "_AT_ONCE", 3)
-    monkeypatch.setattr(listing, "_EVENTS_AT_ONCE", 2)
+    monkeypatch.setattr(keeping_up, "_AT_ONCE", 3)
+    monkeypatch.setattr(keeping_up, "_EVENTS_AT_ONCE", 2)
     monkeypatch.setattr(database, "_NEWEST_EVENTS", 2)
     for number in range(12):
         histories[f"c{number}"].append(said("hello"))
@@ -209,7 +210,7 @@ def test_a_list_waits_for_no_other_writer(histories):
     histories.list(age_max_s=0)
     histories.store.ingest("d", [said("imported")])
     with others_writing(histories) as patch:
-        read = noted(patch, listing, "_read_entries")
+        read = noted(patch, keeping_up, "_read_entries")
         for attributes in ({}, U1, {"app": "x"}, {"app": "y"}):
             matching = [name for name in "dcba" if attributes.items() <= named[name].items()]
             assert listed_now(histories, attributes) == matching

@@ -11,7 +11,7 @@ from foldlog import Histories, KeyRing
 from foldlog._imports import makes_events
 from foldlog._reports.figures import blocks, keeping_up
 from foldlog.eventstore import Store
-from foldlog.eventstore.documents import listing
+from foldlog.eventstore.lists import keeping_up as list_keeping_up
 from foldlog.eventstore.log.seal import WriteSettings
 from foldlog.eventstore.maintenance.archive import archive
 from foldlog.eventstore.maintenance.copy import copy_store
@@ -221,10 +221,10 @@ def test_two_keepers_at_once_miss_nothing(histories):
 
 def test_a_keeper_writes_in_short_transactions(histories, monkeypatch):
     monkeypatch.setattr(keeping_up, "_WRITES_S", 0.0)
-    monkeypatch.setattr(listing, "_WRITES_S", 0.0)
+    monkeypatch.setattr(list_keeping_up, "_WRITES_S", 0.0)
     written = []
     write_one = keeping_up.FigureCounter._write_one
-    list_one = listing._list_one
+    list_one = list_keeping_up._list_one
 
     def write_figures(counter, transaction, row, figures):
         written.append((id(transaction), row.id))
@@ -245,7 +245,7 @@ def test_a_keeper_writes_in_short_transactions(histories, monkeypatch):
         return is_done
 
     monkeypatch.setattr(keeping_up.FigureCounter, "_write_one", write_figures)
-    monkeypatch.setattr(listing, "_list_one", write_entry)
+    monkeypatch.setattr(list_keeping_up, "_list_one", write_entry)
     monkeypatch.setattr(type(histories.store.database.recorder), "offer", count_offers)
     histories.maintenance.keep_up()
     assert max(figures for figures, _ in transactions) == 1

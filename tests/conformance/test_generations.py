@@ -14,7 +14,7 @@ from foldlog.eventstore import (
     VersionConflict,
     open_store,
 )
-from foldlog.eventstore.documents.tombstones import list_tombstones
+from foldlog.eventstore.lists.tombstones import list_tombstones
 from foldlog.eventstore.maintenance import erase as erasing
 from foldlog.eventstore.maintenance.copy import copy_store
 from foldlog.eventstore.maintenance.erase import erase

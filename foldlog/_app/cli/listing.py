@@ -26,7 +26,7 @@ from foldlog._reports.figures.stats import Behind
 from foldlog._reports.figures.tables import Where
 from foldlog._reports.words.gist import count
 from foldlog.eventstore import ConversationRow, Store
-from foldlog.eventstore.documents.listing import check_no_key_is_missing
+from foldlog.eventstore.lists.pages import check_no_key_is_missing
 from foldlog.eventstore.times import EventTime, in_utc, parse_event_time
 from foldlog.projections.conversations.companions import companion_of
 

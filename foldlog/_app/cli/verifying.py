@@ -17,7 +17,7 @@ from foldlog._reports.answers.verification import (
     ViewsDocument,
 )
 from foldlog.eventstore import EventStoreError, Store
-from foldlog.eventstore.documents.listing import find_wrong_attributes
+from foldlog.eventstore.lists.checking import find_wrong_attributes
 from foldlog.eventstore.log.row import from_microseconds
 from foldlog.eventstore.maintenance.verify import Later
 from foldlog.maintenance import Verdict

@@ -53,7 +53,7 @@ from foldlog.eventstore import (
     Redaction,
     Store,
 )
-from foldlog.eventstore.documents.listing import check_no_key_is_missing
+from foldlog.eventstore.lists.pages import check_no_key_is_missing
 from foldlog.projections.conversations.unreadable import sound
 
 LIMIT = 500

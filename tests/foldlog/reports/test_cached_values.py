@@ -19,8 +19,8 @@ from foldlog.eventstore import (
 )
 from foldlog.eventstore.derived import cached_values
 from foldlog.eventstore.derived.cached_values import cached_records
-from foldlog.eventstore.documents import listing
-from foldlog.eventstore.documents.listing import recent_conversations
+from foldlog.eventstore.lists import pages
+from foldlog.eventstore.lists.pages import recent_conversations
 from foldlog.runtimes import CachedValues
 from tests.figures import FiguresOfStore, FigureTables
 from tests.foldlog.records import CORPUS
@@ -176,13 +176,13 @@ def test_pages_read_few_attributes(histories, monkeypatch):
     for number in range(30):
         histories[f"c{number:02}"].append(said("hi"), documents={"attributes": {"user": "ann"}})
     reads = []
-    attributes = listing._attributes
+    attributes = pages._attributes
 
     def counted_attributes(*arguments):
         reads.append(arguments)
         return attributes(*arguments)
 
-    monkeypatch.setattr(listing, "_attributes", counted_attributes)
+    monkeypatch.setattr(pages, "_attributes", counted_attributes)
     database = histories.store.database
     names = []
     after = None

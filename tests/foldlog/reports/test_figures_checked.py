@@ -21,7 +21,7 @@ from foldlog._reports.figures.checking import (
 from foldlog._reports.figures.lists import FiguresOfStore
 from foldlog._reports.records.checking import find_wrong_events_of_records
 from foldlog.eventstore import Store, open_store
-from foldlog.eventstore.documents.listing import find_wrong_attributes
+from foldlog.eventstore.lists.checking import find_wrong_attributes
 from foldlog.projections import Views
 from tests.attacks.made_store import KEYS, RECORDS, reply, user
 from tests.attacks.operators import SQLiteOperator

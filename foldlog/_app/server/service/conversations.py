@@ -33,7 +33,7 @@ from foldlog.eventstore import (
     IdempotencyConflict,
     VersionConflict,
 )
-from foldlog.eventstore.documents.listing import RecentConversation
+from foldlog.eventstore.lists.pages import RecentConversation
 from foldlog.types import ExpectedVersion
 
 _PAIRS = "^([^=,]+=[^,]*(,[^=,]+=[^,]*)*)?$"

@@ -35,7 +35,7 @@ from foldlog._reports.figures.shown import collect_stats
 from foldlog._reports.hand_overs import fact_document
 from foldlog._reports.runs import compared_runs
 from foldlog._testing.calls import recorded_calls
-from foldlog.eventstore.documents import tombstones
+from foldlog.eventstore.lists import tombstones
 from foldlog.formats.conversion import ANY_HISTORY, format_of_history
 from foldlog.projections import Dialect
 

@@ -1,54 +1,25 @@
-"""List conversations by attribute and by last activity.
-
-Attributes are the document ``attributes`` of a conversation. An attribute is a named text, number
-or list of texts, such as user, project, title or tags. A read model finds conversations by their
-attributes. Every append changes the last activity, but the new value is written only when
-conversations are listed. Appends therefore stay fast. A list of conversations may be some seconds
-old, and contains the time at which it was made.
-
-See docs/internals/decisions/0035-lists.md.
+"""Bring the stored list of conversations up to date. Every append changes the last activity of its
+conversation, but the new value is written only when conversations are listed, or by ``foldlog store
+keep-up``. Appends therefore stay fast.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
-from datetime import datetime
 from itertools import islice
-from operator import attrgetter
 from time import monotonic
 from typing import Any, Final, NamedTuple
 
 from foldlog._base.json_types import JsonMap
-from foldlog.eventstore.arguments import NUMBER_MAX, check_whole
 from foldlog.eventstore.documents.values import newest_value
-from foldlog.eventstore.errors import (
-    CorruptEvent,
-    InvalidArgument,
-    KeyUnavailable,
-    StoreDamaged,
-    count,
-)
+from foldlog.eventstore.errors import CorruptEvent, InvalidArgument, KeyUnavailable, StoreDamaged
 from foldlog.eventstore.events import ATTRIBUTES
 from foldlog.eventstore.log.database import NOTHING_LATE, Database, Late
-from foldlog.eventstore.log.keys import key_missing
 from foldlog.eventstore.log.reading import ReadTransaction
-from foldlog.eventstore.log.row import from_microseconds
-from foldlog.eventstore.log.seal import NOTHING_PENDING, RowCodec
-from foldlog.eventstore.log.writing import (
-    EVERY,
-    WriteTransaction,
-    decode_attributes,
-    digests_of,
-    list_again,
-    pairs_of,
-)
+from foldlog.eventstore.log.writing import EVERY, WriteTransaction, list_again, pairs_of
 from foldlog.eventstore.recorders.base import Reader, Transaction
-from foldlog.eventstore.recorders.types import (
-    Conversation,
-    ListedConversation,
-    Record,
-)
+from foldlog.eventstore.recorders.types import Conversation, ListedConversation, Record
 
 _FACT: Final = "listed"
 """The store records the position and the time of the newest list under this name."""
@@ -64,150 +35,8 @@ an entry with 1,000 attributes takes 40 ms (``python -m benchmarks.tenants many-
 
 # A list entry may have one of these values instead of a version:
 _NOT_LISTED: Final = -1
-_NEEDS_KEY: Final = -2  # a process that has the key must list the conversation
-
-
-class RecentConversation(NamedTuple):
-    """A conversation in a list. ``updated_at`` is the time of the conversation's last event.
-    ``version`` and ``updated_at`` may be some seconds old. ``attributes`` is None if the
-    conversation is encrypted and the store was opened without its key.
-    """
-
-    id: str
-    version: int
-    created_at: datetime
-    updated_at: datetime
-    attributes: JsonMap | None
-
-
-class RecentConversations(NamedTuple):
-    """A page of conversations, sorted by last activity from the newest to the oldest. ``as_of`` is
-    the time up to which the list has all changes. Newer changes may be in it too. Pass ``after`` to
-    get the next page; it is None on the last page.
-
-    If many conversations have changed since the last list, ``is_complete`` is false, and ``as_of``
-    is long ago. The list then has the newest changes and those before ``as_of``. In between, it may
-    lack a conversation, or have its earlier activity. The next lists catch up.
-    """
-
-    conversations: tuple[RecentConversation, ...]
-    as_of: datetime
-    after: tuple[int, int] | None
-    is_complete: bool = True
-
-
-def recent_conversations(
-    database: Database,
-    attributes: JsonMap,
-    *,
-    limit: int,
-    after: tuple[int, int] | None,
-    age_max_s: float,
-    is_complete: bool = False,
-) -> RecentConversations:
-    """Return the conversations that have all attributes, sorted by last activity from the newest to
-    the oldest.
-
-    Args:
-        database: The database of a store.
-        attributes: The attributes. If an attribute is a list, the conversation's list must contain
-            these texts.
-        limit: The maximal number of conversations.
-        after: The ``after`` of the last page, or None for the first page.
-        age_max_s: The maximal age of the list in seconds. Attributes are always up to date.
-        is_complete: Whether to list all changes, however many there are.
-
-    Returns:
-        A page of conversations.
-
-    Raises:
-        InvalidArgument, TypeError: An argument is wrong.
-        KeyUnavailable: A conversation that may have the attributes is encrypted under a missing
-            key.
-
-    Cost: reading the rows of the page. If the list is older than ``age_max_s`` seconds, up to 200
-    conversations with newer events are read too, or all of them if ``is_complete`` is set.
-    """
-    _check_page(limit, after, age_max_s)
-    pairs = pairs_of(attributes)
-    keys = database.settings.keys
-    state = _bring_up_to_date(database, age_max_s, is_complete=is_complete)
-    unwritten = state.unwritten
-    least = min(limit + len(unwritten), NUMBER_MAX)
-
-    def read_page(reader: Reader) -> RecentConversations:
-        # ``unwritten`` contains entries that the stored list lacks. Take these entries first, then
-        # the entries of the stored list.
-        listings = [*islice(_unwritten_page(database, reader, state, pairs, after), limit)]
-        # Each key makes other digests of an attribute, so query for plain digests and for the
-        # digests of each key.
-        for key_id in [None] if keys is None or not pairs else [None, *keys.names]:
-            stored = reader.listed(digests_of(pairs, keys, key_id), after, least)
-            listings += [listing for listing in stored if listing.key not in unwritten]
-        listings = sorted(listings, key=attrgetter("at", "key"), reverse=True)[:limit]
-        is_full = limit > 0 and len(listings) == limit
-        return RecentConversations(
-            tuple([_recent(database, reader, listing) for listing in listings]),
-            from_microseconds(state.as_of),
-            (listings[-1].at, listings[-1].key) if is_full else None,
-            state.is_complete,
-        )
-
-    page = database.recorder.query(read_page)
-    if pairs and page.after is None:
-        check_no_key_is_missing(database, "more conversations may have these attributes too")
-    return page
-
-
-def _check_page(limit: object, after: object, age_max_s: object) -> None:
-    """Raise ``InvalidArgument`` or ``TypeError`` if an argument of a page is wrong."""
-    check_whole("limit", limit, 0)
-    if after is not None:
-        if not isinstance(after, tuple) or len(after) != 2:
-            raise TypeError(f"'after' must be the 'after' value of an earlier page, not {after!r}")
-        for number in after:
-            check_whole("after", number)
-    if not isinstance(age_max_s, int | float):
-        raise TypeError(f"age_max_s must be a number of seconds, not {age_max_s!r}")
-
-
-def _unwritten_page(
-    database: Database,
-    reader: Reader,
-    state: _State,
-    pairs: Sequence[bytes],
-    after: tuple[int, int] | None,
-) -> Iterator[ListedConversation]:
-    """Yield the entries behind ``after`` that the stored list lacks and that have all attributes in
-    ``pairs``, from the newest to the oldest.
-    """
-    in_order: Iterable[ListedConversation] = sorted(
-        state.unwritten.values(), key=attrgetter("at", "key"), reverse=True
-    )
-    if database.late is not NOTHING_LATE and not state.is_complete:
-        # This process read them in earlier calls, and the update may not have reached a later
-        # erasure. What was erased must not be shown.
-        in_order = _read_again(database, reader, in_order)
-    for listing in in_order:
-        if after is not None and (listing.at, listing.key) >= after:
-            continue
-        if pairs and not {*pairs_of(_attributes(database, reader, listing) or {})} >= {*pairs}:
-            continue
-        yield listing
-
-
-def check_no_key_is_missing(database: Database, problem: str) -> None:
-    """Raise ``KeyUnavailable`` if a key of the store is missing, so that values of encrypted
-    conversations cannot be compared.
-    """
-    keys = database.settings.keys
-    used_keys = database.recorder.value("key_ids").split()
-    missing = ", ".join(name for name in used_keys if keys is None or name not in keys.names)
-    if missing:
-        raise key_missing(f"{problem}, but they are encrypted", missing, keys)
-
-
-# --- the read model ---
+NEEDS_KEY: Final = -2
+"""A process that has the key must list the conversation."""
 
 
 class _Newest(NamedTuple):
@@ -223,7 +52,7 @@ class _Newest(NamedTuple):
     are_listed: bool = False
 
 
-class _Progress(NamedTuple):
+class Progress(NamedTuple):
     """How much of the store the stored list contains.
 
     ``after``  the list contains all events up to this position; 0 while the first list is made
@@ -239,7 +68,7 @@ class _Progress(NamedTuple):
     until: Any = None
 
     @classmethod
-    def read(cls, database: Database) -> _Progress:
+    def read(cls, database: Database) -> Progress:
         """Read the stored progress. Nothing counts as listed if the stored value is damaged."""
         recorder = database.recorder
         try:
@@ -265,11 +94,11 @@ class _Step(NamedTuple):
     """
 
     touched: Sequence[tuple[int, int]]
-    progress: _Progress
+    progress: Progress
     is_last: bool
 
 
-class _State(NamedTuple):
+class ListState(NamedTuple):
     """The list after an update. ``unwritten`` maps the key of a conversation to its entry, if the
     stored list lacks the entry.
     """
@@ -279,7 +108,7 @@ class _State(NamedTuple):
     unwritten: Mapping[int, ListedConversation]
 
 
-def _bring_up_to_date(database: Database, age_max_s: float, *, is_complete: bool) -> _State:
+def bring_up_to_date(database: Database, age_max_s: float, *, is_complete: bool) -> ListState:
     """Update the list of conversations if it is older than ``age_max_s`` seconds.
 
     Unless ``is_complete`` is set, a call lists about ``_AT_ONCE`` conversations, the oldest changes
@@ -287,13 +116,13 @@ def _bring_up_to_date(database: Database, age_max_s: float, *, is_complete: bool
     list contains what was just written.
     """
     now = database.now()
-    stored = _Progress.read(database)
+    stored = Progress.read(database)
     age = now - stored.as_of  # the clock may have been set back
     is_young = stored.until is None and 0 <= age < age_max_s * 1_000_000
     recorder = database.recorder
     pending = recorder.query(lambda reader: reader.to_list_again(_min_version(database)))
     if is_young and all(version < _NOT_LISTED for _, version in pending):
-        return _State(stored.as_of, True, {})
+        return ListState(stored.as_of, True, {})
     if not is_complete and len(pending) > _AT_ONCE:
         import random  # with its own imports, it takes milliseconds that few commands need
 
@@ -327,15 +156,15 @@ def _bring_up_to_date(database: Database, age_max_s: float, *, is_complete: bool
         keys = recorder.query(database.newest_changed)[:_AT_ONCE]
         listings = _with_entries(database, listings, [(key, 0) for key in keys])
     as_of = progress.as_of if progress.until is None else 0
-    return _State(as_of, is_last, listings)
+    return ListState(as_of, is_last, listings)
 
 
 def _min_version(database: Database) -> int:
     """Return the least version of list entries that this process has to write again."""
-    return _NOT_LISTED if database.settings.keys is None else _NEEDS_KEY
+    return _NOT_LISTED if database.settings.keys is None else NEEDS_KEY
 
 
-def _next_step(database: Database, progress: _Progress, now: int) -> _Step:
+def _next_step(database: Database, progress: Progress, now: int) -> _Step:
     """Return the next step: conversations with newer events, or, while the first list is made, the
     conversations with the next keys.
     """
@@ -345,17 +174,17 @@ def _next_step(database: Database, progress: _Progress, now: int) -> _Step:
             lambda reader: reader.next_touched(progress.after, _EVENTS_AT_ONCE)
         )
         as_of = now if at is None else at or progress.as_of
-        return _Step(sorted(touched), _Progress(until, as_of), at is None)
+        return _Step(sorted(touched), Progress(until, as_of), at is None)
     begins = progress.until is None
     if begins:
-        progress = _Progress(0, now, 0, database.last_position)
+        progress = Progress(0, now, 0, database.last_position)
     touched = recorder.query(lambda reader: reader.visible_behind(progress.key, _AT_ONCE))
     if len(touched) == _AT_ONCE:
         return _Step(touched, progress._replace(key=touched[-1][0]), is_last=False)
-    return _Step(touched, _Progress(progress.until, progress.as_of), is_last=begins)
+    return _Step(touched, Progress(progress.until, progress.as_of), is_last=begins)
 
 
-def _write_step(database: Database, before: _Progress, step: _Step) -> bool:
+def _write_step(database: Database, before: Progress, step: _Step) -> bool:
     """Write the entries of a step and the new progress. Return False if the store cannot be written
     now.
     """
@@ -399,7 +228,7 @@ def _with_entries(
     return others | {listing.key: listing for listing in present}
 
 
-def _read_again(
+def read_again(
     database: Database, reader: Reader, listings: Iterable[ListedConversation]
 ) -> Iterator[ListedConversation]:
     """Yield the present entries of the same conversations, without those that were erased."""
@@ -452,10 +281,7 @@ def _list_some(
 
 
 def _list_one(
-    transaction: Transaction,
-    database: Database,
-    newest: _Newest,
-    stored: ListedConversation | None,
+    transaction: Transaction, database: Database, newest: _Newest, stored: ListedConversation | None
 ) -> None:
     """Write the entry of a conversation into the stored list, or bring its entry up to date."""
     conversation = newest.conversation
@@ -544,7 +370,7 @@ def _read_newest(
         attributes = newest_value(reading, ATTRIBUTES) or {}
         pairs_of(attributes)  # raises an error if the attributes have a wrong form
     except KeyUnavailable:
-        return _Newest(conversation, _NEEDS_KEY, None)
+        return _Newest(conversation, NEEDS_KEY, None)
     except (CorruptEvent, InvalidArgument):
         return _Newest(conversation, version, None)
     return _Newest(conversation, version, attributes)
@@ -561,120 +387,3 @@ def _as_listed(newest: _Newest) -> ListedConversation:
         newest.version,
         newest.attributes,
     )
-
-
-def _recent(database: Database, reader: Reader, listing: ListedConversation) -> RecentConversation:
-    """Return a list entry with its verified version and its decoded attributes."""
-    version = listing.version
-    if version <= 0:  # this process lacks the key, so the version was not verified
-        conversation = reader.conversation(listing.key)
-        version = 0 if conversation is None else conversation.version
-    return RecentConversation(
-        listing.id,
-        version,
-        from_microseconds(listing.created_at),
-        from_microseconds(listing.at),
-        _attributes(database, reader, listing),
-    )
-
-
-def _attributes(database: Database, reader: Reader, listing: ListedConversation) -> JsonMap | None:
-    """Return the decoded attributes of a list entry. If their record cannot be read, read them from
-    the events. Return None if the key is missing.
-    """
-    attributes = listing.attributes
-    if not isinstance(attributes, Record) and not listing.is_record_missing:
-        return attributes if attributes or listing.version == _NEEDS_KEY else {}
-    try:
-        return _decode_attributes(database, reader, listing)
-    except KeyUnavailable:
-        return None
-
-
-def _decode_attributes(
-    database: Database, reader: Reader, listing: ListedConversation
-) -> JsonMap | None:
-    """Decode the attributes of a list entry, or read them from the events. Return None if the
-    conversation was deleted. Raises ``KeyUnavailable``.
-    """
-    attributes = listing.attributes
-    conversation = database.find_key(reader, listing.key) if listing.is_encrypted else None
-    if conversation is None:
-        codec = RowCodec(listing.id, None, NOTHING_PENDING)
-    else:
-        codec = database.codec_of(conversation)
-    if isinstance(attributes, Record):
-        record = codec.decoded_record(ATTRIBUTES, attributes)
-        stored = None if record is None else decode_attributes(record.body)
-        if stored is not None:
-            return stored
-    conversation = conversation or database.find_key(reader, listing.key)
-    if conversation is None:
-        return None
-    return newest_value(ReadTransaction(reader, conversation, database), ATTRIBUTES) or {}
-
-
-# -- checking
-
-
-def find_unlisted(database: Database) -> Iterator[str]:
-    """Yield what conversations the lists lack that they had once. Cost: a look at the row of each
-    conversation.
-    """
-    progress = _Progress.read(database)
-    until, key = progress.after, NUMBER_MAX
-    if progress.until is not None:
-        until, key = progress.until, progress.key
-    if until == 0:
-        return
-    unlisted, is_given = database.recorder.query(lambda reader: reader.unlisted(key, until))
-    if not is_given:
-        yield (
-            "the lists of conversations by attribute and activity say that they have events which"
-            " the store does not have yet, so they leave out new events; a copy of the store has"
-            " correct lists (see 'foldlog store copy --help')"
-        )
-    elif unlisted:
-        yield (
-            f"the lists of conversations by attribute and activity lack"
-            f" {count(unlisted, 'conversation')}; the events are intact, and a copy of the store"
-            " has correct lists (see 'foldlog store copy --help')"
-        )
-
-
-def find_wrong_attributes(database: Database, conversation: str) -> Iterator[str]:
-    """Yield the problems of a conversation's list entry: its attributes, version or time differ
-    from its events, or its digests, by which lists find it, differ from its attributes. The
-    attributes of an archived conversation are not compared.
-
-    Raises ``KeyUnavailable`` and the errors of reading. Cost: reading the newest attributes.
-    """
-
-    def read(reader: Reader) -> Iterator[str]:
-        state = database.find(reader, conversation, as_stored=True)
-        if state is None or state.erasure or state.archived or state.lacks_events:
-            return
-        attributes = newest_value(ReadTransaction(reader, state, database), ATTRIBUTES) or {}
-        codec = database.codec_of(state)
-        for stored in reader.records(state.key, ATTRIBUTES, state.version, 1, backwards=True):
-            record = codec.decoded_record(ATTRIBUTES, stored)
-            if record is not None and decode_attributes(record.body) != attributes:
-                yield "its attributes in lists differ from its events"
-        try:
-            pairs = pairs_of(attributes)
-        except InvalidArgument:  # attributes of a wrong form are not listed
-            return
-        expected = digests_of(pairs, database.settings.keys, state.key_id)
-        for version, at, digests in reader.ask("listing_of", state.key):
-            is_wrong = version > state.version
-            if version == state.version:
-                is_wrong = at != (state.updated_at or state.created_at)
-            if is_wrong:
-                yield "its version or time in lists differs from its events"
-            raw = bytes(digests)
-            size = len(EVERY)
-            listed = {raw[start : start + size] for start in range(0, len(raw), size)}
-            if listed and listed != {EVERY, *expected}:
-                yield "lists find it by attributes that differ from its events"
-
-    yield from database.recorder.query(lambda reader: [*read(reader)])
