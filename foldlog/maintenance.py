@@ -26,7 +26,7 @@ from foldlog._privacy.erasing import (
 )
 from foldlog._privacy.matching import holding
 from foldlog._privacy.redacting import Redacting, RedactionReport, holders, redact_matching
-from foldlog._reports.figures.lists import FiguresOfStore
+from foldlog._reports.figures.of_store import FiguresOfStore
 from foldlog._reports.figures.trees import NO_TREES
 from foldlog._reports.words.event_json import event_document
 from foldlog.eventstore import (

@@ -1,6 +1,6 @@
 """The figures of a store as its lists and statistics read them, for every test that compares them."""
 
-from foldlog._reports.figures.lists import FiguresOfStore as FiguresOfStore
+from foldlog._reports.figures.of_store import FiguresOfStore as FiguresOfStore
 from foldlog._reports.figures.prices import Price as Price, Prices as Prices
 from foldlog._reports.figures.shown import (
     collect_stats as collect_stats,

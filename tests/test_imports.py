@@ -150,7 +150,7 @@ with foldlog.open({str(tmp_path / "a.db")!r}) as histories:
 """
     modules = _modules_after(code)
     assert "foldlog._imports.projecting" in modules
-    unneeded = {"foldlog._reports.figures.counting", "foldlog._reports.figures.lists"}
+    unneeded = {"foldlog._reports.figures.counting", "foldlog._reports.figures.of_store"}
     assert modules & unneeded == set()
 
 

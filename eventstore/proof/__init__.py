@@ -2,7 +2,7 @@
 this folder.
 
 ``leaves``: what a checkpoint covers of each conversation.
-``lists``: the leaves as they are stored.
+``stored_leaves``: the leaves as they are stored.
 ``checkpoint``: make a checkpoint.
 ``comparison``: compare a store with a checkpoint.
 ``proofs``: proofs of one event, and of a later checkpoint, for other programs.

@@ -35,7 +35,9 @@ from foldlog.eventstore.proof.leaves import (
     receipt_of,
     redacted_pages,
 )
-from foldlog.eventstore.proof.lists import (
+from foldlog.eventstore.proof.merkle import root_of_edge
+from foldlog.eventstore.proof.signed_note import StoreCheckpoint
+from foldlog.eventstore.proof.stored_leaves import (
     LEAVES_A_RECORD,
     StoredLeaves,
     newest_tree,
@@ -43,8 +45,6 @@ from foldlog.eventstore.proof.lists import (
     put_if_newest,
     stored_records,
 )
-from foldlog.eventstore.proof.merkle import root_of_edge
-from foldlog.eventstore.proof.signed_note import StoreCheckpoint
 from foldlog.eventstore.recorders.base import Reader
 from foldlog.eventstore.recorders.types import Conversation, as_text, utf8
 from foldlog.eventstore.sources.blocks import TextsBetween

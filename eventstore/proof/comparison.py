@@ -34,9 +34,9 @@ from foldlog.eventstore.proof.leaves import (
     receipt_of,
     redacted_pages,
 )
-from foldlog.eventstore.proof.lists import leaves_of, origin_of
 from foldlog.eventstore.proof.merkle import root_of
 from foldlog.eventstore.proof.signed_note import StoreCheckpoint
+from foldlog.eventstore.proof.stored_leaves import leaves_of, origin_of
 from foldlog.eventstore.recorders.base import Reader
 from foldlog.eventstore.recorders.types import Conversation, Row, as_text, utf8
 from foldlog.eventstore.sources.blocks import GENESIS, chain_head

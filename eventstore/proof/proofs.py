@@ -14,9 +14,9 @@ from foldlog.eventstore.log.reading import ReadTransaction
 from foldlog.eventstore.log.row import commitment_of, dense_rows, first_head, is_redacted, sound
 from foldlog.eventstore.maintenance.verify import Verdict
 from foldlog.eventstore.proof.comparison import verify_against
-from foldlog.eventstore.proof.lists import leaves_of
 from foldlog.eventstore.proof.merkle import consistency_path, inclusion_path, root_of
 from foldlog.eventstore.proof.signed_note import StoreCheckpoint
+from foldlog.eventstore.proof.stored_leaves import leaves_of
 from foldlog.eventstore.recorders.base import Reader
 from foldlog.eventstore.recorders.types import HEAD_BYTES, Row, unpacked, utf8
 from foldlog.eventstore.store import Store

@@ -348,7 +348,7 @@ class SourceWriter:
         figures. The first list counts the figures of all other sources without a skeleton.
         """
         if PARENT in about(source).get(WHERE, {}):
-            from foldlog._reports.figures.lists import FiguresOfStore
+            from foldlog._reports.figures.of_store import FiguresOfStore
             from foldlog._reports.figures.tables import Where
 
             figures = FiguresOfStore(self.store)

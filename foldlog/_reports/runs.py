@@ -29,7 +29,7 @@ from foldlog._reports.answers.runs import (
     RunsDocument,
     StepDocument,
 )
-from foldlog._reports.figures.lists import FiguresOfStore
+from foldlog._reports.figures.of_store import FiguresOfStore
 from foldlog._reports.figures.overview import counted_in, is_request
 from foldlog._reports.figures.prices import Prices
 from foldlog._reports.figures.spending import spent_by

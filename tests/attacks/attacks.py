@@ -13,7 +13,7 @@ from hashlib import sha256
 from typing import Any, NamedTuple
 
 from foldlog._reports.figures.checking import forget_figures
-from foldlog._reports.figures.lists import FiguresOfStore
+from foldlog._reports.figures.of_store import FiguresOfStore
 from foldlog.eventstore import open_store
 from foldlog.eventstore.codec import encode
 from foldlog.eventstore.events import Redacted, RedactionCopied

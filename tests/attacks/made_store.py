@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import foldlog
-from foldlog._reports.figures.lists import FiguresOfStore
+from foldlog._reports.figures.of_store import FiguresOfStore
 from foldlog._reports.search import index
 from foldlog.eventstore import Annotation, KeyRing, open_store
 from foldlog.eventstore.maintenance.rekey import rekey

@@ -12,7 +12,7 @@ import pytest
 import foldlog
 from foldlog import Action, Histories, KeyRing, Message
 from foldlog._imports import makes_events
-from foldlog._reports.figures.lists import FiguresOfStore
+from foldlog._reports.figures.of_store import FiguresOfStore
 from foldlog._reports.search import index, searching
 from foldlog._reports.search.searching import search
 from foldlog._reports.search.words import hashes_to_find

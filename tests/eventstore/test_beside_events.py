@@ -28,8 +28,8 @@ from foldlog.eventstore.proof import checkpoint, lists
 from foldlog.eventstore.proof.checkpoint import make_checkpoint
 from foldlog.eventstore.proof.comparison import verify_against
 from foldlog.eventstore.proof.leaves import Extent
-from foldlog.eventstore.proof.lists import leaves_of
 from foldlog.eventstore.proof.proofs import prove_event
+from foldlog.eventstore.proof.stored_leaves import leaves_of
 from foldlog.eventstore.sources.blocks import GENESIS, chain_head
 from tests import stored_rows
 from tests.commands import run_foldlog

@@ -9,7 +9,7 @@ import pytest
 
 import foldlog
 from foldlog._reports.figures.checking import find_wrong_figures, find_wrong_totals
-from foldlog._reports.figures.lists import FiguresOfStore
+from foldlog._reports.figures.of_store import FiguresOfStore
 from foldlog.eventstore import CondensationAction
 from foldlog.eventstore.recorders.postgres.reading import PostgresReader
 from foldlog.eventstore.recorders.postgres.wire import ConnectionLost, Wire

@@ -17,7 +17,7 @@ from foldlog._app.cli.stores import iter_rows
 from foldlog._history.lease import to_resume
 from foldlog._reports.answers.conversations import ConversationDocument
 from foldlog._reports.figures.choosing import chosen_by, is_filter
-from foldlog._reports.figures.lists import PAGE, FiguresOfStore
+from foldlog._reports.figures.of_store import PAGE, FiguresOfStore
 from foldlog._reports.figures.overview import NATIVE
 from foldlog._reports.figures.prices import Prices
 from foldlog._reports.figures.shown import document_of

@@ -21,7 +21,7 @@ from foldlog._reports.answers.views import DroppedTermDocument
 from foldlog._reports.as_sent import sent, why_sent
 from foldlog._reports.dropped import Dropped, condensations, dropped_by
 from foldlog._reports.facts import fact
-from foldlog._reports.figures.lists import FiguresOfStore
+from foldlog._reports.figures.of_store import FiguresOfStore
 from foldlog._reports.figures.places import in_folder, places
 from foldlog._reports.figures.shown import tasks_of
 from foldlog._reports.hand_overs import hand_overs

@@ -37,7 +37,7 @@ from foldlog._reports.answers.figures import (
     TaskDocument,
 )
 from foldlog._reports.figures.choosing import chosen_by
-from foldlog._reports.figures.lists import FiguresOfStore
+from foldlog._reports.figures.of_store import FiguresOfStore
 from foldlog._reports.figures.prices import Prices
 from foldlog._reports.figures.shown import document_of
 from foldlog._reports.figures.spending import total_of

@@ -21,6 +21,6 @@ keeping_up.py   bring the tables up to date; repeated.py: find replies that are 
 trees.py        which conversation began which; tasks.py: figures of conversations with sub-agents
 checking.py     compare the stored figures with figures that are counted again
 unchanged.py    write figures only if their conversation has not changed since it was read
-lists.py        lists and totals; stats.py: the totals of some conversations, or of all
+of_store.py     lists and totals of a store; stats.py: the totals of some conversations, or of all
 shown.py        documents and totals for commands, pages and Python
 """

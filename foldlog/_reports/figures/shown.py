@@ -14,7 +14,7 @@ from foldlog._base.json_types import JsonObject
 from foldlog._reports.answers.conversations import ConversationDocument
 from foldlog._reports.answers.figures import ModelDocument, TaskDocument
 from foldlog._reports.figures.context import ContextLimit, limit_of_models
-from foldlog._reports.figures.lists import FiguresOfStore
+from foldlog._reports.figures.of_store import FiguresOfStore
 from foldlog._reports.figures.overview import is_another, parent_in
 from foldlog._reports.figures.prices import Prices
 from foldlog._reports.figures.spending import price_calls, spent_by, sum_up

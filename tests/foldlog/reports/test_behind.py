@@ -7,7 +7,7 @@ import pytest
 import foldlog as api
 from foldlog._app.cli.keeping_up import Keeper
 from foldlog._app.server.conversations import ServedConversations
-from foldlog._reports.figures import lists
+from foldlog._reports.figures import of_store
 from foldlog.eventstore import open_store
 from foldlog.eventstore.maintenance.info import store_info
 from tests.figures import FiguresOfStore, Where
@@ -23,15 +23,15 @@ def store():
 @pytest.fixture
 def few_at_once(monkeypatch):
     """A reader counts two conversations."""
-    monkeypatch.setattr(lists, "_COUNTED_AT_ONCE", 2)
+    monkeypatch.setattr(of_store, "_COUNTED_AT_ONCE", 2)
 
 
 @pytest.fixture
 def nothing_at_once(monkeypatch):
     """A reader counts no conversation, and sums up no block."""
-    monkeypatch.setattr(lists, "_COUNTED_AT_ONCE", 0)
-    monkeypatch.setattr(lists, "_EVENTS_AT_ONCE", 0)
-    monkeypatch.setattr(lists, "_BLOCKS_AT_ONCE", 0)
+    monkeypatch.setattr(of_store, "_COUNTED_AT_ONCE", 0)
+    monkeypatch.setattr(of_store, "_EVENTS_AT_ONCE", 0)
+    monkeypatch.setattr(of_store, "_BLOCKS_AT_ONCE", 0)
 
 
 def begin(store, count):
@@ -84,7 +84,7 @@ def test_a_reader_that_does_not_wait_leaves_later_totals_complete(store):
 
 
 def test_a_reader_counts_no_further_conversation_after_many_events(store, monkeypatch):
-    monkeypatch.setattr(lists, "_EVENTS_AT_ONCE", 1_500)
+    monkeypatch.setattr(of_store, "_EVENTS_AT_ONCE", 1_500)
     for number in range(3):
         store.append(f"c{number}", [said("text")] * 1_000, expected_version=0)
     assert read(store)[1].conversations == 1
@@ -92,14 +92,14 @@ def test_a_reader_counts_no_further_conversation_after_many_events(store, monkey
 
 
 def test_a_reader_counts_few_conversations_where_each_takes_long(store, monkeypatch):
-    monkeypatch.setattr(lists, "_SECONDS_AT_ONCE", 0)
+    monkeypatch.setattr(of_store, "_SECONDS_AT_ONCE", 0)
     begin(store, 40)
     assert [read(store)[1].conversations for _ in range(3)] == [24, 8, 0]
     assert FiguresOfStore(store).totals().conversations == 40
 
 
 def test_a_list_counts_few_conversations_where_each_takes_long(store, monkeypatch):
-    monkeypatch.setattr(lists, "_SECONDS_AT_ONCE", 0)
+    monkeypatch.setattr(of_store, "_SECONDS_AT_ONCE", 0)
     begin(store, 40)
     figures = FiguresOfStore(store, is_quick=True)
     rows = [*figures.of(store.iter_conversations())]
@@ -108,7 +108,7 @@ def test_a_list_counts_few_conversations_where_each_takes_long(store, monkeypatc
 
 
 def test_a_list_describes_what_it_does_not_count_by_its_ends(store, monkeypatch):
-    monkeypatch.setattr(lists, "_EVENTS_AT_ONCE", 130)
+    monkeypatch.setattr(of_store, "_EVENTS_AT_ONCE", 130)
     begin(store, 5)
     figures = FiguresOfStore(store, is_quick=True)
     rows = [*figures.of(store.iter_conversations())]

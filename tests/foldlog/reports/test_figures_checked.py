@@ -18,7 +18,7 @@ from foldlog._reports.figures.checking import (
     find_wrong_totals,
     forget_figures,
 )
-from foldlog._reports.figures.lists import FiguresOfStore
+from foldlog._reports.figures.of_store import FiguresOfStore
 from foldlog._reports.records.checking import find_wrong_events_of_records
 from foldlog.eventstore import Store, open_store
 from foldlog.eventstore.lists.checking import find_wrong_attributes

@@ -78,7 +78,7 @@ def run(
     Example: foldlog compare tidewatch --config small.toml
     """
     from foldlog._reports.dropped import dropped_document, dropped_in
-    from foldlog._reports.figures.lists import FiguresOfStore
+    from foldlog._reports.figures.of_store import FiguresOfStore
     from foldlog._reports.figures.prices import Prices
     from foldlog.condensers.models.caches import cache_rule
 
