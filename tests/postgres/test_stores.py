@@ -25,7 +25,7 @@ from foldlog.eventstore.maintenance.verify import verify
 from foldlog.eventstore.recorders.types import Position
 from tests.at_once import at_once
 from tests.figures import FiguresOfStore
-from tests.foldlog.reports.test_figure_tables import calls_of, check, filled, write_logs
+from tests.foldlog.reports.test_figure_tables import calls_of, check_runs, filled, write_logs
 from tests.privacy import erased
 from tests.said import ids, said, say
 
@@ -484,7 +484,7 @@ def test_a_move_and_a_failover_lose_nothing(other_server, folder):
 
 def test_figures_of_several_stores(postgres_server, tmp_path):
     with open_store(postgres_server.url(schema="figured", stores="4")) as store:
-        check(filled(store), tmp_path)
+        check_runs(filled(store), tmp_path)
         assert len({store.database.recorder.home(row.id) for row in store.iter_conversations()}) > 1
 
 
