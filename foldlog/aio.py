@@ -26,7 +26,7 @@ from collections.abc import Callable, Coroutine, Generator, Iterator, Mapping, S
 from contextlib import AbstractAsyncContextManager, suppress
 from dataclasses import KW_ONLY, dataclass
 from functools import partial, update_wrapper
-from inspect import iscoroutinefunction, signature
+from inspect import iscoroutine, iscoroutinefunction, signature
 from itertools import islice
 from threading import Lock
 from typing import (
@@ -326,13 +326,17 @@ class _Pages(Generic[_T]):
 
 
 class _Following(_Pages[Recorded]):
-    """An endless async iterator over all events that are recorded after a position."""
+    """An endless async iterator over all events that are recorded after a position.
+
+    ``_read_version`` is the version of the store's data at which no later event existed, or None.
+    While the store still has this version, it is not read again.
+    """
 
     def __init__(self, pool: ThreadPool, store: Store, after_position: int) -> None:
         super().__init__(pool, lambda: store.follow(self._position))
         self._data_version = store.database.data_version
         self._position = after_position
-        self._seen = -1
+        self._read_version: int | None = None
 
     async def __anext__(self) -> Recorded:
         wait_s = _POLL_S
@@ -345,13 +349,13 @@ class _Following(_Pages[Recorded]):
 
     def _next_page(self) -> list[Recorded]:
         version = self._data_version()
-        if version == self._seen:
+        if version == self._read_version:
             return []
         page = list(islice(self._iterate(), _PAGE))
         if page:
             self._position = page[-1].position
         else:
-            self._seen = version
+            self._read_version = version
         return page
 
 
@@ -781,10 +785,13 @@ class AsyncHistory:
     once.__doc__ = SyncHistory.once.__doc__
 
     async def _call(self, work: Callable[[], Any]) -> Any:
-        """Await ``work`` if it is a coroutine function. Call it in a thread if it is not."""
-        if iscoroutinefunction(getattr(work, "func", work)):
+        """Return the result of ``work``. A coroutine function is awaited. Any other function is
+        called in a thread, and if it returns a coroutine, the coroutine is awaited.
+        """
+        if iscoroutinefunction(work):
             return await work()
-        return await self._histories._stepping.run(work)
+        result = await self._histories._stepping.run(work)
+        return await result if iscoroutine(result) else result
 
     def stream_reply(self, source: Any = None, **options: Any) -> AsyncStreamedReply:
         from foldlog._history.streamed import check_source

@@ -43,7 +43,7 @@ from foldlog.eventstore import (
     open_store,
     recent_conversations,
 )
-from foldlog.eventstore.arguments import check_reason
+from foldlog.eventstore.arguments import check_reason, check_text, check_time
 from foldlog.eventstore.errors import count
 from foldlog.eventstore.files.whole_file import whole_file
 from foldlog.eventstore.files.written_files import (
@@ -251,10 +251,10 @@ class Maintenance:
         on_result: Callable[[Archived], object] = lambda archived: None,
     ) -> tuple[Archived, ...]:
         """Move the events of old conversations to an object store. A conversation is old if its
-        last event is older than ``older_than``, which is a ``timedelta`` or a ``datetime``. ``to``
-        is the URL of the object store, such as ``s3://bucket/prefix``. Each conversation becomes
-        one object. With ``where``, only conversations with these attributes are archived. Return
-        the outcome for each conversation.
+        last event is older than ``older_than``, which is a ``timedelta`` or a ``datetime`` with a
+        time zone. ``to`` is the URL of the object store, such as ``s3://bucket/prefix``. Each
+        conversation becomes one object. With ``where``, only conversations with these attributes
+        are archived. Return the outcome for each conversation.
 
         Archived conversations still appear in lists, and their figures, versions and heads stay in
         the store. The first use of an archived conversation restores it.
@@ -263,7 +263,7 @@ class Maintenance:
         the package.
         """
         if isinstance(older_than, datetime):
-            before = older_than
+            before: datetime = check_time("older_than", older_than)
         else:
             before = self._ago(older_than)
         rows = [row for row in conversations_with(self._store, where, before) if not row.archived]
@@ -392,23 +392,22 @@ class Maintenance:
             searched, and what was not searched, such as other files and encoded text.
 
         Raises:
-            InvalidArgument: The text is empty, or ``reason`` or ``by`` contains the text, because
-                the receipt stores both.
+            InvalidArgument: The text or the reason is empty. ``older_than`` is not a time span. Or
+                ``reason`` or ``by`` contains the text, because the receipt stores both.
 
         Durability: the receipts are on disk when the method returns.
 
         Cost: the method reads all events and records of the searched conversations twice.
         """
         holds = holding(text)
+        if by is not None:
+            check_text("by", by)
         if holds(check_reason(reason, "receipt")) or holds(by or ""):
             raise InvalidArgument(
                 "the argument 'reason' or 'by' contains the text to redact, and the receipt would "
                 "store it; use other words"
             )
-        if older_than is None:
-            before = None
-        else:
-            before = time_before(self._store.database.now(), older_than)
+        before = None if older_than is None else self._ago(older_than)
         rows = conversations_with(self._store, where, and_shared=True)
         redacting = Redacting(self._store, rows, holds, before, everywhere=not where)
         return redact_matching(
@@ -531,8 +530,8 @@ def _readable_from(store: Store, conversation: str, start: int) -> Iterator[Logg
     # A fork and its parent are read separately, so that damage in one of them does not end the
     # reading of the other.
     row = store.conversation(conversation)
-    begins = max(start, row.parent_version or 0)
-    for first, stop in ((start, begins), (begins, row.version)):
+    own_start = max(start, row.parent_version or 0)
+    for first, stop in ((start, own_start), (own_start, row.version)):
         yield from sound(store, conversation, first, stop, [])
 
 

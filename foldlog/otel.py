@@ -46,7 +46,7 @@ because each value of an attribute makes a time series.
 _COUNTERS = {
     "foldlog.appends": "Appends.",
     "foldlog.append.events": "Events that were appended.",
-    "foldlog.append.bytes": "Bytes of the bodies of these events.",
+    "foldlog.append.bytes": "Bytes of the bodies of events that were appended.",
     "foldlog.conflicts": (
         "Appends at a version that was not the newest, and condensations that were given up."
     ),
@@ -89,8 +89,8 @@ def instrument(
 
 
 def uninstrument() -> None:
-    """Stop sending traces and metrics. A store that is already open still adds trace contexts to
-    its events until it is closed.
+    """Stop sending traces and metrics. Until it is closed, a store that was opened before still
+    sends the traces and metrics of its appends, and adds trace contexts to their events.
     """
     telemetry.telemetry = None
 
@@ -226,8 +226,9 @@ class _Telemetry:
                     {"role": "assistant", "parts": [{"type": "text", "content": reply.text or ""}]}
                 ]
                 attributes["gen_ai.output.messages"] = dumps(output, ensure_ascii=False)
-        failed = {name: more[name] for name in ("error.type",) if name in more}
-        self.record("gen_ai.client.operation.duration", seconds, {**shared, **failed})
+        if "error.type" in more:
+            shared["error.type"] = more["error.type"]
+        self.record("gen_ai.client.operation.duration", seconds, shared)
         return attributes
 
     def add(self, name: str, amount: float, attributes: Mapping[str, Any] | None = None) -> None:

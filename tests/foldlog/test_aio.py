@@ -667,3 +667,5 @@ async def test_an_async_work_is_done_once(histories):
 
     first = await history.once("turn", ask)
     assert await history.once("turn", lambda: 1 / 0) == first == await history.recorded("turn")
+    (other,) = await history.once("other turn", lambda: ask())
+    assert other.event.content == "yes"

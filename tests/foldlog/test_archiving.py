@@ -1,6 +1,6 @@
 """Archiving from Python. The commands are in ``tests/golden/sessions/archive.txt``."""
 
-from datetime import timedelta
+from datetime import datetime, timedelta
 
 import pytest
 
@@ -28,6 +28,8 @@ def test_age_is_a_span_or_a_time(histories, objects):
     assert archive(timedelta(days=1), objects) == ()
     with pytest.raises(ValueError, match="older_than must be a timedelta"):
         archive(timedelta(days=-1), objects)
+    with pytest.raises(TypeError, match="older_than is 2026-01-01T00:00:00 and has no time zone"):
+        archive(datetime(2026, 1, 1), objects)
     [archived] = archive(histories.store.conversation("old").updated_at + timedelta(1), objects)
     assert (archived.conversation, archived.events) == ("old", 1)
 

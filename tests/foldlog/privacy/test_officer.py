@@ -112,6 +112,13 @@ def test_an_age_is_a_span(opened):
     for age in (90, -DAYS, "90d"):
         with pytest.raises(InvalidArgument, match="timedelta"):
             opened.maintenance.expire(age, reason="policy")
+        with pytest.raises(InvalidArgument, match="timedelta"):
+            opened.maintenance.redact_matching("marigold", reason="policy", older_than=age)
+
+
+def test_who_redacts_is_a_text(opened):
+    with pytest.raises(TypeError, match="by must be a text, not 5"):
+        opened.maintenance.redact_matching("marigold", reason="policy", by=5)
 
 
 def test_many_forks_of_forks_are_erased(few_frames, histories):
