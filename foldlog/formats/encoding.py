@@ -344,7 +344,7 @@ def in_json(event: Event) -> Event:
 
 
 def _sendable(event: Event) -> Event:
-    """Replace each half of a surrogate pair by a question mark."""
+    """Return the event with a question mark in place of each half of a surrogate pair."""
     containers = (value if isinstance(value, dict) else [value] for _, value in values_in(event))
     replacements = {
         text: sendable(text) for texts in containers for text in texts if isinstance(text, str)
@@ -362,7 +362,9 @@ def _replace_changed(event: Event, fields: Fields) -> Event:
 
 
 def _without_bytes(event: Event) -> Event:
-    """Write the bytes of an image or a file as a data URL, and all other bytes as base64."""
+    """Return the event with data URLs in place of the bytes of images and files, and base64 in
+    place of all other bytes.
+    """
     containers = {
         name: value
         for name, value in asdict(event).items()

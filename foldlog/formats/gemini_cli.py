@@ -74,6 +74,8 @@ NAME = "gemini-cli"
 _TYPES = ("user", "gemini", "info", "error", "warning")
 _STABLE = ("sessionId", "projectHash", "startTime", "kind")
 """The fields of a session that never change."""
+_DOCUMENT_KEYS = ("sessionId", "projectHash", "startTime", "messages")
+"""The fields that each session has which is one document."""
 _CHANGING = frozenset(("messages", "lastUpdated", "summary", "directories", "memoryScratchpad"))
 """The fields of a session that a record ``$set`` changes."""
 _READ_ELSEWHERE = frozenset(("text", "functionCall", "functionResponse"))
@@ -84,11 +86,9 @@ class _Documents(FileReader):
     """Reads sessions of before 2026, which are one JSON document."""
 
     def holds(self, path: Path, begin: bytes) -> bool:
-        begins = re.match(rb'\s*\{\s*"(sessionId|projectHash)"', begin) is not None
-        is_one = begins and all(
-            b'"%b"' % key.encode() in begin for key in (*_STABLE[:3], "messages")
-        )
-        return is_one and not on_lines(path)
+        has_first_key = re.match(rb'\s*\{\s*"(sessionId|projectHash)"', begin) is not None
+        has_keys = all(b'"%b"' % key.encode() in begin for key in _DOCUMENT_KEYS)
+        return has_first_key and has_keys and not on_lines(path)
 
     def histories(self, path: Path) -> Iterator[Contained]:
         document = object_in(path)
@@ -551,7 +551,8 @@ class GeminiDecoder(FollowingDecoder):
             for number, message in enumerate(self._messages, 1)
             if message.shown and str(message.record.get("id")) not in ids
         )
-        self._take_back(collected, max(same_count, *lost_numbers, 0), following)
+        last_lost = max(lost_numbers, default=0)
+        self._take_back(collected, max(same_count, last_lost), following)
         version = self._messages[same_count - 1].end if same_count else 0
         shown_ids = self.shown.ids()
         context = None

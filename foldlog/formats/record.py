@@ -236,8 +236,8 @@ without a zone as a text for ``origin.time``, or None.
 
 def read_time(text: Any) -> SourceTime:
     """Return the time in a text of a source. Return ``(None, None)`` for a text that is not a time.
-    The result is also ``(None, None)`` for the first second of 1970, because programs write this
-    second for a missing time.
+    The result is also ``(None, None)`` for the beginning of 1970, because programs write this time
+    for a missing one.
     """
     time = parse_event_time(text)
     # a comparison of two times takes longer than the parsing of a time, so compare the year first

@@ -52,6 +52,9 @@ from foldlog.formats.record import Fields, dict_or_empty, dicts_in, name_of_type
 from foldlog.formats.reply_encoders import join_contents
 from foldlog.projections import View
 
+_REPLY_KEYS = {"text", "tool_calls", "response_id", "finish_reason", "latency_s"}
+"""The fields by which a ``foldlog.condensers.Reply`` is recognized."""
+
 
 def from_openai(message_or_response: Any) -> tuple[Event, ...]:
     """Return the events of a model's reply or of messages. Append all returned events, in their
@@ -269,7 +272,7 @@ def _events(value: Any) -> Iterator[Event]:
             _reply_meta(value, value.get("status")),
             answered_call_ids,
         )
-    elif "tool_calls" in value and "latency_s" in value:
+    elif value.keys() >= _REPLY_KEYS:
         message = {"role": "assistant", "content": value["text"], "tool_calls": value["tool_calls"]}
         yield from _chat_events(
             message, value["response_id"], _reply_meta(value, value["finish_reason"])
@@ -554,7 +557,8 @@ def _with_finite_numbers(event: Event) -> Event:
     """Return an event in which texts replace infinities and NaN: a server may return any number,
     and an event holds only finite numbers.
     """
-    fields = {name: getattr(event, name) for name in _READ if name in event.__struct_fields__}
+    names = [name for name in _FIELDS_OF_SERVER if name in event.__struct_fields__]
+    fields = {name: getattr(event, name) for name in names}
     numbers = (value for _, value in values_in(fields) if type(value) is float)
     return event if all(map(isfinite, numbers)) else replace(event, **_finite(fields))
 
@@ -569,7 +573,7 @@ def _finite(value: Any) -> Any:
     return value
 
 
-_READ = ("content", "thought", "thinking", "data", "meta")
+_FIELDS_OF_SERVER = ("content", "thought", "thinking", "data", "meta")
 """The fields of an event that contain values of a server. The arguments of a call with an infinity
 become a text in ``_Reader.arguments``.
 """

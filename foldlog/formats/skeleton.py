@@ -415,7 +415,7 @@ class Skeleton(ABC):
                 state.longest_wait_s = max(state.longest_wait_s or 0.0, waited_s)
             state.reached = at
 
-    def part(self, kind: str) -> None:
+    def count_part(self, kind: str) -> None:
         """Count a part of a record that is neither a call nor a result, by its kind."""
         self._count_kind(kind)
         self.state.last = ENDS_WITH.get(kind, self.state.last)
@@ -424,7 +424,7 @@ class Skeleton(ABC):
         elif kind in ("user", "environment"):
             self._note_message()
 
-    def called(self, call_id: str | None, tool: str | None) -> None:
+    def count_call(self, call_id: str | None, tool: str | None) -> None:
         """Count a call."""
         name = tool or UNNAMED_TOOL
         self._count_kind("action")
@@ -433,7 +433,7 @@ class Skeleton(ABC):
         self.state.waiting[call_id or ""] = name
         self._wait_again(call_id or "")
 
-    def answered(self, call_id: str | None, *, failed: bool, refused: bool = False) -> None:
+    def count_result(self, call_id: str | None, *, failed: bool, refused: bool = False) -> None:
         """Count a result. A result that is ``refused`` by a person is no error of the tool."""
         state = self.state
         tool = state.waiting.pop(call_id or "", UNNAMED_TOOL)
@@ -459,7 +459,7 @@ class Skeleton(ABC):
         if call_id in self.state.left:
             self.state.left.remove(call_id)
 
-    def asked(self, words: str) -> None:
+    def note_request(self, words: str) -> None:
         """Store the request that a user's message contains. A title can be made from it. Only the
         first request is stored.
         """
@@ -468,7 +468,12 @@ class Skeleton(ABC):
             self.state.asked = request[:_SHOWN_MAX] or None
             self.state.said = self.state.said or whole_text[:_SHOWN_MAX]
 
-    def located(self, cwd: str | None, branch: str | None = None, model: str | None = None) -> None:
+    def note_place(
+        self, cwd: str | None, branch: str | None = None, model: str | None = None
+    ) -> None:
+        """Store the folder, the branch and the model of a record, as far as the record names them.
+        The folder of an earlier record stays.
+        """
         where = self.state.where
         is_known = (cwd is None or "cwd" in where) and branch in (None, where.get("branch"))
         # most records repeat the values, so a new dictionary is rarely needed

@@ -222,7 +222,7 @@ class ClaudeCodeSkeleton(Skeleton):
                 model = None
             else:
                 model = message.model
-            self.located(skeleton.cwd, skeleton.gitBranch, model)
+            self.note_place(skeleton.cwd, skeleton.gitBranch, model)
         self._find_parent(skeleton)
         is_of_view = (skeleton.isSidechain is True) == (self._side is True)
         self.is_shown = is_of_view and skeleton.isApiErrorMessage is not True
@@ -232,7 +232,7 @@ class ClaudeCodeSkeleton(Skeleton):
         if skeleton.isCompactSummary:
             self._parallel = _Parallel()
             state.compactions += 1
-            self.part("condensation")
+            self.count_part("condensation")
         elif kind == "user" and message is not None:
             self._count_user(skeleton, message)
         elif kind == "assistant" and message is not None:
@@ -240,7 +240,7 @@ class ClaudeCodeSkeleton(Skeleton):
         else:
             beside = {name: getattr(skeleton, name) for name in _BESIDE}
             said = said_beside(beside)
-            self.part("annotation" if said is None else said[1])
+            self.count_part("annotation" if said is None else said[1])
 
     def _follow(self, line: _Line) -> None:
         """Note whether a line leaves the branch of the calls without results, and which of them get
@@ -359,7 +359,7 @@ class ClaudeCodeSkeleton(Skeleton):
             call_id = block.tool_use_id
             if self._is_missing and call_id and call_id not in self.state.waiting:
                 self._early[:] = [*self._early, call_id][-EARLY_MAX:]
-            self.answered(block.tool_use_id, failed=failed, refused=refused)
+            self.count_result(block.tool_use_id, failed=failed, refused=refused)
             if self.is_shown and call_id:
                 self._parallel.has_answer |= self._parallel.open.pop(call_id, None) is not None
         if len(results) == len(blocks) and results:
@@ -368,16 +368,16 @@ class ClaudeCodeSkeleton(Skeleton):
         is_for_sub_agent = line.isSidechain and line.agentId is None
         is_users = line.isMeta is not True and not is_for_sub_agent
         self._was_asked |= is_users and self.is_shown
-        self.part("user" if is_users else "environment")
+        self.count_part("user" if is_users else "environment")
         if is_users and self.state.asked is None:
             texts = [block.text for block in blocks if block.text]
-            self.asked(content if type(content) is str else "\n".join(texts))
+            self.note_request(content if type(content) is str else "\n".join(texts))
 
     def _count_reply(self, line: _Line, message: _Message) -> None:
         blocks = message.content if type(message.content) is list else []
         uses = [block for block in blocks if block.type == "tool_use"]
         for block in uses:
-            self.called(block.id, block.name)
+            self.count_call(block.id, block.name)
             if self.is_shown and block.id:
                 self._call_of_view(line, block.id, block.name or "")
             if block.id in self._early:
@@ -388,7 +388,7 @@ class ClaudeCodeSkeleton(Skeleton):
                 self.on_finding(RESULT_FIRST.format(block.id))
         if not uses:
             says = any(block.type == "text" for block in blocks) or type(message.content) is str
-            self.part("agent" if says else "annotation")
+            self.count_part("agent" if says else "annotation")
         if message.id and line.requestId:
             both = f"{message.id} {line.requestId}"
         else:
@@ -401,7 +401,7 @@ class ClaudeCodeSkeleton(Skeleton):
             self._usage = usage_of(message.usage)
         if message.model == SYNTHETIC_MODEL:
             return
-        self.located(None, model=message.model)
+        self.note_place(None, model=message.model)
         if self._usage:
             model = message.model or UNNAMED
             cost = cost_in(line.costUSD)

@@ -102,12 +102,12 @@ class CodexSkeleton(Skeleton):
             extra["ancestor"] = payload.thread_id or extra.get("ancestor")
         elif kind == "turn_context":
             extra["model"] = payload.model or extra.get("model")
-            self.located(payload.cwd, model=payload.model)
+            self.note_place(payload.cwd, model=payload.model)
         elif kind == "event_msg":
             self._take_notice(skeleton)
         if change == "condensation":
             self.state.compactions += 1
-        self.part(change)
+        self.count_part(change)
 
     def _take_turn(self, kind: str, payload: _Payload) -> str:
         """Count the turns of the user, and return what the line does to the events before it. A
@@ -138,7 +138,7 @@ class CodexSkeleton(Skeleton):
         if self.state.conversation is None:
             self.state.parent = parent_of(msgspec.to_builtins(session))
         self.state.conversation = self.state.conversation or session.id
-        self.located(session.cwd, within(session.git, "branch"))
+        self.note_place(session.cwd, within(session.git, "branch"))
         extra["ancestor"] = session.forked_from_id or session.id or extra.get("ancestor")
 
     def _take_notice(self, skeleton: _Line) -> None:
@@ -146,7 +146,7 @@ class CodexSkeleton(Skeleton):
         notice = skeleton.payload or skeleton
         if notice.type == "turn_aborted":
             for call_id in [*self.state.waiting]:
-                self.answered(call_id, failed=True)
+                self.count_result(call_id, failed=True)
         elif notice.type == "token_count":
             self._spend(skeleton.timestamp, skeleton.payload)
 
@@ -186,19 +186,19 @@ class CodexSkeleton(Skeleton):
         """Count an item of the model's API."""
         if item.type in _CALLS:
             unnamed = _SHELL if "shell" in item.type else None
-            self.called(item.call_id or item.id, item.name or unnamed)
+            self.count_call(item.call_id or item.id, item.name or unnamed)
         elif item.type in _OUTPUTS:
-            self.answered(item.call_id, failed=has_failed(item.output))
+            self.count_result(item.call_id, failed=has_failed(item.output))
         elif item.type == "message":
             words = "\n".join(texts_in(item.content))
             is_context = _is_context(item)
             labels = {"assistant": "agent", "developer": "system", "system": "system"}
             user = "environment" if is_context else "user"
-            self.part(labels.get(item.role or "", user))
+            self.count_part(labels.get(item.role or "", user))
             if item.role == "user" and words and not is_context:
-                self.asked(words)
+                self.note_request(words)
         else:
-            self.part("annotation")
+            self.count_part("annotation")
 
     def _spend(self, at: str | None, payload: _Payload | None) -> None:
         """Count the usage of the last call: see ``calls_of_events``."""
