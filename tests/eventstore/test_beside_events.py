@@ -24,7 +24,7 @@ from foldlog.eventstore.log.ledger import enter
 from foldlog.eventstore.log.redacted import without_content
 from foldlog.eventstore.log.row import commitment_of, link_of, present, stored_event_of
 from foldlog.eventstore.maintenance.rekey import rekey
-from foldlog.eventstore.proof import checkpoint, lists
+from foldlog.eventstore.proof import checkpoint, stored_leaves
 from foldlog.eventstore.proof.checkpoint import make_checkpoint
 from foldlog.eventstore.proof.comparison import verify_against
 from foldlog.eventstore.proof.leaves import Extent
@@ -309,13 +309,13 @@ def test_checkpoint_makes_no_leaf_of_an_unchanged_import(tmp_path, made_leaves):
 def test_records_of_the_list_are_small(tmp_path):
     """SQLite copies a whole row of ``records`` to compare its key, so a row must be small."""
     with open_store(tmp_path / "many.db", durability="relaxed") as store:
-        for number in range(lists.LEAVES_A_RECORD * 2):
+        for number in range(stored_leaves.LEAVES_A_RECORD * 2):
             say(store, f"c{number}", "hello")
         note = make_checkpoint(store)
         records = store.database.recorder.query(
-            lambda reader: [*lists.stored_records(reader, note.origin)]
+            lambda reader: [*stored_leaves.stored_records(reader, note.origin)]
         )
-        assert [len(record.leaves) for record in records] == [lists.LEAVES_A_RECORD] * 2
+        assert [len(record.leaves) for record in records] == [stored_leaves.LEAVES_A_RECORD] * 2
         assert changes(store, note) == {}
 
 
@@ -635,7 +635,7 @@ def test_key_of_a_plain_conversation_is_named(path, note):
 
 def test_leaves_of_an_earlier_form_are_made_again_once(path, note, monkeypatch):
     monkeypatch.setattr(checkpoint, "FORM", 0)
-    monkeypatch.setattr(lists, "FORM", 0)
+    monkeypatch.setattr(stored_leaves, "FORM", 0)
     with opened(path) as store:
         say(store, "a", "five")
         earlier = make_checkpoint(store)

@@ -22,7 +22,7 @@ from foldlog.eventstore import CorruptEvent, InvalidArgument, InvalidOption, Key
 from foldlog.eventstore.maintenance.archive import archive
 from foldlog.eventstore.maintenance.copy import copy_store
 from foldlog.eventstore.maintenance.rekey import rekey
-from foldlog.eventstore.proof import checkpoint, lists
+from foldlog.eventstore.proof import checkpoint, stored_leaves
 from foldlog.eventstore.proof.checkpoint import make_checkpoint
 from foldlog.eventstore.proof.comparison import verify_against
 from foldlog.eventstore.proof.merkle import (
@@ -292,11 +292,11 @@ def change_leaf(path, note, name):
         return replace(stored, leaves=tuple(leaves))
 
     with opened(path) as store:
-        read = partial(lists.stored_records, origin=note.origin)
+        read = partial(stored_leaves.stored_records, origin=note.origin)
         stored_records = store.database.recorder.query(lambda reader: [*read(reader)])
         records = [change(stored) for stored in stored_records]
         store.database.recorder.transact(
-            partial(lists.put_records, origin=note.origin, records=records)
+            partial(stored_leaves.put_records, origin=note.origin, records=records)
         )
 
 
@@ -327,12 +327,12 @@ def test_leaf_with_other_fields_and_the_same_hash_is_named(path, change):
         note = make_checkpoint(store)
 
         def put(transaction):
-            records = [*lists.stored_records(transaction, note.origin)]
+            records = [*stored_leaves.stored_records(transaction, note.origin)]
             for stored in records:
                 leaves = [change(leaf) if leaf.extent else leaf for leaf in stored.leaves]
                 assert [leaf.hash for leaf in leaves] == [leaf.hash for leaf in stored.leaves]
                 changed = replace(stored, leaves=tuple(leaves))
-                lists.put_records(transaction, note.origin, [changed])
+                stored_leaves.put_records(transaction, note.origin, [changed])
 
         store.database.recorder.transact(put)
     problem = "the fields of a leaf do not have their lengths"
