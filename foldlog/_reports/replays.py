@@ -136,9 +136,9 @@ class Replay:
     @property
     def acted(self) -> bool:
         """Whether the agent's model was called after a condensation."""
-        return any(
-            event_id <= self.turns[-1].event_id for event_id in self.condensations if self.turns
-        )
+        if not self.turns:
+            return False
+        return any(event_id <= self.turns[-1].event_id for event_id in self.condensations)
 
     @property
     def needed_shown(self) -> float | None:

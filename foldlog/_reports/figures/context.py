@@ -46,8 +46,8 @@ class ContextUse(Struct, array_like=True):
     def note(self, event: Event) -> None:
         """Note the prompt, the model or the limit that an event names."""
         if isinstance(event, CondensationAction):
-            limit = event.metadata.get("tokens_max")
-            if isinstance(limit, int) and limit > 0:
+            limit = _tokens(event.metadata.get("tokens_max"))
+            if limit is not None:
                 self.condensed_at = limit
             return
         if note_of(event) is not None:
@@ -66,8 +66,8 @@ class ContextUse(Struct, array_like=True):
         elif isinstance(event, Annotation) and event.name == "token_count":
             info = within(event.data, "info")
             usage = within(info, "last_token_usage")
-            window = within(info, "model_context_window")
-            if isinstance(window, int) and window > 0:
+            window = _tokens(within(info, "model_context_window"))
+            if window is not None:
                 self.recorded_window = window
         tokens = usage_of(usage).get("prompt_tokens", 0)
         if tokens:
@@ -100,6 +100,11 @@ class ContextUse(Struct, array_like=True):
         if self.recorded_window is None and self.condensed_at is not None:
             return ContextLimit(self.condensed_at, None)
         return self.window()
+
+
+def _tokens(value: Any) -> int | None:
+    """Return a recorded value as a number of tokens, or None if it is no positive whole number."""
+    return value if type(value) is int and value > 0 else None
 
 
 def limit_of_models(models: Iterable[str], largest_prompt: int) -> ContextLimit | None:

@@ -233,8 +233,9 @@ class FigureCounter:
 
     def _find_outdated(self, now: int) -> tuple[_Look, dict[str, bool]]:
         """Compare the conversations that may have changed since the stored position with their
-        figures, or all conversations if there is no such position. Return the search and, as
-        ``FigureTables.to_count`` does, the conversations to count.
+        figures. Compare all conversations if there is no such position, if the last look at all of
+        them is an hour old, or if more than ``_EVENTS_LOOKED_AT`` events came after the position.
+        Return the search and, as ``FigureTables.to_count`` does, the conversations to count.
         """
         database = self._store.database
         recorder = database.recorder
@@ -666,6 +667,7 @@ class _CountedTo(NamedTuple):
 
 
 def _run_statement(transaction: Transaction, statement: str, values: Sequence[Any]) -> None:
+    """Run a statement with values that were chosen before the transaction began."""
     transaction.write(statement, *values)
 
 

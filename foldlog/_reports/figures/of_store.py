@@ -126,7 +126,9 @@ class FiguresOfStore:
         self._prices = prices or Prices()
         self._is_quick = is_quick
         self._uncounted = 0
-        """The number of conversations that ``of`` has yielded with an overview only."""
+        """The number of conversations that ``of`` has yielded with an overview only, since the last
+        ``refresh`` or ``bring_up_to_date``.
+        """
         self._tables = FigureTables(store.database, _BLOCKS_AT_ONCE if is_quick else None)
         self._counter = FigureCounter(store, self._tables, views, on_events)
 
@@ -136,6 +138,7 @@ class FiguresOfStore:
         """Count up to ``most`` conversations that have changed. Return the number of conversations
         that are known to have changed and are not counted.
         """
+        self._uncounted = 0
         self._tables.blocks.begin()
         if not self._is_quick:
             return self._counter.refresh(most)
@@ -183,6 +186,7 @@ class FiguresOfStore:
         if where.only is None:
             self.refresh()
             return
+        self._uncounted = 0
         rows = (self._store.conversation(name, as_stored=True) for name in where.only)
         deque(self.of(rows, on_stored=self._on_events), 0)
         if len(where.only) > 1:
@@ -200,10 +204,11 @@ class FiguresOfStore:
         """Yield each row with its figures. Conversations without present figures are counted first.
         If ``whole`` is false, they are not counted, and only have an overview. The same holds with
         ``is_quick`` after some have been counted; ``behind`` then says how many were not. A
-        conversation that was erased after it was listed is yielded as erased. The rows are read in
-        pages of 1,000.
-        For each page, before anything is counted, ``on_stored`` is called with the total number of
-        events in the conversations whose figures are stored.
+        conversation that was erased after it was listed is yielded as erased.
+
+        The rows are read in pages of 1,000. For each page, before anything is counted,
+        ``on_stored`` is called with the total number of events in the conversations whose figures
+        are stored.
         """
         remaining = iter(rows)
         self._counter.write_aside()

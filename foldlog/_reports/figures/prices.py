@@ -183,6 +183,10 @@ def _prices_in(path: Path) -> dict[str, Price]:
                 f"{str(path)!r}: {model!r} has unknown fields: {', '.join(unknown_names)}; {_FORM}"
             )
         tiers = price_fields.pop(_TIERS, None) or ()
+        if any(tier.get("range", (0,))[0] < 0 for tier in tiers):
+            raise InvalidArgument(
+                f"{str(path)!r}: a range of {_TIERS} of {model!r} begins below 0 tokens; {_FORM}"
+            )
         in_tiers = ((name, tier.get(name)) for tier in tiers for name in _NAMES)
         for name, value in (*price_fields.items(), *in_tiers):
             if value is not None and not 0 <= value < float("inf"):
@@ -194,6 +198,9 @@ def _prices_in(path: Path) -> dict[str, Price]:
 
 
 def _price(entry: JsonMap) -> Price:
+    """Return the prices of a model in a file of prices. Fields that are no prices are left out.
+    Raises ``msgspec.ValidationError``.
+    """
     steps = list[_Step]()
     for field, value in entry.items():
         matched = _USED.fullmatch(field)

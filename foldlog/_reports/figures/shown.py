@@ -92,12 +92,20 @@ def collect_stats(
     has_task: bool = False,
     is_complete: bool = False,
 ) -> Stats:
-    """Return the totals of ``conversations``, or of all conversations if the argument is None.
-    ``Stats.behind`` says what the totals of all conversations lack. With ``is_complete``, they lack
-    nothing, but the function counts all conversations that have changed.
+    """Count what has changed, and return the totals of ``conversations``, or of all conversations
+    if the argument is None. For a single conversation, the function also computes the sizes of its
+    Views: see ``ViewMeasuring``.
 
-    For a single conversation, the function also computes the sizes of its Views: see
-    ``ViewMeasuring``. With ``has_task``, it also adds up the conversation and its sub-agents.
+    ``on_events``    is called with the number of events that were counted together
+    ``views``        make the Views of a single conversation
+    ``prices``       are for calls of models that recorded no cost
+    ``has_task``     also add up a single conversation and its sub-agents, in ``Stats.task``
+    ``is_complete``  count all conversations that have changed. Otherwise ``Stats.behind`` says what
+                     the totals of all conversations and the task lack
+
+    Raises ``ConversationNotFound``, ``ConversationErased`` or ``KeyUnavailable``. Cost: see
+    ``FiguresOfStore``; with ``has_task``, the figures of the whole store are brought up to date
+    too.
     """
     figures = FiguresOfStore(
         store,
@@ -113,17 +121,17 @@ def collect_stats(
     where = Where(only=conversations)
     figures.bring_up_to_date(where)
     stats = figures.totals(where)
-    if rows is not None and len(rows) == 1:
-        ((_, of_one),) = figures.of(rows)
-        _add_sizes(stats, store, views, rows[0], of_one)
-        if has_task:
-            # A conversation names its parent, so sub-agents that are not counted are not found.
-            of_task = FiguresOfStore(store, views, prices, is_quick=not is_complete)
-            of_task.refresh()
-            stats.task = of_task.tasks([of_one], has_agents=True).get(of_one.id)
-            stats.behind = of_task.behind()
+    if rows is None or len(rows) != 1:
+        figures.add_sub_agents(stats, where)
         return stats
-    figures.add_sub_agents(stats, where)
+    ((_, of_one),) = figures.of(rows)
+    _add_sizes(stats, store, views, rows[0], of_one)
+    if has_task:
+        # A conversation names its parent, so sub-agents that are not counted are not found.
+        of_task = FiguresOfStore(store, views, prices, is_quick=not is_complete)
+        of_task.refresh()
+        stats.task = of_task.tasks([of_one], has_agents=True).get(of_one.id)
+        stats.behind = of_task.behind()
     return stats
 
 

@@ -107,6 +107,17 @@ def test_a_list_counts_few_conversations_where_each_takes_long(store, monkeypatc
     assert figures.behind().conversations == 24
 
 
+def test_a_list_that_is_complete_lacks_nothing_of_an_earlier_one(store, monkeypatch):
+    monkeypatch.setattr(of_store, "_EVENTS_AT_ONCE", 130)
+    begin(store, 5)
+    figures = FiguresOfStore(store, is_quick=True)
+    assert len([*figures.of(store.iter_conversations())]) == 5
+    assert figures.behind().conversations == 3
+    monkeypatch.setattr(of_store, "_EVENTS_AT_ONCE", 10_000)
+    figures.refresh()
+    assert figures.behind().conversations == 0
+
+
 def test_a_list_describes_what_it_does_not_count_by_its_ends(store, monkeypatch):
     monkeypatch.setattr(of_store, "_EVENTS_AT_ONCE", 130)
     begin(store, 5)

@@ -74,6 +74,14 @@ def test_a_price_is_not_negative(tmp_path, fields):
         Prices(path)
 
 
+def test_a_range_of_prices_begins_with_a_number_of_tokens(tmp_path):
+    path = tmp_path / "prices.json"
+    tier = {"range": [-7, 100], "input_cost_per_token": 1e-6, "output_cost_per_token": 1e-6}
+    path.write_text(json.dumps({"m": {"tiered_pricing": [tier]}}))
+    with pytest.raises(InvalidArgument, match="a range of tiered_pricing of 'm' begins below 0"):
+        Prices(path)
+
+
 def test_long_prompts_have_other_prices(monkeypatch):
     step = SimpleNamespace(start=200_000, price=4.0)
     priced = dict.fromkeys(("cache_read_mtok", "cache_write_mtok", "cache_write_1h_mtok"))

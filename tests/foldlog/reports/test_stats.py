@@ -15,7 +15,8 @@ from msgspec.structs import replace
 
 import foldlog
 from foldlog import open as open_histories
-from foldlog.eventstore import NOT_RECORDED, CondensationAction
+from foldlog._reports.figures.context import ContextUse
+from foldlog.eventstore import NOT_RECORDED, Annotation, CondensationAction
 from foldlog.eventstore.log import row
 from tests.golden.cases import cases_in, write_anew
 from tests.said import replied, said
@@ -106,3 +107,12 @@ def test_events_are_decoded_few_times(foldlog, monkeypatch):
 
 if __name__ == "__main__":
     write_anew("stats", figures_of)
+
+
+@pytest.mark.parametrize("limit", [True, 0, -1, "1000", 1.5])
+def test_a_limit_that_is_no_number_of_tokens_is_no_limit(limit):
+    use = ContextUse()
+    use.note(CondensationAction(id=1, forgotten_event_ids=(0,), metadata={"tokens_max": limit}))
+    info = {"last_token_usage": {"input_tokens": 10}, "model_context_window": limit}
+    use.note(Annotation(id=2, name="token_count", data={"info": info}))
+    assert use.limit() is None
