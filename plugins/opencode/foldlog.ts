@@ -5,6 +5,7 @@ import { spawn } from "node:child_process"
 const COMMAND = "foldlog hook"
 const SERVER = { command: "foldlog", args: ["mcp"] }
 
+// Run the hook of foldlog, and wait for its end. OpenCode goes on if the hook fails.
 const run = (event: string, sessionID: string, cwd: string) =>
   new Promise<void>((done) => {
     const hook = spawn(COMMAND, { shell: true, stdio: ["pipe", "ignore", "ignore"] })
@@ -22,7 +23,8 @@ export const Foldlog = async ({ directory }: { directory: string }) => {
       config.mcp = { foldlog: server, ...config.mcp }
     },
     event: async ({ event }: { event: { type: string; properties?: { sessionID?: string } } }) => {
-      const session = event.properties?.sessionID ?? ""
+      const session = event.properties?.sessionID
+      if (session === undefined) return
       if (event.type === "session.idle") await run("Stop", session, directory)
       if (event.type === "session.compacted") {
         compacted.add(session)
@@ -30,7 +32,7 @@ export const Foldlog = async ({ directory }: { directory: string }) => {
       }
     },
     "experimental.chat.system.transform": async (input: { sessionID?: string }, output: { system: string[] }) => {
-      if (!compacted.has(input.sessionID ?? "")) return
+      if (input.sessionID === undefined || !compacted.has(input.sessionID)) return
       output.system.push(
         "foldlog: earlier events left your context in a compaction, but foldlog still has them. Before you ask the user " +
           "again about something, use the foldlog tools `dropped` and `recall` " +

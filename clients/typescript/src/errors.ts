@@ -141,11 +141,13 @@ export function errorOf(problem: Problem): FoldlogError {
   return new known(problem);
 }
 
+/** The service did not answer, or its answer is not complete. */
 export function unavailable(detail: string, cause: unknown): Unavailable {
   const problem = { type: "about:blank", title: "no answer", status: 503, detail };
   return new Unavailable(problem, { cause });
 }
 
+/** The lease has ended because no renewal was answered in its time. */
 export function leaseLost(conversation: string): LeaseLost {
   const detail =
     `conversation ${JSON.stringify(conversation)}: the lease could not be renewed in time;` +
@@ -153,6 +155,7 @@ export function leaseLost(conversation: string): LeaseLost {
   return new LeaseLost({ type: "about:blank", title: "the lease has ended", status: 412, detail });
 }
 
+/** A second reply cannot begin. `cause` is the refusal of the service. */
 export function replyUnfinished(conversation: string, cause: FoldlogError): ReplyUnfinished {
   const detail =
     `conversation ${JSON.stringify(conversation)}: a worker writes a reply, or left one unfinished;` +
@@ -160,6 +163,7 @@ export function replyUnfinished(conversation: string, cause: FoldlogError): Repl
   return new ReplyUnfinished({ ...cause.problem, detail }, { cause });
 }
 
+/** The list of a page lacks messages with these ids, or has changed them. */
 export function chatConflict(messages: string[]): ChatConflict {
   const names = messages.map((id) => JSON.stringify(id)).join(", ");
   const detail =
@@ -168,6 +172,7 @@ export function chatConflict(messages: string[]): ChatConflict {
   return new ChatConflict({ type: "about:blank", title: "the chat has other messages", status: 409, detail, messages });
 }
 
+/** The conversation has another version than the one that the messages were made of. */
 export function versionConflict(conversation: string, expected: number, actual: number): VersionConflict {
   const detail =
     `conversation ${JSON.stringify(conversation)}: version ${actual}, and not the expected version ${expected};` +
@@ -175,6 +180,7 @@ export function versionConflict(conversation: string, expected: number, actual: 
   return new VersionConflict({ type: "about:blank", title: "another version", status: 409, detail, expected, actual });
 }
 
+/** Nothing follows what a page sent. */
 export function noReply(conversation: string): NoReply {
   const detail =
     `conversation ${JSON.stringify(conversation)}: no reply was begun to what was sent, and no worker holds the lease;` +

@@ -29,6 +29,7 @@ export function toJson(value: unknown, place: string, outer: readonly object[] =
   return Object.fromEntries(members.map(([name, member]) => [name, toJson(member, `${place}.${name}`, inner)]));
 }
 
+/** The error of a value that JSON cannot hold. */
 function refusal(place: string, found: string): TypeError {
   return new TypeError(
     `${place} is ${found}, which JSON cannot hold; nothing was saved; convert it, for example to a text`,

@@ -39,9 +39,14 @@ export function foldlogStream(
   let sequence = 0;
   let begun: Promise<unknown> | undefined;
 
-  // A stream that another program began for the run is the same stream.
-  const begin = (): Promise<unknown> =>
-    (begun ??= requests.send("put", { body: [], headers: { "stream-ttl": String(ttlS) } }));
+  /** Begin the stream, once. A stream that another program began for the run is the same stream. */
+  const begin = (): Promise<unknown> => {
+    begun ??= requests.send("put", { body: [], headers: { "stream-ttl": String(ttlS) } }).catch((error: unknown) => {
+      begun = undefined; // the next call tries again
+      throw error;
+    });
+    return begun;
+  };
   return {
     resumeFrom: () => resumed,
 

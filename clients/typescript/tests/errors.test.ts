@@ -17,16 +17,20 @@ const called = async (): Promise<[History, never]> => {
   return [history, (await history.openCalls())[0] as never];
 };
 
-/** What is tried, the class of its error, and words of the client in the message. */
+/** For each wrong call: what is wrong, the call, the class of its error, and words of the client in the message. */
 const TRIES: [string, () => Promise<unknown>, string, RegExp?][] = [
   [
     "another version",
     async () => (await begun()).append({ kind: "message", source: "user", content: "x" }, { expectedVersion: 7 }),
     "VersionConflict",
   ],
-  ["a version that is not", async () => (await begun()).view({ at: 9 }), "InvalidRequest"],
-  ["an event that is not", async () => (await begun()).why(9), "InvalidRequest"],
-  ["a conversation that is not", () => service.foldlog.histories.open("nobody").state(), "ConversationNotFound"],
+  ["a version that does not exist", async () => (await begun()).view({ at: 9 }), "InvalidRequest"],
+  ["an event that does not exist", async () => (await begun()).why(9), "InvalidRequest"],
+  [
+    "a conversation that does not exist",
+    () => service.foldlog.histories.open("nobody").state(),
+    "ConversationNotFound",
+  ],
   [
     "no lease",
     async () => {
@@ -73,13 +77,13 @@ const TRIES: [string, () => Promise<unknown>, string, RegExp?][] = [
     /pass with_forks or detach_forks to erase/,
   ],
   [
-    "an effect that is not",
+    "an effect that does not exist",
     async () => (await begun()).settle("no key", { outcome: 1 }),
     "InvalidRequest",
     /history\.effects\(\) lists all effects/,
   ],
   [
-    "a condensation that is not",
+    "a condensation that does not exist",
     async () => (await begun()).dropped(0),
     "InvalidRequest",
     /history\.events\(\) has events of the kind condensation/,

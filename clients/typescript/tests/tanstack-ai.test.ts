@@ -140,3 +140,11 @@ test("the chunks of a run are erased with their conversation", async () => {
   await history.erase({ reason: "asked" });
   await assert.rejects(foldlogStream(history, { runId: "r1" }).snapshot(), { name: "ConversationErased" });
 });
+
+test("a stream that could not be begun is begun by the next append", async () => {
+  const history = service.newHistory();
+  const stream = foldlogStream(history, { runId: `run ${service.newNumber()}` });
+  await assert.rejects(stream.append(CHUNKS.slice(0, 1)), { name: "ConversationNotFound" });
+  await history.appendMessages([{ role: "user", content: "hi" }]);
+  assert.equal((await stream.append(CHUNKS.slice(0, 1))).length, 1);
+});

@@ -162,11 +162,9 @@ export class StoredChat implements Chat<StoredSlot> {
   /** Note the result of a call that somebody else recorded: by its cause, or by the id of the call. */
   #noteResult(event: StoredEvent): void {
     if (event.kind !== "observation") return;
-    const byId = [...this.#callOf.values()].find(
-      ({ part, result }) =>
-        part?.["toolCallId"] === event["call_id"] && stageOf(part) === Stage.Open && result === undefined,
-    );
-    const slot = this.#callOf.get(event["cause"] as number) ?? byId;
+    const isAnswered = ({ part, result }: StoredSlot): boolean =>
+      part?.["toolCallId"] === event["call_id"] && stageOf(part) === Stage.Open && result === undefined;
+    const slot = this.#callOf.get(event["cause"] as number) ?? [...this.#callOf.values()].find(isAnswered);
     if (slot !== undefined) slot.result = event;
   }
 
@@ -396,7 +394,10 @@ function thinkingBefore({ slots }: Chat, index: number): Json[] {
   return blocks;
 }
 
-/** A block of thinking. `ai_sdk` has the part for the AI SDK, without its text. */
+/**
+ * A block of thinking, with the part for the AI SDK in `ai_sdk`. Only the text of a block of the type
+ * "thinking" stands in the block itself, so its `ai_sdk` is without it.
+ */
 export function thinkingBlock(part: Json, options: unknown): Json {
   const anthropic = isObject(options) && isObject(options["anthropic"]) ? options["anthropic"] : {};
   const { signature, redactedData } = anthropic;
