@@ -10,7 +10,7 @@ from foldlog.condensers import (
     Requirement,
 )
 from foldlog.condensers.models.caches import RULES, CacheRule, cache_rule
-from foldlog.condensers.strategies.savings import saves
+from foldlog.condensers.strategies.savings import REPLY, SUMMARY, saves
 from foldlog.eventstore import Message
 from tests.condensers.made import (
     after,
@@ -103,6 +103,13 @@ def test_a_continued_prompt_is_due_earlier():
         raise AssertionError("never due")
 
     assert due_at("continue") < due_at("events")
+
+
+@pytest.mark.parametrize("prompt, tokens", [("events", 80), ("continue", 0.1 * 100)])
+def test_call_costs_its_prompt_and_its_reply(prompt, tokens):
+    condenser = LLMSummarizingCondenser(Scripted(), prompt=prompt)
+    cost = condenser.prompt_cost([0, 10, 90, 100], slice(1, 2), CHEAP)
+    assert cost == tokens + REPLY * SUMMARY * 80
 
 
 @pytest.mark.parametrize("count", [0, 1, 3])

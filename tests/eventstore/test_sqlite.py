@@ -37,6 +37,7 @@ from foldlog.eventstore.recorders.sqlite.reader import SQL
 from foldlog.eventstore.recorders.sqlite.transaction import SQLiteTransaction
 from foldlog.eventstore.recorders.statements import statements as statements_of
 from foldlog.eventstore.recorders.types import Conversation, as_rows, row_of
+from foldlog.eventstore.recorders.urls import absolute_hint
 from tests.at_once import at_once
 from tests.eventstore.newer import become_newer
 from tests.eventstore.test_copy import without_page
@@ -204,6 +205,7 @@ def test_relative_path_meant_as_absolute(tmp_path, monkeypatch):
         open_store("sqlite:///usr/x.db")
     with pytest.raises(StoreUnavailable, match=r"No such file or directory; make its folder first"):
         open_store("sqlite:///no such folder/x.db")
+    assert absolute_hint("no such folder/x.db") == ""
 
 
 def with_schema(number):
