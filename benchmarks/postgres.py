@@ -14,7 +14,6 @@ import contextlib
 import os
 import random
 import shutil
-import socket
 import subprocess
 import sys
 import tempfile
@@ -36,7 +35,7 @@ from benchmarks.speed_page import table
 from benchmarks.workload import history
 from foldlog.eventstore import Message, Store, open_store
 from foldlog.projections import Views
-from tests.ports import free_port
+from tests.ports import free_port, listens
 from tests.postgres.servers import Server, new_primary
 from tests.waiting import until
 
@@ -58,19 +57,11 @@ def away(port: int, milliseconds: float) -> Iterator[int]:
         [sys.executable, "-m", "tests.postgres.delay", str(near), str(port), str(milliseconds / 2)]
     )
     try:
-        until(lambda: _listens(near))
+        until(lambda: listens(near))
         yield near
     finally:
         proxy.terminate()
         proxy.wait()
-
-
-def _listens(port: int) -> bool:
-    try:
-        socket.create_connection(("127.0.0.1", port)).close()
-    except OSError:
-        return False
-    return True
 
 
 @contextlib.contextmanager

@@ -512,9 +512,12 @@ def test_cancelled_task_finishes_its_call(tmp_path):
             with pytest.raises(asyncio.CancelledError) as raised:
                 await task
             assert raised.value.outcome == Outcome(7)
+            # The call ends after the timeout, however late the loop comes to both.
+            after_the_timeout = threading.Event()
+            asyncio.get_running_loop().call_later(0.1, after_the_timeout.set)
             with pytest.raises(TimeoutError):
                 async with asyncio.timeout(0.01):
-                    await histories.pool.run(lambda: threading.Event().wait(0.1))
+                    await histories.pool.run(lambda: after_the_timeout.wait(60))
 
     asyncio.run(main())
 

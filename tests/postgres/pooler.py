@@ -5,10 +5,10 @@ its program). From version 1.21 on it is used with prepared statements.
 import re
 import shutil
 import subprocess
-import time
 
-from tests.ports import free_port
+from tests.ports import free_port, listens
 from tests.postgres.servers import UNPRIVILEGED, Address, Server
+from tests.waiting import until
 
 
 class Pooler:
@@ -49,7 +49,11 @@ class Pooler:
             for path in (folder, configuration):
                 shutil.chown(path, "nobody", "nogroup")
         self._process = subprocess.Popen([program, "-q", configuration], cwd="/", **UNPRIVILEGED)
-        time.sleep(0.5)
+        try:
+            until(lambda: listens(self.port))
+        except BaseException:
+            self.stop()
+            raise
 
     def url(self, **options: str) -> str:
         address = Address(f"postgresql://postgres@127.0.0.1:{self.port}/postgres")

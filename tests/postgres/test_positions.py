@@ -180,7 +180,7 @@ def test_an_open_transaction_holds_followers_back(url):
                 )
 
         with in_thread(hold, holder.release.set):
-            holder.held.wait()
+            assert holder.held.wait(60)
             follower = Follower(store)
             written = write_with(store, writers=4, appends=20)
             store.ingest("import", [said("x")] * 1_100)

@@ -838,7 +838,12 @@ def test_a_reply_is_cancelled_by_another_thread(history):
             yield f"{number} "
 
     reply = history.stream_reply(source())
-    stopper = threading.Thread(target=lambda: (stopping.wait(), reply.cancel()))
+
+    def cancel():
+        assert stopping.wait(60)
+        reply.cancel()
+
+    stopper = threading.Thread(target=cancel)
     stopper.start()
     passed_on = list(reply)
     stopper.join()
@@ -934,7 +939,9 @@ def test_a_killed_worker_loses_nothing_that_it_passed_on(url, kills):
             with subprocess.Popen(arguments, stdout=subprocess.PIPE) as worker:
                 seen = b""
                 while seen.count(b"\n") < 2 or seen.endswith(b"\n"):
-                    seen += os.read(worker.stdout.fileno(), 40)
+                    part = os.read(worker.stdout.fileno(), 40)
+                    assert part, "the worker ended by itself"
+                    seen += part
                 worker.send_signal(signal.SIGKILL)
                 passed += seen + worker.stdout.read() + b"\n"
         # The server may still store the last chunk of a killed worker, until another worker has the

@@ -191,15 +191,15 @@ def test_interrupted_import_continues(foldlog, tmp_path):
         file.writelines(
             line.replace('"event-0"', f'"event-{number}"') + "\n" for number in range(20_000)
         )
-    importing = subprocess.Popen(
-        [FOLDLOG, "import", "long.jsonl"], cwd=tmp_path, stderr=subprocess.PIPE, text=True
-    )
     store = tmp_path / "foldlog.db"
-    while not (records := records_in(store)):
-        assert importing.poll() is None, "it was done before it could be interrupted"
-        time.sleep(0.005)
-    importing.send_signal(signal.SIGINT)
-    _, err = importing.communicate()
+    with subprocess.Popen(
+        [FOLDLOG, "import", "long.jsonl"], cwd=tmp_path, stderr=subprocess.PIPE, text=True
+    ) as importing:
+        while not (records := records_in(store)):
+            assert importing.poll() is None, "it was done before it could be interrupted"
+            time.sleep(0.005)
+        importing.send_signal(signal.SIGINT)
+        _, err = importing.communicate()
     assert importing.returncode == 130
     assert err.splitlines() == [
         "foldlog: note: all records that were read are stored; the same command continues after them",

@@ -484,11 +484,11 @@ def test_a_chunk_wakes_no_reader_of_events(app, histories, monkeypatch):
         async with running(app):
             with changes.following({key}) as events:
                 await rounds.get()  # the first round wakes every reader
-                await events.wait(1)
+                assert await events.wait(60)
                 stream = histories.store.query("c1", lambda reading: reading.streams()[0])
                 end = StreamEnd(stream.end, False)
                 with changes.following_stream(key, stream.number, end) as chunks:
-                    await chunks.wait(1)  # the first wait returns at once
+                    assert await chunks.wait(60)  # the first wait returns at once
                     await asyncio.to_thread(reply.feed, "toy")
                     woken = await chunks.wait(60)
                     while not rounds.empty():
