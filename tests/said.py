@@ -20,6 +20,14 @@ def all_said(*texts: Any) -> list[Message]:
     return [said(text) for text in texts]
 
 
+def by_turns(count: int, text: str = "word") -> list[Message]:
+    """Return so many messages, of the user and of the agent by turns: "word 0", "word 1" and so on."""
+    return [
+        replied(f"{text} {number}") if number % 2 else said(f"{text} {number}")
+        for number in range(count)
+    ]
+
+
 def say(store: Store, conversation: str, *content: str, **options: Any) -> tuple[Recorded, ...]:
     """Append a message of the user for each text, at the end of a conversation."""
     return store.append(

@@ -25,7 +25,7 @@ from tests.browser.states import BLOCKS, BUTTONS, READY, V, find, forked_report,
 from tests.browser.task_store import TASK, write_task
 from tests.foldlog.formats.reading import histories_at
 from tests.page_samples import HOSTILE, LONG_LINE, hostile_history, usual_history
-from tests.said import replied, said
+from tests.said import by_turns, replied, said
 from tests.web_client import asking_store
 
 GONE = ("summarized", "forgotten", "taken back")
@@ -129,11 +129,6 @@ def forgets(*ids, summary=None, offset=None):
     return CondensationAction(forgotten_event_ids=ids, summary=summary, summary_offset=offset)
 
 
-def talk(number):
-    """Return so many messages, of the user and the agent by turns."""
-    return [replied(f"word {n}") if n % 2 else said(f"word {n}") for n in range(number)]
-
-
 SUMMARIZED = [
     forgets(1, 2, summary="one", offset=1),
     forgets(-8, 3, summary="two", offset=1),
@@ -142,9 +137,9 @@ SUMMARIZED = [
 """A summary that is summarized, then forgotten."""
 TAKEN_BACK = [
     forgets(1, summary="one", offset=1),
-    *talk(1),
+    *by_turns(1),
     Retraction(version=3),
-    *talk(2),
+    *by_turns(2),
     Retraction(version=6),
 ]
 """What is taken back, and a condensation with it."""
@@ -154,9 +149,9 @@ def histories():
     yield "sample", sample
     yield "usual", lambda: list(usual_history())
     yield "hostile", lambda: list(hostile_history())
-    yield "without condensations", lambda: talk(3)
-    yield "summarized", lambda: [*talk(6), *SUMMARIZED, *talk(2)]
-    yield "taken back", lambda: [*talk(4), *TAKEN_BACK]
+    yield "without condensations", lambda: by_turns(3)
+    yield "summarized", lambda: [*by_turns(6), *SUMMARIZED, *by_turns(2)]
+    yield "taken back", lambda: [*by_turns(4), *TAKEN_BACK]
     if REAL.is_dir():
         real = chain.from_iterable(
             histories_at(REAL / format) for format in ("openhands_v0", "claude_code")

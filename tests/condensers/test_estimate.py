@@ -65,21 +65,21 @@ def test_a_long_text_is_counted_in_parts(monkeypatch, seed):
 TOKENIZERS = ["gpt-4o-mini", "gpt-4", "claude-sonnet-4-5"]
 """Three tokenizers that litellm ships."""
 
-random.seed(7)
+DRAWS = random.Random(7)
 
 
 def drawn(choices, count=3_000):
-    return "".join(random.choices(choices, k=count))
+    return "".join(DRAWS.choices(choices, k=count))
 
 
 TEXTS = {
     "prose": "The quick brown fox jumps over the lazy dog, and nobody is surprised. " * 30,
     "code": Path(foldlog.__file__).read_text() * 3,
     "minified code": drawn(["a=b(c,d);", "if(!x)return!1;", "var e=t[n],", "}};"], 500),
-    "base64": base64.b64encode(random.randbytes(3_000)).decode(),
-    "hex": random.randbytes(2_000).hex(),
+    "base64": base64.b64encode(DRAWS.randbytes(3_000)).decode(),
+    "hex": DRAWS.randbytes(2_000).hex(),
     "digits": drawn("0123456789"),
-    "numbers": json.dumps([random.random() for _ in range(200)]),
+    "numbers": json.dumps([DRAWS.random() for _ in range(200)]),
     "signs": drawn("{}[]()<>;:,.!?@#$%^&*-_=+|/~`'\""),
     "letters": drawn("abcdefghijklmnopqrstuvwxyz"),
     "colours of a terminal": "".join(f"\x1b[{n % 9};{n}m{n % 7}\x1b[0m" for n in range(300)),

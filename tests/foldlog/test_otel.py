@@ -27,7 +27,7 @@ from foldlog.errors import IdempotencyConflict
 from foldlog.eventstore import Origin, open_store
 from tests.condensers.openai_server import OpenAIServer, Text
 from tests.condensers.scripted import Scripted, failed
-from tests.said import replied, said
+from tests.said import by_turns, replied, said
 
 SECRET = "hunter2"
 PAGE = (Path(__file__).parents[2] / "docs/OBSERVING.md").read_text()
@@ -215,12 +215,7 @@ def condense(path, model):
     condenser = LLMSummarizingCondenser(model, max_size=10, keep_first=1)
     with foldlog.open(path, condenser=condenser) as histories:
         history = histories["c1"]
-        history.append(
-            [
-                Message(source="agent" if n % 2 else "user", content=f"{SECRET} {n}")
-                for n in range(11)
-            ]
-        )
+        history.append(by_turns(11, SECRET))
         history.prepare()
         return list(history.events())[-1]
 

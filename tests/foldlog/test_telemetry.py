@@ -20,6 +20,7 @@ from foldlog.eventstore.derived.follower import Follower
 from foldlog.eventstore.recorders.sqlite import log_syncs
 from tests.condensers.scripted import Scripted, failed
 from tests.ports import free_port
+from tests.said import by_turns
 from tests.waiting import in_thread
 
 PAGE = (Path(__file__).parents[2] / "docs/OBSERVING.md").read_text()
@@ -33,8 +34,8 @@ SECRET = "hunter2"
 OF_RECORD = {*vars(logging.makeLogRecord({})), "message", "asctime"}
 
 
-def user_messages(count):
-    return [Message(source=("user", "agent")[n % 2], content=f"{SECRET} {n}") for n in range(count)]
+def messages(count):
+    return by_turns(count, SECRET)
 
 
 def summarizing(model):
@@ -48,7 +49,7 @@ def opened(path, *answers, meanwhile=lambda history: None):
 
 
 def condense(histories):
-    histories["c1"].append(user_messages(11))
+    histories["c1"].append(messages(11))
     histories["c1"].prepare()
 
 
@@ -98,7 +99,7 @@ def waited(path, same=False):
     ):
         if same:
             others = histories
-        histories["c1"].append(user_messages(1))
+        histories["c1"].append(messages(1))
 
         def slow(reading):
             begun.set()
@@ -106,11 +107,11 @@ def waited(path, same=False):
 
         def append_slowly():
             version = foldlog.ANY_VERSION
-            histories.store.append("c1", user_messages(1), expected_version=version, guard=slow)
+            histories.store.append("c1", messages(1), expected_version=version, guard=slow)
 
         def append_too():
             on_its_way.set()
-            others["c1"].append(user_messages(1))
+            others["c1"].append(messages(1))
 
         with in_thread(append_slowly):
             begun.wait(10)
@@ -150,7 +151,7 @@ def keeper_behind(*arguments):
 
 def behind(path):
     with foldlog.open(path / "s.db") as histories:
-        histories["c1"].append(user_messages(1))
+        histories["c1"].append(messages(1))
         with suppress(ZeroDivisionError):
             Follower(histories.store, NeverReads()).run(0.01, lambda: 1 / 0)
 
@@ -168,11 +169,9 @@ def tools_unknown(path):
     condenser = LLMSummarizingCondenser(Scripted(), prompt="continue", max_size=10)
     with foldlog.open(path / "s.db", condenser=condenser) as histories:
         history = histories["c1"]
-        history.append(
-            [*user_messages(20), Action(tool=SECRET, call_id="x"), CondensationRequest()]
-        )
+        history.append([*messages(20), Action(tool=SECRET, call_id="x"), CondensationRequest()])
         history.append(Message(source="agent", content=SECRET))
-        history.append(user_messages(1))
+        history.append(messages(1))
         history.prepare()
 
 
@@ -208,13 +207,13 @@ def overtaken(path):
 
 def not_given_back(path):
     with suppress(StoreRefused), foldlog.open(path / "s.db") as histories, histories["c1"].lease():
-        histories["c1"].append(user_messages(1))
+        histories["c1"].append(messages(1))
         histories.close()
 
 
 def cannot_resume(path):
     with foldlog.open(path / "s.db", keys=foldlog.KeyRing(["11" * 32])) as histories:
-        histories["c1"].append(user_messages(1))
+        histories["c1"].append(messages(1))
     with foldlog.open(path / "s.db") as histories:
         assert list(histories.to_resume()) == []
 

@@ -17,7 +17,7 @@ from foldlog.condensers import (
 from foldlog.condensers.reports import annotation, reports_of
 from foldlog.eventstore import Annotation, CondensationRequest
 from tests.condensers.scripted import Characters
-from tests.said import ids, replied, said
+from tests.said import by_turns, ids, replied, said
 
 DIGEST = {"type": "digest", "max_size": 8, "keep_first": 1}
 
@@ -90,7 +90,7 @@ def test_condenser_by_name_file_table_or_object(opened, tmp_path):
         (file, str(file), table, RecentEventsCondenser(keep_first=1, max_events=3))
     ):
         history = opened(condenser=chosen)[f"c{place}"]
-        history.append([Message(source=("user", "agent")[n % 2], content=str(n)) for n in range(9)])
+        history.append(by_turns(9))
         assert ids(history.step()) == [0, 7, 8]
         assert len(history.view()) == 9
     assert opened(condenser="digest").condenser.type == "digest"

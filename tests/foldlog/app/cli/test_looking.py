@@ -33,7 +33,7 @@ from foldlog.eventstore import (
 from foldlog.eventstore.events import Entry
 from tests.foldlog.terminals import FOLDLOG, in_a_terminal
 from tests.privacy import redacted
-from tests.said import ids as event_ids, replied, said
+from tests.said import by_turns, ids as event_ids, replied, said
 from tests.web_client import asking_store
 
 
@@ -249,9 +249,7 @@ def test_list_of_conversations_to_resume(foldlog, stored):
 def test_view_marks_hidden_events(foldlog):
     newest = {"type": "recent_events", "max_events": 6, "keep_first": 2}
     with foldlog_open("foldlog.db", condenser=newest) as histories:
-        histories["c"].append(
-            [Message(source=("user", "agent")[n % 2], content=f"said {n}") for n in range(40)]
-        )
+        histories["c"].append(by_turns(40))
         prepared = histories["c"].prepare()
     assert (
         "the model is sent 6 events; 34 more hidden; by recent_events (recorded in event 40)"

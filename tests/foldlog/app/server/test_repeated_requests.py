@@ -9,6 +9,7 @@ from foldlog._app.server.service.service import Service
 from foldlog._app.server.service.tokens import TokenEntry, Tokens
 from foldlog.eventstore import CondensationAction, CondensationRequest, Message, open_store
 from tests.http_client import HttpClient
+from tests.said import by_turns
 from tests.web_client import Gate, application
 
 TOKEN = "a token of enough length"
@@ -18,8 +19,7 @@ KEY = {"idempotency-key": "once"}
 @pytest.fixture
 def store():
     with open_store("memory:") as store:
-        events = [Message(source=("user", "agent")[n % 2], content=f"word {n}") for n in range(40)]
-        store.append("c1", events, expected_version=0)
+        store.append("c1", by_turns(40), expected_version=0)
         yield store
 
 
