@@ -64,7 +64,8 @@ def _row(question: Question, answer: Answer | None) -> str:
         return f"| {question.name} | not measured | {question.baseline} | | {target} |"
     ratio = f"{answer.ratio:.2f}"
     if not answer.holds:
-        ratio, target = f"**{ratio}**", f"{target}, missed"
+        ratio = f"**{ratio}**"
+        target = f"{target}, missed"
     ours = f"{figure(answer.ours)} {answer.unit}"
     raw = f"{figure(answer.raw)}, {answer.baseline}"
     return f"| {answer.question} | {ours} | {raw} | {ratio} | {target} |"

@@ -153,5 +153,6 @@ def test_the_guide_names_the_published_costs():
         guide
     )
     assert f"| {cost('pipeline')}; for pages" in guide
-    continued, other = cost("llm, continue, when_cheaper"), cost("llm, events, 40 events")
+    continued = cost("llm, continue, when_cheaper")
+    other = cost("llm, events, 40 events")
     assert f'{continued} instead of {other} for `{{"type": "llm", "max_size": 40}}`' in guide

@@ -93,13 +93,18 @@ def rows(runs: Runs) -> list[list[str]]:
 
 
 def _opened(runs: Runs, length: int, peer: str) -> str:
-    """Return the time to open, or a dash if this length was not measured."""
+    """Return the time to open, "failed", or a dash if this length was not measured."""
     figures = runs[str(length)]["peers"].get(peer)
-    return "–" if figures is None else "failed" if "failed" in figures else _ms(figures["open_ms"])
+    if figures is None:
+        return "–"
+    return "failed" if "failed" in figures else _ms(figures["open_ms"])
 
 
 def _ms(value: float) -> str:
-    return f"{value:,.0f}" if value >= 100 else f"{value:.3g}" if value >= 1 else f"{value:.2f}"
+    """Return milliseconds with about three digits."""
+    if value >= 100:
+        return f"{value:,.0f}"
+    return f"{value:.3g}" if value >= 1 else f"{value:.2f}"
 
 
 def _mb(size: int) -> str:

@@ -288,7 +288,8 @@ class History:
 
     def _may_cut(self, index: int) -> bool:
         """Return whether no call is open at this index, and no loop with thinking continues."""
-        before, after = self.view[:index], self.view[index]
+        before = self.view[:index]
+        after = self.view[index]
         called = {event["tool_call_id"] for event in before if event["kind"] == "ActionEvent"}
         answered = {
             event["tool_call_id"]

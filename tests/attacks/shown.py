@@ -191,7 +191,8 @@ def _output(store: Store, url: str, key_file: Path, words: list[str]) -> str:
         patch.setattr(own, "close", lambda: None)
         return own
 
-    said, complained = io.StringIO(), io.StringIO()
+    said = io.StringIO()
+    complained = io.StringIO()
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("FOLDLOG_KEY_FILE", str(key_file))
         patch.setattr(stores, "open_store", opened)

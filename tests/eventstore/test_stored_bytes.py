@@ -104,7 +104,8 @@ def opened(row, name, data_key):
         place = what + b"\0" + struct.pack(">I", len(row.columns)) + row.columns + name
         body = AESGCM(data_key).decrypt(body[:12], body[12:], place)
         if not behind:
-            behind, body = body[:16], body[16:]
+            behind = body[:16]
+            body = body[16:]
         encoding -= 8
     return decompress(body, encoding & ~16), behind
 

@@ -125,10 +125,11 @@ def own_select(statement, place):
         begin -= 1
         depth = max(depth + (statement[begin] == ")") - (statement[begin] == "("), 0)
     outside = beside(statement, begin)
-    flat = None
-    while flat != outside:
-        flat, outside = outside, re.sub(r"\([^()]*\)", "", outside)
-    return outside
+    while True:  # the innermost brackets go first
+        flat = re.sub(r"\([^()]*\)", "", outside)
+        if flat == outside:
+            return outside
+        outside = flat
 
 
 def test_server_functions_run_beside_the_tables():

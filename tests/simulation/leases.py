@@ -208,7 +208,8 @@ class _World:
 
     def _leave(self, worker):
         if worker.block is not None:
-            block, worker.block = worker.block, None
+            block = worker.block
+            worker.block = None
             block.leave()
             if self.valid is block:
                 self.valid = None

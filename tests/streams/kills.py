@@ -176,7 +176,8 @@ def follow(program, conversation):
                     continue
                 control = json.loads(data)
                 offset = control["streamNextOffset"]
-                deltas, batch = [*deltas, *batch], []
+                deltas = [*deltas, *batch]
+                batch = []
                 if control.get("streamClosed"):
                     stream = offset.partition("_")[0]
                     if stream != ended:

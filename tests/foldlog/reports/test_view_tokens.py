@@ -90,10 +90,11 @@ def test_sizes_of_units_that_new_events_extend(seed):
     with foldlog.open("memory:") as histories:
         history = histories.create("h")
         history.append([Message(content="begin", source="user")])
-        events = [*tangled(chance, 60)]
+        events = [*tangled(chance, 40)]
         while events:
-            some, events = events[: chance.choice((1, 1, 2, 4))], events[4:]
-            history.append(some)
+            count = chance.choice((1, 1, 2, 4))
+            history.append(events[:count])
+            del events[:count]
             sizes = Views(histories.store).lifetimes("h", event_tokens).sizes
             assert figures_of(history)["view_tokens"] == sizes
 

@@ -53,7 +53,8 @@ class Session:
             "timestamp": at,
         }
         line |= {"cwd": self.cwd, "gitBranch": "main", **fields}
-        self.lines, self.parent = self.lines + 1, uuid
+        self.lines += 1
+        self.parent = uuid
         return self.write(line)
 
     def write(self, line):
@@ -72,7 +73,8 @@ class Session:
         )
 
     def boundary(self, summary):
-        before, self.parent = self.parent, None
+        before = self.parent
+        self.parent = None
         self.add(
             "system",
             subtype="compact_boundary",
