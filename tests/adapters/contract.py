@@ -1,9 +1,10 @@
-"""What every adapter promises: of what a program of its SDK adds to one conversation, and of runs
-of its agents.
+"""The promises of every adapter: nothing that a program of its SDK adds to a conversation is lost, and
+runs of its agents go on after kills and redactions.
 
-The tests of an adapter have a class of these with its SDK. Two programs run beside them, with the
-class of a module: ``python -m tests.adapters.contract MODULE URL NAME`` adds 20 things, and ``…
-MODULE URL`` runs an agent that is killed.
+The tests of an adapter have a subclass of one of these classes, named ``TestKeeps``, which calls its
+SDK. Some tests start this module as a program that uses the subclass in MODULE: ``python -m
+tests.adapters.contract MODULE URL NAME`` adds 20 things, and ``… MODULE URL`` runs an agent that is
+killed.
 """
 
 import ast
@@ -117,6 +118,8 @@ def redacted_one_by_one(url: str, folder: Path) -> Iterator[tuple[str, str, Any]
 
 
 class Keeps:
+    """Promises of what an SDK adds to one conversation: messages, entries or events, by their names."""
+
     runtime: str
     """The first part of the ids of conversations."""
 
@@ -322,7 +325,7 @@ class Pays(Keeps):
 
 class Lists(Keeps):
     async def listed(self, store: Any) -> Sequence[Any]:
-        """Return what the SDK lists of all conversations."""
+        """Return the SDK's list of all conversations."""
         raise NotImplementedError
 
     async def add_to(self, store: Any, name: str) -> None:
@@ -349,9 +352,9 @@ class Lists(Keeps):
 def check_prompt(
     messages: Iterable[tuple[list[str], list[str]]], messages_max: int | None = None
 ) -> None:
-    """Raise ``Refused`` for messages that a model's server refuses. Of each are given the ids of
-    the calls in it, and of those that it answers: calls are answered at once, each of them, and
-    nothing else is.
+    """Raise ``Refused`` for messages that a model's server refuses. A message is given by the ids of
+    its calls, and the ids of the calls that it answers. The messages right after a call must answer
+    it, each call once, and nothing else.
     """
     waiting = set[str]()
     count = 0
@@ -438,11 +441,11 @@ class Runs(Pays):
         raise NotImplementedError
 
     async def stored_parts(self, store: Any) -> list[Any]:
-        """Return what is kept, as ``parts``."""
+        """Return the stored conversation, in the form of ``parts``."""
         raise NotImplementedError
 
     refuses: type[Exception] | None = None
-    """What a run raises that is given an old copy of its conversation."""
+    """The error of a run that gets an old copy of its conversation."""
 
     def killed(self, url: str) -> list[Any]:
         """Run an agent that is killed by its tool. Return what its model was sent before, part by
@@ -499,8 +502,8 @@ class Runs(Pays):
                 assert "finished" in str((await self.stored_parts(store))[-1])
 
     async def hold(self, store: Any) -> Any:
-        """Return what a program may hold of a conversation, as ``run`` takes it; None where the SDK
-        reads all again.
+        """Return the arguments of ``run`` with which a program hands over its own copy of the
+        conversation, or None if the SDK always reads the conversation again.
         """
 
     async def test_redacted_text_does_not_return_from_memory(self):
@@ -651,12 +654,6 @@ async def _die(keeps: Any, url: str) -> None:
         await keeps.run(store, model, "go", work)
 
 
-if __name__ == "__main__":
-    module, *arguments = sys.argv[1:]
-    keeps = importlib.import_module(module).TestKeeps()
-    asyncio.run(_die(keeps, *arguments) if len(arguments) == 1 else _write(keeps, *arguments))
-
-
 # -- a history as JSON that the SDK reads, and what it writes as a history
 # ---------------------------------------------
 
@@ -723,3 +720,9 @@ def approvals_of(history: foldlog.History) -> dict[str | None, list[Any]]:
         if isinstance(event, Annotation) and event.name == "foldlog.approval":
             approvals.setdefault(calls[event.cause], []).append(event.data)
     return approvals
+
+
+if __name__ == "__main__":
+    module, *arguments = sys.argv[1:]
+    keeps = importlib.import_module(module).TestKeeps()
+    asyncio.run(_die(keeps, *arguments) if len(arguments) == 1 else _write(keeps, *arguments))

@@ -2,9 +2,9 @@
 
     python -m tests.adapters.paying MODULE STORE BANK [kill]
 
-The module has the class of the contract with its SDK. The bank is a file with a line for each payment. The tool first opens the store by itself and writes
-whether its call is there; with ``kill`` it kills its process when it has paid. The last line that
-is printed is what the model was sent.
+The module has the class of the contract with its SDK. The bank is a file with a line for each
+payment. The tool first opens the store by itself, and writes whether its call is there. With
+``kill``, it kills its process when it has paid. The last printed line is what the model was sent.
 """
 
 import asyncio

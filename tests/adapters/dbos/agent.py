@@ -90,6 +90,7 @@ def ask(conversation: str, turn: int, version: int) -> int:
 
 @DBOS.step()
 def act(conversation: str, version: int) -> int:
+    """Run the open calls. ``version`` is that of the reply: the state of the workflow contains it."""
     history = HISTORIES[conversation]
     with history.lease(ttl_s=0.5):
         for call in history.open_calls():

@@ -66,27 +66,27 @@ async def test_random_operations_equal_the_sdks_store(histories, seed):
     for _ in range(120):
         ours = FoldlogChatStore(histories)
         key = choice.choice(["k", "a/b"])
-        what = choice.random()
-        there = list(theirs.get_messages(key))
-        if what < 0.5:
+        draw = choice.random()
+        their_messages = list(theirs.get_messages(key))
+        if draw < 0.5:
             message = choice.choice(MESSAGES)()
             theirs.add_message(key, message)
             await ours.async_add_message(key, message)
-        elif what < 0.65:
-            begins = there[: choice.randrange(len(there) + 1)]
-            messages = [*begins, *(choice.choice(MESSAGES)() for _ in range(choice.randrange(3)))]
+        elif draw < 0.65:
+            prefix = their_messages[: choice.randrange(len(their_messages) + 1)]
+            messages = [*prefix, *(choice.choice(MESSAGES)() for _ in range(choice.randrange(3)))]
             theirs.set_messages(key, messages)
             ours.set_messages(key, messages)
-        elif what < 0.75 and there:
-            place = choice.randrange(len(there) + 2)
+        elif draw < 0.75 and their_messages:
+            place = choice.randrange(len(their_messages) + 2)
             assert ours.delete_message(key, place) == theirs.delete_message(key, place)
-        elif what < 0.85 and there:
+        elif draw < 0.85 and their_messages:
             assert ours.delete_last_message(key) == theirs.delete_last_message(key)
-        elif what < 0.88 and there:
+        elif draw < 0.88 and their_messages:
             assert await ours.adelete_messages(key) == theirs.delete_messages(key)
         assert ours.get_messages(key) == theirs.get_messages(key)
         assert ours.get_keys() == sorted(
-            each for each in theirs.get_keys() if theirs.get_messages(each)
+            their_key for their_key in theirs.get_keys() if theirs.get_messages(their_key)
         )
 
 

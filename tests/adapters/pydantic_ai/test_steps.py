@@ -247,10 +247,11 @@ async def test_interrupted_streams_save_what_was_received(store, ends, output):
             for word in ("nine ", "km"):
                 yield word
 
-    async def run(prompt):
+    async def run(prompt, ends):
+        """Run the agent until the stream ends in this way, or regularly."""
         conversation = await loaded(store)
         async with agent.run_stream(prompt, conversation=conversation) as streamed:
-            if ends == "raises after all" or prompt == "go on":
+            if ends in ("raises after all", "regularly"):
                 await streamed.get_output()
             if ends in ("raises", "leaves"):
                 await anext(streamed.stream_response(debounce_by=None))
@@ -259,13 +260,13 @@ async def test_interrupted_streams_save_what_was_received(store, ends, output):
                 await asyncio.sleep(0)
             elif ends == "cancels":
                 await streamed.cancel()
-            elif ends.startswith("raises") and prompt == "go":
+            elif ends.startswith("raises"):
                 raise KeyError("the block")
 
     model = FunctionModel(stream_function=stream)
     agent = Agent(model, tools=[measure], capabilities=[FoldlogSteps(store)], output_type=output)
     with capture_run_messages() as theirs:
-        await asyncio.gather(run("go"), return_exceptions=True)
+        await asyncio.gather(run("go", ends), return_exceptions=True)
     ours = await messages_of(store)
     assert len(ours) == 2
     # its calls are over
@@ -276,8 +277,7 @@ async def test_interrupted_streams_save_what_was_received(store, ends, output):
         theirs[0],
         replace(theirs[1], state="interrupted") if is_unfinished else theirs[1],
     ]
-    ends = ""
-    await run("go on")
+    await run("go on", "regularly")
     assert (await messages_of(store))[:2] == ours
 
 

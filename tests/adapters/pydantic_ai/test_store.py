@@ -56,11 +56,11 @@ def store(histories):
 
 
 def exact(value):
-    """Return a text that differs where a value or a type differs, and not where the SDK computes a
-    field again.
+    """Return a value to compare. The values of two answers differ if a field or a type differs, and
+    not if the SDK computes a field again.
     """
     if isinstance(value, (list, tuple)):
-        return [exact(each) for each in value]
+        return [exact(item) for item in value]
     if isinstance(value, (ModelRequest, ModelResponse)):
         return type(value).__name__ + repr(
             ModelMessagesTypeAdapter.dump_python([value], warnings=False)
@@ -71,7 +71,7 @@ def exact(value):
 
 
 def both(method):
-    """Return a method that is called of two stores."""
+    """Return a method of ``Twin`` that calls the method with this name of both stores."""
 
     async def call(self, *args, **kwargs):
         return await self.both(method, *args, **kwargs)
@@ -80,19 +80,14 @@ def both(method):
 
 
 class Twin(ConversationStore):
-    """Does everything in two stores, and compares what each of them says."""
+    """Does everything in two stores, and compares their answers."""
 
-    read_record, read_records, read_entry, read_history, write_record, delete_record = map(
-        both,
-        (
-            "read_record",
-            "read_records",
-            "read_entry",
-            "read_history",
-            "write_record",
-            "delete_record",
-        ),
-    )
+    read_record = both("read_record")
+    read_records = both("read_records")
+    read_entry = both("read_entry")
+    read_history = both("read_history")
+    write_record = both("write_record")
+    delete_record = both("delete_record")
 
     def __init__(self, ours, theirs):
         self.ours = ours
