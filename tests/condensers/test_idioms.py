@@ -197,7 +197,7 @@ def test_a_request_for_a_short_view_is_declined(condenser):
         assert ids(history.prepare())[-1] == 6
 
 
-def test_a_step_for_another_model():
+def test_a_step_condenses_for_another_model():
     with foldlog.open("memory:", condenser="llm", agent_llm=AskableAgent(100_000)) as histories:
         history = histories["c1"]
         history.append([message("x" * 100, source) for source in ("user", "agent") * 10])

@@ -64,7 +64,7 @@ def test_verifying_finds_no_damage(filled, monkeypatch):
     assert verdicts["c"].findings == ()
 
 
-def test_creating_again_during_an_erasure(store, monkeypatch):
+def test_an_erasure_meanwhile_refuses_a_creation(store, monkeypatch):
     histories = Histories(store)
     recorder = store.database.recorder
     histories.create("c", {"app": "x"})

@@ -390,7 +390,7 @@ def spoken(http):
     return http
 
 
-def test_a_view_after_a_retraction(spoken):
+def test_a_view_lacks_what_was_retracted(spoken):
     http = spoken
     assert http("why", event=1)["fate"] == "shown"
     http("retract", body={"version": 1})
@@ -400,7 +400,7 @@ def test_a_view_after_a_retraction(spoken):
     assert [event["id"] for event in left] == [1]
 
 
-def test_a_fork(spoken):
+def test_a_fork_has_the_events_up_to_its_version(spoken):
     forked = spoken("fork", body={"at": 1, "id": "c2"})
     assert (forked["id"], forked["version"]) == ("c2", 1)
 

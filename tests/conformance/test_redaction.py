@@ -185,7 +185,7 @@ def test_a_copy_takes_over_later_redactions(store, open_recorder):
     assert {moved.added for moved in copy_store(store, there)} == {0}
 
 
-def test_a_redaction_during_a_copy(store, open_recorder):
+def test_a_copy_has_the_redaction_that_came_meanwhile(store, open_recorder):
     there = Store(open_recorder(), store.database.settings)
 
     def redact_now():

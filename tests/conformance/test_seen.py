@@ -120,7 +120,7 @@ def test_a_repeated_append_returns_its_events_after_a_redaction(store):
     assert again == first
 
 
-def test_the_first_append(store):
+def test_the_first_append_has_seen_nothing(store):
     store.append("c", said("first"), expected_version=NOTHING_SEEN)
 
     assert texts(store, "c") == ["first"]

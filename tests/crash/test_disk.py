@@ -31,7 +31,7 @@ def small_disk(tmp_path):
         yield folder
 
 
-def test_full_disk_then_space_again(small_disk):
+def test_appends_go_on_when_a_full_disk_has_space(small_disk):
     path = small_disk / "store.db"
     (small_disk / "ballast").write_bytes(b"x" * 400_000)
     acknowledged = []
@@ -58,7 +58,7 @@ def test_full_disk_then_space_again(small_disk):
     assert inspect(path, acknowledged) == []
 
 
-def test_no_space_for_the_index_of_the_log(small_disk):
+def test_a_store_needs_space_for_the_logs_index(small_disk):
     path = small_disk / "store.db"
     open_at(path).close()
     fill(small_disk / "ballast")

@@ -651,7 +651,7 @@ def test_leaves_of_an_earlier_form_are_made_again_once(path, note, monkeypatch):
     assert names == {leaf.name for leaf in leaves}
 
 
-def test_hash_of_an_extent_of_the_first_form():
+def test_an_extent_of_the_first_form_hashes_its_fields():
     covered = (7).to_bytes(8, "big") + bytes(40) + 3 * sha256().digest() + (5).to_bytes(8, "big")
     assert Extent(7, created_at=5).hash == sha256(covered).digest()
 

@@ -39,7 +39,7 @@ def round_trip(event):
     )
 
 
-def test_exact_form_beside_a_readable_form():
+def test_an_exact_form_is_stored_beside_a_readable_form():
     stored = json.loads(encode(said("a\ud800b")).body)
     assert stored["content"] == "a\ufffdb"
     assert "$exact" in stored
@@ -197,7 +197,7 @@ def test_unsupported_value_beside_deep_nesting():
             encode(Annotation(name="deep", data=[nested(levels), object()]))
 
 
-def test_deep_nesting_within_the_limit():
+def test_deep_nesting_within_the_limit_is_stored():
     event = Annotation(name="deep", data=nested(400))
     assert round_trip(event) == event
 
@@ -225,7 +225,7 @@ def test_golden_bytes_are_read_for_ever(path):
         assert encode(event, ours=True).body == golden["body"].encode()
 
 
-def test_golden_bytes_of_every_kind_and_schema():
+def test_every_kind_and_schema_has_golden_bytes():
     stored = {
         (golden["kind"], golden["schema"])
         for golden in map(json.loads, map(Path.read_text, GOLDEN.glob("v*/*.json")))

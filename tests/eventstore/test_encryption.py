@@ -69,7 +69,7 @@ def path(tmp_path):
 
 
 @given(st.binary(max_size=2_000), st.sampled_from(COMPRESSIONS))
-def test_compression_round_trip(body, compression):
+def test_compressed_bytes_are_read_unchanged(body, compression):
     assert decompress(*compress(compression, body)) == body
 
 

@@ -75,7 +75,7 @@ def test_roots_of_rfc_6962():
 
 
 @pytest.mark.parametrize("size", [1, 2, 3, 5, 8, 13])
-def test_tree_grown_from_its_edge(size):
+def test_a_tree_grown_from_its_edge_has_the_same_root(size):
     hashes = [leaf_hash(b"%d" % number) for number in range(20)]
     edge = grown_edge(grown_edge((), 0, hashes[:size]), size, hashes[size:])
     assert root_of_edge(edge) == root_of(hashes)
@@ -99,7 +99,7 @@ class Example(str):
     signatures = C2SP_NOTE[1:]
 
 
-def test_signature_of_another_implementation():
+def test_a_signature_of_another_implementation_is_read():
     assert read_key(C2SP_KEY, "").is_signer_of(Example())
 
 

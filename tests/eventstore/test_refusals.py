@@ -57,12 +57,12 @@ def test_list_of_attachments_is_checked(listed, words):
         without_list(f'{{"$bytes":{listed}"kind":"message"}}'.encode())
 
 
-def test_key_ring_without_a_key():
+def test_a_key_ring_without_a_key_is_refused():
     with pytest.raises(KeyUnavailable, match="the key given holds no key"):
         KeyRing([])
 
 
-def test_url_without_a_file():
+def test_a_url_without_a_file_is_refused():
     for url in ("sqlite:history.db", "sqlite:///", "sqlite://host/h.db"):
         with pytest.raises(InvalidOption, match="names no SQLite file; write three slashes"):
             open_store(url)

@@ -188,7 +188,7 @@ def test_any_file_name_is_that_file(tmp_path, name):
     assert {path.name for path in tmp_path.iterdir()} == {name, f"{name}-queue"}
 
 
-def test_missing_file_or_folder(tmp_path):
+def test_a_missing_file_or_folder_is_refused(tmp_path):
     for options in ({"create": False}, {"writable": False}):
         with pytest.raises(StoreUnavailable, match=r"unable to open .* file; check that it exists"):
             SQLiteRecorder(str(tmp_path / "missing.db"), **options)
@@ -197,7 +197,7 @@ def test_missing_file_or_folder(tmp_path):
     assert not (tmp_path / "missing.db").exists()
 
 
-def test_relative_path_meant_as_absolute(tmp_path, monkeypatch):
+def test_a_path_meant_as_absolute_is_explained(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     with pytest.raises(
         StoreUnavailable, match=r"; for the absolute path write /usr/x\.db, .* sqlite:////usr/x\.db"

@@ -388,7 +388,7 @@ def test_no_store_beside_a_moved_files_log(path, alone, there):
 # --------------------------------------------------------------------------------------------------
 
 
-def test_file_with_two_names(store, path):
+def test_a_file_with_two_names_is_refused(store, path):
     os.link(path, path.with_name("second.db"))
     with pytest.raises(StoreUnavailable, match="has 2 names"):
         append(store, "never")

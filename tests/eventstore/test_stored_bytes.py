@@ -349,7 +349,7 @@ def test_page_reads_marks_proofs_and_records(tmp_path):
     assert len(records) > 24
 
 
-def test_example_on_the_page():
+def test_the_example_on_the_page_is_right():
     example = PAGE[PAGE.index("## An example") :]
     salt = bytes.fromhex(re.findall(r"salt `([0-9a-f]{32})`", example)[0])
     head = seed(salt, b"c1")
@@ -399,7 +399,7 @@ def test_every_kind_and_field_is_documented():
         assert {field for field in fields if f"`{field}`" not in table[kind]} == set()
 
 
-def test_without_the_faster_zlib(tmp_path):
+def test_a_store_is_read_without_the_faster_zlib(tmp_path):
     url = f"sqlite:///{tmp_path}/store.db"
     with open_store(url) as store:
         say(store, "c1", "hello")

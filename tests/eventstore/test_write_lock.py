@@ -132,7 +132,7 @@ def test_waiter_gets_and_holds_the_lock(ours, other):
     other.take(within(PATIENCE_S))
 
 
-def test_lock_without_a_waiting_thread(ours, other, monkeypatch):
+def test_the_lock_needs_no_waiting_thread(ours, other, monkeypatch):
     def no_more(*_, **__):
         raise RuntimeError("can't start new thread")
 
@@ -165,7 +165,7 @@ def test_lock_file_names_the_last_writer(tmp_path):
         assert say(store, "c", "another word")[0].id == 1
 
 
-def test_lock_on_a_full_disk(path):
+def test_the_lock_is_taken_on_a_full_disk(path):
     if not os.path.exists("/dev/full"):
         pytest.skip("a full disk is played by /dev/full, which is not here")
     lock = WriteLock(path, 60)
@@ -190,7 +190,7 @@ lock.take(0.0)
 """
 
 
-def test_truncated_lock_file(path):
+def test_a_lock_file_that_is_cut_kills_nobody(path):
     """A full disk in memory has no room for a page of the file. A process that read the file
     through a mapping would get SIGBUS.
     """
@@ -208,7 +208,7 @@ def test_invalid_patience_is_refused(tmp_path, address):
             open_store(f"{address.format(tmp_path / 'h.db')}?patience_s={patience}")
 
 
-def test_patience_of_the_url(path):
+def test_the_url_sets_the_patience(path):
     with open_store(f"sqlite:///{path}?patience_s=7") as store:
         assert store._recorder._patience_s == 7.0
     with open_store(f"sqlite:///{path}") as store:

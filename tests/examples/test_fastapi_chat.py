@@ -214,7 +214,7 @@ def test_erased_chat_answers_410(chat, url):
     assert served(app, say).status_code == 410
 
 
-def test_health_check_of_a_full_disk(chat, url, monkeypatch):
+def test_a_full_disk_fails_the_health_check(chat, url, monkeypatch):
     def full(*_, **__):
         raise foldlog.StoreUnavailable("database or disk is full", kind="full")
 

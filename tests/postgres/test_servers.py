@@ -91,7 +91,7 @@ def check_all(url):
     assert max(outcome.seconds for outcome in removing) < 5
 
 
-def test_a_store_on_an_odd_server(odd_url):
+def test_a_store_on_an_odd_server_keeps_any_text(odd_url):
     for times in (1, 2):
         with open_store(odd_url) as store:
             say(store, "ä", TEXT)

@@ -162,7 +162,7 @@ def test_a_fork_lives_with_its_parent(many):
         )
 
 
-def test_a_fork_and_a_conversation_race(many):
+def test_one_of_a_fork_and_a_conversation_wins(many):
     won = []
 
     def begin(name, is_fork):

@@ -254,7 +254,7 @@ def test_condensed_view_goes_over(target):
     assert {row["conversation"] for row in listed} == {"piers", made["session"]}
 
 
-def test_folder_of_odd_names(tmp_path):
+def test_claude_code_resumes_in_a_folder_of_any_name(tmp_path):
     with closing(StandIn()) as model:
         claude = PROGRAMS["claude-code"](tmp_path, model)
         claude.environment["FOLDLOG_DB"] = str(tmp_path / "store.db")

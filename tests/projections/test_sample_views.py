@@ -11,7 +11,7 @@ from tests.said import ids
 from tests.shown_at import shown_at
 
 
-def test_the_shipped_history():
+def test_each_view_of_the_shipped_history_is_its_fold():
     (events,) = (list(history.events()) for history in imported(SHIPPED))
     assert any(isinstance(event, CondensationAction) for event in events)
     with open_store("memory:") as store:

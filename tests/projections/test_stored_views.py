@@ -270,7 +270,7 @@ def test_why_an_event_that_is_not_there(work, event_id):
         work.why("c", event_id)
 
 
-def test_a_difference_of_two_versions(work):
+def test_a_difference_names_what_entered_and_left(work):
     difference = work.difference("c", 5, 10)
     assert (difference.before, difference.after) == (5, 10)
     assert ids(difference.entered) == [summary_id(7), 6, 8, 9]

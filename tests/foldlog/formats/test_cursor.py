@@ -117,14 +117,16 @@ def test_root_lists_messages_of_the_command_line(tmp_path):
     assert history.events[-1].changed["attributes"] == {"value": {"title": "Gulls"}}
 
 
-def test_missing_message_and_empty_store(tmp_path):
+def test_a_missing_message_is_a_finding(tmp_path):
     lost = "ab" * 32
     first = sha256(json.dumps(CHAT[0]).encode()).hexdigest()
     (history,) = histories_at(command_line(tmp_path, CHAT[0], listed=[lost, first]))
     assert len(history.records) == 1
     assert lost in history.findings[0]
-    (folder := tmp_path / "empty").mkdir()
-    path = command_line(folder)
+
+
+def test_an_empty_store_of_cursor_is_no_history(tmp_path):
+    path = command_line(tmp_path)
     execute(path, "UPDATE meta SET value = '7b7d'")
     with pytest.raises(NotAHistory):
         histories_at(path)

@@ -162,7 +162,7 @@ def test_a_sample_that_would_fill_the_memory_is_refused(pack, tmp_path, monkeypa
     assert peak < len(bomb)
 
 
-def test_unreadable_sample_and_unreadable_log(tmp_path):
+def test_an_unreadable_sample_spoils_no_other(tmp_path):
     path = zipped(
         tmp_path / "a.eval",
         {"1_epoch_2": '{"id": 1, "epo', "3_epoch_1": sample(MESSAGES, id=3, epoch=1)},
@@ -172,6 +172,10 @@ def test_unreadable_sample_and_unreadable_log(tmp_path):
         assert "cannot be read" in str(broken.error)
         assert f"{path}/samples/1_epoch_2.json" in str(broken.error)
         assert (whole.conversation, store.version(whole.conversation)) == ("E1/3_epoch_1", 8)
+
+
+def test_a_log_that_is_cut_is_no_history(tmp_path):
+    path = zipped(tmp_path / "a.eval", {"3_epoch_1": sample(MESSAGES, id=3, epoch=1)})
     path.write_bytes(path.read_bytes()[:200])
     with pytest.raises(NotAHistory, match="damaged, or not yet finished"):
         histories_at(path)

@@ -69,7 +69,7 @@ def test_an_export_needs_the_whole_history():
         list(encode(events[1:], "openai-chat"))
 
 
-def test_export_in_own_format_or_chat_only():
+def test_events_are_exported_in_their_format_or_as_chat():
     events = read(action("message", 0, source="user", content="hi"))
     with pytest.raises(
         UnknownFormat, match=r"imported from 'openhands-v0'.*in any format \(--view, "

@@ -360,7 +360,7 @@ def test_many_results_at_once_answer_each_call_once(tmp_path):
 # --- opening ---
 
 
-def test_store_by_url_path_or_path_object(tmp_path, monkeypatch):
+def test_a_store_is_opened_by_url_or_path(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     odd = "a b?mode=ro#.db"
     for place in ("h.db", "./h.db", tmp_path / "h.db", "sqlite:///h.db", f"{tmp_path}/h.db", odd):

@@ -494,7 +494,7 @@ def test_a_title_has_no_control_characters(task):
     assert titles == ["Light]0;x house 2"]
 
 
-def test_folder_of_a_project(tmp_path):
+def test_a_project_has_the_folder_of_claude_code(tmp_path):
     assert folder_of("/srv/me/my.app_2") == "-srv-me-my-app-2"
     assert folder_of("/w/🚢ä") == "-w----"
     long = folder_of("/" + "lighthouse/" * 30)
@@ -572,7 +572,7 @@ def test_erased_session_is_refused(histories, task, program):
 
 
 @pytest.mark.parametrize("program", PROGRAMS)
-def test_session_on_a_server(tmp_path, monkeypatch, url_on, program):
+def test_a_session_of_a_store_on_a_server_comes_back(tmp_path, monkeypatch, url_on, program):
     monkeypatch.setenv("CLAUDE_CONFIG_DIR", str(tmp_path / "claude"))
     monkeypatch.setenv("CODEX_HOME", str(tmp_path / "codex"))
     with open_histories(url_on("postgresql"), keys=KeyRing(["11" * 32])) as histories:

@@ -461,7 +461,7 @@ def test_an_error_that_the_provider_sends_as_a_chunk_is_raised(history, chunks, 
     assert (message.content, message.meta["cut"]) == ("I ", True)
 
 
-def test_an_error_of_the_provider_in_the_first_chunk(history):
+def test_a_providers_error_in_the_first_chunk_fails(history):
     with pytest.raises(ReplyFailed) as caught:
         list(history.stream_reply([{"error": {"message": "no quota"}}]))
     assert caught.value.problem == "no quota"

@@ -499,7 +499,7 @@ def test_erased_session_is_refused(both):
     assert both.by_mark == 0
 
 
-def test_another_version_in_between(both, monkeypatch):
+def test_a_growth_made_by_another_version_is_decoded_again(both, monkeypatch):
     both.add(80)
     both.grow()
     monkeypatch.setattr(projecting, "VERSION", "another")
@@ -548,7 +548,7 @@ def test_two_hooks_import_a_session_at_once(method, is_used, both, monkeypatch):
     assert_sound(both.store)
 
 
-def test_crash_before_the_events_of_a_session(both, monkeypatch):
+def test_a_crash_before_the_events_loses_none(both, monkeypatch):
     both.add(40)
     with monkeypatch.context() as patch:
         patch.setattr("foldlog._imports.writing.make_events", lambda *_, **__: None)

@@ -496,7 +496,7 @@ def test_file_is_rewritten_in_a_growth(name, tmp_path, store, target):
 
 
 @pytest.mark.parametrize("name", LOGS)
-def test_erasure_in_a_growth(name, tmp_path, store, target):
+def test_an_erased_log_is_imported_again_on_request(name, tmp_path, store, target):
     lines = lines_of(name)
     path = tmp_path / "log.jsonl"
     conversation = grown(store, path, lines[:60], name, 50, 55)
@@ -583,7 +583,7 @@ def test_two_hooks_import_at_once(name, reads_first, tmp_path, store, target, mo
 
 
 @pytest.mark.parametrize("name", ATTACKED)
-def test_crash_between_records_and_events(name, tmp_path, store, target, monkeypatch):
+def test_a_crash_between_records_and_events_loses_none(name, tmp_path, store, target, monkeypatch):
     lines = lines_of(name)
     path = tmp_path / "log.jsonl"
     conversation = grown(store, path, lines[:60], name, 50)

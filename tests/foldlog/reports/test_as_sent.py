@@ -77,7 +77,7 @@ def test_each_prompt_can_be_shown_again(steps):
 
 
 @pytest.mark.parametrize("condenser", [RECENT, MASK], ids=json.dumps)
-def test_prompt_long_after_its_rule(condenser):
+def test_a_prompt_long_after_its_rule_is_known(condenser):
     with history_with(condenser, 45) as history:
         assert history.sent().events == history.prepare().events != history.view().events
 

@@ -583,7 +583,7 @@ def test_call_says_what_was_not_handed_over(foldlog):
     )
 
 
-def test_events_before_the_first_record(histories):
+def test_events_before_the_first_record_change_no_answer(histories):
     hand_down(histories)
     answers = histories["top"].hand_overs(1)
     histories["top"].append_records([{"role": "user", "content": "more"}], format="openai-chat")

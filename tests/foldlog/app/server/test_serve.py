@@ -313,7 +313,7 @@ def test_foreign_host_name_is_refused(guarded):
         assert answer.status == (200 if host in ours else 400), host
 
 
-def test_it_only_reads(guarded):
+def test_the_page_server_only_reads(guarded):
     for method in ("POST", "PUT", "DELETE", "PATCH", "OPTIONS"):
         answer = guarded.send(method, "/api/history?id=usual", headers=BEARER)
         assert answer.status == 405, method

@@ -224,7 +224,7 @@ def test_the_events_of_a_conversation_are_a_stream(client, histories):
         assert client.send(method, "/v1/stream/c1").status == 405
 
 
-def test_what_is_refused(client, app):
+def test_wrong_requests_of_streams_are_refused(client, app):
     assert client.get(REPLY).json()["error"] == "StreamNotFound"
     assert put(client, "/v1/stream/unknown/reply").status == 404
     assert client.get("/v1/stream/c1/reply/more").status == 404
