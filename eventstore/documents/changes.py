@@ -83,7 +83,7 @@ class Documents:
 
         Raises ``ConversationNotFound``, ``ConversationErased`` or ``CorruptEvent``. Raises
         ``InvalidArgument`` if the conversation never had the version ``version``. Cost: reading at
-        most 65 events.
+        most 66 events.
         """
         check_text("name", name)
         return self._store.query(
@@ -144,7 +144,7 @@ class Documents:
             if last is not None and idempotency_key is None:
                 change = _change_since(last, values)
             if change is None:
-                change = self._change(conversation, values, fence, idempotency_key)
+                change = self._prepare_change(conversation, values, fence, idempotency_key)
             last = None
             batch = events if change.event is None else [*events, change.event]
             if not batch:
@@ -173,9 +173,10 @@ class Documents:
             else:
                 key = binding.key
                 if change.event is not None and recorded and not idempotency_key and key:
-                    left = _values_after(change, change.event, values, key, recorded[-1].id)
                     cache = self._store.last_documents
-                    cache[conversation] = left
+                    cache[conversation] = _values_after(
+                        change, change.event, values, key, recorded[-1].id
+                    )
                     if len(cache) > _CACHED_MAX:
                         cache.popitem(last=False)
                 return recorded
@@ -187,10 +188,13 @@ class Documents:
         expected_version: ExpectedVersion,
     ) -> Appending | None:
         """Prepare an append that sets documents to the values in ``changed``. Pass the returned
-        object in the argument ``together`` of another append. Return None if no value changes.
-        After a conflict, call ``prepare`` again.
+        object in the argument ``together`` of another append. Return None if no value changes. If
+        that append raises ``DocumentsChanged``, call ``prepare`` again.
+
+        Raises ``InvalidEvent`` for a value that JSON cannot hold, and ``ConversationErased`` and
+        ``CorruptEvent`` from the comparison with the stored values.
         """
-        change = self._change(conversation, _check_values(changed))
+        change = self._prepare_change(conversation, _check_values(changed))
         if change.event is None:
             return None
         return prepare_append(
@@ -216,62 +220,63 @@ class Documents:
             at: The version up to which the fork shares its events.
             new_id: The id of the fork.
             changed: Maps names of documents to new values, as in ``append``.
-            seen: What ``changed`` repeats of ``conversation``. The version of ``seen`` is not
-                compared.
+            seen: The state of ``conversation`` from which ``changed`` was computed. The fork fails
+                if an event of that state was redacted meanwhile. Its version is not compared.
 
         Raises:
-            VersionConflict: ``new_id`` exists. With equal versions, an event of ``conversation``
-                was redacted at the same time: call ``fork`` again. Also raises the errors of
-                ``Store.fork`` and ``append``.
+            VersionConflict: ``new_id`` exists. If ``expected`` equals ``actual``, an event of
+                ``conversation`` was redacted at the same time: call ``fork`` again. Also raises the
+                errors of ``Store.fork`` and ``append``.
         """
-        change = self._change(conversation, _check_values(changed), at=at)
+        change = self._prepare_change(conversation, _check_values(changed), at=at)
         append = prepare_append(self._store, new_id, change.event or (), at)
-        of_caller_and_change = [
-            seen_state for seen_state in (seen, change.guard.seen) if seen_state is not None
-        ]
+        seen_states = [state for state in (seen, change.guard.seen) if state is not None]
         database = self._store.database
 
         def fork_and_append(transaction: Transaction) -> None:
             begin_fork(database, transaction, conversation, at, new_id)
             original = find_existing(database, transaction, conversation)
-            for seen_state in of_caller_and_change:
-                seen_state.at_any_version().check(original)
+            for state in seen_states:
+                state.at_any_version().check(original)
             append(transaction)
 
         database.recorder.transact(fork_and_append)
 
-    def _change(
+    def _prepare_change(
         self,
         conversation: str,
         values: JsonMap,
         fence: Fence | None = None,
         key: str | None = None,
         at: int | None = None,
-    ) -> _Change:
+    ) -> _PreparedChange:
         """Compare new values with the stored values, at the version ``at`` or at the present
-        version. If the idempotency key ``key`` was used before, return the change that was appended
-        with it.
+        version, and return the change between them. If the idempotency key ``key`` was used before,
+        return the change that was appended with it.
+
+        Raises ``ConversationErased``, ``CorruptEvent`` and ``IdempotencyConflict``, and the error
+        with which ``fence`` refuses the writer.
         """
         database = self._store.database
 
-        def read(reader: Reader) -> _Change:
+        def read(reader: Reader) -> _PreparedChange:
             state, _ = find_to_append(database, reader, conversation, fence)
             if state is None:
-                return _Change(
+                return _PreparedChange(
                     _change_to_values({}, {}, values), DocumentsUnchanged(values, None, {})
                 )
             reading = ReadTransaction(reader, state, database)
             ids = newest_documents(reading, at)
             guard = DocumentsUnchanged(values, Seen.of(reading), ids)
             if key is not None and (recalled := reading.recall(key)) is not None:
-                return _Change(_find_repeat(reading, recalled, key, values), guard, state)
+                return _PreparedChange(_find_repeat(reading, recalled, key, values), guard, state)
             stored = {name: read_value(reading, name, ids[name]) for name in values if name in ids}
-            return _Change(_change_to_values(ids, stored, values), guard, state, stored)
+            return _PreparedChange(_change_to_values(ids, stored, values), guard, state, stored)
 
         return database.recorder.query(read)
 
 
-class _Change(NamedTuple):
+class _PreparedChange(NamedTuple):
     """A change of documents that is ready to be appended.
 
     ``event``   the event with the new values, or None if no value changes
@@ -311,7 +316,7 @@ class LastValues(NamedTuple):
     values: Mapping[str, DocumentValue]
 
 
-def _change_since(last: LastValues, values: JsonMap) -> _Change | None:
+def _change_since(last: LastValues, values: JsonMap) -> _PreparedChange | None:
     """Return the change from the remembered values to new values. Return None if no value changes,
     or if ``last`` lacks a value for the comparison.
     """
@@ -321,11 +326,11 @@ def _change_since(last: LastValues, values: JsonMap) -> _Change | None:
     if event is None:
         return None
     guard = DocumentsUnchanged(values, last.seen, last.ids)
-    return _Change(event, guard, stored=last.values)
+    return _PreparedChange(event, guard, stored=last.values)
 
 
 def _values_after(
-    change: _Change, event: DocumentChanges, values: JsonMap, key: int, event_id: int
+    change: _PreparedChange, event: DocumentChanges, values: JsonMap, key: int, event_id: int
 ) -> LastValues:
     """Return the values to remember after ``event`` was appended with the id ``event_id``. ``key``
     is the key of the conversation.
@@ -339,7 +344,9 @@ def _values_after(
             whole = before.whole
             differences = [*before.differences, step["difference"]]
         if values[name] is not DELETED:
-            newest[name] = DocumentValue(event_id, values[name], whole, differences, False)
+            newest[name] = DocumentValue(
+                event_id, values[name], whole, differences, is_redacted=False
+            )
     redactions = 0 if change.guard.seen is None else change.guard.seen.redactions
     ids = replace(event, id=event_id).newest()
     return LastValues(Seen(key, event_id + 1, redactions), ids, newest)
@@ -351,7 +358,7 @@ def _check_values(changed: JsonMap) -> JsonObject:
     """
     values: JsonObject = {}
     for key, value in check_map("documents", changed).items():
-        name = _checked_name(key)
+        name = _check_name(key)
         values[name] = value if value is DELETED else _stored_copy(name, value)
     return values
 
@@ -418,7 +425,7 @@ def _change_of(name: str, before: DocumentValue | None, value: Any) -> JsonObjec
     return {"base": before.id, "difference": change}
 
 
-def _checked_name(name: object) -> str:
+def _check_name(name: object) -> str:
     if type(name) is not str or not name:
         raise InvalidEvent(
             f"a document has the name {name!r}; use a text of at least one character"
