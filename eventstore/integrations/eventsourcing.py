@@ -79,6 +79,8 @@ _PAGE = 500
 _POLL_S = 0.005
 """The pause, in seconds, between two looks for new events."""
 _NO_LIMIT = 2**62
+_SCHEMA_DIGITS_MAX = 9
+"""The number of digits of the greatest schema version that a topic can name."""
 _VIEWS_KEY = 0
 """A ``TrackingView`` stores its records under the key 0, which no conversation has."""
 _VIEW_CODEC = RowCodec("")
@@ -331,7 +333,7 @@ class EventRecorder(TrackingView, ProcessRecorder):
         inclusive_of_start: bool = True,
     ) -> Sequence[Notification]:
         first = start or 0
-        if inclusive_of_start:
+        if inclusive_of_start and first > 0:
             first -= 1
 
         def select(reader: Reader) -> Sequence[Notification]:
@@ -454,7 +456,8 @@ def _insert(database: Database, transaction: Transaction, stored: StoredEvent, n
 def kind_and_schema(topic: str) -> tuple[str, int]:
     """Return the kind and the schema version in a topic. Another topic is a kind with version 0."""
     kind, _, schema = topic.rpartition("/")
-    return (kind, int(schema)) if kind and schema.isdigit() else (topic, 0)
+    is_number = schema.isascii() and schema.isdigit() and len(schema) <= _SCHEMA_DIGITS_MAX
+    return (kind, int(schema)) if kind and is_number else (topic, 0)
 
 
 def _topic(row: Row) -> str:

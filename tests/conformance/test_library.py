@@ -224,8 +224,9 @@ def test_a_topic_imports_nothing():
     assert stored.topic == "observation/1"
     recorded = ConversationEvent("c1", 3, Observation(id=3, tool="ls", content="a"))
     assert mapper.to_domain_event(stored) == recorded
-    evil = mapper.to_domain_event(StoredEvent("c1", 0, "os:system", b"{}"))
-    assert evil.event.stored_kind == "os:system"
+    for topic in ("os:system", "observation/²", f"observation/{'9' * 5_000}"):
+        evil = mapper.to_domain_event(StoredEvent("c1", 0, topic, b"{}"))
+        assert evil.event.stored_kind == topic
 
 
 def test_the_librarys_own_ciphers_are_refused():

@@ -19,6 +19,7 @@ from foldlog.eventstore import (
     VersionConflict,
     open_store,
 )
+from foldlog.eventstore.integrations.eventsourcing import Factory
 from foldlog.eventstore.maintenance.copy import compare_stores, copy_store
 from foldlog.eventstore.maintenance.status import confirm
 from foldlog.eventstore.maintenance.verify import verify
@@ -289,6 +290,7 @@ def test_the_number_of_stores_is_fixed(many):
         (many.replace(f"stores={COUNT}", "stores=3"), "stores"),
         (f"{many}&part=1/4", "remove one of these options"),
         (f"{many}&moved=4@elsewhere", "17@host:port"),
+        (f"{many}&moved=1@elsewhere,1@another", "name the server of store 1 once"),
     ):
         with pytest.raises(InvalidOption, match=problem):
             open_store(wrong)
@@ -497,3 +499,12 @@ def test_a_reply_in_two_stores_counts_once(postgres_server, tmp_path):
         figures = FiguresOfStore(store)
         assert calls_of(figures) == 4
         assert calls_of(FiguresOfStore(store)) == 4
+
+
+def test_the_library_reads_from_the_beginning(many):
+    factory = Factory({"FOLDLOG_URL": many})
+    try:
+        recorder = factory.application_recorder()
+        assert recorder.select_notifications(None, 3) == recorder.select_notifications(0, 3)
+    finally:
+        factory.close()

@@ -37,7 +37,7 @@ _WHY: Final = (
 
 Bind = Callable[[Wire], None]
 """Selects the statements of one store on a connection."""
-Asked = tuple[str, tuple[Parameter, ...]]
+Query = tuple[str, tuple[Parameter, ...]]
 """The name of a statement, and its parameters."""
 Question = tuple[Bind, str, tuple[Parameter, ...]]
 """The store to ask, the name of a statement, and its parameters."""
@@ -48,26 +48,29 @@ class PostgresReader(Reader):
     ``send_together`` sends several questions in one round trip.
     """
 
-    _remembered: Mapping[Asked, list[Columns]] = {}
+    _answers_ahead: Mapping[Query, list[Columns]] = {}
     """The answers to the questions of ``ask_ahead``."""
 
     def __init__(
         self,
         send: Callable[..., list[Columns]],
-        send_together: Callable[[Sequence[Asked]], list[list[Columns]]] | None = None,
+        send_together: Callable[[Sequence[Query]], list[list[Columns]]] | None = None,
     ) -> None:
         self._send = send
         self._send_together = send_together
 
     def ask(self, statement: str, *parameters: Parameter) -> list[Columns]:
-        answer = self._remembered.get((statement, parameters))
+        answer = self._answers_ahead.get((statement, parameters))
         return self._send(statement, *parameters) if answer is None else answer
 
     def ask_ahead(self, questions: Iterable[tuple[str, Sequence[Any]]]) -> None:
-        asked = [(statement, tuple(parameters)) for statement, parameters in questions]
-        if asked and self._send_together is not None:
-            answers = self._send_together(asked)
-            self._remembered = {**self._remembered, **dict(zip(asked, answers, strict=True))}
+        queries = [(statement, tuple(parameters)) for statement, parameters in questions]
+        if queries and self._send_together is not None:
+            answers = self._send_together(queries)
+            self._answers_ahead = {
+                **self._answers_ahead,
+                **dict(zip(queries, answers, strict=True)),
+            }
 
     def _array(self, values: Sequence[int] | Sequence[str]) -> bytes:
         return array(BYTEA if values and isinstance(values[0], str) else BIGINT, values)
@@ -125,12 +128,12 @@ class ReadSession:
     def ask(self, statement: str, *parameters: Parameter) -> list[Columns]:
         return self.ask_each([(self._bind, statement, parameters)])[0]
 
-    def ask_together(self, asked: Sequence[Asked]) -> list[list[Columns]]:
-        return self.ask_each([(self._bind, *question) for question in asked])
+    def ask_together(self, queries: Sequence[Query]) -> list[list[Columns]]:
+        return self.ask_each([(self._bind, *query) for query in queries])
 
     def ask_each(self, questions: Sequence[Question]) -> list[list[Columns]]:
         if self._wire is None:
-            return self._first(questions)
+            return self._begin_with(questions)
         if not self._is_confirmed:
             for _, statement, _ in questions:
                 if statement in _FOLLOWER_STATEMENTS:
@@ -147,8 +150,8 @@ class ReadSession:
             self._wire = None
         self._held.close()
 
-    def _first(self, questions: Sequence[Question]) -> list[list[Columns]]:
-        """Begin the read transaction with its first queries."""
+    def _begin_with(self, questions: Sequence[Question]) -> list[list[Columns]]:
+        """Begin the read transaction with its first queries, and return their answers."""
         with contextlib.ExitStack() as stack:
             wire = stack.enter_context(self._take_wire())
             self._bind(wire)

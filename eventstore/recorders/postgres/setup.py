@@ -485,6 +485,6 @@ def in_schema(schema: str, query: str) -> bytes:
 @lru_cache(maxsize=64)
 def _quoted(schema: str) -> tuple[str, str]:
     """Return the name of a schema as an identifier and as a literal. A recorder that opens needs
-    them for each of its 300 statements.
+    them for each of its statements.
     """
     return sql.Identifier(schema).as_string(None), sql.Literal(schema).as_string(None)

@@ -40,7 +40,12 @@ from foldlog.eventstore.recorders.base import Columns, Recorder, Transaction, ma
 from foldlog.eventstore.recorders.postgres import setup
 from foldlog.eventstore.recorders.postgres.open_transaction import OpenTransaction
 from foldlog.eventstore.recorders.postgres.positions import Part
-from foldlog.eventstore.recorders.postgres.reading import PostgresReader, Question, ReadSession
+from foldlog.eventstore.recorders.postgres.reading import (
+    PostgresReader,
+    Query,
+    Question,
+    ReadSession,
+)
 from foldlog.eventstore.recorders.postgres.recorder import PostgresRecorder
 from foldlog.eventstore.recorders.postgres.status import Status
 from foldlog.eventstore.recorders.postgres.wire import PREFIX_END, Parameter, Wire, bigints
@@ -61,7 +66,6 @@ _KNOWN_MAX: Final = 10_000
 """The number of conversations whose store this process remembers (``Stores.note_home``)."""
 _QUESTIONS_MAX: Final = 16
 """The number of queries without news that this process remembers (``Stores.note_nothing``)."""
-_Asking = tuple[str, tuple[Parameter, ...]]
 Snapshots = list[list[Columns]]
 """One snapshot of each server. The snapshot of a server changes with every commit. While the
 snapshots do not change, nothing was committed.
@@ -121,7 +125,7 @@ class StoresReader(PostgresReader):
     def value(self, name: str) -> str:
         kind, _, _ = name.partition(" ")
         if kind == "tracking":
-            [*rows] = self._query_one(0, "store_value", name)
+            rows = self._query_one(0, "store_value", name)
             return as_text(rows[0][0]) if rows else ""
         if name == "last_position":
             last_positions = [answer[0][0] for answer in self._query_each_store(name)]
@@ -148,8 +152,8 @@ class StoresReader(PostgresReader):
             self._stores.note_nothing(after, snapshots)
             return []
         starts = [after.parts[number] for number in numbers]
-        blocks_after: list[_Asking] = [("publications", (start, start + 1)) for start in starts]
-        live_after: list[_Asking] = [
+        blocks_after: list[Query] = [("publications", (start, start + 1)) for start in starts]
+        live_after: list[Query] = [
             ("live_rows", (start + 1, _POSITION_MAX, limit)) for start in starts
         ]
         answers = self._ask_each([*numbers, *numbers], blocks_after + live_after)
@@ -225,12 +229,12 @@ class StoresReader(PostgresReader):
         until = self._stores.position(self.value("last_position"))
         numbers = self._stores.numbers
         starts = [after.parts[number] for number in numbers]
-        many: list[_Asking] = [
+        many: list[Query] = [
             ("event_behind", (start, _POSITION_MAX, events // len(numbers))) for start in starts
         ]
         if any(self._ask_each(numbers, many)):
             return until, None
-        touched: list[_Asking] = [("touched", (start, _POSITION_MAX, 0)) for start in starts]
+        touched: list[Query] = [("touched", (start, _POSITION_MAX, 0)) for start in starts]
         answers = self._ask_each(numbers, touched)
         return until, [*{key for answer in answers for key, _ in answer}]
 
@@ -346,7 +350,7 @@ class StoresReader(PostgresReader):
         each conversation the query ``statement``, which returns its row.
         """
         rows = self._query_together(chosen, *parameters)
-        questions: list[_Asking] = [(statement, (key,)) for _, _, key in rows]
+        questions: list[Query] = [(statement, (key,)) for _, _, key in rows]
         answers = self._ask_each([number for number, *_ in rows], questions)
         return list(chain.from_iterable(answers))
 
@@ -359,7 +363,7 @@ class StoresReader(PostgresReader):
     def _query_together(self, statement: str, *parameters: Parameter) -> list[Columns]:
         return self._query_each_together([(statement, parameters)])[0]
 
-    def _query_each_together(self, questions: Sequence[_Asking]) -> list[list[Columns]]:
+    def _query_each_together(self, questions: Sequence[Query]) -> list[list[Columns]]:
         """Ask the stores of each server together: see ``_TOGETHER``."""
         answers = [
             self._sessions[server].ask_each(
@@ -384,9 +388,7 @@ class StoresReader(PostgresReader):
     def _query_one(self, number: int, statement: str, *parameters: Parameter) -> list[Columns]:
         return self._ask_each([number], [(statement, parameters)])[0]
 
-    def _ask_each(
-        self, numbers: Sequence[int], questions: Sequence[_Asking]
-    ) -> list[list[Columns]]:
+    def _ask_each(self, numbers: Sequence[int], questions: Sequence[Query]) -> list[list[Columns]]:
         """Ask each store in ``numbers`` the question at the same place of ``questions``, in one
         round trip for each server. Return the answers in this order.
         """
@@ -509,7 +511,7 @@ class StoresTransaction:
 
     def value(self, name: str) -> str:
         if name.startswith("tracking "):
-            [*rows] = self._transaction_of(0).ask("store_value", name)
+            rows = self._transaction_of(0).ask("store_value", name)
             return as_text(rows[0][0]) if rows else ""
         if name == "key_ids":
             return self._key_ids()
@@ -961,7 +963,7 @@ def home_fact(conversation: str) -> str:
 
 def _moved_addresses(text: str, count: int) -> dict[int, str]:
     """Parse the option ``moved``: return the addresses of stores on other servers, by number."""
-    addresses = {}
+    addresses: dict[int, str] = {}
     for part in filter(None, text.split(",")):
         number, _, address = part.partition("@")
         if not number.isdecimal() or int(number) >= count or not address:
@@ -969,6 +971,8 @@ def _moved_addresses(text: str, count: int) -> dict[int, str]:
                 f"moved is {text!r}; name each moved store by its number (below {count}) and its"
                 " server, as in 17@host:port,18@host"
             )
+        if int(number) in addresses:
+            raise InvalidOption(f"moved is {text!r}; name the server of store {int(number)} once")
         addresses[int(number)] = address
     return addresses
 
