@@ -326,10 +326,10 @@ class _Encoder(RepliesEncoder):
         super().follow(events, record)
         self._has_begun = self._has_begun or not is_prompt(record)
 
-    def answered(self, results: Sequence[Observation]) -> Sequence[Any]:
+    def records_of_results(self, results: Sequence[Observation]) -> Sequence[Any]:
         return [{"role": "user", "content": list(map(result_of, results))}]
 
-    def written(self, events: Sequence[Any]) -> Sequence[Any]:
+    def records_of(self, events: Sequence[Any]) -> Sequence[Any]:
         event = events[0]
         if isinstance(event, SystemMessage) and not self._has_begun:
             return [{"role": "system", "content": _prompt(event.content)}]

@@ -383,7 +383,7 @@ class _Encoder(RepliesEncoder):
         self.last = copier.last
         return [step, *({**copy, "is_copied_context": True} for copy in copies)]
 
-    def written(self, events: Sequence[Any]) -> list[Fields]:
+    def records_of(self, events: Sequence[Any]) -> list[Fields]:
         (event,) = events
         role = role_of(event)
         has_begun = bool(self.last)
@@ -394,7 +394,7 @@ class _Encoder(RepliesEncoder):
             step["extra"] = {_IS_PROMPT: True}
         return [step | _reasoning(event.thinking if isinstance(event, Message) else ())]
 
-    def answered(self, results: Sequence[Observation]) -> Sequence[Any]:
+    def records_of_results(self, results: Sequence[Observation]) -> Sequence[Any]:
         """Return a step for results that are written without their calls. A result must answer a
         call of its own step, so the step also gets a call with the id and the tool of each result.
         """
@@ -404,9 +404,9 @@ class _Encoder(RepliesEncoder):
             )
             for result in results
         ]
-        return self.called(calls, results)
+        return self.records_of_calls(calls, results)
 
-    def called(
+    def records_of_calls(
         self, calls: Sequence[Action], results: Sequence[Observation | None]
     ) -> list[Fields]:
         step = self._step(calls[0], "agent", joined_text(thoughts_before(calls))) | _reasoning(

@@ -258,7 +258,7 @@ class OpenAIChatEncoder(RepliesEncoder):
             return self.say(event, ends_reply=True)
         return super().records(event)
 
-    def written(self, events: Sequence[Any]) -> Sequence[Any]:
+    def records_of(self, events: Sequence[Any]) -> Sequence[Any]:
         message = message_of(
             events if self.has_all_fields else [replace(event, meta={}) for event in events]
         )

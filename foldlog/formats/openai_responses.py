@@ -212,7 +212,7 @@ class _Encoder(RepliesEncoder):
             else:
                 self._custom.discard(call_id_of(event))
 
-    def written(self, events: Sequence[Any]) -> list[Any]:
+    def records_of(self, events: Sequence[Any]) -> list[Any]:
         return [item for event in events for item in self._items(event)]
 
     def _items(self, event: Any) -> list[Any]:

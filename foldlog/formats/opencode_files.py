@@ -393,8 +393,8 @@ def _without_summary(info: Any) -> Fields:
     to a user's message when the turn ends.
     """
     fields = dict_or_empty(info)
-    is_sum = fields.get("role") == "user" and type(fields.get("summary")) is dict
-    return omit(fields, "summary") if is_sum else fields
+    has_files = fields.get("role") == "user" and type(fields.get("summary")) is dict
+    return omit(fields, "summary") if has_files else fields
 
 
 # -- OpenCode 2 ------------------------------------------------------------------------------------
@@ -461,7 +461,7 @@ def _answer(part: Fields) -> Fields:
     state = {**dict_or_empty(part, "state")}
     state["output"] = [*map(_file, _take_objects(state, "content"))]
     if (error := state.get("error")) is not None:
-        texts = [*(each.get("text") for each in state["output"]), within(error, "message")]
+        texts = [*(part.get("text") for part in state["output"]), within(error, "message")]
         state |= {"error": "\n".join(filter(None, map(text_or_empty, texts))), "data": error}
     return {**part, "callID": part.get("id"), "tool": part.get("name"), "state": state}
 

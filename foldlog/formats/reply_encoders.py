@@ -44,21 +44,21 @@ class RepliesEncoder(RecordEncoder):
         self._results: dict[int, Observation] = {}
 
     @abstractmethod
-    def written(self, events: Sequence[Any]) -> Sequence[Any]:
+    def records_of(self, events: Sequence[Any]) -> Sequence[Any]:
         """Return the records of one group, or of results."""
 
-    def called(
+    def records_of_calls(
         self, calls: Sequence[Action], results: Sequence[Observation | None]
     ) -> Sequence[Any]:
         """Return the records of the calls of a reply, and of their results."""
         known_results = [result for result in results if result is not None]
         if not known_results:
-            return [*self.written(calls)]
-        return [*self.written(calls), *self.answered(known_results)]
+            return [*self.records_of(calls)]
+        return [*self.records_of(calls), *self.records_of_results(known_results)]
 
-    def answered(self, results: Sequence[Observation]) -> Sequence[Any]:
+    def records_of_results(self, results: Sequence[Observation]) -> Sequence[Any]:
         """Return the records of the results of a reply's calls."""
-        return [record for result in results for record in self.written([result])]
+        return [record for result in results for record in self.records_of([result])]
 
     def records(self, event: Event) -> Sequence[Any] | None:
         match event:
@@ -127,15 +127,15 @@ class RepliesEncoder(RecordEncoder):
                 self._reply = []
             match events[0]:
                 case Action():
-                    records += self.called(
+                    records += self.records_of_calls(
                         events, [self._results.pop(call.id, None) for call in events]
                     )
                     for call in events:
                         waiting.pop(call.id, None)
                 case Observation():
-                    records += self.answered(events)
+                    records += self.records_of_results(events)
                 case _:
-                    records += self.written(events)
+                    records += self.records_of(events)
         return records
 
 

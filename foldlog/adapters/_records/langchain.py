@@ -168,7 +168,7 @@ def _content_and_thinking(
 
 
 class _Encoder(RepliesEncoder):
-    def written(self, events: Sequence[Any]) -> list[Fields]:
+    def records_of(self, events: Sequence[Any]) -> list[Fields]:
         """Convert events into the messages that a LangChain application would store for them. A
         summary becomes a message of the user.
         """

@@ -125,7 +125,7 @@ def _part_of(block: Fields) -> Fields | None:
 
 
 class _Encoder(RepliesEncoder):
-    def written(self, events: Sequence[Any]) -> list[Fields]:
+    def records_of(self, events: Sequence[Any]) -> list[Fields]:
         """Return the messages that an application would write for events. A summary becomes a
         message of the user.
         """

@@ -84,10 +84,10 @@ class PartsEncoder(RepliesEncoder):
 
     format: PartsFormat
 
-    def answered(self, results: Sequence[Observation]) -> Sequence[Any]:
-        return self.written(results)
+    def records_of_results(self, results: Sequence[Observation]) -> Sequence[Any]:
+        return self.records_of(results)
 
-    def written(self, events: Sequence[Any]) -> list[Any]:
+    def records_of(self, events: Sequence[Any]) -> list[Any]:
         """Return the record of events, or nothing if they have no parts."""
         parts = [
             part

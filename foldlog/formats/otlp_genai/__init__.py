@@ -338,12 +338,12 @@ class _Encoder(OpenAIChatEncoder):
             return complete
         return super().records(event)
 
-    def written(self, events: Sequence[Any]) -> Sequence[Any]:
+    def records_of(self, events: Sequence[Any]) -> Sequence[Any]:
         """Return a span for a message of the model. A message that is not from the model becomes a
         part of the next span.
         """
         spans: list[Any] = []
-        for chat in super().written(events):
+        for chat in super().records_of(events):
             message = message_of(pick(chat, _CHAT_KEYS))
             self._newest = events[-1]
             if message["role"] == "assistant":
