@@ -10,6 +10,7 @@ from typing import Any
 from foldlog._base.json_types import JsonMap
 from foldlog._base.values import values_in
 from foldlog._reports.passages import find_passages
+from foldlog._reports.words.gist import count
 from foldlog._testing.prompts import AskedPrompt, answering_parameters, flat_tool
 from foldlog.eventstore import Event, EventStoreError, Message
 from foldlog.formats.blocks import content_of
@@ -137,7 +138,7 @@ def _changed_words(recorded: str, asked: str) -> str:
     if not lines:
         lines = [f" in white space or form: {recorded[:200]!r} → {asked[:200]!r}"]
     if more:
-        lines.append(f"\n    and {more} more places")
+        lines.append(f"\n    and {count(more, 'more place')}")
     return "".join(lines)
 
 
@@ -158,5 +159,6 @@ def _words(item: JsonMap) -> str:
 
 
 def _described(item: JsonMap) -> str:
+    """Return a message or a tool in a line: what it is, and the beginning of its texts."""
     text = _words(item)
     return f"{_name(item)}: {text[:200]}{'…' if len(text) > 200 else ''}"

@@ -51,6 +51,7 @@ from foldlog._testing.run_file import Run, read_run
 from foldlog._testing.server import ModelServer
 from foldlog.condensers import Condenser
 from foldlog.eventstore import Action, InvalidArgument
+from foldlog.eventstore.arguments import check_whole
 from foldlog.formats.replies import events_of_reply
 from foldlog.projections import Dialect, View, as_json
 
@@ -74,7 +75,8 @@ class RecordedRun:
         run: A file that ``foldlog export --as-test`` wrote, or a store with the id of a
             ``conversation``, or a ``History``.
         conversation: The id of a conversation in the store ``run``.
-        ignore: What may differ: ``ids``, ``times`` and the ``system`` prompt.
+        ignore: What may differ: ``ids``, ``times``, the ``system`` prompt, the ``tools`` and the
+            ``parameters``.
         until: After so many calls, ``then`` answers the requests. Without ``then``, the run ends
             there.
         then: Answers in place of the run, for example another model.
@@ -113,15 +115,13 @@ class RecordedRun:
             self._run = read_run(self._path)
             self.history = self._open.enter_context(open_histories("memory:"))[self._run.id]
             self._run.fill(self.history)
-        calls = recorded_calls(self.history)
-        if not calls:
-            raise InvalidArgument(f"{self.history.id!r} has no reply of a model")
-        if until is not None and not 0 <= until <= len(calls):
-            raise InvalidArgument(
-                f"until is {until}, and {self.history.id!r} has {count(len(calls), 'call')} of a"
-                " model"
-            )
-        self.calls: Sequence[RecordedCall] = calls[:until]
+        try:
+            self.calls: Sequence[RecordedCall] = self._calls_before(until)
+            self._results = recorded_results(self.history)
+            self._groups = groups_of_parallel_results(self.history.events())
+        except BaseException:
+            self._open.close()
+            raise
         self.notes: list[str] = []
         self._ignore = ignore
         self._then = then
@@ -133,8 +133,20 @@ class RecordedRun:
         self._recorded_tools = set[str]()
         self._is_closed = False
         self.failure: Exception | None = None
-        self._results = recorded_results(self.history)
-        self._groups = groups_of_parallel_results(self.history.events())
+
+    def _calls_before(self, until: int | None) -> Sequence[RecordedCall]:
+        """Return the first ``until`` calls of the model, or all. Raises ``InvalidArgument`` if
+        there is no call, or if there are fewer.
+        """
+        calls = recorded_calls(self.history)
+        if not calls:
+            raise InvalidArgument(f"{self.history.id!r} has no reply of a model")
+        if until is not None and not 0 <= check_whole("until", until) <= len(calls):
+            raise InvalidArgument(
+                f"until is {until}, and {self.history.id!r} has {count(len(calls), 'call')} of a"
+                " model"
+            )
+        return calls[:until]
 
     def __enter__(self) -> Self:
         return self

@@ -12,10 +12,11 @@ from urllib.request import Request, urlopen
 import pytest
 
 import foldlog as api
+from foldlog._testing import recorded as recorded_runs
 from foldlog._testing.prompts import flat_tool
 from foldlog._testing.run_file import read_run, run_of
 from foldlog.condensers import condenser_from_config
-from foldlog.errors import InvalidArgument
+from foldlog.errors import InvalidArgument, StoreRefused
 from foldlog.testing import RunDiffers, replay
 from tests.beside import SAMPLES, needs_samples
 from tests.foldlog.history.test_sent_requests import TOOL, reply
@@ -741,6 +742,25 @@ def test_damaged_run_file_is_refused(old, new, problem, recorded):
 def test_an_option_that_would_check_less_is_refused(options, problem, recorded):
     with pytest.raises(InvalidArgument, match=problem):
         replay(recorded, **options)
+
+
+def test_a_run_that_is_refused_leaves_no_store_open(recorded, monkeypatch):
+    opened = []
+
+    def open_noted(url):
+        opened.append(api.open(url))
+        return opened[-1]
+
+    monkeypatch.setattr(recorded_runs, "open_histories", open_noted)
+    with pytest.raises(InvalidArgument):
+        replay(recorded, until=4)
+    with pytest.raises(StoreRefused, match="was closed"):
+        opened[0]["pay"].version()
+
+
+def test_until_is_a_number_of_calls(recorded):
+    with pytest.raises(TypeError, match="until must be a whole number, not True"):
+        replay(recorded, until=True)
 
 
 def test_missing_run_file_names_its_command(tmp_path):
