@@ -36,7 +36,8 @@ class LogReading:
     """The selected events of one conversation. An unreadable event becomes a finding, and the
     reading continues.
 
-    The constructor raises ``ConversationNotFound``, before any line is printed.
+    The constructor raises ``ConversationNotFound`` or ``ConversationErased``, before any line is
+    printed.
     """
 
     def __init__(self, store: Store, conversation: str, filters: Selection) -> None:
@@ -118,7 +119,7 @@ class LogReading:
 
     def coming(self, stop: int | None) -> Iterator[Logged]:
         """Yield the selected events that are appended from now on, until Ctrl-C or ``stop``."""
-        last_change = -1
+        last_change: int | None = None
         position = self.version
         try:
             while stop is None or position < stop:

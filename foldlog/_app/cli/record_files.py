@@ -169,9 +169,14 @@ def write_files(
 def _files_of(conversation: str, children: Sequence[str], output: Path) -> dict[str, Path]:
     """Return a file for each sub-agent. A number makes names differ that would be the same."""
     names = dict[str, str]()
-    for number, child in enumerate(children):
-        name = quote(child.removeprefix(f"{conversation}/"), safe="")[:_NAME_MAX]
-        names[f"{name}-{number}" if name in names else name] = child
+    for child in children:
+        own_name = quote(child.removeprefix(f"{conversation}/"), safe="")[:_NAME_MAX]
+        name = own_name
+        number = 1
+        while name in names:
+            number += 1
+            name = f"{own_name}-{number}"
+        names[name] = child
     folder = output.with_suffix("")
     return {child: folder / f"{name}{output.suffix}" for name, child in names.items()}
 

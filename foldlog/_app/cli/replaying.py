@@ -31,8 +31,9 @@ _FEW_EVENTS = 80
 def condensers_of(
     configs: Sequence[Path], model: AgentModel | None, limit: int | None
 ) -> dict[str, Condenser]:
-    """Map names to condensers. The name of a condenser is the name of its file, or the file's path
-    if several files have the same name. ``limit`` is the token limit of the model in the log.
+    """Map names to condensers: those of ``configs``, the default condenser, and one that condenses
+    nothing. The name of a condenser is the name of its file, or the file's path if another one has
+    this name. ``limit`` is the token limit of the model in the log.
     """
     from foldlog.condensers import NoOpCondenser, default_condenser
 
@@ -46,12 +47,14 @@ def condensers_of(
         else:
             named[f"max_tokens = {tokens}"] = default_condenser(max_tokens=tokens)
     paths = list(dict.fromkeys(configs))
-    stems = ["default", *(path.stem for path in paths)]
-    named |= {
-        path.stem if stems.count(path.stem) == 1 else str(path): load_condenser_for(path, model)
-        for path in paths
-    }
-    if not any(isinstance(condenser, NoOpCondenser) for condenser in named.values()):
+    own = {path: load_condenser_for(path, model) for path in paths}
+    names = ["default", *(path.stem for path in paths)]
+    has_noop = any(isinstance(condenser, NoOpCondenser) for condenser in own.values())
+    if not has_noop:
+        names.append("noop")
+    for path, condenser in own.items():
+        named[path.stem if names.count(path.stem) == 1 else str(path)] = condenser
+    if not has_noop:
         named["noop"] = NoOpCondenser()
     return named
 

@@ -99,13 +99,16 @@ def moment_of_option(option: str, text: str | None) -> datetime | None:
 
 def pairs(texts: Sequence[str], hint: str = "") -> JsonObject:
     """Parse texts ``NAME=VALUE`` into attributes. The value of ``NAME=`` is None. Raises
-    ``Refused`` for any other text, with ``hint`` at the end of the message.
+    ``Refused`` for any other text, with ``hint`` at the end of the message, and for a name that
+    comes twice.
     """
     attributes: JsonObject = {}
     for text in texts:
         name, equals, value = text.partition("=")
         if not name or not equals:
             raise Refused(f"{text!r} is not an attribute; write NAME=VALUE, such as user=u1{hint}")
+        if name in attributes:
+            raise Refused(f"the attribute {name!r} has two values; give it one value{hint}")
         try:
             decoded = json.loads(value) if value else None
         except ValueError:

@@ -2,9 +2,15 @@
 cut. The session ``mistakes`` has the others.
 """
 
+from pathlib import Path
+
 import pytest
 
 from foldlog import EventStoreError
+from foldlog._app.cli.outcome import Refused
+from foldlog._app.cli.record_files import _files_of
+from foldlog._app.cli.replaying import condensers_of
+from foldlog._app.cli.selection import pairs
 from tests.stored_rows import execute
 
 
@@ -33,3 +39,23 @@ def test_error_cuts_a_long_name(foldlog, histories):
         with pytest.raises(EventStoreError) as raised:
             histories.import_(**wrong)
         assert len(str(raised.value)) < 1_200
+
+
+def test_an_attribute_has_one_value():
+    with pytest.raises(Refused, match="the attribute 'user' has two values; give it one value"):
+        pairs(["user=ann", "user=bob"])
+
+
+def test_each_sub_agent_has_a_file_of_its_own():
+    children = ["x-2", "c/x", "x", "y"]
+    files = _files_of("c", children, Path("o.json"))
+    assert [*files] == children
+    assert len({*files.values()}) == len(children)
+
+
+def test_each_condenser_of_a_comparison_has_a_name_of_its_own(tmp_path):
+    paths = [tmp_path / "noop.toml", tmp_path / "default.toml"]
+    for path in paths:
+        path.write_text('[condenser]\ntype = "digest"\nmax_size = 20\n')
+    condensers = condensers_of(paths, None, None)
+    assert [*condensers] == ["default", *map(str, paths), "noop"]
