@@ -136,7 +136,7 @@ class Failed:
 
 
 class Timed(NamedTuple):
-    """What a side returns that measures its own seconds, such as a new process."""
+    """The answer of a side that measures its own seconds, such as a new process."""
 
     seconds: float
     answer: object

@@ -135,7 +135,7 @@ def test_foldlog_errors_has_every_error():
 
 
 def test_every_error_is_an_event_store_error():
-    """What one module says to another, and never reaches a caller, is left out."""
+    """Errors that one module raises for another, and that never reach a caller, are left out."""
     internal = {
         "Undecodable",
         "NotAsWritten",

@@ -58,9 +58,7 @@ class Side(Protocol):
     packages: Sequence[str]
     """The distributions whose versions are saved with the results."""
     shows: str
-    """What ``read`` returns: ``view`` is the View, ``log`` is every item, and ``newest`` is the
-    newest items.
-    """
+    """Which items ``read`` returns: ``view`` the View, ``log`` every item, ``newest`` the newest."""
 
     def prepare(self) -> None:
         """Do what a program does before it opens a store, such as making an event loop. This is not

@@ -93,11 +93,13 @@ class PostgresArena(Arena):
 
 
 class Honest(NamedTuple):
-    """What is found and shown before any attack, what is found without the key, and the bodies of
-    events.
-    """
+    """A store before any attack."""
 
     found: list[str]
+    """The findings of an auditor who has the key."""
     seen: Shown
+    """What readers see."""
     without_key: list[str]
+    """The findings of an auditor without the key."""
     bodies: set[str]
+    """The bodies of the events."""

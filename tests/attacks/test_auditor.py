@@ -22,7 +22,7 @@ UNCHANGED = "no changes found."
 
 
 class Audit(NamedTuple):
-    """What a command said, and its exit status."""
+    """The exit status of a command, and its output."""
 
     status: int
     printed: str

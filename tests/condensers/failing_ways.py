@@ -133,17 +133,21 @@ class Agent(LLM):
 
 @dataclass
 class Outcome:
+    """The numbers of the run of one strategy, whose model fails in one way."""
+
     strategy: str
     way: str
     turns: int = 0
     stopped: int = 0
     over_window: int = 0
     lost: int = 0
-    """How many events were forgotten without a summary, or with a text that is none."""
+    """The events that were forgotten without a summary, or with a text that is none."""
     asks: int = 0
-    """In how many turns the broken model was asked."""
+    """The turns in which the broken model was asked."""
     back_after: int | None = None
-    """How many events after the model was well the log has its answer."""
+    """The events from the moment when the model is well to its first answer in the log; None if
+    it never answers.
+    """
 
     @property
     def is_good(self) -> bool:

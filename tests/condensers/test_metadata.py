@@ -52,7 +52,7 @@ class Kept:
 
 
 class State:
-    """What an agent's step has in OpenHands: a list of events, and a dictionary."""
+    """A history as a step in OpenHands has it: a list of events, and a dictionary."""
 
     def __init__(self, *parts):
         self.history = list(viewed(*parts))

@@ -73,7 +73,7 @@ def call_method(history, name):
 
 @pytest.fixture(autouse=True)
 def sessions(monkeypatch, tmp_path):
-    """Where ``continue_in`` writes."""
+    """Let ``continue_in`` write into the folder of the test."""
     monkeypatch.setenv("CLAUDE_CONFIG_DIR", str(tmp_path / "claude"))
 
 

@@ -41,7 +41,7 @@ NAMES = ["c1", "lone \udcff\0"]
 
 
 class Form(NamedTuple):
-    """How a store writes: its compression, and the name of its key."""
+    """The form in which a store writes: its compression, and the name of its key."""
 
     compression: Compression
     key: str | None

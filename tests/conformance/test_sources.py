@@ -232,8 +232,8 @@ class Noting:
 
 @pytest.fixture
 def questions(monkeypatch):
-    """What is asked of the tables of sources, and written to them, from now on: each statement with
-    its parameters and the rows that it returned.
+    """The statements about the tables of sources from now on, each with its parameters and the rows
+    that it returned.
     """
     noted = []
     begin = Sources.__init__

@@ -28,7 +28,7 @@ def finish(threads):
 
 
 class DatabaseFault(Exception):
-    """What a database says when it fails."""
+    """The error of a database that fails."""
 
 
 class Groups:

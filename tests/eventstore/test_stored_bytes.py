@@ -44,7 +44,7 @@ NAMES = ["c1", "ümlaut \udcff\0"]
 
 
 class Row(NamedTuple):
-    """What ``meta`` holds, and the body."""
+    """The fields of ``meta``, and the body."""
 
     body_checksum: int
     id: int

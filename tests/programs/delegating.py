@@ -39,7 +39,7 @@ class Spent(NamedTuple):
 
 
 class Step(NamedTuple):
-    """What an agent says: ``text``, or calls. ``calls`` is a list of tools with their arguments, or
+    """A reply of an agent: ``text``, or calls. ``calls`` is a list of tools with their arguments, or
     a function that makes this list from the messages of the request. The server answers when the
     agents ``after`` have begun, and the agents ``until`` have ended.
     """

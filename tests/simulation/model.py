@@ -41,7 +41,7 @@ def refusal_of(call):
 
 
 class Calls(NamedTuple):
-    """How actions and observations belong together."""
+    """The pairs of actions and observations."""
 
     answered: dict[int, int]
     """Maps an observation to the action that it answers."""

@@ -51,7 +51,7 @@ class RemovalSteps(Runner):
 
 
 class _Redaction:
-    """What a redaction may erase and what it must erase, and what it has erased by now."""
+    """A redaction: the events that it may erase, must erase, and has erased by now."""
 
     def __init__(self, steps, site, conversation, event_id, with_summaries):
         self.steps = steps
@@ -162,7 +162,7 @@ class _Redaction:
 
 
 class _Erasure:
-    """What an erasure must erase or detach, and what it has done by now."""
+    """An erasure: the conversations that it must erase or detach, and has erased by now."""
 
     def __init__(self, site, name, forks):
         self.site = site

@@ -24,7 +24,7 @@ _REPORT_EVERY_S = 60
 
 
 class Failure(NamedTuple):
-    """What failed, in which world, and the steps up to there with a trace of them."""
+    """A failure: its world, the steps up to it with a trace of them, and what differs."""
 
     seed: str
     recorder: str

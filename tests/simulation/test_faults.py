@@ -31,7 +31,7 @@ class Fault(NamedTuple):
     steps: str
     """The kinds of the steps that find it."""
     label: str
-    """What is found."""
+    """The label of the finding."""
     recorder: str = "memory"
 
 

@@ -171,7 +171,7 @@ class Process:
 
 @dataclass
 class Follower:
-    """What a follower of a store has read."""
+    """A follower of a store: its position, and the events that it has read."""
 
     position: int = 0
     events: dict[str, dict[int, tuple[int, Any]]] = field(default_factory=dict)

@@ -95,7 +95,7 @@ def test_arguments_that_no_json_holds_are_exported(foldlog):
 
 @pytest.mark.parametrize("format", WRITTEN)
 def test_unsent_events_are_counted_not_written(format):
-    """What the user ran is told in words, as a View tells it."""
+    """A command of the user and its result are written as messages, as a View shows them."""
     ran = Action(id=9, tool="run", source="user", thought="I ran it", call_id="k3")
     came = Observation(id=10, tool="run", source="user", cause=9, call_id="k3", content="came")
     words = [

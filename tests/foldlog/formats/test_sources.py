@@ -1,5 +1,4 @@
-"""Files and folders of histories: what is found in them, under which name, and what is said of the
-damaged ones.
+"""An import finds the histories in files and folders, names them, and reports damaged files.
 
 ``tests/golden/found.jsonl`` has files, each with its lines, as texts or as JSON, and what an import
 finds at some paths.

@@ -23,8 +23,8 @@ FORMS = json.loads((GOLDEN / "kinds.json").read_text("utf-8"))
 
 
 class Line(NamedTuple):
-    """What a record is made of: its number, its ``word``, two ``earlier`` words that it may repeat,
-    and its session.
+    """The parts of a record: its number, its ``word``, two ``earlier`` words that it may repeat, and
+    its session.
     """
 
     number: int

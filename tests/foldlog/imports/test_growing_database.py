@@ -188,7 +188,7 @@ class Both:
         self.numbers = count(1)
         self.by_mark = 0
         self.read_by_mark = []
-        """How many records each import by a mark read."""
+        """The number of records that each import by a mark has read."""
         read_newest = _InTables.read_newest
 
         def counted(reader, mark):

@@ -320,7 +320,7 @@ class Model:
             assert Histories(self.store).search(word) == ()
 
     def check_import(self, conversation):
-        """What was imported is there, but for what was removed."""
+        """Check that an import has all its words, except for those that were removed."""
         there = bytes_of(self.store, conversation).decode()
         # a line may be damaged
         missing = {*WORD.findall("\n".join(self.lines))} - {*WORD.findall(there)}

@@ -190,7 +190,7 @@ def test_results_are_also_handed_over_as_they_come(two, histories):
 
 
 class Stop(Exception):
-    """What ``stop`` raises."""
+    """The error of ``stop``."""
 
 
 def stop(result):

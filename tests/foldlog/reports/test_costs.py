@@ -1,4 +1,4 @@
-"""What calls of models used and cost: one shape for all, and what is not known is not nothing."""
+"""Usage and costs of model calls have one form everywhere, and an unknown number is not zero."""
 
 import json
 from datetime import UTC, datetime
