@@ -1,4 +1,4 @@
-"""What the documentation says is tried."""
+"""The examples, commands, links and names of the documentation are right."""
 
 import doctest
 import importlib.util

@@ -1,5 +1,5 @@
-"""What is imported when, looked at in processes of their own. What it costs, the benchmarks
-measure.
+"""The modules that each use of foldlog imports. Each test looks at a new process. The benchmarks
+measure the time.
 """
 
 import importlib

@@ -1,4 +1,4 @@
-"""What a package promises is what it has."""
+"""Each package has the names, errors and signatures that it promises."""
 
 import importlib
 import inspect

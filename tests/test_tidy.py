@@ -1,4 +1,4 @@
-"""What linters do not check, over every file that git knows."""
+"""Rules that no linter checks, for every file that git knows."""
 
 import ast
 import re

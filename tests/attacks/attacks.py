@@ -1,5 +1,5 @@
-"""The attacks: changes of every column of every table, and of every field of events, with everything
-made anew that the operator can make anew.
+"""The attacks change every column of every table, and every field of events. The operator makes
+everything anew that follows from a change and needs no key of the auditor.
 """
 
 from __future__ import annotations

@@ -1,4 +1,5 @@
-"""Configurations mean what they say, or say what is wrong with them and where.
+"""A configuration makes the condenser that it describes, or its error names the mistake and the
+place.
 
 ``tests/golden/configurations`` has files with what is loaded of them;
 ``python -m tests.condensers.test_config`` loads them again.

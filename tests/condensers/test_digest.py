@@ -1,4 +1,4 @@
-"""The digest: what it says of events, the room that it takes, and how it goes on from the last one.
+"""Digests: their statements about events, their size, and how a digest continues the last one.
 
 ``tests/golden/digests`` has the digest of small histories, a rule for each;
 ``python -m tests.condensers.test_digest`` makes them again.

@@ -1,6 +1,4 @@
-"""The handler: what it appends, what it does when others append meanwhile, and that it holds up
-nobody.
-"""
+"""The handler appends what a condenser decides, also if others append meanwhile, and delays nobody."""
 
 import threading
 

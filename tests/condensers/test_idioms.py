@@ -1,4 +1,4 @@
-"""Condensers of one's own, and what they may leave out: arguments, rules, reasons, results."""
+"""Own condensers may leave out arguments, rules, reasons and results."""
 
 from dataclasses import fields, replace
 

@@ -1,5 +1,5 @@
-"""What litellm would do unasked, in a process of its own, since it does most of it as it is
-imported.
+"""foldlog prevents what litellm does unasked. Each test is a process of its own, because litellm
+does most of it when it is imported.
 """
 
 import json

@@ -1,6 +1,6 @@
-"""Whether a plan holds after what others did: the look at what came agrees with a look at
-everything. ``tests/golden/plans`` has a rule for each kind of what others do;
-``python -m tests.condensers.test_plans`` makes the answers again.
+"""A plan still holds, or not, after the events of others: a check of the new events agrees with a
+check of all events. ``tests/golden/plans`` has a rule for each kind of what others do; ``python -m
+tests.condensers.test_plans`` makes the answers again.
 """
 
 import pytest

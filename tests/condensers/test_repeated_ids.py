@@ -1,4 +1,6 @@
-"""Servers repeat the ids of calls: everything is forgotten and shown as with ids of their own."""
+"""If a server repeats the ids of calls, events are forgotten and shown as if each call had its own
+id.
+"""
 
 import json
 from functools import cache

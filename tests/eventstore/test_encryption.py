@@ -1,5 +1,5 @@
-"""Sealed and compressed stores: the same histories, other bytes, which are looked at behind the
-store's back.
+"""Encrypted and compressed stores have the same histories as plain ones, in other bytes. The tests
+read these bytes without the store.
 """
 
 import base64

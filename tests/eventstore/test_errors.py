@@ -1,4 +1,4 @@
-"""What errors say, and the page about errors, which names all errors and all their kinds."""
+"""The texts of errors, and the page that names all errors and their kinds."""
 
 import inspect
 import re

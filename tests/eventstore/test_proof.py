@@ -1,4 +1,6 @@
-"""Checkpoints: what an operator changes after one is named, and what is lawful is not."""
+"""A check against a checkpoint names what an operator has changed since, and raises no alarm for
+lawful work.
+"""
 
 import base64
 import io

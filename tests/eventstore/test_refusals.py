@@ -1,4 +1,4 @@
-"""What the store refuses, in places that no other test reaches: the error names what is wrong."""
+"""Refusals of a store that no other test reaches: each error names the mistake."""
 
 import pytest
 

@@ -1,5 +1,5 @@
-"""What is SQLite's own: files, schema, connections, groups that share a transaction. The rest is
-tested with all.
+"""What only the recorder of SQLite has: files, a schema, connections, and groups that share a
+transaction. The rest is tested with all.
 """
 
 import gc

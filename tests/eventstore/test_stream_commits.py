@@ -1,4 +1,6 @@
-"""What a writer remembers of its store while another writes streams into the same file."""
+"""Chunks that another writer adds to the same file are no reason for a writer to read its store
+again. Commits of events are.
+"""
 
 import random
 from contextlib import closing

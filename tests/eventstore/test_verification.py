@@ -1,5 +1,5 @@
-"""What ``verify`` finds in a store that somebody, or a disk, has spoilt. Each row is spoilt behind
-the store's back.
+"""``verify`` finds rows that a disk or somebody has changed. Each row is spoilt behind the store's
+back.
 """
 
 import json

@@ -1,4 +1,4 @@
-"""The elements of a page: what a text of an event may not become."""
+"""Collects the elements and scripts of a page. No text of an event may become one of them."""
 
 from html.parser import HTMLParser
 

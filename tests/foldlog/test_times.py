@@ -1,4 +1,6 @@
-"""When events happened, in every place that shows it. The session ``times`` shows the commands."""
+"""Every place that shows the time of an event shows the same time. The session ``times`` shows the
+commands.
+"""
 
 import json
 from datetime import UTC, datetime

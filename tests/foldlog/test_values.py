@@ -1,4 +1,4 @@
-"""What is in a value of JSON, and a copy with other texts, however deep it is nested."""
+"""The texts in a value of JSON, and a copy with other texts, however deep the value is nested."""
 
 from functools import reduce
 

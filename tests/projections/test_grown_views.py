@@ -1,5 +1,5 @@
-"""A View goes on with what its own process appended, without a question, and with what others did
-all the same.
+"""A View grows by the events of its own process without a question to the database, and by the
+events of other processes too.
 """
 
 import threading

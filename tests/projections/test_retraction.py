@@ -1,5 +1,5 @@
-"""Taking events back: the View of an earlier version again, reversible, without answering a
-request.
+"""A retraction shows the View of an earlier version again. It can be taken back itself, and it
+answers no request for a condensation.
 """
 
 from dataclasses import replace

@@ -1,4 +1,4 @@
-"""What is stored of a View: it comes back as it was, and it is small."""
+"""The stored form of a View is small, and gives the same View again."""
 
 import random
 

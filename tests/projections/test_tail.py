@@ -1,4 +1,4 @@
-"""The end of a log at the cost of the end, and the newest events taken back."""
+"""The end of a log is read at the cost of the end, and the newest events can be taken back."""
 
 import pytest
 

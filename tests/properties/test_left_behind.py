@@ -1,6 +1,6 @@
-"""If a piece of a View is forgotten, the events are left behind that the definition says.
-``tests/golden/views`` has a case for each kind of unit; ``python -m tests.properties.test_left_behind``
-writes the expected answers again.
+"""If a piece of a View is forgotten, the definition says which events are left behind.
+``tests/golden/views`` has a case for each kind of unit; ``python -m
+tests.properties.test_left_behind`` writes the expected answers again.
 
 ``scripts/test`` runs this also for the modules ``foldlog.projections.fold`` and
 ``foldlog.projections.units``.

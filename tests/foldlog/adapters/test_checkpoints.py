@@ -1,5 +1,5 @@
-"""Checkpoints as versions of conversations: whatever a runtime puts after whatever, each comes back
-as it was.
+"""Checkpoints of a runtime are versions of conversations. In whatever order a runtime stores them,
+each is read back unchanged.
 """
 
 from functools import partial

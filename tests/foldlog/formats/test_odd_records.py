@@ -1,4 +1,4 @@
-"""Records that a source has seldom: what the skeletons of logs and the writers make of them."""
+"""The skeletons of logs and the writers handle records that a source rarely has."""
 
 import json
 import re

@@ -1,4 +1,4 @@
-"""What OpenHands V0 records mean, the strange ones too."""
+"""The events of OpenHands V0 records, also of the strange ones."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""What OpenHands V1 records mean, the strange ones too."""
+"""The events of OpenHands V1 records, also of the strange ones."""
 
 import pytest
 from msgspec.structs import replace

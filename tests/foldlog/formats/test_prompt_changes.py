@@ -1,4 +1,4 @@
-"""What a change of the prompt is, and that a View follows."""
+"""A change of the system prompt becomes an event, and a View has the new prompt."""
 
 import re
 

@@ -1,5 +1,5 @@
-"""The law of every format: records become events, whatever they hold, and come back from what a
-store keeps.
+"""The law of every format: any records become events, and the stored events become the same records
+again.
 """
 
 import json

@@ -1,4 +1,4 @@
-"""What ``foldlog.effect`` does around tools that another runtime runs, whichever runtime it is."""
+"""``foldlog.effect`` around tools that another runtime runs, whichever runtime it is."""
 
 import asyncio
 import inspect

@@ -1,4 +1,6 @@
-"""Which store ``new_store`` opens: one in memory, in a file or on a server, plain or with a key."""
+"""Choose the store that ``new_store`` opens: in memory, in a file or on a server, plain or with a
+key.
+"""
 
 from collections.abc import Iterator
 from typing import Any

@@ -1,4 +1,4 @@
-"""Import files into a store, and say what is there then."""
+"""Import files into a store, and read what the store then has."""
 
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager

@@ -1,5 +1,5 @@
-"""What holds of each format in the archive: an import keeps the bytes, and makes the same events
-however it grew.
+"""Rules for each format: an import keeps the bytes, and makes the same events however the source
+grew.
 """
 
 import json

@@ -1,6 +1,4 @@
-"""How much an import holds: a transaction of the bytes of a source, and some bytes for each
-record.
-"""
+"""An import holds in memory the bytes of one transaction, and some bytes for each record."""
 
 import gc
 import json

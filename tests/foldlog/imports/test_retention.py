@@ -1,4 +1,4 @@
-"""How old an import is: as old as the last import that added to it, whenever it is used."""
+"""An imported conversation is as old as the last import that added to it, whenever it is used."""
 
 from datetime import UTC, datetime, timedelta
 from types import SimpleNamespace

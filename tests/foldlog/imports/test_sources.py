@@ -1,4 +1,4 @@
-"""What an import makes of a source that was edited, compacted, repeated, cut, copied, renamed, or
+"""The imports of a source that was edited, compacted, repeated, cut, copied or renamed, or that
 went on elsewhere.
 """
 

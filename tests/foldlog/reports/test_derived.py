@@ -1,5 +1,5 @@
-"""What follows a store: removals come first, and an event that cannot be taken stops no other
-one.
+"""Followers that keep derived data apply removals first, and an event that cannot be read stops no
+other event.
 """
 
 import sqlite3

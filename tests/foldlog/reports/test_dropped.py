@@ -1,4 +1,6 @@
-"""What a condensation dropped, and whether a fact is known: beside a naive look at the Views."""
+"""The terms that a condensation dropped, and whether a fact is known, equal a naive comparison of
+the Views.
+"""
 
 import pytest
 from hypothesis import given, strategies as st

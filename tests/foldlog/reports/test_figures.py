@@ -1,6 +1,4 @@
-"""One figure for one thing: every command, the page and their JSON say the same of the same
-history.
-"""
+"""Every command, the page and their JSON show the same figures of a history."""
 
 import json
 import re

@@ -1,4 +1,4 @@
-"""What was needed again, on histories for which the answer is known by their construction."""
+"""The terms that were needed again, in histories that were made so that the answer is known."""
 
 import sys
 from itertools import pairwise

@@ -1,5 +1,5 @@
-"""The figures of conversations: what is counted, and from where. ``tests/golden/stats`` has events
-and their figures.
+"""The figures of conversations are counted from their events. ``tests/golden/stats`` has events and
+their figures.
 
     python -m tests.foldlog.reports.test_stats
 

@@ -1,4 +1,4 @@
-"""Files that agent SDKs wrote of a task: the tree and each sum are what the model served."""
+"""In files that agent SDKs wrote of a task, the tree and each sum equal what the model served."""
 
 import gzip
 import re

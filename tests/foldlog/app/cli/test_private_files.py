@@ -1,4 +1,4 @@
-"""Every file that a command writes is its owner's alone, and whole or not there. The session
+"""Every file that a command writes belongs to its owner alone, and is whole or missing. The session
 ``files`` shows what no file replaces.
 """
 

@@ -1,4 +1,4 @@
-"""Followers wake when what they follow has changed, and read nothing else."""
+"""A follower wakes only when the conversations that it follows have changed."""
 
 from contextlib import asynccontextmanager
 

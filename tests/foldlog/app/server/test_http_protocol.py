@@ -1,4 +1,4 @@
-"""What the server refuses before it knows who asks."""
+"""Requests that the server refuses before it knows who asks."""
 
 import asyncio
 import contextlib

@@ -1,4 +1,4 @@
-"""What the commands read is read over HTTP too, as far as the token may see it."""
+"""The reports of the commands can be read over HTTP too, as far as the token may see them."""
 
 import asyncio
 import json
