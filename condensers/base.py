@@ -225,7 +225,7 @@ def setting(default: Any, description: str, **bounds: float) -> Any:
     return field(default=default, metadata={"description": description, **bounds})
 
 
-_BOUNDS = {
+BOUNDS = {
     "ge": (operator.ge, "at least"),
     "gt": (operator.gt, "more than"),
     "le": (operator.le, "at most"),
@@ -314,9 +314,16 @@ class Condenser:
     def from_config(cls, config: Any) -> Condenser:
         """Return the condenser that a table or a pydantic model describes: see
         ``foldlog.condensers.condenser_from_config``. A subclass may override this method to make
-        its condensers from its own configuration.
+        its condensers from its own configuration. Also raises ``InvalidCondenser`` if the
+        configuration describes a condenser that is not of this class.
         """
-        return condensers.condenser_from_config(config)
+        condenser = condensers.condenser_from_config(config)
+        if not isinstance(condenser, cls):
+            raise InvalidCondenser(
+                f"the configuration describes the condenser {condenser.type!r}, which is no"
+                f" {cls.__name__}; use Condenser.from_config"
+            )
+        return condenser
 
     def __post_init__(self) -> None:
         """Raise ``InvalidCondenser`` if a setting with bounds is not a number or is out of its
@@ -326,7 +333,7 @@ class Condenser:
         bounded = [
             (setting, getattr(self, setting.name))
             for setting in fields
-            if setting.metadata.keys() & _BOUNDS.keys()
+            if setting.metadata.keys() & BOUNDS.keys()
         ]
         # A setting whose default is None may be None.
         bounded = [
@@ -335,13 +342,13 @@ class Condenser:
             if value is not None or setting.default is not None
         ]
         for setting, value in bounded:
-            if not isinstance(value, int | float):
+            if isinstance(value, bool) or not isinstance(value, int | float):
                 raise InvalidCondenser(f"{setting.name} must be a number, not {value!r}")
             if isinstance(value, float) and "float" not in str(setting.type):
                 raise InvalidCondenser(f"{setting.name} must be a whole number, not {value!r}")
         self.check_sizes()
         for setting, value in bounded:
-            for bound, (holds, words) in _BOUNDS.items():
+            for bound, (holds, words) in BOUNDS.items():
                 if bound in setting.metadata and not holds(value, setting.metadata[bound]):
                     raise InvalidCondenser(
                         f"{setting.name} ({value}) must be {words} {setting.metadata[bound]}"

@@ -7,12 +7,19 @@ from __future__ import annotations
 import dataclasses
 import inspect
 import typing
-from typing import Any, Literal, Self
+from typing import Annotated, Any, Literal, Self
 
-from pydantic import AliasChoices, Field, ValidationInfo, create_model, field_validator
+from pydantic import (
+    AliasChoices,
+    BeforeValidator,
+    Field,
+    ValidationInfo,
+    create_model,
+    field_validator,
+)
 
 from foldlog._base.json_types import JsonObject
-from foldlog.condensers.base import Condenser
+from foldlog.condensers.base import BOUNDS, Condenser
 from foldlog.condensers.config.registry import (
     CondenserConfig,
     condenser_from_config,
@@ -106,6 +113,13 @@ def _field(
     return Field(default, ge=ge if in_tables is None else in_tables, **about)
 
 
+def _refuse_bool(value: Any) -> Any:
+    # Pydantic would take true for the number 1.
+    if isinstance(value, bool):
+        raise ValueError(f"should be a number, not {value}")  # noqa: TRY004  pydantic wants it
+    return value
+
+
 def _register(
     condenser_type: type[Condenser], *aliases: str, base: type[CondenserConfig] = CondenserConfig
 ) -> Any:
@@ -117,10 +131,11 @@ def _register(
     else:
         settings = []
     fields: Any = {"type": (Literal[(strategy.type, *aliases)], strategy.type)}
-    fields |= {
-        setting.name: (hints[setting.name], _field(setting.default, **setting.metadata))
-        for setting in settings
-    }
+    for setting in settings:
+        hint = hints[setting.name]
+        if setting.metadata.keys() & BOUNDS.keys():
+            hint = Annotated[hint, BeforeValidator(_refuse_bool)]
+        fields[setting.name] = (hint, _field(setting.default, **setting.metadata))
     config_type = create_model(
         f"{strategy.__name__}Config",
         __base__=base,

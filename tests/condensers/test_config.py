@@ -30,6 +30,7 @@ from foldlog.condensers import (
     LLMConfig,
     NoOpCondenser,
     ObservationMaskingCondenser,
+    RecentEventsCondenser,
 )
 from foldlog.condensers.config.registry import (
     CONDENSER_REGISTRY,
@@ -279,6 +280,8 @@ def test_a_type_has_a_name_and_is_registered_once():
         Plain.register_config(Unregistered)
     with pytest.raises(InvalidCondenser, match="config: Unregistered is not registered"):
         Condenser.from_config(Unregistered())
+    with pytest.raises(InvalidCondenser, match="'noop', which is no RecentEventsCondenser"):
+        RecentEventsCondenser.from_config({"type": "noop"})
 
 
 def test_a_condenser_may_have_no_configuration():

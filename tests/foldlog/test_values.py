@@ -31,6 +31,7 @@ def test_deepest_values_are_written_and_shown():
 def test_json_text_is_parsed_other_text_stays():
     assert [*map(parse, ('{"a": [1]}', "{", "[" * 9_000, 7))] == [{"a": [1]}, "{", "[" * 9_000, 7]
     assert arguments_of(Action(tool="t", arguments='"a text"')) == {"arguments": "a text"}
+    assert arguments_of(Action(tool="t", arguments="[1]")) == {}
 
 
 def test_names_of_own_fields_are_no_text(histories):
