@@ -32,6 +32,7 @@ from foldlog.condensers.models.estimate import ESTIMATE, counting, tokens_of
 from foldlog.condensers.reports import (
     ASK_AGAIN_AT,
     CONDENSER_METADATA_KEY,
+    DOUBTFUL,
     RULES_COUNT_FOR,
     Usage,
     annotation,
@@ -464,11 +465,11 @@ class Remembered:
     """A handler's notes on a conversation. Without the notes, each step would report the same rules
     again and ask a failing model again.
 
-    After a failure of a model, a soft condensation waits until the View has the version
-    ``ask_again_at``, and a hard condensation gets a digest until then. Each further failure doubles
-    the wait. The report on the failure records the version, so the wait goes on in the next
-    process. Several threads may use the notes of a conversation. A race between threads can cause
-    an extra call of a model.
+    After a failure of a model, or a text that is ``DOUBTFUL``, a soft condensation waits until
+    the View has the version ``ask_again_at``, and a hard condensation gets a digest until then.
+    Each further failure or doubtful text doubles the wait. The report on the failure or text
+    records the version, so the wait goes on in the next process. Several threads may use the notes
+    of a conversation. A race between threads can cause an extra call of a model.
     """
 
     def __init__(self, conversation: str) -> None:
@@ -541,17 +542,19 @@ class Remembered:
 
     def with_wait(self, action: CondensationAction, version: int) -> CondensationAction:
         """Return a condensation that records the wait that begins with it. A wait begins if a
-        digest took the place of a summary because the model failed.
+        digest took the place of a summary because the model failed, or if the text of the model
+        is doubtful.
         """
         reports = reports_of(action)
-        if "instead_of" not in action.metadata or not failures_in(reports):
+        has_failed = "instead_of" in action.metadata and failures_in(reports)
+        if not reports or not (has_failed or DOUBTFUL in action.metadata):
             return action
         marked = [*reports[:-1], {**reports[-1], ASK_AGAIN_AT: self.after_failure(version)}]
         return replace(action, metadata={**action.metadata, CONDENSER_METADATA_KEY: marked})
 
     def note_condensation(self, action: CondensationAction) -> None:
-        """Note a condensation. If a digest took the place of a summary, the wait goes on, or a new
-        wait begins after a failure.
+        """Note a condensation. If a digest took the place of a summary, the wait goes on. A new
+        wait begins after a failure or a doubtful text.
         """
         if (ask_again_at := ask_again_in(action)) is not None:
             self.failed(ask_again_at, action.id)

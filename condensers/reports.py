@@ -33,7 +33,14 @@ or the reason of a failure.
 
 ASK_AGAIN_AT = "ask_again_at"
 """The key of the version at which a model that failed is asked again: a handler adds it to the last
-report of a step in which a model failed.
+report of a step in which a model failed, or wrote a text that is ``DOUBTFUL``.
+"""
+
+NOT_JUDGED = "not_judged"
+DOUBTFUL = "doubtful"
+"""Keys in the metadata of a condensation whose text may be no summary: the events say too little to
+tell, or the text says little of the events (see ``strategies/worth.py``). A digest stands below
+such a text.
 """
 
 RULES_COUNT_FOR = 100

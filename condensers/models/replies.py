@@ -5,7 +5,6 @@ events.
 from __future__ import annotations
 
 import json
-import re
 from collections.abc import Callable, Sequence
 from typing import Any, TypeVar
 
@@ -67,23 +66,6 @@ def check_reply(reply: Reply) -> Reply:
     return reply
 
 
-_REFUSAL = re.compile(
-    r"\W*(i['’]?m|i am|we['’]re) (very |so |really )?(sorry|afraid|unable|not able)\b"
-    r"|\W*(sorry|unfortunately|apologies|as an ai)\b"
-    r"|\W*(i|we) (apologi[sz]e|can['’]?t|cannot|can not|won['’]?t|will not|must decline|do not feel"
-    r" comfortable)\b",
-    re.IGNORECASE,
-)
-_REFUSAL_LENGTH_MAX = 300
-"""Only a text of at most ``_REFUSAL_LENGTH_MAX`` characters can be a refusal. A longer text may be
-a summary that begins like a refusal.
-"""
-
-_SAYS_NOTHING = re.compile(
-    r"[\W_]*(ok|okay|sure|done|yes|no|none|n/a|understood|noted|got it|thanks|thank you|(the"
-    r" )?summary)?[\W_]*",
-    re.IGNORECASE,
-)
 _RATIO_MAX = 2_000
 _LEAST = 16
 """A summary with fewer than ``_LEAST`` tokens is too short if the replaced events have more than
@@ -98,13 +80,11 @@ few events may be very short.
 
 def fit_to_replace(reply: Reply, text: str, events: Sequence[Event]) -> str:
     """Return the summary ``text``. Raises ``ModelCallFailed`` if it cannot replace the events,
-    because it is a refusal, is too short, or has more estimated tokens than the events.
+    because it is too short, or has more estimated tokens than the events.
     """
-    if len(text) <= _REFUSAL_LENGTH_MAX and _REFUSAL.match(text):
-        raise useless(reply, f"the model refused: {problem_of(text)}", "refused")
     tokens = event_size(CondensationSummary(content=text))
     replaced = sum(map(event_size, events))
-    if estimate(text) < min(_LEAST, replaced // _RATIO_MAX) or _SAYS_NOTHING.fullmatch(text):
+    if estimate(text) < min(_LEAST, replaced // _RATIO_MAX):
         raise useless(
             reply,
             f"{problem_of(text)!r} cannot replace {count(len(events), 'event')} of about"

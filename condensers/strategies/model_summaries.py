@@ -46,7 +46,7 @@ from foldlog.condensers.prompts.rendering import (
     truncate,
 )
 from foldlog.condensers.reply import Reply, ToolCall
-from foldlog.condensers.reports import Usage, without_failure
+from foldlog.condensers.reports import DOUBTFUL, NOT_JUDGED, Usage, without_failure
 from foldlog.condensers.rolling import ModelUse, model_use
 from foldlog.condensers.strategies.digest import LENGTH_MIN, summary_of
 from foldlog.condensers.strategies.digest.fold import BETWEEN, without_digest
@@ -196,8 +196,8 @@ class ModelSummaryCondenser(AskingCondenser, SummarizingCondenser):
             summary = self._continue(view, span)
         else:
             summary = self._summarize(view[span], self.max_event_length)
-        if _NOT_JUDGED in summary.metadata:
-            length = max(self.digest_length, _LENGTH_NOT_JUDGED)
+        if summary.metadata.keys() & {NOT_JUDGED, DOUBTFUL}:
+            length = max(self.digest_length, _LENGTH_IN_DOUBT)
             return _above(summary, summary_of(view, span, length))
         if not self.digest_length:
             return summary
@@ -349,31 +349,27 @@ class ModelSummaryCondenser(AskingCondenser, SummarizingCondenser):
         try:
             text = fit_to_replace(written.reply, written.text, events)
             worth = partial(worth_of, text, events, request.prompt, before)
-            if not self._is_judged(written.reply, text, worth):
-                metadata[_NOT_JUDGED] = True
+            if doubt := self._doubt(written.reply, text, worth):
+                metadata[doubt] = True
         except ModelCallFailed as error:
             error.reports = (*written.reports[:-1], *error.reports)
             raise
         return Summary(text, metadata, written.reports)
 
-    def _is_judged(self, reply: Reply, text: str, judge: Callable[[], Worth]) -> bool:
-        """Return False if nobody can tell whether the text stands for all events. Raises
-        ``ModelCallFailed`` if it is none.
-        """
-        # Only where a digest takes its place: a condenser that is used alone takes what it gets.
-        if not self._has_digest:
-            return True
+    def _doubt(self, reply: Reply, text: str, judge: Callable[[], Worth]) -> str:
+        """Return ``Worth.doubt``. Raises ``ModelCallFailed`` if the text is no summary."""
+        # A condenser that is used alone takes what it gets.
+        if model_use.get() is ModelUse.RETRY:
+            return ""
         worth = judge()
         if worth.problem:
             raise useless(reply, f"{problem_of(text)!r} is no summary: {worth.problem}")
-        return worth.is_certain
+        return worth.doubt if self.fallback else ""
 
 
-_NOT_JUDGED = "not_judged"
-"""The key in the metadata of a summary of which nobody can tell whether it stands for all events:
-see ``Worth``. A digest of at most ``_LENGTH_NOT_JUDGED`` characters stands below such a summary.
+_LENGTH_IN_DOUBT = 6_000
+"""How many characters a digest below a doubtful text has at most, if ``digest_length`` is not more.
 """
-_LENGTH_NOT_JUDGED = 6_000
 
 
 def _with_costs(metadata: JsonMap, reports: Sequence[Report]) -> JsonObject:

@@ -16,6 +16,7 @@ from typing import Final, NamedTuple
 from foldlog.condensers.models.estimate import estimate, event_size
 from foldlog.condensers.prompts import Prompt
 from foldlog.condensers.prompts.rendering import event_text
+from foldlog.condensers.reports import DOUBTFUL, NOT_JUDGED
 from foldlog.eventstore import CondensationSummary, Event
 
 _WORD: Final = re.compile(r"\w+")
@@ -50,12 +51,13 @@ the newest event, does not.
 
 
 class Worth(NamedTuple):
-    """``problem`` says why a text is no summary, and is empty if it may be one. ``is_certain`` is
-    false if it may still be none, or a summary of a part of the events only.
+    """``problem`` says why a text is no summary, and is empty if it may be one. ``doubt`` is
+    ``NOT_JUDGED`` or ``DOUBTFUL`` if it may still be none, or a summary of a part of the events
+    only.
     """
 
     problem: str = ""
-    is_certain: bool = True
+    doubt: str = ""
 
 
 def worth_of(
@@ -70,7 +72,7 @@ def worth_of(
     known = set[str]().union(*map(_words_of, (*before, *summaries)))
     terms = _rare_words(new).difference(known, _words(prompt.text))
     if len(terms) < _TERMS_FEW:
-        return Worth(is_certain=False)
+        return Worth(doubt=NOT_JUDGED)
     words = {*_words(text)} - known
     shared = terms & words
     if len(shared) < (_SHARED_LEAST if len(terms) >= _TERMS_MANY else 1):
@@ -84,9 +86,11 @@ def worth_of(
             f"its {tokens} tokens are less than a hundredth of the {replaced} that it replaces"
         )
     if len(terms) < _TERMS_LEAST:
-        return Worth(is_certain=False)
+        return Worth(doubt=NOT_JUDGED)
     is_dense = len(shared) >= max(_SHARED_CERTAIN, _SHARE_LEAST * len(words))
-    return Worth(is_certain=is_dense and not _is_of_one_part(shared, terms, new))
+    if is_dense and not _is_of_one_part(shared, terms, new):
+        return Worth()
+    return Worth(doubt=DOUBTFUL)
 
 
 def _tokens_once(text: str) -> int:

@@ -6,6 +6,7 @@ a sample of few steps; the long test takes 400 steps with each failure.
 """
 
 import json
+import re
 from itertools import pairwise, product
 
 import pytest
@@ -221,6 +222,13 @@ def test_without_a_fallback_the_step_fails():
             stepped(used, *messages(30), REQUEST)
 
 
+def test_without_a_fallback_a_text_that_says_nothing_is_none():
+    model = Scripted(said("I'm sorry, but I can't help with that."))
+    condenser = LLMSummarizingCondenser(model, max_size=20, fallback=False)
+    with pytest.raises(NoCondensationAvailable, match="hard context reset failed in 5"):
+        stepped(condenser, *worked(), REQUEST)
+
+
 class Choosing(RollingCondenser):
     """A strategy of one's own, which asks a model that fails."""
 
@@ -252,6 +260,8 @@ def test_every_strategy_with_a_model_has_a_fallback(condenser):
 
 
 WORTHLESS = {
+    "a refusal": "I'm sorry, but I can't help with that.",
+    "an understanding": "Understood.",
     "a question": "What would you like me to summarize? Please paste the conversation.",
     "a rule": "This content may violate the policies of usage. I must stop right here, and say no more.",
     "a refusal in German": "Dabei kann ich leider nicht helfen. Bitte wenden Sie sich an jemand anderen.",
@@ -498,8 +508,17 @@ def test_giant_texts_are_shortened_beside_a_digest():
         assert "characters and more left out; the log has all" in str(view.to_messages())
 
 
-def test_required_condensations_also_spare_a_failed_model():
-    model = Scripted(failed())
+class Doubtful(Scripted):
+    """Answers with three names of its prompt, among words that say nothing."""
+
+    def complete(self, messages, **how):
+        names = re.findall(r"file\d+\.py", messages[-1]["content"])
+        self.answers = (f"Shall I go on with {', '.join(names[-3:])}? {'I am not sure. ' * 9}",)
+        return super().complete(messages, **how)
+
+
+@pytest.mark.parametrize("model", [Scripted(failed()), Doubtful()], ids=["failed", "doubtful"])
+def test_required_condensations_also_spare_a_failed_model(model):
     agent = Agent()
     condenser = LLMSummarizingCondenser(model)
     history = foldlog.open("memory:", condenser=condenser, agent_llm=agent)["c1"]
@@ -511,7 +530,9 @@ def test_required_condensations_also_spare_a_failed_model():
         if len(model.calls) > calls:
             versions.append(len(history))
         append_step(history, number)
-    assert len(history.view().condensations) > len(versions)
+    made = list(history.view().condensations)
+    assert len(made) > len(versions)
+    assert all(event.summary.count("# Digest of") == 1 for event in made)
     waits = [later - earlier for earlier, later in pairwise(versions)]
     assert all(wait >= least for wait, least in zip(waits, (20, 40, 80), strict=False))
     history.request_condensation()

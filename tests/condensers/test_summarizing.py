@@ -423,7 +423,6 @@ def test_a_model_without_an_ability_is_refused(kind, ability):
 @pytest.mark.parametrize(
     "reply, problem",
     [
-        ("As an AI, I cannot summarize this conversation.", "refused"),
         ("ok", "cannot replace 41 events"),
         ("It is done", "cannot replace 41 events"),
         ("word " * 60_000, "of the events that it replaces"),
