@@ -120,7 +120,7 @@ def _conversations_of_editor(path: Path) -> Iterator[Contained]:
             headers = dicts_in(fields, "fullConversationHeadersOnly")
             bubbles = [item["bubbleId"] for item in headers if type(item.get("bubbleId")) is str]
             created_at = fields.get("createdAt")
-            began = float(created_at) if isinstance(created_at, int | float) else 0.0
+            began: float = created_at if isinstance(created_at, int | float) else 0
             if bubbles:
                 conversations.append(
                     (

@@ -235,5 +235,5 @@ def _value_of(text: str) -> Any:
     """Return the value of a JSON text, or the text itself."""
     try:
         return json.loads(text)
-    except ValueError:  # cut off, or the text of a tool that takes no JSON
+    except (ValueError, RecursionError):  # cut off, too deep, or of a tool that takes no JSON
         return text

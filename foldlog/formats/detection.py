@@ -1,10 +1,10 @@
 """Detect the format of a history by its first records.
 
-A format is recognized by fields that only its records have (``Format.matches``). At least two of
-the first 50 records, and at least half of the first 50 records, must match. If the format accepts
-all 50 records, one matching record is enough. Until the first tool call, the messages of many
-programs look alike. If a record can only come from another program, the history is not of this
-format (``Format.refuses``).
+A format is recognized by fields that only its records have (``Format.matches``). At least half of
+the first 50 records must match, and at least two of them. A single matching record is enough if the
+format accepts all of these records, and no other format matches any of them. Until the first tool
+call, the messages of many programs look alike. If a record can only come from another program, the
+history is not of this format (``Format.refuses``).
 """
 
 from __future__ import annotations

@@ -98,7 +98,7 @@ def version_of_tip(store: Store, conversation: str, source_id: str | int) -> int
     reads the events from the last event with this id to the end. For a call or a result, the
     function also makes the View at the version.
     """
-    if not isinstance(source_id, str | int):
+    if type(source_id) not in (str, int):
         raise TypeError(
             "at_source must be an id of the imported source (a text or a whole number), not"
             f" {source_id!r}"

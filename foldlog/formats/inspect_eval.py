@@ -26,6 +26,7 @@ because the records do not mention the compaction.
 
 from __future__ import annotations
 
+import lzma
 import re
 import struct
 import zipfile
@@ -89,6 +90,17 @@ of a megabyte could otherwise fill the memory, because repeated text shrinks to 
 """
 _PIECE = 2**20
 """The number of bytes that are unpacked together."""
+_UNREADABLE = (
+    UnreadableJson,
+    zipfile.BadZipFile,
+    zlib.error,
+    lzma.LZMAError,
+    struct.error,  # a header of a file that is cut off
+    EOFError,
+    RuntimeError,  # an encrypted file, or a compression that Python does not know
+    OSError,
+)
+"""The errors for a file in a packed log that cannot be read."""
 _REFERENCES = ("attachment://", "tc://")
 """The beginnings of texts in messages that refer to an attachment."""
 _ROLES = ("system", "user", "assistant", "tool")
@@ -144,8 +156,8 @@ def _value_or_problem(log: zipfile.ZipFile, entry: zipfile.ZipInfo) -> tuple[Any
     try:
         text = b"".join(_at_most(size_max, _unpacked(log, entry)))
         return parse(text), None
-    except (UnreadableJson, zipfile.BadZipFile, zlib.error, NotImplementedError, OSError) as error:
-        return None, f"cannot be read: {getattr(error, 'strerror', error)}"
+    except _UNREADABLE as error:
+        return None, f"cannot be read: {getattr(error, 'strerror', error) or 'it is cut off'}"
 
 
 def _unpacked(log: zipfile.ZipFile, entry: zipfile.ZipInfo) -> Iterator[bytes]:
@@ -201,9 +213,9 @@ class _Agents:
 
     def _agent_at(self, span: str) -> str:
         """Return the agent in whose span a span is."""
-        seen = set[str]()
-        while span and span not in self.begun_by and span not in seen:
-            seen.add(span)
+        passed = set[str]()
+        while span and span not in self.begun_by and span not in passed:
+            passed.add(span)
             span = self._above.get(span, "")
         return span if span in self.begun_by else ""
 

@@ -208,7 +208,11 @@ def bytes_of(value: Any) -> bytes:
     try:
         return _encode(value)
     except (ValueError, OverflowError, RecursionError):  # a lone surrogate, or a long number
-        return json.dumps(value, separators=(",", ":"), default=str).encode("ascii")
+        text = json.dumps(value, separators=(",", ":"), default=str)
+    if "NaN" in text or "Infinity" in text:
+        finite = json.loads(text, parse_constant=lambda constant: None)
+        text = json.dumps(finite, separators=(",", ":"))
+    return text.encode("ascii")
 
 
 def json_text(value: Any) -> str:

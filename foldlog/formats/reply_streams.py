@@ -263,7 +263,7 @@ class AnthropicReader:
         if index in self._inputs:
             try:
                 block["input"] = json.loads(self._inputs[index] or "{}")
-            except ValueError:  # the model was cut off
+            except (ValueError, RecursionError):  # the model was cut off, or nests too deep
                 block["input"] = self._inputs[index]
                 return []
         if block.get("type") == "tool_use":

@@ -68,6 +68,13 @@ def test_conversations_of_the_editor_with_titles(tmp_path, foldlog):
     assert path.read_bytes() == before
 
 
+def test_conversations_with_impossible_times_are_read(tmp_path):
+    chats = {name: ("", [bubble(name, 1, name)]) for name in ("a", "b")}
+    path = editor(tmp_path / "state.vscdb", **chats)
+    execute(path, f"UPDATE cursorDiskKV SET value = replace(value, ': 9,', ': {'9' * 400},')")
+    assert [history.name for history in histories_at(tmp_path)] == ["b", "a"]
+
+
 def test_a_bubble_that_shows_nothing_is_named_by_what_it_is(tmp_path):
     bubbles = [
         bubble("b-1", 1),

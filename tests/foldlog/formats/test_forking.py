@@ -176,6 +176,9 @@ def test_unknown_source_id_is_refused(histories):
         history.fork(at=1, at_source="a")
     with pytest.raises(ConversationNotFound):
         histories["nothing"].fork(at_source="a")
+    for wrong in (True, 1.0, b"a"):
+        with pytest.raises(TypeError, match="at_source must be an id of the imported source"):
+            history.fork(at_source=wrong)
     assert list(histories) == ["c1"]
 
 

@@ -174,6 +174,35 @@ def test_an_unreadable_sample_spoils_no_other(tmp_path):
         assert (whole.conversation, store.version(whole.conversation)) == ("E1/3_epoch_1", 8)
 
 
+@pytest.mark.parametrize("damage", ["encrypted", "beyond the end", "cut"])
+def test_a_sample_in_a_damaged_place_spoils_no_other(damage, tmp_path):
+    texts = {
+        "header.json": json.dumps({"version": 2, "eval": ABOUT}),
+        "samples/3_epoch_1.json": json.dumps(sample(MESSAGES, id=3, epoch=1)),
+        "samples/4_epoch_1.json": json.dumps(sample(MESSAGES, id=4, epoch=1)),
+    }
+    path = tmp_path / "a.eval"
+    if damage == "beyond the end":
+        zipped_with_zstd(path, texts)
+    else:
+        zipped(path, {"3_epoch_1": texts["samples/3_epoch_1.json"], "4_epoch_1": ""})
+    log = bytearray(path.read_bytes())
+    entry = log.rfind(b"PK\x01\x02", 0, log.rfind(b"samples/4_epoch_1.json"))
+    if damage == "encrypted":
+        for header, flags in ((entry, 8), (log.find(b"samples/4_epoch_1.json") - 30, 6)):
+            log[header + flags] |= 1
+    elif damage == "cut":
+        log[entry + 20 : entry + 24] = (9_000).to_bytes(4, "little")
+        log[entry + 24 : entry + 28] = (9_000).to_bytes(4, "little")
+    else:
+        log[entry + 42 : entry + 46] = (len(log) - 27).to_bytes(4, "little")
+    path.write_bytes(log)
+    with new_store() as store:
+        whole, broken = Import(store, [path])
+        assert (whole.conversation, store.version(whole.conversation)) == ("E1/3_epoch_1", 8)
+        assert "samples/4_epoch_1.json: cannot be read: " in str(broken.error)
+
+
 def test_a_log_that_is_cut_is_no_history(tmp_path):
     path = zipped(tmp_path / "a.eval", {"3_epoch_1": sample(MESSAGES, id=3, epoch=1)})
     path.write_bytes(path.read_bytes()[:200])

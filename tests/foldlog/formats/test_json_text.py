@@ -1,10 +1,13 @@
 """The limits of JSON texts hold for every setting of Python."""
 
+import json
 import os
 import subprocess
 import sys
 
 import pytest
+
+from foldlog.formats.json_text import bytes_of
 
 CHECK = """
 import sys
@@ -36,3 +39,12 @@ def test_a_check_refuses_the_numbers_that_python_does_not_read(limit, digits, ou
         check=True,
     )
     assert process.stdout.splitlines() == [outcome, outcome]
+
+
+@pytest.mark.parametrize("other", ["\ud800", 10**30, "a NaN"])
+def test_numbers_that_are_not_finite_are_null_beside_other_values(other):
+    text = bytes_of({"numbers": [float("nan"), float("-inf"), 1.5], "other": other})
+    assert json.loads(text, parse_constant=pytest.fail) == {
+        "numbers": [None, None, 1.5],
+        "other": other,
+    }

@@ -414,6 +414,31 @@ def test_a_reply_with_half_a_call_is_cut(history, end):
     assert (event.content, event.meta["cut"]) == ("I pay", True)
 
 
+@pytest.mark.parametrize("form", ["deltas", "anthropic"])
+def test_arguments_that_are_nested_too_deep_are_incomplete(history, form):
+    arguments = '{"to": ' * 100_000
+    if form == "deltas":
+        source = [TextDelta("I pay"), CallDelta(0, "a", "pay", arguments)]
+    else:
+        delta = {"type": "input_json_delta", "partial_json": arguments}
+        block = {"type": "tool_use", "id": "a", "name": "pay", "input": {}}
+        source = [
+            {"type": "message_start", "message": {"role": "assistant", "id": "m", "model": "x"}},
+            {"type": "content_block_start", "index": 0, "content_block": {"type": "text"}},
+            {"type": "content_block_delta", "index": 0, "delta": text_delta("I pay")},
+            {"type": "content_block_start", "index": 1, "content_block": block},
+            {"type": "content_block_delta", "index": 1, "delta": delta},
+            {"type": "content_block_stop", "index": 1},
+        ]
+    list(history.stream_reply(source))
+    (event,) = history.events(1)
+    assert (event.content, event.meta["cut"]) == ("I pay", True)
+
+
+def text_delta(text):
+    return {"type": "text_delta", "text": text}
+
+
 def test_a_call_without_arguments_is_complete(history):
     leave(history, *chat(call(0, "", "a", "now"), finish="tool_calls"))
     history.unfinished_reply().append()
