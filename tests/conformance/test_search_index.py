@@ -4,7 +4,7 @@ import os
 import random
 import zlib
 from contextlib import suppress
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from functools import partial
 
 import pytest
@@ -354,6 +354,22 @@ def test_a_conversation_that_becomes_active_is_not_found_again(store, histories,
     assert found == [(f"c{number}", part) for number in (5, 4, 3, 2, 1, 0) for part in (2, 1, 0)]
 
 
+MOMENT = datetime(2020, 1, 1, tzinfo=UTC)
+
+
+@pytest.mark.parametrize("has_index", [False, True])
+def test_conversations_of_one_moment_are_on_several_pages(store, histories, has_index):
+    names = [f"c{number}" for number in range(6)]
+    for name in names:
+        event = Message(source="user", content=f"quartz {name}", timestamp=MOMENT)
+        store.append(name, [event], expected_version=0)
+    FiguresOfStore(store).refresh()
+    if has_index:
+        index.make(store)
+        index.refresh(store)
+    assert walk(partial(search, store), "quartz", 2) == [(name, 0) for name in names]
+
+
 def order_of_all(store: Store) -> list[str]:
     pages = searching._in_order(store, index.Candidates(None, {}), None)
     return [candidate.name for page in pages for candidate in page]
@@ -399,12 +415,14 @@ def test_order_of_conversations_follows_events_and_figures(histories, monkeypatc
     assert_order()
 
 
-def test_order_behind_a_place_has_no_conversation_before_it(histories):
+@pytest.mark.parametrize("names", ["fedcba", "abcdef"])
+@pytest.mark.parametrize("step", [timedelta(0), timedelta(1)])
+def test_order_behind_a_place_has_no_conversation_before_it(histories, names, step):
     store = histories.store
-    for number in range(6):
-        happened_at = datetime(2020, 1, 1 + number, tzinfo=UTC)
-        event = Message(source="user", content="text", timestamp=happened_at)
-        store.append(f"c{number}", [event], expected_version=0)
+    for number, name in enumerate(names):
+        event = Message(source="user", content="text", timestamp=MOMENT - number * step)
+        store.append(name, [event], expected_version=0)
+    names = [*names] if step else sorted(names)
     index.make(store)
     FiguresOfStore(store).refresh()
     index.refresh(store)
@@ -416,7 +434,6 @@ def test_order_behind_a_place_has_no_conversation_before_it(histories):
         return {candidate.name: candidate.at for page in pages for candidate in page}
 
     whole = in_order(None)
-    names = [f"c{number}" for number in reversed(range(6))]
     assert [*whole] == names
     for number, name in enumerate(names):
         behind = searching.SearchPlace(*whole[name], name, 0)

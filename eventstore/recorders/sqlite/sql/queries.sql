@@ -1305,7 +1305,7 @@ SELECT id, NOT coalesce(is_fresh, 0) OR last_at IS NOT NULL AS is_timed,
 
 -- The conversations behind a place in the order.
 -- name: search_order
-WITH wanted (code, most, timed, at, id) AS (VALUES (?, ?, ?, printf('%016X', ?), ?)),
+WITH wanted (code, most, timed, at, id) AS (VALUES (?, ?, ?, printf('%016X', ?), CAST(? AS TEXT))),
 found AS MATERIALIZED (
     {in_order_of_search}
     FROM (
@@ -1328,7 +1328,7 @@ FROM (
 ORDER BY is_timed DESC, at DESC, id
 
 -- name: search_places
-WITH wanted (most, timed, at, id) AS (VALUES (?, ?, printf('%016X', ?), ?))
+WITH wanted (most, timed, at, id) AS (VALUES (?, ?, printf('%016X', ?), CAST(? AS TEXT)))
 SELECT c.id, e.is_timed, e.at, c.key FROM search_ends e CROSS JOIN conversations c ON c.key = e.conversation
 WHERE c.visible AND c.erased_at IS NULL AND coalesce(c.pending, 0) >= 0
     AND (e.is_timed, e.at) <= (SELECT timed, at FROM wanted)
@@ -1336,7 +1336,7 @@ WHERE c.visible AND c.erased_at IS NULL AND coalesce(c.pending, 0) >= 0
 ORDER BY e.is_timed DESC, e.at DESC, c.id LIMIT (SELECT most FROM wanted)
 
 -- name: search_places_of
-WITH wanted (most, timed, at, id, keys) AS (VALUES (?, ?, printf('%016X', ?), ?, ?))
+WITH wanted (most, timed, at, id, keys) AS (VALUES (?, ?, printf('%016X', ?), CAST(? AS TEXT), ?))
 SELECT c.id, e.is_timed, e.at, c.key FROM wanted w CROSS JOIN json_each(keys) k CROSS JOIN search_ends e ON e.conversation = k.value
 CROSS JOIN conversations c ON c.key = e.conversation
 WHERE c.visible AND c.erased_at IS NULL AND coalesce(c.pending, 0) >= 0
