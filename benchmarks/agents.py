@@ -305,7 +305,7 @@ def clearing(trigger: int, keep: int, at_least: int) -> Way:
     """
 
     def rule(kept: Messages, server: Server, state: dict[str, int]) -> tuple[Messages, Messages]:
-        results = [place for place, each in enumerate(kept) if each["role"] == "tool"]
+        results = [place for place, message in enumerate(kept) if message["role"] == "tool"]
         if _tokens(kept) > trigger:
             fresh = results[state["cleared"] : len(results) - keep]
             freed = sum(len(kept[place]["content"]) for place in fresh) // LETTERS_A_TOKEN

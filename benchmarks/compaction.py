@@ -207,21 +207,21 @@ def histories(sources: Sequence[str]) -> dict[str, list[Event]]:
 
 def figures(name: str, replays: Sequence[Replay]) -> dict[str, Any]:
     """Return the figures of one condenser over all histories."""
-    needed = sum(len(each.needed) for each in replays)
-    facts = sum(each.facts for each in replays)
-    sent = sum(each.tokens_sent or 0 for each in replays)
+    needed = sum(len(run.needed) for run in replays)
+    facts = sum(run.facts for run in replays)
+    sent = sum(run.tokens_sent or 0 for run in replays)
     row: dict[str, Any] = {
-        "condensations": sum(len(each.condensations) for each in replays),
+        "condensations": sum(len(run.condensations) for run in replays),
         "tokens_sent": sent,
-        "terms": round(100 * (1 - sum(len(each.missing) for each in replays) / needed), 2),
-        "facts": round(100 * sum(each.facts_in_prompts for each in replays) / facts, 2),
+        "terms": round(100 * (1 - sum(len(run.missing) for run in replays) / needed), 2),
+        "facts": round(100 * sum(run.facts_in_prompts for run in replays) / facts, 2),
     }
-    summaries = [prompts for each in replays for prompts in each.summaries]
+    summaries = [prompts for run in replays for prompts in run.summaries]
     continues = ", continue" in name
     row["summary_tokens"] = sum(prompts.next if continues else prompts.own for prompts in summaries)
     for model, (rule, price) in PROVIDERS.items():
-        cached = sum(each.tokens_cached(rule) or 0 for each in replays)
-        prompts_cost = sum(each.prompts_cost(price, rule) or 0.0 for each in replays)
+        cached = sum(run.tokens_cached(rule) or 0 for run in replays)
+        prompts_cost = sum(run.prompts_cost(price, rule) or 0.0 for run in replays)
         if continues:
             summaries_cost = sum(prompts.cost_next(price, rule) for prompts in summaries)
             summary_cached = sum(rule.cached(prompts.repeated) for prompts in summaries)
@@ -261,10 +261,10 @@ def _format(events: Sequence[Event]) -> str:
 
 
 def tables(group: Mapping[str, Any]) -> str:
-    formats = Counter(each["format"] for each in group["histories"])
-    events = sum(each["events"] for each in group["histories"])
+    formats = Counter(history["format"] for history in group["histories"])
+    events = sum(history["events"] for history in group["histories"])
     listed = ", ".join(f"{number} of {name}" for name, number in formats.most_common())
-    lengths = sorted(each["events"] for each in group["histories"])
+    lengths = sorted(history["events"] for history in group["histories"])
     text = (
         f"**{len(group['histories'])} histories** ({listed}) with {events:,} events, from"
         f" {lengths[0]:,} to {lengths[-1]:,} each.\n\n"

@@ -78,7 +78,9 @@ class HttpClient:
         if "$ref" in expected:
             expected = DOCUMENT["components"]["responses"][expected["$ref"].rpartition("/")[2]]
             _check(expected["content"]["application/problem+json"], answer)
-            assert {each.lower() for each in expected.get("headers", {})} <= answer.headers.keys()
+            assert {
+                header.lower() for header in expected.get("headers", {})
+            } <= answer.headers.keys()
             raise Refusal(answer)
         if "content" not in expected:
             assert answer.body == b""

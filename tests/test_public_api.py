@@ -67,7 +67,7 @@ def test_names_in_signatures_can_be_imported():
             if inspect.isclass(face)
             else [face]
         )
-        for member in (getattr(each, "func", each) for each in members):
+        for member in (getattr(member, "func", member) for member in members):
             words = [
                 *map(str, getattr(member, "__annotations__", {}).values()),
                 *_raised(inspect.getdoc(member) or ""),

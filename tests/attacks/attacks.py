@@ -73,7 +73,7 @@ def of_columns(op: Operator) -> Iterator[Attack]:
         rows = op.rows(table)
         for row in _chosen(op, table, rows):
             for column, value in row.items():
-                for change, new in _others(value, [each[column] for each in rows]):
+                for change, new in _others(value, [other[column] for other in rows]):
                     yield Attack(
                         f"{table}.{column} of {_where(op, table, row)} {change}",
                         f"{table}.{column}",
@@ -227,7 +227,7 @@ def of_events(op: Operator) -> Iterator[Attack]:
 
 
 def _rewrite(op: Operator, key: int, event_id: int, heads: str, **fields: Any) -> None:
-    [row] = [each for each in op.events(key) if each.id == event_id]
+    [row] = [event for event in op.events(key) if event.id == event_id]
     changed = with_fields(row, **fields)
     if heads == "right":
         op.rewrite(key, changed)
@@ -267,7 +267,7 @@ def _with(value: Any, path: tuple[Any, ...], new: Any) -> Any:
     first, *rest = path
     if isinstance(value, dict):
         return {**value, first: _with(value.get(first), tuple(rest), new)}
-    return [_with(each, tuple(rest), new) if at == first else each for at, each in enumerate(value)]
+    return [_with(item, tuple(rest), new) if at == first else item for at, item in enumerate(value)]
 
 
 # -- redactions
@@ -303,7 +303,7 @@ def of_redactions(op: Operator) -> Iterator[Attack]:
 
 
 def _erase_content(op: Operator, key: int, event_id: int, way: str) -> None:
-    [row] = [each for each in op.events(key) if each.id == event_id]
+    [row] = [event for event in op.events(key) if event.id == event_id]
     commitment = commitment_of(row.proof, row.body)
     at = from_microseconds(row.recorded_at)
     mark = Redacted(at=at, by="me", reason="mine", hash=commitment.hex(), bytes=len(row.body))
@@ -388,7 +388,7 @@ def _exchange(op: Operator, key: int, first: int) -> None:
             structural_before=place.structural_before,
         )
         op.put(key, [moved])
-    [state] = [each for each in op.rows("conversations") if each["key"] == key]
+    [state] = [stored for stored in op.rows("conversations") if stored["key"] == key]
     if state["key_id"] is None:
         op.relink(state, op.events(key), first)
 

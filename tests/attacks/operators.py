@@ -127,8 +127,8 @@ class Operator:
         """Replace a row, and make the heads of this and all later events of the conversation and of
         its forks anew.
         """
-        [state] = [each for each in self.rows("conversations") if each["key"] == key]
-        rows = [row if each.id == row.id else each for each in self.events(key)]
+        [state] = [stored for stored in self.rows("conversations") if stored["key"] == key]
+        rows = [row if event.id == row.id else event for event in self.events(key)]
         self.relink(state, rows, row.id)
 
     def relink(self, state: Stored, rows: Sequence[Row], first: int) -> None:

@@ -145,7 +145,7 @@ def test_exemption_is_needed(arena: Arena, honest: Honest, limit: str) -> None:
 def test_former_hole_is_closed(arena: Arena, name: str) -> None:
     arena.restore()
     operator = arena.operator()
-    [attack] = [each for each in attacks(operator) if each.name == name]
+    [attack] = [attack for attack in attacks(operator) if attack.name == name]
     operator.close()
     assert made(arena, attack)
     assert arena.judge(keys=KEYS) != []

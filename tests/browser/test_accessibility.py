@@ -21,7 +21,7 @@ def test_every_state_fits_and_follows_wcag(chromium, long_report, pictures, size
             page.screenshot(pictures / f"{name}-{size}-{theme}.png")
             assert page.ask("document.documentElement.scrollWidth <= innerWidth"), name
             try:
-                broken += [(name, *each) for each in violations(page)]
+                broken += [(name, *violation) for violation in violations(page)]
             except AxeUnavailable as error:
                 unavailable = str(error)
     assert broken == []

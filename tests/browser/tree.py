@@ -36,7 +36,7 @@ def tree(page: Page) -> list[Named]:
             "paragraph",
         ):
             properties = {
-                each["name"]: each["value"].get("value") for each in node.get("properties", ())
+                item["name"]: item["value"].get("value") for item in node.get("properties", ())
             }
             named.append(Named(role, _value(node, "name"), _value(node, "value"), properties))
     return named

@@ -93,8 +93,8 @@ def check(formats):
                 digest = text_of(Digest.of(events[: len(events) * 2 // 3]), LENGTH)
                 for statement, event_id in statements_of(digest):
                     others = map(int, OTHER_EVENT.findall(statement))
-                    text = " ".join(texts.get(each, "") for each in (int(event_id), *others))
-                    later = " ".join(each for at, each in texts.items() if at > int(event_id))
+                    text = " ".join(texts.get(number, "") for number in (int(event_id), *others))
+                    later = " ".join(text for at, text in texts.items() if at > int(event_id))
                     if changed := CHANGED_SINCE.match(statement):
                         statement = statement[changed.end() :]
                         names = [name for name in changed[1].split(", ") if "…" not in name]

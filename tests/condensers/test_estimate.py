@@ -94,7 +94,7 @@ TEXTS = {
 def counted(model, content):
     """Return the tokens of a text without the message around it."""
     llm = LLM(LLMConfig(model=model))
-    whole, empty = (llm.count_tokens([{"role": "user", "content": each}]) for each in (content, ""))
+    whole, empty = (llm.count_tokens([{"role": "user", "content": text}]) for text in (content, ""))
     return whole - empty
 
 

@@ -86,7 +86,7 @@ def metrics():
 def failures_in(metrics):
     """Return the number of failures in the metric of condensations."""
     (scope,) = metrics.get_metrics_data().resource_metrics[0].scope_metrics
-    (metric,) = (each for each in scope.metrics if each.name == "foldlog.condensations")
+    (metric,) = (metric for metric in scope.metrics if metric.name == "foldlog.condensations")
     return sum(
         point.value
         for point in metric.data.data_points

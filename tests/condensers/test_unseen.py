@@ -137,7 +137,9 @@ def test_no_unseen_result_is_forgotten(condenser, turns):
             assert [word for word in words if word not in prompt] == []
 
 
-@pytest.mark.parametrize("condenser", CONDENSERS, ids=lambda each: str(getattr(each, "type", each)))
+@pytest.mark.parametrize(
+    "condenser", CONDENSERS, ids=lambda condenser: str(getattr(condenser, "type", condenser))
+)
 def test_nothing_is_forgotten_before_the_first_turn(agent, condenser):
     agent = agent(condenser)
     words = [f"<document-{number}>" for number in range(8)]
@@ -180,7 +182,7 @@ def test_texts_of_all_parts_are_shortened(agent, kind, of):
     assert ESTIMATE.token_sums(view)[-1] <= 2 * LIMIT
     shortened, image = view[-1].content
     assert image == IMAGE
-    (text,) = (each for each in content_texts(shortened) if "y" in each)
+    (text,) = (text for text in content_texts(shortened) if "y" in text)
     assert text.startswith("begin y y")
     assert "characters and more left out; the log has all of event 3 ...]" in text
     assert text.endswith("y  end")
@@ -273,7 +275,7 @@ ROOM = Characters(10_000)
         *rows("settings.json", "condensers in the room of a model"),
         (LLMAttentionCondenser(Scripted('{"ids": []}'), max_size=20), 4),
     ],
-    ids=lambda each: str(getattr(each, "type", each)),
+    ids=lambda condenser: str(getattr(condenser, "type", condenser)),
 )
 def test_every_view_fits_the_agents_model(agent, condenser, condensed):
     agent = agent(condenser, ROOM)

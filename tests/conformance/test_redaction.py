@@ -175,7 +175,7 @@ def test_a_copy_takes_over_later_redactions(store, open_recorder):
         redacted(store, event_id)
         late = f"forked after {event_id}"
         store.fork("c", 4, late)
-    assert {each.behind for each in compare_stores(store, there)} == {True}
+    assert {comparison.behind for comparison in compare_stores(store, there)} == {True}
     assert {moved.problem for moved in copy_store(store, there)} == {None}
     assert list(compare_stores(store, there)) == []
     assert b"SECRET" not in stored(there)

@@ -300,7 +300,7 @@ def test_two_archivers_at_once_lose_nothing(server, histories, path, prefix, to)
             return archive(own, to)
 
     with ThreadPoolExecutor(2) as threads:
-        outcomes = [each for result in threads.map(run, range(2)) for each in result]
+        outcomes = [outcome for result in threads.map(run, range(2)) for outcome in result]
     done = [outcome.conversation for outcome in outcomes if outcome.stays is None]
     assert len(done) == len({*done})
     histories.maintenance.vacuum()

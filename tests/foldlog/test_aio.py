@@ -118,7 +118,7 @@ async def test_early_stop_closes_the_reader(histories):
     for events in (histories["c1"].events(), histories.follow(), histories):
         async with aclosing(aiter(events)) as reading:
             assert await anext(reading)
-        assert [each async for each in reading] == []
+        assert [event async for event in reading] == []
 
 
 class Slow(Condenser):

@@ -297,7 +297,9 @@ def call(of, name, values):
             if parameter.default is parameter.empty and parameter.kind not in _VARIABLE
         ]
         names = [parameter.name for parameter in required]
-        arguments = {each: values.get(f"{name} {each}", values.get(each)) for each in names}
+        arguments = {
+            argument: values.get(f"{name} {argument}", values.get(argument)) for argument in names
+        }
         if None in arguments.values():  # it takes a value of the caller's own
             return
         result = result(**arguments)

@@ -144,7 +144,9 @@ def test_repeated_append_is_recognized_whoever_traces(request, tmp_path, databas
             name = f"{first_traced} {then_traced}"
             with opened(first_traced) as histories:
                 first = append(histories, said(SECRET), said("more"), own)
-                assert [("traceparent" in each.event.meta) for each in first] == [first_traced] * 4
+                assert [("traceparent" in recorded.event.meta) for recorded in first] == [
+                    first_traced
+                ] * 4
             with opened(then_traced) as histories:
                 assert append(histories, said(SECRET), said("more"), own) == first
                 with pytest.raises(IdempotencyConflict):
@@ -153,8 +155,15 @@ def test_repeated_append_is_recognized_whoever_traces(request, tmp_path, databas
                     histories[name].redact(event_id, reason="asked to")
                 again = append(histories, said(SECRET), said("more"), own)
                 assert again[1] == first[1]
-                assert [each.position for each in again] == [each.position for each in first]
-                assert [each.event.redacted is None for each in again] == [False, True, False, True]
+                assert [recorded.position for recorded in again] == [
+                    recorded.position for recorded in first
+                ]
+                assert [recorded.event.redacted is None for recorded in again] == [
+                    False,
+                    True,
+                    False,
+                    True,
+                ]
                 for other in (
                     (said("longer than it"), own),
                     (said("more"), said("other")),

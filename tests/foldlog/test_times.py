@@ -58,7 +58,9 @@ def test_recorded_time_stands_for_missing_time(recorded_live, foldlog):
     ):
         assert foldlog(f"log c {options} --json").rows("id", of="events") == ids
         ran = foldlog(f"search gauge {options} --json")
-        assert sorted(ran.rows("event", of="hits")) == [each for each in ids if each != 1]
+        assert sorted(ran.rows("event", of="hits")) == [
+            event_id for event_id in ids if event_id != 1
+        ]
         assert ran.rows("timestamp", of="hits") == ran.rows("recorded_at", of="hits")
     assert [line[8:27] for line in foldlog("log c").out.splitlines()] == [
         at[:19].replace("T", " ") for at in times

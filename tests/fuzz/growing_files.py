@@ -184,7 +184,7 @@ def grow(name, label, records, write, most):
                     result = {"wrong"}
                 else:
                     pairs = zip(names, names_once, strict=True)
-                    result = {outcome_of(store, each, target, once) for each, once in pairs}
+                    result = {outcome_of(store, source, target, once) for source, once in pairs}
             outcome = max(result, key=["equal", "equal but for ids", "wrong"].index)
             outcomes[outcome] += 1
             if outcome == "wrong":

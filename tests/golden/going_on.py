@@ -26,7 +26,7 @@ def check_that_it_goes_on(histories, conversations, folder):
             assert len(list(store.events(f"fork of {name}"))) == version
     for name in ("plain none", "encrypted zstd"):
         repeated = store.append(name, history(), expected_version=0, idempotency_key="filled")
-        assert [each.event.id for each in repeated] == list(range(len(history())))
+        assert [recorded.event.id for recorded in repeated] == list(range(len(history())))
     again = [said("0", origin=Origin(format="golden", id=n)) for n in (0, LONG - 1)]
     assert store.append("long", again, expected_version=ANY_VERSION, dedupe="origin") == ()
     documents = histories["documents"]

@@ -311,4 +311,4 @@ class QwenCode(Driven):
         return self.run("--yolo", "-p", words)
 
 
-PROGRAMS = {each.name: each for each in (ClaudeCode, Codex, Gemini, OpenCode, Copilot)}
+PROGRAMS = {program.name: program for program in (ClaudeCode, Codex, Gemini, OpenCode, Copilot)}

@@ -68,7 +68,7 @@ def codex(home):
             for count in filter(None, counts)
         }
         outputs = [str(payload.get("output")) for payload in payloads]
-        failed = [each for each in outputs if re.search(r"exited with code [1-9]", each)]
+        failed = [output for output in outputs if re.search(r"exited with code [1-9]", output)]
         conversations[about["id"]] = Recorded(
             agent_in([payload for payload in payloads if payload.get("role") == "user"]),
             spawned.get("parent_thread_id"),

@@ -34,7 +34,7 @@ def _atoms_of(value: Any) -> list[str]:
     if isinstance(value, str):
         return [value.strip()] if value.strip() else []
     if isinstance(value, list):
-        return [atom for each in value for atom in _atoms_of(each)]
+        return [atom for item in value for atom in _atoms_of(item)]
     kind = value.get("type")
     if kind in ("tool_use", "function_call", "custom_tool_call"):
         return [f"call {value['name']} {_arguments(value)}"]

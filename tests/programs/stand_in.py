@@ -78,7 +78,7 @@ class StandIn(ModelServer):
             time.sleep(0.5)
             if any(tool.get("name") == _SEARCH for tool in request["tools"]):
                 names = {answer[0] for answer in self.answers if type(answer) is tuple}
-                query = ",".join(f"mcp__foldlog__{each}" for each in sorted(names))
+                query = ",".join(f"mcp__foldlog__{tool}" for tool in sorted(names))
                 return Reply(calls=[(_SEARCH, call_id, {"query": f"select:{query}"})])
             return Reply(calls=[(_WAIT, call_id, {})])
         self.answers.pop(0)
@@ -113,6 +113,6 @@ def _tools(request: dict[str, Any], name: str) -> list[str]:
     names = [*spaces]
     for tool in request["tools"]:
         declared = tool.get("functionDeclarations", [tool])
-        names += [each.get("name") or each.get("function", {}).get("name", "") for each in declared]
-    ours = [each for each in names if "foldlog" in f"{spaces.get(each, '')}{each}"]
-    return [each for each in ours if each.endswith(name)]
+        names += [tool.get("name") or tool.get("function", {}).get("name", "") for tool in declared]
+    ours = [tool for tool in names if "foldlog" in f"{spaces.get(tool, '')}{tool}"]
+    return [tool for tool in ours if tool.endswith(name)]

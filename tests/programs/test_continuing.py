@@ -176,7 +176,7 @@ def test_programs_hand_over_in_a_relay(tmp_path, order):
         listed = json.loads(agents[0].foldlog("list", "--long", "--json"))["conversations"]
         assert len(listed) == 4
         spent = [row["spent"] for row in listed if row["conversation"] != "task"]
-        assert [(each["calls"], each["prompt_tokens"]) for each in spent] == [(2, 1_100)] * 3
+        assert [(usage["calls"], usage["prompt_tokens"]) for usage in spent] == [(2, 1_100)] * 3
 
 
 def test_title_names_the_session(tmp_path):

@@ -234,12 +234,12 @@ def test_task_has_the_served_tree_and_sums(task):
     assert served.keys() == {*BEGUN_BY} - (set() if tools.is_nested else {"green"})
     counts = expected(tools, served)
     conversations = tools.recorded(program.home)
-    agents = {conversation: each.agent for conversation, each in conversations.items()}
+    agents = {conversation: found.agent for conversation, found in conversations.items()}
     assert {
         each.agent: Counted(agents.get(each.parent), each.spent, each.errors)
         for each in conversations.values()
     } == counts
-    (top,) = [name for name, each in conversations.items() if each.parent is None]
+    (top,) = [name for name, found in conversations.items() if found.parent is None]
 
     imported = program.foldlog("import", "--from", program.format)
 
@@ -252,7 +252,7 @@ def test_task_has_the_served_tree_and_sums(task):
             summed = document(program, "stats", top)["task"]
             check_task(summed, counts)
             assert counted_by(summed["agents"], agents) == counts
-            assert {each["state"] for each in summed["agents"]} <= {"answer", "result"}
+            assert {agent["state"] for agent in summed["agents"]} <= {"answer", "result"}
         for conversation in conversations:
             program.foldlog("view", conversation)  # the first use makes the events
     check_calls(program, tools, conversations)

@@ -309,7 +309,7 @@ def _block(at, role, block, used):
 def _result(at, role, block, used):
     content = block.get("content", [])
     inner = [{"type": "text", "text": content}] if isinstance(content, str) else content
-    kinds = {each.get("type") for each in inner}
+    kinds = {block.get("type") for block in inner}
     if not kinds <= {"text", "image", "document", "search_result"}:
         yield f"{at}: {kinds} in a result"
     for each in inner:
@@ -452,7 +452,7 @@ def _responses(items):
             case "reasoning":
                 if not isinstance(item["id"], str) or not isinstance(item["summary"], list):
                     yield f"{at}: no id or no summary"
-                following = [each.get("type", each.get("role")) for each in items[place + 1 :]]
+                following = [item.get("type", item.get("role")) for item in items[place + 1 :]]
                 if not {"reasoning", "function_call", "custom_tool_call", "assistant"}.intersection(
                     following[:1]
                 ):

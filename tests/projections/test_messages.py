@@ -84,9 +84,15 @@ def test_changed_texts_leave_the_rest():
     for part in (*others, cited, *parts_with("ebb").values()):
         assert with_texts((part,), str) == (part,)
         (changed,) = with_texts((part,), str.upper)
-        assert content_texts(changed) == [each.upper() for each in content_texts(part)]
+        assert content_texts(changed) == [text.upper() for text in content_texts(part)]
         assert (changed["type"], changed.keys()) == (part["type"], part.keys())
-    assert [content_texts(each) for each in (*others, cited)] == [[], ["a.pdf"], [], [], ["see"]]
+    assert [content_texts(content) for content in (*others, cited)] == [
+        [],
+        ["a.pdf"],
+        [],
+        [],
+        ["see"],
+    ]
     words = "see [image_url] [file] a.pdf [anthropic] [search_result] Tides https://x 4+m 2+m"
     assert words_of((text("see"), image(), PDF, UPLOADED, FOUND)).split("\n") == [
         word.replace("+", " ") for word in words.split()

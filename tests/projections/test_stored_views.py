@@ -219,7 +219,9 @@ def test_others_read_and_write_during_a_rebuild(store, views, monkeypatch):
 
 def test_revisions_of_another_fold_are_replaced(store, views):
     append(store, *all_said("a", "b"), forget(0), *all_said("c"), forget(1))
-    put(store, *(each._replace(code=2, body=b'{"kept":[0,1]}') for each in revisions(store)))
+    put(
+        store, *(revision._replace(code=2, body=b'{"kept":[0,1]}') for revision in revisions(store))
+    )
     views = registered(store)
     assert ids(views.current("c")) == [3]
     append(store, CondensationRequest())

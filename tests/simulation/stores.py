@@ -42,7 +42,9 @@ class StoreSteps(Runner):
         self.end_faults(target)
         if error is not None:
             living = source.model.living.values()
-            target.staged_words.update(checks.made_words([each.events for each in living]))
+            target.staged_words.update(
+                checks.made_words([conversation.events for conversation in living])
+            )
         if error is not None or self.interleaved or rng.random() < 0.3:
             writer = target.processes[0]
             process = rng.choice(source.processes)

@@ -239,7 +239,7 @@ def test_put_beside_another_writer_is_a_fork(monkeypatch, histories):
 
     monkeypatch.setattr(Checkpoints, "_changes", raced)
     put(ours, 2, "000", "ac")
-    branches = [(each.branch, contents(ours, each)[0]) for each in ours.walk(THREAD)]
+    branches = [(version.branch, contents(ours, version)[0]) for version in ours.walk(THREAD)]
     assert branches == [(f"{THREAD}/@002", ["a", "c"]), (THREAD, ["a", "b"]), (THREAD, ["a"])]
 
 

@@ -18,7 +18,7 @@ def test_a_public_validator_takes_what_is_written(foldlog, tmp_path):
     models = pytest.importorskip(
         "atif", reason="the public models of ATIF are not installed: pip install atif"
     )
-    (case,) = [each for each in cases_in("writes")[CONDENSATIONS] if "atif" in each.outputs]
+    (case,) = [case for case in cases_in("writes")[CONDENSATIONS] if "atif" in case.outputs]
     with open_histories("foldlog.db") as histories:
         histories["c"].append([replace(event, id=NOT_RECORDED) for event in case.events()])
     assert foldlog("export c --format atif --output out.json").status == 0

@@ -83,7 +83,7 @@ def test_what_is_told_beside_records_is_stored(story, tmp_path):
 @pytest.fixture
 def v1(tmp_path):
     """A conversation whose state has sums beside its events."""
-    (story,) = [each for each in STORIES if each["name"].startswith("the state beside")]
+    (story,) = [story for story in STORIES if story["name"].startswith("the state beside")]
     take(story["steps"][0], tmp_path)
     with package.open(tmp_path / "foldlog.db") as histories:
         yield histories["v1"], lambda name: spent_in(histories.store, Prices())[name]

@@ -26,7 +26,7 @@ def editor(path, **conversations):
     """Write a database of the editor: by the id of each conversation its bubbles, and its title."""
     rows = {"composerData:gone": None}
     for at, (name, (title, bubbles)) in enumerate(conversations.items()):
-        listed = [{"bubbleId": each["bubbleId"], "type": each["type"]} for each in bubbles]
+        listed = [{"bubbleId": bubble["bubbleId"], "type": bubble["type"]} for bubble in bubbles]
         about = {"composerId": name, "createdAt": 9 - at, "fullConversationHeadersOnly": listed}
         rows[f"composerData:{name}"] = about | ({"name": title} if title else {})
         for bubble in bubbles:
@@ -41,7 +41,7 @@ def command_line(folder, *messages, name="c-1", listed=None):
     path = folder / "store.db"
     texts = [json.dumps(message).encode() for message in messages]
     blobs = {sha256(text).hexdigest(): text for text in texts}
-    ids = b"".join(b"\x0a\x20" + bytes.fromhex(each) for each in listed or blobs)
+    ids = b"".join(b"\x0a\x20" + bytes.fromhex(blob) for blob in listed or blobs)
     blobs["00" * 32] = b"\x48\x96\x01" + ids + b"\x4a\x02/w"
     about = {"agentId": name, "latestRootBlobId": "00" * 32, "name": "Gulls", "createdAt": 1}
     with closing(Database(path)) as database:

@@ -55,7 +55,7 @@ def is_of(format, name, record):
     alike = (
         CHATS if format in CHATS else {format, *(CHATS if format_named(format).looks_like else ())}
     )
-    if name == format or any(record in READ.get(each, ()) for each in alike):
+    if name == format or any(record in READ.get(other, ()) for other in alike):
         return True
     with contextlib.suppress(ValueError):
         return detect([record]) in alike
@@ -81,8 +81,8 @@ def mixture(at, path):
         return None
     formats = {history.format for history in sources}
     for format in formats:
-        objects = [each for each in mixed[:50] if type(each[1]) is dict]
-        of_it = sum(is_of(format, *each) for each in objects)
+        objects = [pair for pair in mixed[:50] if type(pair[1]) is dict]
+        of_it = sum(is_of(format, *pair) for pair in objects)
         is_most = 2 * of_it >= len(objects) or (format in CHATS and sources[0].findings != [])
         assert (len(formats), is_most) == (1, True), chosen
     return next(iter(formats), None)

@@ -165,7 +165,7 @@ def with_words(record, words, repeated):
     for name, member in record.items():
         if name in ("usage", repeated):
             continue
-        if type(member) is list and any(type(each) is dict for each in member):
+        if type(member) is list and any(type(item) is dict for item in member):
             yield {**record, name: [*member, part]}
         elif type(member) is dict:
             for changed in with_words(member, words, repeated):

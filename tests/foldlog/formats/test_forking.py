@@ -148,7 +148,7 @@ def test_fork_has_only_whole_records(histories, format):
     records = json.loads(golden.read_text().splitlines()[0])["records"]
     history = imported(histories, "c1", records, format)
     ids = dict.fromkeys(event.origin.id for event in history.events() if event.origin.id)
-    forks = [list(history.fork(at_source=each).export()) for each in ids]
+    forks = [list(history.fork(at_source=source_id).export()) for source_id in ids]
     assert forks == [records[: len(fork)] for fork in forks]
     assert [len(fork) for fork in forks[:3]] == {"otlp-genai": [1, 2, 3], "pydantic-ai": [1, 3, 3]}[
         format

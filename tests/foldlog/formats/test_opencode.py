@@ -30,7 +30,7 @@ def exported(path, records):
 def stored(path, records):
     *messages, session = records
     for folder, info in [("session/prj_1", session["info"])] + [
-        ("message/ses_1", each["info"]) for each in messages
+        ("message/ses_1", message["info"]) for message in messages
     ]:
         (path / folder).mkdir(parents=True, exist_ok=True)
         (path / folder / f"{info['id']}.json").write_text(json.dumps(info))
@@ -66,7 +66,9 @@ def database(path, records):
     return path
 
 
-IN_ORDER = [each for each in RECORDS if each["info"]["id"] in ("msg_1", "msg_2", "msg_3", "ses_1")]
+IN_ORDER = [
+    record for record in RECORDS if record["info"]["id"] in ("msg_1", "msg_2", "msg_3", "ses_1")
+]
 """A storage sorts its messages by their names."""
 ABOUT = {
     "info": {

@@ -31,7 +31,7 @@ def test_exports_of_langfuse_and_phoenix_are_spans(tmp_path, text):
     (history,) = histories_at(tmp_path / "a.json")
     assert (history.format, history.name) == (NAME, "s-1" if "s-1" in text else "t")
     question, call, result, reply, *_ = history.events
-    assert [each.content for each in (question, result, reply)] == ["far?", "9 km", "9 km"]
+    assert [event.content for event in (question, result, reply)] == ["far?", "9 km", "9 km"]
     assert (call.tool, call.call_id, result.cause) == ("measure", "k", 1)
     assert (reply.meta["model"], reply.meta["cost"]) == ("m-2", 0.5)
     assert reply.meta["usage"]["prompt_tokens"] + reply.meta["usage"]["completion_tokens"] == 10

@@ -135,7 +135,7 @@ def test_calls_of_a_reply_come_before_results(format, shape, history):
 @pytest.mark.parametrize("format", MESSAGES)
 def test_open_call_holds_few_messages_back(format):
     encoder = Encoder(format)
-    call, *_ = (each for each in events_of("?k1") if isinstance(each, Action))
+    call, *_ = (event for event in events_of("?k1") if isinstance(event, Action))
     messages = [
         Message(id=number, source="user", content=f"says w{number}") for number in range(2, 102)
     ]
@@ -158,7 +158,7 @@ def test_span_has_results_right_after_calls(history):
     events = list(events_of(HISTORIES[history][0]))
     *_, last = written([*events, Message(id=len(events), source="agent", content="")], "otlp-genai")
     assert steps_of(last) == list(
-        dict.fromkeys(each for record in expected_of(history, all_results) for each in record)
+        dict.fromkeys(step for record in expected_of(history, all_results) for step in record)
     )
 
 

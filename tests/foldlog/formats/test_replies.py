@@ -344,7 +344,7 @@ def test_many_results_at_once_answer_each_call_once(tmp_path):
     with foldlog.open(tmp_path / "h.db") as histories:
         history = histories["c1"]
         ids = [f"k{n}" for n in range(12)]
-        history.append([Action(tool="run", call_id=each, response_id="r") for each in ids])
+        history.append([Action(tool="run", call_id=call_id, response_id="r") for call_id in ids])
         refused = []
 
         def answer(call_id):

@@ -149,7 +149,7 @@ def rounds(name: str, records: list[Any]) -> Iterator[Any]:
 def long_logs(name: str) -> Iterator[list[Any]]:
     yield [*rounds(name, records_of(name))]
     examples = read_lines(GOLDEN / "reads" / f"{name}.jsonl")
-    held = [each["records"] for each in examples if type(each.get("records")) is list]
+    held = [example["records"] for example in examples if type(example.get("records")) is list]
     for records in some(held, 4):
         yield [*rounds(name, records)]
 

@@ -77,7 +77,7 @@ def check_sent(history, once, never=()):
 
 def findings_in(histories):
     """Return the findings of a verification of all histories."""
-    return [finding for each in histories.maintenance.verify() for finding in each.findings]
+    return [finding for verdict in histories.maintenance.verify() for finding in verdict.findings]
 
 
 USAGE = {"input_tokens": 70, "output_tokens": 7}

@@ -226,7 +226,7 @@ def test_history_is_recognized_by_its_name(tmp_path, store, monkeypatch):
     assert {outcome[:2] for outcome in Import(store, [path])} == {*added("bc")}
     for again, last in ((True, Imported), (False, Failed)):
         Histories(store).erase("kite:c", reason="asked for")
-        assert [type(each) for each in Import(store, [path], again=again)] == [Imported, last]
+        assert [type(outcome) for outcome in Import(store, [path], again=again)] == [Imported, last]
     assert added("dca") == [("kite:d", 2), ("kite:a", 0)]
     # two histories with one name, and odd names
     odd = ["e1", "e2", ":", "@", "\ud800", "#"]

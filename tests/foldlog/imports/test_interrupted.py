@@ -58,7 +58,7 @@ def test_erasure_during_an_import(tmp_path):
         path.write_bytes(lines)
 
     def fill(histories):
-        (conversation,) = {each.conversation for each in Import(histories.store, paths[:1])}
+        (conversation,) = {outcome.conversation for outcome in Import(histories.store, paths[:1])}
         return conversation
 
     def erase_all(histories):
@@ -66,7 +66,7 @@ def test_erasure_during_an_import(tmp_path):
             histories.erase(row.id, reason="asked for")
 
     for histories, outcomes in at_each_moment(
-        fill, erase_all, lambda each: [*Import(each.store, paths[1:])]
+        fill, erase_all, lambda histories: [*Import(histories.store, paths[1:])]
     ):
         (outcome,) = outcomes
         assert isinstance(outcome, Imported) or "erased" in str(outcome.error)

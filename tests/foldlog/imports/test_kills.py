@@ -100,7 +100,9 @@ def record(store, path):
 LONG = ("sqlite-sealed", "postgresql", "postgresql-sealed")
 
 
-@pytest.fixture(params=["sqlite", *(pytest.param(each, marks=pytest.mark.long) for each in LONG)])
+@pytest.fixture(
+    params=["sqlite", *(pytest.param(database, marks=pytest.mark.long) for database in LONG)]
+)
 def new_place(request, url_on):
     """Return a function that opens another store, a new one for each call."""
     database, _, sealed = request.param.partition("-")

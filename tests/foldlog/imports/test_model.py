@@ -163,7 +163,7 @@ class Model:
     def sources(self):
         def read(reader):
             sources = Sources(self.store.database, reader)
-            return [(sources.name_of(each.conversation), each) for each in sources.all()]
+            return [(sources.name_of(source.conversation), source) for source in sources.all()]
 
         return self.store.database.recorder.query(read)
 
@@ -185,7 +185,7 @@ class Model:
             for event in events_of(self.store, name)[begins:]
             if not isinstance(event, DocumentChanges)
         }
-        if redactable := [each for each in words if len(words[each]) == 1]:
+        if redactable := [word for word in words if len(words[word]) == 1]:
             event_id = self.random.choice(redactable)
             (word,) = words[event_id]
             before = self.words_by_source()
@@ -218,8 +218,8 @@ class Model:
         """Take notice of what went with a word: all words of the records that held it."""
         words_now = self.words_by_source()
         lines = {line for lines, _ in self.versions for line in lines if word in line}
-        self.loose |= {word, *(each for line in lines for each in WORD.findall(line))}
-        self.loose |= {each for name, its in before.items() for each in its - words_now[name]}
+        self.loose |= {word, *(found for line in lines for found in WORD.findall(line))}
+        self.loose |= {word for name, its in before.items() for word in its - words_now[name]}
 
     def fork(self):
         name = self.choose_conversation()
@@ -242,7 +242,7 @@ class Model:
     def rekey(self):
         if self.keys is not None:
             decrypt = self.random.random() < 0.5
-            assert not any(each.problem for each in rekey(self.store, decrypt=decrypt))
+            assert not any(outcome.problem for outcome in rekey(self.store, decrypt=decrypt))
 
     def copy(self):
         """Go on with a copy of the store."""
@@ -273,7 +273,7 @@ class Model:
         texts = []
         for name, source in self.sources():
             texts += [bytes_of(self.store, name).decode()]
-            texts += [each.decode("latin1") for each in (source.about, source.sums)]
+            texts += [data.decode("latin1") for data in (source.about, source.sums)]
             texts += [repr(figures_of(self.store, name))]
         for row in self.store.conversations():
             if row.erased_at is None and not self.store.conversation(row.id, as_stored=True).unmade:

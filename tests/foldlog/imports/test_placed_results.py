@@ -57,7 +57,7 @@ IN_ORDER = [ASKED, SAID, CALL, RESULT, ANSWER]
 
 
 def write(path, lines):
-    path.write_text("".join(f"{json.dumps(each)}\n" for each in lines))
+    path.write_text("".join(f"{json.dumps(line)}\n" for line in lines))
     return path
 
 
@@ -79,7 +79,7 @@ def test_prompt_is_the_prompt_of_the_lines_in_order(store, tmp_path):
 def test_figures_count_a_result_once(store, tmp_path, failed):
     block = {**RESULT["message"]["content"][0], "is_error": failed}
     result = {**RESULT, "message": {"role": "user", "content": [block]}}
-    lines = [result if each is RESULT else each for each in SOURCE]
+    lines = [result if line is RESULT else line for line in SOURCE]
     imported(store, write(tmp_path / "garden.jsonl", lines))
     figures = figures_of(store, "garden")
     assert figures["state"] == "answer"
@@ -283,7 +283,7 @@ def test_supplied_result_is_a_finding(store, tmp_path, lines, words):
     done = imported(store, write(path, lines))
     (finding,) = done.findings
     assert "the source has no result of the call" in finding.problem
-    assert all(each in finding.problem for each in words)
+    assert all(word in finding.problem for word in words)
     with new_store() as other:
         assert [found.problem for found in imported(other, path).findings] == [finding.problem]
 
@@ -349,9 +349,9 @@ ONE_ID = {
 @pytest.mark.parametrize("words, lines, tokens", ONE_ID.values(), ids=ONE_ID)
 def test_replies_that_count_as_one_are_a_finding(store, tmp_path, words, lines, tokens):
     done = imported(store, write(tmp_path / "one.jsonl", [ASKED, *lines]))
-    found = [each.problem for each in done.findings if "reply" in each.problem]
+    found = [finding.problem for finding in done.findings if "reply" in finding.problem]
     assert len(found) == bool(words)
-    assert all(each in found[0] for each in words)
+    assert all(word in found[0] for word in words)
     spent = FiguresOfStore(store).totals(Where(only=["garden"])).spent
     assert spent.tokens == tokens
 
@@ -377,13 +377,16 @@ def test_result_that_comes_later_is_no_supplied_result(store, tmp_path):
     for length in (5, 6):
         imported(store, write(path, gemini_without("t2")[:length]))
         messages = Histories(store)["mill"].view().to_messages()
-        results = [each["content"] for each in messages if each["role"] == "tool"]
+        results = [message["content"] for message in messages if message["role"] == "tool"]
         assert results == ["t1", "t2" if length == 6 else "no result of this call was recorded"]
-        assert [each["content"] for each in messages if each["role"] != "tool"][-1] == "It turns."
+        others = [message["content"] for message in messages if message["role"] != "tool"]
+        assert others[-1] == "It turns."
 
 
 def test_qwen_code_goes_on_with_answered_calls(store, tmp_path):
-    calls = [{"functionCall": {"id": each, "name": "grind", "args": {}}} for each in ("t1", "t2")]
+    calls = [
+        {"functionCall": {"id": call_id, "name": "grind", "args": {}}} for call_id in ("t1", "t2")
+    ]
     both = part(1, "assistant", None)
     both["message"]["parts"] = calls
     response = {"id": "t1", "name": "grind", "response": {"output": "flour"}}
@@ -397,7 +400,7 @@ def test_qwen_code_goes_on_with_answered_calls(store, tmp_path):
     ]
     imported(store, write(tmp_path / "mill.jsonl", lines))
     messages = Histories(store)["mill"].view().to_messages()
-    results = [each["content"] for each in messages if each["role"] == "tool"]
+    results = [message["content"] for message in messages if message["role"] == "tool"]
     assert results[0] == "flour"
     assert results[1].startswith("Tool execution result was not recorded")
 
@@ -405,5 +408,7 @@ def test_qwen_code_goes_on_with_answered_calls(store, tmp_path):
 def test_line_of_qwen_code_without_its_parent_is_a_finding(store, tmp_path):
     lines = [*QWEN[:2], part(4, "user", {"text": "Go on."}), part(5, "user", {"text": "On."})]
     done = imported(store, write(tmp_path / "mill.jsonl", lines))
-    found = [each.problem for each in done.findings if "names the parent e3" in each.problem]
+    found = [
+        finding.problem for finding in done.findings if "names the parent e3" in finding.problem
+    ]
     assert len(found) == 1

@@ -63,7 +63,7 @@ OTHER = [LINES[0], line(1, "no", "assistant"), LINES[2]]
 
 
 def write(path, lines):
-    texts = (each if isinstance(each, str) else json.dumps(each) for each in lines)
+    texts = (line if isinstance(line, str) else json.dumps(line) for line in lines)
     path.write_text("".join(f"{text}\n" for text in texts))
     return path
 

@@ -273,7 +273,7 @@ def test_source_is_encrypted_with_its_conversation(use, tmp_path, path):
     assert before[0] == path.read_bytes()
     for decrypt, keys in ((True, None), (False, KEYS)):
         with opened(KEYS) as store:
-            assert [each.problem for each in rekey(store, decrypt=decrypt)] == [None]
+            assert [outcome.problem for outcome in rekey(store, decrypt=decrypt)] == [None]
         assert read(keys) == before
         if keys:
             with pytest.raises(Exception, match="encrypted"):

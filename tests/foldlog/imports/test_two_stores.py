@@ -50,7 +50,7 @@ class TwoStores:
 
     def write(self, name):
         path = write(self.folder / f"{name}.jsonl", self.files[name])
-        self.log.append([type(each).__name__ for each in Import(self.stores[0], [path])])
+        self.log.append([type(outcome).__name__ for outcome in Import(self.stores[0], [path])])
 
     def living(self, store):
         return [*Histories(store)]
@@ -73,7 +73,7 @@ class TwoStores:
         for _ in range(self.random.randint(1, 4)):
             if self.random.random() < 0.3:  # a damaged line that repeats a word
                 lines.append(f"{{bad w{self.random.randrange(self.records)}x")
-            lines.append(self.record([each for each in lines if isinstance(each, dict)][-1]))
+            lines.append(self.record([line for line in lines if isinstance(line, dict)][-1]))
         self.write(name)
 
     def fork(self):
@@ -133,7 +133,9 @@ class TwoStores:
             only_in_target = self.words(target, name) - self.words(source, name)
             assert not only_in_target & self.redacted[id(source)], (name, self.log)
         if all(moved.problem is None for moved in copied):
-            assert not [each for each in compare_stores(source, target) if each.behind], self.log
+            assert not [
+                comparison for comparison in compare_stores(source, target) if comparison.behind
+            ], self.log
 
     def check(self):
         for store in self.stores:

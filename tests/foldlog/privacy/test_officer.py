@@ -370,7 +370,7 @@ def test_question_lists_all_that_will_go(foldlog, monkeypatch, encrypted, line, 
             r"^(\w+): (?:event |summary S)(\d) redacted at ", output, re.MULTILINE
         )
         ids = {"c": "013", "f": "3", "g": "4", "other": "1"}
-        assert sorted(redacted) == [(name, each) for name in ids for each in ids[name]]
+        assert sorted(redacted) == [(name, event_id) for name in ids for event_id in ids[name]]
     with api.open("foldlog.db") as histories:
         assert "flowers" not in repr([[*histories[name].events()] for name in histories])
     assert foldlog("store verify").status == 0

@@ -132,7 +132,7 @@ def test_cost_of_a_reply_in_several_lines_counts_once(tmp_path):
     costs = [("one", 0.5), ("one", 0.5), ("two", 0.25), *[(f"r{n}", 0.125) for n in range(40)]]
     lines = [line(n, *cost, input_tokens=9, output_tokens=1) for n, cost in enumerate(costs)]
     path = tmp_path / "s.jsonl"
-    path.write_text("".join(f"{json.dumps(each)}\n" for each in lines))
+    path.write_text("".join(f"{json.dumps(line)}\n" for line in lines))
     with foldlog.open("memory:") as histories:
         histories.import_(path)
         (stored,) = histories["s"].stats().models.values()
@@ -215,7 +215,7 @@ def test_strategy_without_a_model_costs_nothing(histories):
     with asking_store(histories.store) as client:
         pages = [client.json("history", {"id": name}) for name in ("ours", "other")]
     for costs in (pages, [change for page in pages for change in page["changes"]]):
-        assert [each["cost"] for each in costs] == [0.0, None]
+        assert [row["cost"] for row in costs] == [0.0, None]
 
 
 def test_pages_show_costs(tmp_path, histories):

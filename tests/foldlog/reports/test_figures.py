@@ -144,7 +144,7 @@ def test_copies_count_each_reply_once(histories, format):
         }
         for names in (["whole"], ["whole", "copy"], ["whole", "copy", "growing"])
     ]
-    calls = [sum(figures[0] for figures in each.values()) for each in spent]
+    calls = [sum(figures[0] for figures in models.values()) for models in spent]
     assert calls[0] > 0
     if format in OF_NO_REPLY:
         assert calls[1] == calls[0] + OF_NO_REPLY[format]

@@ -37,7 +37,7 @@ def sum_of_claude(path):
             continue
         content = message.get("content")
         blocks = (
-            [each for each in content if isinstance(each, dict)] if type(content) is list else []
+            [block for block in content if isinstance(block, dict)] if type(content) is list else []
         )
         for block in blocks:
             if block.get("type") == "tool_use":
@@ -56,7 +56,7 @@ def sum_of_claude(path):
         + (each.get("cache_creation_input_tokens") or 0)
         for each in usage.values()
     )
-    completion = sum(each.get("output_tokens", 0) for each in usage.values())
+    completion = sum(usage_of_reply.get("output_tokens", 0) for usage_of_reply in usage.values())
     return prompt, completion, Counter(tools.values()), len(failed)
 
 

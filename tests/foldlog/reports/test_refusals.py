@@ -107,7 +107,7 @@ def test_a_denied_approval_closes_its_call_as_refused(histories):
         history.ask_approval(first, to="Ann")
         history.decide(first, False, by="Ann", reason="too much")
         closed = history.close_open_calls("the desk is closed")
-    assert [label(each.event) for each in closed] == ["refused", "error"]
+    assert [label(recorded.event) for recorded in closed] == ["refused", "error"]
     assert closed[0].event.content == "not begun: the desk is closed"
 
 

@@ -152,7 +152,10 @@ def test_lines_missing_in_a_digest_are_lost():
             if isinstance(event, Message) and event.source == "user"
         ]
         topics = {event.id: event.content.split(":")[0] for event in messages}
-        replays = [replay(history.events(), each) for each in (condenser_from_config(config), None)]
+        replays = [
+            replay(history.events(), condenser)
+            for condenser in (condenser_from_config(config), None)
+        ]
     for result in replays:
         (digest,) = (event.content for event in result.final if event.id < 0)
         summarized = [topics[event_id] for event_id in result.summarized if event_id in topics]

@@ -105,7 +105,7 @@ def test_a_copied_call_counts_once(is_made, histories, tmp_path):
     assert tools_of(stats) == {"Grep": (2, 0), "Bash": (3, 2), "Read": (2, 1)}
     assert (stats.errors, sum(model.calls for model in stats.models.values())) == (3, 7)
     facets = {
-        (each.what, each.name): (each.conversations, each.number) for each in figures.facets()
+        (facet.what, facet.name): (facet.conversations, facet.number) for facet in figures.facets()
     }
     assert facets["tool", "Bash"] == (3, 3)
     assert facets["tool errors", "Read"] == (2, 1)

@@ -467,7 +467,7 @@ def test_random_forest_counts_each_reply_once(histories):
         for child, parent in parents.items():
             if parent in task:
                 task.append(child)
-        counted = {reply: tokens for each in task for reply, tokens in replies[each].items()}
+        counted = {reply: tokens for agent in task for reply, tokens in replies[agent].items()}
         stats = histories[name].stats(with_children=True)
         assert stats.conversations == len(task)
         assert (stats.spent.prompt_tokens or 0) == sum(counted.values())
@@ -573,7 +573,7 @@ def test_call_says_what_was_not_handed_over(foldlog):
         (answer,) = histories["top"].hand_overs(1)
         with pytest.raises(InvalidArgument, match=r"event 0 of 'top' began no sub-agent.*did: 1$"):
             histories["top"].hand_overs(0)
-    assert [(each.term, each.needed_in) for each in answer.not_given] == [("key_0042", None)]
+    assert [(term.term, term.needed_in) for term in answer.not_given] == [("key_0042", None)]
     assert [(each.term, each.event, each.needed_in) for each in answer.not_returned] == [
         ("libexpat_2", 4, 4)
     ]

@@ -133,7 +133,7 @@ def edit_message(kind):
 
 
 def word_added(messages, random):
-    message = random.choice([each for each in messages if each.get("content")])
+    message = random.choice([message for message in messages if message.get("content")])
     words = message["content"].split(" ")
     words.insert(random.randrange(len(words) + 1), "really")
     message["content"] = " ".join(words)
@@ -288,7 +288,7 @@ def keys_reversed(value):
 
 
 def with_keys_reversed(agent, random):
-    agent.tools = [keys_reversed(each) for each in agent.tools]
+    agent.tools = [keys_reversed(tool) for tool in agent.tools]
 
 
 def arguments_reordered(messages, random):

@@ -792,7 +792,7 @@ def test_export_replaces_no_other_run(foldlog, tmp_path):
         foldlog(f"export {name} --as-test runs")
         for name in ("a/b", "a/b", "a-b", "\u65e5", "\u4e2d")
     ]
-    assert [each.status for each in ran] == [0, 0, 2, 0, 0]
+    assert [command.status for command in ran] == [0, 0, 2, 0, 0]
     assert "a-b.jsonl has the run 'a/b'; name another folder" in ran[2].err
 
 
@@ -977,7 +977,7 @@ def with_changed_schema(messages, tools, randomly):
 @needs_samples
 @pytest.mark.parametrize(
     "name",
-    [RUNS[0], *(pytest.param(each, marks=pytest.mark.long) for each in RUNS[1:])] if RUNS else [""],
+    [RUNS[0], *(pytest.param(run, marks=pytest.mark.long) for run in RUNS[1:])] if RUNS else [""],
 )
 def test_changes_of_real_runs_are_named(name, histories, tmp_path):
     run = histories.import_(SAMPLES / name, findings=str)[0]

@@ -80,7 +80,7 @@ def tracer(path):
 
     def in_hex(value):
         if isinstance(value, list):
-            return [in_hex(each) for each in value]
+            return [in_hex(item) for item in value]
         if not isinstance(value, dict):
             return value
         return {
@@ -183,7 +183,7 @@ def strands(path):
 
     def make(name, tools):
         model = OpenAIModel(client_args=address, model_id="scripted")
-        chosen = [tool(each) if each is measure else each for each in tools]
+        chosen = [tool(function) if function is measure else function for function in tools]
         about = {"system_prompt": f"You are [{name}]", "callback_handler": None}
         return Agent(model=model, name=name, tools=chosen, **about)
 
@@ -288,7 +288,7 @@ def inspect_eval(path):
 
     def make(name, tools):
         prompt = AgentPrompt(f"You are [{name}]", None, None, None)
-        chosen = [measuring() if each is measure else each for each in tools]
+        chosen = [measuring() if function is measure else function for function in tools]
         return react(name=name, description=name, prompt=prompt, tools=chosen, submit=False)
 
     url = Fleet("input", "").url

@@ -125,7 +125,7 @@ def test_command_in_a_message_is_valid(monkeypatch):
         for path in (ROOT / room).rglob("*.py")
     )
     for path in (path for path in paths if "'foldlog" in path.read_text()):
-        for text in (each for each in texts(path) if "foldlog " in each):
+        for text in (hint for hint in texts(path) if "foldlog " in hint):
             for typed in HINT.findall(hints.complete_commands(text)):
                 name = next((name for name in NAMES if f"{typed} ".startswith(f"{name} ")), "")
                 arguments = shlex.split(typed)[len(name.split()) :]

@@ -63,12 +63,13 @@ def _shown(value):
     match value:
         case str():
             return "".join(
-                terminal.printable(each) if "\ud800" <= each <= "\udfff" else each for each in value
+                terminal.printable(letter) if "\ud800" <= letter <= "\udfff" else letter
+                for letter in value
             )
         case list():
-            return [_shown(each) for each in value]
+            return [_shown(item) for item in value]
         case dict():
-            return {_shown(name): _shown(each) for name, each in value.items()}
+            return {_shown(name): _shown(member) for name, member in value.items()}
     return value
 
 

@@ -447,7 +447,7 @@ def test_the_tools_of_serve_need_its_token(histories, tools, tool_server):
         (cookie, "GET", "/mcp", 401),
         ({}, "POST", "/mcp?token=token-of-test", 401),
         (bearer, "POST", "/api/conversations", 405),
-        *(({**bearer, **each}, "GET", "/mcp", 403) for each in foreign),
+        *(({**bearer, **headers}, "GET", "/mcp", 403) for headers in foreign),
         ({**bearer, "host": "attacker.example"}, "POST", "/mcp", 400),
         (own, "GET", "/api/conversations", 200),
     ):

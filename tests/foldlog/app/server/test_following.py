@@ -138,7 +138,7 @@ async def test_streams_at_one_place_read_a_page_once(histories):
     source = Source()
     async with woken(histories.store) as changes:
         streams = [stream(changes, source.followed, "0", problem) for _ in range(5)]
-        first = [await received(each, 3) for each in streams]
+        first = [await received(opened, 3) for opened in streams]
         assert len(set(first)) == 1
         assert [first[0].count(text.encode()) for text in source.texts.values()] == [1, 1, 1]
         assert source.reads == ["0", "1", "2"]

@@ -176,7 +176,7 @@ def test_excerpt_has_each_word_whole(client, store):
     assert excerpt.endswith("…")
     assert excerpts("haystack nowhere") == []
     assert excerpts("short") == ["short"]
-    assert [each.count("…") for each in excerpts("one two")] == [1], "they touch"
+    assert [excerpt.count("…") for excerpt in excerpts("one two")] == [1], "they touch"
 
 
 def test_every_list_counts_the_condensations_that_were_made(store):

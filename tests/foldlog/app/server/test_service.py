@@ -126,7 +126,7 @@ def test_attributes_with_a_comma_are_found(http):
 
     def listed(where):
         page = http("list_conversations", where=where)
-        return [each["id"] for each in page["conversations"]]
+        return [conversation["id"] for conversation in page["conversations"]]
 
     assert listed("user=bob%2Cuser%3Dann") == ["bob,user=ann"]
     assert listed("user=100%25") == ["100%"]
@@ -200,7 +200,7 @@ def test_pages_of_large_events_are_short(http, store):
     while len(ids) < 12:
         page = http("follow_conversation", conversation="big", after=after)
         assert len(page["events"]) == 1
-        ids += [each["id"] for each in page["events"]]
+        ids += [event["id"] for event in page["events"]]
         after = page["after"]
     assert ids == [*range(12)]
 

@@ -91,9 +91,9 @@ def test_tombstones_are_listed_in_pages_for_administrators(admin, ann):
     for user in ("bob", "ann"):
         admin("erase", conversation=user, body={"reason": f"{user} asked"})
     first = admin("list_tombstones", limit=1)
-    assert [each["id"] for each in first["tombstones"]] == ["ann"]
+    assert [tombstone["id"] for tombstone in first["tombstones"]] == ["ann"]
     second = admin("list_tombstones", limit=1, after=first["next"])
-    assert ([each["reason"] for each in second["tombstones"]], second["next"]) == (
+    assert ([tombstone["reason"] for tombstone in second["tombstones"]], second["next"]) == (
         ["bob asked"],
         None,
     )
@@ -102,7 +102,7 @@ def test_tombstones_are_listed_in_pages_for_administrators(admin, ann):
 
 def test_an_export_has_pages(admin, monkeypatch):
     whole = admin("export", conversation="ann", format="openai-chat")
-    assert [each["role"] for each in whole["records"]] == ["user", "assistant"]
+    assert [record["role"] for record in whole["records"]] == ["user", "assistant"]
     assert whole["next"] is None
     monkeypatch.setattr(reports, "_PAGE_BYTES", 0)
     pages = []
@@ -117,7 +117,7 @@ def test_an_export_has_pages(admin, monkeypatch):
 def test_secrets_are_named_without_their_values(admin):
     pytest.importorskip("detect_secrets")
     found = admin("find_secrets", conversation="ann")
-    assert [(each["event"], each["kinds"]) for each in found["secrets"]] == [
+    assert [(secret["event"], secret["kinds"]) for secret in found["secrets"]] == [
         (1, ["AWS Access Key"])
     ]
     assert KEY not in json.dumps(found)
@@ -125,7 +125,7 @@ def test_secrets_are_named_without_their_values(admin):
 
 def test_recorded_requests_are_made_again(admin):
     replayed = admin("replay", conversation="ann")
-    assert [(each["event"], each["same"]) for each in replayed["requests"]] == [(2, True)]
+    assert [(request["event"], request["same"]) for request in replayed["requests"]] == [(2, True)]
     assert replayed["next"] is None
 
 
@@ -227,7 +227,7 @@ def test_a_large_conversation_is_read_by_one_at_a_time(app, admin, monkeypatch):
     monkeypatch.setattr(service, "_LARGE_ANSWER_BYTES", 300_000)
     body = {"messages": [{"role": "user", "content": "x" * 400_000}]}
     admin("append_events", conversation="ann", body=body)
-    (principal,) = (each for _, each in app._service._tokens._principals if not each.where)
+    (principal,) = (entry for _, entry in app._service._tokens._principals if not entry.where)
     admin("read_view", conversation="bob")
     assert "bob" not in principal.large
     admin("read_view", conversation="ann")
@@ -242,7 +242,7 @@ def test_a_view_of_too_many_bytes_is_refused(app, admin, monkeypatch):
     body = {"messages": [{"role": "user", "content": "x" * 8_000}]}
     for _ in range(2):
         admin("append_events", conversation="ann", body=body)
-    (principal,) = (each for _, each in app._service._tokens._principals if not each.where)
+    (principal,) = (entry for _, entry in app._service._tokens._principals if not entry.where)
     assert "ann" not in principal.large
     before = len(admin("read_view", conversation="ann")["events"])
     assert "ann" in principal.large
@@ -260,6 +260,6 @@ def test_a_page_of_a_list_ends_with_its_bytes(admin, monkeypatch):
     monkeypatch.setattr(conversations, "_LISTED_TOGETHER", 1)
     monkeypatch.setattr(conversations, "_LISTED_BYTES", 1)
     first = admin("list_conversations")
-    assert [each["id"] for each in first["conversations"]] == ["bob"]
+    assert [conversation["id"] for conversation in first["conversations"]] == ["bob"]
     second = admin("list_conversations", after=first["next"])
-    assert [each["id"] for each in second["conversations"]] == ["ann"]
+    assert [conversation["id"] for conversation in second["conversations"]] == ["ann"]

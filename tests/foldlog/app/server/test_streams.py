@@ -209,15 +209,15 @@ def test_a_second_producer_needs_the_lease_to_go_on_with_a_reply(client):
     lease = client.send("POST", path, headers=JSON, body=b'{"worker": "w"}').json()
     held = {"foldlog-lease": lease["token"]}
     assert post(client, deltas("toy"), headers={**others, **held}).status == 200
-    assert [each["text"] for each in client.get(REPLY).json()] == ["A ", "toy"]
+    assert [delta["text"] for delta in client.get(REPLY).json()] == ["A ", "toy"]
 
 
 def test_the_events_of_a_conversation_are_a_stream(client, histories):
     answer = client.get("/v1/stream/c1", {"offset": "-1"})
-    assert [each["event"]["content"] for each in answer.json()] == ["what is a kite?"]
+    assert [entry["event"]["content"] for entry in answer.json()] == ["what is a kite?"]
     histories["c1"].append({"role": "user", "content": "well?"})
     more = client.get("/v1/stream/c1", {"offset": answer.headers["stream-next-offset"]})
-    assert [each["id"] for each in more.json()] == [1]
+    assert [entry["id"] for entry in more.json()] == [1]
     assert more.headers["stream-up-to-date"] == "true"
     assert client.send("HEAD", "/v1/stream/c1").headers["stream-next-offset"].endswith("2")
     for method in ("PUT", "POST", "DELETE"):
