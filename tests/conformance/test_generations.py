@@ -57,6 +57,17 @@ def test_an_id_is_reused_only_on_request(histories, store):
     assert texts(store, "c1") == [None, "second"]
 
 
+def test_refusal_says_whether_the_id_has_a_new_conversation(histories, store):
+    former = histories["c1"]
+    former.append(said("first"))
+    begin_again(histories)
+    with pytest.raises(ConversationErased, match="a new conversation has this id now"):
+        former.append(said("more"))
+    erased(store, "c1")
+    with pytest.raises(ConversationErased, match="begin a new conversation with this id"):
+        former.append(said("more"))
+
+
 def test_tombstones_are_listed_by_pages(histories, store):
     """Long ids that begin alike are listed too. An id that was used again is not listed."""
     long = "x" * 300
