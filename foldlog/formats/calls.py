@@ -101,8 +101,9 @@ class NewestCalls:
         return copied
 
     def answer(self, call_id: Any) -> None:
-        """Note that a call has a result."""
-        self.has_answer |= self.open.pop(call_id, None) is not None
+        """Note that a call has a result. ``call_id`` may be any value of a record."""
+        if type(call_id) is str:
+            self.has_answer |= self.open.pop(call_id, None) is not None
 
 
 class OpenCalls:

@@ -212,11 +212,8 @@ def _span_in(compaction: Any) -> _Span | None:
 
 def _text_in(content: Fields) -> str:
     """Return the texts of content, without thoughts."""
-    parts = content.get("parts")
     texts = (
-        part.get("text")
-        for part in parts or ()
-        if type(part) is dict and part.get("thought") is not True
+        part.get("text") for part in dicts_in(content, "parts") if part.get("thought") is not True
     )
     return "\n".join(text for text in texts if type(text) is str)
 

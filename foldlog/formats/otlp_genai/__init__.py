@@ -63,6 +63,7 @@ from foldlog.formats.record import (
     dicts_in,
     pick,
     text_or_empty,
+    text_or_none,
     time_at,
     usage_meta,
     within,
@@ -139,7 +140,8 @@ class _Decoder(FollowingDecoder):
         tells = {"messages": messages, "usage": usage.keys() & {"usage", "cost"}}
         trace = self._traces.setdefault(span.trace, Trace(span.trace))
         trace.add(span, [kind for kind in tells if tells[kind]])
-        self._failed_calls.add(span.failed_call)
+        if span.failed_call:
+            self._failed_calls.add(span.failed_call)
         # the span of an agent may repeat messages and usage of the spans below the agent
         reported_below = trace.reports_below(span) if span.is_agent else ()
         if "messages" in reported_below:
@@ -242,7 +244,7 @@ class _Decoder(FollowingDecoder):
                 collected.answer(
                     part.get("id"),
                     _result(part.get("response", part.get("result"))),
-                    is_error=part.get("id") in self._failed_calls,
+                    is_error=text_or_none(part, "id") in self._failed_calls,
                 )
         if collected.parts:
             content = content_of_parts(collected.parts)

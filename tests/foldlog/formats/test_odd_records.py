@@ -5,6 +5,7 @@ import re
 
 import pytest
 
+from foldlog.eventstore import Observation
 from foldlog.formats import decode
 from foldlog.formats.cursor import _names_of_blobs
 from foldlog.formats.openai_chat import alike
@@ -82,3 +83,55 @@ def test_the_order_of_keys_makes_no_other_message():
     recorded = reply({"name": "sh", "arguments": "{}"})
     assert alike(recorded, reply({"arguments": "{}", "name": "sh"}))
     assert not alike(recorded, reply({"arguments": "[]", "name": "sh"}))
+
+
+def span_with(**part):
+    messages = [{"role": "tool", "parts": [{"type": "tool_call_response", **part}]}]
+    attribute = {"key": "gen_ai.input.messages", "value": {"stringValue": json.dumps(messages)}}
+    span = {"traceId": "t", "spanId": "s", "name": "chat", "attributes": [attribute]}
+    return {"resourceSpans": [{"scopeSpans": [{"spans": [span]}]}]}
+
+
+def lines_with(call_id):
+    """Return the lines of a call, and of a result with another id."""
+    call = {"functionCall": {"id": "c", "name": "ls", "args": {}}}
+    response = {"functionResponse": {"id": call_id, "name": "ls", "response": {"output": "a"}}}
+    contents = [("assistant", "model", call), ("tool_result", "user", response)]
+    return [
+        {
+            "uuid": kind,
+            "parentUuid": None,
+            "sessionId": "s",
+            "type": kind,
+            "message": {"role": role, "parts": [part]},
+        }
+        for kind, role, part in contents
+    ]
+
+
+def compaction_with(parts):
+    content = {"role": "user", "parts": parts}
+    times = {"start_timestamp": 1, "end_timestamp": 2}
+    actions = {"compaction": {**times, "compacted_content": content}}
+    return {"author": "user", "invocation_id": "i", "actions": actions}
+
+
+@pytest.mark.parametrize(
+    "format, records",
+    [
+        ("otlp-genai", [span_with(id=["c"], response="a")]),
+        ("qwen-code", lines_with({"c": 1})),
+        ("google-adk", [compaction_with(5)]),
+    ],
+)
+def test_records_with_values_of_other_types_are_read(format, records):
+    assert len([*decode(records, format)]) >= len(records)
+
+
+def test_a_result_without_an_id_has_not_failed():
+    results = [
+        event
+        for event in decode([span_with(id="", response="a")], "otlp-genai")
+        if isinstance(event, Observation)
+    ]
+    assert [result.is_error for result in results] == [False]
