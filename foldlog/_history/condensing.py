@@ -68,12 +68,12 @@ class HistoryCondensing(HistoryLog):
         ``wait_s`` limits the time of the condenser's model: see ``prepare``. Cost: the method reads
         the View, and the condenser may call a model.
         """
-        handler = self._histories._handler.reading(self._store, self._views)
         try:
             with _waiting(wait_s):
-                prepared = (handler if llm is None else handler.with_agent(llm)).handle(
-                    self.id, self._fence
-                )
+                handler = self._histories._handler.reading(self._store, self._views)
+                if llm is not None:
+                    handler = handler.with_agent(llm)
+                prepared = handler.handle(self.id, self._fence)
         except ConversationNotFound:
             prepared = View.from_events(())
         self._asked_at = self._shown_at = prepared.version if isinstance(prepared, View) else None

@@ -407,10 +407,11 @@ class HistoryLog:
         events = [appended] if isinstance(appended, Event) else appended
         if self._asked_at is not None and any(map(begins_reply, events)):
             expected = version_of(expected_version)
+            version = self._asked_at if expected is ANY_VERSION else expected
             # After a later View, the append conflicts, unless the conversation was begun again.
-            if expected is ANY_VERSION or expected >= self._asked_at:
+            if version >= self._asked_at:
                 return self._append_reply_to(
-                    self._asked_at, events, expected_version, append, documents
+                    self._asked_at, version, events, expected_version, append, documents
                 )
         noted_events = None
         if self._shown_at is not None:
@@ -424,16 +425,16 @@ class HistoryLog:
     def _append_reply_to(
         self,
         asked_at: int,
+        version: int,
         events: list[Event],
         expected_version: ExpectedVersion,
         append: _Append,
         documents: Mapping[str, Any] | None,
     ) -> tuple[Recorded, ...]:
-        """Append a reply to the View of version ``asked_at``. First try to append right after this
-        View: then no note is needed.
+        """Append a reply to the View of version ``asked_at``. First try to append at ``version``,
+        which is ``asked_at`` unless the caller expects another: right after the View, no note is
+        needed.
         """
-        expected = version_of(expected_version)
-        version = asked_at if expected is ANY_VERSION else expected
         at_view: ExpectedVersion = version
         if isinstance(expected_version, Seen):
             at_view = expected_version.at(version)
@@ -447,7 +448,7 @@ class HistoryLog:
             noted_events = _note_answered_view(named_events, asked_at, version)
             recorded = append(noted_events, at_view, documents)
         except VersionConflict as conflict:
-            if expected is not ANY_VERSION:
+            if version_of(expected_version) is not ANY_VERSION:
                 raise
             if asked_at > conflict.actual:  # the conversation was begun again
                 noted_events = events

@@ -103,16 +103,17 @@ def turns(
             # A reply that begins before the end of another one depends on the events before it.
             start = _start(shown, unseen, first) if first > last_index else None
             result.append(conversation.turn_of_reply(group, start))
-        else:
-            # The group is one event.
-            event = shown[first]
-            if isinstance(event, Observation) and first not in own_turns:
-                continue  # The observation is in the turn of its call.
-            role: Role = "system" if isinstance(event, SystemMessage) else "user"
-            if not unseen[first]:
-                parts = parts_of(content_of(event))
-                result.append(MessageTurn(role, parts, (positions[first],)))
-        last_index = max(last_index, *group, *(answers.get(index, -1) for index in group))
+            last_index = max(last_index, *group, *(answers.get(index, -1) for index in group))
+            continue
+        # The group is one event.
+        event = shown[first]
+        if isinstance(event, Observation) and first not in own_turns:
+            continue  # The observation is in the turn of its call.
+        role: Role = "system" if isinstance(event, SystemMessage) else "user"
+        if not unseen[first]:
+            parts = parts_of(content_of(event))
+            result.append(MessageTurn(role, parts, (positions[first],)))
+        last_index = max(last_index, first, answers.get(first, -1))
     return result
 
 
