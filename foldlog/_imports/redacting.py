@@ -8,7 +8,7 @@ the record. All events of a redacted record are redacted too.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from datetime import datetime
 
 import msgspec
@@ -53,40 +53,39 @@ def events_of_records(
 
 
 def redact_records(
-    store: Store, common_events: Collection[tuple[str, int]] = ()
-) -> Callable[[Transaction, Mapping[str, Iterable[int]]], None]:
-    """Return a function that the transaction of a redaction calls. The function blanks the records
-    of the redacted events in every source of the family.
+    store: Store,
+    common_events: Collection[tuple[str, int]],
+    transaction: Transaction,
+    ids_by_name: Mapping[str, Iterable[int]],
+) -> None:
+    """Blank the records of the redacted events in every source of the family, in the transaction of
+    the redaction.
 
     The function also updates the sums of the sources. Later imports of any history refuse the
     blanked records. The records of ``common_events`` may occur in unrelated histories. So an import
     refuses a record of ``common_events`` only if all records before it are equal too.
     """
-
-    def redact(transaction: Transaction, ids_by_name: Mapping[str, Iterable[int]]) -> None:
-        sources = SourcesToWrite(store.database, transaction)
-        found = ((sources.find(name), ids) for name, ids in ids_by_name.items())
-        events = [(state, ids) for state, ids in found if state is not None]
-        redacted = _hashes_of_events(sources, events)
-        refused = redacted
-        if common_events:
-            rare_events = (
-                (state, [number for number in ids if (state.id, number) not in common_events])
-                for state, ids in events
-            )
-            refused = _hashes_of_events(sources, rare_events)
-        for root, hashes in redacted.items():
-            rare_hashes = refused.get(root, set())
-            sources.refuse(root, rare_hashes, own=True)
-            beginnings = _beginnings(sources, root, hashes - rare_hashes)
-            sources.refuse(root, beginnings, own=True)
-            for source in sources.settle_family(root):
-                _blank(sources, source, _numbers_with(sources, source, hashes))
-            _clear_beside(sources, root)
-        for conversation, ids in events:
-            _clear_handed_over(sources, conversation, ids)
-
-    return redact
+    sources = SourcesToWrite(store.database, transaction)
+    found = ((sources.find(name), ids) for name, ids in ids_by_name.items())
+    events = [(state, ids) for state, ids in found if state is not None]
+    redacted = _hashes_of_events(sources, events)
+    refused = redacted
+    if common_events:
+        rare_events = (
+            (state, [number for number in ids if (state.id, number) not in common_events])
+            for state, ids in events
+        )
+        refused = _hashes_of_events(sources, rare_events)
+    for root, hashes in redacted.items():
+        rare_hashes = refused.get(root, set())
+        sources.refuse(root, rare_hashes, own=True)
+        beginnings = _beginnings(sources, root, hashes - rare_hashes)
+        sources.refuse(root, beginnings, own=True)
+        for source in sources.settle_family(root):
+            _blank(sources, source, _numbers_with(sources, source, hashes))
+        _clear_beside(sources, root)
+    for conversation, ids in events:
+        _clear_handed_over(sources, conversation, ids)
 
 
 def _clear_handed_over(
@@ -145,11 +144,12 @@ def _hashes_of_events(
             for number, (first, count) in events_made.items()
             if not event_ids.isdisjoint(range(first, first + count))
         ]
-        hashes = sources.hashes(source) if numbers else b""
-        by_root.setdefault(source.root, set()).update(
-            hashes[HASH_BYTES * number : HASH_BYTES * (number + 1)] for number in numbers
-        )
-    return {root: hashes for root, hashes in by_root.items() if hashes}
+        if numbers:
+            hashes = sources.hashes(source)
+            by_root.setdefault(source.root, set()).update(
+                hashes[HASH_BYTES * number : HASH_BYTES * (number + 1)] for number in numbers
+            )
+    return by_root
 
 
 def _beginnings(sources: Sources, root: int, hashes: set[bytes]) -> Iterator[bytes]:

@@ -611,7 +611,7 @@ def redact_events(
         reason=reason,
         by=by,
         complete=False,
-        also=redact_records(store, common_events),
+        also=partial(redact_records, store, common_events),
     )
     related: Mapping[str, Sequence[Event]] = {}
     receipt: RedactionReceipt | None = None
