@@ -31,7 +31,14 @@ from foldlog.eventstore.log.appending import (
     position_of,
     version_of,
 )
-from foldlog.eventstore.log.database import Binding, Database, behind, iter_pages, start_after
+from foldlog.eventstore.log.database import (
+    Binding,
+    Database,
+    begun,
+    behind,
+    iter_pages,
+    start_after,
+)
 from foldlog.eventstore.log.finding import (
     PAGE,
     Fence,
@@ -48,7 +55,7 @@ from foldlog.eventstore.log.importing import ingest, project_batch
 from foldlog.eventstore.log.origins import check_own_key
 from foldlog.eventstore.log.reading import ReadTransaction
 from foldlog.eventstore.log.results import ConversationRow, Ingested, Logged, Recorded, row_of
-from foldlog.eventstore.log.row import LONG_BODY, begun, dense_events, from_microseconds, with_sums
+from foldlog.eventstore.log.row import LONG_BODY, dense_events, from_microseconds, with_sums
 from foldlog.eventstore.log.seal import EVENT_BYTES_MAX, WriteSettings
 from foldlog.eventstore.log.writing import InlineProjection, WriteTransaction
 from foldlog.eventstore.recorders.base import Reader, Recorder, Transaction

@@ -53,13 +53,12 @@ from foldlog.eventstore.codec import Encoded
 from foldlog.eventstore.codec_json import Undecodable
 from foldlog.eventstore.errors import CorruptEvent, InvalidEvent, KeyUnavailable, StoreUnavailable
 from foldlog.eventstore.events import Event, UnknownEvent
-from foldlog.eventstore.log.database import Database
+from foldlog.eventstore.log.database import Database, check_not_erased
 from foldlog.eventstore.log.following import decode_placed, placed_rows, read_placed_rows
 from foldlog.eventstore.log.reading import ReadTransaction
 from foldlog.eventstore.log.results import Recorded
 from foldlog.eventstore.log.row import (
     PLAIN,
-    check_not_erased,
     from_microseconds,
     make_rows,
     new_salt,

@@ -10,7 +10,6 @@ docs/internals/decisions/0066-row-codec-in-transactions.md.
 
 from __future__ import annotations
 
-import json
 from collections import deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from datetime import datetime
@@ -20,6 +19,7 @@ from msgspec import Struct
 
 from foldlog.eventstore.arguments import to_microseconds
 from foldlog.eventstore.errors import (
+    ConversationErased,
     ConversationNotFound,
     CorruptEvent,
     EventsNotMade,
@@ -27,7 +27,7 @@ from foldlog.eventstore.errors import (
 )
 from foldlog.eventstore.log.keys import DataKey, KeyRing, key_missing
 from foldlog.eventstore.log.ledger import enter_restoring
-from foldlog.eventstore.log.row import NotAsWritten, check_not_erased, present
+from foldlog.eventstore.log.row import NotAsWritten, from_microseconds, present
 from foldlog.eventstore.log.seal import NOTHING_PENDING, Mark, RowCodec, WriteSettings, read_mark
 from foldlog.eventstore.recorders.base import Reader, Recorder, Transaction
 from foldlog.eventstore.recorders.types import Conversation, ListedConversation, Row
@@ -320,6 +320,36 @@ class Database:
         return conversation
 
 
+def check_not_erased(
+    conversation: Conversation | None, successor: Conversation | None = None
+) -> Conversation | None:
+    """Return ``conversation`` unchanged. Raises ``ConversationErased`` if it is erased. Then
+    ``successor`` is the conversation that has its id now.
+    """
+    if conversation is not None and (erasure := conversation.erasure) is not None:
+        when = from_microseconds(erasure.erased_at)
+        is_replaced = successor is not None and successor.erasure is None
+        raise ConversationErased(
+            conversation.id, when.isoformat(), erasure.reason, is_replaced=is_replaced
+        )
+    return conversation
+
+
+def begun(conversation: Conversation | None) -> Conversation | None:
+    """Return ``conversation`` unchanged. A damaged conversation must not look empty, so
+    ``CorruptEvent`` is raised if the conversation has lost its events.
+    """
+    is_whole = conversation is not None and (conversation.head or conversation.lacks_events)
+    if conversation is None or (is_whole and conversation.erasure is None):
+        return conversation
+    check_not_erased(conversation)
+    raise CorruptEvent(
+        conversation.id,
+        max(conversation.begins, 1) - 1,
+        "the event is missing, and so are all later events",
+    )
+
+
 def start_after(conversation: str | None) -> str:
     """Return the least id after an id. A list after None begins with the first id."""
     return "" if conversation is None else conversation + "\0"
@@ -342,8 +372,9 @@ def iter_pages(
 
 def behind(reader: Reader, position: int) -> list[str]:
     """Return the names of the read models that have not reached a position."""
-    trackings = json.loads(reader.value("trackings"))
-    return [name for name, reached in trackings if not reader.has_reached(reached, position)]
+    return [
+        name for name, reached in reader.trackings() if not reader.has_reached(reached, position)
+    ]
 
 
 def give_data_key(conversation: Conversation, keys: KeyRing) -> tuple[Conversation, DataKey, Mark]:

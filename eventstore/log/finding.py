@@ -10,10 +10,10 @@ from typing import TypeVar
 
 from foldlog.eventstore.errors import ConversationNotFound, CorruptEvent, StoreDamaged
 from foldlog.eventstore.events import Event
-from foldlog.eventstore.log.database import Database, start_after
+from foldlog.eventstore.log.database import Database, begun, check_not_erased, start_after
 from foldlog.eventstore.log.reading import ReadTransaction
 from foldlog.eventstore.log.results import ConversationRow
-from foldlog.eventstore.log.row import begun, check_not_erased, dense_events
+from foldlog.eventstore.log.row import dense_events
 from foldlog.eventstore.recorders.base import Reader
 from foldlog.eventstore.recorders.types import Conversation, Row
 

@@ -23,10 +23,9 @@ from foldlog.eventstore.errors import (
     VersionConflict,
 )
 from foldlog.eventstore.events import Event
-from foldlog.eventstore.log.database import Database
+from foldlog.eventstore.log.database import Database, check_not_erased
 from foldlog.eventstore.log.finding import find_begun, page_ranges, pages_again
 from foldlog.eventstore.log.row import (
-    check_not_erased,
     dense_rows,
     from_microseconds,
     is_redacted,

@@ -10,16 +10,13 @@ from __future__ import annotations
 
 from bisect import bisect_right
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 from foldlog.eventstore.errors import CorruptEvent
-from foldlog.eventstore.log.row import check_not_erased
+from foldlog.eventstore.log.database import Database, check_not_erased
 from foldlog.eventstore.log.seal import RowCodec
 from foldlog.eventstore.recorders.base import Reader
 from foldlog.eventstore.recorders.types import Conversation
-
-if TYPE_CHECKING:
-    from foldlog.eventstore.log.database import Database
 
 
 class Segment(NamedTuple):

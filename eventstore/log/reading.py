@@ -23,7 +23,7 @@ from foldlog.eventstore.log.past import Segment, past_of, split_intervals
 from foldlog.eventstore.log.results import Border
 from foldlog.eventstore.log.row import dense_events, dense_rows, event_of, events_of, sound
 from foldlog.eventstore.log.seal import RowCodec
-from foldlog.eventstore.recorders.base import Reader, body_bytes
+from foldlog.eventstore.recorders.base import Reader
 from foldlog.eventstore.recorders.types import (
     Chunk,
     Conversation,
@@ -31,6 +31,7 @@ from foldlog.eventstore.recorders.types import (
     Record,
     Row,
     Stream,
+    body_bytes,
     counts,
     utf8,
 )
@@ -201,9 +202,10 @@ class ReadTransaction:
         if stop - start == 1 and self._changes is not None and self._changes.id == start:
             yield self._changes
             return
+        name = self.conversation
         while start < stop:
             rows, end = self.first_rows(start, min(start + _PAGE, stop))
-            yield from dense_events(self.conversation, rows, start, end)
+            yield from dense_events(name, rows, start, end)
             start = end
 
     def tail(self, count: int) -> tuple[Event, ...]:
@@ -286,16 +288,17 @@ class ReadTransaction:
         stop = self._last(stop)
         if start >= stop:
             return
+        name = self.conversation
         expected = 0 if start == 0 else None
         page = _FIRST_PAGE
         while start < stop and self.state.structural != expected:
             rows = self.rows(start, stop, page, "structural")
-            for event, row in zip(events_of(self.conversation, rows), rows, strict=True):
+            for event, row in zip(events_of(name, rows), rows, strict=True):
                 _, structural_before, _, structural = counts(row.meta)
                 if structural != 1:
-                    raise CorruptEvent(self.conversation, row.id, _NOT_FLAGGED)
+                    raise CorruptEvent(name, row.id, _NOT_FLAGGED)
                 if expected not in (None, structural_before):
-                    raise CorruptEvent(self.conversation, start, _MISSING)
+                    raise CorruptEvent(name, start, _MISSING)
                 yield event
                 start = event.id + 1
                 expected = structural_before + 1
@@ -303,7 +306,7 @@ class ReadTransaction:
                 break
             page = _PAGE
         if stop == self.version and expected not in (None, self.state.structural):
-            raise CorruptEvent(self.conversation, start, _MISSING)
+            raise CorruptEvent(name, start, _MISSING)
 
     def _last(self, stop: int | None) -> int:
         if stop is None:
@@ -359,10 +362,9 @@ class ReadTransaction:
         """Return the last row of the conversation at ``version``. Raises ``CorruptEvent`` if the
         row is missing or unreadable.
         """
-        (row,) = dense_rows(
-            self.conversation, self.rows(version - 1, version, 1), version - 1, version
-        )
-        return sound(self.conversation, row)
+        name = self.conversation
+        (row,) = dense_rows(name, self.rows(version - 1, version, 1), version - 1, version)
+        return sound(name, row)
 
     def documents_before(self, version: int) -> DocumentChanges | None:
         """Return the last ``DocumentChanges`` before a version, or None.

@@ -41,7 +41,7 @@ from msgspec.structs import force_setattr
 from foldlog.eventstore.arguments import YEAR_10000, check_moment
 from foldlog.eventstore.codec import BodySums, Encoded, decode, decode_all
 from foldlog.eventstore.codec_json import Undecodable
-from foldlog.eventstore.errors import ConversationErased, CorruptEvent, StoreDamaged
+from foldlog.eventstore.errors import CorruptEvent, StoreDamaged
 from foldlog.eventstore.events import Event, UnknownEvent
 from foldlog.eventstore.recorders.types import (
     HEAD_BYTES,
@@ -381,36 +381,6 @@ def dense_rows(conversation: str, rows: Sequence[Row], start: int, stop: int) ->
         start += 1
     if start < stop:
         raise CorruptEvent(conversation, start, "it is missing")
-
-
-def check_not_erased(
-    conversation: Conversation | None, successor: Conversation | None = None
-) -> Conversation | None:
-    """Return ``conversation`` unchanged. Raises ``ConversationErased`` if it is erased. Then
-    ``successor`` is the conversation that has its id now.
-    """
-    if conversation is not None and (erasure := conversation.erasure) is not None:
-        when = from_microseconds(erasure.erased_at)
-        is_replaced = successor is not None and successor.erasure is None
-        raise ConversationErased(
-            conversation.id, when.isoformat(), erasure.reason, is_replaced=is_replaced
-        )
-    return conversation
-
-
-def begun(conversation: Conversation | None) -> Conversation | None:
-    """Return ``conversation`` unchanged. A damaged conversation must not look empty, so
-    ``CorruptEvent`` is raised if the conversation has lost its events.
-    """
-    is_whole = conversation is not None and (conversation.head or conversation.lacks_events)
-    if conversation is None or (is_whole and conversation.erasure is None):
-        return conversation
-    check_not_erased(conversation)
-    raise CorruptEvent(
-        conversation.id,
-        max(conversation.begins, 1) - 1,
-        "the event is missing, and so are all later events",
-    )
 
 
 def time_before(microseconds: int, span: timedelta) -> datetime:

@@ -37,14 +37,18 @@ from foldlog.eventstore.errors import (
     count,
 )
 from foldlog.eventstore.events import VIEWS, Event, Redaction
-from foldlog.eventstore.log.database import Database, iter_pages, start_after
+from foldlog.eventstore.log.database import (
+    Database,
+    check_not_erased,
+    iter_pages,
+    start_after,
+)
 from foldlog.eventstore.log.finding import find_again, forks_that_share, tombstones_before
 from foldlog.eventstore.log.importing import CHUNK, StagedWriter, split_into_batches, stored_rows
 from foldlog.eventstore.log.ledger import enter_erasure
 from foldlog.eventstore.log.reading import ReadTransaction
 from foldlog.eventstore.log.results import Border
 from foldlog.eventstore.log.row import (
-    check_not_erased,
     commitment_of,
     first_head,
     from_microseconds,

@@ -129,15 +129,17 @@ class Reader(ABC):
         if kind == "tracking":
             [(newest,)] = self.ask("max_tracking_id", application)
             return "" if newest is None else str(newest)
-        if name == "trackings":
-            return json.dumps(
-                [(as_text(follower), str(newest)) for follower, newest in self.ask("trackings")]
-            )
         if name == "key_ids":
             # Return a damaged name too. If no name is returned, a process may write plain text.
             return " ".join(as_text(key_id) or "(damaged)" for (key_id,) in self.ask_all("key_ids"))
         rows = self.ask("store_value", name)
         return as_text(rows[0][0]) if rows else ""
+
+    def trackings(self) -> list[tuple[str, str]]:
+        """Return the names of all projections of the eventsourcing library, each with its position
+        as in ``value``.
+        """
+        return [(as_text(follower), str(newest)) for follower, newest in self.ask("trackings")]
 
     def has_reached(self, reached: str, position: int) -> bool:
         """Return whether a follower that has read up to ``reached``, the text of a position, has
@@ -1105,7 +1107,7 @@ class Recorder(ABC):
         The facts are ``uuid``, ``last_position`` (the highest position of an event),
         ``bytes_pending``, and ``key_ids`` (the names of the wrapping keys of visible conversations,
         separated by spaces). ``tracking NAME`` is the position of a projection of the eventsourcing
-        library. ``trackings`` is a JSON list of all pairs of name and position.
+        library.
 
         Outside of transactions, ``data_version`` is a number that changes whenever another
         connection has committed. Reading ``data_version`` is cheap enough for polling.
@@ -1145,20 +1147,3 @@ class Recorder(ABC):
 
     @abstractmethod
     def close(self) -> None: ...
-
-
-def until_bytes(answer: Iterable[Columns], bytes_max: int) -> list[Columns]:
-    """Return the columns of rows, up to the row that passes ``bytes_max``."""
-    taken = list[Columns]()
-    size = 0
-    for columns in answer:
-        taken.append(columns)
-        size += body_bytes(columns[2])
-        if size > bytes_max:
-            break
-    return taken
-
-
-def body_bytes(body: object) -> int:
-    """Return the size of a stored body. A damaged row may have a body of another type."""
-    return len(body) if isinstance(body, bytes | str) else 0

@@ -195,6 +195,11 @@ def in_columns(meta: bytes) -> tuple[str, bool, bool]:
     )
 
 
+def body_bytes(body: object) -> int:
+    """Return the size of a stored body. A damaged row may have a body of another type."""
+    return len(body) if isinstance(body, bytes | str) else 0
+
+
 def encodings(rows: Iterable[Row]) -> Iterable[int]:
     return map(encoding_of, map(_meta_of, rows))
 

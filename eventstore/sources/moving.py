@@ -15,9 +15,9 @@ from foldlog.eventstore.errors import (
     VersionConflict,
     count,
 )
-from foldlog.eventstore.log.database import Database
+from foldlog.eventstore.log.database import Database, check_not_erased
 from foldlog.eventstore.log.keys import DataKey
-from foldlog.eventstore.log.row import check_not_erased, is_redacted
+from foldlog.eventstore.log.row import is_redacted
 from foldlog.eventstore.log.writing import EVERY, WriteTransaction, begin_new
 from foldlog.eventstore.recorders.base import Reader, Transaction
 from foldlog.eventstore.recorders.types import Conversation, Row

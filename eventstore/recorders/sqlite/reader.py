@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sqlite3
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from functools import cache
 from itertools import chain
 from operator import itemgetter
@@ -12,9 +12,9 @@ from typing import Any, Final
 import msgspec
 
 from foldlog.eventstore.errors import StoreDamaged
-from foldlog.eventstore.recorders.base import Columns, Reader, until_bytes
+from foldlog.eventstore.recorders.base import Columns, Reader
 from foldlog.eventstore.recorders.statements import statements
-from foldlog.eventstore.recorders.types import Row, as_rows, utf8
+from foldlog.eventstore.recorders.types import Row, as_rows, body_bytes
 
 SQL: Final = statements("sqlite")
 _FEW: Final = 16
@@ -36,11 +36,13 @@ class SQLiteReader(Reader):
 
     def _rows_until(self, bytes_max: int, *parameters: int) -> list[Columns]:
         # The cursor reads one row after the other, so no row behind the last one is read.
-        return until_bytes(self._run("rows", *parameters), bytes_max)
+        return _until_bytes(self._run("rows", *parameters), bytes_max)
 
     def _run(self, statement: str, *parameters: Any) -> sqlite3.Cursor:
+        # An id may contain lone surrogates.
         bindings = [
-            utf8(parameter) if isinstance(parameter, str) else parameter for parameter in parameters
+            parameter.encode("utf-8", "surrogatepass") if isinstance(parameter, str) else parameter
+            for parameter in parameters
         ]
         return self._execute(SQL[statement], bindings)
 
@@ -61,7 +63,7 @@ class SQLiteReader(Reader):
         of_keys = [(*interval, key)[:3] for interval in intervals]
         bindings = chain.from_iterable(of_keys) if number <= _FEW else (json_text(of_keys),)
         answer = self._execute(_flagged_rows(min(number, _FEW + 1)), tuple(bindings))
-        rows = as_rows(answer if bytes_max is None else until_bytes(answer, bytes_max))
+        rows = as_rows(answer if bytes_max is None else _until_bytes(answer, bytes_max))
         if number > 1:
             rows.sort(key=_id)  # the index sorts the rows only within an interval
         return self._with_attachments_in(rows, key, intervals)
@@ -72,6 +74,18 @@ class SQLiteReader(Reader):
 
     def _last_position(self) -> int:
         return a_position(self._execute(SQL["last_position"]))
+
+
+def _until_bytes(answer: Iterable[Columns], bytes_max: int) -> list[Columns]:
+    """Return the columns of rows, up to the row that passes ``bytes_max``."""
+    taken = list[Columns]()
+    size = 0
+    for columns in answer:
+        taken.append(columns)
+        size += body_bytes(columns[2])
+        if size > bytes_max:
+            break
+    return taken
 
 
 def a_position(answer: sqlite3.Cursor) -> int:

@@ -128,12 +128,10 @@ def _followers(store: Store) -> Iterator[_Gauge]:
         )
         return
     last, positions = recorder.query(
-        lambda reader: (int(reader.value("last_position")), reader.value("trackings"))
+        lambda reader: (int(reader.value("last_position")), reader.trackings())
     )
     behind = {
-        name: max(0, last - int(reached))
-        for name, reached in json.loads(positions)
-        if not is_a_copy(name)
+        name: max(0, last - int(reached)) for name, reached in positions if not is_a_copy(name)
     }
     yield _Gauge("follower_lag_events", about, behind, "follower")
 

@@ -29,8 +29,8 @@ from foldlog.eventstore import (
     KeyUnavailable,
     Store,
 )
+from foldlog.eventstore.log.database import begun
 from foldlog.eventstore.log.results import row_of
-from foldlog.eventstore.log.row import begun
 from foldlog.eventstore.recorders.base import Reader
 from foldlog.eventstore.recorders.types import as_text, utf8
 from foldlog.formats.summed_calls import Calls, add_up

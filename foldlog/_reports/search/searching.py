@@ -37,9 +37,10 @@ from foldlog.eventstore import (
     StoreDamaged,
 )
 from foldlog.eventstore.arguments import check_text, check_time, check_whole
+from foldlog.eventstore.log.database import check_not_erased
 from foldlog.eventstore.log.redacted import has_content
 from foldlog.eventstore.log.results import row_of
-from foldlog.eventstore.log.row import check_not_erased, events_of_rows, from_microseconds
+from foldlog.eventstore.log.row import events_of_rows, from_microseconds
 from foldlog.eventstore.recorders.base import Reader
 from foldlog.eventstore.recorders.types import Row, as_text, utf8
 from foldlog.eventstore.sources.reading import own_blocks_with
