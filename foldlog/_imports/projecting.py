@@ -208,7 +208,7 @@ class _Making:
         self.is_written = False
         """Whether all events that are to be stored are stored."""
         self._parent: str | None = None
-        """The conversation that began this one, if its new events name it."""
+        """The conversation that began this one, if the events stored so far name it."""
 
     def make(self) -> None:
         """Make and store the events. Raises ``NeedsAll`` if the decoder cannot continue from its
@@ -243,7 +243,6 @@ class _Making:
             findings.clear()
             if number == stop:  # only the findings of the last record are wanted
                 return
-            self._parent = self._parent or parent_named_in(events)
             if events:
                 new_records[number] = events[0].id, len(events)
                 first_ids[number] = events[0].id
@@ -312,6 +311,7 @@ class _Making:
         """
         assert self.source is not None
         source = self.source
+        self._parent = self._parent or parent_named_in(events)
 
         def write_progress(writing: WriteTransaction) -> None:
             sources = SourcesToWrite.beside(writing)

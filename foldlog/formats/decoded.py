@@ -16,7 +16,7 @@ from foldlog.eventstore import Event
 from foldlog.formats.format import LOOK_AT, Format, Options, RecordDecoder
 from foldlog.formats.json_text import UnreadableJson, bytes_of, parse
 from foldlog.formats.places import number
-from foldlog.formats.record import NotAnEvent, dict_or_empty, text_or_none
+from foldlog.formats.record import NotAnEvent, dict_or_empty
 from foldlog.formats.skeleton import with_place
 
 _STAY = frozenset(
@@ -78,7 +78,8 @@ def events_of(decoder: RecordDecoder, format: Format, record: Any) -> list[Event
 
 def parent_named_in(events: Iterable[Event]) -> str | None:
     """Return the conversation that began this one, if an event names it."""
-    return next((text for event in events if (text := text_or_none(event.meta, "parent"))), None)
+    parents = (event.meta.get("parent") for event in events)
+    return next((parent for parent in parents if type(parent) is str and parent), None)
 
 
 class NamedRecords:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from foldlog._base.json_types import JsonMap
 from foldlog.eventstore import Event, EventStoreError
-from foldlog.formats.record import Fields, RecordReader, SourceTime, read_time, within
+from foldlog.formats.record import Fields, RecordReader, SourceTime, read_timestamp
 from foldlog.formats.usage import IN_REPLIES, RecordedUsage
 from foldlog.projections.messages.turns import Dialect
 
@@ -285,7 +285,7 @@ class Format:
     source_id: Callable[[Any], Any] = lambda record: None
     parts: Sequence[str] = ()
     kept_in: tuple[str, ...] = ()
-    time: Callable[[Any], SourceTime] | None = lambda record: read_time(within(record, "timestamp"))
+    time: Callable[[Any], SourceTime] | None = read_timestamp
     recorded_usage: RecordedUsage = IN_REPLIES
     where: Callable[[Any], JsonMap] = lambda record: {}
     begun_by: Callable[[Path], Mapping[str, str]] = lambda path: {}

@@ -248,6 +248,11 @@ def read_time(text: Any) -> SourceTime:
     return time if time.tzinfo is UTC else time.astimezone(UTC), None
 
 
+def read_timestamp(record: Any) -> SourceTime:
+    """Return the time in the field ``timestamp`` of a record."""
+    return read_time(within(record, "timestamp"))
+
+
 def dicts_in(value: Any, *names: str) -> list[Fields]:
     """Return the objects in an array. Return an empty list for a value that is not an array."""
     items = within(value, *names)

@@ -222,10 +222,11 @@ class FollowingDecoder(RecordDecoder):
         self.past.next_record(self.next_id)
         self.check(record)
         time_and_id = time_and_id_of(self.format, record)
+        at = time_if_without_id(time_and_id)
         self._add_id(time_and_id[1])
         collected = self.begin_record(record, time_and_id)
         key = 0 if self.repeat == "events" else key_of(record)
-        if key and self._repeats.has(key, time_if_without_id(time_and_id)):
+        if key and self._repeats.has(key, at):
             self.past.break_off()
             collected.meta = {}
             collected.shown = False

@@ -12,7 +12,6 @@ from array import array
 from collections import deque
 from collections.abc import Container, Iterator, Mapping
 from datetime import UTC, datetime, timedelta
-from enum import Enum
 from math import inf
 from typing import Any, Final, NamedTuple
 from zlib import crc32
@@ -62,14 +61,6 @@ class DecoderState(Struct, array_like=True):
     facts: dict[str, Any]
 
 
-class _Mode(Enum):
-    """Which records a decoder reads."""
-
-    ALL = "the decoder has read all records"
-    WINDOW = "the decoder reads the window again"
-    AFTER = "the decoder reads the records after the window"
-
-
 class _WindowRecord(NamedTuple):
     """A record of the window: the numbers of ids and of events before it, and its time."""
 
@@ -83,12 +74,16 @@ class Past:
 
     A record that changes earlier records, such as a compaction, ends the window, and the next
     record begins another window.
+
+    ``is_whole``      whether the decoder reads all records, from the first on
+    ``is_in_window``  whether it continues, and reads the records of the window again
     """
 
     def __init__(self, state: DecoderState | None = None, *, is_kept: bool = True) -> None:
         """Continue from ``state``. If ``is_kept`` is false, nothing is remembered."""
         self._is_kept = is_kept
-        self._mode = _Mode.ALL if state is None else _Mode.WINDOW
+        self.is_whole = state is None
+        self.is_in_window = state is not None
         self._has_gap = False
         self._ids = array("I")
         if state is not None:
@@ -97,16 +92,6 @@ class Past:
         self._seen = set(self._before)
         self._window = deque[_WindowRecord]()
         self._newest_before = 0 if state is None else state.newest_before
-
-    @property
-    def is_whole(self) -> bool:
-        """Whether the decoder has read all records."""
-        return self._mode is _Mode.ALL
-
-    @property
-    def is_in_window(self) -> bool:
-        """Whether the records of the window are read again."""
-        return self._mode is _Mode.WINDOW
 
     @property
     def start(self) -> float:
@@ -130,13 +115,13 @@ class Past:
         """Raise ``NeedsAll`` if the present record comes after the window, because the record
         depends on a record before the window.
         """
-        if self._mode is _Mode.AFTER:
+        if not (self.is_whole or self.is_in_window):
             raise NeedsAll
 
     def break_off(self) -> None:
         """End the window, because the present record changes earlier records, or repeats one."""
         self.needs_all()
-        self._has_gap |= self._mode is _Mode.WINDOW
+        self._has_gap |= self.is_in_window
         while self._window:
             self._leave()
 
@@ -146,7 +131,7 @@ class Past:
         """
         if self._has_gap:
             raise NeedsAll
-        self._mode = _Mode.AFTER
+        self.is_in_window = False
 
     def add_new(self, name: str, *, may_return: bool = False) -> None:
         """Remember the id of a record or call. If the id came before, the window may mean another

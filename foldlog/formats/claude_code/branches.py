@@ -219,8 +219,8 @@ class Switches:
 
     def _missing_parent(self, record: Fields) -> str | None:
         """Return the id of the parent of a message if no line of the log has it."""
-        parent = text_or_none(record, "parentUuid")
-        if parent is None or parent in self._groups or parent in self._others:
+        parent = record.get("parentUuid")
+        if type(parent) is not str or parent in self._groups or parent in self._others:
             return None
         return None if self._kept.continues_from(parent) else parent
 

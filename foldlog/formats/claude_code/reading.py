@@ -124,7 +124,7 @@ class ClaudeCodeDecoder(FollowingDecoder):
         return self._awaited | {checksum(uuid) for uuid in self._titles.awaiting}
 
     def tag(self, event: Event, collected: RecordEvents) -> Shown:
-        return text_or_none(collected.origin.id), type(event) is SystemMessage
+        return _line_id(collected), type(event) is SystemMessage
 
     def adopt(self, record: Any, event_ids: Sequence[int]) -> None:
         super().adopt(record, event_ids)
@@ -142,6 +142,7 @@ class ClaudeCodeDecoder(FollowingDecoder):
     def read(self, collected: RecordEvents, record: Fields) -> None:
         kind = record["type"]
         message = record.get("message")
+        is_of_side = is_side(record)
         begins_main = self._side and begins_main_chain(record)
         if begins_main:
             self.past.needs_all()
@@ -158,7 +159,7 @@ class ClaudeCodeDecoder(FollowingDecoder):
         if missing is not None and missing not in self._missing_parents:
             self._missing_parents.add(missing)
             self.report(WITHOUT_PARENT.format(missing))
-        collected.shown = is_side(record) == self._side and not self._switches.is_copy
+        collected.shown = is_of_side == self._side and not self._switches.is_copy
         if collected.shown and kind == "system" and is_boundary(record):
             self._boundary = record
         if collected.shown and kind == "system" and (cleared := cleared_by(record)):
@@ -172,7 +173,7 @@ class ClaudeCodeDecoder(FollowingDecoder):
         ):
             self._condense(collected, summary)
         elif kind in SAID:
-            self._read_message(collected, record, content)
+            self._read_message(collected, record, content, is_of_side=is_of_side)
         else:
             self._read_beside(collected, record)
         if collected.is_empty:
@@ -208,11 +209,13 @@ class ClaudeCodeDecoder(FollowingDecoder):
                 SystemMessage, content=text, tools=tools, shown=collected.shown and is_new
             )
 
-    def _read_message(self, collected: RecordEvents, record: Fields, content: Any) -> None:
+    def _read_message(
+        self, collected: RecordEvents, record: Fields, content: Any, *, is_of_side: bool
+    ) -> None:
         """Read the message of a line. A text before a call is the thought of the call."""
         is_agent = record["type"] == "assistant"
         # the agent wrote the messages to its sub-agents
-        is_for_sub_agent = is_side(record) and not (self._side and record.get("agentId"))
+        is_for_sub_agent = is_of_side and not (self._side and record.get("agentId"))
         user: Source = "environment" if record.get("isMeta") is True or is_for_sub_agent else "user"
         # the message of an API error is from Claude Code, not from the model
         if record.get("isApiErrorMessage") is True:
@@ -290,8 +293,7 @@ class ClaudeCodeDecoder(FollowingDecoder):
 
     def _begin_response(self, collected: RecordEvents, message: Fields) -> None:
         response = message.get("id")
-        line = collected.origin.id if type(collected.origin.id) is str else None
-        collected.response = response if type(response) is str else line
+        collected.response = response if type(response) is str else _line_id(collected)
         if collected.shown and self._parallel.response not in (None, collected.response):
             self._supply_results(collected)
         if collected.response is not None:
@@ -304,28 +306,29 @@ class ClaudeCodeDecoder(FollowingDecoder):
         # the first event of a sub-agent also names the session that started the sub-agent
         kind = record["type"]
         uuid = record.get("uuid")
-        if kind == "summary" or (type(uuid) is str and checksum(uuid) in self._awaited):
+        is_awaited = self._awaited and type(uuid) is str and checksum(uuid) in self._awaited
+        if kind == "summary" or is_awaited:
             self.past.needs_all()
         title = self._titles.of(
             kind, record.get("uuid"), record.get(TITLES.get(kind, "")), record.get("leafUuid")
         )
         collected.meta = self._usage_in(
-            record.get("message"), record.get("requestId"), cost_in(record.get("costUSD"))
+            record.get("message"), record.get("requestId"), record.get("costUSD")
         )
         if title is not None:
             collected.meta["title"] = title
-        session = text_or_none(record, "sessionId")
-        if self._begins and self._side and session and record.get("agentId"):
+        begins_sub_agent = self._begins and self._side and record.get("agentId")
+        if begins_sub_agent and (session := text_or_none(record, "sessionId")):
             collected.meta["parent"] = f"{self.options.prefix}{session}"
 
-    def _usage_in(self, message: Any, request: Any, cost: float | None) -> Fields:
+    def _usage_in(self, message: Any, request: Any, cost_usd: Any) -> Fields:
         if type(message) is not dict or "usage" not in message:
             return usage_in(message, request)
         # most lines of a response repeat its usage, so the last usage is cached
-        call_fields = message["usage"], message.get("model"), message.get("id"), request, cost
+        call_fields = message["usage"], message.get("model"), message.get("id"), request, cost_usd
         if call_fields != self._call_fields:
             self._call_fields = call_fields
-            self._usage = usage_in(message, request, cost)
+            self._usage = usage_in(message, request, cost_in(cost_usd))
         return {**self._usage}
 
     def _condense(self, collected: RecordEvents, summary: str) -> None:
@@ -341,6 +344,12 @@ class ClaudeCodeDecoder(FollowingDecoder):
         collected.condense(
             lambda each: each[0] in names, summary, metadata_of(boundary), offset=offset
         )
+
+
+def _line_id(collected: RecordEvents) -> str | None:
+    """Return the id of the present line, or None if it has none, or one that is no text."""
+    line_id = collected.origin.id
+    return line_id if type(line_id) is str else None
 
 
 def usage_in(message: Any, request: Any = None, cost: float | None = None) -> Fields:
