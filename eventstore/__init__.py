@@ -18,7 +18,7 @@ does not delete the stored records of Views, because they contain ids and no tex
     maintenance/     verify, copy, erase and similar tasks
     proof/           checkpoints, with which an auditor finds changes
     files/           read and write files
-    derived/         tables that follow a store, and cached values
+    derived/         cached values
     integrations/    the adapter for the ``eventsourcing`` library
     arguments.py     check the arguments of callers
     times.py         convert times of callers, sources and other programs

@@ -3,6 +3,7 @@ JSON.
 
 audit_database.py   a SQLite database of events, Views and condensations, for SQL and Datasette
 audit_file.py       makes, opens and checks the file of the audit database
+audit_tables.py     tables that follow a store; audit_follower.py updates them until Ctrl-C
 comparison.py       compares condensers in a table
 recall_curve.py     compares condensers of several sizes in a plot
 divergence.py       finds where two conversations that share events diverge

@@ -26,6 +26,7 @@ from foldlog._reports.audit_file import (
     table_of,
     written,
 )
+from foldlog._reports.audit_tables import REFUSED_BY_SQLITE, Changes, Derived, add_each
 from foldlog._reports.figures.overview import copies_before
 from foldlog._reports.own_ids import in_own_ids
 from foldlog._reports.words.texts import storable, text_of
@@ -45,7 +46,6 @@ from foldlog.eventstore import (
     confirm,
 )
 from foldlog.eventstore.codec import encode
-from foldlog.eventstore.derived.tables import REFUSED_BY_SQLITE, Changes, Derived, add_each
 from foldlog.formats.replacing import is_replacing
 from foldlog.projections import as_json
 from foldlog.projections.conversations.labels import label

@@ -16,8 +16,8 @@ from pathlib import Path
 from sqlite_utils import Database
 from sqlite_utils.db import Table
 
+from foldlog._reports.audit_tables import follow
 from foldlog.eventstore import EventStoreError, Store, StoreUnavailable
-from foldlog.eventstore.derived.tables import follow
 from foldlog.eventstore.files.whole_file import give_name
 from foldlog.eventstore.recorders.sqlite.replacing import new_beside, parts_beside, sync
 from foldlog.eventstore.recorders.sqlite.store_file import check_not_moved

@@ -13,10 +13,10 @@ import foldlog
 from foldlog import Action, CondensationRequest, Message, Retraction, StoreUnavailable
 from foldlog._app.cli.keeping_up import Keeper
 from foldlog._base import telemetry
+from foldlog._reports.audit_follower import Follower
 from foldlog.condensers.reply import Reply
 from foldlog.condensers.strategies.model_summaries import LLMSummarizingCondenser
 from foldlog.errors import StoreRefused
-from foldlog.eventstore.derived.follower import Follower
 from foldlog.eventstore.recorders.sqlite import log_syncs
 from tests.condensers.scripted import Scripted, failed
 from tests.ports import free_port
@@ -249,7 +249,7 @@ CAUSES = [
 @pytest.mark.parametrize("cause, name", CAUSES, ids=[cause.__name__ for cause, _ in CAUSES])
 def test_each_message_has_its_values_and_no_contents(cause, name, tmp_path, caplog, monkeypatch):
     monkeypatch.setattr(telemetry, "_LONG_S", 0.01)
-    monkeypatch.setattr("foldlog.eventstore.derived.follower._LAG_MAX_S", -1.0)
+    monkeypatch.setattr("foldlog._reports.audit_follower._LAG_MAX_S", -1.0)
     caplog.set_level(logging.INFO, name)  # an example of the documentation may have silenced it
     cause(tmp_path)
     level, values = LISTED[name]

@@ -48,7 +48,7 @@ def follow_with_database(db: str, file: Path) -> None:
     """Update the database of a store until Ctrl-C."""
     from foldlog._reports.audit_database import AuditTables
     from foldlog._reports.audit_file import check_target, written
-    from foldlog.eventstore.derived.follower import Follower
+    from foldlog._reports.audit_follower import Follower
 
     with open_existing(db) as store, written(file):
         check_target(store, file)

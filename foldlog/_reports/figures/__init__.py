@@ -16,8 +16,8 @@ writing.py      write figures into the tables of the store; tables.py: read them
 blocks.py       totals of a whole store, from sums of blocks of conversations
 keeping_up.py   bring the tables up to date; repeated.py: find replies that are in several
                 conversations; tools_of_replies.py: their calls of tools; settled_replies.py:
-                replies that a growth need not decode; reading_ahead.py: fewer round trips to a
-                server
+                replies that a growth need not decode; reading_ahead.py, reading_together.py:
+                fewer round trips to a server
 trees.py        which conversation began which; tasks.py: figures of conversations with sub-agents
 checking.py     compare the stored figures with figures that are counted again
 unchanged.py    write figures only if their conversation has not changed since it was read

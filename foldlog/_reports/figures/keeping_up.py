@@ -366,7 +366,7 @@ class FigureCounter:
             if step == 1:
                 yield from self._rows_of(self._store, page)
                 continue
-            from foldlog.eventstore.derived.reading_together import read_together
+            from foldlog._reports.figures.reading_together import read_together
 
             questions = [("conversation", (name,)) for name in page]
             yield from read_together(
@@ -504,7 +504,7 @@ class FigureCounter:
             return
         # Only stores on servers read several conversations together.
         from foldlog._reports.figures.reading_ahead import is_short, read_ahead
-        from foldlog.eventstore.derived.reading_together import read_together
+        from foldlog._reports.figures.reading_together import read_together
 
         short = [row for row in rows if is_short(row)]
         figures: dict[str, Figures | None] = {}

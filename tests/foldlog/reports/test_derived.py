@@ -8,8 +8,8 @@ from contextlib import closing
 import pytest
 
 from foldlog._reports.audit_database import AuditTables
+from foldlog._reports.audit_tables import Derived, follow, removals_of
 from foldlog.eventstore import open_store
-from foldlog.eventstore.derived.tables import Derived, follow, removals_of
 from foldlog.eventstore.errors import CorruptEvent, StoreDamaged, StoreUnavailable
 from tests.privacy import erased, redacted
 from tests.said import say

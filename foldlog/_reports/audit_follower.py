@@ -13,8 +13,8 @@ from datetime import UTC, datetime
 from typing import Generic, NoReturn
 
 from foldlog._base.telemetry import measure, tell
+from foldlog._reports.audit_tables import Derived, R
 from foldlog.eventstore import EventStoreError, Store
-from foldlog.eventstore.derived.tables import Derived, R
 
 _LAG_MAX_S = 60.0
 """If an event is not in the tables after this number of seconds, a message is logged."""
