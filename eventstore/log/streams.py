@@ -213,10 +213,10 @@ def sweep_all(database: Database) -> None:
     now = database.now()
     rows = database.recorder.query(lambda reader: reader.ask_all("conversations_with_streams"))
     for (key,) in rows:
-        database.recorder.transact(partial(_sweep_one, database=database, key=key, now=now))
+        database.recorder.transact(partial(_sweep_one, key=key, now=now))
 
 
-def _sweep_one(transaction: Transaction, database: Database, key: int, now: int) -> None:
+def _sweep_one(transaction: Transaction, key: int, now: int) -> None:
     # ``ReadTransaction`` would restore the events of an archived conversation.
     if transaction.conversation(key) is None:
         return

@@ -10,6 +10,5 @@ shared events.
 ``order``: find conversations whose times contradict the order of the store.
 ``unfinished``: finish interrupted operations that need several transactions.
 ``backup``: copy a store to a file, replace a store by a backup, and vacuum a store.
-``info``: count what a store contains and what is pending.
 ``status``: report which followers and read models lag.
 """

@@ -1,6 +1,7 @@
 """What is computed from histories: figures, search, comparisons and audits, with their words and
 JSON.
 
+store_info.py       what a store contains, which version made it, and what is pending
 audit_database.py   a SQLite database of events, Views and condensations, for SQL and Datasette
 audit_file.py       makes, opens and checks the file of the audit database
 audit_tables.py     tables that follow a store; audit_follower.py updates them until Ctrl-C

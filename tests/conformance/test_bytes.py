@@ -10,6 +10,7 @@ from hashlib import sha256
 import pytest
 from pydantic import SecretStr
 
+from foldlog._reports.store_info import store_info
 from foldlog.eventstore import (
     DELETED,
     Action,
@@ -29,7 +30,6 @@ from foldlog.eventstore.codec_json import attachments_of
 from foldlog.eventstore.log import importing
 from foldlog.eventstore.log.seal import WriteSettings
 from foldlog.eventstore.maintenance.copy import compare_stores, copy_store
-from foldlog.eventstore.maintenance.info import store_info
 from foldlog.eventstore.maintenance.rekey import rekey
 from foldlog.eventstore.maintenance.verify import verify
 from foldlog.eventstore.recorders.sqlite import SQLiteRecorder

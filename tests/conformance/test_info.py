@@ -6,8 +6,8 @@ from collections.abc import Mapping
 from msgspec.structs import asdict
 
 import foldlog
+from foldlog._reports.store_info import store_info
 from foldlog.eventstore import Store
-from foldlog.eventstore.maintenance.info import store_info
 from foldlog.eventstore.recorders.statements import migrations
 from foldlog.eventstore.recorders.types import Conversation
 from tests.conformance.conftest import ENCRYPTS

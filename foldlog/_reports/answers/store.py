@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from foldlog._reports.answers.conversations import ConversationDocument
 from foldlog._reports.answers.document import Document, OfConversation, ProblemDocument
-from foldlog.eventstore.maintenance.info import StoreInfo
+from foldlog._reports.store_info import StoreInfo
 
 
 class BackedUpDocument(Document):

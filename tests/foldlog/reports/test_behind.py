@@ -8,8 +8,8 @@ import foldlog as api
 from foldlog._app.cli.keeping_up import Keeper
 from foldlog._app.server.conversations import ServedConversations
 from foldlog._reports.figures import of_store
+from foldlog._reports.store_info import store_info
 from foldlog.eventstore import open_store
-from foldlog.eventstore.maintenance.info import store_info
 from tests.figures import FiguresOfStore, Where
 from tests.said import said, say
 

@@ -10,8 +10,8 @@ from foldlog._app.cli.options import store_options
 from foldlog._app.cli.stores import open_existing
 from foldlog._app.cli.tables import Column, print_rows
 from foldlog._reports.answers.store import SearchIndexDocument, StoreInfoDocument
+from foldlog._reports.store_info import store_info
 from foldlog._reports.words.gist import count
-from foldlog.eventstore.maintenance.info import store_info
 
 _DATABASES = {"sqlite": "SQLite", "postgresql": "PostgreSQL", "memory": "in memory"}
 _COLUMNS = Column("stored"), Column("number", "right"), Column("of these")
