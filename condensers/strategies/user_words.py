@@ -49,15 +49,7 @@ def of_user(text: str) -> str:
     name = tags.get("command-name", "")
     if name and not _LOCAL_COMMAND.fullmatch(name):
         text = f"{name} {tags.get('command-args', '')}\n{text}"
-    return _without_frame(text)
-
-
-def _without_frame(text: str) -> str:
-    # SWE-agent adds the prompt of its shell to every message.
-    lines = text.strip().splitlines()
-    while lines and (not lines[-1].strip() or is_frame(" ".join(lines[-1].split()))):
-        lines.pop()
-    return "\n".join(lines)
+    return text.strip()
 
 
 # --- pasted texts ---

@@ -11,28 +11,23 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Iterator
 from enum import StrEnum
-from itertools import islice
 from typing import NamedTuple
 
 from foldlog._base.json_types import JsonMap
 from foldlog._base.values import named_in, texts_in
 from foldlog.condensers.prompts.rendering import clip_line, readable
 from foldlog.condensers.strategies.digest.commands import (
-    FileChange,
     bare,
-    changes_by,
     first_line,
     kinds_of_check,
     only_reads,
     searches,
-    text_of_edit,
 )
 from foldlog.condensers.strategies.user_words import (
     EXIT_CODE,
     error_line,
     exit_code_in,
     last_line,
-    lines_that_count,
     unwrap,
 )
 from foldlog.eventstore import NOT_RECORDED, Observation
@@ -58,6 +53,14 @@ class Section(StrEnum):
     NAMES = "Lines with names"
 
 
+class FileChange(NamedTuple):
+    """A change of a file. ``line`` is the first line of the new text."""
+
+    path: str
+    deed: str
+    line: str = ""
+
+
 class Deed(NamedTuple):
     """What the call with the id ``event_id`` does."""
 
@@ -65,33 +68,26 @@ class Deed(NamedTuple):
     text: str
     changes: tuple[FileChange, ...] = ()
     command: str = ""
-    is_view: bool = False
     event_id: int = NOT_RECORDED
 
 
 class CallOutcome(NamedTuple):
     """How a call ended. ``error`` is the line that names the error, and is empty without an error.
 
-    ``last`` is the last significant line of the output. ``listing`` is the whole output if it has
-    few and short lines. ``commit`` is git's line about a commit. ``changes`` lists the changed
-    files that are named in the output but not in the call. ``is_proven`` is false if the call still
-    runs and its output comes later.
+    ``last`` is the last significant line of the output. ``commit`` is git's line about a commit.
+    ``is_proven`` is false if the call still runs and its output comes later.
     """
 
     failed: bool = False
     exit_code: int | None = None
     error: str = ""
     last: str = ""
-    listing: str = ""
     commit: str = ""
-    changes: tuple[FileChange, ...] = ()
     is_proven: bool = True
 
 
 _PATHS = ("path", "file_path", "filename", "file", "target_file", "notebook_path")
-_SHELL_COMMANDS = ("command", "cmd")
-_COMMANDS = (*_SHELL_COMMANDS, "code", "script")
-_SHELL_TOOL = re.compile(r"(?:\b|_)(?:ba|z)?sh(?:\b|_)|shell|terminal|powershell", re.IGNORECASE)
+_COMMANDS = ("command", "cmd", "code", "script")
 _DIRECTORIES = ("workdir", "cwd", "working_directory", "directory")
 _NEW_TEXTS = (
     "new_str",
@@ -130,11 +126,6 @@ _ADDED = re.compile(r"^\+(?!\+\+ )(.*)$", re.MULTILINE)
 _REMOVED = re.compile(r"^-(?!-- )(.*)$", re.MULTILINE)
 _DEEDS = {"Add": "created", "Update": "edited", "Delete": "deleted"}
 _COMMIT = re.compile(r"^\[([^\s\]]+) (?:\(root-commit\) )?([0-9a-f]{6,})\] (.+)$", re.MULTILINE)
-_UPDATED = re.compile(
-    r"\[File: (\S+) \(\d+ lines total\)\](?=[^\0]*^File updated\.)|again if necessary\.\s+\[File:"
-    r" (\S+) \(",
-    re.MULTILINE,
-)
 _COMMENT = re.compile(r"\s*(?://|#(?!#)|/?\*|<!--)")
 """Matches a comment. Code describes a change better than a comment, so comments are skipped."""
 _RUNNING = re.compile(
@@ -143,8 +134,6 @@ _RUNNING = re.compile(
 )
 _HEADER_MAX = 200
 """The first ``_HEADER_MAX`` characters of a result show how a process ended."""
-_LISTED_LINES = 6
-"""An output of up to ``_LISTED_LINES`` short lines is shown whole."""
 _RAN_MAX = 200
 _LINE_MAX = 90
 
@@ -168,32 +157,20 @@ def deed_of(tool: str, arguments: JsonMap) -> Deed | None:
         texts = [text for name, text in named_in(arguments) if name in _NEW_TEXTS]
         if verbs & _CHANGING or texts:
             return Deed(Section.CHANGED, path, (_edit(path, verbs, texts, arguments),))
-        return Deed(Section.READ, path, is_view=True)
+        return Deed(Section.READ, path)
     command = _first_text(arguments, _COMMANDS)
     if command:
         directory = one_line(_first_text(arguments, _DIRECTORIES))
         text = f"`{_command(command).replace('`', chr(39))}`" + (
             f" in {directory}" if directory else ""
         )
-        reads = only_reads(bare(command))
-        changes = tuple(changes_by(command)) if _is_shell(tool, arguments) and not reads else ()
-        return Deed(Section.READ if reads else Section.RAN, text, changes, command)
-    if plan := _first_text(arguments, ("plan",)):
-        return Deed(Section.CALLED, f"plan: {first_line(plan).lstrip('# ').removeprefix('Plan: ')}")
+        section = Section.READ if only_reads(bare(command)) else Section.RAN
+        return Deed(section, text, command=command)
     shown = {key: value for key, value in arguments.items() if key not in _ASIDES}
     return Deed(
         Section.READ if "pattern" in arguments else Section.CALLED,
         one_line(f"{tool} {readable(shown)}"),
     )
-
-
-def _is_shell(tool: str, arguments: JsonMap) -> bool:
-    """Return whether a call runs a command of a shell. A ``script`` or ``code`` may be of another
-    language, such as JavaScript, where ``>`` compares.
-    """
-    if _first_text(arguments, _SHELL_COMMANDS):
-        return True
-    return "code" not in arguments and bool(_SHELL_TOOL.search(tool))
 
 
 def _edit(path: str, verbs: set[str], texts: list[str], arguments: JsonMap) -> FileChange:
@@ -228,12 +205,8 @@ def _patch_changes(text: str) -> Iterator[FileChange]:
         part = text[heading.end() : after.start() if after else len(text)]
         old, new = ("\n".join(lines.findall(part)) for lines in (_REMOVED, _ADDED))
         moved = _MOVED.search(part)
-        line = _first_new_line(old, new, heading[2])
-        if moved:
-            yield FileChange(heading[2], f"moved to {moved[1]}")
-            yield FileChange(moved[1], f"moved from {heading[2]}", line)
-        else:
-            yield FileChange(heading[2], _DEEDS[heading[1]], line)
+        deed = f"moved to {moved[1]}" if moved else _DEEDS[heading[1]]
+        yield FileChange(heading[2], deed, _first_new_line(old, new, heading[2]))
 
 
 def outcome_of(observation: Observation, command: str = "") -> CallOutcome:
@@ -255,23 +228,13 @@ def outcome_of(observation: Observation, command: str = "") -> CallOutcome:
     error = one_line(cause) if failed else ""
     is_check = bool(kinds_of_check(command))
     commit = _COMMIT.search(text)
-    edited = _UPDATED.search(text)
-    line = clip_line(first_line(text_of_edit(command)), _LINE_MAX)
     return CallOutcome(
         failed=failed,
         exit_code=exit_code,
         error=error,
         last="no match" if is_vain else error or last_line(text, is_check),
-        listing="" if is_vain or is_check else listing_of(text),
-        changes=(FileChange(edited[1] or edited[2], "edited", line),) if edited else (),
         commit=f"{commit[3]} ({commit[2]} on {commit[1]})" if commit else "",
     )
-
-
-def listing_of(text: str) -> str:
-    lines = [*islice(lines_that_count(text), _LISTED_LINES + 1)]
-    is_short = 0 < len(lines) <= _LISTED_LINES and max(map(len, lines)) <= _LINE_MAX
-    return " | ".join(lines) if is_short else ""
 
 
 def _exit_code(extras: JsonMap, text: str) -> int | None:

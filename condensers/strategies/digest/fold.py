@@ -8,7 +8,6 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from itertools import islice
 from math import sqrt
-from posixpath import isabs
 from typing import NamedTuple
 
 from foldlog._base.values import texts_in
@@ -17,17 +16,15 @@ from foldlog.condensers.selection import ids_named
 from foldlog.condensers.strategies.digest.commands import (
     covers,
     forget_commands,
-    is_within,
+    is_edit,
     kinds_of_check,
     sends,
-    text_of_edit,
 )
 from foldlog.condensers.strategies.digest.facts import (
     CallOutcome,
     Deed,
     Section,
     deed_of,
-    listing_of,
     one_line,
     outcome_of,
     task_list,
@@ -73,15 +70,6 @@ _ANSWER_MAX = 30
 """A user's message of at most ``_ANSWER_MAX`` characters is shown with the question that it
 answers. An agent's message of at most ``_ANSWER_MAX`` characters does not count as a report.
 """
-_CALLS_AFTER_ERROR = 30
-"""An error stays open for ``_CALLS_AFTER_ERROR`` further calls, because later the agent works on
-something else.
-"""
-_OPENING = 60
-"""Some runtimes show an example task first. The environment's first message is an example if the
-user's request begins with the same ``_OPENING`` characters.
-"""
-OF_EXAMPLE = "in the example before the task"
 _NAMES_MAX = 2_000
 """How many names are remembered. A digest of the default length has no room for more than this
 number of names.
@@ -120,13 +108,6 @@ class NamePlace(NamedTuple):
     is_used: bool
 
 
-class OpenError(NamedTuple):
-    """An error that no later call repaired. ``calls`` is the number of calls before the error."""
-
-    line: DigestLine
-    calls: int
-
-
 @dataclass(slots=True)
 class Digest:
     """``lines`` maps each section to its lines by subject, with the oldest line first.
@@ -143,13 +124,9 @@ class Digest:
     )
     files: dict[str, ChangedFile] = field(default_factory=dict)
     checks: dict[str, DigestLine] = field(default_factory=dict)
-    errors: dict[str, OpenError] = field(default_factory=dict)
+    errors: dict[str, DigestLine] = field(default_factory=dict)
     names: dict[str, NamePlace] = field(default_factory=dict)
     words: WordCounts = field(default_factory=WordCounts)
-    opening: str = ""
-    """The beginning of the environment's first message, or empty if a call came first. An example
-    task begins like the user's request: see ``_OPENING``.
-    """
     tasks: dict[str, str] = field(default_factory=dict)
     said: DigestLine | None = None
     log_ids: dict[int, int] = field(default_factory=dict)
@@ -244,25 +221,6 @@ class Digest:
         if request:
             self._put(Section.ASKED, request, DigestLine(request + _QUEUED, event.id))
 
-    def without_shown_requests(self, shown: Iterable[Event]) -> Digest:
-        """Return the digest without the waiting requests whose text is in an event of ``shown``:
-        the program has sent the request since, and the View shows it.
-        """
-        asked = self.lines[Section.ASKED]
-        waiting = {request for request, line in asked.items() if line.text.endswith(_QUEUED)}
-        if not waiting:
-            return self
-        texts = [
-            " ".join(words_of(event.content).split())
-            for event in shown
-            if isinstance(event, Message | Observation)
-        ]
-        sent = {
-            request for request in waiting if any(request.rstrip("…") in text for text in texts)
-        }
-        lines = {request: line for request, line in asked.items() if request not in sent}
-        return replace(self, lines={**self.lines, Section.ASKED: lines})
-
     def below(self, text: str) -> Digest:
         """Return the digest without what a summary above it says: ``text`` takes the place of
         earlier summaries, and its names and lines need not be said twice.
@@ -279,10 +237,7 @@ class Digest:
         )
 
     def _take_request(self, event: Message) -> None:
-        asked = of_user(words_of(event.content))
-        if self.opening and asked.startswith(self.opening):
-            self._forget_example()
-        self._note_request(asked, event.id)
+        self._note_request(of_user(words_of(event.content)), event.id)
         if self.said and self.calls and len(self.said.text) > _ANSWER_MAX:
             self._keep_last_text(Section.REPORTED)
 
@@ -294,21 +249,6 @@ class Digest:
             call_id = self.said.event_id
             self._take_deed(deed_of("run", {"command": command}), call_id)
             self._take_result(Observation(id=event.id, content=event.content, cause=call_id))
-            return
-        text = of_user(words_of(event.content))
-        if not self.calls and not self.opening and len(text) >= _OPENING:
-            self.opening = text[:_OPENING]
-
-    def _forget_example(self) -> None:
-        # The names of files in the example stay.
-        self.files = {
-            path: file._replace(deeds={OF_EXAMPLE: 1}, line="") for path, file in self.files.items()
-        }
-        self.lines = {section: {} for section in Section}
-        self.errors = {}
-        self.names = {}
-        self.said = None
-        self.opening = ""
 
     def _note_request(self, text: str, event_id: int, before: str = "") -> None:
         request = one_line(without_pasted(text), len(text) + 100)
@@ -386,11 +326,6 @@ class Digest:
             return
         self._keep_last_text(Section.SAID)
         self.calls += 1
-        self.errors = {
-            subject: error
-            for subject, error in self.errors.items()
-            if self.calls - error.calls < _CALLS_AFTER_ERROR
-        }
         deed = deed._replace(event_id=event_id)
         self._pending[event_id] = self._pending[call_id or event_id] = deed
 
@@ -432,50 +367,29 @@ class Digest:
         self.lines[section].pop(text, None)
         if not outcome.failed:
             self.lines[Section.REFUSED].pop(_describe_refused(deed), None)
-        # An edit that failed changed nothing. A command that failed may have changed files before
-        # its failure.
-        if not (outcome.error and section is Section.CHANGED):
-            self._change_files(deed, outcome)
-        if (
-            section is Section.CHANGED
-            or (outcome.error and section is Section.READ)
-            or (outcome.changes and text_of_edit(deed.command))
-        ):
+        if not outcome.error:  # An edit that failed changed nothing.
+            self._change_files(deed)
+        if section is Section.CHANGED or (outcome.error and section is Section.READ):
             return
         if section in (Section.RAN, Section.CALLED) or outcome.exit_code:
             ended = _describe_outcome(outcome)
         else:
-            ended = f": {outcome.listing}" if outcome.listing and not deed.is_view else ""
+            ended = ""
         self._put(section, text, DigestLine(text + ended, event_id))
         for kind in kinds_of_check(deed.command) if section is Section.RAN else ():
             words = f"last {kind}: {one_line(text, 80)}{ended}"
             self.checks[kind] = DigestLine(words, event_id, is_of_work=True)
 
-    def _change_files(self, deed: Deed, outcome: CallOutcome) -> None:
-        how = " by a command that failed" if outcome.failed else ""
-        for change in (*deed.changes, *outcome.changes):
-            deleted = [
-                path
-                for path in self.files
-                if change.deed == "deleted" and is_within(path, change.path)
-            ]
-            for path in dict.fromkeys((*deleted, self._known_path(change.path))):
-                before = self.files.pop(path, ChangedFile({}, "", deed.event_id)).deeds
-                name = change.deed + how
-                others = {other: times for other, times in before.items() if other != name}
-                deeds = {**others, name: before.get(name, 0) + 1}
-                self.files[path] = ChangedFile(deeds, change.line, deed.event_id)
-
-    def _known_path(self, path: str) -> str:
-        if path in self.files or isabs(path) or "/" not in path:
-            return path
-        matches = [whole for whole in self.files if whole.endswith(f"/{path}")]
-        return matches[0] if len(matches) == 1 else path
+    def _change_files(self, deed: Deed) -> None:
+        for change in deed.changes:
+            before = self.files.pop(change.path, ChangedFile({}, "", deed.event_id)).deeds
+            others = {other: times for other, times in before.items() if other != change.deed}
+            deeds = {**others, change.deed: before.get(change.deed, 0) + 1}
+            self.files[change.path] = ChangedFile(deeds, change.line, deed.event_id)
 
     def _open(self, text: str, subject: str, outcome: CallOutcome, event_id: int) -> None:
         self.errors.pop(subject, None)
-        line = DigestLine(f"{text} → {outcome.error}", event_id)
-        self.errors[subject] = OpenError(line, self.calls)
+        self.errors[subject] = DigestLine(f"{text} → {outcome.error}", event_id)
 
     def _note_finished_steps(self, deed: Deed, outcome: CallOutcome, event_id: int) -> None:
         if outcome.is_proven:
@@ -518,15 +432,11 @@ class Digest:
         lines = unwrap(words_of(event.content))[0].splitlines()
         text = "\n".join(line for line in lines if not is_frame(" ".join(line.split())))
         is_read = deed is not None and deed.section is Section.READ
-        listing = ""
-        if deed and deed.section is not Section.CHANGED and not deed.is_view:
-            listing = listing_of(text)
 
         def is_wanted(name: str) -> bool:
             return is_read or name in self.names or is_file(name)
 
-        names = ((name, listing or line) for name, line in names_in(text, is_wanted))
-        self._remember(names, event.id, is_used=False)
+        self._remember(names_in(text, is_wanted), event.id, is_used=False)
         for passage in self.words.rare_passages(text):
             self._add_line(Section.RARE, passage, event.id)
 
@@ -545,7 +455,7 @@ def without_digest(summary: str) -> str:
 
 def _subject_of(deed: Deed) -> str:
     # The next edit of the open file repairs an edit that failed.
-    return "edit" if text_of_edit(deed.command) else deed.command or deed.text
+    return "edit" if is_edit(deed.command) else deed.command or deed.text
 
 
 def _describe_refused(deed: Deed) -> str:
@@ -559,5 +469,5 @@ def _describe_outcome(outcome: CallOutcome) -> str:
     code = "failed" if outcome.failed else ""
     if outcome.exit_code is not None:
         code = f"exit {outcome.exit_code}"
-    last = outcome.listing or clip_line(outcome.last or "no output", _ENDING_MAX)
+    last = clip_line(outcome.last or "no output", _ENDING_MAX)
     return f" → {code}: {last}" if code else f" → {last}"

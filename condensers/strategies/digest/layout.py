@@ -116,7 +116,7 @@ def _lines(digest: Digest) -> dict[Section, list[DigestLine]]:
             key=lambda line: line.event_id,
         )
     lines[Section.CHANGED] = [_describe_file(path, file) for path, file in digest.files.items()]
-    lines[Section.ERRORS] = [error.line for error in digest.errors.values()]
+    lines[Section.ERRORS] = [*digest.errors.values()]
     by_event: dict[int, list[str]] = {}
     for line in lines[Section.RARE]:
         by_event.setdefault(line.event_id, []).append(line.text)
