@@ -26,6 +26,7 @@ from foldlog.eventstore import (
     ReadTransaction,
     Redaction,
     Store,
+    open_store,
 )
 from foldlog.eventstore.maintenance.copy import compare_stores, copy_store
 from foldlog.eventstore.maintenance.redact import Quote, redact
@@ -363,3 +364,19 @@ def test_shared_attributes_are_redacted_under_new_keys(store):
     assert redacted(keyed, shared).forks == ("f", "g")
     assert [Documents(keyed).get(name, "attributes") for name in "cfg"] == [{}, {}, {}]
     assert_sound(keyed)
+
+
+@pytest.mark.parametrize("copied", [0, 2])
+def test_copy_brings_back_no_event_that_was_redacted_in_a_fork(store, copied):
+    with open_store("memory:") as source:
+        say(source, "d", "0", "1")
+        if copied:
+            list(copy_store(source, store))
+        say(source, "d", "2", "3")
+        source.fork("d", 4, "f")
+        say(source, "f", "own")
+        assert [moved.problem for moved in copy_store(source, store, "f")] == [None]
+        redacted(store, 3, "f")
+        [problem] = [moved.problem for moved in copy_store(source, store, "d")]
+        assert "the target redacted event 3 in 'f', and a copy would bring the event" in problem
+        assert store.version("d") == copied

@@ -20,7 +20,7 @@ from foldlog.eventstore import (
     codec,
 )
 from foldlog.eventstore.codec import KINDS, UPCASTS, decode, encode
-from foldlog.eventstore.codec_json import Undecodable
+from foldlog.eventstore.codec_json import Undecodable, take_bytes_out
 from tests.golden.rows import rows
 from tests.said import said
 
@@ -264,3 +264,14 @@ def test_stored_maps_are_no_aliases(event, maps):
     for name in maps:
         getattr(event, name)["new"] = "value"
         assert "new" not in getattr(stored, name)
+
+
+def test_bytes_of_another_class_are_taken_out_as_bytes():
+    class Image(bytes):
+        pass
+
+    content = {"data": Image(b"png"), "parts": ({"data": b"gif"},)}
+    taken = take_bytes_out(content)
+    assert sorted(taken) == [(["data"], b"png"), (["parts", 0, "data"], b"gif")]
+    assert {type(value) for _, value in taken} == {bytes}
+    assert content == {"data": None, "parts": [{"data": None}]}

@@ -4,7 +4,7 @@ place.
 
 import pytest
 
-from foldlog.eventstore import CorruptEvent, open_store
+from foldlog.eventstore import CorruptEvent, KeyRing, KeyUnavailable, open_store
 from foldlog.eventstore.integrations.eventsourcing import Factory
 from tests.said import say
 from tests.stored_rows import execute
@@ -23,5 +23,16 @@ def test_damaged_event_is_named(path):
         assert raised.value.position == 2
         with pytest.raises(CorruptEvent, match="event 1"):
             recorder.select_events("c")
+    finally:
+        factory.close()
+
+
+def test_missing_key_is_named(path):
+    with open_store(path, keys=KeyRing(["5c" * 32])) as store:
+        say(store, "c", "x")
+    factory = Factory({"FOLDLOG_URL": f"sqlite:///{path}"})
+    try:
+        with pytest.raises(KeyUnavailable):
+            factory.application_recorder().select_events("c")
     finally:
         factory.close()

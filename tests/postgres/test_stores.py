@@ -289,6 +289,7 @@ def test_the_number_of_stores_is_fixed(many):
     for wrong, problem in (
         (many.replace(f"stores={COUNT}", "stores=3"), "stores"),
         (f"{many}&part=1/4", "remove one of these options"),
+        (many.replace("stores=4", "part=4/4"), "sets part to '4/4'; give the number of a store"),
         (f"{many}&moved=4@elsewhere", "17@host:port"),
         (f"{many}&moved=1@elsewhere,1@another", "name the server of store 1 once"),
     ):

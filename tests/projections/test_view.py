@@ -36,6 +36,16 @@ def test_a_view_cannot_be_changed():
     assert isinstance(view.events, tuple)
 
 
+def test_summary_event_is_the_newest_summary():
+    one = CondensationAction(forgotten_event_ids=[0], summary="one", summary_offset=0)
+    two = CondensationAction(forgotten_event_ids=[1], summary="two", summary_offset=1)
+    events = [Message(source="user", content=text) for text in "abc"]
+    view = View.from_events([*events, one, two])
+    assert [event.content for event in view] == ["one", "two", "c"]
+    assert view.summary_event is view[1]
+    assert View.from_events(events).summary_event is None
+
+
 def test_new_events_get_the_next_ids():
     view = View.from_events([replace(event, id=-1) for event in messages("a", "b")])
     assert ids(view.then([Message(source="user", content="c")])) == [0, 1, 2]
