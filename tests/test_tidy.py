@@ -127,8 +127,7 @@ def test_every_sql_statement_is_used():
         word
         for path in PYTHON
         if path.is_relative_to(ROOT / "eventstore")
-        or path.is_relative_to(ROOT / "foldlog/_reports/figures")
-        or path.is_relative_to(ROOT / "foldlog/_reports/search")
+        or path.is_relative_to(ROOT / "foldlog/_reports")
         for word in re.findall(r"\w+", _text_of(path))
     }
     # Code runs all statements whose names begin with such a word.
