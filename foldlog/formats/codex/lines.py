@@ -75,10 +75,10 @@ def parent_of(session: Any) -> str | None:
     return text_or_none(within(session, "parent_thread_id") if spawned is None else spawned) or None
 
 
-def ordinal_of(record: Any) -> int:
-    """Return the number of a record in its thread, or -1 if the rollout has no numbers."""
+def ordinal_of(record: Any) -> int | None:
+    """Return the number of a record in its thread, or None if the rollout has no numbers."""
     ordinal = within(record, "ordinal")
-    return ordinal if type(ordinal) is int else -1
+    return ordinal if type(ordinal) is int and ordinal >= 0 else None
 
 
 def base_end(session: Any) -> int | None:

@@ -130,7 +130,7 @@ class CodexDecoder(FollowingDecoder):
 
     def adopt(self, record: Any, event_ids: Sequence[int]) -> None:
         super().adopt(record, event_ids)
-        if (number := ordinal_of(record)) >= 0:
+        if (number := ordinal_of(record)) is not None:
             self._numbered[-1] = number, self.adopted
 
     def end_adoption(self, version: int) -> None:
@@ -185,7 +185,7 @@ class CodexDecoder(FollowingDecoder):
             elif kind == "event_msg" and within(payload, "type") == "turn_aborted":
                 self._abort_turn(collected)
             self._read_payload(collected, kind, payload)
-        if (number := ordinal_of(record)) >= 0:
+        if (number := ordinal_of(record)) is not None:
             self._numbered.append((number, collected.version))
 
     def _begin_session(self, collected: RecordEvents, session: Any) -> None:

@@ -52,7 +52,8 @@ class Names:
             self._place = self._path_from_root()
         else:
             self._place = self._alone(folder=folder)
-        self._seen: dict[str, int] = {}
+        self._counts: dict[str, int] = {}
+        """Maps a name to the number of histories that have asked for it."""
 
     def _path_from_root(self) -> str:
         """Return the path of the file below the imported folder."""
@@ -95,8 +96,8 @@ class Names:
 
     def _unique(self, name: str) -> str:
         """Return a name that no other history of the file has."""
-        count = self._seen.get(name, 0) + 1
-        self._seen[name] = count
+        count = self._counts.get(name, 0) + 1
+        self._counts[name] = count
         return name if count == 1 else self._unique(f"{name}#{count}")
 
 

@@ -100,7 +100,7 @@ def lines_with(call_id):
     return [
         {
             "uuid": kind,
-            "parentUuid": None,
+            "parentUuid": None if kind == "assistant" else "assistant",
             "sessionId": "s",
             "type": kind,
             "message": {"role": role, "parts": [part]},
