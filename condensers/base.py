@@ -261,6 +261,7 @@ def model_is_optional(
 def call_with_model(
     method: Callable[..., _Result], view: View, agent_llm: AgentModel | None
 ) -> _Result:
+    """Call a method of a strategy: see ``model_is_optional``."""
     function = getattr(method, "__func__", None)
     if function is not None and _lacks_model(function):
         return method(view)
@@ -504,6 +505,9 @@ def run_step(condenser: Condenser, view: View, agent_llm: AgentModel | None) -> 
 
 
 def _checked_step(condenser: Condenser, view: View, agent_llm: AgentModel | None) -> Step:
+    """Return the step of a condenser: its result is a condensation without the events that must
+    stay, or a View that was made from ``view``. Raises ``TypeError`` for another result.
+    """
     step: Any = condenser.step(view, agent_llm)
     result = step.result if isinstance(step, Step) else step
     advice = "return the View to continue with, or a Condensation"
@@ -536,6 +540,10 @@ def _checked_step(condenser: Condenser, view: View, agent_llm: AgentModel | None
 def _without_kept_events(
     condenser: Condenser, view: View, agent_llm: AgentModel | None, step: Step
 ) -> Step:
+    """Return a step whose condensation forgets no event that ``view`` must keep. If then no event
+    is left to forget, return the View with a report, or raise ``NoCondensationAvailable`` if a
+    condensation is required.
+    """
     if view.kept_from is None or isinstance(step.result, View):
         return step
     try:

@@ -143,6 +143,9 @@ class CondenseHandler:
             return result
 
     def _handle(self, conversation: str, fence: Fence | None) -> View | Condensation:
+        """Take the step of ``handle``. The step is taken again as long as newer events make its
+        plan invalid.
+        """
         append = partial(self._store.append, conversation, fence=fence)
         while True:
             started = time.perf_counter()
@@ -184,6 +187,7 @@ class CondenseHandler:
                 return Condensation(action)
 
     def remembered(self, conversation: str) -> Remembered:
+        """Return the notes on a conversation."""
         binding = self._store.database.binding
         return self._remembered(conversation, None if binding is None else binding.key)
 
@@ -206,6 +210,9 @@ class CondenseHandler:
         return unseen.step(self._condenser, view, self._agent_llm)
 
     def _preview(self, conversation: str, view: View) -> Step:
+        """Return the step over ``view``. An error of the condenser gets a note with the names of
+        the condenser and the conversation.
+        """
         try:
             return self.preview(view)
         except NoCondensationAvailable:
@@ -259,6 +266,9 @@ class CondenseHandler:
         planned_at: int,
         problem: str,
     ) -> None:
+        """Append and log the report on a condensation that newer events have made invalid. ``plan``
+        was made at the version ``planned_at``.
+        """
         report = {
             **plan.metadata,
             "outcome": "dropped",
@@ -277,6 +287,7 @@ class CondenseHandler:
         )
 
     def _tell(self, name: str, conversation: str, **values: Any) -> None:
+        """Log a message about this condenser and a conversation."""
         tell(name, conversation=conversation, **{"condenser": self._condenser.type, **values})
 
     def _tell_made(
@@ -287,6 +298,9 @@ class CondenseHandler:
         action: CondensationAction,
         seconds: float,
     ) -> None:
+        """Log the failures and the effect of a condensation: ``plan`` was appended as ``action`` to
+        the conversation with this ``view``.
+        """
         reports = reports_of(action)
         if "instead_of" in action.metadata:
             failures = failures_in(reports)

@@ -80,17 +80,21 @@ def newest_rules(
 
 
 def cost_something(report: Report) -> bool:
+    """Return whether a report is on a model call that used tokens or money."""
     metrics = report.get("metrics", {})
     return bool(metrics.get("usage")) or metrics.get("cost", 0.0) != 0.0
 
 
 def annotation(reports: Iterable[Report], condenser: str = "") -> Annotation:
-    # A report that names no condenser gets the name ``condenser``.
+    """Return an annotation with these reports. A report that names no condenser gets the name
+    ``condenser``.
+    """
     named = {"condenser": condenser} if condenser else {}
     return Annotation(name=CONDENSER_METADATA_KEY, data=[{**named, **report} for report in reports])
 
 
 def with_reports(action: CondensationAction, reports: Iterable[Report]) -> CondensationAction:
+    """Return a condensation with these reports before its own reports."""
     reports = [dict(report) for report in reports]
     if not reports:
         return action
@@ -119,6 +123,9 @@ def tell_of_failures(
     reports: Iterable[Report],
     outcome: str = "forgot nothing",
 ) -> None:
+    """Log each failed model call in ``reports``. ``outcome`` says what the condenser did without
+    the reply.
+    """
     for report in failures_in(reports):
         usage = Usage.of([report])
         tell(

@@ -141,6 +141,10 @@ class RollingCondenser(Condenser, ABC):
         return None
 
     def step(self, view: View, agent_llm: AgentModel | None = None) -> Step:
+        """Return the step over ``view``: the View if no condensation is due or a soft one is
+        impossible, and otherwise a condensation. Raises ``NoCondensationAvailable`` if a hard
+        condensation and the hard reset are impossible.
+        """
         bound = self.for_agent(agent_llm)
         if bound is not self:
             return bound.step(view, agent_llm)
@@ -258,6 +262,9 @@ class RollingCondenser(Condenser, ABC):
         max_size: int | None,
         outcome: str = "condensed",
     ) -> JsonObject:
+        """Return the metadata of a condensation: the condenser, the outcome, the reasons and the
+        numbers of events.
+        """
         metadata = {
             "condenser": self.type,
             "outcome": outcome,
@@ -271,6 +278,9 @@ class RollingCondenser(Condenser, ABC):
         return metadata
 
     def _report_size(self, view: View, why: str) -> tuple[Report, ...]:
+        """Return the report on a View that stays above ``max_size``, or nothing if the strategy has
+        no such limit. ``why`` is the reason.
+        """
         max_size = getattr(self, "max_size", None)
         if max_size is None:
             return ()
@@ -287,6 +297,9 @@ class RollingCondenser(Condenser, ABC):
     def _reset(
         self, view: View, agent_llm: AgentModel | None, unavailable: NoCondensationAvailable
     ) -> Condensation:
+        """Return the hard reset. Raises ``unavailable``, or the error of the reset with the reports
+        of both, if there is none.
+        """
         is_tried_once = self.fallback and model_use.get() is ModelUse.TRY
         if is_tried_once and unavailable.model_failed:
             raise unavailable
@@ -301,6 +314,9 @@ class RollingCondenser(Condenser, ABC):
 
 
 def reasons_by_size(view: View, max_size: int | None) -> frozenset[Reason]:
+    """Return the reasons for a condensation that need no tokens: a request, and more than
+    ``max_size`` events.
+    """
     too_many = max_size is not None and len(view) > max_size
     due = {Reason.REQUEST: view.unhandled_condensation_request, Reason.EVENTS: too_many}
     return frozenset(reason for reason, is_due in due.items() if is_due)

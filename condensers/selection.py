@@ -25,7 +25,7 @@ from foldlog.eventstore.errors import count
 from foldlog.projections import View, contains, says_something
 from foldlog.projections.effects import in_doubt
 from foldlog.projections.left_behind import left_behind_by_ids
-from foldlog.projections.units import is_unseen
+from foldlog.projections.units import has_no_message
 
 SEND_IT = ": send the View to the model"
 """The advice at the end of an error, if events stay because no model has seen them."""
@@ -47,6 +47,9 @@ def first_kept_index(view: View) -> int:
 
 
 def describe_unseen(view: View) -> str:
+    """Return the end of an error's text: how many events stay because no model has seen them. The
+    text is empty if all were seen.
+    """
     unseen = len(view) - first_kept_index(view)
     if unseen:
         stay = count(
@@ -78,6 +81,7 @@ def middle(view: View, keep_first: int, keep_last: int) -> slice | None:
 
 
 def ends(view: View, keep_first: int, keep_last: int) -> set[int]:
+    """Return the indices of the first and the last events of a View."""
     count = len(view)
     return {*range(min(keep_first, count)), *range(max(0, count - keep_last), count)}
 
@@ -155,13 +159,15 @@ def without_kept(view: View, action: CondensationAction) -> CondensationAction:
 
 
 def _has_message(view: View) -> bool:
+    """Return whether a prompt of ``view`` has a message besides its system prompts."""
     sent = (
         event
         for event in map(view.__getitem__, view.fit_positions)
         if not isinstance(event, SystemMessage)
     )
     return any(
-        says_something(getattr(event, "content", "…")) and not is_unseen(event) for event in sent
+        says_something(getattr(event, "content", "…")) and not has_no_message(event)
+        for event in sent
     )
 
 
@@ -182,7 +188,7 @@ def spare_loop_ends(view: View, forgotten: Iterable[Event]) -> tuple[Event, ...]
     for event in view.events:
         if isinstance(event, Action | Observation):
             in_a_loop = in_a_loop or event.id not in dropped
-        elif not is_unseen(event) and event.id not in view.left_behind:
+        elif not has_no_message(event) and event.id not in view.left_behind:
             if in_a_loop:
                 dropped.pop(event.id, None)
             in_a_loop = False
@@ -190,7 +196,9 @@ def spare_loop_ends(view: View, forgotten: Iterable[Event]) -> tuple[Event, ...]
 
 
 def after_system_prompt(view: View) -> int:
-    # A model always needs the first system prompt.
+    """Return the index after the first system prompt, which a model always needs, or 0 without
+    one.
+    """
     return next(
         (index + 1 for index, event in enumerate(view.events) if isinstance(event, SystemMessage)),
         0,
@@ -205,10 +213,12 @@ def stands_for_forgotten(event: Event) -> bool:
 
 
 def sent_ids(view: View) -> set[int]:
+    """Return the ids of the events that are sent to a model."""
     return {view[position].id for position in view.fit_positions}
 
 
 def ids_named(action: CondensationAction, shown: Iterable[int]) -> set[int]:
+    """Return those of the ids in ``shown`` that a condensation forgets."""
     intervals, summaries = action.forgotten
     return {
         event_id for event_id in shown if event_id in summaries or contains(intervals, event_id)
@@ -216,7 +226,9 @@ def ids_named(action: CondensationAction, shown: Iterable[int]) -> set[int]:
 
 
 def count_logged(events: Iterable[Event]) -> int:
-    # The summary of a condensation is not in the log, and has a negative id.
+    """Return how many events are in the log. The summary of a condensation is not, and has a
+    negative id.
+    """
     return sum(event.id >= 0 for event in events)
 
 
@@ -227,6 +239,7 @@ def forget(
     summary: str | None = None,
     offset: int | None = None,
 ) -> CondensationAction:
+    """Return a condensation that forgets ``events``. ``offset`` is the place of its ``summary``."""
     # A range of ids would include events that stay, if the ids are not consecutive.
     ids = sorted(event.id for event in events)
     reference: JsonObject = {"forgotten_event_ids": tuple(ids)}

@@ -48,6 +48,7 @@ State = HistoryState | StoredHistory
 
 
 def view_of(state: State) -> View:
+    """Return the View of a state. Raises ``TypeError`` for an object that is no state."""
     if isinstance(state, HistoryState):
         return View.from_events(state.history)
     if not hasattr(state, "view"):
@@ -64,8 +65,9 @@ def view_of(state: State) -> View:
 
 
 def write_reports(state: State, reports: Sequence[Report]) -> None:
-    # Reports with rules are equal in every step, so a log gets them only if its last
-    # ``RULES_COUNT_FOR // 2`` events do not contain them.
+    """Write reports to a state. A log gets a report on a rule only if the last ``RULES_COUNT_FOR //
+    2`` events have no equal one; a state with ``extra_data`` gets none.
+    """
     to_write = [report for report in reports if not is_standing(report)]
     if isinstance(state, HistoryState):
         if to_write:

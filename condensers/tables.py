@@ -40,6 +40,7 @@ class StrictTable(BaseModel):
 
     @classmethod
     def _problem(cls, error: ErrorDetails) -> str:
+        """Return what is wrong with a value of a table. An API key is not shown."""
         match error["type"]:
             case "extra_forbidden":
                 return f"unknown key{suggestion(str(error['loc'][-1]), cls.model_fields)}"
@@ -55,7 +56,9 @@ class StrictTable(BaseModel):
 
 
 def wrong_table(problems: Iterable[tuple[tuple[int | str, ...], str]]) -> ValidationError:
-    # A problem is a message and the keys that lead to the wrong value.
+    """Return the error for a table. A problem is the keys that lead to the wrong value, and a
+    message.
+    """
     lines: list[InitErrorDetails] = [
         {
             "type": PydanticCustomError("wrong", "{problem}", {"problem": problem}),
@@ -76,7 +79,9 @@ def configuration_error(error: ValidationError, path: str) -> InvalidCondenser:
 
 
 def name_of_kind(value: Any) -> str:
-    # An error must not show the value itself, because the value may be an API key.
+    """Return the kind of a value for an error, which must not show the value itself: it may be an
+    API key.
+    """
     kinds = {
         str: "a text",
         list: "a list",

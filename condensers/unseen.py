@@ -96,6 +96,9 @@ def step(condenser: Condenser, view: View, agent_llm: AgentModel | None) -> Step
 
 
 def _step_or_digest(condenser: Condenser, view: View, agent_llm: AgentModel | None) -> Step:
+    """Return the step of a condenser. If its model failed, was spared, or the prompt stays too
+    long, a digest takes the place of its summary, unless the condenser has no fallback.
+    """
     is_spared = model_use.get() is ModelUse.SPARE
     try:
         with _using_models(ModelUse.SPARE if is_spared else ModelUse.TRY):
@@ -182,6 +185,9 @@ def _marked(result: View | Condensation, instead_of: str) -> View | Condensation
 
 
 def _step(condenser: Condenser, view: View, agent_llm: AgentModel | None) -> Step:
+    """Return the step of a condenser. If the prompt is then still too long for the agent's model,
+    condense it as on a request, or shorten its texts.
+    """
     shown = view
     over = None
     reports = tuple[Report, ...]()
@@ -208,6 +214,9 @@ def _condense_requested(
     over: Overrun,
     reports: tuple[Report, ...],
 ) -> Step:
+    """Return the condensation that the condenser makes on a request. Raises
+    ``NoCondensationAvailable`` if it makes none.
+    """
     requested = replace(
         view.then((CondensationRequest(id=view.version),)), kept_from=view.kept_from, kept=view.kept
     )
@@ -259,6 +268,10 @@ def _shown_version(event: Event, default: int = 0) -> int:
 def _shorten(
     condenser: Condenser, view: View, over: Overrun, error: NoCondensationAvailable
 ) -> Step:
+    """Return the step that shortens texts instead of forgetting events, except the texts of
+    summaries. Raises ``_TooLong`` if the prompt stays too long; the error has the step that
+    shortens summaries too.
+    """
     ids = {event.id for event in view.events}
     summaries = {event.id for event in view.events if isinstance(event, CondensationSummary)}
     step = _with_shorter_texts(condenser, view, over, error, ids - summaries)
@@ -277,6 +290,10 @@ def _with_shorter_texts(
     error: NoCondensationAvailable,
     ids: Container[int],
 ) -> Step | None:
+    """Return the step with the texts of the events ``ids`` as long as the limit allows, or None if
+    no length is short enough.
+    """
+
     def tokens(length: int) -> int:
         return over.counter.token_sums(shorten_texts(view, length, ids))[-1]
 
@@ -347,6 +364,9 @@ def shorten_texts(view: View, length: int, ids: Container[int]) -> View:
 
 
 def _cut(event: Action | Observation | Message | CondensationSummary, length: int) -> Event:
+    """Return an event whose texts have at most ``length`` characters. A cut text ends with a hint
+    to the log.
+    """
     if isinstance(event, CondensationSummary):
         hint = "; the log has the whole summary"
     else:
@@ -361,6 +381,7 @@ def _cut(event: Action | Observation | Message | CondensationSummary, length: in
 
 
 def _cut_arguments(event: Action, length: int, hint: str) -> Event:
+    """Return a call whose arguments have at most ``length`` characters each."""
     arguments = arguments_of(event)
     texts = {
         name: value if isinstance(value, str) else as_json(value)

@@ -183,6 +183,9 @@ def _validate(value: Any, models: object) -> BaseModel:
 
 
 def _type_of(table: JsonMap) -> type[BaseModel]:
+    """Return the class of the configuration that a table names by its ``type`` or ``kind``. Raises
+    ``ValidationError`` if the table names no condenser, an unknown one, or two.
+    """
     if "type" in table and "kind" in table:
         raise wrong_table(
             [(("kind",), "means the same as 'type', and the table has both; leave one of them out")]
@@ -230,6 +233,9 @@ def _find_class(name: str) -> type[BaseModel] | None:
 
 
 def _register(entry_point: EntryPoint) -> None:
+    """Load an installed package that registers a condenser. Raises ``InvalidCondenser`` if it
+    cannot be loaded.
+    """
     try:
         register = entry_point.load()
     except (ImportError, AttributeError) as error:

@@ -71,7 +71,11 @@ def load_condenser_config(path: str | os.PathLike[str], name: str | None = None)
 
 
 def read_condenser_config(document: _Table, name: str | None = None) -> BaseModel:
-    # A name may be written ``NAME``, ``condenser.NAME`` or ``[condenser.NAME]``.
+    """Return the configuration of a condenser in a TOML document: of the table ``[condenser]``, or
+    of the group ``name``, which may be written ``NAME``, ``condenser.NAME`` or
+    ``[condenser.NAME]``. Raises ``InvalidCondenser`` for a missing or unknown table, and the errors
+    of ``parse_config``.
+    """
     for key in document:
         similar = difflib.get_close_matches(key.lower(), _OURS, n=1, cutoff=0.8)
         if similar and key not in _OURS:

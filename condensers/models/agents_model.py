@@ -52,6 +52,9 @@ class AskingCondenser(RollingCondenser):
             return super().step(view, agent_llm)
 
     def for_agent(self, agent_llm: AgentModel | None) -> Condenser:
+        """Return this condenser with the agent's model, unless it names a model. Raises
+        ``InvalidCondenser`` if the agent has no model, or a model without ``complete``.
+        """
         if self.llm is not None:
             return self
         if agent_llm is None:

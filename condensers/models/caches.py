@@ -40,6 +40,9 @@ class CacheRule:
 
 
 def _anthropic(models: str, least: int) -> CacheRule:
+    """Return the rule of Anthropic's cache for these models, with the least tokens that it
+    keeps.
+    """
     # Anthropic drops cached messages if the tool choice changes.
     return CacheRule(
         provider="Anthropic",
@@ -52,6 +55,7 @@ def _anthropic(models: str, least: int) -> CacheRule:
 
 
 def _openai(models: str, write: float) -> CacheRule:
+    """Return the rule of OpenAI's cache for these models, with the price of writing to it."""
     return CacheRule(
         provider="OpenAI",
         models=models,

@@ -188,6 +188,9 @@ class LLM(TokenCounter):
             raise failure from first_failure.__cause__
 
     def _reply(self, request: JsonMap, spent: Usage) -> Reply:
+        """Ask this model, and again after a failure that may pass, as long as retries and time are
+        left. Add the usage of all attempts to ``spent``. Raises ``ModelCallFailed``.
+        """
         retry = 0
         while True:
             try:
@@ -204,6 +207,9 @@ class LLM(TokenCounter):
                 return reply
 
     def _attempt(self, request: JsonMap) -> Reply:
+        """Ask this model once. Raises ``ModelCallFailed`` for every failure, with a problem that
+        shows no secret.
+        """
         completion = _litellm().completion
         config = self.config
         self._refuse_too_long_prompt(request)
@@ -235,8 +241,9 @@ class LLM(TokenCounter):
         return check_reply(reply)
 
     def _refuse_too_long_prompt(self, request: JsonMap) -> None:
-        # Without this check, some servers would silently read only a part of a prompt that is too
-        # long.
+        """Raise ``ModelCallFailed`` if the prompt has more tokens than the model accepts. Some
+        servers would silently read only a part of it.
+        """
         limit = self.max_input_tokens
         try:
             if (
@@ -252,6 +259,7 @@ class LLM(TokenCounter):
             raise ModelCallFailed(self.model, "context_window", problem, _NOT_CALLED)
 
     def _arguments(self, request: JsonMap, limit_s: float) -> JsonObject:
+        """Return the arguments of litellm's function ``completion``."""
         config = self.config
         return {
             "model": config.model,
@@ -370,6 +378,7 @@ def _entry(model: str) -> JsonMap | None:
 
 
 def _model_info(model: str) -> JsonMap | None:
+    """Return what litellm knows about a model, or None if litellm does not know it."""
     entry = _entry(model)
     if entry is not None:
         return entry or None
@@ -383,7 +392,7 @@ def _model_info(model: str) -> JsonMap | None:
 
 
 def _bare_name(model: str) -> str:
-    # Litellm finds a tokenizer by the model's name without its provider.
+    """Return the name of a model without its provider, by which litellm finds a tokenizer."""
     known = lookup(model)
     if known is not None:
         return known[0]
@@ -419,6 +428,7 @@ def _counter_is_disabled() -> bool:
 
 @cache
 def _litellm() -> Any:
+    """Import litellm without its downloads, its ``.env`` file and its output to stdout."""
     os.environ.setdefault("LITELLM_LOCAL_MODEL_COST_MAP", "True")
     # Without this setting, litellm downloads a list of headers if a reply must follow a schema.
     os.environ.setdefault("LITELLM_LOCAL_ANTHROPIC_BETA_HEADERS", "True")

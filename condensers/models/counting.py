@@ -76,6 +76,9 @@ def encoding_of(name: str) -> str | None:
 
 @cache
 def _folder_of_encodings(encoding: str) -> Path | None:
+    """Return the folder in which litellm keeps the file of an encoding, or None if this module
+    cannot count like litellm.
+    """
     package = find_spec("litellm")
     if package is None or package.origin is None or encoding not in _FILES:
         return None
@@ -92,6 +95,9 @@ _loading = threading.Lock()
 
 @cache
 def _encoder(encoding: str) -> Callable[[str], int]:
+    """Return a function that counts the tokens of a text. It raises ``TokensUnknown`` for a text
+    that is too long. Cost: the file of the encoding is read once.
+    """
     import tiktoken
 
     variable = "TIKTOKEN_CACHE_DIR"
@@ -143,6 +149,9 @@ def _bytes_at_most(text: str) -> int:
 
 
 def _count_message(message: JsonMap, count: Callable[[str], int]) -> int:
+    """Return the tokens of a message, counted as litellm counts them. Raises ``TokensUnknown`` for
+    a field that this module does not know.
+    """
     tokens = _MESSAGE_TOKENS
     for key, value in message.items():
         if isinstance(value, str):
@@ -167,6 +176,9 @@ def _text_of(part: Any) -> str:
 def _count_frame(
     messages: Sequence[JsonMap], tools: Sequence[Any], count: Callable[[str], int]
 ) -> int:
+    """Return the tokens of a prompt that belong to no message: those of the tools, and those of the
+    beginning of the reply.
+    """
     if not tools:
         return _REPLY_TOKENS
     declarations = "".join(map(_declaration, tools))
@@ -202,6 +214,9 @@ def _fields(schema: JsonMap, indent: str) -> Iterator[str]:
 
 
 def _type(field: JsonMap, indent: str) -> str:
+    """Return the type of a parameter, in the language in which OpenAI's models are shown their
+    tools.
+    """
     match field.get("type"):
         case "string" | "integer" | "number" if "enum" in field:
             return " | ".join(f'"{value}"' for value in field["enum"])

@@ -98,6 +98,7 @@ def _of_content(content: Any, count: Callable[[str], int]) -> int:
 
 
 def _of_part(part: JsonMap, count: Callable[[str], int]) -> int:
+    """Return the estimated tokens of a part of a message. ``count`` estimates those of a text."""
     if isinstance(text := part.get("text"), str):
         return count(text)
     # Servers count the pages of a file and the pictures on its pages.
@@ -166,6 +167,9 @@ ESTIMATE = Estimate(_count)
 
 
 def counting(agent_llm: AgentModel | None) -> AgentModel:
+    """Return the model that counts tokens: ``agent_llm``, or ``ESTIMATE`` if there is none. Raises
+    ``InvalidCondenser`` if ``agent_llm`` lacks an attribute of ``AgentModel``.
+    """
     if agent_llm is None:
         return ESTIMATE
     parts = ("model", "max_input_tokens", "max_output_tokens", "token_sums")

@@ -109,6 +109,7 @@ def window_in(view: View) -> Window | None:
 
 @cache
 def window_of(model: str) -> Window | None:
+    """Return the limits of a model in litellm's table, or None if the table has none."""
     table = litellms_table()
     entry = next((table[name] for name in names_of(model) if name in table), None)
     try:

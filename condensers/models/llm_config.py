@@ -125,6 +125,9 @@ WITHOUT_EFFECT = frozenset(
 
 
 def _find_named_model(value: Any, info: ValidationInfo) -> Any:
+    """Return the configuration of a model that a TOML file names, and any other value unchanged.
+    Raises ``InvalidCondenser`` for an unknown name, and for a fallback with fallbacks.
+    """
     # The context of the validation contains the models of a TOML file.
     is_name = value is not None and not isinstance(value, Mapping | LLMConfig)
     models = info.context if isinstance(info.context, Models) else Models({})
@@ -297,8 +300,10 @@ class Models:
 
     @classmethod
     def of(cls, section: JsonMap) -> Models:
-        # A table ``[llm.NAME]`` inherits the keys that it does not set, except ``fallbacks``. A
-        # table with its own API key inherits no API key.
+        """Read the tables ``[llm]`` and ``[llm.NAME]``. A table ``[llm.NAME]`` inherits the keys
+        that it does not set, except ``fallbacks``. A table with its own API key inherits no API
+        key.
+        """
         fields = {*LLMConfig.model_fields, *MAPS, *PASSED_ON, *WITHOUT_EFFECT}
         api_keys = {"api_key", "api_key_env"}
         named = {
@@ -327,6 +332,9 @@ class Models:
             raise configuration_error(error, "llm" if name == "llm" else f"llm.{name}") from error
 
     def table(self, name: Any) -> JsonMap:
+        """Return the table of a model. Raises ``InvalidCondenser`` if ``name`` is not the name of
+        one.
+        """
         listed = (
             ", ".join(map(repr, self.tables)) or "none, because only a TOML file has tables [llm]"
         )

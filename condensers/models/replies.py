@@ -114,6 +114,7 @@ def useless(reply: Reply, problem: str, failure: Failure = "bad_reply") -> Model
 
 
 def made_by(reply: Reply, prompt: Prompt) -> JsonObject:
+    """Return the metadata of a condensation that say which reply and which prompt made its text."""
     return {
         "model": reply.model,
         "response_id": reply.response_id,
@@ -125,7 +126,9 @@ def made_by(reply: Reply, prompt: Prompt) -> JsonObject:
 
 
 def report_on(reply: Reply) -> Report:
-    # The condensation stores the text of the reply as its summary, so the report leaves it out.
+    """Return the report on a reply, without its text: the condensation stores the text as its
+    summary.
+    """
     return {
         "response": {
             "id": reply.response_id,
@@ -150,6 +153,9 @@ def request_for(
     tool_choice: str | None,
     response_schema: JsonMap | None,
 ) -> JsonObject:
+    """Return the arguments of a completion. ``tool_choice`` is the name of a tool, ``none`` or
+    None.
+    """
     request: JsonObject = {"messages": [dict(message) for message in messages]}
     if tools:
         request["tools"] = list(tools)

@@ -179,7 +179,9 @@ class _Counted(NamedTuple):
 
 
 def offered_tools(view: View) -> tuple[Any, ...]:
-    # Logs also contain tools in other formats, for which litellm would count almost no tokens.
+    """Return the tools of the first system prompt, in OpenAI's format: for another format, litellm
+    would count almost no tokens.
+    """
     prompt = next((event for event in view.events if isinstance(event, SystemMessage)), None)
     if prompt:
         return tuple(in_openais_shape(tool) for tool in prompt.tools)
@@ -187,6 +189,7 @@ def offered_tools(view: View) -> tuple[Any, ...]:
 
 
 def in_openais_shape(tool: Any) -> Any:
+    """Return the definition of a tool in OpenAI's format. Any other value is returned unchanged."""
     if not isinstance(tool, Mapping) or "function" in tool:
         return tool
     schema: Any = next(

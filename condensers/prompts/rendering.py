@@ -17,6 +17,7 @@ from foldlog.projections import as_json, words_of
 
 
 def event_text(event: Event) -> str:
+    """Return the text of an event for a prompt: who said or did it, and its content."""
     match event:
         case events.SystemMessage():
             return f"System prompt:\n{words_of(event.content)}"

@@ -50,6 +50,9 @@ class ClearToolUsesCondenser(Condenser):
         return mask_events(self, view, masks)
 
     def _find_cleared(self, view: View) -> Iterator[int]:
+        """Yield the indices of the results to clear, and with ``clear_tool_inputs`` of their calls,
+        as they would have been cleared before each reply.
+        """
         answers = view.units.answers if self.clear_tool_inputs else {}
         calls = {result: call for call, result in answers.items()}
         sizes = [_size(event, view.state.items.masks) for event in view.events]
@@ -83,7 +86,9 @@ class ClearToolUsesCondenser(Condenser):
 
 
 def _size(event: Event, cache: dict[tuple[str, int], tuple[Event, Any]]) -> int:
-    # Every step needs the estimates of all events in the View, so they are cached.
+    """Return the estimated tokens of an event, which are cached, because each step needs them
+    all.
+    """
     counted = cache.get(("tokens", event.id))
     if counted is None or counted[0] is not event:
         counted = cache["tokens", event.id] = event, event_size(event)

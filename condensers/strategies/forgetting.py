@@ -130,6 +130,9 @@ class LLMAttentionCondenser(AmortizedForgettingCondenser, AskingCondenser):
     def _keeping(
         self, view: View, ids: Sequence[int], metadata: JsonMap, *reports: Report
     ) -> Condensation:
+        """Return a condensation that keeps the chosen events, and the newest events in the places
+        that are left. ``ids`` are chosen in this order.
+        """
         # The events to keep are counted without regard to units, and then extended to whole units.
         choosable = self._choosable(view)
         chosen = (choosable[event_id] for event_id in ids if event_id in choosable)
@@ -143,10 +146,13 @@ class LLMAttentionCondenser(AmortizedForgettingCondenser, AskingCondenser):
         return Condensation(replace(action, metadata={**action.metadata, **metadata}))
 
     def _places(self, view: View) -> int:
+        """Return how many events may stay after the head."""
         return self.max_size // 2 - min(self.keep_first, len(view))
 
     def _choosable(self, view: View) -> dict[int, int]:
-        # The model may choose all events after the head except summaries of forgotten events.
+        """Return the ids and indices of the events that the model may choose: all after the head,
+        except summaries of forgotten events.
+        """
         return {
             event.id: index
             for index, event in enumerate(view.events)
@@ -155,7 +161,9 @@ class LLMAttentionCondenser(AmortizedForgettingCondenser, AskingCondenser):
 
 
 def _allows_a_choice(view: View, choosable: Set[int], keep_first: int, places: int) -> bool:
-    # If every choice keeps all events, the model is not asked.
+    """Return whether a choice could make a difference. If every choice keeps all events, the model
+    is not asked.
+    """
     units = (range(start, stop) for start, stop in pairwise(view.cut_points) if start >= keep_first)
     sizes = [size for size in (sum(index in choosable for index in unit) for unit in units) if size]
     return bool(sizes) and places <= len(choosable) - min(sizes)
@@ -203,6 +211,7 @@ class ConversationWindowCondenser(RollingCondenser):
 
 
 def _essentials(view: View) -> frozenset[int] | None:
+    """Return the indices of the essential events, or None without a message of the user."""
     system = _first(view, lambda event: isinstance(event, SystemMessage))
     message = _first(view, lambda event: isinstance(event, Message) and event.source == "user")
     if message is None:

@@ -189,6 +189,9 @@ class ModelSummaryCondenser(AskingCondenser, SummarizingCondenser):
         return self.fallback and model_use.get() is ModelUse.TRY
 
     def summary(self, view: View, span: slice) -> Summary:
+        """Return the model's summary of the events in ``span``. A digest follows a text that is
+        doubtful, or takes its place if the model is spared. Raises ``ModelCallFailed``.
+        """
         if self._is_spared:
             instead = {"condenser": "digest", "instead_of": self.type}
             return replace(summary_of(view, span), metadata=instead)
@@ -299,6 +302,10 @@ class ModelSummaryCondenser(AskingCondenser, SummarizingCondenser):
     def _summarize_parts(
         self, events: Sequence[Event], length: int | None, room: int, overflow: ModelCallFailed
     ) -> Summary:
+        """Return a summary that the model writes of one part after another, each with the summary
+        of the parts before it. ``room`` is how many estimated tokens a part may have. Raises
+        ``ModelCallFailed``, with ``overflow`` if no part is small enough.
+        """
         reports = overflow.reports
         previous: list[Event]
         previous = [event for event in events if isinstance(event, CondensationSummary)]

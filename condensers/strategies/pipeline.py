@@ -102,13 +102,16 @@ CondenserPipeline = PipelineCondenser
 
 
 def _name_failed_part(part: Condenser, reports: Iterable[Report]) -> tuple[Report, ...]:
+    """Return the reports of a part. Those on failures get the name of the part."""
     return tuple(
         {"condenser": part.type, **report} if "failure" in report else report for report in reports
     )
 
 
 def _move_summary(condensation: Condensation, *, seen: View, full_view: View) -> Condensation:
-    # The position of the summary changes if earlier parts of the pipeline hid events.
+    """Return a condensation whose summary has its place in ``full_view``. It was made for the View
+    ``seen``, from which earlier parts of the pipeline may have hidden events.
+    """
     action = condensation.action
     if (
         action.summary_offset is None

@@ -54,6 +54,7 @@ def _price_of_repeated(view: View, rule: CacheRule) -> float:
 
 
 def _calls_since_summary(view: View) -> int:
+    """Return how many replies the agent's model wrote since the newest summary."""
     summaries = [event.id for event in view if isinstance(event, CondensationSummary)]
     condensed_at = max(map(summary_of, summaries), default=NOT_RECORDED)
     calls = 0

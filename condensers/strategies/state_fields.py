@@ -76,6 +76,7 @@ def close_json(arguments: str) -> str:
 
 
 def state_summary_tool() -> JsonObject:
+    """Return the definition of the tool by which a model records the fields of a summary."""
     return {
         "type": "function",
         "function": {

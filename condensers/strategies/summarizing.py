@@ -121,6 +121,9 @@ class SummarizingCondenser(RollingCondenser):
         return 0.0
 
     def _saves(self, view: View, agent_llm: AgentModel | None) -> bool:
+        """Return whether a condensation now would save more than it costs: see
+        ``savings.saves``.
+        """
         sums, counter = counted(view, agent_llm)
         head = next_cut(view.cut_points, self._head(view))
         if head is None:
@@ -238,6 +241,7 @@ class SummarizingCondenser(RollingCondenser):
         return max(self.keep_first, after_system_prompt(view))
 
     def _tails(self, view: View, due: Set[Reason]) -> list[int]:
+        """Return how many of the newest events may stay, for each of the reasons ``due``."""
         head_and_summary = self.keep_first + 1
         tails = []
         if Reason.REQUEST in due:
@@ -249,6 +253,9 @@ class SummarizingCondenser(RollingCondenser):
     def _condensation(
         self, view: View, span: slice, summary: Summary, agent_llm: AgentModel | None, outcome: str
     ) -> Condensation:
+        """Return the condensation of the events in ``span``. Raises ``NoCondensationAvailable`` if
+        the prompt would not get shorter.
+        """
         forgotten = view[span]
         over = self.overrun(view, agent_llm)
         counter = over.counter if over else agent_llm
@@ -331,6 +338,9 @@ class SummarizingCondenser(RollingCondenser):
         return text, tokens
 
     def _check_length(self, summary: Summary, tokens: int, limit: int) -> None:
+        """Raise ``NoCondensationAvailable`` if a model wrote a summary that is too long for the
+        limit.
+        """
         # Without reports, no model wrote the text, so there is no reply to reject.
         if not summary.reports or estimate(summary.text) <= SMALL:
             return
@@ -367,6 +377,9 @@ def limit_of(
 
 
 def overrun_of(view: View, agent_llm: AgentModel | None, limit: int | None) -> Overrun | None:
+    """Return the token counts of a View whose prompt exceeds ``limit``, or None if it does not, or
+    if there is no model or no limit.
+    """
     if agent_llm is None or limit is None:
         return None
     if isinstance(agent_llm, TokenCounter):

@@ -157,6 +157,9 @@ _LOOKED_AT = 60
 
 
 def unwrap(text: str) -> tuple[str, int | None]:
+    """Return the output in a result that is a JSON object, and its exit code if it has one. Any
+    other text is returned unchanged, with None.
+    """
     if not text.startswith("{"):
         return text, None
     try:

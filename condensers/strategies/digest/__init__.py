@@ -89,6 +89,9 @@ class DigestCondenser(SummarizingCondenser):
         return Requirement.SOFT
 
     def overrun(self, view: View, agent_llm: AgentModel | None) -> Overrun | None:
+        """Return the token counts of a View that is too long. If the agent's model has no known
+        limit, the limit is that of the model in the View, or a default.
+        """
         if self.max_size is not None or self._has_limit(agent_llm):
             return super().overrun(view, counting(agent_llm))
         sums = ESTIMATE.token_sums(view)
@@ -113,8 +116,10 @@ class DigestCondenser(SummarizingCondenser):
         return self.max_size, _TOKENS if tokens is None and self.max_size is None else tokens
 
     def _head(self, view: View) -> int:
-        # A message that a runtime wrote before the user's first message does not count as the first
-        # message. If the first event is a digest, the next digest replaces it.
+        """Return how many events at the beginning stay. A message that a runtime wrote before the
+        user's first message does not count as the first message. If the first event is a digest,
+        the next digest replaces it.
+        """
         head = super()._head(view)
         if any(map(stands_for_forgotten, view.events[:head])):
             return after_system_prompt(view)
@@ -174,6 +179,9 @@ class _Folded:
     newest: Event | None = None
 
     def can_be_continued(self, past: PastLog, stop: int, shown: Set[int]) -> bool:
+        """Return whether the next digest may go on from this one: the log up to it is the same, and
+        the View shows the same of its events.
+        """
         if (
             self.stop > stop
             or self.newest is None

@@ -108,6 +108,7 @@ def text_of(digest: Digest, max_length: int) -> str:
 
 
 def _lines(digest: Digest) -> dict[Section, list[DigestLine]]:
+    """Return the lines of each section, with the ids of their events in the log."""
     lines = {section: list(digest.lines[section].values()) for section in Section}
     lines[Section.BUILT] += digest.checks.values()
     for section in (Section.BUILT, Section.REPORTED):
@@ -172,6 +173,9 @@ def _cut(line: DigestLine, length_max: int) -> DigestLine:
 
 
 def _section(section: Section, lines: Sequence[DigestLine], room: int) -> str:
+    """Return the text of a section with at most ``room`` characters. The first request and the
+    newest line stay longest. The text is empty if not even these fit.
+    """
     if not lines:
         return ""
     skipped = max(0, len(lines) - 1 - room // _LINE_LEAST)

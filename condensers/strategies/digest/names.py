@@ -31,6 +31,7 @@ _BESIDE = 20
 def names_in(
     text: str, is_wanted: Callable[[str], bool] = lambda name: True
 ) -> Iterator[tuple[str, str]]:
+    """Yield the wanted names in a text, each with the words around it."""
     for line in map(_NUMBERED.sub, repeat(""), unescape(text).splitlines()):
         if not _FRAME.match(line):
             for match in _NAME.finditer(line):
@@ -66,6 +67,9 @@ def words_in(text: str) -> set[str]:
 
 
 def _around(line: str, start: int, end: int) -> str:
+    """Return the words of a line around the characters from ``start`` to ``end``, with a mark where
+    it is cut.
+    """
     begin = 0
     stop = len(line)
     if start > _BESIDE:
