@@ -26,7 +26,7 @@ from foldlog.eventstore.events import is_structural, names_source_ids
 from foldlog.projections.fold import summary_event
 from foldlog.projections.intervals import contains
 from foldlog.projections.retractions import intervals_kept, target
-from foldlog.projections.units import is_unseen
+from foldlog.projections.units import has_no_message
 from foldlog.projections.v0_dialect import entomb, is_buried
 from foldlog.projections.view import View
 
@@ -182,7 +182,7 @@ def forgets_of(structural: Event) -> Callable[[Event], bool]:
 
 
 def _explain_shown(event: Event, view: View, position: int) -> Why:
-    sent = position in view.fit_positions and not is_unseen(event)
+    sent = position in view.fit_positions and not has_no_message(event)
     reason = f"the View shows it at index {position}"
     if not sent:
         reason += f", but it is not sent to a model: {_unfit_because(event, view, position)}"
@@ -191,7 +191,7 @@ def _explain_shown(event: Event, view: View, position: int) -> Why:
 
 def _unfit_because(event: Event, view: View, position: int) -> str:
     """Return why a shown event is not sent to a model, for the user."""
-    if is_unseen(event):
+    if has_no_message(event):
         return "it cannot be written as a message"
     if event.id in view.left_behind:
         return (

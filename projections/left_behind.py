@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence, Set
 
 from foldlog.eventstore import Action, Event, Message, Observation
-from foldlog.projections.units import is_unseen, units
+from foldlog.projections.units import has_no_message, units
 
 
 def left_behind_after(
@@ -104,7 +104,7 @@ def _is_in_loop(before: Sequence[Event], after: Sequence[Event]) -> bool:
     """Return whether a loop may go on from ``before`` to ``after``. To be safe, orphans and all
     texts of a reply count as parts of a loop.
     """
-    following = next((event for event in after if not is_unseen(event)), None)
+    following = next((event for event in after if not has_no_message(event)), None)
     if isinstance(following, Action):
         goes_on = not following.thinking
     else:
@@ -115,7 +115,11 @@ def _is_in_loop(before: Sequence[Event], after: Sequence[Event]) -> bool:
         if type(event) is Action:
             if event.thinking:
                 return True
-        elif type(event) is not Observation and not _is_reply_text(event) and not is_unseen(event):
+        elif (
+            type(event) is not Observation
+            and not _is_reply_text(event)
+            and not has_no_message(event)
+        ):
             return False
     return False
 

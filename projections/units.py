@@ -50,14 +50,14 @@ from foldlog.eventstore import (
     UnknownEvent,
 )
 
-_MAY_BE_UNSEEN = frozenset({Annotation, UnknownEvent})
+_MAY_HAVE_NO_MESSAGE = frozenset({Annotation, UnknownEvent})
 
 
-def is_unseen(event: Event) -> bool:
+def has_no_message(event: Event) -> bool:
     """Return whether an event of a View cannot be written as a chat message. This is true for an
     event of unknown kind and for an imported annotation.
     """
-    return type(event) in _MAY_BE_UNSEEN and (
+    return type(event) in _MAY_HAVE_NO_MESSAGE and (
         event.origin is not None or type(event) is UnknownEvent
     )
 
@@ -133,7 +133,7 @@ class Units(NamedTuple):
     ``loops``, ``orphans``, ``bonds``  each in ascending order of the positions
     ``seen``            the events that a model may see
     ``notes``           the annotations among ``seen``
-    ``unseen``          the events that cannot be written as messages
+    ``without_message``  the events that cannot be written as messages
     ``unanswered``      the number of actions without an observation
     """
 
@@ -143,7 +143,7 @@ class Units(NamedTuple):
     orphans: Sequence[int]
     seen: Sequence[int]
     bonds: Sequence[Sequence[int]]
-    unseen: Sequence[int]
+    without_message: Sequence[int]
     unanswered: int
     notes: Sequence[int] = ()
 
@@ -171,7 +171,7 @@ class UnitsSoFar:
         self._loops: list[list[int]] = []
         self._orphans: list[int] = []
         self._seen: list[int] = []
-        self._unseen: list[int] = []
+        self._without_message: list[int] = []
         self._notes: list[int] = []
         self._unanswered = 0
         self._waiting = WaitingCalls()
@@ -234,9 +234,9 @@ class UnitsSoFar:
 
     def _see(self, event: Event, position: int) -> bool:
         """Note whether a model may see the event, and return whether it may."""
-        if type(event) in _MAY_BE_UNSEEN:
-            if is_unseen(event):
-                self._unseen.append(position)
+        if type(event) in _MAY_HAVE_NO_MESSAGE:
+            if has_no_message(event):
+                self._without_message.append(position)
                 return False
             self._notes.append(position)
         self._seen.append(position)
@@ -336,7 +336,7 @@ class UnitsSoFar:
             self._orphans.copy(),
             self._seen.copy(),
             [*self._bonds, *([position] for position in self._bond)],
-            self._unseen.copy(),
+            self._without_message.copy(),
             self._unanswered,
             self._notes.copy(),
         )
@@ -404,9 +404,9 @@ def fit_positions(view_units: Units) -> list[int]:
     A loop that lost only calls at its end is not dropped.
     """
     if not (view_units.unanswered or view_units.orphans or view_units.bonds):
-        return sorted([*view_units.seen, *view_units.unseen])
+        return sorted([*view_units.seen, *view_units.without_message])
     fit = set(view_units.seen).difference(view_units.orphans)
-    fit.update(view_units.unseen)
+    fit.update(view_units.without_message)
     fit.difference_update(
         *(calls.members for calls in view_units.parallel_calls if calls.unanswered)
     )

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from foldlog.eventstore import CondensationSummary
-from foldlog.projections.units import is_unseen
+from foldlog.projections.units import has_no_message
 
 if TYPE_CHECKING:
     from foldlog._reports.as_sent import Sent
@@ -20,7 +20,7 @@ def states_of(sent_view: Sent) -> Sequence[str]:
     result is missing or no model has been called with it.
     """
     view = sent_view.view
-    fit = {position for position in view.fit_positions if not is_unseen(view[position])}
+    fit = {position for position in view.fit_positions if not has_no_message(view[position])}
     states = []
     for position, event in enumerate(view):
         if position in fit:

@@ -25,7 +25,7 @@ from foldlog.eventstore.events import MAY_BE_STRUCTURAL, is_structural
 from foldlog.projections.fold import EMPTY, ViewState, resume
 from foldlog.projections.lifetimes import Departure, Lifetime, Lifetimes, Span, Standing
 from foldlog.projections.retractions import target
-from foldlog.projections.units import UnitsSoFar, fit_positions, is_unseen, units
+from foldlog.projections.units import UnitsSoFar, fit_positions, has_no_message, units
 from foldlog.projections.v0_dialect import insert_register
 
 Count = Callable[[Event], int]
@@ -150,7 +150,7 @@ class LifetimesFold:
         if calls is None:
             # An observation that answers no action is never sent, and a message is sent
             # immediately.
-            if type(event) is Observation or is_unseen(event):
+            if type(event) is Observation or has_no_message(event):
                 return ()
             return (index,)
         members = calls.members
@@ -287,7 +287,9 @@ class LifetimesFold:
             view_units = units(events, self._state.left_behind)
         fit_ids = {events[position].id for position in fit_positions(view_units)}
         for event in events:
-            self._open[event.id].send(version, sent=event.id in fit_ids and not is_unseen(event))
+            self._open[event.id].send(
+                version, sent=event.id in fit_ids and not has_no_message(event)
+            )
 
 
 def _departure(event: Event) -> Departure:

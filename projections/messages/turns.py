@@ -26,7 +26,7 @@ from foldlog.projections.messages.content import (
     parts_of,
     sendable,
 )
-from foldlog.projections.units import ParallelCalls, begins_reply, is_unseen, units
+from foldlog.projections.units import ParallelCalls, begins_reply, has_no_message, units
 
 Dialect = Literal[
     "openai", "openai-reasoning", "litellm", "anthropic", "anthropic-cached", "responses"
@@ -90,7 +90,7 @@ def turns(
     shown = [events[position] for position in positions]
     shown_units = units(shown)
     of_model = list(map(begins_reply, shown))
-    unseen = list(map(is_unseen, shown))
+    without_message = list(map(has_no_message, shown))
     answers = shown_units.answers
     own_turns = {answer for index, answer in answers.items() if not of_model[index]}
     used_ids = {} if call_ids is None else call_ids
@@ -101,7 +101,7 @@ def turns(
         first = group[0]
         if of_model[first]:
             # A reply that begins before the end of another one depends on the events before it.
-            start = _start(shown, unseen, first) if first > last_index else None
+            start = _start(shown, without_message, first) if first > last_index else None
             result.append(conversation.turn_of_reply(group, start))
             last_index = max(last_index, *group, *(answers.get(index, -1) for index in group))
             continue
@@ -110,7 +110,7 @@ def turns(
         if isinstance(event, Observation) and first not in own_turns:
             continue  # The observation is in the turn of its call.
         role: Role = "system" if isinstance(event, SystemMessage) else "user"
-        if not unseen[first]:
+        if not without_message[first]:
             parts = parts_of(content_of(event))
             result.append(MessageTurn(role, parts, (positions[first],)))
         last_index = max(last_index, first, answers.get(first, -1))
@@ -181,11 +181,11 @@ class _Shown(NamedTuple):
         )
 
 
-def _start(shown: Sequence[Event], unseen: Sequence[bool], index: int) -> int | None:
+def _start(shown: Sequence[Event], without_message: Sequence[bool], index: int) -> int | None:
     """Return the index from which a reply that begins at ``index`` can be rendered again. Events
     that no model sees may come before it. Return None if the event before must stay with it.
     """
-    while index and unseen[index - 1]:
+    while index and without_message[index - 1]:
         index -= 1
     return None if index and shown[index - 1].stays_with_next else index
 

@@ -6,7 +6,7 @@ from foldlog.eventstore.events import Retraction
 from foldlog.projections import LifetimesFold, View
 from foldlog.projections.explain import explain_event
 from foldlog.projections.retractions import target
-from foldlog.projections.units import is_unseen
+from foldlog.projections.units import has_no_message
 from tests.how_many import examples
 from tests.properties.definition import structural_since
 from tests.properties.histories import (
@@ -44,7 +44,7 @@ def test_lifetimes_agree_with_the_views(events):
     for version in range(len(events) + 1):
         view = View.from_events(events[:version])
         assert shown_at(lives, version) == ids(view), version
-        sent = {view[place].id for place in view.fit_positions if not is_unseen(view[place])}
+        sent = {view[place].id for place in view.fit_positions if not has_no_message(view[place])}
         assert {life.id for life in lives if life.at(version) == "sent"} == sent, version
         shown = {life.id for life in lives if life.at(version) in ("sent", "pending")}
         assert shown == set(ids(view)), version

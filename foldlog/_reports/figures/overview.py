@@ -45,7 +45,7 @@ from foldlog.formats.replacing import is_replacing, standing_in
 from foldlog.formats.usage import is_copy
 from foldlog.formats.user_requests import READ_MAX, request_in
 from foldlog.projections import contains
-from foldlog.projections.units import is_unseen
+from foldlog.projections.units import has_no_message
 
 if TYPE_CHECKING:
     from foldlog.projections import Views
@@ -126,7 +126,7 @@ def overview_of(
         view = views.current(row.id)
         events = view.events
         fit = (events[position] for position in view.fit_positions)
-        sent = [event for event in fit if not is_unseen(event)]
+        sent = [event for event in fit if not has_no_message(event)]
         summaries = sum(isinstance(event, CondensationSummary) for event in sent)
         tokens = view_tokens(view, counted)
         return overview._replace(
