@@ -81,6 +81,9 @@ def only_reads(command: str) -> bool:
 
 
 def kinds_of_check(command: str) -> set[str]:
+    """Return the kinds of checks that a command runs, such as tests. A check of no special kind
+    counts only if there is no other.
+    """
     kinds = {kind for words in _parse(bare(command)) for kind in _kinds(words)}
     return kinds - {"check"} or kinds
 
@@ -101,6 +104,7 @@ def is_edit(command: str) -> bool:
 
 
 def _kinds(words: Sequence[str]) -> set[str]:
+    """Return the kinds of checks that a simple command runs."""
     first = [basename(word) for word in words[:_CHECK_WORDS]]
     if not first or _NO_CHECK.fullmatch(first[0]):
         return set()
@@ -122,6 +126,9 @@ def covers(wide: str, narrow: str) -> bool:
 
 
 def _selections(command: str) -> Iterator[list[str]]:
+    """Yield the words of each check in a command, without options: the program and what it
+    checks.
+    """
     for words in _parse(bare(command)):
         selected = [
             _ANY.sub("", word) for word in words if not word.startswith("-") and " " not in word
@@ -142,6 +149,7 @@ def _parse(text: str) -> Sequence[Sequence[str]]:
 
 @lru_cache(_COMMANDS_MAX)  # the documents in a command may be large, so they are not kept
 def _parsed_words(text: str) -> Sequence[Sequence[str]]:
+    """Return the words of each simple command in a command line, without redirections."""
     commands: list[list[str]] = [[]]
     is_target = False
     for token in _TOKEN.findall(text):
@@ -163,4 +171,5 @@ def _unquote(quoted: re.Match[str]) -> str:
 
 
 def first_line(text: str) -> str:
+    """Return the first line with more than two letters or digits, or an empty text."""
     return next((line.strip() for line in text.splitlines() if sum(map(str.isalnum, line)) > 2), "")

@@ -139,7 +139,9 @@ _LINE_MAX = 90
 
 
 def deed_of(tool: str, arguments: JsonMap) -> Deed | None:
-    # The digest lists messages and tasks in sections of their own.
+    """Return what a call does, or None for a message or a change of tasks, which have sections of
+    their own.
+    """
     if (
         arguments.keys() <= {*_WORDS, *_ASIDES}
         or task_list(arguments) is not None
@@ -174,6 +176,9 @@ def deed_of(tool: str, arguments: JsonMap) -> Deed | None:
 
 
 def _edit(path: str, verbs: set[str], texts: list[str], arguments: JsonMap) -> FileChange:
+    """Return the change of a file by a call. ``verbs`` are its tool and its command, and ``texts``
+    the new texts.
+    """
     old = "\n".join(text for name, text in named_in(arguments) if name in _OLD_TEXTS)
     if verbs & {"write", "create"}:
         deed = "written"
@@ -198,6 +203,7 @@ def _first_new_line(old: str, new: str, path: str) -> str:
 
 
 def _patch_changes(text: str) -> Iterator[FileChange]:
+    """Yield the changes of files in a patch."""
     if "\n" not in text:
         text = text.replace("\\n", "\n")
     places = [*_PATCHED.finditer(text)]
@@ -210,6 +216,7 @@ def _patch_changes(text: str) -> Iterator[FileChange]:
 
 
 def outcome_of(observation: Observation, command: str = "") -> CallOutcome:
+    """Return how a call ended. ``command`` is the command that the call ran, if it ran one."""
     text, code = unwrap(words_of(observation.content))
     text = text.removeprefix(command)  # Some terminals echo the command.
     if _RUNNING.search(text[:_HEADER_MAX]):
@@ -238,6 +245,7 @@ def outcome_of(observation: Observation, command: str = "") -> CallOutcome:
 
 
 def _exit_code(extras: JsonMap, text: str) -> int | None:
+    """Return the exit code in the fields or in the text of a result, or None if it is unknown."""
     code = exit_code_in(extras)
     if not isinstance(code, int):
         match = EXIT_CODE.search(text[:_HEADER_MAX]) or EXIT_CODE.search(text[-400:])
@@ -246,11 +254,13 @@ def _exit_code(extras: JsonMap, text: str) -> int | None:
 
 
 def words_in_call(arguments: JsonMap) -> Iterator[str]:
+    """Yield the texts of a call that only says something."""
     if arguments and arguments.keys() <= {*_WORDS, *_ASIDES}:
         yield from (arguments[key] for key in _WORDS if isinstance(arguments.get(key), str))
 
 
 def task_list(arguments: JsonMap) -> dict[str, str] | None:
+    """Return the tasks in a call with their statuses, or None if the call has no list of tasks."""
     tasks = next(
         (arguments[key] for key in _TASK_LISTS if isinstance(arguments.get(key), list)), None
     )
@@ -266,11 +276,13 @@ def task_list(arguments: JsonMap) -> dict[str, str] | None:
 
 
 def task_made(text: str) -> str:
+    """Return the name of the task that a result says was created, or an empty text."""
     match = _TASK_MADE.match(text)
     return one_line(f"{match[1]}: {match[2]}") if match else ""
 
 
 def _first_text(arguments: JsonMap, keys: Iterable[str]) -> str:
+    """Return the first text under one of ``keys``. A list of words is joined."""
     for key in keys:
         value = arguments.get(key)
         if isinstance(value, list) and all(isinstance(word, str) for word in value):
@@ -281,6 +293,7 @@ def _first_text(arguments: JsonMap, keys: Iterable[str]) -> str:
 
 
 def _command(text: str) -> str:
+    """Return a command on one line, without an embedded document."""
     lines = bare(text).splitlines()
     heredoc = next(
         (place for place, line in enumerate(lines) if _DOCUMENT.search(line)), len(lines)

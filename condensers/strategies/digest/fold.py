@@ -163,6 +163,7 @@ class Digest:
         return digest
 
     def _take(self, event: Event) -> None:
+        """Note the next event of the log."""
         if isinstance(event, CondensationAction):
             self._take_condensation(event)
             return
@@ -192,8 +193,9 @@ class Digest:
     # --- messages ---
 
     def _take_condensation(self, event: CondensationAction) -> None:
-        # The digest quotes the summaries of other condensers. If this condensation replaces quoted
-        # summaries, its own summary is quoted instead of them.
+        """Quote the summary of another condenser. It takes the place of the quoted summaries that
+        its condensation replaces.
+        """
         if event.summary is None or event.summary.startswith(TITLE):
             return
         quoted = self.lines[Section.EARLIER]
@@ -211,8 +213,9 @@ class Digest:
             self._add_line(Section.EARLIER, line, event_id, _SUMMARY_MAX)
 
     def _take_queued_request(self, event: Annotation) -> None:
-        # The user wrote this request while the agent worked. Claude Code puts such a request into a
-        # result, or sends it later.
+        """Note a request that the user wrote while the agent worked. Claude Code puts such a
+        request into a result, or sends it later.
+        """
         if isinstance(event.data, dict):
             text = event.data.get("content")
         else:
@@ -242,7 +245,9 @@ class Digest:
             self._keep_last_text(Section.REPORTED)
 
     def _take_answer(self, event: Message) -> None:
-        # If the agent's last text ended with a command, the message is the result of this command.
+        """Note a message of the environment. If the agent's last text ended with a command, the
+        message is the result of this command.
+        """
         text, command = command_in(self.said.text) if self.said else ("", "")
         if self.said and command:
             self.said = self.said._replace(text=text)
@@ -251,6 +256,7 @@ class Digest:
             self._take_result(Observation(id=event.id, content=event.content, cause=call_id))
 
     def _note_request(self, text: str, event_id: int, before: str = "") -> None:
+        """Note a request of the user. ``before`` is written before its text."""
         request = one_line(without_pasted(text), len(text) + 100)
         if not request:
             return  # Nothing is left of a command that the user ran in the program's shell.
@@ -273,6 +279,9 @@ class Digest:
         self.said = None
 
     def _ranked(self, line: DigestLine) -> DigestLine:
+        """Return a line with the places of its sentences, the rarest first. Several short sentences
+        say more than one long sentence of the same room.
+        """
         # Several short sentences say more than one long sentence of the same room. A prohibition
         # is often short, in words that are not rare.
         sentences = SENTENCE_END.split(line.text)
@@ -296,6 +305,7 @@ class Digest:
     # --- calls ---
 
     def _take_call(self, event: Action) -> None:
+        """Note a call: its texts, its tasks and what it does."""
         arguments = arguments_of(event)
         if event.source == "agent":
             self._say(words_of(event.thought), event.id)
@@ -309,6 +319,7 @@ class Digest:
         self._take_deed(deed_of(event.tool, arguments), event.id, event.call_id)
 
     def _take_tasks(self, tasks: dict[str, str], event_id: int) -> None:
+        """Note the present tasks with their statuses, and those that are done now."""
         for name, status in tasks.items():
             if status not in _DONE:
                 self.lines[Section.BUILT].pop(one_line(f"task done: {name}"), None)
@@ -322,6 +333,7 @@ class Digest:
         }
 
     def _take_deed(self, deed: Deed | None, event_id: int, call_id: str | None = None) -> None:
+        """Note what a call does, until its result comes."""
         if deed is None:
             return
         self._keep_last_text(Section.SAID)
@@ -330,6 +342,7 @@ class Digest:
         self._pending[event_id] = self._pending[call_id or event_id] = deed
 
     def _take_result(self, event: Observation) -> None:
+        """Note the result of a call: a refusal, answers of the user, or how the call ended."""
         deed = self._deed_of(event)
         reason = words_in_refusal(event)
         if reason is not None:
@@ -362,6 +375,7 @@ class Digest:
             self._add_line(Section.REFUSED, refused, event_id)
 
     def _note_call(self, deed: Deed, outcome: CallOutcome, event_id: int) -> None:
+        """Note a call that has ended, the files that it changed and the checks that it ran."""
         section = deed.section
         text = deed.text
         self.lines[section].pop(text, None)
@@ -381,6 +395,7 @@ class Digest:
             self.checks[kind] = DigestLine(words, event_id, is_of_work=True)
 
     def _change_files(self, deed: Deed) -> None:
+        """Note the changes of files by a call."""
         for change in deed.changes:
             before = self.files.pop(change.path, ChangedFile({}, "", deed.event_id)).deeds
             others = {other: times for other, times in before.items() if other != change.deed}
@@ -392,6 +407,7 @@ class Digest:
         self.errors[subject] = DigestLine(f"{text} → {outcome.error}", event_id)
 
     def _note_finished_steps(self, deed: Deed, outcome: CallOutcome, event_id: int) -> None:
+        """Note what a call has finished: repaired errors, a commit, and something that was sent."""
         if outcome.is_proven:
             repaired = {_subject_of(deed), *(change.path for change in deed.changes)}
             self.errors = {
@@ -410,6 +426,7 @@ class Digest:
     # --- names ---
 
     def _remember_names(self, event: Event) -> None:
+        """Remember the names in an event, such as those of files. Only the newest names stay."""
         match event:
             case Action():
                 for text in (words_of(event.thought), *texts_in(arguments_of(event))):
@@ -428,6 +445,9 @@ class Digest:
                 del remembered[subject]
 
     def _remember_names_in_result(self, event: Observation) -> None:
+        """Remember the names in a result that are read, known or names of files, and its passages
+        with rare words.
+        """
         deed = self._deed_of(event)
         lines = unwrap(words_of(event.content))[0].splitlines()
         text = "\n".join(line for line in lines if not is_frame(" ".join(line.split())))
