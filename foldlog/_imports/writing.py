@@ -498,10 +498,10 @@ class SourceWriter:
             redacted=tuple(sorted({*source.redacted, *redacted_numbers})),
             about=_encode(fields),
         )
-        self._is_counted = reading.is_done or not source.records
+        self._is_counted = reading.is_done
         writing.set_unmade(grown.records - grown.made)
         # Each write of figures contains all counts so far. So the figures of a long source are
-        # written only with its first blocks and with its last blocks.
+        # written only with its last blocks. After an interrupted import, the next list counts them.
         if self._is_counted:
             self._put_figures(writing, grown)
             sources.put(grown._replace(sums=self._sums(sources, source, blocks)))

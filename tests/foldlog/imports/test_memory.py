@@ -107,7 +107,7 @@ def test_counted_reply_takes_few_bytes():
     assert sum(calls.usage["prompt_tokens"] for calls in total.calls) == sum(range(2 * RECORDS))
 
 
-def test_figures_of_a_long_source_are_made_twice(tmp_path, monkeypatch, store):
+def test_figures_of_a_long_source_are_made_once(tmp_path, monkeypatch, store):
     set_sizes(monkeypatch, transaction=2**16, short=2**16)
     record_counts = []
     figures_in = of_sources.figures_in
@@ -120,8 +120,7 @@ def test_figures_of_a_long_source_are_made_twice(tmp_path, monkeypatch, store):
     path = tmp_path / "session.jsonl"
     path.write_bytes(b"\n".join([line(0), *map(reply, range(4_000)), b""]))
     imported(store, path)
-    assert len(record_counts) == 2
-    assert record_counts[-1] == 4_001
+    assert record_counts == [4_001]
     assert figures_of(store, "s1")["calls"] != []
 
 

@@ -25,6 +25,7 @@ from tests.foldlog.imports.imports import (
     Import,
     bytes_of,
     events_of,
+    figures_of,
     imported,
     imported_lines,
     new_store,
@@ -193,6 +194,11 @@ def test_failed_import_says_what_is_stored(lines, path, monkeypatch):
         assert 0 < outcome.added < len(lines)
         assert source_of(store, outcome.conversation).records == outcome.added
         patches.undo()
+        with new_store() as target:
+            half = imported_lines(target, path, lines[: outcome.added]).conversation
+            expected = figures_of(target, half)
+        assert figures_of(store, outcome.conversation) == expected
+        path.write_bytes(b"".join(lines))
         assert imported(store, path).added == len(lines) - outcome.added
         assert bytes_of(store, outcome.conversation) == path.read_bytes()
 
