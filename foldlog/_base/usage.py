@@ -80,8 +80,6 @@ _OUR_NAMES: Mapping[Any, str] = {
 """Maps the name that a source uses for a count to foldlog's name. If a source has several names of
 one count, the last one in this order counts.
 """
-_PLACES: Mapping[Any, int] = {name: place for place, name in enumerate(_OUR_NAMES)}
-"""Maps a source's name to its place in ``_OUR_NAMES``."""
 _BESIDE_THE_INPUT = ("cache_read_input_tokens", "cache_creation_input_tokens")
 """Anthropic's names of cached tokens. Anthropic's ``input_tokens`` do not include cached tokens."""
 _COUNTS = {"total_tokens", *(name for names in _NAMES.values() for name in names)}
@@ -157,8 +155,11 @@ def usage_of(source: Any) -> dict[str, int]:
         # Most values are numbers, so the type is compared before the name, which takes longer.
         if type(value) is not int and str(name).endswith(_PARTS) and isinstance(value, Mapping):
             counts = {**_counts_in(value), **counts}
-    names = sorted(counts.keys() & _PLACES.keys(), key=_PLACES.__getitem__)
-    usage = {_OUR_NAMES[source_name]: counts[source_name] for source_name in names}
+    usage = {
+        name: counts[source_name]
+        for source_name, name in _OUR_NAMES.items()
+        if source_name in counts
+    }
     written_by_age = sum([counts.get(name, 0) for name in _BY_AGE])
     if written_by_age > usage.get("cache_write_tokens", 0):
         usage["cache_write_tokens"] = written_by_age
