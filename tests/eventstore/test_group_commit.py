@@ -518,7 +518,12 @@ def test_interruption_in_anothers_job_reaches_the_leader(together, groups):
     assert groups.committed == [["first"], [2, 3]]
 
 
-def test_interrupted_waiter_leaves(queue, groups):
+@pytest.mark.parametrize(
+    "wait",
+    [lambda queue: queue.run(writes("never")), lambda queue: queue.begin_alone(PATIENCE_S)],
+    ids=["together", "alone"],
+)
+def test_interrupted_waiter_leaves(queue, groups, wait):
     """The main thread, the only one that Python interrupts, waits in the queue when Ctrl-C
     comes.
     """
@@ -533,7 +538,7 @@ def test_interrupted_waiter_leaves(queue, groups):
         pressing = threading.Thread(target=press, daemon=True)
         pressing.start()
         with pytest.raises(KeyboardInterrupt):
-            queue.run(writes("never"))
+            wait(queue)
         finish([pressing])
     assert callers.finish() == ["after"]
     assert groups.committed == [["first"], ["after"]]
