@@ -21,7 +21,7 @@ from foldlog.condensers import (
 from foldlog.condensers.base import Overrun
 from foldlog.condensers.models import counting
 from foldlog.condensers.models.client import _DOWNLOADED_TOKENIZERS
-from foldlog.condensers.models.counting import count_at_most, encoding_of
+from foldlog.condensers.models.counting import _declaration, count_at_most, encoding_of
 from foldlog.condensers.models.limits import litellms_table, lookup
 from foldlog.condensers.models.tokens import TokenCounter, offered_tools
 from foldlog.condensers.strategies.summarizing import limit_of
@@ -423,3 +423,38 @@ def test_loading_an_encoding_leaves_the_environment_as_it_was(litellm, monkeypat
     monkeypatch.setenv("TIKTOKEN_CACHE_DIR", "/elsewhere")
     counting._encoder.__wrapped__("o200k_base")
     assert os.environ["TIKTOKEN_CACHE_DIR"] == "/elsewhere"
+
+
+def declared(properties, **function):
+    parameters = {"type": "object", "properties": properties, "required": ["a"]}
+    return _declaration({"function": {"name": "pay", "parameters": parameters, **function}})
+
+
+@pytest.mark.parametrize(
+    "schema, written",
+    [
+        ({"type": "string"}, "string"),
+        ({"type": "integer"}, "number"),
+        ({"type": "number"}, "number"),
+        ({"type": "boolean"}, "boolean"),
+        ({"type": "null"}, "null"),
+        ({}, "any"),
+        ({"type": "integer", "enum": [1, 2]}, '"1" | "2"'),
+        ({"type": "array", "items": {"type": "string"}}, "string[]"),
+        (
+            {"type": "object", "properties": {"b": {"type": "null", "description": "none"}}},
+            "{\n  // none\n  b?: null,\n}",
+        ),
+    ],
+)
+def test_tool_is_declared_with_the_types_of_typescript(schema, written):
+    assert declared({"a": schema}) == f"type pay = (_: {{\na: {written},\n}}) => any;\n\n"
+
+
+def test_tool_is_declared_with_its_descriptions():
+    fields = {"a": {"description": "who"}, "b": {}}
+    declaration = "type pay = (_: {\n// who\na: any,\nb?: any,\n}) => any;"
+    assert declared(fields, description="Pays.") == f"// Pays.\n{declaration}\n\n"
+    assert declared({}) == "type pay = () => any;\n\n"
+    with pytest.raises(TokensUnknown, match="not in OpenAI's format"):
+        declared(fields, name="")
