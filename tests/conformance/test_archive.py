@@ -16,6 +16,7 @@ from pydantic import SecretStr
 from foldlog import Histories
 from foldlog.eventstore import (
     ConversationErased,
+    CorruptEvent,
     EventsNotMade,
     InvalidArgument,
     KeyRing,
@@ -289,6 +290,15 @@ def test_archived_forks_and_forks_of_the_archived(store, to):
 def test_a_damaged_conversation_stays(store, to, monkeypatch):
     monkeypatch.setattr("foldlog.eventstore.maintenance.verify.link", lambda *event: b"")
     assert "does not follow" in str(archive(store, "c1", to).stays)
+    assert objects(to) == []
+
+
+def test_an_unreadable_conversation_stays(store, to, monkeypatch):
+    def fail(check):
+        raise CorruptEvent("c1", 0, "it is cut")
+
+    monkeypatch.setattr("foldlog.eventstore.maintenance.archive.Check.run", fail)
+    assert "event 0: it is cut" in str(archive(store, "c1", to).stays)
     assert objects(to) == []
 
 

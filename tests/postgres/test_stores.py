@@ -279,6 +279,22 @@ def test_followers_confirm_erasures(many):
         assert erased(store, "erased 2").unconfirmed == ()
 
 
+def test_position_of_a_projection_only_grows(many):
+    with open_store(many) as store:
+
+        def track(position):
+            store._recorder.transact(
+                lambda transaction: transaction.set_value("tracking growing", position)
+            )
+
+        track("7")
+        with pytest.raises(StoreUnavailable, match="already reached this position") as refused:
+            track("7")
+        assert refused.value.kind == "taken"
+        track("8")
+        track("")
+
+
 def test_the_number_of_stores_is_fixed(many):
     with pytest.raises(
         StoreRefused, match=r"many_00 and others; set the number of stores in the URL \(\?stores=\)"
