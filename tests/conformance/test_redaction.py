@@ -380,3 +380,10 @@ def test_copy_brings_back_no_event_that_was_redacted_in_a_fork(store, copied):
         [problem] = [moved.problem for moved in copy_store(source, store, "d")]
         assert "the target redacted event 3 in 'f', and a copy would bring the event" in problem
         assert store.version("d") == copied
+
+
+@pytest.mark.parametrize("reason", ["", " \n"])
+def test_redaction_without_a_reason_is_refused(store, reason):
+    with pytest.raises(InvalidArgument, match="reason is empty; give a reason for the receipt"):
+        redact(store, "c", 0, reason=reason, by="me")
+    assert not any(are_redacted(store, "c"))
