@@ -180,6 +180,9 @@ def encode(event: Event, *, finite: bool = False, ours: bool = False) -> Encoded
 
 
 def _refuse(event: Event, kind: str) -> NoReturn:
+    """Raise ``InvalidEvent`` for an event that only the store writes: an entry of the ledger, or
+    redacted content.
+    """
     if isinstance(event, Entry):
         raise InvalidEvent(
             f"an event of kind {kind!r} is an entry of the ledger: only the store appends entries"

@@ -289,6 +289,9 @@ def describe_value(value: object) -> str:
 
 
 def _remedy(value: object) -> str:
+    """Return the end of an error about a value that JSON does not have: what to write in its
+    place.
+    """
     if isinstance(value, bytes | bytearray | memoryview):
         return "write bytes(value)"
     if isinstance(value, AbstractSet):

@@ -466,6 +466,9 @@ class Store:
     # -- steps
 
     def _encode(self, event: Event | Encoded, *, finite: bool = True) -> Encoded:
+        """Return an event in its stored form. Raises ``InvalidEvent`` for one that is too large or
+        that JSON cannot hold.
+        """
         encoded = event if type(event) is Encoded else encode(event, finite=finite)  # type: ignore[arg-type]
         body = encoded.body
         size = len(body) if type(body) is bytes else size_of(body)
@@ -480,6 +483,9 @@ class Store:
     def _encode_all(
         self, events: Iterable[Event | Encoded], source: str, *, finite: bool = True
     ) -> Iterator[Encoded]:
+        """Yield events in their stored form. An error names the place of the event in
+        ``source``.
+        """
         for index, event in enumerate(events):
             try:
                 encoded = self._encode(event, finite=finite)
@@ -579,6 +585,9 @@ def prepare_append(
 
 
 def _in_order(events: Iterable[Event | Encoded]) -> Iterator[Event | Encoded]:
+    """Yield the events of a whole history. Raises ``InvalidEvent`` for an id that is not the place
+    of the event.
+    """
     for index, event in enumerate(events):
         if not isinstance(event, Encoded) and event.id not in (index, NOT_RECORDED):
             raise InvalidEvent(

@@ -410,6 +410,7 @@ class PollingSubscription(Subscription[ApplicationRecorder]):
         )
 
     def _poll(self) -> Sequence[Notification]:
+        """Return the notifications after the last one, or nothing after a short pause."""
         data_version = self.store_recorder.value("data_version")
         if data_version != self._seen:
             page = self.select(self._last_notification_id)
@@ -464,6 +465,9 @@ def _topic(row: Row) -> str:
 
 
 def _fields(conversation: str, row: Row, position: int | None = None) -> JsonObject:
+    """Return the fields of the library's stored event for a row. Raises ``CorruptEvent`` for a
+    damaged row.
+    """
     sound(conversation, row, position)
     return {
         "originator_id": conversation,

@@ -377,6 +377,7 @@ def _read_newest(
 
 
 def _as_listed(newest: _Newest) -> ListedConversation:
+    """Return the row of the list for the newest state of a conversation."""
     conversation = newest.conversation
     return ListedConversation(
         conversation.key,

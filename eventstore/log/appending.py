@@ -382,6 +382,7 @@ def _are_equal_but_for_redactions(stored: Sequence[Event], requested: Sequence[E
 
 
 def _is_equal_but_for_redaction(stored: Event, requested: Event) -> bool:
+    """Return whether a stored event is the requested one, or what a redaction left of it."""
     if stored.redacted is None:
         return stored == requested
     if not can_be_redacted(requested):

@@ -151,6 +151,8 @@ class StagedWriter:
             self._next = time.monotonic() + REST_S
 
     def _write(self, version: int, work: Callable[[WriteTransaction], object]) -> None:
+        """Run ``work`` on the staged conversation in one transaction, at this version."""
+
         def in_transaction(transaction: Transaction) -> int:
             writing = self._opened(transaction, version)
             self._tried = writing.key

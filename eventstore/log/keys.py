@@ -201,6 +201,9 @@ class DataKey:
         return list(map(add, nonces, encrypted))
 
     def decrypt(self, encrypted: bytes, place: bytes) -> bytes:
+        """Return the plain text of what was encrypted for ``place``. Raises ``NotAsWritten`` if the
+        text, the place or the key is another.
+        """
         try:
             return self._cipher.decrypt(
                 encrypted[:NONCE_BYTES], encrypted[NONCE_BYTES:], place + self.name
@@ -223,6 +226,9 @@ def key_missing(problem: str, key_id: str | None, keys: KeyRing | None) -> KeyUn
 
 
 def cipher(key: bytes) -> AESGCM:
+    """Return the cipher with a key. Raises ``KeyUnavailable`` if the package ``cryptography`` is
+    not installed.
+    """
     try:
         from cryptography.hazmat.primitives.ciphers.aead import AESGCM
     except ImportError as error:

@@ -378,6 +378,9 @@ class RowCodec(NamedTuple):
         return Body.of(body, [item for item in attachments if item.name in needed])
 
     def _opened_attachment(self, stored: Attachment) -> Attachment:
+        """Return an attachment as it was before encryption and compression. Raises
+        ``NotAsWritten``.
+        """
         encoding = stored.encoding
         body = stored.body
         if encoding & ENCRYPTED:
@@ -545,6 +548,9 @@ def _name_bytes(text: str) -> bytes:
 
 
 def checked_compression(name: str) -> Compression:
+    """Return the name of a compression. Raises ``InvalidOption`` for an unknown name, and if the
+    package of the compression is not installed.
+    """
     if name not in get_args(Compression):
         raise InvalidOption(
             f"unknown compression {name!r}; choose {', '.join(get_args(Compression))}"
@@ -610,6 +616,7 @@ _contexts = _Contexts()
 
 
 def _zstandard() -> ModuleType:
+    """Return the package ``zstandard``. Raises ``InvalidOption`` if it is not installed."""
     try:
         import zstandard
     except ImportError as error:
@@ -621,6 +628,9 @@ def _zstandard() -> ModuleType:
 
 
 def _from_zstd(stored: bytes) -> bytes:
+    """Return the body of an event that was compressed with zstd. Raises ``NotAsWritten`` for a
+    damaged or a too large one.
+    """
     zstandard = _zstandard()
     try:
         size = zstandard.frame_content_size(stored)

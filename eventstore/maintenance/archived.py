@@ -289,6 +289,7 @@ def _first_process() -> int:
 
 @cache
 def _store(url: str) -> ObjectStore:
+    """Return the object store with this URL. A folder is made if it does not exist."""
     from obstore.store import from_url
 
     options: JsonObject = {}

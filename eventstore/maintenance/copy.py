@@ -823,6 +823,7 @@ def _streams(reading: ReadTransaction) -> Iterator[tuple[Stream, Sequence[Chunk]
 def _put_streams(
     writing: WriteTransaction, streams: Iterable[tuple[Stream, Sequence[Chunk]]]
 ) -> None:
+    """Write the streams of a conversation in place of those that an earlier copy wrote."""
     for copied_before in writing.streams():
         writing.drop_stream(copied_before.number)
     for stream, chunks in streams:

@@ -182,6 +182,7 @@ class _Change:
         return self._keys(self._state.key)
 
     def _keys(self, start: str) -> ChangedRows:
+        """Take a step over the idempotency keys: one page, from ``start`` on."""
         page = self._transaction.recalled(self._conversation.key, start, _KEYS)
         changed = self._prove(page)
         mark = self._codec.mark

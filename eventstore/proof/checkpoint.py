@@ -152,6 +152,7 @@ class _NewLeaves:
         return [self._leaf(state) for state in states]
 
     def _leaf(self, state: Conversation) -> Leaf:
+        """Return the leaf of a conversation in this state."""
         version, head = state.end
         generation = len(tombstones_before(self._reader, state))
         if state.erasure is not None:
@@ -172,6 +173,9 @@ class _NewLeaves:
         )
 
     def _extent(self, state: Conversation, generation: int) -> Extent:
+        """Return the extent of a conversation that is not erased. ``generation`` is the number of
+        its erasures.
+        """
         redacted = tuple(_redacted(self._reader, self._database, state))
         clear = (0, b"")
         if state.sealed_key is not None:

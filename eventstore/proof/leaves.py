@@ -216,6 +216,9 @@ def hash_in_clear(reader: Reader, state: Conversation, first: int, stop: int) ->
 def _rows_without_bodies(
     reader: Reader, state: Conversation, first: int, stop: int
 ) -> Iterator[Row]:
+    """Yield the rows of events from ``first`` up to ``stop``. Rows in the store come without their
+    bodies.
+    """
     if state.archived:
         archived = read_archived(state.id, address_of_object(reader, state.key))
         yield from (row for row, _ in archived if first <= row.id < stop)

@@ -95,6 +95,9 @@ def stored_records(reader: Reader, origin: str) -> Iterator[StoredLeaves]:
 
 
 def _decoded(record: Record, origin: str, read: Callable[[bytes], T]) -> T:
+    """Return what ``read`` makes of a stored record. Raises ``StoreDamaged`` if the record is
+    damaged.
+    """
     decoded = _CODEC.decoded_record(LISTS_OF_CHECKPOINTS + origin, record)
     if decoded is not None:
         with suppress(msgspec.DecodeError):

@@ -94,6 +94,7 @@ def contradictions(
 
 
 def _describe_missing(kind: str, name: str) -> str:
+    """Return the problem of a missing part of a schema, with what to do."""
     if kind == "index":
         return (
             f"the index {name} is missing, so reading is slow or fails; copy the store, which"

@@ -17,6 +17,7 @@ THIS_VERSION: Final = f"foldlog {VERSION}"
 
 
 def development_store(store: str, number: object) -> StoreRefused:
+    """Return the error for a store that a development version wrote."""
     return StoreRefused(
         f"{store} was written by a development version of foldlog from before 0.1.0 (its schema"
         f" {number}), which this version does not read; the store is not damaged: with the version"

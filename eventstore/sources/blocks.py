@@ -126,6 +126,7 @@ class TextsBetween:
         self._after = b""
 
     def take(self, block: Block) -> None:
+        """Note the texts between the records of the next block that are more than separators."""
         first, *parts = block.between()
         before = [self._after + first, *parts]
         self._after = before.pop()

@@ -307,6 +307,7 @@ def _redacted_in_target(records: CopiedRecords, original: _Original) -> Source |
 def _redact_in_target(
     transaction: Transaction, records: CopiedRecords, redacted: RedactedRecords | None
 ) -> None:
+    """Redact the records of the target that are redacted in the source."""
     writing, _ = _open_in_target(transaction, records.target, records.conversation)
     if redacted is not None:
         redact_records(writing, redacted)
@@ -454,6 +455,9 @@ def _refusal(record: ChainedRecord, refused: Mapping[bytes, bool]) -> int:
 
 
 def _would_come_back(conversation: str, number: int, *, elsewhere: bool = False) -> CannotRedact:
+    """Return the error for a copy that would bring back a record. ``elsewhere`` says that another
+    conversation of the target redacted or erased it.
+    """
     if elsewhere:
         return CannotRedact(
             f"conversation {conversation!r}: a copy would bring back record {number} of its source,"
@@ -502,6 +506,9 @@ def _refused_by(sources: Sources, source: Source) -> set[bytes]:
 
 
 def _source_in_target(sources: Sources, conversation: Conversation) -> Source | None:
+    """Return the source that the target has of a conversation, or None. Raises ``HistoryDiverged``
+    if the target has another conversation under the id.
+    """
     existing = check_not_erased(sources.find(conversation.id))
     if existing is None:
         return None

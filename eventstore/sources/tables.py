@@ -549,6 +549,7 @@ class Sources:
     def _index(
         self, conversation: int, first: int, count: int, encoding: int, data: bytes
     ) -> AppendedIndex:
+        """Return the index of a block. Raises ``CorruptEvent`` if it is damaged."""
         index = self._opened(conversation, encoding, b"places", first, data)
         try:
             if encoding & _APPENDED:
@@ -673,6 +674,7 @@ class SourcesToWrite(Sources):
         self._put_block(conversation, block, index, pack(block.raw), _APPENDED)
 
     def _put_block(self, key: int, block: Block, index: bytes, body: bytes, form: int = 0) -> None:
+        """Write a block with its index, compressed and encrypted."""
         self.reader.write(
             "put_block",
             key,

@@ -495,6 +495,7 @@ class LeaseBlock:
         self._history._close_redacted_calls()
 
     def _report_takeover(self) -> None:
+        """Log once that this worker took the lease from another one."""
         if self._former is None:
             return
         former = self._former.worker

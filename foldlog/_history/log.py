@@ -829,6 +829,7 @@ def or_empty(read: Callable[[], T], empty: T) -> T:
 
 
 def _not_appended(value: object) -> TypeError:
+    """Return the error for a value that is no event."""
     if isinstance(value, Mapping):
         description = "a dict without a role"
     else:

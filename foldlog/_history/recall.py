@@ -287,6 +287,7 @@ class RecallTool:
         )
 
     def _result_of(self, call: Action) -> list[Event]:
+        """Return the result of a call, if it came soon after the call."""
         later = self._store.events(self._id, call.id + 1, call.id + 1 + _ANSWERED_WITHIN)
         results = (event for event in later if isinstance(event, Observation))
         of_call = (

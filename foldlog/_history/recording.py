@@ -119,6 +119,9 @@ class Recording:
         format: Format,
         dedupe: Literal["origin"] | None,
     ) -> list[Any]:
+        """Return the records that the history does not have, or all of them if the append itself
+        finds the others.
+        """
         # Most programs append only new records. So stored records are searched for here only in
         # histories with repeated records. In other histories, the append itself finds a repeated
         # record.

@@ -399,6 +399,9 @@ class StreamedReply:
         return f"became event {stream.event}"
 
     def _append_cut(self) -> tuple[Recorded, ...]:
+        """Append what was written of the reply, marked as cut, or close the stream if nothing
+        was.
+        """
         if self._draft.is_empty:
             self._close()
             return ()
@@ -747,6 +750,9 @@ def read_offset(offset: str) -> tuple[int, int]:
 
 
 def _deltas_in(conversation: str, body: bytes) -> list[Delta]:
+    """Return the deltas in a chunk of a stream. Raises ``InvalidArgument`` for a chunk of another
+    form.
+    """
     try:
         return decode_deltas(body)
     except msgspec.DecodeError as error:

@@ -266,6 +266,9 @@ class Import:
         return None if source is None else format_named(source.format)
 
     def _report_unchanged(self, path: Path) -> Iterator[Imported]:
+        """Yield the outcomes of the histories in a file that has not changed since its last
+        import.
+        """
         for place in self._looked_up.pop(self._place(path)):
             # If a history is no longer in the file, its place has the state of an earlier version
             # of the file.

@@ -48,6 +48,7 @@ class EventsInMemory:
         return row
 
     def _copy(self, row: Conversation) -> Recorder:
+        """Return a store in memory with a conversation and its events."""
         recorder = MemoryRecorder()
         copy = Store(recorder)
         recorder.set_next_key(row.key)

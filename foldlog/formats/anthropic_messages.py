@@ -398,6 +398,7 @@ def _is_stored(record: Any) -> bool:
 
 
 def _matches(record: Any) -> bool:
+    """Return whether a record is certainly a message with Anthropic's blocks."""
     if (
         not _accepts(record)
         or type(record["content"]) is not list

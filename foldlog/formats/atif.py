@@ -205,6 +205,7 @@ def _document(records: Iterable[Any]) -> Fields:
 
 
 def _accepts(record: Any) -> bool:
+    """Return whether a record may be a step, or the fields before or after the steps."""
     is_step = (
         type(record) is dict
         and "role" not in record
@@ -215,6 +216,7 @@ def _accepts(record: Any) -> bool:
 
 
 def _matches(record: Any) -> bool:
+    """Return whether a record is certainly of a trajectory in ATIF."""
     if not _accepts(record):
         return False
     if text_or_empty(record, "schema_version").startswith("ATIF-v"):
@@ -322,6 +324,7 @@ def _results(record: Fields) -> list[Fields]:
 
 
 def _read_results(collected: RecordEvents, record: Fields) -> None:
+    """Add the results of a step: an observation for each, or a message if it answers no call."""
     for result in _results(record):
         content = result.get("content")
         call_id = result.get("source_call_id")

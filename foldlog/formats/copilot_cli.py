@@ -207,6 +207,7 @@ class CopilotDecoder(FollowingDecoder):
             self._prompt_id = prompt.id
 
     def _read_result(self, collected: RecordEvents, data: Fields) -> None:
+        """Add the result of a call, or a hidden result if its call is not open."""
         error = data.get("error")
         fields = dict_or_empty(data, "result")
         content = _with_files(text_or_empty(fields, "content"), fields.get("binaryResultsForLlm"))

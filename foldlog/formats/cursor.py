@@ -278,6 +278,9 @@ class _Decoder(FollowingDecoder):
         collected.close(name, None)
 
     def _read_bubble(self, collected: RecordEvents, bubble: Fields) -> None:
+        """Add the events of a bubble of the editor. Thinking waits for the next bubble of the
+        agent.
+        """
         text = text_or_empty(bubble, "text")
         if bubble["type"] == _USER:
             self._thoughts = []
@@ -338,6 +341,7 @@ class _Decoder(FollowingDecoder):
             collected.say("agent")
 
     def _read_result(self, collected: RecordEvents, block: Fields) -> None:
+        """Add a result. A result without an id answers the first open call."""
         call_id = text_or_none(block.get("toolCallId", block.get("tool_use_id")))
         tool = text_or_empty(block, "toolName")
         output = block.get("result", block.get("content"))

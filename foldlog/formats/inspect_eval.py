@@ -298,6 +298,7 @@ def _accepts(record: Any) -> bool:
 
 
 def _matches(record: Any) -> bool:
+    """Return whether a record is certainly a message or the end of a sample of Inspect."""
     if not _accepts(record):
         return False
     calls = record.get("tool_calls")

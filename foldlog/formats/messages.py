@@ -428,6 +428,7 @@ class MessageReader:
         return [self._result(block) for block in _of_kinds(blocks, "tool_result")]
 
     def _result(self, block: Fields) -> Observation:
+        """Return the result in a block of the type ``tool_result``."""
         content = block.get("content")
         return Observation(
             call_id=text_or_none(block, "tool_use_id"),

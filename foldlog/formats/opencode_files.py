@@ -454,6 +454,7 @@ def _take_objects(holder: Fields, key: str) -> list[Fields]:
 
 
 def _answer(part: Fields) -> Fields:
+    """Return a part of an answer of OpenCode 2 in the format of the older version."""
     if part.get("type") == "reasoning":
         return {**part, "metadata": {"anthropic": part.get("native", part.get("state"))}}
     if part.get("type") != "tool":
@@ -467,6 +468,9 @@ def _answer(part: Fields) -> Fields:
 
 
 def _file(file: Fields) -> Fields:
+    """Return a file of OpenCode 2 as a part. A file that OpenCode also sends in words becomes a
+    text.
+    """
     kind, data, name = (text_or_empty(file.get(key)) for key in ("mime", "data", "name"))
     if file.get("type") == "text":
         return file

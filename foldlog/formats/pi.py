@@ -68,6 +68,7 @@ _accepts = has(type=str)
 
 
 def _matches(record: Any) -> bool:
+    """Return whether a record is certainly an entry of pi."""
     if not _accepts(record) or type(record.get("timestamp")) is not str:
         return False
     message = record.get("message")

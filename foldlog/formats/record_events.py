@@ -193,6 +193,9 @@ class FollowingDecoder(RecordDecoder):
         self._remember_in_past(event)
 
     def _remember_in_past(self, event: Event) -> None:
+        """Note what an event means for a decoder that continues later: the id of a call, or a
+        change of earlier events.
+        """
         if type(event) is Action and event.call_id is not None:
             self.past.add_new(f"call {event.call_id}", may_return=self.ids_return)
         elif type(event) is CondensationAction:

@@ -331,6 +331,9 @@ def _is_of_a_response(value: Fields) -> bool:
 
 
 def _completion_events(completion: Fields) -> Iterator[Event]:
+    """Yield the events of a chat completion. Raises ``InvalidArgument`` if it has not exactly one
+    choice, or is a chunk.
+    """
     choices = completion["choices"]
     if not isinstance(choices, list) or len(choices) != 1:
         count = len(choices) if isinstance(choices, list) else "no list of"
@@ -564,6 +567,7 @@ def _with_finite_numbers(event: Event) -> Event:
 
 
 def _finite(value: Any) -> Any:
+    """Return a value with texts in place of its infinities and NaN."""
     if isinstance(value, dict):
         return {key: _finite(item) for key, item in value.items()}
     if isinstance(value, list | tuple):

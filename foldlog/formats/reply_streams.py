@@ -223,6 +223,7 @@ class AnthropicReader:
         return []
 
     def _begin_block(self, index: int, block: JsonObject) -> list[Delta]:
+        """Begin a block of the message, and return its deltas."""
         self._blocks[index] = block
         match block.get("type"):
             case "tool_use":
@@ -234,6 +235,7 @@ class AnthropicReader:
         return []
 
     def _grow_block(self, index: int, delta: JsonObject) -> list[Delta]:
+        """Add a piece to a block, and return its deltas."""
         block = self._blocks[index]
         match delta.get("type"):
             case "text_delta":
@@ -259,6 +261,9 @@ class AnthropicReader:
         return []
 
     def _end_block(self, index: int) -> list[Delta]:
+        """End a block, and return its deltas. The arguments of a call become an object, unless they
+        are cut off.
+        """
         block = self._blocks[index]
         if index in self._inputs:
             try:

@@ -78,6 +78,7 @@ def _content(parts: list[Part] | str | None, plain: bool) -> str | list[Part] | 
 
 
 def _tool_call(call: PairedCall, plain: bool) -> Part:
+    """Return a call of a chat message. If ``plain``, its id is short enough for every server."""
     function = {
         "name": matching(call.action.tool, _NAME_MAX),
         "arguments": arguments_of(call.action),

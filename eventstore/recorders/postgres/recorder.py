@@ -342,6 +342,7 @@ class PostgresRecorder(Recorder):
             yield connection
 
     def _new_connection(self) -> psycopg.Connection[Any]:
+        """Connect to the server. Raises the error of ``_refusal_of``."""
         try:
             connection = psycopg.connect(
                 **self._parameters, autocommit=True, prepare_threshold=None
@@ -386,6 +387,9 @@ class PostgresRecorder(Recorder):
     def _retry(
         self, attempt: Callable[[], T], outcome: Callable[[], str] = lambda: "nothing was read"
     ) -> T:
+        """Return the result of ``attempt``, which runs again after a lost connection or a conflict,
+        as long as the patience lasts. ``outcome`` says in the error what happened to the work.
+        """
         waiting = pauses(self._patience_s)
         while True:
             try:
@@ -503,6 +507,7 @@ class PostgresRecorder(Recorder):
         return self.begin_on(wire, at_once, may_assume)
 
     def begin_on(self, wire: Wire, at_once: bool, may_assume: bool) -> PostgresTransaction:
+        """Return a write transaction of this store on a connection."""
         self.bind(wire)
         return PostgresTransaction(
             wire,

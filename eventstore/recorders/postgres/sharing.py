@@ -87,6 +87,7 @@ class Sharing:
             member.turn.release()
 
     def _leave(self, conversation: str) -> None:
+        """Make the thread that has waited longest the next leader, or let the conversation go."""
         with self._mutex:
             waiting = self._waiting.pop(conversation, [])
             if not waiting:
@@ -97,6 +98,9 @@ class Sharing:
         group[0].turn.release()
 
     def _run_all(self, group: Sequence[_Job]) -> Sequence[Outcome[Any]]:
+        """Run the jobs in one transaction. If one of them fails after a write, run each in its
+        own.
+        """
         works = [job.work for job in group]
         if len(works) > 1:
             try:

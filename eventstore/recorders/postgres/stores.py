@@ -328,6 +328,7 @@ class StoresReader(PostgresReader):
         return self._home
 
     def _by_name(self, name: str) -> list[Columns]:
+        """Return the row of a conversation, and remember its store."""
         # One round trip reads the conversation, and whether another store has it.
         home = self._stores.home(name)
         rows, home_rows = self._ask_each(
@@ -520,6 +521,7 @@ class StoresTransaction:
         return self._transaction_of(number).value(name)
 
     def _key_ids(self) -> str:
+        """Return the ids of the keys that the stores of this server use."""
         store = self._transaction_of(self._home or 0)
         store.settle()
         for member in self._server.members.values():
@@ -590,6 +592,9 @@ class StoresTransaction:
             self.stands = first.stands
 
     def _transaction_of(self, number: int) -> PostgresTransaction:
+        """Return the transaction on a store, which is begun at its first use. Raises
+        ``InvalidArgument`` for a store of another server.
+        """
         member = self._members.get(number)
         if member is not None and number == self._home:
             return member

@@ -332,6 +332,7 @@ class Wire:
     # ----------------------------------------------------------------------------------------------
 
     def _sync(self) -> None:
+        """Send the queued statements as one batch."""
         statement_names: list[str] = []
         self._unread.append(statement_names)
         queued = self._queued
@@ -359,6 +360,9 @@ class Wire:
             self._pg.send_query_prepared(name.encode(), values, formats, _BINARY)
 
     def _wait(self, unfinished: Callable[[], bool | int], events: int) -> None:
+        """Wait for the socket as long as ``unfinished`` returns true. Raises ``OperationalError``
+        if the server is silent for too long.
+        """
         while unfinished():
             if events != select.POLLIN:
                 self._socket.modify(self._pg.socket, events)

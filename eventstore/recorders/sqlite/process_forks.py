@@ -53,6 +53,7 @@ def refuse(path: str) -> None:
 
 
 def check_not_inherited(path: str) -> None:
+    """Raise ``StoreRefused`` if another thread used the file when this process was forked."""
     file = identity(path)
     if file and file in _inherited:
         raise StoreRefused(

@@ -46,6 +46,7 @@ _KEYS = ("uuid", "leafUuid", "messageId")
 
 
 def _matches(record: Any) -> bool:
+    """Return whether a record is certainly a line of Claude Code."""
     if not accepts(record):
         return False
     # each release of Claude Code adds types of lines, and all of them name their session

@@ -67,6 +67,7 @@ _NO_CALLS: frozenset[Any] = frozenset()
 
 
 def calls_of(record: Fields) -> frozenset[Any]:
+    """Return the ids of the calls in a line."""
     if record.get("type") != "assistant":
         return _NO_CALLS
     return frozenset(
@@ -75,6 +76,7 @@ def calls_of(record: Fields) -> frozenset[Any]:
 
 
 def is_result(record: Fields) -> bool:
+    """Return whether a line has the result of a call."""
     return record.get("type") == "user" and "tool_result" in [
         kind_of(block) for block in _blocks(record)
     ]
@@ -137,6 +139,7 @@ class Switches:
         self._kept = Kept()
 
     def _is_ours(self, record: Fields) -> bool:
+        """Return whether a line is of the chain that the View shows."""
         return is_side(record) == self.is_of_side and type(record.get("uuid")) is str
 
     def follow(self, record: Fields) -> int | None:
@@ -185,6 +188,7 @@ class Switches:
         return back_to
 
     def _check_window(self, record: Fields, response: str | None) -> None:
+        """Raise ``NeedsAll`` if a line may follow a line before the window."""
         parent = parent_of(record)
         group = self._newest
         if type(parent) is str and parent not in self._others:
@@ -198,10 +202,12 @@ class Switches:
             self._groups.setdefault(parent, _BEFORE)
 
     def grow(self, version: int) -> None:
+        """Note that the newest group ends at a version."""
         if self._newest is not None:
             self._newest.version = version
 
     def _parent_group(self, record: Fields) -> _Group | None:
+        """Return the group that a line follows, or None if the line begins a new tree."""
         parent = parent_of(record)
         if parent is None:
             return None if self.names_parents else self._newest

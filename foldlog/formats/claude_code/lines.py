@@ -127,6 +127,7 @@ class Kept(NamedTuple):
 
     @classmethod
     def by(cls, boundary: Fields) -> Kept:
+        """Return the messages that the compaction with this boundary keeps."""
         metadata = dict_or_empty(boundary, "compactMetadata")
         messages = metadata.get("preservedMessages")
         segment = metadata.get("preservedSegment")
@@ -145,6 +146,9 @@ class Kept(NamedTuple):
         return parent in self.ids or parent == self.last
 
     def among(self, names: list[str | None]) -> set[str | None]:
+        """Return those ids of ``names`` that are kept. The ids that the boundary lists are returned
+        even if ``names`` has them not.
+        """
         names_shown: set[str | None] = {*self.ids}
         if self.first is not None and self.last is not None and {self.first, self.last} <= {*names}:
             names_shown.update(

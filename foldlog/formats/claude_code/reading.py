@@ -195,6 +195,9 @@ class ClaudeCodeDecoder(FollowingDecoder):
         self._session = session
 
     def _read_beside(self, collected: RecordEvents, record: Fields) -> None:
+        """Add the event of a line that is no message: what the model got of it, or a system
+        prompt.
+        """
         said = said_beside(record)
         prompt = prompt_of(record)
         if said is not None:
@@ -249,6 +252,7 @@ class ClaudeCodeDecoder(FollowingDecoder):
         )
 
     def _read_call(self, collected: RecordEvents, block: Fields) -> None:
+        """Add a call, and the result that was written before it, if there is one."""
         call = collected.call(block.get("name"), block.get("input"), block.get("id"))
         call_id = call.call_id
         if not call.shown or call_id is None:
@@ -266,6 +270,7 @@ class ClaudeCodeDecoder(FollowingDecoder):
         self.report(RESULT_FIRST.format(call_id))
 
     def _read_result(self, collected: RecordEvents, block: Fields) -> None:
+        """Add the result of a call. A result before its call is not shown until the call comes."""
         call_id = block.get("tool_use_id")
         failed = block.get("is_error") is True
         content = content_of(block.get("content"))
@@ -292,6 +297,9 @@ class ClaudeCodeDecoder(FollowingDecoder):
         self._parallel = NewestCalls()
 
     def _begin_response(self, collected: RecordEvents, message: Fields) -> None:
+        """Begin a line of a response: with its id, and the thinking that waits for its next
+        call.
+        """
         response = message.get("id")
         collected.response = response if type(response) is str else _line_id(collected)
         if collected.shown and self._parallel.response not in (None, collected.response):

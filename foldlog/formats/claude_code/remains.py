@@ -52,6 +52,7 @@ class RemainsEncoder(RecordEncoder):
 
 
 def _line_fields(event: Event) -> Fields:
+    """Return the fields of a line with the content of an event."""
     match event:
         case Annotation(name="user" | "assistant" as role):
             if isinstance(event.data, list):
@@ -84,6 +85,9 @@ def _line_fields(event: Event) -> Fields:
 
 
 def _response(event: Action | Message, blocks: list[Any], response_id: str | None) -> Fields:
+    """Return the fields of a line with a part of a response. Only thinking that a server would
+    accept is written.
+    """
     thinking = [block for block in event.thinking if block.get("signature") or "data" in block]
     message: Fields = {
         "type": "message",

@@ -352,6 +352,7 @@ class ClaudeCodeSkeleton(Skeleton):
             self.state.extra.setdefault("handed_over", session)
 
     def _count_user(self, line: _Line, message: _Message) -> None:
+        """Count a message of the user: its results, or its request."""
         content = message.content
         blocks = content if type(content) is list else []
         results = _results_in(message)
@@ -376,6 +377,7 @@ class ClaudeCodeSkeleton(Skeleton):
             self.note_request(content if type(content) is str else "\n".join(texts))
 
     def _count_reply(self, line: _Line, message: _Message) -> None:
+        """Count a line of a reply: its calls or its text, and the usage of the reply."""
         blocks = message.content if type(message.content) is list else []
         uses = [block for block in blocks if block.type == "tool_use"]
         for block in uses:

@@ -164,6 +164,7 @@ def _histories_inside(
 def _with_names(
     names: Names, format: Format, path: Path, entries: Iterable[Contained]
 ) -> Iterator[FoundHistory]:
+    """Yield the histories that a format has found in a file or folder, with their names."""
     for number, entry in enumerate(entries):
         name, own_name = names.of({}, number=str(number), conversation=entry.name)
         yield FoundHistory(
@@ -185,6 +186,7 @@ def _beginning(path: Path) -> bytes:
 
 
 def _describe_database(path: Path) -> str:
+    """Return why a SQLite database is no history, and what to do with it."""
     if is_store(path):
         return f"is a store; 'foldlog store copy {path} TO' copies its conversations"
     tables = [
@@ -528,6 +530,7 @@ class _File:
         )
 
     def _in_list(self, row: Located, number: int, names: Names) -> FoundHistory | ImportFinding:
+        """Return the history whose records are the items of a row, or why there is none."""
         format = self._recognize.format_of(row.value)
         if format is None:
             return ImportFinding(row.place, "no history in it")
