@@ -222,6 +222,16 @@ def test_texts_and_names_of_all_parts_are_shown():
     assert "harbour/gauges.py" in section(text, NAMES)[1]
 
 
+def test_the_newest_ten_errors_are_open():
+    failed = (
+        pair(n, "run", f"no rule {n}\nExit code: 2", command=f"make part_{n}") for n in range(12)
+    )
+    lines = section(digest(*failed), ERRORS)
+    assert [line.partition(" ")[0] + line[-1] for line in lines] == [
+        f"`make{n % 10}" for n in range(2, 12)
+    ]
+
+
 _MADE = re.compile(r"(?:found/|used_)\w+")
 
 

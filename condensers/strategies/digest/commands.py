@@ -130,8 +130,11 @@ def _selections(command: str) -> Iterator[list[str]]:
     checks.
     """
     for words in _parse(bare(command)):
+        # A number may be that of a redirection, as in 2>&1.
         selected = [
-            _ANY.sub("", word) for word in words if not word.startswith("-") and " " not in word
+            _ANY.sub("", word)
+            for word in words
+            if not word.startswith("-") and " " not in word and not word.isdecimal()
         ]
         if selected and _kinds(words):
             yield selected
@@ -143,7 +146,7 @@ def _parse(text: str) -> Sequence[Sequence[str]]:
     """
     if is_edit(text):
         text = ""
-    without_documents = _HARMLESS.sub("", _DOCUMENT.sub(r"\3", text)[:_READ_MAX])
+    without_documents = _DOCUMENT.sub(r"\3", text)[:_READ_MAX]
     return _parsed_words(without_documents.replace("\\\n", " "))
 
 

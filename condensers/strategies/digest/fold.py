@@ -70,6 +70,8 @@ _ANSWER_MAX = 30
 """A user's message of at most ``_ANSWER_MAX`` characters is shown with the question that it
 answers. An agent's message of at most ``_ANSWER_MAX`` characters does not count as a report.
 """
+_ERRORS_MAX = 10
+"""How many open errors are remembered. Each later success is compared with all of them."""
 _NAMES_MAX = 2_000
 """How many names are remembered. A digest of the default length has no room for more than this
 number of names.
@@ -405,6 +407,8 @@ class Digest:
     def _open(self, text: str, subject: str, outcome: CallOutcome, event_id: int) -> None:
         self.errors.pop(subject, None)
         self.errors[subject] = DigestLine(f"{text} → {outcome.error}", event_id)
+        if len(self.errors) > _ERRORS_MAX:
+            del self.errors[next(iter(self.errors))]
 
     def _note_finished_steps(self, deed: Deed, outcome: CallOutcome, event_id: int) -> None:
         """Note what a call has finished: repaired errors, a commit, and something that was sent."""
