@@ -17,5 +17,4 @@ started_calls.py  the calls that a worker began, and those that other workers le
 continuing.py  go on with a history in another program
 threads.py     threads that run blocking calls for asyncio
 recording.py   append records, in the format of another program
-recall.py      the tool with which an agent reads forgotten events
 """

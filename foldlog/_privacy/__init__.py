@@ -3,5 +3,4 @@
 erasing.py     whole conversations
 redacting.py   events, and everything in the store that repeats their content
 matching.py    a text in everything that a conversation stores
-secrets.py     keys and tokens in texts
 """

@@ -7,7 +7,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Iterator, Sequence
 
-from foldlog._privacy.secrets import SECRET, kinds_in
+from foldlog._reports.search.secrets import SECRET, kinds_in
 
 PASSWORD = SECRET.format("password")
 """What stands in place of a password."""

@@ -23,7 +23,7 @@ from foldlog._base.usage import COPIED
 from foldlog._base.values import replace_texts, values_in
 from foldlog._history.history import History
 from foldlog._history.sent_requests import beside_of
-from foldlog._privacy.secrets import kinds_in, without_secrets
+from foldlog._reports.search.secrets import kinds_in, without_secrets
 from foldlog._testing.calls import recorded_calls
 from foldlog._testing.passwords import (
     PASSWORD,

@@ -61,7 +61,7 @@ def answer(options: Sequence[str]) -> None:
         make_folder_of(db)
         is_secret = None
         if redact_secrets:
-            from foldlog._privacy.secrets import secret_finder
+            from foldlog._reports.search.secrets import secret_finder
 
             is_secret = secret_finder()
         with makes_events(open_store(impatient(as_url(db)))) as store:

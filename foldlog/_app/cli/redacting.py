@@ -31,7 +31,7 @@ def holds_of(matching: str | None, *, secrets: bool) -> Holds | None:
         return None if matching is None else holding(matching)
     if matching is not None:
         raise Refused("use --secrets or --matching, not both")
-    from foldlog._privacy.secrets import holds_secret
+    from foldlog._reports.search.secrets import holds_secret
 
     holds_secret("")  # raises InvalidOption without the extra, before anything is read
     return holds_secret

@@ -103,7 +103,7 @@ def run(
         with_copy = with_stdin(sources, Path(folder))
         is_secret = None
         if redact_secrets:
-            from foldlog._privacy.secrets import secret_finder
+            from foldlog._reports.search.secrets import secret_finder
 
             is_secret = secret_finder()
         try:

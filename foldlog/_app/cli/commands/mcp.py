@@ -30,7 +30,7 @@ def run(
     from foldlog._app.coding_agents.answers import Answers
     from foldlog._app.coding_agents.asking import Asking
     from foldlog._app.coding_agents.server import serve_stdio
-    from foldlog._privacy.secrets import secret_finder
+    from foldlog._reports.search.secrets import secret_finder
 
     is_secret = secret_finder() if redact_secrets else None
     with open_or_create(db, may_be_empty=True) as store:

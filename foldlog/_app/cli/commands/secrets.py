@@ -5,8 +5,8 @@ from __future__ import annotations
 from foldlog._app.cli import terminal
 from foldlog._app.cli.options import conversations_argument, store_options
 from foldlog._app.cli.stores import chosen, open_existing
-from foldlog._privacy.secrets import kinds_in, secrets_in
 from foldlog._reports.answers.programs import SecretDocument, SecretsDocument
+from foldlog._reports.search.secrets import kinds_in, secrets_in
 from foldlog._reports.words.gist import count
 
 

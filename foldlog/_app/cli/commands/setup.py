@@ -24,7 +24,7 @@ from foldlog._app.cli.outcome import Refused
 from foldlog._app.cli.stores import open_or_create
 from foldlog._app.coding_agents.programs import PROGRAMS
 from foldlog._app.coding_agents.setup import read_record, settings_with, settings_without, write
-from foldlog._privacy.secrets import secret_finder
+from foldlog._reports.search.secrets import secret_finder
 from foldlog.eventstore.errors import install_command
 from foldlog.eventstore.recorders.urls import without_password
 

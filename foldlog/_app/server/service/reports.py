@@ -19,8 +19,6 @@ from foldlog._app.server.service.operations import operation
 from foldlog._app.server.service.request import AdmittedRequest
 from foldlog._app.server.service.tokens import Scope
 from foldlog._base.json_types import JsonObject
-from foldlog._history.recall import TOKENS, TOKENS_LEAST
-from foldlog._privacy.secrets import kinds_in, secrets_in
 from foldlog._reports.answers.document import Document, OfConversation
 from foldlog._reports.answers.figures import StatsDocument
 from foldlog._reports.answers.programs import SecretDocument, SecretsDocument
@@ -34,6 +32,8 @@ from foldlog._reports.divergence import common_past, find_divergence
 from foldlog._reports.figures.shown import collect_stats
 from foldlog._reports.hand_overs import fact_document
 from foldlog._reports.runs import compared_runs
+from foldlog._reports.search.recall import TOKENS, TOKENS_LEAST
+from foldlog._reports.search.secrets import kinds_in, secrets_in
 from foldlog._testing.calls import recorded_calls
 from foldlog.eventstore.lists import tombstones
 from foldlog.formats.conversion import ANY_HISTORY, format_of_history

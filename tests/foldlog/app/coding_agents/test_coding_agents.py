@@ -19,7 +19,7 @@ from foldlog._app.cli import quick_hook
 from foldlog._app.coding_agents.answers import TOKENS_MAX, Answers
 from foldlog._app.coding_agents.asking import Asking
 from foldlog._app.coding_agents.hook import answer_hook
-from foldlog._privacy.secrets import secret_finder
+from foldlog._reports.search.secrets import secret_finder
 from foldlog.condensers.models.estimate import estimate
 from foldlog.eventstore.errors import install_command
 from foldlog.formats import SourceRefused
