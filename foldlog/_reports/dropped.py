@@ -74,8 +74,9 @@ def dropped_by(
     store: Store, views: Views, conversation: str, condensation: int | None = None
 ) -> Dropped | None:
     """Return what a condensation dropped: the condensation with this id, or by default the newest.
-    Return None if there is no condensation. Cost: the function reads two Views, and at most 10,000
-    events after the condensation.
+    Return None if the conversation has no condensation. Raises ``InvalidArgument`` if no
+    condensation has the id. Cost: the function reads two Views, and at most 10,000 events after the
+    condensation.
     """
     version = store.version(conversation)
     if condensation is None:
@@ -273,6 +274,7 @@ def _condensation(
 
 
 def dropped_document(drop: Dropped) -> DroppedDocument:
+    """Return what a condensation dropped, as a document."""
     return DroppedDocument(
         condensation=drop.condensation.id, events=drop.ids, tokens=drop.tokens, terms=drop.terms
     )

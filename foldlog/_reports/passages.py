@@ -26,13 +26,24 @@ _CHARACTERS_AROUND = 40
 
 
 def find_passages(text: str, other: str) -> tuple[tuple[PassageDocument, ...], int]:
-    """Return the first passages in which two texts differ, and the number of further ones."""
+    """Return the first passages in which two texts differ, and the number of further ones among the
+    compared words.
+    """
     words = text.split()
     other_words = other.split()
     start = count_equal_beginning(words, other_words)
     compared = words[start : start + _WORDS_COMPARED]
     other_compared = other_words[start : start + _WORDS_COMPARED]
     places = list(_differing_places(compared, other_compared))
+    if len(places) > 1:
+        begin, end, other_begin, other_end = places[-1]
+        is_last = end == len(compared) and other_end == len(other_compared)
+        # After a word that only one text has, the compared parts end at different words: the other
+        # text may have the last words of one part behind its own part.
+        is_behind = begin < end and len(other_words) > start + _WORDS_COMPARED
+        other_is_behind = other_begin < other_end and len(words) > start + _WORDS_COMPARED
+        if is_last and (is_behind or other_is_behind):
+            places.pop()
     passages = [
         PassageDocument(
             before=_last_words(words[: start + begin]),
@@ -72,6 +83,7 @@ def _differing_places(
 
 
 def _join(words: Sequence[str]) -> str:
+    """Return words as a text, cut to the limits of a passage."""
     text = " ".join(words[:_WORDS_MAX])
     is_cut = len(words) > _WORDS_MAX or len(text) > _CHARACTERS_MAX
     return f"{text[:_CHARACTERS_MAX]}…" if is_cut else text
@@ -84,5 +96,6 @@ def _last_words(words: Sequence[str]) -> str:
 
 
 def _first_words(words: Sequence[str]) -> str:
+    """Return the first words, as many as fit."""
     text = " ".join(words[:_CHARACTERS_AROUND])
     return shorten(text, _CHARACTERS_AROUND, placeholder=" …")

@@ -37,7 +37,9 @@ ca_option = option(
 
 
 def read_checkpoint(path: Path, keys: Sequence[Path] = ()) -> StoreCheckpoint:
-    """Read a checkpoint, and check that each key has signed it."""
+    """Return the checkpoint in a file. Raises ``Refused`` if it cannot be read, or if one of the
+    keys has not signed it.
+    """
     try:
         note = read_note(_read_text(path))
     except InvalidArgument as error:
@@ -64,8 +66,11 @@ def read_against(
 
 
 def signed(note: StoreCheckpoint, key: Path, command: str | None) -> StoreCheckpoint:
-    """Sign with the private key in a file, or with a command that has the private key of the public
-    key in the file.
+    """Return a checkpoint with a signature. Sign with the private key in the file ``key``. With a
+    ``command``, the command signs, and the file may have only the public key.
+
+    Raises ``Refused`` if there is neither a private key nor a command, or if the signature of the
+    command is wrong.
     """
     pem = _read_text(key)
     verifier = read_key(pem, note.origin)
@@ -88,7 +93,9 @@ def signed(note: StoreCheckpoint, key: Path, command: str | None) -> StoreCheckp
 
 
 def stamp_file(path: Path, url: str) -> Path:
-    """Ask an authority for a time stamp of a checkpoint, and write it beside the checkpoint."""
+    """Ask an authority for a time stamp of a checkpoint, write it beside the checkpoint, and return
+    its file. Raises ``Refused`` if this file exists, or if the authority gives no answer.
+    """
     stamp_path = _stamp_of(path)
     if stamp_path.exists():
         raise Refused(f"{stamp_path} exists; move it away, because an older time stamp proves more")
@@ -111,7 +118,9 @@ def _post(url: str, query: bytes) -> bytes:
 
 
 def _read_stamp(path: Path, ca: Path | None) -> datetime | None:
-    """Return when an authority signed the checkpoint; None without the authority's certificates."""
+    """Return when an authority signed the checkpoint. Without ``ca``, the certificates of the
+    authority, return None, and note a time stamp that was not checked.
+    """
     stamp_path = _stamp_of(path)
     if ca is not None:
         try:
@@ -137,4 +146,7 @@ def _read(path: Path) -> bytes:
 
 
 def _read_text(path: Path) -> str:
+    """Return the content of a file as text. Bytes that are no UTF-8 are replaced. Raises
+    ``Refused``.
+    """
     return _read(path).decode(errors="replace")

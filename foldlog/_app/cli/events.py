@@ -50,8 +50,10 @@ STYLES = {
 """The style of a label, for the library rich."""
 
 DAMAGED_STYLE = "bold red"
-_ID = re.compile(r"(-?\d+)|[Ss](\d+)")
-"""The id of an event, or of a summary as lists show it: S260 has the id -262."""
+_ID = re.compile(r"(-?\d{1,18})|[Ss](\d{1,18})")
+"""The id of an event, or of a summary as lists show it: S260 has the id -262. No conversation has
+as many events as a number with more digits says.
+"""
 LABEL_COLUMNS = max(map(len, STYLES)) + 1
 _Part = tuple[str, str]
 """The name of a text of an event, and the text."""

@@ -18,7 +18,9 @@ def formats_with_places() -> list[str]:
 
 
 def places_of(name: str) -> list[Path]:
-    """Return the existing folders and files of the program that writes this format."""
+    """Return the folders and files in which the program of this format stores histories. Raises
+    ``Refused`` if the places are unknown, or if none of them has a history.
+    """
     if name not in formats() or not formats()[name].kept_in:
         known = ", ".join(formats_with_places())
         raise Refused(

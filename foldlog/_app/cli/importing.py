@@ -61,7 +61,9 @@ class Importing:
         self._reported = set[str]()
 
     def run(self, *, again: bool = False) -> None:
-        """With ``again``, report only sources that have new records."""
+        """Import all sources, report each, and print findings that were not printed before. With
+        ``again``, report only sources that have new records.
+        """
         self._imported = []
         with terminal.working("importing", "sources") as update:
             for outcome in self._import:

@@ -161,5 +161,11 @@ class Asking:
 
 
 def _written_at(path: Path) -> int:
-    """Return when a file was written last, in nanoseconds."""
-    return path.stat().st_mtime_ns
+    """Return when a file was written last, in nanoseconds.
+
+    A file that was removed after it was listed is the oldest: then return 0.
+    """
+    try:
+        return path.stat().st_mtime_ns
+    except FileNotFoundError:
+        return 0

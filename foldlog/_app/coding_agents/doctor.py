@@ -32,12 +32,10 @@ def look_at(store: Store, program: Program, folder: Path) -> ProgramDocument:
     except (ValueError, OSError) as error:
         problem = str(error)
     paths = [*program.transcripts()]
-    now = time.time()
-    soon = [
-        path
-        for path in paths
-        if days is not None and path.stat().st_mtime < now - (days - _SOON_DAYS) * _DAY_S
-    ]
+    soon = 0
+    if days is not None:
+        soon_before = time.time() - (days - _SOON_DAYS) * _DAY_S
+        soon = sum(_is_older(path, soon_before) for path in paths)
     record = read_record(folder)
     hook = folder / FIRED / program.format
     event = None
@@ -57,5 +55,15 @@ def look_at(store: Store, program: Program, folder: Path) -> ProgramDocument:
         transcripts=len(paths),
         not_here=tuple(str(path) for path in paths if not importing.is_here(path)),
         days_kept=days,
-        soon=len(soon),
+        soon=soon,
     )
+
+
+def _is_older(path: Path, moment: float) -> bool:
+    """Return whether a file was written last before a moment. For a file that was removed after it
+    was listed, return False.
+    """
+    try:
+        return path.stat().st_mtime < moment
+    except FileNotFoundError:
+        return False

@@ -34,6 +34,7 @@ class Target(NamedTuple):
 class Program(NamedTuple):
     """A coding agent.
 
+    name      its name on the command line
     format    the format of its transcripts. The format has the names of the transcripts' folders
     files     a pattern for the file names of its transcripts
     home      the folder that exists if the program is installed

@@ -126,7 +126,7 @@ class AttentionDocument(Document):
 
 
 class HomeDocument(Document):
-    """The output of ``foldlog`` without a command. ``db`` is null if this folder has no store.
+    """The output of ``foldlog`` without a command. ``db`` is null if there is no store.
     ``recent`` are the conversations that were active last. ``uncounted`` is the number of
     conversations that are not in the sums yet. ``behind`` says what the sums lack, and is left out
     if they lack nothing.

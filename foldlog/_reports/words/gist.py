@@ -110,8 +110,11 @@ def _thought(data: Any) -> str:
 
 
 def _condensation(event: CondensationAction, intervals_max: int) -> str:
+    """Return what a condensation forgot, why, and the summary that replaces it, if it has one.
+
+    At most ``intervals_max`` intervals of forgotten events are named.
+    """
     intervals, summaries = event.forgotten
-    """Return what a condensation forgot, and why."""
     ids = interval_words(intervals, intervals_max)
     forgotten = []
     if ids:

@@ -42,3 +42,14 @@ def test_further_passages_are_counted():
 def test_lines_are_counted_that_the_other_text_lacks():
     assert count_lines_apart("a\nb\nb\nc", "c\na\nb\nd") == (1, 1)
     assert count_lines_apart("", "a\nb") == (0, 2)
+
+
+def test_end_of_the_comparison_is_no_difference():
+    text = " ".join(map(str, range(3_000)))
+    passages, more = find_passages(text, f"new {text}")
+    assert ([(passage.words, passage.other_words) for passage in passages], more) == (
+        [("", "new")],
+        0,
+    )
+    (first, last), more = find_passages(f"old {text}", " ".join(text.split()[:1_000]))
+    assert (first.words, last.words[:9], more) == ("old", "1000 1001", 0)

@@ -353,6 +353,13 @@ def test_a_sum_names_the_sub_agents_that_it_lost(foldlog):
     assert "(2 of 6)" in foldlog("list --long").out
 
 
+def test_a_table_of_agents_has_the_sub_agents(foldlog):
+    with api.open("foldlog.db") as histories:
+        make_task(histories)
+    table = foldlog("stats task --by agent")
+    assert foldlog("stats task --by agent --with-children").out == table.out
+
+
 def test_a_task_whose_sub_agents_were_all_erased_says_so(foldlog):
     with api.open("foldlog.db") as histories:
         top = histories["top"]

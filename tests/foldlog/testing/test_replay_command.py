@@ -65,6 +65,19 @@ def test_another_model_gets_the_recorded_results(run, tmp_path):
     assert run("diff refund", document["fork"]).status == 0
 
 
+def test_command_that_cannot_answer_is_refused(run, tmp_path):
+    assert (
+        "--then is no command line (No closing quotation)"
+        in run("replay refund --then", "it's").err
+    )
+    script = tmp_path / "model.sh"
+    script.write_text("no line with an interpreter")
+    script.chmod(0o700)
+    ran = run("replay refund --until 1 --then", str(script))
+    assert ran.status == 2
+    assert f"{script} cannot be started: Exec format error; the fork " in ran.err
+
+
 def test_fork_ends_without_a_recorded_result(run, tmp_path):
     command = model_command(tmp_path, OTHER_MODEL.replace("EUROS", "7"))
     document, events = fork_of(run, tmp_path, "--then", command)

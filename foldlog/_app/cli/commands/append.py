@@ -57,6 +57,8 @@ def run(
 
     Example: foldlog append tidewatch "Now write the changelog."
     """
+    if new and expected is not None:
+        raise Refused("--new begins a conversation, which has no version yet; leave out --expected")
     if text is None:
         messages = _read_messages()
     else:

@@ -26,6 +26,9 @@ from foldlog._reports.dropped import condensations, dropped_document, dropped_in
 from foldlog._reports.words.reasons import requests_before
 from foldlog.projections import Views
 
+_DIGITS_MAX = 18
+"""No version has more digits."""
+
 
 @conversation_argument
 @argument(
@@ -74,7 +77,7 @@ def run(
 
 def _version(text: str) -> int:
     """Return the version that the user typed. Raises ``Refused``."""
-    if not (text.isascii() and text.isdigit()):
+    if not (text.isascii() and text.isdigit() and len(text) <= _DIGITS_MAX):
         raise Refused(
             f"{text!r} is not a version; name two versions of a conversation, or two "
             f"conversations (ID and OTHER)"

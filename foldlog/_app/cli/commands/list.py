@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from pathlib import Path
 
 import click
@@ -9,6 +10,7 @@ import click
 from foldlog._app.cli import terminal
 from foldlog._app.cli.options import (
     LISTED_MAX,
+    WholeNumber,
     argument,
     flag,
     option,
@@ -54,6 +56,7 @@ from foldlog._reports.figures.orders import SORTS
     "--limit -n",
     "N",
     "Only the first N conversations.",
+    type=WholeNumber(min=0, max=sys.maxsize),
     show_default=f"{LISTED_MAX}; in a pipe and with --json all",
 )
 @flag(

@@ -111,15 +111,25 @@ def _go_on(history: History, at: int, ask: Ask | None) -> ReplayedDocument:
 
 
 def _asking(then: str) -> Ask:
-    """Return what answers the calls: a command, or a model. Raises ``Refused``."""
-    words = shlex.split(then)
+    """Return what answers the calls: a command, or a model. Raises ``Refused`` if ``then`` is
+    empty, or has a quotation mark without its end.
+
+    The function raises ``Refused`` for a command that cannot be started, fails, or prints no JSON.
+    """
+    try:
+        words = shlex.split(then)
+    except ValueError as error:
+        raise Refused(f"--then is no command line ({error}): {then}") from error
     if not words:
         raise Refused("--then is empty; name a model or a command")
     if shutil.which(words[0]) is not None:
 
         def run_command(request: ModelRequest) -> object:
             body = msgspec.json.encode({"messages": request.messages, "tools": [*request.tools]})
-            ran = subprocess.run(words, input=body, capture_output=True, check=False)
+            try:
+                ran = subprocess.run(words, input=body, capture_output=True, check=False)
+            except OSError as error:
+                raise Refused(f"{then} cannot be started: {error.strerror}") from error
             if ran.returncode:
                 problem = ran.stderr.decode(errors="replace")[-500:]
                 raise Refused(f"{then} ended with {ran.returncode}: {problem}")

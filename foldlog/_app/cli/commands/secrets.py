@@ -40,6 +40,7 @@ def run(
 
 
 def _show(document: SecretsDocument) -> None:
+    """Print the events with secrets, and their number."""
     for secret in document.secrets:
         terminal.say(
             f"{terminal.typed_id(secret.conversation)} {secret.event}: {', '.join(secret.kinds)}"

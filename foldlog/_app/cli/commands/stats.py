@@ -76,10 +76,13 @@ def run(
         # To know that, two ids are enough.
         first_ids = list(islice(chosen(store, conversations), None if conversations else 2))
         names = first_ids if conversations or len(first_ids) == 1 else None
+        if by == By.AGENT and (names is None or len(names) != 1):
+            raise Refused("--by agent needs one conversation; name the conversation of a task")
         unreached = list[str]()
         if names is not None and (with_children or by == By.AGENT):
             unreached = unreached_agents(store, names)
-        if with_children and names is not None:
+        # A table of agents has the sub-agents in any case.
+        if with_children and names is not None and by != By.AGENT:
             names = with_sub_agents(store, names)
         update(total=None if names is None else events_total(store, names))
         collect = partial(
@@ -98,8 +101,6 @@ def run(
             # counted.
             stats = collect(list(chosen(store, None)))
         stats.findings += unreached
-    if by == By.AGENT and not (names and len(names) == 1):
-        raise Refused("--by agent needs one conversation; name the conversation of a task")
     if by is not None:
         grouped = _group(stats, by, first_day)
         terminal.answer(grouped, lambda: show_grouped(grouped, stats, first_day))

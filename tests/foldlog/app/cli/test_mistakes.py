@@ -59,3 +59,18 @@ def test_each_condenser_of_a_comparison_has_a_name_of_its_own(tmp_path):
         path.write_text('[condenser]\ntype = "digest"\nmax_size = 20\n')
     condensers = condensers_of(paths, None, None)
     assert [*condensers] == ["default", *map(str, paths), "noop"]
+
+
+def test_a_new_conversation_has_no_expected_version(foldlog):
+    ran = foldlog("append c hi --new --expected 7")
+    assert (ran.status, "leave out --expected" in ran.err) == (2, True)
+    assert foldlog("append c hi --new").out == "c: 1 event appended, 0\n"
+
+
+def test_a_number_of_any_length_is_answered(foldlog):
+    foldlog("append c hi --new")
+    for digits in (20, 5_000):
+        number = "9" * digits
+        for line in ("show c", "show c --documents --at", "why c", "list --limit", "log c --tail"):
+            assert "unexpected error" not in foldlog(line, number).err
+        assert "unexpected error" not in foldlog("diff c", number, "3").err

@@ -289,6 +289,13 @@ def test_cleared_session_is_not_assumed(histories, tmp_path):
     assert tools.why("resumed").startswith("conversation before at version 3")
 
 
+def test_transcript_that_was_removed_is_not_newer(histories, tmp_path):
+    environ = {"CLAUDE_CODE_SESSION_ID": "e", "CLAUDE_CONFIG_DIR": str(tmp_path / "home")}
+    session = in_folder_of_claude(tmp_path, "e")
+    session.path.with_name("removed.jsonl").symlink_to("nowhere")
+    assert answers(histories, environ).why("yes").startswith("conversation e at version 2")
+
+
 def test_session_is_found_by_its_id(histories, tmp_path):
     environ = {"CLAUDE_CODE_SESSION_ID": "before", "CLAUDE_CONFIG_DIR": str(tmp_path / "home")}
     for name in ("before", "after"):
