@@ -149,6 +149,9 @@ class AuditTables(Derived[AuditRow]):
         return followed_up_to(self._database.conn)
 
     def row_of(self, recorded: Recorded) -> AuditRow:
+        """Return the rows of an event. Only a condensation that was made also has a row in the
+        table of condensations.
+        """
         event = _event_row(*recorded[1:])
         condensation = None
         is_condensation = isinstance(recorded.event, CondensationAction)
@@ -291,6 +294,7 @@ class AuditTables(Derived[AuditRow]):
         self._own_ids.clear()
 
     def _insert(self, rows: Sequence[AuditRow]) -> None:
+        """Insert rows, mark the events that they take back or repeat, and count what was added."""
         condensations = [row.condensation for row in rows if row.condensation is not None]
         _insert_rows(self._database, "events", [row.event for row in rows])
         _insert_rows(self._database, "condensations", condensations)

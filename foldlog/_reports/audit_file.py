@@ -109,6 +109,7 @@ def written(path: Path) -> Iterator[None]:
 
 
 def _remedy(error: sqlite3.Error | OSError) -> str:
+    """Return what a person can do about an error of the file."""
     match getattr(error, "sqlite_errorcode", 0) & 0xFF, getattr(error, "errno", None):
         case (sqlite3.SQLITE_FULL, _) | (_, errno.ENOSPC):
             return "free some space"

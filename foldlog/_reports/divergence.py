@@ -80,6 +80,7 @@ def common_past(store: Store, one: str, other: str) -> int | None:
 
 
 def _first_with_a_time(store: Store, name: str) -> Event | None:
+    """Return the first event with a time, of the first ``_LOOKED_AT`` events, or None."""
     events = store.events(name, 0, _LOOKED_AT)
     return next(
         (

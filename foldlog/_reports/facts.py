@@ -214,6 +214,7 @@ def _reason(
 
 
 def _describe_forgetting(by: Event) -> str:
+    """Say until when some words were known, and what forgot them."""
     if not isinstance(by, CondensationAction):
         return f"was known until version {by.id}, request {by.id} forgot it"
     if by.summary is None:
@@ -224,6 +225,7 @@ def _describe_forgetting(by: Event) -> str:
 
 
 def _name_event(event_id: int) -> str:
+    """Return the words for an event or a summary in a sentence."""
     if event_id >= 0:
         return f"event {event_id}"
     return f"the summary of condensation {_first_version(event_id) - 1}"

@@ -128,6 +128,9 @@ def _words_of(answer: HandOverDocument, parent_first: float, is_users: bool) -> 
 def _about_call(
     store: Store, views: Views, trees: Trees, conversation: str, about: int
 ) -> Iterator[HandOverDocument]:
+    """Yield what a call gave to each sub-agent that it began. Raises ``InvalidArgument`` if the
+    event began no sub-agent that exists.
+    """
     children = trees.children(conversation)
     all_calls = calls_of_children(store, conversation, children)
     calls = {name: all_calls[name] for name in children if name in all_calls}

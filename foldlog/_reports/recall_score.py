@@ -102,6 +102,7 @@ def words_beside(texts: Iterable[str], terms: Collection[str]) -> dict[str, froz
 
 
 def _words(text: str) -> list[str]:
+    """Return the words of a text that can stand beside a fact, in order: see ``_WORD_LEAST``."""
     words = (word.strip(_EDGES) for word in _WORD.findall(text))
     return [word for word in words if len(word) >= _WORD_LEAST or word.isdecimal()]
 
@@ -242,6 +243,7 @@ class Needs:
             self._count(kind, used_in - before[-1], is_shown)
 
     def _count(self, kind: NeedKind, age: int, is_shown: bool) -> None:
+        """Count a needed fact in the class of its age, and whether the prompt showed it."""
         least = AGES[bisect_right(AGES, age) - 1]
         counts = self.counts.setdefault((kind, least), [0, 0])
         counts[0] += 1

@@ -213,6 +213,7 @@ def _answers(event: Event) -> bool:
 
 
 def _step(event: Event, version: int) -> _Step:
+    """Return an event as a step of a run. ``version`` is the field of ``_Step``."""
     return _Step(_key(event), _line(event), version, event.redacted is not None)
 
 
@@ -222,12 +223,14 @@ def _readable_keys(steps: Iterable[_Step]) -> Counter[bytes]:
 
 
 def _event(store: Store, name: str, line: LineDocument) -> Event:
+    """Return the event of a line."""
     return next(iter(store.events(name, line.event, line.event + 1)))
 
 
 def _system_difference(
     prompt: SystemMessage | None, other: SystemMessage | None
 ) -> DifferingDocument | None:
+    """Return how two system prompts differ, or None if their words are equal."""
     if words_of(prompt.content if prompt else "") == words_of(other.content if other else ""):
         return None
     return _difference(prompt, other)
@@ -362,6 +365,7 @@ def _align(steps: Sequence[_Step], others: Sequence[_Step]) -> Iterator[StepDocu
 
 
 def _only_here(step: _Step) -> StepDocument:
+    """Return a step that the other run does not have."""
     return StepDocument.of(step.line, other_event=None)
 
 

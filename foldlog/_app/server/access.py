@@ -165,6 +165,9 @@ class Access:
         return _is_ip_address(name) or name.lower().rstrip(".") in self._names
 
     def _has_token(self, request: Request) -> bool:
+        """Return whether a request has the token: in its header, or in the cookie or the address of
+        a page.
+        """
         assert self._token is not None
         scheme, _, bearer = request.headers.get("authorization", "").partition(" ")
         tokens = [bearer if scheme.lower() == "bearer" else None]

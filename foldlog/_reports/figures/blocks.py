@@ -87,6 +87,10 @@ class Blocks:
         ]
 
     def _up_to_date(self) -> Sequence[dict[str, Answers]] | None:
+        """Sum up blocks that have changed, at most ``most``, and return the sums of all blocks.
+        Without ``most``, return None if sums are outdated, because another process writes or the
+        store cannot be written.
+        """
         if self._held is not None:
             return self._held
         version = self._database.data_version()
@@ -135,6 +139,7 @@ def _kind(is_companion: int, is_sub_agent: int) -> str:
 
 
 def _read_blocks(reader: Reader) -> _ReadBlocks:
+    """Return the stored sums of all blocks with figures, and the blocks whose sums are outdated."""
     numbers = [block for (block,) in reader.ask_all("blocks_with_figures")]
     marks: dict[int, int] = dict(reader.ask_all("marked_blocks"))
     bodies = {block: body for block, code, body in reader.ask_all("figure_blocks") if code == _CODE}
@@ -218,6 +223,7 @@ def _answers(reader: Reader, block: int) -> Iterator[tuple[str, dict[str, list[l
 
 
 def _rows(reader: Reader, statement: str, keys: str, parameters: Sequence[str]) -> list[list[Any]]:
+    """Return the rows of a statement about the conversations ``keys``, which are a JSON list."""
     chosen = ("[]", None, None, 1, keys, "[]")  # all conversations with these keys
     rows = reader.ask_all(statement, *chosen, *parameters)
     # Some databases return texts as bytes.

@@ -164,6 +164,9 @@ class Counts(Struct):
             self.left.append(event.call_id)
 
     def _count_day(self, recorded_at: datetime, event: Event) -> None:
+        """Count the day of an event. If the event has a time of its own, also note the time, and
+        the wait for a model or a tool before it.
+        """
         at = time_of_event(event, recorded_at)
         day = NO_DAY if at is None else at.date().isoformat()
         self.days[day] = self.days.get(day, 0) + 1
@@ -175,6 +178,7 @@ class Counts(Struct):
         self.reached = at
 
     def _count_call(self, call: Action) -> None:
+        """Count a call of a tool, which waits for its result from now on."""
         name = call.tool or NO_NAME
         sum_up(self.tools, {name: ToolDocument(calls=1)})
         self.waiting.setdefault(call.call_id or "", []).append(call.tool)
@@ -183,6 +187,7 @@ class Counts(Struct):
             self.left.remove(call.call_id)
 
     def _count_result(self, result: Observation, at: EventTime | None) -> None:
+        """Close the call of a result. Count an error, but not the refusal of a person."""
         called = self._close_call(result)
         is_refused = label(result) == "refused"
         self.last = state_after(called, failed=result.is_error, refused=is_refused)
@@ -193,6 +198,9 @@ class Counts(Struct):
             sum_up(self.tools, {result.tool or called or NO_NAME: ToolDocument(errors=1)})
 
     def _count_condensation_event(self, event: CondensationAction) -> None:
+        """Count a condensation that was made or declined, and the failed calls of the condenser in
+        whose place a digest condensed.
+        """
         is_carried_out = is_made(event)
         was_declined = is_declined(event)
         if not (is_carried_out or was_declined):

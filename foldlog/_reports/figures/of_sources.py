@@ -62,6 +62,7 @@ def replies_of_source(store: Store, conversation: str) -> dict[int, CountedReply
 
 
 def _source(store: Store, conversation: str) -> Source:
+    """Return the source of a conversation, which must have one."""
     source = store.database.recorder.query(
         lambda reader: Sources(store.database, reader).of(conversation)
     )

@@ -269,6 +269,7 @@ def around_damage(store: Store, row: ConversationRow) -> Overview:
 
 
 def _title_in(values: JsonMap) -> str | None:
+    """Return the title in some attributes or fields, or None if they have no title with words."""
     title = values.get("title")
     return title if isinstance(title, str) and title.strip() else None
 
@@ -295,11 +296,13 @@ def _shortened(log: _Log, start: int, stop: int) -> list[Logged]:
 
 
 def _cut_content(event: Event) -> Event:
+    """Return an event with the beginnings of the texts in its content."""
     content = _cut(getattr(event, "content", None))
     return replace(event, content=content)
 
 
 def _cut(content: Any) -> Any:
+    """Return the beginnings of the texts in a value of JSON, and other values unchanged."""
     if isinstance(content, str):
         return content[:READ_MAX]
     if isinstance(content, dict):
@@ -328,6 +331,7 @@ def is_long(event: Event) -> bool:
 
 
 def _has_long_text(content: object) -> bool:
+    """Return whether a value of JSON has a text of more than ``_LONG_CHARS`` characters."""
     if isinstance(content, str):
         return len(content) > _LONG_CHARS
     if isinstance(content, dict):

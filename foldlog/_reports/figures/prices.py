@@ -101,6 +101,9 @@ class Prices:
         """Returns the price of a model, or None if its input or its output has no price."""
 
     def _of(self, model: str) -> Price | None:
+        """Return the price of a model from the first table that has the model. Return None if no
+        table has it, or if this table lacks the price of a prompt or of a reply.
+        """
         names = names_of(model)
         for find_price in (self._own.get, _litellms_price, _genais_price):
             for name in names:

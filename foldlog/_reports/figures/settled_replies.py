@@ -57,6 +57,7 @@ class Settled(Struct):
         return self.count // _IN_BLOCK
 
     def has(self, reply: str) -> bool:
+        """Return whether the reply with this id is settled."""
         return bool(self.ids) and index_of(_hash_of_id(reply), self.ids) >= 0
 
     def with_blocks(self, blocks: Sequence[Block], hashes: Mapping[str, int]) -> Settled:

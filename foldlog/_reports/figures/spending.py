@@ -194,6 +194,7 @@ class Spending(Struct):
             self._take_reply(call.reply, calls, growth)
 
     def _take_reply(self, reply: str, calls: Calls, growth: _Growth) -> None:
+        """Store the usage of a reply, unless an earlier copy of the reply has more tokens."""
         earlier = self._find(reply, growth)
         growth.before.setdefault(reply, earlier)
         if earlier is None or calls.tokens >= earlier.tokens:  # A copy of a reply may be cut short.

@@ -484,6 +484,9 @@ class FigureTables:
         return figures
 
     def _texts(self, key: int, encoding: int, sealed: bytes) -> JsonObject:
+        """Return the texts of a row, decrypted. Raises ``KeyUnavailable`` if their key is missing,
+        and ``ValueError`` if they are no JSON.
+        """
         if encoding & SEALED:
             conversation = self.database.recorder.query(
                 lambda reader: self.database.find_key(reader, key)
@@ -532,6 +535,7 @@ def _last_at(columns: FigureColumns) -> EventTime | None:
 
 
 def _time(microseconds: int | None, *, is_local: bool) -> EventTime | None:
+    """Return the time of a column, without a zone if ``is_local``, or None for an empty column."""
     if microseconds is None:
         return None
     time = from_microseconds(microseconds)

@@ -106,7 +106,7 @@ def read_tasks(tables: FigureTables, conversations: Iterable[StoredFigures]) -> 
         begun = {child for agent in agents for child in agent.figures.begun}
         erased = tables.erased_among(begun - reached)
         if len(agents) > 1 or erased:
-            unreached = {below for child in erased for below in trees.left_by(child)}
+            unreached = {left for child in erased for left in trees.left_by(child)}
             repeated = tables.repeated_among([agent.figures.key for agent in agents])
             calls = [call for agent in agents for call in agent.figures.calls]
             sums = add_up([*calls, *(call.negative() for call in repeated.calls)])
@@ -115,10 +115,14 @@ def read_tasks(tables: FigureTables, conversations: Iterable[StoredFigures]) -> 
 
 
 def time_text(time: EventTime | None) -> str | None:
+    """Return a time as ISO 8601, or None for an unknown time."""
     return None if time is None else time.isoformat()
 
 
 def _time_of_first_error(figures: StoredFigures) -> datetime:
+    """Return the time of the first error of a conversation, for the order of errors. An error
+    without a time comes last.
+    """
     return in_utc(parse_event_time(figures.texts.get("first_error_at")) or _AT_THE_END)
 
 

@@ -63,6 +63,7 @@ class ToolsOfReplies(Struct):
     calls: list[tuple[int, str]] = []
 
     def note_event(self, event: Event) -> None:
+        """Note a call of a tool, its error or a message of the user. Ignore other events."""
         if is_call(event):
             reply = _reply_of(event)
             tool = event.tool or NO_NAME
@@ -78,6 +79,9 @@ class ToolsOfReplies(Struct):
             self.turns.append(event.id)
 
     def note_call(self, call: ModelCall) -> None:
+        """Note which event records a reply. A call of a model without a reply or an event is
+        ignored.
+        """
         if call.reply is not None and call.event_id >= 0:
             self.calls.append((call.event_id, call.reply))
 

@@ -40,12 +40,12 @@ class Trees:
 
     def below(self, conversation: str) -> Iterator[tuple[str, int]]:
         """Yield the sub-agents of a conversation with their depths, each after its parent."""
-        seen = {conversation}  # attributes that a user set may make a circle
+        ids_found = {conversation}  # attributes that a user set may make a circle
         stack = [(child, 1) for child in reversed(self.children(conversation))]
         while stack:
             child, depth = stack.pop()
-            if child not in seen:
-                seen.add(child)
+            if child not in ids_found:
+                ids_found.add(child)
                 yield child, depth
                 stack += [(name, depth + 1) for name in reversed(self.children(child))]
 
@@ -56,10 +56,12 @@ class Trees:
             yield from (name for name, _ in self.below(orphan))
 
     def task_of(self, conversation: str) -> str:
-        """Return the conversation at the top of the tree that contains ``conversation``."""
-        seen = set[str]()
-        while conversation in self.parents and conversation not in seen:
-            seen.add(conversation)
+        """Return the conversation at the top of the tree that contains ``conversation``. If the
+        attributes ``parent`` make a circle, return a conversation of the circle.
+        """
+        ids_below = set[str]()
+        while conversation in self.parents and conversation not in ids_below:
+            ids_below.add(conversation)
             conversation = self.parents[conversation]
         return conversation
 

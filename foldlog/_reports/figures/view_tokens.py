@@ -134,6 +134,9 @@ def _begin_of_units_across(units: Units, position: int) -> int:
 
 
 def _stored(store: Store, row: ConversationRow) -> Measures:
+    """Return the stored measures of a conversation. Return empty measures if there are none, if
+    another version of the code counted them, or if they are of a later version than ``row``.
+    """
     _, record = cached_records(store, _PROJECTION, row.id, row.id).get(row.id, (0, None))
     if record is None or record.code != _CODE:
         return Measures()
@@ -163,11 +166,13 @@ def _write(store: Store, row: ConversationRow, measures: Measures) -> None:
 
 
 def _by_id(measures: Measures) -> dict[int, int]:
+    """Return the counted tokens by the ids of their events."""
     tokens = enumerate(_numbers(measures.tokens))
     return {event_id: count for event_id, count in tokens if count}
 
 
 def _numbers(packed: bytes) -> array[int]:
+    """Return the numbers that ``Measures`` has as bytes."""
     numbers = array("I")
     numbers.frombytes(packed)
     return numbers

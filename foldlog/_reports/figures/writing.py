@@ -231,6 +231,7 @@ def _rows_of(reply_hash: int, reply: CountedReply, names: _Names) -> Iterator[tu
 
 
 def _row_of(call: Calls, names: _Names) -> tuple[Any, ...]:
+    """Return the columns of some calls of a model, in the order of the table."""
     tokens = [call.usage.get(name) for name in USAGE]
     return (
         call.day,
@@ -309,6 +310,7 @@ def _counts(figures: Figures) -> Iterable[tuple[str, str, float | None]]:
 
 
 def _events_counted(counts: Counts) -> Iterable[tuple[str, str, float | None]]:
+    """Yield the counts of events, tools and condensations: see ``_counts``."""
     for what, values in (("kind", counts.events), ("day", counts.days)):
         for name, value in values.items():
             yield what, name, value

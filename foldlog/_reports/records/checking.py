@@ -172,6 +172,7 @@ def _are_same(rows: Sequence[Row], events: Sequence[Event]) -> bool:
 
 
 def _has_event(row: Row, event: Event) -> bool:
+    """Return whether a row has the kind, the flags and the bytes of an event."""
     stored = encode(event, ours=True)
     return (row.kind, row.schema, row.shown, row.structural, row.body) == (
         stored.kind,

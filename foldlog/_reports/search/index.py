@@ -226,6 +226,7 @@ def info(store: Store) -> IndexInfo | None:
 
 
 def _read_info(reader: Reader) -> IndexInfo | None:
+    """Return what the index of the store has and lacks, or None if the store has no index."""
     state = state_of(reader)
     if not state.is_made:
         return None
@@ -385,6 +386,7 @@ def _docs_with_all(reader: Reader, hashes: Sequence[int]) -> Docs | None:
 
 
 def _in_both(docs: Docs | None, others: Docs | None) -> Docs | None:
+    """Return the docs that are in both. None stands for all docs."""
     if docs is None or others is None:
         return docs or others
     segments = docs.found.keys() & others.found.keys()
@@ -464,6 +466,7 @@ def _packed(entries: Iterable[int]) -> bytes:
 
 
 def _unpacked_pairs(data: bytes) -> bytes:
+    """Return the bits of pairs that were compressed. Raises the error of a damaged index."""
     try:
         bits = zlib.decompress(data)
     except zlib.error as error:
@@ -589,6 +592,9 @@ class _Refresh:
             yield from self._docs_of_records(source, version, of_records)
 
     def _read_source(self, reader: Reader, key: int) -> tuple[Source | None, int, int]:
+        """Return the source of a conversation, the id of its first own event, and its version. For
+        a conversation that is not there any more, return None and zeros.
+        """
         conversation = self._database.find_key(reader, key)
         if conversation is None or conversation.erasure is not None:
             return None, 0, 0
@@ -596,6 +602,7 @@ class _Refresh:
         return source, conversation.begins, conversation.version
 
     def _docs_of_events(self, key: int, places: Sequence[_Place]) -> Iterator[_Doc]:
+        """Yield the docs of the events in some places of a conversation."""
         for place in places:
             for page in _pages(range(place.first, place.stop), _PAGE):
                 events = self._recorder.query(
@@ -606,6 +613,9 @@ class _Refresh:
                     yield _Doc(key, 0, first, first + len(together), *_words(together))
 
     def _read_events(self, reader: Reader, key: int, start: int, stop: int) -> list[Event]:
+        """Return events of a conversation. Return no events if the conversation is not there any
+        more.
+        """
         conversation = self._database.find_key(reader, key)
         if conversation is None or conversation.erasure is not None:
             return []
@@ -679,6 +689,7 @@ def _move(transaction: Transaction, number: int, position: int) -> None:
 
 
 def _read_versions(reader: Reader, number: int, keys: Sequence[int]) -> dict[int, _Versions]:
+    """Return ``_Versions`` for some conversations, by their keys."""
     rows = reader.ask("search_versions", number, json.dumps(keys))
     versions = (_Versions(key, as_text(name), *columns) for key, name, *columns in rows)
     return {found.key: found for found in versions}

@@ -744,6 +744,7 @@ class SearchTerms:
         self._sequences = [_sequence(term) for term in terms]
 
     def may_be_in(self, data: bytes) -> bool:
+        """Return whether the words may be in some bytes, of which the text was not decoded."""
         is_every = self._is_every
         for needles in self._needles:
             if _has_all(data, needles) != is_every:
@@ -829,6 +830,7 @@ def _in_both_forms(word: str) -> str:
 
 
 def _letter_in_both_forms(letter: str) -> str:
+    """Return a pattern for a letter as one character, or as a letter with separate accents."""
     parts = normalize("NFD", letter)
     # Without a letter in the other case, ``re.IGNORECASE`` would find parts that are no letter.
     if parts == letter or len(letter.upper()) > 1 or len(letter.lower()) > 1:
@@ -1000,6 +1002,7 @@ class _Conversation:
     def _hits(
         self, criteria: _EventCriteria, candidates: Iterable[tuple[datetime, Event]]
     ) -> list[Hit]:
+        """Return the hits among some events with their times, the newest event first."""
         hits = []
         for recorded_at, event in candidates:
             hit = criteria.hit(self._row.id, event, recorded_at)

@@ -143,6 +143,9 @@ def composed(text: str) -> str:
 
 
 def _beginnings(word: str) -> list[str]:
+    """Return the beginnings of a word that the index has: see ``_LENGTHS`` and
+    ``_LENGTHS_OF_NAMES``.
+    """
     lengths = _LENGTHS if word[0].isascii() else (1, *_LENGTHS)
     beginnings = [word[:length] for length in lengths if len(word) >= length]
     beginnings += [

@@ -57,6 +57,7 @@ def view_table(view: View) -> Table:
 
 
 def _why_table(why: Why) -> Table:
+    """Return an explanation as a table: the event, what forgot it, and its summaries."""
     rows = [["event", *event_row(why.event)]]
     for name, event in (
         ("by", why.by),
@@ -71,6 +72,7 @@ def _why_table(why: Why) -> Table:
 
 
 def _difference_table(difference: Difference) -> Table:
+    """Return a difference between two Views as a table of the events that entered and left."""
     heading = (
         f"from version {difference.before} to {difference.after}: "
         f"{len(difference.entered)} entered, {len(difference.left)} left"

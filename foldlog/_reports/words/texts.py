@@ -57,6 +57,7 @@ def text_of(event: Event) -> str:
 
 
 def thinking_texts(event: Event) -> list[str]:
+    """Return the texts of the model's thinking in an event, without what is signed or encrypted."""
     if not (isinstance(event, events.Action | events.Message) and event.thinking):
         return []
     named_texts = values_in([*map(_without_signature, event.thinking)])
@@ -66,6 +67,7 @@ def thinking_texts(event: Event) -> list[str]:
 
 
 def _without_signature(block: Any) -> Any:
+    """Return a block of thinking without its signature and its encrypted data."""
     if not isinstance(block, dict):
         return block
     if block.get("type") == "redacted_thinking":

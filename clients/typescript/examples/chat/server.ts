@@ -97,6 +97,6 @@ createServer((request, response) => {
   );
 }).listen(Number(port), "localhost", () => console.log(`http://localhost:${port}`));
 
-// What a killed program of before left.
+// Go on with the replies that an earlier process left unfinished.
 for await (const { id } of foldlog.histories.list({}, "chat/"))
   void drive(foldlog.histories.open(id)).catch(() => undefined);

@@ -316,6 +316,7 @@ def _response(
     headers: Mapping[str, str],
     media_type: str = "application/json",
 ) -> Response:
+    """Return a response that no cache stores. A large body is sent in pieces."""
     sent = {"cache-control": "no-store", "x-content-type-options": "nosniff", **headers}
     if sum(map(len, parts)) > PIECE_BYTES:
         return LargeResponse(parts, status, sent, media_type)
@@ -408,6 +409,10 @@ def _read_parameters(
 def _answer_of(
     operation: Operation, document: Any, arguments: JsonObject, headers: Mapping[str, str]
 ) -> Response:
+    """Return the response of an operation. If ``document`` has the present version of a
+    conversation, the header ``ETag`` names it. A large answer is compressed if the client accepts
+    ``gzip``.
+    """
     parts = [] if operation.answer is None else encoded_parts(document)
     others = {}
     version = getattr(document, "version", None)

@@ -692,6 +692,9 @@ def _answer_poll(opened: Opened, page: Page, cursor: str) -> Response:
 
 
 def _event_stream(events: AsyncIterator[bytes], opened: Opened) -> Response:
+    """Return a response that sends ``events`` as server-sent events. Bytes that are no text are
+    encoded as base64.
+    """
     headers = {
         "content-type": "text/event-stream",
         "cache-control": "no-cache",

@@ -74,3 +74,26 @@ def test_a_number_of_any_length_is_answered(foldlog):
         for line in ("show c", "show c --documents --at", "why c", "list --limit", "log c --tail"):
             assert "unexpected error" not in foldlog(line, number).err
         assert "unexpected error" not in foldlog("diff c", number, "3").err
+
+
+def test_options_of_a_checkpoint_exclude_each_other(foldlog):
+    foldlog("append c hi --new")
+    for line in (
+        "--sign-command true",
+        "--prove c 0 --since note",
+        "--time-stamp http://a --in note --prove c 0",
+        "--time-stamp http://a --in note --key key.pem",
+    ):
+        ran = foldlog("store checkpoint", *line.split())
+        assert (ran.status, ran.out) == (2, "")
+        assert "; leave out " in ran.err or "add --key" in ran.err
+
+
+def test_interrupted_indexing_ends_as_usual(foldlog, monkeypatch):
+    def interrupt(seconds):
+        raise KeyboardInterrupt
+
+    foldlog("append c hi --new")
+    monkeypatch.setattr("time.sleep", interrupt)
+    ran = foldlog("store index --every 1")
+    assert (ran.status, ran.err) == (0, "")

@@ -59,6 +59,16 @@ def run(
 
     Example: foldlog store checkpoint --key key.pem
     """
+    if sign_command is not None and key is None:
+        raise Refused("--sign-command signs with a key; add --key FILE with its public key")
+    chosen = [
+        name
+        for name, value in (("--prove", prove), ("--since", since), ("--time-stamp", time_stamp))
+        if value is not None
+    ]
+    if len(chosen) > 1 or (time_stamp is not None and key is not None):
+        first, second = [*chosen, "--key"][:2]
+        raise Refused(f"{first} prints or writes one thing alone; leave out {second}")
     if time_stamp is not None:
         if stored is None:
             raise Refused("--time-stamp signs the file of a checkpoint; add --in FILE")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from contextlib import suppress
 
 from foldlog._app.cli import terminal
 from foldlog._app.cli.options import WholeNumber, flag, option, store_options
@@ -53,6 +54,7 @@ def run(drop: bool, again: bool, encrypted: bool, every: int | None, db: str) ->
             IndexDocument(added=added, dropped=False),
             f"{added:,} events and records were added to the index",
         )
-        while every is not None:
-            time.sleep(every)
-            index.refresh(store)
+        with suppress(KeyboardInterrupt):  # the usual end
+            while every is not None:
+                time.sleep(every)
+                index.refresh(store)
