@@ -17,7 +17,7 @@ from msgspec.structs import replace
 
 from foldlog._base.json_types import JsonMap
 from foldlog._history.effects import closing_observations, effects, in_doubt_words
-from foldlog._reports.figures.overview import PARENT, PARENT_CALL, SUB_AGENT, parent_in
+from foldlog._reports.figures.overview import PARENT, PARENT_CALL, SUB_AGENT, begun_in, parent_in
 from foldlog.eventstore import (
     Action,
     Annotation,
@@ -74,8 +74,9 @@ def begun_by(history: HistoryLog, start: int = 0) -> Iterator[tuple[int, History
     function reads the events from ``start`` on, and the attributes of the sub-agents.
     """
     for event in history.events(start):
-        if type(event) is Annotation and event.name == SUB_AGENT and event.cause is not None:
-            child = history._histories[event.data["conversation"]]
+        child_id = begun_in(event)
+        if child_id is not None and event.cause is not None:
+            child = history._histories[child_id]
             with suppress(ConversationErased):
                 # The sub-agent has no attributes if its worker died before it began.
                 if parent_in(child.attributes()) == history.id:

@@ -6,10 +6,10 @@ import re
 from collections.abc import Collection
 from typing import NamedTuple
 
-from foldlog._reports.figures.overview import PARENT_CALL, SUB_AGENT
+from foldlog._reports.figures.overview import PARENT_CALL, begun_in
 from foldlog._reports.figures.places import place_of
 from foldlog._reports.records.stored import Records
-from foldlog.eventstore import Action, Annotation, Observation, Store
+from foldlog.eventstore import Action, Observation, Store
 from foldlog.formats.json_text import parse
 from foldlog.projections.conversations.unreadable import sound
 
@@ -40,8 +40,9 @@ def calls_of_children(
     open_calls = dict[str | None, int]()
     results = dict[int, int]()
     for _, event in sound(store, conversation, 0, store.version(conversation), []):
-        if type(event) is Annotation and event.name == SUB_AGENT and event.cause is not None:
-            calls[event.data["conversation"]] = event.cause
+        child = begun_in(event)
+        if child is not None and event.cause is not None:
+            calls[child] = event.cause
         elif type(event) is Action:
             open_calls[event.call_id] = event.id
         elif type(event) is Observation and event.call_id in open_calls:

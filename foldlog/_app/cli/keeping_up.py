@@ -47,20 +47,20 @@ class Keeper:
         """Keep up until the ``Keeper`` ends, or return at once if the store is read-only.
         ``on_kept`` is called each time when all is done.
         """
-        seen: int | None = None
+        version_kept: int | None = None
         recorder = self._store.database.recorder
         maintenance = Histories(self._store).maintenance
         while recorder.writable and not self._is_ending.is_set():
             wait_s = self._every_s
             try:
                 version = self._store.database.data_version()
-                if version != seen:
+                if version != version_kept:
                     began_at = time.monotonic()
                     maintenance.keep_up()
                     took_s = time.monotonic() - began_at
                     wait_s = max(wait_s, min(_REST * took_s, _REST_MAX_S))
                     # What was written meanwhile by this call needs no other call.
-                    seen = version
+                    version_kept = version
                     on_kept()
             except EventStoreError as error:
                 tell("foldlog.keeper.behind", problem=str(error))

@@ -9,7 +9,7 @@ from msgspec import Struct, field
 from foldlog._base.json_types import JsonMap
 from foldlog._base.usage import PLACED_FROM
 from foldlog._reports.answers.figures import CondensationsDocument, ToolDocument
-from foldlog._reports.figures.overview import SUB_AGENT, is_about_it
+from foldlog._reports.figures.overview import begun_in, is_about_it
 from foldlog._reports.figures.savings import is_made, recorded_cost
 from foldlog._reports.figures.spending import sum_up
 from foldlog._reports.figures.tools_of_replies import NO_NAME
@@ -134,8 +134,8 @@ class Counts(Struct):
         elif type(event) is CondensationAction:
             self._count_condensation_event(event)
         elif type(event) is Annotation:
-            if event.name == SUB_AGENT and isinstance(event.data, dict):
-                self.begun.append(event.data["conversation"])
+            if (child := begun_in(event)) is not None:
+                self.begun.append(child)
             for report in dicts_in(reports_of(event)):
                 if "failure" in report:
                     self._count_failure(report, NO_NAME)

@@ -16,6 +16,7 @@ from foldlog._base.usage import IMPORTED
 from foldlog._reports.words.times import read_with_format, time_text
 from foldlog.eventstore import (
     ATTRIBUTES,
+    Annotation,
     CondensationAction,
     CondensationSummary,
     ConversationErased,
@@ -233,6 +234,16 @@ def _format_of(counted: Iterable[Event]) -> str | None:
         if not isinstance(event, DocumentChanges):
             break
     return format
+
+
+def begun_in(event: Event) -> str | None:
+    """Return the id of the sub-agent that a conversation began, as an annotation recorded it.
+    Return None for other events, such as an annotation of an application with the same name.
+    """
+    if type(event) is not Annotation or event.name != SUB_AGENT:
+        return None
+    child = event.data.get("conversation") if isinstance(event.data, dict) else None
+    return child if isinstance(child, str) else None
 
 
 def parent_in(attributes: JsonMap) -> str:

@@ -17,6 +17,7 @@ from foldlog import Action, Observation, Store
 from foldlog._app.coding_agents.answers import Answers
 from foldlog._app.coding_agents.asking import Asking
 from foldlog._app.server.conversations import ServedConversations
+from foldlog._history.children import begun_by
 from foldlog.errors import ConversationErased, ConversationHasForks, InvalidArgument, InvalidEvent
 from foldlog.eventstore.maintenance.copy import copy_store
 from tests.between import Killed, kill_after
@@ -351,6 +352,19 @@ def test_a_sum_names_the_sub_agents_that_it_lost(foldlog):
     for options in ("--with-children", "--by agent"):
         assert words in " ".join(foldlog(f"stats task {options}").err.split())
     assert "(2 of 6)" in foldlog("list --long").out
+
+
+def test_an_application_may_annotate_sub_agents_itself(histories):
+    history = histories["own"]
+    history.append(said("go"))
+    call = call_agent(history, "a")
+    for data in ({"name": "mine"}, {"conversation": 7}, "mine", None):
+        history.append(api.Annotation(name="sub_agent", data=data, cause=call.id))
+    child = history.begin_child(call)
+    child.append(said("begin"))
+    stats = history.stats(with_children=True)
+    assert (stats.findings, stats.sub_agents, stats.events["annotation"]) == ([], 1, 5)
+    assert [(begun_at, agent.id) for begun_at, agent in begun_by(history)] == [(call.id, child.id)]
 
 
 def test_a_table_of_agents_has_the_sub_agents(foldlog):
