@@ -71,7 +71,7 @@ def condensed(number: int, forgotten: list[int], summary: str, offset: int) -> d
 
 
 def used(call: Any) -> tuple[Any, ...]:
-    """The tokens of a call, in its prompt, from a cache, and in its reply, and its cost; None where
-    not told.
+    """Return the tokens of a call (in its prompt, from a cache, in its reply) and its cost. A
+    missing number is None.
     """
     return *map(call.usage.get, ("prompt_tokens", "cached_tokens", "completion_tokens")), call.cost

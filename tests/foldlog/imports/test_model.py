@@ -40,6 +40,7 @@ from tests.foldlog.imports.imports import (
     open_with_imports,
 )
 from tests.foldlog.imports.kinds import KINDS, Line
+from tests.how_many import some
 from tests.privacy import erased
 from tests.said import say
 from tests.sound import problems
@@ -48,6 +49,10 @@ WORD = re.compile(r"w[0-9a-f]{24}")
 
 
 class Model:
+    """The file of a source and a store, both changed at random, and which words of the file the
+    store may no longer have.
+    """
+
     STEPS: ClassVar = {
         "edit": 3,
         "space": 1,
@@ -89,9 +94,10 @@ class Model:
         self.lines += [self.line() for _ in range(5)]
         self.versions = [(self.lines[:], self.title)]
         self.beside = set()
+        """The words of titles and damaged lines."""
         self.loose = set()
-        """``beside`` has the words of titles and damaged lines. ``loose`` has the words that may be
-        missing, because other words were redacted with them, or because they are stored twice.
+        """The words that may be missing, because other words were redacted with them, or because
+        they are stored twice.
         """
         self.respelled = set()
         """The words of records that are later written in other bytes. A redaction does not recognize
@@ -185,7 +191,7 @@ class Model:
             for event in events_of(self.store, name)[begins:]
             if not isinstance(event, DocumentChanges)
         }
-        if redactable := [word for word in words if len(words[word]) == 1]:
+        if redactable := [event_id for event_id in words if len(words[event_id]) == 1]:
             event_id = self.random.choice(redactable)
             (word,) = words[event_id]
             before = self.words_by_source()
@@ -340,7 +346,10 @@ class Model:
         )
 
     def check_events(self):
-        """Compare the events of the source with the events of one import of the same bytes."""
+        """Compare the events of each source with the events of one import of the same bytes.
+        Return how many sources were compared.
+        """
+        compared = 0
         for name, source in self.sources():
             is_redacted = (
                 self.store.conversation(name, as_stored=True).redactions or source.redacted
@@ -356,10 +365,25 @@ class Model:
                 assert not isinstance(result, Failed)
                 expected = events_of(store, result.conversation)
                 ours = events_of(self.store, name)
-            assert [*map(told_by, ours)] == [*map(told_by, expected)], (self.log, name)
+            assert [*map(without_import_time, ours)] == [*map(without_import_time, expected)], (
+                self.log,
+                name,
+            )
+            compared += 1
+        return compared
 
 
-def told_by(event):
+class WithoutRemovals(Model):
+    """Nothing is removed, damaged or appended, so that the events can be compared at the end."""
+
+    STEPS: ClassVar = {
+        name: weight
+        for name, weight in Model.STEPS.items()
+        if name not in {"damage", "append", "redact", "match", "erase", "copy"}
+    }
+
+
+def without_import_time(event):
     """Return an event without the time of its import."""
     return (
         msgspec.structs.replace(event, timestamp=None)
@@ -425,15 +449,16 @@ def on_server(postgres_server, postgres_url):
         yield OnServer(connection, postgres_url)
 
 
-def run(folder, seed, kind, place):
-    model = Model(folder, seed, kind, place)
+def run(folder, seed, kind, place, model_class=Model):
+    """Run a round. Return how many sources' events were compared at its end."""
+    model = model_class(folder, seed, kind, place)
     try:
         for _ in range(model.random.randint(6, 18)):
             model.step()
-        if "copy" not in model.log:
-            model.check_events()
+        compared = 0 if "copy" in model.log else model.check_events()
         vacuum(model.store)
         model.check_removed()
+        return compared
     finally:
         model.store.close()
 
@@ -447,6 +472,21 @@ def test_redacted_word_never_comes_back_on_a_server(on_server, tmp_path):
     run(tmp_path, 7, KINDS[0], on_server)
 
 
+WITH_LINES = [kind for kind in KINDS if kind.has_lines]
+
+
+@pytest.mark.parametrize("kind", some(WITH_LINES, 2), ids=lambda kind: kind.format)
+def test_events_of_a_changed_source_are_those_of_one_import(kind, tmp_path):
+    assert run(tmp_path, 7, kind, InMemory(), WithoutRemovals) > 0
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("kind", WITH_LINES, ids=lambda kind: kind.format)
+def test_events_of_a_changed_source_are_those_of_one_import_in_many_rounds(kind, tmp_path):
+    for seed in range(20):
+        assert run(tmp_path, seed, kind, InMemory(), WithoutRemovals) > 0
+
+
 @pytest.mark.long
 @pytest.mark.parametrize("ten", range(10))
 @pytest.mark.parametrize("kind", KINDS, ids=lambda kind: kind.format)
@@ -457,7 +497,7 @@ def test_redacted_word_never_comes_back_in_many_rounds(kind, ten, tmp_path):
 
 @pytest.mark.long
 @pytest.mark.parametrize("ten", range(10))
-def test_many_rounds_on_a_server(ten, on_server, tmp_path):
+def test_redacted_word_never_comes_back_in_many_rounds_on_a_server(ten, on_server, tmp_path):
     """With each format in turn: what a server keeps does not depend on it, and every round takes a
     second.
     """
