@@ -173,7 +173,10 @@ def _next_step(database: Database, progress: Progress, now: int) -> _Step:
         until, at, touched = recorder.query(
             lambda reader: reader.next_touched(progress.after, _EVENTS_AT_ONCE)
         )
-        as_of = now if at is None else at or progress.as_of
+        if at is None:
+            as_of = now
+        else:
+            as_of = at or progress.as_of
         return _Step(sorted(touched), Progress(until, as_of), at is None)
     begins = progress.until is None
     if begins:

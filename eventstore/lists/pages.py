@@ -132,7 +132,7 @@ def _check_page(limit: object, after: object, age_max_s: object) -> None:
             raise TypeError(f"'after' must be the 'after' value of an earlier page, not {after!r}")
         for number in after:
             check_whole("after", number)
-    if not isinstance(age_max_s, int | float):
+    if isinstance(age_max_s, bool) or not isinstance(age_max_s, int | float):
         raise TypeError(f"age_max_s must be a number of seconds, not {age_max_s!r}")
 
 

@@ -275,7 +275,8 @@ class PiDecoder(FollowingDecoder):
         else:
             tokens = {}
         numbers = [number for number in self.shown.tags() if number >= first]
-        prompts = next((n for n, each in enumerate(numbers) if each != _PROMPT), len(numbers))
+        others = (place for place, number in enumerate(numbers) if number != _PROMPT)
+        prompts = next(others, len(numbers))
         collected.tag = -1
         collected.condense(
             first.__le__, _SUMMED_UP.format(record["summary"]), tokens, offset=prompts

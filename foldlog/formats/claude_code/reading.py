@@ -350,7 +350,7 @@ class ClaudeCodeDecoder(FollowingDecoder):
         are_prompts = [is_prompt for uuid, is_prompt in shown if uuid in names]
         offset = None if comes_last else [*are_prompts, False].index(False)
         collected.condense(
-            lambda each: each[0] in names, summary, metadata_of(boundary), offset=offset
+            lambda known: known[0] in names, summary, metadata_of(boundary), offset=offset
         )
 
 

@@ -258,3 +258,9 @@ def test_open_calls_of_any_age_are_closed(history):
 def test_a_place_in_a_list_has_64_bits(histories):
     with pytest.raises(foldlog.errors.InvalidArgument, match="after is 18446744073709551616"):
         histories.list(after=(2**64, 0))
+
+
+@pytest.mark.parametrize("age", [True, "5", None])
+def test_age_of_a_list_is_a_number(histories, age):
+    with pytest.raises(TypeError, match="age_max_s must be a number of seconds"):
+        histories.list(age_max_s=age)
