@@ -16,8 +16,8 @@ from foldlog.eventstore.recorders.base import Reader
 
 
 def find_unlisted(database: Database) -> Iterator[str]:
-    """Yield what conversations the lists lack that they had once. Cost: a look at the row of each
-    conversation.
+    """Yield the problem of lists that lack conversations which they had once, or that have lost
+    their place in the store. Cost: a look at the row of each conversation.
     """
     progress = Progress.read(database)
     until, key = progress.after, NUMBER_MAX

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from msgspec.structs import replace
 
 from foldlog._base.json_types import JsonMap
-from foldlog._history.effects import closing_observations, effects, in_doubt_words
+from foldlog._history.effects import check_call, closing_observations, effects, in_doubt_words
 from foldlog._reports.figures.overview import PARENT, PARENT_CALL, SUB_AGENT, begun_in, parent_in
 from foldlog.eventstore import (
     Action,
@@ -48,6 +48,7 @@ def begin_child(
     parent: HistoryLog, call: Action, id: str | None, attributes: JsonMap
 ) -> HistoryLog:
     """Begin the history of a sub-agent: see ``History.begin_child``."""
+    check_call("begin_child", call)
     histories = parent._histories
     child = histories[id or f"{parent.id}/agent-{call.id}"]
     link = {PARENT: parent.id, PARENT_CALL: call.call_id or str(call.id)}

@@ -259,13 +259,18 @@ def end_elsewhere(
     )
 
 
+def check_call(method: str, call: object) -> None:
+    """Raise ``TypeError`` if the argument ``call`` of a method is not an action."""
+    if not isinstance(call, Action):
+        raise TypeError(f"{method} needs a call from history.open_calls(), not {call!r:.60}")
+
+
 @contextmanager
 def alone(history: HistoryLog, call: Action) -> Iterator[None]:
     """Let only this thread run the call. A lease keeps other workers away, but not the other
     threads of this worker. Raises ``InvalidEvent`` if another thread runs the call.
     """
-    if not isinstance(call, Action):
-        raise TypeError(f"run needs a call from history.open_calls(), not {call!r:.60}")
+    check_call("run", call)
     # If two threads call ``setdefault``, only one of them sets the value, without a lock.
     running = history._running_calls
     thread = object()
@@ -571,6 +576,7 @@ def record_approval(
     """Record a decision about an open call: see ``History.decide``. ``data`` comes from
     ``Decision.data``.
     """
+    check_call("an approval", call)
     is_open = any(call.id == open_call.id for open_call in history.open_calls())
     if not is_open and not (idempotency_key and history.recorded(idempotency_key)):
         raise InvalidEvent(why_no_result(history.id, call, history.view()))

@@ -746,6 +746,7 @@ class HistoryLog:
         from foldlog.formats.replies import events_of_reply
 
         if request is not None:
+            _check_request(request)
             if request.conversation not in ("", self.id):
                 raise InvalidArgument(
                     f"the request was made from a View of {request.conversation!r}, and this"
@@ -826,6 +827,14 @@ def or_empty(read: Callable[[], T], empty: T) -> T:
         return read()
     except ConversationNotFound:
         return empty
+
+
+def _check_request(request: object) -> None:
+    """Raise ``TypeError`` if the argument ``request`` is not a ``ModelRequest``."""
+    from foldlog.projections import ModelRequest
+
+    if not isinstance(request, ModelRequest):
+        raise TypeError(f"request must be what view.request returned, not {request!r:.60}")
 
 
 def _not_appended(value: object) -> TypeError:

@@ -264,3 +264,18 @@ def test_a_place_in_a_list_has_64_bits(histories):
 def test_age_of_a_list_is_a_number(histories, age):
     with pytest.raises(TypeError, match="age_max_s must be a number of seconds"):
         histories.list(age_max_s=age)
+
+
+@pytest.mark.parametrize("wrong", ["call_1", 0, None])
+def test_what_is_no_call_or_request_is_named(histories, wrong):
+    history = histories["c"]
+    history.append(said("hi"))
+    needs_call = "needs a call from history.open_calls"
+    with pytest.raises(TypeError, match=f"an approval {needs_call}"):
+        history.ask_approval(wrong, to="ann")
+    with pytest.raises(TypeError, match=f"begin_child {needs_call}"):
+        history.begin_child(wrong)
+    if wrong is not None:
+        with pytest.raises(TypeError, match=r"request must be what view\.request returned"):
+            history.append_reply({"role": "assistant", "content": "yes"}, request=wrong)
+    assert history.version() == 1
