@@ -278,6 +278,38 @@ for (const [
       });
     }
 
+    test("that is loaded while an agent works reads the events before its turn once", async () => {
+      const server = new Server(newHistory());
+      let go = (): void => undefined;
+      const held = new Promise<void>((resolve) => (go = resolve));
+      server.gate = (step) => (step === "tool" ? held : Promise.resolve());
+      const sent = new Page(server).sendMessage({ text: "look at it" });
+      while ((await loadChat(server.history)).version < 2) await new Promise((resolve) => setTimeout(resolve, 20));
+      let readings = 0;
+      const history = async (id: string): Promise<History> => {
+        const reader = await readerOf(id);
+        const events = reader.events.bind(reader);
+        reader.events = (start = 0, stop) => {
+          if (start === 0) readings += 1;
+          return events(start, stop);
+        };
+        return reader;
+      };
+      const { messages, version } = await loadChat(server.history);
+      const transport = new FoldlogChatTransport({ send: server.send, history, version });
+      const page = new (class extends AbstractChat<UIMessage> {})({
+        id: server.history.id,
+        state: new State(messages),
+        transport,
+      });
+      const resumed = page.resumeStream();
+      await new Promise((resolve) => setTimeout(resolve, 100));
+      go();
+      await Promise.all([sent, resumed]);
+      assert.deepEqual(shown(page.lastMessage).at(-1), "You said: ran 1");
+      assert.equal(readings, 1);
+    });
+
     test("of a new chat has nothing to resume, and a refused token is an error", async () => {
       const { id, version } = await loadChat(newHistory());
       const resume = (history: () => Promise<History | null>) =>

@@ -5,7 +5,7 @@
 
 import type { UIMessage, UIMessageChunk } from "ai";
 import { ConversationNotFound, NotAllowed, noReply } from "../errors.js";
-import type { History } from "../history.js";
+import type { History, StoredEvent } from "../history.js";
 import type { Json } from "../json.js";
 import type { ReplyPart } from "../streams.js";
 import { anyOf, pause } from "../transport.js";
@@ -44,6 +44,8 @@ export class Turn {
   readonly #open: () => History | Promise<History>;
   readonly #signal: Signal;
   #history: History | undefined;
+  /** The chat as the newest look found it. */
+  #stored: StoredChat | undefined;
   #replies = 0;
   /** Where the newest reply begins that was shown live: its events have no more to show. */
   #liveFrom: number | undefined;
@@ -69,13 +71,28 @@ export class Turn {
   /** The chat, and where the reply begins that is being written: each reply is in one of the two. */
   async look(): Promise<{ stored: StoredChat; reply: string | null }> {
     for (;;) {
-      const stored = new StoredChat();
-      stored.version = this.shown.start;
-      for (const event of await this.#ask((history) => standingEvents(history, this.shown.start))) stored.add(event);
+      const stored = await this.#ask((history) => this.#read(history));
       const reply = await this.#ask((history) => history.openReply(this.#signal));
       const { done } = await this.#ask((history) => history.events(stored.version).next());
       if (done) return { stored, reply };
     }
+  }
+
+  /** The chat with the events that came since the last look. After a retraction, all events are read again. */
+  async #read(history: History): Promise<StoredChat> {
+    const added: StoredEvent[] = [];
+    if (this.#stored !== undefined) {
+      for await (const event of history.events(this.#stored.version)) added.push(event);
+    }
+    if (this.#stored === undefined || added.some(({ kind }) => kind === "retraction")) {
+      const standing = await standingEvents(history, this.shown.start);
+      this.#stored = new StoredChat();
+      this.#stored.version = this.shown.start;
+      for (const event of standing) this.#stored.add(event);
+    } else {
+      for (const event of added) this.#stored.add(event);
+    }
+    return this.#stored;
   }
 
   /** Whether the turn goes on, or has parts that the page does not show. */
