@@ -67,8 +67,9 @@ _marked: Final[list[Operation]] = []
 
 @dataclass(frozen=True)
 class Operation:
-    """``path`` is below ``/v1``.
+    """A method and a path of the service, and how a request to them is read and answered.
 
+    ``path``        below ``/v1``
     ``parameters``  the fields of the path (in the order of ``in_path``), of the headers
                     ``in_headers``, and of the query ``in_query``
     ``body``        the type of the JSON body, and ``decode`` reads it
@@ -95,7 +96,7 @@ class Operation:
 
     @cached_property
     def decode(self) -> Callable[[bytes | bytearray], Any]:
-        """Return what reads a body. Raises ``msgspec.ValidationError`` or ``DecodeError``."""
+        """The function that reads a body. Raises ``msgspec.ValidationError`` or ``DecodeError``."""
         decode = msgspec.json.Decoder(self.body).decode
         decode_whole_floats = msgspec.json.Decoder(self.body, strict=False).decode
 
@@ -106,6 +107,8 @@ class Operation:
                 # In JSON, 1.0 is a whole number, and some languages write it so.
                 if not _WHOLE_FLOAT.search(str(error)):
                     raise
+                # The lax decoder also takes texts for numbers, so nothing else may be wrong.
+                msgspec.convert(_whole_floats_as_integers(msgspec.json.decode(body)), self.body)
                 return decode_whole_floats(body)
 
         return read
@@ -113,6 +116,15 @@ class Operation:
     @property
     def summary(self) -> str:
         return getdoc(self.handle) or ""
+
+
+def _whole_floats_as_integers(value: Any) -> Any:
+    """Return a JSON value with an integer for each float that is whole."""
+    if isinstance(value, dict):
+        return {key: _whole_floats_as_integers(item) for key, item in value.items()}
+    if isinstance(value, list):
+        return [_whole_floats_as_integers(item) for item in value]
+    return int(value) if isinstance(value, float) and value.is_integer() else value
 
 
 class PathNode(msgspec.Struct):

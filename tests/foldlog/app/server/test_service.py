@@ -289,6 +289,12 @@ def test_a_whole_number_may_have_a_point(http):
     assert retracted["event"]["version"] == 0
 
 
+def test_a_number_with_a_point_excuses_no_text(http):
+    body = {"view_version": 0.0, "cut": "true"}
+    refusal = http.refusal("append_reply", conversation="c1", body=body)
+    assert "Expected `bool`, got `str` - at `$.cut`" in refusal.detail
+
+
 def test_a_body_that_does_not_go_on_is_refused(app, monkeypatch):
     monkeypatch.setattr(parameters, "_SILENCE_MAX_S", 0.0)
     parts = iter([{"type": "http.request", "body": b"{", "more_body": True}])
