@@ -111,7 +111,7 @@ def pairs(texts: Sequence[str], hint: str = "") -> JsonObject:
             raise Refused(f"the attribute {name!r} has two values; give it one value{hint}")
         try:
             decoded = json.loads(value) if value else None
-        except ValueError:
+        except (ValueError, RecursionError):
             decoded = value
         attributes[name] = decoded if decoded is None or isinstance(decoded, int | list) else value
     return attributes

@@ -108,14 +108,18 @@ def _read_messages() -> list[JsonObject]:
         )
     messages = []
     for number, line in enumerate(sys.stdin, 1):
+        if not line.strip():
+            continue
         try:
-            message = json.loads(line) if line.strip() else None
+            message = json.loads(line)
+        except RecursionError as error:
+            raise Refused(
+                f"stdin:{number}: the line is nested too deeply; nothing was appended"
+            ) from error
         except ValueError as error:
             raise Refused(
                 f"stdin:{number}: the line is not JSON ({error}); nothing was appended"
             ) from error
-        if message is None:
-            continue
         if not isinstance(message, dict) or "role" not in message:
             raise Refused(
                 f'stdin:{number}: the line is not a message {{"role": …, "content": …}}; nothing '

@@ -54,6 +54,16 @@ def test_import_from_stdin_leaves_no_file(foldlog, stdin, tmp_path, monkeypatch)
     assert not list(tmp_path.glob("foldlog-stdin-*"))
 
 
+@pytest.mark.parametrize("line", ["null", "[" * 100_000], ids=["null", "too deep"])
+def test_a_line_that_is_no_message_is_refused_before_all_others(foldlog, stdin, line):
+    message = '{"role": "user", "content": "hi"}'
+    stdin(f"{message}\n\n{line}\n".encode())
+    ran = foldlog("append c --new")
+    assert ran.status == 2
+    assert "stdin:3: the line is" in ran.err
+    assert "nothing was appended" in ran.err
+
+
 def test_terminal_as_stdin_is_refused(foldlog, monkeypatch):
     class Terminal(io.StringIO):
         def isatty(self):
