@@ -25,7 +25,7 @@ from foldlog.condensers.models.counting import _declaration, count_at_most, enco
 from foldlog.condensers.models.limits import litellms_table, lookup
 from foldlog.condensers.models.tokens import TokenCounter, offered_tools
 from foldlog.condensers.strategies.summarizing import limit_of
-from foldlog.eventstore import Action, SystemMessage
+from foldlog.eventstore import Action, Message, SystemMessage
 from foldlog.projections import View
 from tests.condensers.made import TOOLS, answer, call, later, message, viewed
 from tests.condensers.scripted import Characters
@@ -82,6 +82,18 @@ def test_sums_end_in_litellms_count(litellm, name, path):
         assert sums[-1] == litellm.token_counter(
             model=bare, messages=view.to_messages(), tools=tools
         )
+
+
+@pytest.mark.parametrize("text", ["", "You pay."])
+def test_only_a_sent_system_message_is_beside_the_tools(litellm, text):
+    system = SystemMessage(content=text, tools=tuple(TOOLS))
+    view = View.from_events([system, Message(source="user", content="pay")])
+    name = MODELS[0]
+    assert model(name).token_sums(view)[-1] == litellm.token_counter(
+        model=foldlog.condensers.models.client._bare_name(name),
+        messages=view.to_messages(),
+        tools=list(offered_tools(view)),
+    )
 
 
 @real_histories
