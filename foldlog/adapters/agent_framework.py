@@ -190,12 +190,12 @@ class FoldlogHistoryProvider(OpenHistories, HistoryProvider):  # type: ignore[mi
         records = [to_plain(message.to_dict()) for message in messages]
         history = self._sync[conversation]
         beside = self._sent_beside.pop(conversation, None)
-        if records:
-            history._asked_at = self._asked.pop(conversation, None)
-            history._sent_beside = beside
-        else:
+        if not records:
             history._asked_at = None
-        while records:
+            return
+        history._asked_at = self._asked.pop(conversation, None)
+        history._sent_beside = beside
+        while True:
             with suppress(VersionConflict):  # another writer appended
                 self._append_or_begin(history, partial(_append_new, records=records, run=run))
                 return

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import os
 import re
+from collections import deque
 from collections.abc import Iterator, Mapping
 from contextlib import suppress
 from dataclasses import replace
@@ -54,7 +55,7 @@ from foldlog.adapters._shared import (
     unquote_id,
     with_those_below,
 )
-from foldlog.eventstore import ConversationErased, ConversationRow
+from foldlog.eventstore import ConversationErased, ConversationRow, InvalidArgument
 from foldlog.runtimes import (
     Fields,
     JsonLines,
@@ -71,7 +72,9 @@ _SUMMARY = "session summary"
 _LINES_OF_A_TRANSACTION = 1_000
 """The number of lines that an import appends together."""
 _CALLS_IN_MEMORY = 1_000
-"""The maximum number of calls whose conversations, and whose approvals, stay in memory."""
+"""The maximum number of calls whose conversations stay in memory, and of approvals that wait for
+their calls.
+"""
 _SESSION_FILE_NAME = re.compile(r"[0-9a-fA-F]{8}(-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}")
 
 
@@ -109,7 +112,7 @@ class FoldlogSessionStore(OpenHistories):
         """
         self._called = Recent[str, str](_CALLS_IN_MEMORY)
         """Maps a call to its conversation."""
-        self._approvals: list[Approval] = []
+        self._approvals = deque[Approval](maxlen=_CALLS_IN_MEMORY)
         """The approvals of calls that the SDK has not handed over yet."""
         self._recording = Lock()
         self._unfinished: dict[str, list[Any]] = {}
@@ -244,7 +247,12 @@ class FoldlogSessionStore(OpenHistories):
         async def handler(args: Any) -> Fields:
             announced = self._calls[tool.name]
             # An earlier call with the same arguments was refused, so that it never began.
-            call = next(call for call in reversed(announced) if call[3] == args)
+            call = next((call for call in reversed(announced) if call[3] == args), None)
+            if call is None:
+                raise InvalidArgument(
+                    f"the call of the tool {tool.name!r} was not announced, so it is not known"
+                    " whether it has run; pass hooks=store.effect_hooks() to ClaudeAgentOptions"
+                )
             announced.remove(call)
             with effect_of(self, *call):
                 result = await tool.handler(args)
@@ -296,7 +304,8 @@ class FoldlogSessionStore(OpenHistories):
 
     @to_its_end
     def _record(self, approval: Approval) -> None:
-        self._approvals.append(approval)
+        with self._recording:
+            self._approvals.append(approval)
         self._record_approvals()
 
     def _record_approvals(self) -> None:
@@ -376,6 +385,7 @@ def _entries(history: History) -> list[Any] | None:
 
 
 def _uuid(entry: Any) -> str | None:
+    """Return the SDK's id of an entry, or None for an entry without one."""
     return text_or_none(entry, "uuid")
 
 

@@ -279,13 +279,13 @@ class FoldlogSessionService(OpenHistories, BaseSessionService):  # type: ignore[
             else:
                 waiting = {
                     call
-                    for each in session.events
+                    for past in session.events
                     for call in (
-                        *(each.long_running_tool_ids or ()),
-                        *each.actions.requested_tool_confirmations,
+                        *(past.long_running_tool_ids or ()),
+                        *past.actions.requested_tool_confirmations,
                     )
                 }
-                session.events[:] = [_sent(each, prepared, waiting) for each in session.events]
+                session.events[:] = [_sent(past, prepared, waiting) for past in session.events]
         return appended
 
     @in_thread
@@ -511,37 +511,31 @@ class FoldlogSessionService(OpenHistories, BaseSessionService):  # type: ignore[
                 raise SessionNotFoundError(f"Session {names[2]} not found.")
             if seen is not None and not seen.is_unredacted_in(stored.seen):
                 raise VersionConflict(stored.history.id, stored.seen.version, stored.seen.version)
-            with suppress(VersionConflict, ConversationErased):
+            try:
                 updated = self._updated_at(stored)
-                since = GetSessionConfig(after_timestamp=event.timestamp)
-                is_new = event.timestamp > updated or _event_of(record) not in map(
-                    _event_of, self._records(stored, since)
-                )
+                is_new = event.timestamp > updated or not self._has(stored, event, record)
                 if is_new:
                     if updated != last_updated:  # another machine's clock may be late
                         raise StaleSessionError(
                             f"session {names[2]!r} was updated at {updated}, but this object was"
                             f" read at {last_updated}; get the session again"
                         )
-                    about = dict(stored.about)
-                    if event.timestamp < updated:
-                        about["unordered"] = True
-                    documents: Fields = {}
-                    if about != stored.about:
-                        documents["session"] = about
-                    if own:
-                        documents |= {"state": {**stored.state, **own}}
+                    documents = _changed_documents(stored, own, event.timestamp < updated)
                     if request is not None:
                         stored.history._asked_at, stored.history._sent_beside = request
-                    self._write(
-                        stored.history,
-                        stored.seen,
-                        [record],
-                        documents,
-                        shared,
-                    )
+                    self._write(stored.history, stored.seen, [record], documents, shared)
+            except (VersionConflict, ConversationErased):
+                continue  # another writer appended, or deleted the session
+            with suppress(ConversationErased):  # the session was deleted after the event was stored
                 record_approvals(stored.history, _approvals_in(event, stored.history, names[1]))
-                return is_new
+            return is_new
+
+    def _has(self, stored: _Stored, event: AdkEvent, record: Fields) -> bool:
+        """Return whether a session has an event. Only records with the time of the event or a later
+        time are read.
+        """
+        since = GetSessionConfig(after_timestamp=event.timestamp)
+        return _event_of(record) in map(_event_of, self._records(stored, since))
 
     def _write(
         self,
@@ -595,7 +589,22 @@ class FoldlogSessionService(OpenHistories, BaseSessionService):  # type: ignore[
         }
 
 
+def _changed_documents(stored: _Stored, own: Fields, is_late: bool) -> Fields:
+    """Return the documents that an event changes. ``own`` are the changed values of the session's
+    state, and ``is_late`` says that the event is older than the event before it.
+    """
+    documents: Fields = {}
+    if is_late and not stored.about.get("unordered"):
+        documents["session"] = {**stored.about, "unordered": True}
+    if own:
+        documents["state"] = {**stored.state, **own}
+    return documents
+
+
 def _sent_beside(config: types.GenerateContentConfig) -> SentBeside:
+    """Return the tools and the instructions of a model call. If one of the tools is no function,
+    no tool is returned.
+    """
     declarations = [tool.function_declarations for tool in config.tools or ()]
     # The schemas of the other tools are the provider's.
     functions = chain.from_iterable(declarations) if all(declarations) else ()

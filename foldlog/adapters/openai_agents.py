@@ -89,6 +89,7 @@ class FoldlogSession(OpenHistories):
         session_id        the SDK's id of the session; the conversation's id is ``PREFIX/SESSION``,
                           quoted as in a URL
         histories         the URL of a store, or open histories, sync or async
+        prefix            the beginning of the conversation's id, by default ``openai-agents``
         condense          whether ``get_items`` and ``input_filter`` condense first, if a
                           condensation is due
         clear             what ``clear_session`` does: ``"retract"`` keeps all items in the log,

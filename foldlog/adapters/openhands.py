@@ -139,7 +139,9 @@ class FoldlogFileStore(WithHistories, FileStore):
         self, executor: ToolExecutor[Any, Any], observation: type[ToolObservation]
     ) -> ToolExecutor[Any, Any]:
         """Return an executor that runs the tool at most once for each call. ``foldlog.effect`` must
-        mark the ``__call__`` of ``executor``.
+        mark the ``__call__`` of ``executor``. ``observation`` is the tool's class of results: if
+        the call is not run, for example because an earlier worker began it, the executor returns
+        the reason as an error of this class.
         """
         return _Executor(self, executor, observation)
 
@@ -299,13 +301,14 @@ class _Executor(ToolExecutor[Any, Any]):
         self,
         store: FoldlogFileStore,
         executor: ToolExecutor[Any, Any],
-        shape: type[ToolObservation],
+        observation: type[ToolObservation],
     ) -> None:
         self._store = store
         self._executor = executor
-        self._shape = shape
+        self._observation = observation
         self._lock = Lock()
         self._begun: set[str] = set()
+        """The ids of the calls that this executor has run."""
 
     def __call__(self, action: Any, conversation: Any = None) -> Any:
         with self._lock:
@@ -320,12 +323,13 @@ class _Executor(ToolExecutor[Any, Any]):
         ):
             result = self._executor(action, conversation)
         if isinstance(result, str):
-            return self._shape.from_text(result, is_error=True)
+            return self._observation.from_text(result, is_error=True)
         return result
 
     def _call_with(self, action: Any, conversation: Any) -> Any:
-        """Return the newest reply's first call with this action that has not begun, because a reply
-        may contain the same call twice.
+        """Return the first call with this action in the newest reply that has one, leaving out the
+        calls that have begun, because a reply may contain the same call twice. If all have begun,
+        return the last.
         """
         begun = {*self._begun}
         calls = list[Any]()

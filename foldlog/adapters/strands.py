@@ -142,6 +142,9 @@ class _Pieces:
         return [CallDelta(at, arguments=arguments)]
 
     def _place(self, block: str) -> int:
+        """Return the place of a block. Pieces of one block follow each other, so another block
+        begins a new place.
+        """
         if self._block != block:
             self._block = block
             self._at += 1
@@ -301,35 +304,35 @@ class FoldlogSessionRepository(WithHistories, SessionRepository):  # type: ignor
         agent_id = session_agent.agent_id
         held = self._holding(self.conversation(session_id, session_agent.agent_id))
         while True:
-            with suppress(VersionConflict):  # another writer appended
-                seen = held.history._seen()
-                if held.state_at == seen.version:
-                    before = held.state
-                else:
-                    before = _agent_state(held.history, agent_id)
-                if before is None:
-                    raise SessionException(
-                        f"Agent {agent_id} in session {session_id} does not exist"
-                    )
-                session_agent.created_at = before.get("created_at", session_agent.created_at)
-                agent_state = to_plain(session_agent.to_dict())
-                events = _condense_removed(held, agent_state[_MANAGER], before[_MANAGER], seen)
-                if events or _SUMMARY in before:
-                    if agent_state[_MANAGER].get(_SUMMARY_MESSAGE) is not None:
-                        del agent_state[_MANAGER][_SUMMARY_MESSAGE]
-                    agent_state[_SUMMARY] = seen.version if events else before[_SUMMARY]
-                elif {**agent_state, **_TIME} == {**before, **_TIME}:
-                    # The SDK writes the state after each message.
-                    held.state = before
-                    held.state_at = seen.version
-                    return
-                recorded = held.history._append_seen(events, seen, {_AGENT: agent_state})
-                held.state = None if _SUMMARY in agent_state else agent_state
-                if held.state and recorded:
-                    held.state_at = recorded[-1].id + 1
-                else:
-                    held.state_at = 0
+            seen = held.history._seen()
+            if held.state_at == seen.version:
+                before = held.state
+            else:
+                before = _agent_state(held.history, agent_id)
+            if before is None:
+                raise SessionException(f"Agent {agent_id} in session {session_id} does not exist")
+            session_agent.created_at = before.get("created_at", session_agent.created_at)
+            agent_state = to_plain(session_agent.to_dict())
+            events = _condense_removed(held, agent_state[_MANAGER], before[_MANAGER], seen)
+            if events or _SUMMARY in before:
+                if agent_state[_MANAGER].get(_SUMMARY_MESSAGE) is not None:
+                    del agent_state[_MANAGER][_SUMMARY_MESSAGE]
+                agent_state[_SUMMARY] = seen.version if events else before[_SUMMARY]
+            elif {**agent_state, **_TIME} == {**before, **_TIME}:
+                # The SDK writes the state after each message.
+                held.state = before
+                held.state_at = seen.version
                 return
+            try:
+                recorded = held.history._append_seen(events, seen, {_AGENT: agent_state})
+            except VersionConflict:
+                continue  # another writer appended, so the state may be another one
+            held.state = None if _SUMMARY in agent_state else agent_state
+            if held.state and recorded:
+                held.state_at = recorded[-1].id + 1
+            else:
+                held.state_at = 0
+            return
 
     def create_message(
         self, session_id: str, agent_id: str, session_message: SessionMessage, **kwargs: Any
@@ -369,12 +372,12 @@ class FoldlogSessionRepository(WithHistories, SessionRepository):  # type: ignor
         if session_message.redact_message is not None:
             record["message"] = record["redact_message"]  # the replaced message must not be stored
         while True:
-            with suppress(VersionConflict):
-                seen = history._seen()
-                rewritten = document(history, _REWRITTEN, {}, seen.version)
-                new = {f"{events[0]}": {"events": events, "record": record}}
-                instead = _condense_updated(history, events, _text_of(record["message"]))
-                documents = {_REWRITTEN: {**rewritten, **new}}
+            seen = history._seen()
+            rewritten = document(history, _REWRITTEN, {}, seen.version)
+            new = {f"{events[0]}": {"events": events, "record": record}}
+            instead = _condense_updated(history, events, _text_of(record["message"]))
+            documents = {_REWRITTEN: {**rewritten, **new}}
+            with suppress(VersionConflict):  # another writer appended
                 history._append_seen(instead, seen, documents)
                 break
         for event_id in events:
