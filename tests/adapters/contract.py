@@ -419,10 +419,12 @@ def _text_of(event: Any) -> Any:
 
 
 class Runs(Pays):
+    """Promises of runs of the SDK's agents."""
+
     killed_parts = 2
-    """How much of a reply is kept whose two calls were killed."""
+    """The parts of a reply that are stored if the program was killed in its two calls."""
     prints = "4 of them are shown to the model"
-    """What the adapter's example prints in its second run."""
+    """The end of the line that the adapter's example prints in its second run."""
 
     def model(self, script: Script) -> Any:
         """Return a model of the SDK, or what stands for one. ``prompts`` are what it was sent, call

@@ -15,6 +15,6 @@ def killed_in_reply(program, url, pieces=3):
         printed = [worker.stdout.readline() for _ in range(pieces)]
         worker.kill()
         printed.append(worker.stdout.read())
-    text = "".join(piece.rstrip("\n") for piece in "".join(printed).splitlines())
+    text = "".join("".join(printed).splitlines())
     assert text, "the program ended before its reply began"
     return text

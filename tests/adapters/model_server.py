@@ -14,11 +14,11 @@ from foldlog._testing.answers import answer_of
 
 
 class Refused(Exception):
-    """What a model's server answers to messages that are malformed, or too many."""
+    """The refusal of a model's server for messages that are malformed, or too many."""
 
 
 class Reply(NamedTuple):
-    """What a model says: a text, calls, each with a tool, an id and arguments, or both."""
+    """A reply of a model: a text, calls (each with a tool, an id and arguments), or both."""
 
     text: str = ""
     calls: Sequence[tuple[str, str, dict[str, Any]]] = ()
@@ -66,7 +66,8 @@ class _Handler(server._Handler):
         text = json.dumps(self._answer(body, "gemini"))
         kind = "application/json"
         if "stream" in self.path:
-            text, kind = f"data: {text}\n\n", "text/event-stream"
+            text = f"data: {text}\n\n"
+            kind = "text/event-stream"
         self.send_response(200)
         self.send_header("content-type", kind)
         self.send_header("content-length", str(len(text.encode())))

@@ -304,7 +304,9 @@ async def summarized_once(provider, act):
 
 
 async def test_a_summary_with_redacted_text_is_not_stored(provider, history):
-    redact = lambda: history.redact(holding(history, "marigold"), reason="asked to")  # noqa: E731
+    def redact():
+        history.redact(holding(history, "marigold"), reason="asked to")
+
     agent = await summarized_once(provider, redact)
     assert condensations(history) == []
     await run_agent(agent, "go on")

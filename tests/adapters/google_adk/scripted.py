@@ -60,9 +60,7 @@ class ScriptedModel(BaseLlm):
     script: Any = None
     prompts: Any = None
     usage: Any = None
-    """What each response says that it took; where it says nothing, ADK counts itself, for its
-    compaction.
-    """
+    """The usage of each response. Without it, ADK counts the tokens itself, for its compaction."""
 
     async def generate_content_async(
         self, llm_request, stream=False

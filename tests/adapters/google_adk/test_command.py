@@ -3,7 +3,6 @@ and run again.
 """
 
 import re
-import socket
 import subprocess
 import sys
 import time
@@ -15,6 +14,7 @@ import pytest
 
 import foldlog
 from tests.adapters.contract import ROOT
+from tests.ports import free_port
 from tests.sound import assert_sound
 
 PAGE = (ROOT / "docs" / "ADAPTERS.md").read_text()
@@ -54,10 +54,8 @@ def folder(tmp_path):
 
 @contextmanager
 def served(folder):
-    """Start the command; give a function that asks the server, and stop it."""
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        port = free.getsockname()[1]
+    """Start the command, yield a function that asks the server, and stop the command."""
+    port = free_port()
     command = [Path(sys.executable).with_name("adk"), "api_server", "--port", str(port)]
     command += ["--session_service_uri", "foldlog:///history.db", "agents"]
     url = f"http://127.0.0.1:{port}"
@@ -81,7 +79,7 @@ def served(folder):
             yield ask
         finally:
             server.terminate()
-            server.wait()
+            server.wait(60)
 
 
 def say(ask, text):

@@ -95,9 +95,9 @@ async def ids_of(service):
 
 
 def exact(value):
-    """Return a text that differs where a value or a type differs."""
+    """Return a value to compare, which differs if a field or a type differs."""
     if isinstance(value, list):
-        return [exact(each) for each in value]
+        return [exact(item) for item in value]
     dump = getattr(value, "model_dump", None)
     return repr(value if dump is None else dump(mode="python"))
 
@@ -121,13 +121,13 @@ async def erase_state(service, *names):
 
 
 def random_operation(choice, number):
-    """Return something to do with a service: the same with each that it is given, and with the
-    sessions that it has.
+    """Return a function that does one thing with a service, and with the sessions that a program
+    holds. It does the same with each service.
     """
     names = {"app_name": choice.choice(["a", "b/ü"]), "user_id": choice.choice(["u", "v w"])}
     session_id = choice.choice(["s", "t", " s ", "x/y"])
     key = (*names.values(), session_id)
-    what = choice.random()
+    draw = choice.random()
     state = any_state(choice)
     seed = choice.random()
     shared_by = choice.choice([("app_name",), ("app_name", "user_id")])
@@ -137,24 +137,24 @@ def random_operation(choice, number):
     )
 
     async def operate(service, held):
-        if what < 0.12:
+        if draw < 0.12:
             return await service.create_session(state=dict(state), session_id=session_id, **names)
-        if what < 0.6 and key in held:
+        if draw < 0.6 and key in held:
             event = any_event(random.Random(seed), number, plain=True)
             appended = await outcome(service.append_event(held[key], event))
             return [appended, held[key].state, held[key].last_update_time]
-        if what < 0.85:
+        if draw < 0.85:
             session = await service.get_session(session_id=session_id, config=config, **names)
             if session is not None:
                 held[key] = session
             return session
-        if what < 0.9:
+        if draw < 0.9:
             return (await service.list_sessions(**names)).sessions
-        if what < 0.94:
+        if draw < 0.94:
             return (await service.list_sessions(app_name=names["app_name"])).sessions
-        if what < 0.96:
+        if draw < 0.96:
             return await service.get_user_state(**names)
-        if what < 0.98:
+        if draw < 0.98:
             return await erase_state(service, *(names[each] for each in shared_by))
         return await service.delete_session(session_id=session_id, **names)
 
@@ -419,9 +419,12 @@ async def test_an_event_delivered_twice_is_stored_once(service):
 
 async def test_an_append_after_a_simultaneous_one_is_stale(service, monkeypatch):
     session = await talk(service)
-    # in the thread that appends: another task appends first
-    append = lambda: asyncio.run(talk(service))  # noqa: E731
-    before_next_call(monkeypatch, HistoryRecorder, "decode_all", append)
+
+    def append_first():
+        """Append as another task, in the thread that is about to append."""
+        asyncio.run(talk(service))
+
+    before_next_call(monkeypatch, HistoryRecorder, "decode_all", append_first)
     with pytest.raises(StaleSessionError):
         await service.append_event(session, event_of(id="x"))
     assert await ids_of(service) == ["e0", "e1"]

@@ -67,7 +67,7 @@ def contents(snapshot):
 
 
 def shown(saver):
-    """The contents of what the View of the thread's history shows."""
+    """Return the contents of what the View of the thread's history shows."""
     return [event.content for event in saver.history(THREAD).view()]
 
 
@@ -87,23 +87,23 @@ def texts(messages):
 @pytest.mark.parametrize("durability", ["sync", "async", "exit"])
 def test_a_thread_of_differences_has_its_history(url, every, durability):
     with SqliteSaver.from_conn_string(":memory:") as other, foldlog.open(url) as histories:
+        theirs = graph(channel(every), other, answer)
         saver = FoldlogSaver(histories)
-        compiled = [graph(channel(every), each, answer) for each in (other, saver)]
+        ours = graph(channel(every), saver, answer)
         for number in range(5):
-            for each in compiled:
-                each.invoke(question(number), THREAD, durability=durability)
-            theirs, ours = map(state, compiled)
-            assert ours == theirs
-            assert shown(saver) == texts(ours)
+            for compiled in (theirs, ours):
+                compiled.invoke(question(number), THREAD, durability=durability)
+            expected = state(theirs)
+            assert state(ours) == expected
+            assert shown(saver) == texts(expected)
             saver = FoldlogSaver(histories)  # as another process finds it
-            compiled[1] = graph(channel(every), saver, answer)
-            assert state(compiled[1]) == ours
+            ours = graph(channel(every), saver, answer)
+            assert state(ours) == expected
         history = saver.history(THREAD)
         assert [hit.conversation for hit in histories.search("question 3")] == [history.id]
         (event_id,) = ids_of(saver, "answer 1")
         assert "the View shows it" in str(history.why(event_id))
-        theirs, ours = map(past, compiled)
-        assert ours == theirs
+        assert past(ours) == past(theirs)
 
 
 @pytest.mark.parametrize("every", FREQUENCIES)
@@ -148,22 +148,23 @@ def test_random_changes_are_followed(histories, seed):
                 return {"messages": HumanMessage(f"other {name}", id=now.choice(there))}
             case "remove":
                 removed = now.choice(there), "unknown"
-                return {"messages": [RemoveMessage(each) for each in removed]}
+                return {"messages": [RemoveMessage(message_id) for message_id in removed]}
             case "overwrite":
                 return {"messages": Overwrite([AIMessage(f"alone {name}", id=name)])}
         names = [f"{name} {number}" for number in range(2)]
-        return {"messages": [AIMessage(f"new {each}", id=each) for each in names]}
+        return {"messages": [AIMessage(f"new {name}", id=name) for name in names]}
 
-    savers = FoldlogSaver(histories), InMemorySaver()
-    compiled = [graph(channel(every), saver, node) for saver in savers]
+    saver = FoldlogSaver(histories)
+    ours = graph(channel(every), saver, node)
+    theirs = graph(channel(every), InMemorySaver(), node)
     for number in range(12):
         place = chosen.randrange(3 * number) if number % 4 == 3 else 0
-        for saver, each in zip(savers, compiled, strict=True):
-            config = [*saver.list(THREAD)][place].config if place else THREAD
-            each.invoke(question(number), config, durability="sync")
-        assert state(compiled[0]) == state(compiled[1])
-        assert shown(savers[0]) == texts(state(compiled[0]))
-    assert past(compiled[0]) == past(compiled[1])
+        for compiled in (ours, theirs):
+            config = [*compiled.checkpointer.list(THREAD)][place].config if place else THREAD
+            compiled.invoke(question(number), config, durability="sync")
+        assert state(ours) == state(theirs)
+        assert shown(saver) == texts(state(ours))
+    assert past(ours) == past(theirs)
 
 
 def test_a_value_comes_from_the_graphs_reducer(histories):
@@ -210,10 +211,10 @@ def test_an_empty_checkpoint_id_means_the_newest_checkpoint(histories):
             newest.append([message.content for value in written for message in value])
     assert newest[0][-1] == "answer 2"
     assert newest == [newest[0]] * 4
-    begun = {"configurable": {"thread_id": "t", "checkpoint_ns": "", "checkpoint_id": ""}}
-    assert ours.history(begun).id == "langgraph/t"
+    unnamed = {"configurable": {"thread_id": "t", "checkpoint_ns": "", "checkpoint_id": ""}}
+    assert ours.history(unnamed).id == "langgraph/t"
     compiled = graph(channel(100), ours, answer)
-    compiled.invoke(question(3), {**THREAD, "configurable": {"thread_id": "t", **begun}})
+    compiled.invoke(question(3), unnamed)
     assert state(compiled)[-1] == ("a3", "answer 3")
 
 

@@ -108,7 +108,7 @@ def numbered(count):
 
 def calling(text, *call_ids):
     """Return a message with calls of a tool. The id of the message is its text."""
-    calls = [{"name": "f", "args": {}, "id": each} for each in call_ids]
+    calls = [{"name": "f", "args": {}, "id": call_id} for call_id in call_ids]
     return AIMessage(text, id=text, tool_calls=calls)
 
 
@@ -280,7 +280,7 @@ def test_values_that_are_no_messages_are_stored(saver):
     for value in values:
         config = put_messages(saver, value, config)
         assert messages_of(saver, config) == value
-    listed = [each.checkpoint["channel_values"]["messages"] for each in saver.list(THREAD)]
+    listed = [entry.checkpoint["channel_values"]["messages"] for entry in saver.list(THREAD)]
     assert listed == values[::-1]
 
 
@@ -480,7 +480,7 @@ def forked(saver):
 
 
 def ids(saver, config=THREAD, **options):
-    return [id_of(each.config) for each in saver.list(config, **options)]
+    return [id_of(checkpoint.config) for checkpoint in saver.list(config, **options)]
 
 
 def id_of(config):
@@ -497,7 +497,7 @@ def test_a_branch_outlives_an_erased_first_branch(saver, histories):
     saver.put_writes(four, [("a", 1)], "task")
     assert saver.get_tuple(THREAD).pending_writes == [("task", "a", 1)]
     five = put(saver, said("five"), one)
-    assert ids(saver) == [id_of(each) for each in (five, four, three, one)]
+    assert ids(saver) == [*map(id_of, (five, four, three, one))]
     saver.prune(["t"])
     assert ids(saver) == [id_of(five)]
     saver.delete_thread("t")
@@ -567,8 +567,8 @@ def test_a_thread_goes_on_after_any_redaction(file_url, tmp_path):
             graph = graph_of(saver)
             for newest in islice(graph.get_state_history(THREAD), 1):
                 assert newest.config == graph.get_state(THREAD).config
-            for each in past:
-                graph.get_state(each.config)
+            for snapshot in past:
+                graph.get_state(snapshot.config)
             ended = graph.invoke(said("go on"), THREAD)["messages"]
             assert texts(ended[-2:]) == ["go on", "fine"]
 
@@ -654,7 +654,7 @@ class TestKeeps(Condenses):
     async def names(self, store):
         """Return what is new in each checkpoint: two writers may begin with one."""
         names = []
-        for entry in [each async for each in store.alist(THREAD)][::-1]:
+        for entry in [entry async for entry in store.alist(THREAD)][::-1]:
             values = entry.checkpoint["channel_values"]
             names += texts(values["messages"][entry.metadata["step"] :])
             assert values["a"] == names[-1]
@@ -677,7 +677,7 @@ class TestKeeps(Condenses):
 
     def texts(self, prompt):
         def texts_of(message):
-            arguments = [each["args"] for each in getattr(message, "tool_calls", ())]
+            arguments = [asked["args"] for asked in getattr(message, "tool_calls", ())]
             return arguments or [message.content]
 
         return [text for message in prompt for text in texts_of(message)]
@@ -711,7 +711,7 @@ class TestKeeps(Condenses):
 def parts_of(messages):
     """Return what messages say, part by part: calls and answers by their ids."""
     for message in messages:
-        calls = [("call", each["id"]) for each in getattr(message, "tool_calls", ())]
+        calls = [("call", asked["id"]) for asked in getattr(message, "tool_calls", ())]
         kind = message.type
         words = getattr(message, "tool_call_id", message.content)
         yield from calls or [("answer" if kind == "tool" else kind, words)]
@@ -757,7 +757,7 @@ def test_the_view_equals_the_prompt_of_random_steps(file_url):
             config = run
             how = choice.random()
             past = islice(graph.get_state_history(THREAD), 12) if compared and how < 0.3 else ()
-            ends = [each for each in past if not each.next]
+            ends = [snapshot for snapshot in past if not snapshot.next]
             if how < 0.15 and ends:
                 config = {**choice.choice(ends).config, "recursion_limit": 500}
                 forks += 1
@@ -770,7 +770,7 @@ def test_the_view_equals_the_prompt_of_random_steps(file_url):
                 ][:1]
                 graph.update_state(
                     THREAD,
-                    {"messages": [RemoveMessage(each.id) for each in users]},
+                    {"messages": [RemoveMessage(message.id) for message in users]},
                     as_node="agent",
                 )
                 removed += len(users)
@@ -863,7 +863,7 @@ REVIEWS = [{"action_name": "pay", "allowed_decisions": ["approve", "edit", "reje
 def test_an_interrupt_is_an_approval_of_its_calls(histories, durability, request_of, answers_in):
     def ask(state):
         answers = interrupt(
-            {"action_requests": [request_of(each) for each in PAY], "review_configs": REVIEWS}
+            {"action_requests": [request_of(asked) for asked in PAY], "review_configs": REVIEWS}
         )
         assert answers == answers_in(said)
         return {"messages": [ToolMessage("refused", tool_call_id="c2")]}
@@ -874,12 +874,13 @@ def test_an_interrupt_is_an_approval_of_its_calls(histories, durability, request
         {"messages": [HumanMessage("pay")]}, THREAD, durability=durability
     )
     shown = {
-        each: dict(data[0]["shown"]) for each, data in approvals_of(saver.history(THREAD)).items()
+        call_id: dict(data[0]["shown"])
+        for call_id, data in approvals_of(saver.history(THREAD)).items()
     }
     assert [shown[n]["args"] for n in ("c1", "c2")] == [{"euros": 1}, {"euros": 2}]
     other = FoldlogSaver(histories)  # as in another process
     asking(other, ask).invoke(Command(resume=answers_in(said)), config, durability=durability)
-    assert {each: data[1:] for each, data in approvals_of(other.history(THREAD)).items()} == {
+    assert {name: data[1:] for name, data in approvals_of(other.history(THREAD)).items()} == {
         "c1": [decided(True, by="ann")],
         "c2": [decided(False, by="ann", reason="too much")],
     }
@@ -923,7 +924,7 @@ def test_a_reply_names_its_request(saver, durability):
     model = ScriptedModel(script=steps(1), prompts=[])
     graph = agent(model.bind(tools=[convert_to_openai_tool(measure)]), [measure], saver, hook)
     graph.invoke(said("go"), {**THREAD, "callbacks": [saver.requests]}, durability=durability)
-    lengths = [len(each.request.messages) for each in check_requests(saver.history(THREAD))]
+    lengths = [len(sent.request.messages) for sent in check_requests(saver.history(THREAD))]
     assert lengths == [len(prompt) - 1 for prompt in model.prompts]
 
 
@@ -939,5 +940,5 @@ def test_a_reply_beside_a_removal_names_no_request(saver):
     graph = builder.compile(checkpointer=saver)
     for turn in ("one", "two"):
         graph.invoke(said(turn), {**THREAD, "callbacks": [saver.requests]}, durability="sync")
-    sent = [str(each) for each in requests_of(saver.history(THREAD))]
+    sent = [*map(str, requests_of(saver.history(THREAD)))]
     assert sent == ["the same bytes", "not recorded"]

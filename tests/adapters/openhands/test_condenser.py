@@ -25,10 +25,13 @@ from tests.adapters.openhands.test_file_store import any_events, said, worked
 
 def messages(count, *, system=True):
     prompt = SystemPromptEvent(system_prompt=TextContent(text="Be brief."), tools=[])
-    talk = (
-        said(f"message {number}", source=("user", "agent")[number % 2]) for number in range(count)
-    )
+    talk = (said(f"message {number}", source=speaker(number)) for number in range(count))
     return [*([prompt] if system else []), *talk]
+
+
+def speaker(number):
+    """Return who says a message: the user and the agent take turns."""
+    return "agent" if number % 2 else "user"
 
 
 def test_a_condensation_request_is_answered(histories, tmp_path):
@@ -78,7 +81,7 @@ async def test_a_condensation_has_the_sdks_ids():
 
 
 def test_the_models_context_limit_is_respected():
-    talk = (said("word " * 500, source=("user", "agent")[number % 2]) for number in range(20))
+    talk = (said("word " * 500, source=speaker(number)) for number in range(20))
     view = View.from_events([*messages(1), *talk])
     condenser = FoldlogCondenser(config={"type": "digest", "max_size": 1_000, "keep_first": 1})
     llm = served("http://127.0.0.1:9/v1")

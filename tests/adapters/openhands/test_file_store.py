@@ -360,7 +360,8 @@ class TestKeeps(Runs):
     async def run_paying(self, url, pay, call_id):
         """The SDK finds the classes of a tool by their names in a module."""
         with TemporaryDirectory() as workspace, FoldlogFileStore(url, ID) as store:
-            paying.STORE[:], paying.BANK[:] = [store], [pay.__wrapped__]
+            paying.STORE[:] = [store]
+            paying.BANK[:] = [pay.__wrapped__]
             call = MessageToolCall(
                 id=call_id, name="pay", arguments='{"to": "ann"}', origin="completion"
             )

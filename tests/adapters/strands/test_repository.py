@@ -175,7 +175,7 @@ async def test_an_unchanged_state_is_not_stored_again(stored, histories):
         assert stored.read_agent("s", "a").state == state
 
 
-async def test_a_deletion_can_be_repeated_after_a_kill(repository, histories, monkeypatch):
+async def test_a_deletion_can_be_repeated_after_a_kill(repository, monkeypatch):
     repository.create_agent("s", agent_state())
     # it may be the younger one
     repository.create_session(SESSION)

@@ -155,7 +155,7 @@ def test_fork_has_only_whole_records(histories, format):
     ]
 
 
-def test_numeric_and_repeated_ids(histories):
+def test_fork_at_a_repeated_id_begins_at_its_last_record(histories):
     records = [
         {"id": n, "source": "user", "action": "message", "args": {"content": str(n)}}
         for n in (4, 7, 4, 9)
