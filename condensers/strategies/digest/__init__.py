@@ -204,7 +204,8 @@ def digest_of(view: View, forgotten: Iterable[Event]) -> Digest:
     past = view.state.past
     version = view.version
     if past is None:  # A View from ``View.from_events`` has no log.
-        return Digest.of(event for event in view if event.id in going)
+        digest = Digest.of(event for event in view if event.id in going)
+        return digest.without_shown_requests(event for event in view if event.id not in going)
     stop = max(going) + 1
     shown = frozenset(event.id for event in view if 0 <= event.id < stop and event.id not in going)
     last = past.memory.get(_MEMORY)
@@ -222,4 +223,4 @@ def digest_of(view: View, forgotten: Iterable[Event]) -> Digest:
     ]
     digest = last.digest.plus(new)
     past.memory[_MEMORY] = _Folded(digest, stop, shown, new[-1] if new else last.newest)
-    return digest
+    return digest.without_shown_requests(event for event in view if event.id not in going)

@@ -226,6 +226,25 @@ class Digest:
         if request:
             self._put(Section.ASKED, request, DigestLine(request + _QUEUED, event.id))
 
+    def without_shown_requests(self, shown: Iterable[Event]) -> Digest:
+        """Return the digest without the waiting requests whose text is in an event of ``shown``:
+        the program has sent the request since, and the View shows it.
+        """
+        asked = self.lines[Section.ASKED]
+        waiting = {request for request, line in asked.items() if line.text.endswith(_QUEUED)}
+        if not waiting:
+            return self
+        texts = [
+            " ".join(words_of(event.content).split())
+            for event in shown
+            if isinstance(event, Message | Observation)
+        ]
+        sent = {
+            request for request in waiting if any(request.rstrip("…") in text for text in texts)
+        }
+        lines = {request: line for request, line in asked.items() if request not in sent}
+        return replace(self, lines={**self.lines, Section.ASKED: lines})
+
     def below(self, text: str) -> Digest:
         """Return the digest without what a summary above it says: ``text`` takes the place of
         earlier summaries, and its names and lines need not be said twice.
