@@ -39,6 +39,7 @@ from foldlog.eventstore import (
     Logged,
     Store,
     StoreDamaged,
+    StoreRefused,
     StoreUnavailable,
     open_store,
     recent_conversations,
@@ -225,11 +226,19 @@ class Maintenance:
         """Bring everything that is derived from events up to date: the figures of conversations and
         their sums, the list of conversations, and the search index if the store has one. Readers
         then find them ready; without this call, they count a few changes themselves, and say what
-        they lack. Several processes may call this method at the same time. Cost: about 70 µs of
-        processor time for each new event, and 150 µs more with a search index.
+        they lack. Several processes may call this method at the same time. Raises ``StoreRefused``
+        (``read_only``) if the store is open for reading only. Cost: about 70 µs of processor time
+        for each new event, and 150 µs more with a search index.
         """
         from foldlog._reports.search import index
 
+        if not self._store.database.recorder.writable:
+            raise StoreRefused(
+                "the store is open for reading only, so its figures, lists and search index cannot"
+                " be brought up to date; open it without ?mode=ro at the end of its URL, as a user"
+                " who may write it",
+                kind="read_only",
+            )
         recent_conversations(
             self._store.database, {}, limit=1, after=None, age_max_s=0, is_complete=True
         )

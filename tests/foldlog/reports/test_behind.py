@@ -9,7 +9,7 @@ from foldlog._app.cli.keeping_up import Keeper
 from foldlog._app.server.conversations import ServedConversations
 from foldlog._reports.figures import of_store
 from foldlog._reports.store_info import store_info
-from foldlog.eventstore import open_store
+from foldlog.eventstore import StoreRefused, open_store
 from tests.figures import FiguresOfStore, Where
 from tests.said import said, say
 
@@ -171,13 +171,30 @@ def test_commands_say_what_they_lack(foldlog, stored):
 @pytest.mark.usefixtures("few_at_once")
 def test_keep_up_counts_for_later_readers(foldlog, stored):
     begin(stored.store, 5)
-    assert foldlog("store keep-up --once").out == (
-        "figures, lists and the search index are up to date\n"
-    )
+    assert foldlog("store keep-up --once").out == "figures and lists are up to date\n"
     assert "behind" not in foldlog("stats --json").document
     begin(stored.store, 5)
     result = foldlog("list --long --sort events")
     assert "changes since 2" in result.err
+
+
+def test_keep_up_names_the_index_that_the_store_has(foldlog, stored):
+    begin(stored.store, 1)
+    stored.maintenance.index()
+    result = foldlog("store keep-up --once")
+    assert result.out == "figures, lists and the search index are up to date\n"
+
+
+@pytest.mark.parametrize("once", ["", "--once"])
+def test_keep_up_refuses_a_store_that_is_read_only(foldlog, stored, once):
+    begin(stored.store, 1)
+    result = foldlog(f"store keep-up {once} --db sqlite:///foldlog.db?mode=ro")
+    assert (result.status, result.out) == (2, "")
+    assert "open for reading only" in result.err
+    assert "without ?mode=ro" in " ".join(result.err.split())
+    with open_store("sqlite:///foldlog.db?mode=ro") as store, pytest.raises(StoreRefused) as error:
+        api.Histories(store).maintenance.keep_up()
+    assert error.value.kind == "read_only"
 
 
 @pytest.mark.usefixtures("nothing_at_once")

@@ -24,11 +24,14 @@ def run(once: bool, db: str) -> None:
     """
     from foldlog._app.cli.keeping_up import Keeper
     from foldlog._history.histories import Histories
+    from foldlog._reports.search import index
 
     with open_existing(db) as store:
         with terminal.working("counting"):
             Histories(store).maintenance.keep_up()
-        terminal.answer(KeptUpDocument(db=db), "figures, lists and the search index are up to date")
+        has_index = store.database.recorder.query(index.state_of).is_made
+        kept = "figures, lists and the search index" if has_index else "figures and lists"
+        terminal.answer(KeptUpDocument(db=db), f"{kept} are up to date")
         if not once:
             with suppress(KeyboardInterrupt):  # the usual end
                 Keeper(store).run()
