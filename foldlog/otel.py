@@ -23,6 +23,7 @@ from msgspec.structs import replace
 
 from foldlog._base import telemetry
 from foldlog._base.telemetry import TRACEPARENT
+from foldlog.condensers.reply import Reply
 from foldlog.eventstore import Event, Recorded, Store, VersionConflict
 from foldlog.eventstore.codec import Encoded
 from foldlog.eventstore.codec_json import size_of
@@ -222,10 +223,9 @@ class _Telemetry:
                 default=str,
             )
             if reply is not None:
-                output = [
-                    {"role": "assistant", "parts": [{"type": "text", "content": reply.text or ""}]}
-                ]
-                attributes["gen_ai.output.messages"] = dumps(output, ensure_ascii=False)
+                attributes["gen_ai.output.messages"] = dumps(
+                    [_output_message(reply)], ensure_ascii=False
+                )
         if "error.type" in more:
             shared["error.type"] = more["error.type"]
         self.record("gen_ai.client.operation.duration", seconds, shared)
@@ -238,6 +238,25 @@ class _Telemetry:
     def record(self, name: str, amount: float, attributes: Mapping[str, Any] | None = None) -> None:
         """Add a measurement to the histogram of this name."""
         self._histograms[name].record(amount, dict(attributes or {}))
+
+
+def _output_message(reply: Reply) -> dict[str, Any]:
+    """Return a reply as an output message of OpenTelemetry's conventions. The arguments of a tool
+    call stay the JSON text that the model wrote, as in the input messages.
+    """
+    parts: list[dict[str, Any]] = []
+    if reply.text:
+        parts.append({"type": "text", "content": reply.text})
+    parts += (
+        {"type": "tool_call", "id": call.id, "name": call.name, "arguments": call.arguments}
+        for call in reply.tool_calls
+    )
+    # The conventions require a finish reason, and write ``tool_call`` where OpenAI's API has
+    # ``tool_calls``.
+    reason = reply.finish_reason or "unknown"
+    if reason == "tool_calls":
+        reason = "tool_call"
+    return {"role": "assistant", "parts": parts, "finish_reason": reason}
 
 
 def _with_prefix(values: Mapping[str, Any]) -> dict[str, Any]:

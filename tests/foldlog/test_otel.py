@@ -25,11 +25,13 @@ from foldlog.condensers import LLM, LLMConfig
 from foldlog.condensers.strategies.model_summaries import LLMSummarizingCondenser
 from foldlog.errors import IdempotencyConflict
 from foldlog.eventstore import Origin, open_store
-from tests.condensers.openai_server import OpenAIServer, Text
+from foldlog.formats.otlp_genai.spans import message_of
+from tests.condensers.openai_server import OpenAIServer, Text, ToolCall
 from tests.condensers.scripted import Scripted, failed
 from tests.said import by_turns, replied, said
 
 SECRET = "hunter2"
+USER = {"role": "user", "content": "go on"}
 PAGE = (Path(__file__).parents[2] / "docs/OBSERVING.md").read_text()
 
 
@@ -265,6 +267,43 @@ def test_telemetry_has_the_prompts_only_if_asked_and_never_the_key(tmp_path):
     sent = json.loads(call.attributes["gen_ai.input.messages"])
     assert sent
     assert all({*message} >= {"role", "parts"} for message in sent)
+
+
+def output_of(answer):
+    """Return the output message of a call that a model answers."""
+    telemetry = Telemetry(contents=True)
+    try:
+        with OpenAIServer(answer) as server:
+            server.llm("openai/gpt-4o-mini", retries=0).complete([USER])
+    finally:
+        otel.uninstrument()
+    [call] = telemetry.spans("chat")
+    [message] = json.loads(call.attributes["gen_ai.output.messages"])
+    return message
+
+
+def test_output_of_a_model_call_has_its_tool_calls():
+    arguments = '{"user_context": "tea'  # malformed, as the model wrote it
+    call = {"type": "tool_call", "id": "call_1", "name": "f", "arguments": arguments}
+    assert output_of(ToolCall("f", arguments)) == {
+        "role": "assistant",
+        "parts": [call],
+        "finish_reason": "tool_call",
+    }
+    spoken = output_of(ToolCall("f", arguments, content="wait"))
+    assert spoken["parts"] == [{"type": "text", "content": "wait"}, call]
+    # An input message with the same call has the same part.
+    function = {"name": "f", "arguments": arguments}
+    sent = {"role": "assistant", "tool_calls": [{"id": "call_1", "function": function}]}
+    assert message_of(sent)["parts"] == [call]
+
+
+def test_output_of_a_model_call_has_its_text_and_finish_reason():
+    assert output_of(Text("[{}] is short")) == {
+        "role": "assistant",
+        "parts": [{"type": "text", "content": "[{}] is short"}],
+        "finish_reason": "stop",
+    }
 
 
 def test_metrics_count_a_condensation_and_its_tokens(telemetry, tmp_path):
