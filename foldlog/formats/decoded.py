@@ -1,7 +1,7 @@
 """Decode the records of a source, and read the names in the records of a format without a skeleton.
 
-The figures of such a format are counted from its events. If a record is redacted, its ids, its time
-and its kind stay.
+The figures of such a format are counted from its events. If a record is redacted, the fields stay
+that ``NamedRecords.without_texts`` names.
 """
 
 from __future__ import annotations
@@ -41,10 +41,13 @@ _STAY = frozenset(
         "source",
     )
 )
-"""Fields that a redaction leaves in a record, because later records refer to these fields."""
+"""The fields of a record whose value stays in a redaction if it matches ``_NAME`` or is null. Later
+records refer to ids.
+"""
 _NAME = re.compile(r"[\w.:-]{1,64}", re.ASCII)
-"""Matches an id, a time or the name of a kind. A redaction deletes every text that does not match,
-because a user may have written the text.
+"""Matches an id, the name of a kind, or a time in UTC or without a zone. A redaction deletes every
+text that does not match, because a user may have written the text. A time such as
+``2026-03-05T10:00:00+01:00`` does not match.
 """
 
 READER = 1
@@ -123,13 +126,16 @@ class NamedRecords:
         return b""
 
     def without_texts(self, record: bytes) -> bytes:
-        """Return a redacted record: only ids, a time and names of kinds stay."""
+        """Return a redacted record: the fields of ``_STAY`` whose value is null or a text that
+        matches ``_NAME``, in the record's order. Numbers and fields of nested objects do not stay,
+        even if they are ids or times.
+        """
         (value,) = values_of(iter((record,)))
         fields = dict_or_empty(value)
         rest = {
-            name: fields[name]
-            for name in _STAY & fields.keys()
-            if fields[name] is None or (type(fields[name]) is str and _NAME.fullmatch(fields[name]))
+            name: field
+            for name, field in fields.items()
+            if name in _STAY and (field is None or (type(field) is str and _NAME.fullmatch(field)))
         }
         return bytes_of(rest)
 

@@ -8,7 +8,7 @@ import re
 import pytest
 
 from foldlog.formats import FORMATS
-from foldlog.formats.decoded import DecodedRecords
+from foldlog.formats.decoded import DecodedRecords, NamedRecords
 from foldlog.runtimes import format_named
 from tests.foldlog.imports.imports import (
     bytes_of,
@@ -59,6 +59,22 @@ def test_redacted_record_has_no_words(format):
         texts = re.findall(rf'"([^"]{{{_WORDS_MIN},}})"', json.dumps(remainder))
         words = {json.loads(f'"{text}"') for text in texts if " " in text.strip()}
         assert words <= {"Exit code: 1\nOutput:\n"}  # by which alone Codex says that a call failed
+
+
+def test_redacted_record_keeps_names_in_the_order_of_the_record():
+    names = ["uuid", "role", "timestamp", "kind", "source", "parentId", "sender", "type"]
+    record = dict.fromkeys(names, "n1") | {
+        "id": 5,
+        "subtype": "two words",
+        "createdAt": "2026-03-05T10:00:00+01:00",
+        "parent": None,
+        "content": "n1",
+        "info": {"id": "n1"},
+    }
+    for order in (record, dict(reversed(record.items()))):
+        remainder = NamedRecords(format_named("pi")).without_texts(json.dumps(order).encode())
+        stays = {name: order[name] for name in order if name in {*names, "parent"}}
+        assert [*json.loads(remainder).items()] == [*stays.items()]
 
 
 @pytest.mark.parametrize("format", FORMATS)
