@@ -373,20 +373,47 @@ def test_linked_event_stays_while_texts_come_late(page, stored, serve):
     page.wait(f"{V}.transcript.target === undefined")
     above = f"{V}.transcript.tops[{V}.transcript.placeOf(133)] - {V}.transcript.node.scrollTop"
     assert page.ask(above) == pytest.approx(120, abs=2)
-    box = page.ask(
+
+
+TEXTS_HELD = """
+const plain = window.fetch;
+window.held = [];
+window.fetch = async (path, ...others) => {
+  if (window.held && String(path).startsWith("api/events"))
+    await new Promise((go) => window.held.push(go));
+  return plain(path, ...others);
+};
+"""
+
+
+def test_wheel_lets_go_of_linked_event_before_its_texts_come(page, stored, serve):
+    """While texts are missing, no timer lets go of the event."""
+    page.send("Page.addScriptToEvaluateOnNewDocument", source=TEXTS_HELD)
+    page.open(f"{serve(stored('c', sample()))}&id=c#v=134&e=133")
+    page.wait(f"{BLOCKS}.length && document.querySelector('.block-of .waiting')")
+    page.ask("new Promise((done) => setTimeout(done, 1000))")  # longer than ``settle`` waits
+    transcript = f"{V}.transcript"
+    assert page.ask(f"{transcript}.target === {transcript}.placeOf(133)")
+    above = f"{transcript}.tops[{transcript}.placeOf(133)] - {transcript}.node.scrollTop"
+    assert page.ask(above) == pytest.approx(120, abs=2)
+    x, y = page.ask(
         "(() => { const { x, y } = document.querySelector('.transcript').getBoundingClientRect();"
         " return [x, y]; })()"
     )
-    page.run(f"{V}.transcript.reveal(133)")
     page.send(
         "Input.dispatchMouseEvent",
         type="mouseWheel",
-        x=box[0] + 200,
-        y=box[1] + 200,
+        x=x + 200,
+        y=y + 200,
         deltaX=0,
-        deltaY=100,
+        deltaY=300,
     )
-    page.wait(f"{V}.transcript.target === undefined")
+    page.wait(f"{transcript}.target === undefined")
+    page.wait(f"{above} < -100")
+    page.ask("window.held.splice(0).forEach((go) => go(), window.held = undefined)")
+    page.wait(READY)
+    page.settle()
+    assert page.ask(above) < -100
 
 
 def test_the_sample_can_be_read_with_the_keyboard(page, report):
