@@ -239,6 +239,18 @@ def test_forgotten_figures_are_counted_again(path: Path, store: Store) -> None:
     assert problems(store) == []
 
 
+def test_repair_refuses_a_store_that_is_read_only(
+    path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """The refusal is no finding about each conversation."""
+    read_only = f"sqlite:///{path}?mode=ro"
+    assert run_foldlog("store", "verify", "--views", "--repair", "--db", read_only) == 2
+    printed = capsys.readouterr()
+    assert printed.out == ""
+    assert "found: " not in printed.err
+    assert "the store is open for reading only; leave out --repair" in printed.err
+
+
 def test_command_names_and_repairs_changed_figures(
     path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

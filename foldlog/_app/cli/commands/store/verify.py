@@ -82,6 +82,12 @@ def run(
     checks = Checks()
     try:
         with open_existing(db) as store, terminal.working("verifying", "events") as update:
+            if repair and not store.database.recorder.writable:
+                raise Refused(
+                    "--repair writes, but the store is open for reading only; leave out --repair,"
+                    " or open the store without ?mode=ro at the end of its URL, as a user who may"
+                    " write it"
+                )
             find_conversation = require_id if repair else resolve
             names = [find_conversation(store, name) for name in conversations]
             update(total=events_total(store, names, start))
