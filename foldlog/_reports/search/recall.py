@@ -78,11 +78,14 @@ _PARAMETERS: JsonObject = {
 
 
 class _Hit(NamedTuple):
-    """An event with its text. ``position`` is the first place of a word of the query in it."""
+    """An event with its text. ``position`` is the first place of a word of the query in it.
+    ``is_checked`` is false if the event may be a result of the tool itself.
+    """
 
     event: Event
     text: str
     position: int
+    is_checked: bool = True
 
 
 class RecallTool:
@@ -130,15 +133,12 @@ class RecallTool:
         arguments: Any = call.arguments if isinstance(call, Action) else call
         if isinstance(arguments, str):
             arguments = parse(arguments or "{}")
-        if (
-            not isinstance(arguments, Mapping)
-            or arguments.keys() - _PARAMETERS["properties"].keys()
-        ):
-            return (
-                "call recall with query, ids or path as a JSON object; these are not valid"
-                f" arguments: {str(arguments)[:200]}"
-            )
-        return self.recall(**arguments)
+        if isinstance(arguments, Mapping) and arguments.keys() <= _PARAMETERS["properties"].keys():
+            return self.recall(**arguments)
+        return (
+            "call recall with query, ids or path as a JSON object; these are not valid"
+            f" arguments: {str(arguments)[:200]}"
+        )
 
     def recall(self, query: str = "", ids: list[int] | None = None, path: str = "") -> str:
         """Read earlier events of this conversation that are no longer shown. Use one of query, ids
@@ -186,7 +186,8 @@ class RecallTool:
             case 1:
                 note = "one event found"
             case count:
-                note = f"{count} events found"
+                up_to = "" if all(hit.is_checked for hit in hits) else "up to "
+                note = f"{up_to}{count} events found"
         if unread_problems:
             note += f"; {len(unread_problems)} could not be read"
         return self._fit(hits, note) if hits else note
@@ -217,17 +218,29 @@ class RecallTool:
         """
         words = SearchTerms(query, every=False)
         shown_ids = {event.id for event in self._views.current(self._id)}
+        kept = self._kept_intervals()
         ranked = []
-        for event in self._readable(
-            events_with(self._store, self._id, words, unread_problems, _text),
-            self._kept_intervals(),
-        ):
+        for event in events_with(self._store, self._id, words, unread_problems, _text):
+            if not _may_be_shown(event, kept):
+                continue
             text = _text(event)
             if positions := words.places_in(text):
                 rank = len(positions), event.id not in shown_ids, event.id
                 ranked.append((rank, _Hit(event, text, min(positions))))
         ranked.sort(key=itemgetter(0), reverse=True)
-        return [hit for _, hit in ranked]
+        return self._without_own([hit for _, hit in ranked])
+
+    def _without_own(self, ranked: Iterable[_Hit]) -> list[_Hit]:
+        """Leave out the calls and results of the tool itself, except results behind the events that
+        an answer may show or name: their calls are not read, so these results are not checked.
+        """
+        hits = list[_Hit]()
+        for hit in ranked:
+            if len(hits) >= _SHOWN_MOST + _NAMED_MOST and isinstance(hit.event, Observation):
+                hits.append(hit._replace(is_checked=False))
+            elif not self._is_own(hit.event):
+                hits.append(hit)
+        return hits
 
     def _by_path(self, path: str, unread_problems: list[str]) -> list[_Hit]:
         """Return the calls that name a file, the newest first, each with its result. Only as many
@@ -235,14 +248,16 @@ class RecallTool:
         """
         names_path = re.compile(rf"(?<![\w.-]){re.escape(path)}(?!\w)").search
         kept = self._kept_intervals()
-        with_words = self._readable(
-            events_with(self._store, self._id, SearchTerms(f'"{path}"'), unread_problems, _text),
-            kept,
+        with_words = events_with(
+            self._store, self._id, SearchTerms(f'"{path}"'), unread_problems, _text
         )
         calls = [
             event
             for event in with_words
-            if isinstance(event, Action) and any(map(names_path, texts_in(parse(event.arguments))))
+            if isinstance(event, Action)
+            and any(map(names_path, texts_in(parse(event.arguments))))
+            and _may_be_shown(event, kept)
+            and not self._is_own(event)
         ]
         events = list[Event]()
         for call in reversed(calls):
@@ -256,10 +271,7 @@ class RecallTool:
         the tool itself. ``kept`` comes from ``_kept_intervals``. Cost: for each result, the method
         reads its call.
         """
-        shown_events = (
-            event for event in events if _may_be_shown(event) and contains(kept, event.id)
-        )
-        return [event for event in shown_events if not self._is_own(event)]
+        return [event for event in events if _may_be_shown(event, kept) and not self._is_own(event)]
 
     def _is_own(self, event: Event) -> bool:
         """Return whether the event is a call of the tool itself, or the result of one."""
@@ -342,12 +354,16 @@ def _has_call_id(result: Observation, call: Action) -> bool:
     return call.call_id is not None and result.call_id == call.call_id
 
 
-def _may_be_shown(event: Event) -> bool:
+def _may_be_shown(event: Event, kept: Intervals) -> bool:
+    """Return whether an event is part of the conversation that a model may see, and was neither
+    retracted nor redacted. ``kept`` comes from ``_kept_intervals``.
+    """
     return (
         event.shown
         and has_content(event)
         and not isinstance(event, SystemMessage)
         and not is_structural(event)
+        and contains(kept, event.id)
     )
 
 

@@ -57,6 +57,28 @@ def test_structural_events_are_read_once(history, question, monkeypatch):
     assert len(reads) == 1
 
 
+def test_only_calls_of_shown_results_are_read(histories, monkeypatch):
+    history = histories["long"]
+    for number in range(40):
+        call(history, "read", f"wish {number} in notes.txt", path="notes.txt")
+    tool = history.recall_tool()
+    calls_read = []
+    call_of = tool._call_of
+
+    def noting(result):
+        calls_read.append(result.id)
+        return call_of(result)
+
+    monkeypatch.setattr(tool, "_call_of", noting)
+    text = tool.recall("wish")
+    assert text.startswith("up to 40 events found; to be read by their ids: ")
+    assert calls_read == list(range(79, 43, -2)), "eight are shown, and ten are named"
+    assert "…" in text
+    calls_read.clear()
+    assert ids_in(tool.recall(path="notes.txt")) == [78, 79, 76, 77, 74, 75, 72, 73]
+    assert calls_read == [79, 77, 75, 73]
+
+
 def test_recall_by_words_ids_and_paths(history):
     recall = history.recall_tool().recall
     text = recall("order 4711-x")
