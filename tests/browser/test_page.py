@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 import foldlog
+from benchmarks import workload
 from foldlog.eventstore import (
     Action,
     Annotation,
@@ -109,10 +110,27 @@ def test_a_hostile_history_runs_nothing_on_the_server(page, serve, stored):
 
 
 def test_control_characters_are_seen_and_steer_nothing(page, report):
-    page.open(report([said(HOSTILE[12])]))
+    page.open(report([said(HOSTILE[12]), said("a tag \U000e0041")]))
     page.wait(READY)
     assert "user\\u202egpj.exe" in page.text(".transcript .prose")
+    assert "a tag \\u{e0041}" in page.text(".transcript")
     assert "\u202e" not in page.ask("document.body.textContent")
+
+
+def test_arguments_of_every_type_are_shown(page, report):
+    changed = {"difference": "+ one\n+ two", "old_str": "two", "new_str": "three"}
+    page.open(
+        report([said("go"), Action(tool="t", arguments="5"), Action(tool="t", arguments=changed)])
+    )
+    page.wait(READY)
+    arguments = page.ask(
+        "Array.from(document.querySelectorAll('.argument'), (each) => each.innerText)"
+    )
+    assert [text.split() for text in arguments] == [
+        ["arguments", "5"],
+        ["-two", "+three"],
+        ["difference", "+", "one", "+", "two"],
+    ]
 
 
 def test_very_long_line_is_shown_in_parts(page, report):
@@ -429,9 +447,7 @@ def test_the_server_follows_new_events(page, serve, stored):
 
 
 def test_transcript_has_no_gap_while_scrolling(page, report):
-    from benchmarks.workload import history
-
-    page.open(report(history(10_000)))
+    page.open(report(workload.history(10_000)))
     page.wait(READY)
     gaps, blocks = page.ask("""(async () => {
               const node = document.querySelector('.transcript'), gaps = [];

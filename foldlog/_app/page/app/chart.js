@@ -449,16 +449,17 @@ export class Chart {
     context.fillText(text, x, y);
   }
 
-  // -- what follows the pointer ---------------------------------------------------------------------------------------
+  // -- what is drawn over the chart -----------------------------------------------------------------------------------
 
+  // Draw the chosen event, the hits of a search and the open versions on the canvas over the chart.
   drawOver() {
     if (!this.box) return;
     const context = cleared(this.over, this.box.width, this.box.height, this.colors.font);
     if (!this.history.version) return;
-    const { version, from, event } = this.app;
+    const { version, from, event, compared } = this.app;
     if (event !== null) this.drawChosen(context, event);
     this.drawHits(context);
-    if (from !== null) this.drawCompared(context, ...this.app.compared);
+    if (compared !== null) this.drawCompared(context, ...compared);
     if (from !== null && from !== version) this.drawLine(context, from, true);
     this.drawLine(context, version, false);
   }

@@ -177,7 +177,9 @@ const STEERING =
 // A character as its escape in JavaScript.
 function escaped(character) {
   const code = character.codePointAt(0);
-  return code < 0x100 ? `\\x${code.toString(16).padStart(2, "0")}` : `\\u${code.toString(16).padStart(4, "0")}`;
+  const digits = code.toString(16);
+  if (code < 0x100) return `\\x${digits.padStart(2, "0")}`;
+  return code > 0xffff ? `\\u{${digits}}` : `\\u${digits.padStart(4, "0")}`;
 }
 
 // A number with commas.

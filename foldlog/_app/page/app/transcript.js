@@ -486,7 +486,7 @@ export class Transcript {
   call(id, event) {
     const thought = textOf(event.thought ?? "");
     const values = parsed(event.arguments);
-    const { line, brief, rest } = parts(values);
+    const { line, brief, changes, rest } = parts(values);
     const head = el(
       "div",
       { class: "call" },
@@ -501,14 +501,15 @@ export class Transcript {
       head,
       ...this.neededAgain(id),
       line.includes("\n") ? this.code(`${id} line`, line) : null,
+      ...changes.map((text, place) =>
+        el("div", { class: "argument" }, this.code(`${id} change ${place}`, text, "", true)),
+      ),
       ...Object.entries(rest).map(([name, text]) =>
         el(
           "div",
           { class: "argument" },
-          name === DIFFERENCE ? null : el("span", { class: "soft" }, said(name)),
-          PROSE.has(name)
-            ? this.prose(`${id} ${name}`, text)
-            : this.code(`${id} ${name}`, text, "", name === DIFFERENCE),
+          el("span", { class: "soft" }, said(name)),
+          PROSE.has(name) ? this.prose(`${id} of ${name}`, text) : this.code(`${id} of ${name}`, text),
         ),
       ),
     ].filter(Boolean);
@@ -742,19 +743,21 @@ function parsed(given) {
 }
 
 // The arguments of a call. The most telling argument becomes ``line``, and the others keep their names. An old text and
-// the new text that replaces it become a difference.
+// the new text that replaces it become one of the ``changes``.
 function parts(values) {
-  if (typeof values === "string") return { line: values, brief: [], rest: {} };
-  if (Array.isArray(values) || values === null) return { line: "", brief: [], rest: { arguments: pretty(values) } };
-  const given = { ...values };
+  const changes = [];
   const rest = {};
   const brief = [];
+  if (typeof values === "string") return { line: values, brief, changes, rest };
+  if (typeof values !== "object" || Array.isArray(values) || values === null)
+    return { line: "", brief, changes, rest: { arguments: pretty(values) } };
+  const given = { ...values };
   for (const [before, after] of [
     ["old_str", "new_str"],
     ["old_string", "new_string"],
   ]) {
     if (typeof given[before] !== "string" || typeof given[after] !== "string") continue;
-    rest[DIFFERENCE] = difference(given[before], given[after]);
+    changes.push(difference(given[before], given[after]));
     delete given[before];
     delete given[after];
   }
@@ -768,12 +771,11 @@ function parts(values) {
     if (text.length <= BRIEF && !text.includes("\n")) brief.push([name, text]);
     else rest[name] = text;
   }
-  return { line, brief, rest };
+  return { line, brief, changes, rest };
 }
 
 const BRIEF = 48; // The maximum length of an argument that stands beside the name of the tool.
 const PROSE = new Set(["message", "thought", "prompt"]);
-const DIFFERENCE = "difference";
 // The arguments that tell most about a call, the most telling one first.
 const TELLING = ["file_path", "path", "command", "cmd", "pattern", "query", "url", "description", "code"];
 const isWords = (value) => Array.isArray(value) && value.length > 0 && value.every((each) => typeof each === "string");
