@@ -587,15 +587,19 @@ class AsyncStreamedReply:
         await self._end(self.sync._end_source)
 
     async def feed(self, chunk: Any) -> None:
+        """Store a chunk, as ``StreamedReply.feed`` does."""
         await self._write(partial(self.sync.feed, chunk))
 
     async def cancel(self) -> tuple[Recorded, ...]:
+        """Append what was read, marked as cut, as ``StreamedReply.cancel`` does."""
         return await self._write(self.sync.cancel)
 
     async def end(self) -> tuple[Recorded, ...]:
+        """Append the complete reply, as ``StreamedReply.end`` does."""
         return await self._write(self.sync.end)
 
     async def drop(self) -> None:
+        """Close the stream and append nothing, as ``StreamedReply.drop`` does."""
         await self._write(self.sync.drop)
 
     async def _write(self, work: Callable[[], _T]) -> _T:
@@ -637,15 +641,19 @@ class AsyncUnfinishedReply:
         return self.sync.began_at
 
     async def append(self, reply: Any = None, **options: Any) -> tuple[Recorded, ...]:
+        """Append the complete reply, as ``UnfinishedReply.append`` does."""
         return await self._pool.run(partial(self.sync.append, reply, **options), finish=True)
 
     async def append_cut(self, *, meta: Mapping[str, Any] | None = None) -> tuple[Recorded, ...]:
+        """Append what was written, marked as cut, as ``UnfinishedReply.append_cut`` does."""
         return await self._pool.run(partial(self.sync.append_cut, meta=meta), finish=True)
 
     async def drop(self) -> None:
+        """Close the stream and append nothing, as ``UnfinishedReply.drop`` does."""
         await self._pool.run(self.sync.drop, finish=True)
 
     def continue_with(self, source: Any = None, **options: Any) -> AsyncStreamedReply:
+        """Continue the reply in its stream, as ``UnfinishedReply.continue_with`` does."""
         return AsyncStreamedReply(self._pool, self.sync.continue_with(**options), source)
 
 

@@ -73,6 +73,11 @@ class Import:
     cannot be read. ``left_out`` are files of unknown format in a folder. ``not_opened`` are files
     that were not read because of their names.
 
+    ``format``        the name of the format, or ``auto`` to recognize the format of each file
+    ``prefix``        the beginning of the ids of new conversations, before the names of the
+                      histories
+    ``conversation``  the id of the conversation; the paths may have only one history then
+    ``read_all``      read files that have not changed since their last import too
     ``again``         import erased sources too, and records that were redacted in another
                       conversation
     ``only``          import only the history with this name
