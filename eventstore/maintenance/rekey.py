@@ -170,7 +170,7 @@ def _has_wanted_key(database: Database, conversation: Conversation, decrypt: boo
 
 class _Start(NamedTuple):
     """A conversation at the beginning of its rekey: the data key and the mark that it gets, and
-    whether its data key is encrypted in a new way.
+    whether its data key is encrypted in a new way, which is never so if it is decrypted.
     """
 
     conversation: Conversation
@@ -207,7 +207,7 @@ def begin(transaction: Transaction, database: Database, key: int, *, decrypt: bo
     if data_key is not None and (not was_encrypted or mark != codec.mark):
         transaction.set_mark(conversation.key, mark_of(data_key, conversation, mark))
     if _leave_rows_to_change(transaction, database, start, decrypt=decrypt):
-        return has_new_key and not decrypt
+        return has_new_key
     # The conversation has no rows, but may have source records without events.
     if data_key is not None and (decrypt or not was_encrypted):
         seal_again(transaction, database, key, None if decrypt else data_key)
@@ -215,7 +215,7 @@ def begin(transaction: Transaction, database: Database, key: int, *, decrypt: bo
             writing = WriteTransaction(transaction, conversation, database, codec)
             writing.seal_streams(RowCodec(conversation.id))
             become_plain(transaction, database, conversation, data_key)
-    return has_new_key and not decrypt
+    return has_new_key
 
 
 def _choose_key(

@@ -222,9 +222,9 @@ class OpenTransaction:
         self.writes += 1
         self._wire.queue(statement, *parameters)
 
-    def _seen_by(self, statement: str, *parameters: Parameter) -> None:
-        """Remember this query. If the answer to the commit is lost, the query finds out whether the
-        transaction was committed.
+    def _set_witness(self, statement: str, *parameters: Parameter) -> None:
+        """Make this query the witness, unless a better one is set. If the answer to the commit is
+        lost, the witness finds out whether the transaction was committed.
 
         A query for an event's row is the best choice, because the row contains the transaction's
         number and survives a rekey. If the transaction writes no event, the query looks for the

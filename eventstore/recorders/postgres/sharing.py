@@ -51,6 +51,9 @@ class Sharing:
     def run(self, conversation: str, work: Callable[[Any], T]) -> T:
         """Run a work on a conversation. Works on the same conversation that wait for each other
         share a transaction.
+
+        Never call this in the main thread, which a signal may interrupt: if a waiting thread left,
+        no thread would take the lead when its turn comes, and the conversation would hang.
         """
         job = _Job(work)
         with self._mutex:
@@ -74,8 +77,8 @@ class Sharing:
         except Exception as error:  # noqa: BLE001 - each caller gets it
             outcomes = [Outcome(error=error)] * len(group)
         except BaseException:
-            # A signal interrupts only this thread. The jobs of the other threads run again, each in
-            # its own transaction.
+            # Such as a SystemExit that a work raises: it ends only this thread. The jobs of the
+            # other threads run again, each in its own transaction.
             for member in group[1:]:
                 member.group = (member,)
                 member.turn.release()

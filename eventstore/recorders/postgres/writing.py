@@ -118,7 +118,7 @@ class PostgresTransaction(OpenTransaction, PostgresReader, Transaction):
     def _begin_row(self, new: Conversation, *columns: Any) -> int:
         key = self._assign_positions().key()
         self.write("begin_conversation", key, *columns)
-        self._seen_by("stands_conversation", key, new.salt)
+        self._set_witness("stands_conversation", key, new.salt)
         self._locked.add(key)  # no other transaction can see the new conversation
         return key
 
@@ -140,7 +140,7 @@ class PostgresTransaction(OpenTransaction, PostgresReader, Transaction):
             self.write("insert_publication", first, key, first_id, count)
             first_id += count
             firsts.append(first)
-        self._seen_by("stands_publication", firsts[0], key)
+        self._set_witness("stands_publication", firsts[0], key)
 
     def _delete_copies(self, key: int, limit: int) -> bool:
         return not self._lock_by_key(key) or super()._delete_copies(key, limit)
@@ -160,7 +160,7 @@ class PostgresTransaction(OpenTransaction, PostgresReader, Transaction):
 
     def set_key(self, conversation: Conversation, *, first: bool = False) -> None:
         if conversation.sealed_key is not None:
-            self._seen_by("stands_key", conversation.key, conversation.sealed_key)
+            self._set_witness("stands_key", conversation.key, conversation.sealed_key)
         super().set_key(conversation, first=first)
 
     def records(
@@ -204,14 +204,14 @@ class PostgresTransaction(OpenTransaction, PostgresReader, Transaction):
 
     def put_stream(self, key: int, stream: Stream) -> None:
         self._learned[key, stream.number] = None
-        self._seen_by("stands_stream", key, stream.number, stream.closed_at, stream.state)
+        self._set_witness("stands_stream", key, stream.number, stream.closed_at, stream.state)
         super().put_stream(key, stream)
 
     def put_chunk(self, key: int, number: int, chunk: Chunk) -> None:
         stream = self._learned.get((key, number))
         if isinstance(stream, Stream):
             self._learned[key, number] = stream._replace(end=chunk.ends)
-        self._seen_by("stands_stream_chunk", key, number, chunk.begins, chunk.checksum)
+        self._set_witness("stands_stream_chunk", key, number, chunk.begins, chunk.checksum)
         super().put_chunk(key, number, chunk)
 
     def insert_past(self, key: int, rows: Sequence[Row]) -> None:
@@ -224,7 +224,7 @@ class PostgresTransaction(OpenTransaction, PostgresReader, Transaction):
 
     def erase(self, key: int, erasure: Erasure) -> None:
         self.write("delete_publications", key)
-        self._seen_by("stands_erasure", key, erasure.erased_at, erasure.head, erasure.reason)
+        self._set_witness("stands_erasure", key, erasure.erased_at, erasure.head, erasure.reason)
         super().erase(key, erasure)
 
     def _hold_listing(self, key: int) -> None:
@@ -239,7 +239,7 @@ class PostgresTransaction(OpenTransaction, PostgresReader, Transaction):
     def _insert_tracking(self, application: str, notification_id: int) -> None:
         row = application, notification_id, secrets.token_bytes(8)
         self.write("insert_tracking", *row)
-        self._seen_by("stands_tracking", *row)
+        self._set_witness("stands_tracking", *row)
 
     # -- steps
     # ----------------------------------------------------------------------------------------------
@@ -303,7 +303,7 @@ class PostgresTransaction(OpenTransaction, PostgresReader, Transaction):
             self.write("insert_events", key, *map(array, OF_ROW, zip(*placed, strict=True)))
         if any(type(row.body) is Body for row in rows):
             self._attach(key, rows)
-        self._seen_by(OF_EVENTS, key, rows[-1].id, rows[-1].head, places[-1])
+        self._set_witness(OF_EVENTS, key, rows[-1].id, rows[-1].head, places[-1])
 
     def _lock_by_key(self, key: int) -> bool:
         """Lock a conversation. Return False if it does not exist. A staged conversation may be

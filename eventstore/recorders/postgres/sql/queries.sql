@@ -982,30 +982,62 @@ SELECT CASE WHEN c.relkind = 'i' THEN 'index' ELSE 'table' END, c.relname::text
 UNION ALL SELECT 'function', p.proname::text FROM pg_proc p
 WHERE p.pronamespace = (SELECT oid FROM pg_namespace WHERE nspname = {schema_name})
 
--- What each part of a schema is, as text. parts.json has the parts that foldlog makes. The server prints names of the schema
--- as it needs them, so they are left out.
+-- The kind, the name and the definition of each part of a schema. parts.json has the parts that foldlog makes. In the definition
+-- of an index, the server prints the schema before the table only if search_path does not have the schema, so the regexp leaves
+-- the schema out.
 -- name: described_parts
 WITH tables AS (SELECT c.* {of_this_schema} AND c.relkind = 'r')
 SELECT 'table', t.relname::text, concat_ws('; ',
-    (SELECT string_agg(concat_ws(' ', a.attname, format_type(a.atttypid, a.atttypmod), CASE WHEN a.attnotnull THEN 'not null' END,
-            'default ' || pg_get_expr(d.adbin, d.adrelid), nullif(a.attidentity::text, ''), nullif(a.attgenerated::text, '')), ', ' ORDER BY a.attname)
-     FROM pg_attribute a LEFT JOIN pg_attrdef d ON d.adrelid = a.attrelid AND d.adnum = a.attnum
-     WHERE a.attrelid = t.oid AND a.attnum > 0 AND NOT a.attisdropped),
-    (SELECT string_agg(pg_get_constraintdef(k.oid), ', ' ORDER BY pg_get_constraintdef(k.oid))
-     FROM pg_constraint k WHERE k.conrelid = t.oid AND k.contype <> 'n'),
+    (
+        SELECT string_agg(concat_ws(' ',
+            col.attname,
+            format_type(col.atttypid, col.atttypmod),
+            CASE WHEN col.attnotnull THEN 'not null' END,
+            'default ' || pg_get_expr(preset.adbin, preset.adrelid),
+            nullif(col.attidentity::text, ''),
+            nullif(col.attgenerated::text, '')
+        ), ', ' ORDER BY col.attname)
+        FROM pg_attribute col
+        LEFT JOIN pg_attrdef preset ON preset.adrelid = col.attrelid AND preset.adnum = col.attnum
+        WHERE col.attrelid = t.oid AND col.attnum > 0 AND NOT col.attisdropped
+    ),
+    (
+        SELECT string_agg(pg_get_constraintdef(k.oid), ', ' ORDER BY pg_get_constraintdef(k.oid))
+        FROM pg_constraint k
+        WHERE k.conrelid = t.oid AND k.contype <> 'n' -- NOT NULL, which the column has
+    ),
     CASE WHEN t.relpersistence <> 'p' THEN 'not logged' END,
     CASE WHEN t.relrowsecurity THEN 'row security' END)
 FROM tables t
-UNION ALL SELECT 'index', c.relname::text, concat_ws(' ', CASE WHEN NOT i.indisvalid THEN 'not valid' END,
+UNION ALL
+SELECT 'index', c.relname::text, concat_ws(' ',
+    CASE WHEN NOT i.indisvalid THEN 'not valid' END,
     regexp_replace(pg_get_indexdef(c.oid), ' ON (ONLY )?.*? USING ', ' ON ' || t.relname || ' USING '))
-FROM pg_index i JOIN tables t ON t.oid = i.indrelid JOIN pg_class c ON c.oid = i.indexrelid
-UNION ALL SELECT 'function', p.proname::text, concat_ws(' ', l.lanname, p.provolatile, p.prosecdef, p.proconfig, p.prosrc)
-FROM pg_proc p JOIN pg_language l ON l.oid = p.prolang
+FROM pg_index i
+JOIN tables t ON t.oid = i.indrelid
+JOIN pg_class c ON c.oid = i.indexrelid
+UNION ALL
+SELECT 'function', p.proname::text, concat_ws(' ', l.lanname, p.provolatile, p.prosecdef, p.proconfig, p.prosrc)
+FROM pg_proc p
+JOIN pg_language l ON l.oid = p.prolang
 WHERE p.pronamespace = (SELECT oid FROM pg_namespace WHERE nspname = {schema_name})
-UNION ALL SELECT 'trigger', g.tgname || ' on ' || t.relname, '' FROM pg_trigger g JOIN tables t ON t.oid = g.tgrelid WHERE NOT g.tgisinternal
-UNION ALL SELECT 'rule', r.rulename || ' on ' || t.relname, '' FROM pg_rewrite r JOIN tables t ON t.oid = r.ev_class
-UNION ALL SELECT 'policy', y.polname || ' on ' || t.relname, '' FROM pg_policy y JOIN tables t ON t.oid = y.polrelid
-UNION ALL SELECT 'child table', n.inhrelid::regclass::text || ' of ' || t.relname, '' FROM pg_inherits n JOIN tables t ON t.oid = n.inhparent
+UNION ALL
+SELECT 'trigger', g.tgname || ' on ' || t.relname, ''
+FROM pg_trigger g
+JOIN tables t ON t.oid = g.tgrelid
+WHERE NOT g.tgisinternal
+UNION ALL
+SELECT 'rule', r.rulename || ' on ' || t.relname, ''
+FROM pg_rewrite r
+JOIN tables t ON t.oid = r.ev_class
+UNION ALL
+SELECT 'policy', y.polname || ' on ' || t.relname, ''
+FROM pg_policy y
+JOIN tables t ON t.oid = y.polrelid
+UNION ALL
+SELECT 'child table', n.inhrelid::regclass::text || ' of ' || t.relname, ''
+FROM pg_inherits n
+JOIN tables t ON t.oid = n.inhparent
 
 -- name: quoted_schema
 SELECT '"' || replace({schema_name}, '"', '""') || '"'
