@@ -159,8 +159,11 @@ def beside(fields: JsonMap, records: Sequence[Any]) -> Beside:
     if type(response) is str:
         response = {"role": "assistant", "content": response}
     response = dict_or_empty(response)
+    answers = list[Any]()
     choices = dicts_in(response, "choices")
     answer = choices[0].get("message") if choices else response
+    if accepts(answer) and not (records and alike(records[-1], answer)):
+        answers.append(answer)
     stats = dict_or_empty(fields, "info", "model_stats")
     tokens = {
         "prompt_tokens": stats.get("tokens_sent"),
@@ -174,8 +177,8 @@ def beside(fields: JsonMap, records: Sequence[Any]) -> Beside:
         at = time_at(fields.get("timestamp")) if meta else None
         if at is not None:
             meta |= {"at": at.isoformat()}
-    is_new = accepts(answer) and not (records and alike(records[-1], answer))
-    return (answer,) if is_new else (), [meta] if meta else []
+    metas = [meta] if meta else []
+    return answers, metas
 
 
 def time_of_message(message: Any) -> SourceTime:

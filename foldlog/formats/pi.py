@@ -153,9 +153,10 @@ class PiDecoder(FollowingDecoder):
         collected.shown = message.get("stopReason") not in _NOT_SENT and not message.get(
             "excludeFromContext"
         )
+        cost = within(message, "usage", "cost", "total")
         collected.tell(
             message.get("model"),
-            within(message, "usage", "cost", "total") or None,
+            cost or None,  # pi stores 0 for a model whose price it does not know
             message.get("usage"),
             prompt_tokens=("input", "cacheWrite", "cacheRead"),
             cached_tokens="cacheRead",
