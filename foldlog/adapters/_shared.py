@@ -314,20 +314,24 @@ def record_approvals(history: History, approvals: Iterable[Approval]) -> None:
                 return
 
 
-# -- names -----------------------------------------------------------------------------------------
+# -- copies ----------------------------------------------------------------------------------------
 
 
-def not_here_yet(session_id: Any, here: list[T], there: list[T], things: str) -> list[T]:
-    """Return the items of ``there`` that follow the items of ``here``. Raises ``ValueError`` if
-    ``there`` does not begin with ``here``.
+def select_new_items(session_id: Any, stored: list[T], copied: list[T], noun: str) -> list[T]:
+    """Return the items of ``copied`` that follow the items that a session has ``stored``. Raises
+    ``ValueError`` if ``copied`` does not begin with these. ``noun`` is the name of the items in the
+    error.
     """
-    if there[: len(here)] != here:
+    if copied[: len(stored)] != stored:
         raise ValueError(
-            f"session {session_id!r} has {len(here)} {things}, and the {len(there)} {things} to"
-            f" copy do not begin with the same {len(here)}; nothing was added; copy into another"
+            f"session {session_id!r} has {len(stored)} {noun}, and the {len(copied)} {noun} to"
+            f" copy do not begin with the same {len(stored)}; nothing was added; copy into another"
             " session"
         )
-    return there[len(here) :]
+    return copied[len(stored) :]
+
+
+# -- names -----------------------------------------------------------------------------------------
 
 
 def quote_id(name: str) -> str:

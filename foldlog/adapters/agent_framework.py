@@ -45,9 +45,9 @@ from foldlog.adapters._shared import (
     effect_of,
     from_plain,
     in_thread,
-    not_here_yet,
     quote_id,
     record_approvals,
+    select_new_items,
     sent_whole,
     shown_records,
     to_its_end,
@@ -261,12 +261,12 @@ class FoldlogHistoryProvider(OpenHistories, HistoryProvider):  # type: ignore[mi
         session in ``other`` does not begin with the messages of this session, for example because
         this session was condensed.
         """
-        to_copy = [
+        copied = [
             message.to_dict() for message in await other.get_messages(session_id, state=state)
         ]
-        here = [message.to_dict() for message in await self.get_messages(session_id)]
-        new = not_here_yet(session_id, here, to_copy, "messages")
-        await self.save_messages(session_id, [Message.from_dict(record) for record in to_copy])
+        stored = [message.to_dict() for message in await self.get_messages(session_id)]
+        new = select_new_items(session_id, stored, copied, "messages")
+        await self.save_messages(session_id, [Message.from_dict(record) for record in copied])
         return len(new)
 
 

@@ -28,8 +28,8 @@ from foldlog.adapters._shared import (
     empty_session,
     from_plain,
     in_thread,
-    not_here_yet,
     quote_id,
+    select_new_items,
     sent_records,
     to_its_end,
     to_plain,
@@ -177,7 +177,7 @@ class FoldlogChatMessageHistory(WithHistories, BaseChatMessageHistory):  # type:
         ``other`` does not begin with the messages of this session, for example after a
         condensation.
         """
-        new = not_here_yet(self.session_id, self.messages, list(other.messages), "messages")
+        new = select_new_items(self.session_id, self.messages, list(other.messages), "messages")
         self.add_messages(new)
         return len(new)
 

@@ -48,9 +48,9 @@ from foldlog.adapters._shared import (
     effect_of,
     empty_session,
     in_thread,
-    not_here_yet,
     quote_id,
     record_approvals,
+    select_new_items,
     sent_whole,
     shown_records,
     to_its_end,
@@ -359,7 +359,7 @@ class FoldlogSession(OpenHistories):
         A second copy adds only items that are new in ``other``. Raises ``ValueError`` if ``other``
         does not begin with the items of this session, for example after a condensation.
         """
-        new = not_here_yet(
+        new = select_new_items(
             self.session_id, await self.get_items(), await other.get_items(), "items"
         )
         await self.add_items(new)
