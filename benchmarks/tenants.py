@@ -40,6 +40,8 @@ where = { user = "bob" }
 _LONG = "word " * 400_000
 _LONG_EVENTS = 24
 _GIANT = "y" * 14_000_000
+_GIANT_EVENTS = 10
+_SMALL_CONVERSATIONS = 300
 
 
 class Client:
@@ -73,7 +75,9 @@ class Client:
 
 
 class Ann:
-    """Ann's conversations: ``long`` has 24 events of 2 MB, ``giant`` 10 of 14 MB."""
+    """Ann's conversations: ``long`` has ``_LONG_EVENTS`` events of 2 MB, ``giant`` has
+    ``_GIANT_EVENTS`` events of 14 MB, and ``small`` are conversations without events.
+    """
 
     def __init__(self, port: int) -> None:
         self.port = port
@@ -81,12 +85,12 @@ class Ann:
         self.long = client.create(title="long")
         self.giant = client.create()
         self.small = []
-        for number in range(300):
+        for number in range(_SMALL_CONVERSATIONS):
             self.small.append(client.create(number=number))
             time.sleep(0.005)  # a token sends 200 requests a second at most
         for _ in range(_LONG_EVENTS):
             client.say(self.long, _LONG)
-        for _ in range(10):
+        for _ in range(_GIANT_EVENTS):
             client.say(self.giant, _GIANT)
 
     def client(self) -> Client:

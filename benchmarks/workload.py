@@ -60,7 +60,8 @@ def history(length: int, *, seed: int = 7, annotations: int = 0) -> Iterator[Eve
             yield CondensationAction(
                 id=index * step,
                 forgotten_event_ids=[
-                    i * step if i >= 0 else summary_id(summary_place(i) * step) for i in forgotten
+                    i * step if i >= 0 else summary_id(_index_of_summary(i) * step)
+                    for i in forgotten
                 ],
                 summary=_cut(at, 1_200),
                 summary_offset=HEAD,
@@ -92,8 +93,9 @@ def _forgotten(index: int, length: int) -> list[int]:
     return [summary_id(before), *(i for i in range(before - TAIL, index - TAIL) if i != before)]
 
 
-def summary_place(synthetic: int) -> int:
-    return -synthetic - 2
+def _index_of_summary(event_id: int) -> int:
+    """Return the index of the condensation whose summary has this id: see ``summary_id``."""
+    return -event_id - 2
 
 
 def _event(at: random.Random, index: int, step: int, length: int) -> Event:
