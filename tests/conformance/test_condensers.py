@@ -80,10 +80,11 @@ def v0_answer(case):
 
 
 def v0_reduced(result, view=None):
-    """Return what both sides say: no message, and no choice between a range and a list of ids. Of
-    a recorded condensation the events that ``view`` shows.
+    """Return the fields of a result that can be compared: without its message, and with the ids of
+    forgotten events also if a range names them. If ``view`` is given, the result is a recorded one,
+    and only the forgotten events that the View shows count.
     """
-    reduced = {key: result[key] for key in SAID if key in result}
+    reduced = {key: result[key] for key in RESULT_FIELDS if key in result}
     if result["result"] == "condensation":
         shown = result["forgotten"]
         if view is not None:
@@ -93,7 +94,7 @@ def v0_reduced(result, view=None):
     return reduced
 
 
-SAID = (
+RESULT_FIELDS = (
     "result",
     "ids",
     "synthetic",

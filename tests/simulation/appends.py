@@ -358,7 +358,7 @@ class AppendSteps(Runner):
     @staticmethod
     def _check_condensed(conversation, before):
         """Check what any condensation must hold to: it forgets something that was shown, leaves no
-        call without its answer, and makes the View no longer.
+        call without its answer, and the View does not become longer.
         """
         after = conversation.view()
         waiting = set()
@@ -366,7 +366,7 @@ class AppendSteps(Runner):
             if not batch.isdisjoint(conversation.open_calls(before)):
                 waiting |= batch
         if set(before.ids) <= set(after.ids):
-            problem = "the digest forgot nothing that was shown"
+            problem = "the condensation forgot nothing that was shown"
         elif after.left_behind - before.left_behind - waiting:
             problem = f"it took a call from its answer: {after.left_behind}"
         elif len(after.ids) > len(before.ids):

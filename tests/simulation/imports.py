@@ -107,6 +107,7 @@ class ImportSteps(Runner):
             return outcome.conversation
 
     def _change_log(self, rng, site):
+        """Write a log, new or changed in one way, and return its path and the texts of its records."""
         logs = self.world.logs
         free = self.world.folder / f"{len(logs)}.jsonl"
         path = rng.choice([*logs, free][-4:])
@@ -115,7 +116,8 @@ class ImportSteps(Runner):
         if sum(name.startswith("log") for name in site.model.living) < _LOGS_MAX:
             changes += ["rewrite", "copy", "rotate"]  # each makes another conversation
         place = rng.randrange(len(texts) or 1)
-        match rng.choice(changes) if texts else "append":
+        change = rng.choice(changes) if texts else "append"
+        match change:
             case "append":
                 texts = [*texts, *(self.text(rng) for _ in range(rng.randrange(1, 4)))]
             case "rewrite":
@@ -140,6 +142,7 @@ class ImportSteps(Runner):
                     "message": {"role": "user", "content": text},
                 }
                 file.write(json.dumps(line) + "\n")
+        # The clock of a run is not its own: the number of words so far is a time that grows.
         os.utime(path, ns=(self.world.words, self.world.words))
         return path, texts
 

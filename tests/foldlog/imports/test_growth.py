@@ -37,9 +37,11 @@ LOGS = [name for name in NAMES if name != "opencode"]
 OPENCODE = next(kind for kind in KINDS if kind.format == "opencode")
 
 
-def turns(count_of_records, start=0):
-    """Return lines of an ordinary session of Claude Code. Each line contains a different word."""
-    for number in range(start, count_of_records):
+def turns(stop, start=0):
+    """Yield the records with the numbers from ``start`` to ``stop`` of an ordinary session of
+    Claude Code. Each record contains a different word.
+    """
+    for number in range(start, stop):
         role = "assistant" if number % 2 else "user"
         content = [{"type": "text", "text": f"plank{number:05}"}]
         yield {

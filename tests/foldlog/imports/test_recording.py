@@ -147,7 +147,12 @@ def test_record_after_a_redacted_one_is_attached(tmp_path):
         assert "secret" not in repr([*history._stored_records().all()])
 
 
-def test_stored_records_are_left_out(monkeypatch, histories):
+def append_unknown(history, *records):
+    """Append the records that are not stored yet, and return the number of their events."""
+    return len(history.append_records(records, format="openhands-v1", dedupe="origin"))
+
+
+def test_records_that_follow_are_not_looked_up(monkeypatch, histories):
     lookups = []
     find_known = origins.find_known
 
@@ -156,18 +161,24 @@ def test_stored_records_are_left_out(monkeypatch, histories):
         return find_known(*arguments)
 
     monkeypatch.setattr(origins, "find_known", noting)
+    records = [said(number, f"turn {number}") for number in range(5)]
+    history = histories["c"]
+    assert append_unknown(history, *records[:3]) == 3
+    assert append_unknown(history, records[3]) == 1
+    assert not lookups  # the ids of the records follow the stored ones, so the records are new
+    assert append_unknown(history, *records[3:]) == 1
+    assert lookups
+
+
+def test_stored_records_are_left_out(histories):
     records = [said(number, f"turn {number}") for number in range(12)]
     history = histories["c"]
 
     def append(*chosen):
-        chosen_records = [records[number] for number in chosen]
-        return len(history.append_records(chosen_records, format="openhands-v1", dedupe="origin"))
+        return append_unknown(history, *(records[number] for number in chosen))
 
-    assert append(0, 1, 2) == 3
-    assert append(3) == 1
-    assert not lookups
+    assert append(0, 1, 2, 3) == 4
     assert append(2, 3, 4, 5) == 2
-    assert lookups
     assert append(4, 5) == 0
     assert append(6, 6, 7) == 2
     assert append(*range(12)) == 4

@@ -679,6 +679,8 @@ def test_skipped_or_failed_test_is_not_blamed(recorded, pytester):
     pytester.makepyfile(ENDED)
     result = pytester.runpytest_inprocess(*PLUGIN)
     result.assert_outcomes(skipped=1, failed=1, passed=1, errors=2)
+    errors = re.findall(r"^ERROR .*::(\w+)", result.stdout.str(), re.MULTILINE)
+    assert errors == ["test_of_a_broken_fixture", "test_that_asks_nothing"]
 
 
 def test_missing_tools_are_added_on_request(recorded, pytester):

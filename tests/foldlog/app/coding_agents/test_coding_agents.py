@@ -278,15 +278,23 @@ def test_cleared_session_is_not_assumed(histories, tmp_path):
     assert tools.why("yes").startswith("conversation before at version 2")
     os.utime(before.path, ns=(1, 1))
     after = in_folder_of_claude(tmp_path, "after")
-    for written_at in (after.path.stat().st_mtime_ns, 1):  # later, or as the clock stands
+    # The time of the second session is later, or the same if the clock of the disk is coarse.
+    for written_at in (after.path.stat().st_mtime_ns, 1):
         os.utime(after.path, ns=(written_at, written_at))
         first, *listed = tools.why("yes").splitlines()
         assert first.startswith("another session was written after before, and it may be asking")
         assert {line.split()[1] for line in listed} == {"before:", "after:"}
     os.utime(after.path, ns=(0, 0))
     before.user("resumed")
-    in_folder_of_claude(tmp_path, "agent-1")
     assert tools.why("resumed").startswith("conversation before at version 3")
+
+
+def test_transcript_of_a_sub_agent_is_not_another_session(histories, tmp_path):
+    environ = {"CLAUDE_CODE_SESSION_ID": "e", "CLAUDE_CONFIG_DIR": str(tmp_path / "home")}
+    session = in_folder_of_claude(tmp_path, "e")
+    os.utime(session.path, ns=(1, 1))
+    in_folder_of_claude(tmp_path, "agent-1")
+    assert answers(histories, environ).why("yes").startswith("conversation e at version 2")
 
 
 def test_transcript_that_was_removed_is_not_newer(histories, tmp_path):
