@@ -119,14 +119,14 @@ function assistantEvents(parts: Part[], options: Json, reply: string, place: str
 
 /** The event of a result of a tool. */
 function resultEvent(part: Part, place: string): AppendableEvent {
-  const { toolCallId, toolName, ...others } = part;
-  const output = others["output"] as Json & { type: string };
+  const { toolCallId, toolName, output: given, ...others } = part;
+  const output = given as Json & { type: string };
   const { value, ...outputRest } = output;
   const isError = ["error-text", "error-json", "execution-denied"].includes(output.type);
   let content: Content;
   let parts: Json[] | undefined;
   if (output.type === "content") {
-    const kept = (value as Part[]).map((each, index) => keptPart(each, `${place}.output.value[${index}]`));
+    const kept = (value as Part[]).map((part, index) => keptPart(part, `${place}.output.value[${index}]`));
     content = kept.map(({ shown }) => shown);
     parts = kept.map(({ rest }) => rest);
   } else if (output.type === "execution-denied") {
@@ -136,7 +136,7 @@ function resultEvent(part: Part, place: string): AppendableEvent {
     const stored = toJson(value ?? null, `${place}.output.value`);
     content = output.type.endsWith("json") ? JSON.stringify(stored) : textOf(stored);
   }
-  const rest = toJson({ ...without(others, "output"), output: outputRest }, place) as Json;
+  const rest = toJson({ ...others, output: outputRest }, place) as Json;
   const meta = { ai_sdk: { part: rest, ...(parts === undefined ? {} : { parts }) } };
   return { kind: "observation", tool: String(toolName), call_id: String(toolCallId), content, is_error: isError, meta };
 }
