@@ -447,16 +447,14 @@ async def test_a_run_with_only_recent_messages_appends(store):
 async def test_the_second_simultaneous_run_conflicts(store):
     await agent_of(store, steps(0)).run("go", conversation_id="c")
 
-    async def run(name):
-        conversation = await store.load("c")
-        return await agent_of(store, steps(3)).run(name, conversation=conversation)
-
-    results = await asyncio.gather(run("a"), run("b"), return_exceptions=True)
-    assert [type(result) for result in results if isinstance(result, Exception)] in (
-        [],
-        [ConversationConflict],
-        [ConversationConflict] * 2,
-    )
+    loaded = [await store.load("c") for _ in range(2)]
+    runs = [
+        agent_of(store, steps(3)).run(name, conversation=conversation)
+        for name, conversation in zip("ab", loaded, strict=True)
+    ]
+    results = await asyncio.gather(*runs, return_exceptions=True)
+    failures = [type(result) for result in results if isinstance(result, Exception)]
+    assert failures == [ConversationConflict]
     record = await store.read_record("c")
     lines = [await store.read_history(tip) for tip in [record.head_id, *record.branches]]
     prompts = {
