@@ -142,7 +142,7 @@ class ImportSteps(Runner):
                     "message": {"role": "user", "content": text},
                 }
                 file.write(json.dumps(line) + "\n")
-        # The clock of a run is not its own: the number of words so far is a time that grows.
+        # A run must not depend on the clock, so the time of the file is the number of words so far.
         os.utime(path, ns=(self.world.words, self.world.words))
         return path, texts
 

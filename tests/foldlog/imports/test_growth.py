@@ -38,7 +38,7 @@ OPENCODE = next(kind for kind in KINDS if kind.format == "opencode")
 
 
 def turns(stop, start=0):
-    """Yield the records with the numbers from ``start`` to ``stop`` of an ordinary session of
+    """Yield the records from number ``start`` to before number ``stop`` of an ordinary session of
     Claude Code. Each record contains a different word.
     """
     for number in range(start, stop):
