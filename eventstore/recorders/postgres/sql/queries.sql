@@ -982,9 +982,9 @@ SELECT CASE WHEN c.relkind = 'i' THEN 'index' ELSE 'table' END, c.relname::text
 UNION ALL SELECT 'function', p.proname::text FROM pg_proc p
 WHERE p.pronamespace = (SELECT oid FROM pg_namespace WHERE nspname = {schema_name})
 
--- The kind, the name and the definition of each part of a schema. parts.json has the parts that foldlog makes. In the definition
--- of an index, the server prints the schema before the table only if search_path does not have the schema, so the regexp leaves
--- the schema out.
+-- The kind, the name and the definition of each part of a schema. parts.json has the parts that foldlog makes. A constraint of
+-- the type 'n' is NOT NULL, which the column has too. In the definition of an index, the server prints the schema before the table
+-- only if search_path does not have the schema, so the regexp leaves the schema out.
 -- name: described_parts
 WITH tables AS (SELECT c.* {of_this_schema} AND c.relkind = 'r')
 SELECT 'table', t.relname::text, concat_ws('; ',
@@ -1004,7 +1004,7 @@ SELECT 'table', t.relname::text, concat_ws('; ',
     (
         SELECT string_agg(pg_get_constraintdef(k.oid), ', ' ORDER BY pg_get_constraintdef(k.oid))
         FROM pg_constraint k
-        WHERE k.conrelid = t.oid AND k.contype <> 'n' -- NOT NULL, which the column has
+        WHERE k.conrelid = t.oid AND k.contype <> 'n'
     ),
     CASE WHEN t.relpersistence <> 'p' THEN 'not logged' END,
     CASE WHEN t.relrowsecurity THEN 'row security' END)
