@@ -453,13 +453,15 @@ class SourceImport(SourceWriter):
         blocks = self.query(lambda sources: [*sources.own_blocks(source, shared_count)])
         head = chain_head(GENESIS, self._first_hashes(source, shared_count))
         shared_block = blocks[0].before(shared_count)
+        shared_blocks = [shared_block] if shared_block.hashes else []
         self._read_again()
         self.skeleton = self.count_until(source, shared_count)
         shorter = source._replace(records=shared_count, head=head)
 
         def cut(sources: SourcesToWrite) -> None:
             self.check_unchanged(sources, source)
-            sources.join_blocks(source, blocks, shared_block)
+            sources.delete_blocks(source.conversation, blocks[0].first, blocks[-1].stop)
+            sources.put_blocks(source, shared_blocks)
             sources.set_progress(source, shared_count, source.made, head)
 
         self.append(shorter, shared_count, first=cut)

@@ -325,6 +325,25 @@ def test_last_message_may_change_before_the_first_use(both):
     assert pending_in(both.store) == 0
 
 
+def lengthen_text(database, name, chance):
+    query = "UPDATE part SET data = json_set(data, '$.text', ?) WHERE message_id = ?"
+    database.execute(query, ("plank " * 500, name))
+
+
+def test_the_only_record_of_the_last_block_may_become_long(both):
+    """Then its block is joined with the block before it."""
+    both.add(3)
+    both.grow(is_used=False)
+    both.add(1)
+    both.grow(is_used=False)
+    both.change(lengthen_text, "msg_s000004")
+    both.grow(is_used=False)
+    assert_sound(both.store)
+    both.change(change_text, "msg_s000004")
+    both.grow()
+    assert_sound(both.store)
+
+
 def test_session_is_decoded_once(both, monkeypatch):
     calls = []
     original = decoding.events_of
