@@ -127,8 +127,8 @@ def _show_newest_condensation(conversation: str, db: str) -> None:
         condensations_made = condensations(store, conversation)
     if not condensations_made:
         raise Refused(
-            f"no condensation of {conversation!r} forgot anything; name two versions, or two "
-            f"conversations"
+            f"{conversation!r} has no condensation that forgot anything and was not taken back; "
+            f"name two versions, or two conversations"
         )
     newest = condensations_made[-1].id
     _show_versions(conversation, newest, newest + 1, db)
