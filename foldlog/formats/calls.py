@@ -8,7 +8,7 @@ from collections import OrderedDict
 from collections.abc import Callable, Container, Hashable, Iterable, Sequence
 from typing import Any, TypeVar
 
-from foldlog.eventstore import Action, Observation
+from foldlog.eventstore import Action, Event, Observation
 from foldlog.projections import View
 from foldlog.projections.units import WaitingCalls
 
@@ -90,6 +90,15 @@ class NewestCalls:
             self.began_before_window = False
         if call.call_id is not None:
             self.open[call.call_id] = call
+
+    def follow(self, event: Event) -> None:
+        """Add a stored event: a call, or the result of one."""
+        if not event.shown:
+            return
+        if isinstance(event, Action):
+            self.call(event)
+        elif isinstance(event, Observation):
+            self.answer(event.call_id)
 
     def copy(self) -> NewestCalls:
         """Return a copy, which does not change with this object."""

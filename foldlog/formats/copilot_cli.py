@@ -36,7 +36,14 @@ from typing import Any
 
 from foldlog._base.json_types import JsonMap
 from foldlog._base.usage import usage_of
-from foldlog.eventstore import Annotation, Content, Event, Message, SystemMessage
+from foldlog.eventstore import (
+    Annotation,
+    CondensationAction,
+    Content,
+    Event,
+    Message,
+    SystemMessage,
+)
 from foldlog.formats.blocks import shown_blocks, thinking_of
 from foldlog.formats.calls import NewestCalls
 from foldlog.formats.event_fields import data_url, file_at, text_part
@@ -150,6 +157,16 @@ class CopilotDecoder(FollowingDecoder):
         if isinstance(event, SystemMessage) or collected is None:
             return _SYSTEM
         return str(collected.origin.id)
+
+    def follow_stored(self, event: Event) -> None:
+        super().follow_stored(event)
+        self._newest_calls.follow(event)
+        if isinstance(event, CondensationAction):
+            if self._prompt_id in (event.forgotten_event_ids or ()):
+                self._prompt_id = None
+        elif isinstance(event, SystemMessage) and event.shown and self._prompt_id is None:
+            self._prompt_id = event.id
+            self._prompt = None
 
     def read(self, collected: RecordEvents, record: Fields) -> None:
         kind = record["type"]

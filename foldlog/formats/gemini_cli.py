@@ -43,6 +43,7 @@ from foldlog.eventstore import (
     Annotation,
     CondensationAction,
     Content,
+    Event,
     Message,
     Origin,
     Retraction,
@@ -380,6 +381,10 @@ class GeminiDecoder(FollowingDecoder):
         time = read_time(record.get("startTime"))[0] or self._time
         return RecordEvents(self, Origin(format=NAME, id=record.get("id")), time)
 
+    def follow_stored(self, event: Event) -> None:
+        super().follow_stored(event)
+        self._newest_calls.follow(event)
+
     def read(self, collected: RecordEvents, record: Fields) -> None:
         rewound_to = record.get("$rewindTo")
         changes = record.get("$set")
@@ -598,13 +603,12 @@ class GeminiDecoder(FollowingDecoder):
             event_count = len(collected.events)
             collected.timestamp = read_time(record.get("timestamp"))[0]
             self._read_message(collected, record)
-            added_events = collected.events[event_count:]
             self._index_of_id.setdefault(str(record.get("id")), len(self._messages))
             self._messages.append(
                 _CurrentMessage(
                     record,
                     collected.version,
-                    any(event.shown for event in added_events),
+                    collected.shows_since(event_count),
                     self._newest_calls.copy(),
                 )
             )

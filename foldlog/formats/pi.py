@@ -28,7 +28,7 @@ from typing import Any, NamedTuple
 
 from msgspec.structs import replace
 
-from foldlog.eventstore import Retraction, Source
+from foldlog.eventstore import Event, Retraction, Source
 from foldlog.formats.blocks import content_of_parts, kind_of, shown_blocks, texts_of, thinking_of
 from foldlog.formats.calls import NewestCalls
 from foldlog.formats.format import Format, first_named
@@ -138,13 +138,17 @@ class PiDecoder(FollowingDecoder):
         if facts.get("has_open_calls") and not self._newest_calls.is_open:
             self._newest_calls.begin_before_window()
 
+    def follow_stored(self, event: Event) -> None:
+        super().follow_stored(event)
+        self._newest_calls.follow(event)
+
     def read(self, collected: RecordEvents, record: Fields) -> None:
         above = self._follow(record)
         kind = record["type"]
-        collected.tag = self._count
+        collected.tag = -1 if kind == "compaction" else self._count
         if above is not self._newest:
-            collected.add(Retraction, version=0 if above is None else above.version)
             self._newest_calls = NewestCalls()
+            collected.add(Retraction, version=0 if above is None else above.version)
         if kind == "context_edit":
             self.past.needs_all()
         message = record.get("message")

@@ -23,7 +23,7 @@ from __future__ import annotations
 
 from typing import Any, NamedTuple
 
-from foldlog.eventstore import Message, Retraction, Source
+from foldlog.eventstore import Event, Message, Retraction, Source
 from foldlog.formats.calls import NewestCalls, OpenCalls
 from foldlog.formats.files.beside import begun_by
 from foldlog.formats.format import Format, first_named
@@ -141,6 +141,10 @@ class _Decoder(FollowingDecoder):
         if facts.get("has_open_calls") and not self._newest_calls.is_open:
             self._newest_calls.begin_before_window()
 
+    def follow_stored(self, event: Event) -> None:
+        super().follow_stored(event)
+        self._newest_calls.follow(event)
+
     def read(self, collected: RecordEvents, record: Fields) -> None:
         is_sidechain = record.get("isSidechain") is True
         if self._is_sidechain is None:
@@ -155,6 +159,7 @@ class _Decoder(FollowingDecoder):
         if record.get("subtype") == "slash_command":
             self.past.needs_all()
         self._read_line(collected, record)
+        collected.take_stored()
         changes_view = any(event.shown or event.structural for event in collected.events)
         collected.close(_kind_of(record), record.get("systemPayload"))
         if changes_view:

@@ -140,6 +140,7 @@ class FollowingDecoder(RecordDecoder):
         self._response: Any = None
         self._reported_fields = set[int]()
         self._facts: Facts = {}
+        self._stored: Sequence[Event] = ()
         self.adopted = 0
         """The number of members of the View that came from another program."""
         self.handed_over_at = 0
@@ -192,6 +193,21 @@ class FollowingDecoder(RecordDecoder):
         self._response = _response_after(event, self._response)
         self._remember_in_past(event)
 
+    def stand_for_next(self, events: Sequence[Event]) -> None:
+        """Let the next record have these stored events, because it was redacted after its events
+        were made. What is left of the record may make fewer events, or hidden ones, but a View
+        still has the stored events.
+        """
+        self._stored = events
+
+    def follow_stored(self, event: Event) -> None:
+        """Follow a stored event of a redacted record. A format that has its own state of the calls
+        updates it here.
+        """
+        if isinstance(event, Observation) and self.calls.is_open(event.call_id):
+            self.calls.close(event.call_id, event.cause)
+        self.follow(event)
+
     def _remember_in_past(self, event: Event) -> None:
         """Note what an event means for a decoder that continues later: the id of a call, or a
         change of earlier events.
@@ -222,12 +238,26 @@ class FollowingDecoder(RecordDecoder):
 
     def events(self, record: Any) -> list[Event]:
         """Return the events of the next record. A repeated record becomes one hidden event."""
+        stored = self._stored
+        self._stored = ()
         self.past.next_record(self.next_id)
-        self.check(record)
+        try:
+            self.check(record)
+        except NotAnEvent:
+            if not stored:
+                raise
+            # too little is left of the record, but its events are still in the View
+            source_id = self.format.source_id(record) if type(record) is dict else None
+            origin = Origin(format=self.format.name, id=source_id)
+            record_events = RecordEvents(self, origin, None, stored)
+            record_events.take_stored()
+            self.next_id += len(record_events.events)
+            return record_events.events
         time_and_id = time_and_id_of(self.format, record)
         at = time_if_without_id(time_and_id)
         self._add_id(time_and_id[1])
         collected = self.begin_record(record, time_and_id)
+        collected.stored = stored
         key = 0 if self.repeat == "events" else key_of(record)
         if key and self._repeats.has(key, at):
             self.past.break_off()
@@ -236,6 +266,7 @@ class FollowingDecoder(RecordDecoder):
             collected.close(REPEATED, None)
         else:
             self.read(collected, record)
+            collected.take_stored()
             self._report_unread(record, collected)
         self.end_record(collected)
         self.next_id += len(collected.events)
@@ -367,12 +398,19 @@ class RecordEvents:
     ``response``  the model's response to which the next calls belong
     ``parts``     the parts of text for the next call or message
     ``thinking``  the thinking for the next call or message
+    ``stored``    the stored events of a redacted record. They take the place of all events that are
+                  added
     """
 
     def __init__(
-        self, decoder: FollowingDecoder, origin: Origin, timestamp: datetime | None
+        self,
+        decoder: FollowingDecoder,
+        origin: Origin,
+        timestamp: datetime | None,
+        stored: Sequence[Event] = (),
     ) -> None:
         self.events: list[Event] = []
+        self.stored = stored
         self.parts: list[Fields] = []
         self.thinking: list[Fields] = []
         self.meta: Fields = {}
@@ -397,7 +435,42 @@ class RecordEvents:
     @property
     def version(self) -> int:
         """The id of the next event."""
+        self.take_stored()
         return self._decoder.next_id + len(self.events)
+
+    def take_stored(self) -> None:
+        """Add the stored events of a redacted record, unless they were added."""
+        if not self.stored or self.events:
+            return
+        self.is_empty = False
+        self.events += self.stored
+        for event in self.stored:
+            self._decoder.follow_stored(event)
+            self._show(event)
+
+    def shows_since(self, place: int) -> bool:
+        """Return whether an event is shown, of the events from ``place`` on. Of a redacted record,
+        all events count.
+        """
+        self.take_stored()
+        events = self.stored or self.events[place:]
+        return any(event.shown for event in events)
+
+    def _show(self, event: Event) -> None:
+        if (event.shown or event.structural) and self._decoder.keeps_shown:
+            self._decoder.shown.follow(event, self._decoder.tag(event, self))
+
+    def _stored_for(self, event: Event) -> Event:
+        """Return the stored event that stands for an event, or the event if there is none."""
+        call_id = getattr(event, "call_id", None)
+        return next(
+            (
+                stored
+                for stored in self.stored
+                if type(stored) is type(event) and getattr(stored, "call_id", None) == call_id
+            ),
+            event,
+        )
 
     def add(self, kind: Any, **fields: Any) -> Any:
         """Add an event, and return the event. The first event of a record gets the id of the
@@ -419,10 +492,11 @@ class RecordEvents:
         if kind is Annotation:
             fields["name"] = name_of_type(fields["name"])
         event = kind(id=self.version, origin=origin, **fields)
+        if self.stored:
+            return self._stored_for(event)
         self.events.append(event)
         self._decoder.follow(event)
-        if (event.shown or event.structural) and self._decoder.keeps_shown:
-            self._decoder.shown.follow(event, self._decoder.tag(event, self))
+        self._show(event)
         return event
 
     @contextmanager
@@ -555,5 +629,6 @@ class RecordEvents:
 
     def close(self, name: str, data: Any) -> None:
         """If the record has no event yet, add an annotation, so that each record has one."""
+        self.take_stored()
         if self.is_empty:
             self.add(Annotation, name=name, data=data)

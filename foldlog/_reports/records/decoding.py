@@ -6,8 +6,11 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from foldlog.eventstore import Event, Store
+from foldlog.eventstore.log.reading import ReadTransaction
+from foldlog.eventstore.log.row import dense_events
+from foldlog.eventstore.recorders.base import Reader
 from foldlog.eventstore.sources.reading import about, blocks_of, continued
-from foldlog.eventstore.sources.tables import Continued, Source
+from foldlog.eventstore.sources.tables import Continued, Source, Sources, query_sources
 from foldlog.formats.decoded import decoder_of, events_of, values_of
 from foldlog.formats.format import RecordDecoder
 from foldlog.formats.record import NotAnEvent
@@ -28,13 +31,15 @@ def decode_records(
     """Yield each record's number and events. ``events_of_records`` maps the number of a record to
     the id of its first event and the count of its events. The events of record ``start`` and of
     later records have the ids from ``version`` on. A record that was handed over to the program has
-    no events of its own. If ``window`` is not None, ``decoder`` continues from a state, and begins
-    so many records before ``start``.
+    no events of its own. A record that was redacted after its events were made has its stored
+    events. If ``window`` is not None, ``decoder`` continues from a state, and begins so many
+    records before ``start``.
     """
     format = format_named(source.format)
     if decoder is None:
         decoder = decoder_of(format, str(about(source).get("prefix", "")), findings)
     handed_over = continued(source)
+    redacted = query_sources(store.database, Sources.all_redacted, source)
     number = 0 if window is None else start - window
     for block in blocks_of(store.database, source, number):
         for value in values_of(block.since(max(number, block.first)).records()):
@@ -44,7 +49,10 @@ def decode_records(
                 number += 1
                 continue
             if number in events_of_records:
-                decoder.skip_to(events_of_records[number][0])
+                first, count = events_of_records[number]
+                decoder.skip_to(first)
+                if number in redacted and isinstance(decoder, FollowingDecoder):
+                    decoder.stand_for_next(_stored_events(store, source, first, count))
             elif number == start:
                 decoder.skip_to(version)
             try:
@@ -55,6 +63,20 @@ def decode_records(
                     findings.append(str(error))
             yield number, events
             number += 1
+
+
+def _stored_events(store: Store, source: Source, first: int, count: int) -> list[Event]:
+    """Return the stored events of a record, or none if the conversation was erased meanwhile."""
+    database = store.database
+
+    def read(reader: Reader) -> list[Event]:
+        conversation = database.find_key(reader, source.conversation)
+        if conversation is None or conversation.erasure is not None:
+            return []
+        rows = ReadTransaction(reader, conversation, database).rows(first, first + count, count)
+        return [*dense_events(conversation.id, rows, first, first + count)]
+
+    return database.recorder.query(read)
 
 
 def _adopt(decoder: RecordDecoder, record: Any, number: int, handed_over: Continued) -> None:

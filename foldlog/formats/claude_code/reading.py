@@ -139,6 +139,10 @@ class ClaudeCodeDecoder(FollowingDecoder):
             self._switches.is_of_side = self._side
         return super().begin_record(record, time_and_id)
 
+    def follow_stored(self, event: Event) -> None:
+        super().follow_stored(event)
+        self._parallel.follow(event)
+
     def read(self, collected: RecordEvents, record: Fields) -> None:
         kind = record["type"]
         message = record.get("message")
@@ -152,9 +156,9 @@ class ClaudeCodeDecoder(FollowingDecoder):
         if begins_main:
             version = 0
         if version is not None:
-            self.return_to(collected, version)
             self._boundary = {}
             self._parallel = NewestCalls()
+            self.return_to(collected, version)
         missing = self._switches.missing
         if missing is not None and missing not in self._missing_parents:
             self._missing_parents.add(missing)

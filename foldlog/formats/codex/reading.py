@@ -141,7 +141,8 @@ class CodexDecoder(FollowingDecoder):
         if isinstance(event, CondensationAction | Retraction):
             self._has_forgotten = True
         if isinstance(event, SystemMessage):
-            is_base = event.meta.get("instructions") == _IS_BASE["instructions"]
+            # a redacted event has no "instructions" in its meta
+            is_base = collected.tag == "session_meta"
             return _Known(_BASE if is_base else _INSTRUCTED, texts_of(event.content))
         if isinstance(event, Message) and event.source != "agent":
             texts = texts_of(event.content)
@@ -168,6 +169,7 @@ class CodexDecoder(FollowingDecoder):
         aborted turn, first add a result for each open call.
         """
         kind, payload = line_of(record) or Line("", None)
+        collected.tag = kind
         collected.response = None
         if collected.version == 0 and kind != "session_meta":
             self.report(_NO_SESSION)

@@ -25,6 +25,7 @@ from tests.foldlog.imports.imports import (
     figures_of,
     imported,
     new_store as new_store,
+    redact_event,
     refused,
     set_sizes,
     source_of,
@@ -599,3 +600,143 @@ def test_a_crash_between_records_and_events_loses_none(name, tmp_path, store, ta
     grown(target, path, lines[:69], name)
     assert comparable(store, conversation) == comparable(target, conversation)
     assert_sound(store)
+
+
+def redacted_and_grown(name, tmp_path, records, stop, event_id):
+    """Return the messages of a View and the number of events in two stores. In the first store, a log of ``stop`` records
+    was used and redacted, and then it grew. In the second store, the whole log was imported, and
+    then redacted.
+    """
+    path = tmp_path / "log.jsonl"
+    stores = []
+    for stops in ((stop, len(records)), (len(records),)):
+        store = new_store()
+        for place, number in enumerate(stops):
+            conversation = imported(store, write_lines(path, records[:number]), name).conversation
+            events_of(store, conversation)
+            if place == 0:
+                redact_event(store, conversation, event_id)
+        messages = Histories(store)[conversation].view().to_messages()
+        stores.append((messages, store.version(conversation)))
+        assert_sound(store)
+    return stores
+
+
+COMPACTED = {
+    "claude-code": [
+        *turns(2),
+        {
+            "type": "system",
+            "subtype": "compact_boundary",
+            "uuid": "b",
+            "parentUuid": None,
+            "logicalParentUuid": "u1",
+            "sessionId": "s1",
+            "compactMetadata": {"trigger": "auto", "preTokens": 9},
+        },
+        {
+            "type": "user",
+            "uuid": "s",
+            "parentUuid": "b",
+            "sessionId": "s1",
+            "isCompactSummary": True,
+            "message": {"role": "user", "content": "the summary"},
+        },
+    ],
+    "gemini-cli": [
+        {"sessionId": "s1", "projectHash": "h", "startTime": "2026-02-03T09:00:00.000Z"},
+        {
+            "id": "u1",
+            "type": "user",
+            "timestamp": "2026-02-03T09:00:01.000Z",
+            "content": [{"text": "plank00000"}],
+        },
+        {
+            "id": "g1",
+            "type": "gemini",
+            "timestamp": "2026-02-03T09:00:02.000Z",
+            "content": "plank00001",
+        },
+        {
+            "$set": {
+                "messages": [
+                    {
+                        "id": "c1",
+                        "type": "user",
+                        "content": [{"text": "<state_snapshot>the summary</state_snapshot>"}],
+                    }
+                ]
+            }
+        },
+    ],
+}
+"""Logs whose last records are a compaction, after a message of a user and a reply."""
+
+
+@pytest.mark.parametrize("place", [0, 1])
+@pytest.mark.parametrize("name", COMPACTED)
+def test_compaction_forgets_a_redacted_message(name, place, tmp_path):
+    records = COMPACTED[name]
+    stop = records.index(next(record for record in records if "plank00001" in str(record))) + 1
+    event_id = stop - 2 + place
+    grown, whole = redacted_and_grown(name, tmp_path, records, stop, event_id)
+    assert "the summary" in str(grown)
+    assert "[redacted]" not in str(grown)
+    assert grown == whole
+
+
+def pi_entries(*messages):
+    """Yield a session of pi. A message is a pair of the number of its parent and its fields."""
+    yield {"type": "session", "version": 3, "id": "s1", "timestamp": "2026-02-03T09:00:00.000Z"}
+    for number, (parent, message) in enumerate(messages):
+        yield {
+            "type": "message",
+            "id": f"e{number}",
+            "parentId": None if parent is None else f"e{parent}",
+            "timestamp": f"2026-02-03T09:00:{number + 1:02}.000Z",
+            "message": message,
+        }
+
+
+PARALLEL = [
+    (None, {"role": "user", "content": "look"}),
+    (
+        0,
+        {
+            "role": "assistant",
+            "content": [
+                {"type": "toolCall", "id": call_id, "name": "read", "arguments": {}}
+                for call_id in ("t1", "t2")
+            ],
+        },
+    ),
+    (1, {"role": "toolResult", "toolCallId": "t1", "toolName": "read", "content": "x"}),
+    (2, {"role": "toolResult", "toolCallId": "t2", "toolName": "read", "content": "y"}),
+    (3, {"role": "assistant", "content": [{"type": "text", "text": "read"}]}),
+    (4, {"role": "user", "content": "one branch"}),
+    (4, {"role": "user", "content": "other branch"}),
+]
+
+
+@pytest.mark.parametrize("stop", [5, 6, 7])
+@pytest.mark.parametrize("result", [4, 5])
+def test_rewind_after_a_redacted_parallel_result(result, stop, tmp_path):
+    records = [*pi_entries(*PARALLEL)]
+    grown, whole = redacted_and_grown("pi", tmp_path, records, stop, result)
+    assert "one branch" not in str(grown)
+    assert grown == whole
+
+
+@pytest.mark.parametrize("name", LOGS)
+def test_growth_after_a_redaction_equals_one_import(name, tmp_path, store):
+    records = records_of(name)
+    chance = random.Random(name)
+    for part in (1, 2, 3, 4):
+        stop = max(2, len(records) * part // 5)
+        path = write_lines(tmp_path / "log.jsonl", records[:stop])
+        conversation = imported(store, path, name).conversation
+        shown_ids = [event.id for event in Histories(store)[conversation].view().events]
+        ids = [event_id for event_id in shown_ids if event_id >= 0]
+        for event_id in chance.sample(ids, min(len(ids), 3)):
+            grown, whole = redacted_and_grown(name, tmp_path, records, stop, event_id)
+            assert grown == whole, (stop, event_id)
