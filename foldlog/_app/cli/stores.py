@@ -265,7 +265,8 @@ def events_total(
     """Return the number of events to read, for a progress bar. Return None if no bar is shown.
     Without ``conversations``, the conversations before ``start`` are not counted.
     """
-    if not sys.stderr.isatty():
+    # While a bar is shown, an object of rich takes the place of stderr. Only a new one has isatty.
+    if not getattr(sys.stderr, "rich_proxied_file", sys.stderr).isatty():
         return None
     if conversations:
         return sum(store.conversation(name).version for name in dict.fromkeys(conversations))
