@@ -97,9 +97,11 @@ def open_read_only(path: Path) -> Iterator[sqlite3.Connection]:
         # if this process has the database open, closing a second connection would release its locks
         if open_database(f"{path}-shm") is not None:
             raise OSError(EBUSY, "this program has the database open")
+    url = f"{path.absolute().as_uri()}?{query}"
     try:
+        # An import that ended early leaves its reader to the garbage collector, in any thread.
         with contextlib.closing(
-            sqlite3.connect(f"{path.absolute().as_uri()}?{query}", uri=True)
+            sqlite3.connect(url, uri=True, check_same_thread=False)
         ) as database:
             database.text_factory = text_in_cell
             yield database

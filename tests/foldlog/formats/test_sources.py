@@ -10,12 +10,15 @@ writes again what is found. Look at what changed.
 
 import json
 import os
+import sqlite3
 import tempfile
+import threading
+from contextlib import closing
 from pathlib import Path
 
 import pytest
 
-from foldlog.formats.files.readers import on_lines
+from foldlog.formats.files.readers import on_lines, open_read_only
 from tests.foldlog.formats.reading import records_in
 from tests.foldlog.imports.imports import Failed, Import, new_store
 from tests.foldlog.records import GOLDEN, read_lines, write_lines
@@ -137,6 +140,17 @@ def test_two_lines_with_text_are_jsonl(text, is_on_lines, tmp_path, monkeypatch)
 
     monkeypatch.setattr(Path, "open", emptied)
     assert not on_lines(file)
+
+
+def test_database_may_be_closed_by_another_thread(tmp_path):
+    path = tmp_path / "a.db"
+    with closing(sqlite3.connect(path)) as database:
+        database.execute("CREATE TABLE kept (name)")
+    opened = open_read_only(path)
+    thread = threading.Thread(target=opened.__enter__)
+    thread.start()
+    thread.join()
+    opened.__exit__(None, None, None)
 
 
 if __name__ == "__main__":
