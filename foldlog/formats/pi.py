@@ -98,6 +98,8 @@ _CAME_BACK = (
 """pi puts a summary for its model into the text ``_SUMMED_UP`` or ``_CAME_BACK``."""
 _NO_RESULT = "No result provided"
 """The result that pi sends its model, before the next message, for a call without a result."""
+_SUMMARY = -1
+"""The tag of the event of a compaction. It is less than the number of any record."""
 _PROMPT = 2**63
 _NOT_SENT = ("error", "aborted")
 _ENVELOPE = ("type", "id", "parentId", "timestamp")
@@ -145,7 +147,7 @@ class PiDecoder(FollowingDecoder):
     def read(self, collected: RecordEvents, record: Fields) -> None:
         above = self._follow(record)
         kind = record["type"]
-        collected.tag = -1 if kind == "compaction" else self._count
+        collected.tag = _SUMMARY if kind == "compaction" else self._count
         if above is not self._newest:
             self._newest_calls = NewestCalls()
             collected.add(Retraction, version=0 if above is None else above.version)
@@ -282,7 +284,7 @@ class PiDecoder(FollowingDecoder):
         numbers = [number for number in self.shown.tags() if number >= first]
         others = (place for place, number in enumerate(numbers) if number != _PROMPT)
         prompts = next(others, len(numbers))
-        collected.tag = -1
+        collected.tag = _SUMMARY
         collected.condense(
             first.__le__, _SUMMED_UP.format(record["summary"]), tokens, offset=prompts
         )
