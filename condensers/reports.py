@@ -39,8 +39,8 @@ report of a step in which a model failed, or wrote a text that is ``DOUBTFUL``.
 NOT_JUDGED = "not_judged"
 DOUBTFUL = "doubtful"
 """Keys in the metadata of a condensation whose text may be no summary: the events say too little to
-tell, or the text says little of the events (see ``strategies/worth.py``). A digest stands below
-such a text.
+tell, or the text says little of the events (see ``strategies/summary_check.py``). A digest stands
+below such a text.
 """
 
 RULES_COUNT_FOR = 100

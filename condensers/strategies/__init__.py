@@ -10,7 +10,7 @@ forgetting         strategies that forget without a summary: amortized_forgettin
 summarizing        the base class of all strategies with a summary
 savings            whether a condensation saves more than it costs
 model_summaries    strategies with a summary by a model: llm, structured_summary
-worth              whether a text of a model can be a summary of events
+summary_check      whether a text of a model can be a summary of events
 state_fields       the fields of structured_summary
 next_prompt        asks for a summary with the agent's next prompt
 parts              divides events that a model cannot read at once

@@ -63,7 +63,7 @@ from foldlog.condensers.strategies.state_fields import (
     text_of_state,
 )
 from foldlog.condensers.strategies.summarizing import SummarizingCondenser, Summary, limit_of
-from foldlog.condensers.strategies.worth import Worth, worth_of
+from foldlog.condensers.strategies.summary_check import Worth, worth_of
 from foldlog.eventstore import CondensationSummary, Event
 from foldlog.projections import View
 
