@@ -295,7 +295,7 @@ def _findings_without_key(
                 yield VerifyFinding(row.id, row.id, "its checksum does not match")
                 return
             if index in misfits:
-                yield VerifyFinding(row.id, row.id, _MISFIT, sound=True)
+                yield VerifyFinding(row.id, row.id, _MISFIT)
             if recorded_at < newest_at or (counts is not None and counts != (shown, structural)):
                 yield VerifyFinding(row.id, row.id, "it does not follow the event before it")
                 return
@@ -303,7 +303,7 @@ def _findings_without_key(
             newest_at = recorded_at
             event_id += 1
     if not places.rises:
-        yield of_all(_EXCHANGED, sound=True)
+        yield of_all(_EXCHANGED)
 
 
 def _page(
@@ -365,7 +365,7 @@ def _findings(
         if not in_rows:
             yield from _findings_in_number(conversation, own.redacted_rows)
         if not in_rows and not own.rises:  # rows that were moved or doubled have named themselves
-            yield of_all(_EXCHANGED, sound=True)
+            yield of_all(_EXCHANGED)
     if conversation.parent is not None and (past or not conversation.head):
         for part in checks_of_past(database, conversation):
             yield from [part] if isinstance(part, VerifyFinding) else part.run()
@@ -378,8 +378,7 @@ def _findings_in_number(conversation: Conversation, redacted: int) -> Iterator[V
     # A fork counts a redaction of a shared event only if the fork is older.
     if conversation.parent_version is None and redacted != conversation.redactions:
         yield of_all(
-            f"its row counts {count(conversation.redactions, 'redacted event')}, not {redacted}",
-            sound=True,
+            f"its row counts {count(conversation.redactions, 'redacted event')}, not {redacted}"
         )
 
 
@@ -399,16 +398,14 @@ _STRAY = (
 
 class VerifyFinding(NamedTuple):
     """A problem of the events ``first`` to ``last``, or of the whole conversation if ``first`` and
-    ``last`` are None. If ``sound`` is true, the content of the events is unchanged. If
-    ``needs_key`` is true, nothing was checked, because a key is missing. If ``unfinished`` is true,
-    nothing is damaged, and the next vacuum finishes an operation. If ``unproved`` is true, nothing
-    is known to be changed, but the checkpoint does not cover it.
+    ``last`` are None. If ``needs_key`` is true, nothing was checked, because a key is missing. If
+    ``unfinished`` is true, nothing is damaged, and the next vacuum finishes an operation. If
+    ``unproved`` is true, nothing is known to be changed, but the checkpoint does not cover it.
     """
 
     first: int | None
     last: int | None
     problem: str
-    sound: bool = False
     needs_key: bool = False
     unfinished: bool = False
     unproved: bool = False
@@ -432,13 +429,12 @@ class VerifyFinding(NamedTuple):
 def of_all(
     problem: str,
     *,
-    sound: bool = False,
     needs_key: bool = False,
     unfinished: bool = False,
     unproved: bool = False,
 ) -> VerifyFinding:
     """Return a finding about the whole conversation or database."""
-    return VerifyFinding(None, None, problem, sound, needs_key, unfinished, unproved)
+    return VerifyFinding(None, None, problem, needs_key, unfinished, unproved)
 
 
 def _missing(first: int, last: int) -> VerifyFinding:
@@ -586,7 +582,7 @@ class Check:
         kind = row.kind
         proof = row.proof
         if event_id < self._next:
-            self._find(event_id, "it is stored twice", sound=True)
+            self._find(event_id, "it is stored twice")
             return
         if event_id != self._next:
             self._miss(event_id)
@@ -601,15 +597,15 @@ class Check:
         ):
             self._find(event_id, _STRAY)
         elif is_misfit:
-            self._find(event_id, _MISFIT, sound=True)
+            self._find(event_id, _MISFIT)
         elif self._counts is not None and self._counts != (shown_before, structural_before):
             problem = (
                 f"its counts of earlier events are wrong: {shown_before} shown,"
                 f" {structural_before} structural"
             )
-            self._find(event_id, problem, sound=True)
+            self._find(event_id, problem)
         elif recorded_at < self._newest_at:
-            self._find(event_id, "it is dated before the event before it", sound=True)
+            self._find(event_id, "it is dated before the event before it")
         elif kind == "redaction" or is_redacted(proof):
             problem_of_redaction = self._note_redaction(row)
             if problem_of_redaction is not None:
@@ -636,17 +632,13 @@ class Check:
         self._head = None
         self._counts = None
 
-    def _find(self, event_id: int, problem: str, *, sound: bool = False) -> None:
+    def _find(self, event_id: int, problem: str) -> None:
         """Report a problem of an event. Equal problems of consecutive events become one finding."""
         before = self.findings[-1] if self.findings else None
-        if (
-            before is not None
-            and before.last == event_id - 1
-            and (before.problem, before.sound) == (problem, sound)
-        ):
+        if before is not None and before.last == event_id - 1 and before.problem == problem:
             self.findings[-1] = before._replace(last=event_id)
         else:
-            self.findings.append(VerifyFinding(event_id, event_id, problem, sound))
+            self.findings.append(VerifyFinding(event_id, event_id, problem))
 
     # -- redactions
 
@@ -832,7 +824,7 @@ def findings_in_ledger(database: Database, key: int, conversation: str) -> Itera
                 f"the entry of its ledger {row.kind!r}, number {row.id}, is damaged:"
                 f" {row.body.decode()}"
             )
-            yield of_all(problem, sound=True)
+            yield of_all(problem)
 
 
 def findings_beside(
@@ -868,7 +860,7 @@ def _findings_in_records(
                         f"the record of projection {projection!r} for version {record.version} is"
                         " damaged"
                     )
-                    yield of_all(f"{problem}; it is rebuilt from the events", sound=True)
+                    yield of_all(f"{problem}; it is rebuilt from the events")
                 elif record.version > conversation.version:
                     problem = (
                         f"projection {projection!r} has a record for version {record.version}, but"
@@ -905,11 +897,10 @@ def _findings_in_streams(
         while chunks := reader.chunks(conversation.key, stream.number, end, _PAGE):
             for chunk in chunks:
                 if chunk.begins != end or codec.decoded_chunk(stream.number, chunk) is None:
-                    yield of_all(f"stream {stream.name!r} is damaged at unit {end}", sound=True)
+                    yield of_all(f"stream {stream.name!r} is damaged at unit {end}")
                 end = chunk.ends
         if end != stream.end:
-            problem = f"stream {stream.name!r} ends at unit {end}, not at unit {stream.end}"
-            yield of_all(problem, sound=True)
+            yield of_all(f"stream {stream.name!r} ends at unit {end}, not at unit {stream.end}")
         if stream.event_ids.stop > conversation.version:
             yield of_all(
                 f"stream {stream.name!r} became event {stream.event_ids.stop - 1}, but the"

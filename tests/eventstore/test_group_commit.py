@@ -502,6 +502,27 @@ def test_interrupted_leader_loses_no_other_job(together, groups, step, committed
     assert groups.committed == [["first"], committed]
 
 
+def test_interrupted_leader_leaves_in_spite_of_a_second_interruption(queue, groups):
+    commit = groups.commit
+    settle = groups.settle
+
+    def interrupted_again():
+        groups.settle = settle
+        raise KeyboardInterrupt
+
+    def interrupted():
+        groups.commit = commit
+        groups.settle = interrupted_again
+        raise KeyboardInterrupt
+
+    groups.commit = interrupted
+    with pytest.raises(KeyboardInterrupt):
+        queue.run(writes("never"))
+    queue._patience_s = 0  # nobody leads, so nobody waits
+    assert queue.run(writes("after")) == "after"
+    assert groups.committed == [["after"]]
+
+
 def test_interruption_in_anothers_job_reaches_the_leader(together, groups):
     interruptions = [KeyboardInterrupt()]
 

@@ -463,6 +463,19 @@ def test_a_store_without_prepared_statements(url):
         assert ask(store, PREPARED) != "0"
 
 
+def test_a_pooler_that_shares_prepared_statements_is_refused(url, monkeypatch):
+    """Such a pooler gives the client another number of a session, and the server has the client's
+    names. Another pooler gives the statements names of its own.
+    """
+    with open_store(url) as store, store.database.recorder.read() as reader:
+        assert reader.ask("passes_names_through", b"greet", 0) == [(True,)]
+        assert reader.ask("passes_names_through", b"a name of the pooler", 0) == [(False,)]
+    open_store(url + "&pooler=prepared").close()
+    monkeypatch.setattr(psycopg.ConnectionInfo, "backend_pid", 0)
+    with pytest.raises(StoreRefused, match="does not keep the prepared statements of its clients"):
+        open_store(url + "&pooler=prepared")
+
+
 def test_ids_and_keys_longer_than_index_entries(url):
     """An index entry has at most 8,191 bytes. Longer ids that differ only at their ends are listed
     in the order of their bytes.

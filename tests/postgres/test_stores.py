@@ -8,9 +8,11 @@ import time
 from collections import Counter
 from itertools import islice
 
+import psycopg
 import pytest
 
 import foldlog
+from foldlog._reports.store_info import store_info
 from foldlog.eventstore import (
     InvalidArgument,
     InvalidOption,
@@ -20,16 +22,21 @@ from foldlog.eventstore import (
     open_store,
 )
 from foldlog.eventstore.integrations.eventsourcing import Factory
+from foldlog.eventstore.maintenance.backup import vacuum
 from foldlog.eventstore.maintenance.copy import compare_stores, copy_store
-from foldlog.eventstore.maintenance.status import confirm
+from foldlog.eventstore.maintenance.status import confirm, follower_status
 from foldlog.eventstore.maintenance.verify import verify
+from foldlog.eventstore.proof.checkpoint import make_checkpoint
 from foldlog.eventstore.recorders.types import Position
 from tests.at_once import at_once
 from tests.figures import FiguresOfStore
 from tests.foldlog.reports.test_figure_tables import calls_of, check_runs, filled, write_logs
 from tests.privacy import erased
+from tests.reading import reading
 from tests.said import ids, said, say
+from tests.sound import changes
 
+from .conftest import CUTS
 from .servers import Server, new_primary
 from .test_positions import Follower
 
@@ -404,6 +411,104 @@ def test_a_store_moves_by_copy(many, postgres_server, other_server):
             assert store.version(forked) == 1
     finally:
         postgres_server.sql(f"ALTER SCHEMA many_moved RENAME TO many_{number:02d}")
+
+
+@pytest.fixture
+def pair(postgres_server):
+    """The URL of two stores. The tests use other conversations."""
+    return postgres_server.url(schema="pair", stores="2", patience_s="10")
+
+
+def in_both(store, names):
+    """Return two ids that belong to different stores, with these words at their beginning."""
+    return names, elsewhere(store, names)
+
+
+def test_checkpoints_cover_all_stores(pair):
+    with open_store(pair) as store:
+        first_name, second_name = in_both(store, "proved")
+        for name in (first_name, second_name):
+            say(store, name, "0", "1")
+        first = make_checkpoint(store)
+        assert make_checkpoint(store) == first
+        say(store, second_name, "2")
+        second = make_checkpoint(store)
+        assert second.size == first.size + 1
+        erased(store, first_name)
+        third = make_checkpoint(store)
+        assert third.size == second.size + 1
+        assert make_checkpoint(store) == third
+        assert changes(store, first) == changes(store, second) == changes(store, third) == {}
+
+
+def test_an_index_searches_all_stores(pair):
+    with foldlog.open(pair) as histories:
+        names = in_both(histories.store, "searched")
+        for name in names:
+            histories.create(name).append(said(f"wombat in {name}"))
+        assert histories.maintenance.index()
+        for name in names:
+            histories[name].append(said("another wombat"))
+        found = [hit.conversation for hit in histories.search("wombat", limit=10)]
+        assert sorted(found) == sorted([*names, *names])
+        best = next(iter(histories.search(f"wombat in {names[1]}")))
+        assert best.conversation == names[1]
+
+
+def test_an_erasure_in_one_store_waits_for_its_readers(pair):
+    with open_store(pair) as store:
+        names = in_both(store, "removed")
+        for name in names:
+            say(store, name, "x")
+        with reading(store, names[1]):
+            for name in names:
+                assert erased(store, name).bytes_pending
+            with pytest.raises(StoreUnavailable, match="deleted") as refused:
+                store.database.recorder.compact(0)
+            assert refused.value.kind == "read"
+        vacuum(store)
+        assert not store_info(store).bytes_pending
+
+
+def test_what_is_wrong_names_its_store(pair, postgres_server):
+    with open_store(pair) as store:
+        postgres_server.sql("DROP INDEX pair_01.conversations_erased")
+        try:
+            *_, of_database = verify(store)
+        finally:
+            postgres_server.sql("DROP SCHEMA pair_00 CASCADE; DROP SCHEMA pair_01 CASCADE")
+    [problem] = map(str, of_database.findings)
+    assert problem.startswith("store 1: the index conversations_erased is missing")
+
+
+def test_the_status_of_several_stores(pair, postgres_server):
+    with open_store(pair) as store:
+        names = in_both(store, "held")
+        assert follower_status(store).held_back == 0
+        with psycopg.connect(postgres_server.url(application_name="reports")) as other:
+            other.execute("SELECT pg_current_xact_id()")
+            for name in names:
+                say(store, name, "0", "1")
+            status = follower_status(store)
+            assert status.held_back == 4
+            assert status.held_by.application == "reports"
+
+
+@pytest.mark.parametrize("cut", CUTS)
+def test_a_cut_append_to_several_stores_is_stored_once(pair, postgres_server, proxy, cut):
+    through = pair.replace(f":{postgres_server.port}/", f":{proxy.port}/")
+    with open_store(through) as store:
+        names = in_both(store, f"cut {cut}")
+        for name in names:
+            proxy.order(cut, mark=b":commit\0")
+            say(store, name, "0", expected_version=0)
+            proxy.order(cut, mark=b":commit\0")
+            say(store, name, "1", "2", expected_version=1, idempotency_key="k")
+            assert [event.content for event in store.events(name)] == ["0", "1", "2"]
+        proxy.order(cut, mark=b":commit\0")
+        fork = store.fork(names[0], 1, f"{names[1]} fork")
+        assert fork.version == 1
+        assert proxy.cuts == 5
 
 
 @pytest.mark.long  # a server with a standby, which is promoted, and another one
