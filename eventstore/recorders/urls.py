@@ -63,8 +63,6 @@ def as_url(place: str | os.PathLike[str]) -> str:
     check_path(without_password(path))
     if isinstance(place, str) and (_SCHEME.match(path) or not {".", "/"} & set(path)):
         return path  # ``parse_url`` reports what is wrong with it
-    if not path:
-        raise InvalidOption(f"an empty path names no store; use one of: {_EXAMPLES}")
     name, _, query = path.rpartition("?")
     if isinstance(place, str) and name and _ONLY_OPTIONS.fullmatch(query):
         raise InvalidOption(

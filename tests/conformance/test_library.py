@@ -5,6 +5,7 @@ the library's ``Application`` and ``ProjectionRunner`` on a store.
 import itertools
 import unittest
 from dataclasses import replace
+from math import inf
 from typing import ClassVar
 from uuid import UUID, uuid4
 
@@ -14,6 +15,7 @@ from eventsourcing.application import Application
 from eventsourcing.persistence import (
     InfrastructureFactoryError,
     IntegrityError,
+    MapperDeserialisationError,
     PersistenceError,
     StoredEvent,
 )
@@ -31,6 +33,7 @@ from foldlog.eventstore import (
     open_store,
 )
 from foldlog.eventstore.integrations.eventsourcing import (
+    ConversationBatches,
     ConversationEvent,
     ConversationMapper,
     Factory,
@@ -215,6 +218,74 @@ def test_a_projection_runner_processes_each_event_once(env):
         again.wait(last, timeout=60)
         assert again.view.total() == sum(range(11))
     again.view.recorder.close()
+
+
+class HearBatches(Projection[Heard]):
+    name = "hear"
+
+    def process_event(self, domain_event, tracking):
+        self.view.hear(sum(len(entry.event.content) for entry in domain_event.events), tracking)
+
+
+def test_a_runner_of_batches_processes_each_event_once(env):
+    if "stores=" in env["FOLDLOG_URL"]:
+        pytest.skip("several stores have no one order of notifications")
+    with open_store(env["FOLDLOG_URL"]) as store:
+        last = say(store, "c1", *("x" * n for n in range(10)))[-1].position
+        runner = ProjectionRunner(
+            application_class=ConversationBatches,
+            projection_class=HearBatches,
+            view_class=Heard,
+            env=env,
+        )
+        with runner:
+            runner.wait(last, timeout=60)
+            assert runner.view.total() == sum(range(10))
+            last = say(store, "c2", "x" * 10)[-1].position
+            runner.wait(last, timeout=60)
+            assert runner.view.total() == sum(range(11))
+        runner.view.recorder.close()
+
+
+@pytest.mark.parametrize(
+    "options, ids",
+    [
+        ({}, [0, 1, 2, 3]),
+        ({"gt": 0}, [1, 2, 3]),
+        ({"lte": 1}, [0, 1]),
+        ({"gt": 0, "lte": 2}, [1, 2]),
+        ({"lte": 9}, [0, 1, 2, 3]),
+        ({"limit": 2}, [0, 1]),
+        ({"gt": 0, "limit": 1}, [1]),
+        ({"desc": True, "limit": 2}, [3, 2]),
+        ({"desc": True, "lte": 1, "limit": 1}, [1]),
+    ],
+)
+def test_a_part_of_a_conversation_is_selected(options, ids):
+    factory = Factory({"FOLDLOG_URL": "memory:"})
+    recorder = factory.application_recorder()
+    say(Store(factory.recorder.database.recorder), "c", *"abcd")
+    assert [row.originator_version for row in recorder.select_events("c", **options)] == ids
+    assert recorder.select_events("nobody", **options) == []
+
+
+def test_what_no_store_can_hold_is_refused_by_the_library():
+    mapper = ConversationMapper(transcoder=None)
+    endless = ConversationEvent("c1", 0, Observation(tool="ls", content="a", extras={"n": inf}))
+    with pytest.raises(InvalidEvent, match="inf"):
+        mapper.to_stored_event(endless)
+    with pytest.raises(MapperDeserialisationError, match="event 3 of 'c1' cannot be read"):
+        mapper.to_domain_event(StoredEvent("c1", 3, "message/1", b"{"))
+    factory = Factory({"FOLDLOG_URL": "memory:"})
+    with pytest.raises(InfrastructureFactoryError, match="does not store snapshots of"):
+        factory.aggregate_recorder("snapshots")
+
+
+def test_the_environment_names_the_view():
+    topic = f"{__name__}:Heard"
+    factory = Factory({"FOLDLOG_URL": "memory:", Factory.TRACKING_RECORDER_TOPIC: topic})
+    assert type(factory.tracking_recorder()).__name__ == "Heard"
+    assert type(Factory({"FOLDLOG_URL": "memory:"}).tracking_recorder()) is TrackingView
 
 
 def test_a_topic_imports_nothing():

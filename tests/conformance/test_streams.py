@@ -270,6 +270,29 @@ def test_a_changed_chunk_is_found(store):
     with pytest.raises(StoreDamaged, match="stream 'reply' is damaged at unit 0"):
         text_of(store, stream)
     assert problems(store) == ["stream 'reply' is damaged at unit 0"]
-    [verdict] = verify(store, "c")
-    [finding] = verdict.findings
-    assert finding.sound, "the events are as they were"
+
+
+@pytest.mark.parametrize(
+    "fields, problem",
+    [
+        ({"end": 9}, "stream 'reply' ends at unit 4, not at unit 9"),
+        ({"end": 3}, "stream 'reply' ends at unit 4, not at unit 3"),
+        (
+            {"event": 2, "events": 2},
+            "stream 'reply' became event 3, but the conversation has 3 events: the newest events"
+            " may be cut off",
+        ),
+    ],
+)
+def test_a_stream_that_contradicts_the_log_is_found(store, fields, problem):
+    stream = begin(store, "I ", "am")
+    close(store, stream)
+    assert problems(store) == []
+
+    def change(transaction):
+        key = transaction.conversation("c").key
+        [closed] = transaction.streams(key)
+        transaction.put_stream(key, closed._replace(**fields))
+
+    store.database.recorder.transact(change)
+    assert problems(store) == [problem]

@@ -2,11 +2,34 @@
 
 import pytest
 
-from foldlog.eventstore import CondensationAction, InvalidEvent, KeyRing, KeyUnavailable, open_store
-from foldlog.eventstore.codec_json import Undecodable, without_list
+from foldlog import Histories
+from foldlog.eventstore import (
+    CondensationAction,
+    ConversationNotFound,
+    Documents,
+    InvalidArgument,
+    InvalidEvent,
+    KeyRing,
+    KeyUnavailable,
+    Retraction,
+    open_store,
+)
+from foldlog.eventstore.codec_json import (
+    Undecodable,
+    put_back,
+    take_bytes_out,
+    with_list,
+    without_list,
+)
 from foldlog.eventstore.errors import InvalidOption, StoreUnavailable
 from foldlog.eventstore.files.compressed import unpacked_of
 from foldlog.eventstore.integrations.eventsourcing import Factory
+from foldlog.eventstore.maintenance.archive import archive
+from foldlog.eventstore.maintenance.copy import copy_store
+from foldlog.eventstore.maintenance.erase import erase
+from foldlog.eventstore.maintenance.rekey import rekey
+from foldlog.eventstore.maintenance.verify import verify
+from tests.said import said, say
 
 
 @pytest.mark.parametrize(
@@ -100,3 +123,114 @@ def test_tracking_does_not_go_back():
                 )
             assert refused.value.kind == "taken"
         recorder.transact(lambda transaction: transaction.set_value("tracking app", "8"))
+
+
+@pytest.fixture
+def store():
+    with open_store("memory:") as store:
+        say(store, "c", "hi", "again")
+        yield store
+
+
+@pytest.mark.parametrize(
+    "call, error, words",
+    [
+        (
+            lambda store: erase(store, "c", reason="r", expected="head"),
+            TypeError,
+            "expected must be a ConversationRow, as .* not 'head'",
+        ),
+        (
+            lambda store: store.append(7, said("x"), expected_version=0),
+            TypeError,
+            "conversation must be a text, not 7",
+        ),
+        (
+            lambda store: store.append("c", said("x"), expected_version=2, idempotency_key=7),
+            TypeError,
+            "an idempotency key must be a text, not 7",
+        ),
+        (
+            lambda store: Histories(store).list({7: "x"}),
+            InvalidArgument,
+            "an attribute has the name 7; use a text",
+        ),
+        (
+            lambda store: store.append("c", Retraction(version=2), expected_version=2),
+            InvalidEvent,
+            "has no event 2 to take back: its newest event is 1; give 0 to 1",
+        ),
+        (
+            lambda store: store.append("new", Retraction(version=0), expected_version=0),
+            InvalidEvent,
+            "has no event 0 to take back: it is empty",
+        ),
+        (
+            lambda store: store.append(
+                "new", CondensationAction(forgotten_event_ids=[0]), expected_version=0
+            ),
+            InvalidEvent,
+            "and the conversation has none yet",
+        ),
+        (
+            lambda store: Documents(store).append("c", (), {"plan": ("a", "tuple")}),
+            InvalidEvent,
+            "document 'plan' has a value that JSON cannot hold as it is, such as a tuple",
+        ),
+    ],
+)
+def test_arguments_of_another_kind_are_refused(store, call, error, words):
+    with pytest.raises(error, match=words):
+        call(store)
+    assert [(row.id, row.version) for row in store.conversations()] == [("c", 2)]
+
+
+def test_a_clock_that_cannot_be_called_is_refused():
+    with pytest.raises(TypeError, match="clock must be a function"):
+        open_store("memory:", clock=7)
+
+
+@pytest.mark.parametrize(
+    "call",
+    [
+        lambda store, _: list(verify(store, "nobody")),
+        lambda store, _: list(rekey(store, "nobody")),
+        lambda store, folder: archive(store, "nobody", folder.as_uri()),
+        lambda store, _: list(copy_store(store, open_store("memory:"), "nobody")),
+    ],
+    ids=["verify", "rekey", "archive", "copy"],
+)
+def test_an_unknown_conversation_is_named(store, tmp_path, call):
+    with pytest.raises(ConversationNotFound, match="nobody"):
+        call(store, tmp_path)
+
+
+def test_a_store_is_opened_by_a_path_of_bytes(tmp_path):
+    class BytesPath:
+        def __fspath__(self):
+            return bytes(tmp_path / "h.db")
+
+    with open_store(BytesPath()) as store:
+        say(store, "c", "hi")
+    assert (tmp_path / "h.db").exists()
+
+
+@pytest.mark.parametrize(
+    "fields, at, words",
+    [
+        ({"data": 1}, ["data"], "leads to a value other than null"),
+        ({"data": None}, ["other"], "leads to no value"),
+        ({"data": None}, ["data", "part"], "leads to no value"),
+        ({"data": [None]}, ["data", 1], "leads to no value"),
+    ],
+)
+def test_bytes_go_back_only_to_their_places(fields, at, words):
+    content = {"data": b"bytes"}
+    [(path, plain)] = take_bytes_out(content)
+    body = with_list(b'{"data":null}', [(path, plain)])
+    listed, _ = without_list(body)
+    there = {"data": None}
+    put_back(there, listed, body)
+    assert there == {"data": b"bytes"}
+    with pytest.raises(Undecodable, match=words):
+        put_back(fields, [{**listed[0], "at": at}], body)

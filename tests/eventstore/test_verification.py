@@ -33,11 +33,13 @@ from foldlog.eventstore.proof.checkpoint import make_checkpoint
 from foldlog.eventstore.proof.comparison import verify_against
 from foldlog.eventstore.recorders import checking as recorders_checking
 from foldlog.eventstore.recorders.sqlite import checking as sqlite_checking
+from foldlog.projections import Views
 from tests.golden.rows import rows
 from tests.how_many import some
 from tests.privacy import erased
 from tests.reading import reading
 from tests.said import said, say
+from tests.sound import problems as problems_of
 from tests.stored_rows import execute, replace, with_fields
 
 NAMES = ("a", "b")
@@ -466,14 +468,140 @@ def test_column_of_another_type_raises_our_errors(tmp_path, of_all_tables, place
                 call()
 
 
-def test_counts_in_the_clear_are_checked_without_the_key(path):
-    keys = KeyRing(["22" * 32])
+@pytest.fixture
+def encrypted(path):
+    """A file with an encrypted conversation of four events and idempotency keys."""
     path.unlink()
-    with open_store(f"sqlite:///{path}", keys=keys) as store:
-        say(store, "a", "one", "two", "three")
-        with reading(store, "a") as read:
-            (row,) = read.rows(2, 3, 1)
-    (needs_key,) = findings_in(path)["a"]
-    replace(path, "a", with_fields(row, shown_before=1))
+    with open_store(f"sqlite:///{path}", keys=KeyRing(["22" * 32])) as store:
+        say(store, "a", "one", "two", idempotency_key="k")
+        say(store, "a", "three", "four", idempotency_key="m")
+    return path
+
+
+def unread_row(path, event_id):
+    """Return a stored row as a process without the key reads it."""
+    with open_store(f"sqlite:///{path}") as store:
+        database = store.database
+        key = store.query("a", lambda read: read.state.key)
+        (row,) = database.recorder.query(lambda reader: reader.rows(key, event_id, event_id + 1, 1))
+    return row
+
+
+NO_KEY = "it could not be checked: "
+EXCHANGED = "its events do not have rising positions: events were exchanged"
+MISFIT = (
+    "the columns of its row contradict its meta: the kind, the flag 'shown' or the flag"
+    " 'structural' differs"
+)
+
+
+@pytest.mark.parametrize(
+    "change, problems",
+    [
+        ("DELETE FROM events WHERE id IN (0, 1)", ["events 0 to 1: they are missing"]),
+        ("DELETE FROM events WHERE id = 2", ["event 2: it is missing"]),
+        (
+            "UPDATE events SET shown = 0 WHERE id IN (1, 3)",
+            [f"event 1: {MISFIT}", f"event 3: {MISFIT}"],
+        ),
+        ("UPDATE events SET position = -position WHERE id = 2", [EXCHANGED]),
+        (
+            "UPDATE events SET body = zeroblob(40) WHERE id = 1",
+            ["event 1: its checksum does not match"],
+        ),
+        (
+            "UPDATE events SET meta = meta_with(meta, 'recorded_at', 0) WHERE id = 3",
+            ["event 3: its checksum does not match"],
+        ),
+    ],
+)
+def test_what_is_in_the_clear_is_checked_without_the_key(encrypted, change, problems):
+    (needs_key,) = findings_in(encrypted)["a"]
+    assert needs_key.startswith(NO_KEY)
+    execute(encrypted, change)
+    assert findings_in(encrypted)["a"] == [needs_key, *problems]
+
+
+@pytest.mark.parametrize(
+    "fields", [{"shown_before": 1}, {"structural_before": 1}, {"recorded_at": 1}]
+)
+def test_counts_in_the_clear_are_checked_without_the_key(encrypted, fields):
+    (needs_key,) = findings_in(encrypted)["a"]
+    replace(encrypted, "a", with_fields(unread_row(encrypted, 2), **fields))
     stray = "event 2: it does not follow the event before it"
-    assert findings_in(path) == {"a": [needs_key, stray]}
+    assert findings_in(encrypted) == {"a": [needs_key, stray]}
+
+
+@pytest.mark.parametrize(
+    "change, problem",
+    [
+        (
+            "UPDATE idempotency_keys SET first_id = 1 WHERE first_id = 0",
+            "an idempotency key was changed by somebody without the encryption key",
+        ),
+        (
+            "DELETE FROM idempotency_keys WHERE first_id = 0",
+            "1 of its 2 idempotency keys are missing",
+        ),
+    ],
+)
+def test_keys_of_an_encrypted_conversation_are_proved(encrypted, change, problem):
+    execute(encrypted, change)
+    with open_store(f"sqlite:///{encrypted}", keys=KeyRing(["22" * 32])) as store:
+        assert problems_of(store) == [f"a: {problem}"]
+
+
+@pytest.mark.parametrize(
+    "event_id, fields, problem",
+    [
+        (7, {"shown_before": 9}, "its counts of earlier events are wrong: 9 shown, 1 structural"),
+        (
+            7,
+            {"structural_before": 0},
+            "its counts of earlier events are wrong: 6 shown, 0 structural",
+        ),
+    ],
+)
+def test_wrong_counts_are_named(path, event_id, fields, problem):
+    with open_store(f"sqlite:///{path}") as store:
+        (row,) = store.query("a", lambda read: read.rows(event_id, event_id + 1, 1))
+    replace(path, "a", with_fields(row, **fields))
+    assert findings_in(path)["a"][0] == f"event {event_id}: {problem}"
+
+
+def test_events_that_were_exchanged_are_named(path):
+    execute(
+        path,
+        "UPDATE events SET position = 1000 WHERE conversation = 1 AND id = 3",
+        "UPDATE events SET position = (SELECT position FROM events WHERE conversation = 1 AND id = 4)"
+        " + 500 WHERE conversation = 1 AND id = 11",
+    )
+    assert findings_in(path)["a"] == [EXCHANGED]
+
+
+def test_a_conversation_without_its_events_is_named(path):
+    execute(path, "DELETE FROM events WHERE conversation = 1")
+    assert findings_in(path)["a"] == ["all of its events are missing"]
+
+
+def test_a_fork_names_the_lost_parent(path):
+    with open_store(f"sqlite:///{path}") as store:
+        store.fork("a", 5, "fork")
+        say(store, "fork", "more")
+    execute(path, "DELETE FROM conversations WHERE id = 'a'")
+    with open_store(f"sqlite:///{path}") as store:
+        assert "fork: events 0 to 4: " in problems_of(store, "fork")[0]
+
+
+def test_a_record_newer_than_its_conversation_is_named(path):
+    with open_store(f"sqlite:///{path}") as store:
+        Views(store).current("a")
+        say(store, "a", "more")
+        Views(store).rebuild("a")
+    (kept,) = execute(path, "SELECT max(version) FROM records WHERE conversation = 1")
+    execute(path, f"DELETE FROM events WHERE conversation = 1 AND id >= {kept[0] - 1}")
+    version = kept[0] - 1
+    assert findings_in(path)["a"] == [
+        f"projection 'views' has a record for version {kept[0]}, but the conversation has"
+        f" {version} events: the newest events may be cut off"
+    ]
