@@ -7,17 +7,18 @@ events that they are made of; ``python -m tests.projections.test_messages`` make
 import json
 
 import pytest
+from msgspec.structs import replace
 
 import foldlog
-from foldlog.eventstore import Message, SystemMessage, open_store
+from foldlog.eventstore import CondensationSummary, Message, SystemMessage, open_store
 from foldlog.projections import View, Views, content_texts, with_texts, words_of
 from foldlog.projections.messages.content import copy_part
 from foldlog.projections.messages.turns import DIALECTS
-from tests.condensers.made import call, message, parts_with
+from tests.condensers.made import answer, call, message, parts_with
 from tests.golden.cases import cases_in, write_anew
 from tests.imported import imported, real_histories
 from tests.projections.chat_rules import PROBLEMS
-from tests.projections.parts import FOUND, PDF, SIGNED, UPLOADED, image, text
+from tests.projections.parts import FOUND, PDF, SIGNED, UPLOADED, document, image, text
 
 CASES = [case for cases in cases_in("messages").values() for case in cases]
 
@@ -139,10 +140,6 @@ def test_the_agents_model_decides_the_dialect(dialect):
             assert view.then([call()]).dialect == view.with_events([]).dialect == dialect
 
 
-if __name__ == "__main__":
-    write_anew("messages", render_case)
-
-
 def test_value_nested_too_deep_becomes_a_note():
     def nested(levels):
         return {"a": nested(levels - 1)} if levels else {"b": 1, "c": [2]}
@@ -153,3 +150,124 @@ def test_value_nested_too_deep_becomes_a_note():
     assert copy_part(nested(8), 10) == nested(8)
     assert copy_part(nested(9), 10)["a"] != nested(8)
     assert depth(copy_part(nested(50), 10)) == 10
+
+
+# --- files, numbers and marks ---
+
+
+def test_picture_and_blank_text_that_came_as_files():
+    """A server that takes no such file is told its name."""
+    view = View.from_events(
+        [
+            message(
+                (
+                    {"type": "file", "file": {"filename": "a.png", "file_data": b"\x89PNG\r\n"}},
+                    document("UklGRg==", media_type="image/webp"),
+                    {"type": "file", "file": {"filename": "b.txt", "file_data": b" \n"}},
+                    document("UEs=", media_type="application/zip"),
+                )
+            )
+        ]
+    )
+    (sent,) = view.to_messages("anthropic")
+    refused = "cannot be sent to this server; it takes PDFs, texts, and ids of uploaded files"
+    assert sent["content"] == [
+        {
+            "type": "image",
+            "source": {"type": "base64", "media_type": "image/png", "data": "iVBORw0K"},
+        },
+        {
+            "type": "image",
+            "source": {"type": "base64", "media_type": "image/webp", "data": "UklGRg=="},
+        },
+        text(f"[file b.txt: text/plain {refused}]"),
+        text(f"[file: application/zip {refused}]"),
+    ]
+
+
+def test_numbers_in_arguments_reach_anthropics_server_as_they_are():
+    huge = "1" + 400 * "0"
+    arguments = f'{{"n": [12, -7, 1.5, 1e5, 2E3, 1e999, -1e999, {huge}]}}'
+    run = replace(call(), arguments=arguments)
+    sent = View.from_events([run, answer()]).to_messages("anthropic")
+    numbers = sent[1]["content"][0]["input"]["n"]
+    assert numbers == [12, -7, 1.5, 100000.0, 2000.0, "1e999", "-1e999", huge]
+    assert list(map(type, numbers)) == [int, int, float, float, float, str, str, str]
+
+
+@pytest.mark.parametrize("last, marked", [(9, "a new c e"), (8, "a new c g"), (1, "a")])
+def test_marks_of_a_prompt_with_two_summaries(last, marked):
+    """The newest summary is marked, and the end of the prompt that the last reply answered."""
+    events = [
+        message("a"),
+        message("b", "agent"),
+        CondensationSummary(content="old"),
+        message("d", "agent"),
+        CondensationSummary(content="new"),
+        message("f", "agent"),
+        message("c"),
+        message("g", "agent"),
+        message("e"),
+    ]
+    sent = View.from_events(events[:last]).to_messages("anthropic-cached")
+    parts = [part for each in sent for part in each["content"]]
+    assert [part["text"] for part in parts if "cache_control" in part] == marked.split()
+
+
+def test_calls_of_custom_tools_and_compactions_for_openais_responses():
+    compaction = {"type": "compaction", "id": "cmp_1", "encrypted_content": "gAAA", "by": "x"}
+    view = View.from_events(
+        [
+            message(({**compaction, "id": None}, compaction, text("so far")), "agent"),
+            replace(call("patch", input="*** Begin"), meta={"custom_tool": True}),
+            answer(tool="patch"),
+            call("run", "c2", input="ls"),
+            answer(call_id="c2"),
+            replace(call("draw", "c3", at=5), meta={"custom_tool": True}),
+            answer(call_id="c3"),
+        ]
+    )
+    items = view.to_messages("responses")
+    assert items[:3] == [
+        {"type": "compaction", "encrypted_content": "gAAA"},
+        {"type": "compaction", "id": "cmp_1", "encrypted_content": "gAAA"},
+        {"role": "assistant", "content": "so far"},
+    ]
+    assert [list(item.values()) for item in items[3:]] == [
+        ["custom_tool_call", "c1", "patch", "*** Begin"],
+        ["custom_tool_call_output", "c1", "done"],
+        ["function_call", "c2", "run", '{"input": "ls"}'],
+        ["function_call_output", "c2", "done"],
+        ["function_call", "c3", "draw", '{"at": 5}'],
+        ["function_call_output", "c3", "done"],
+    ]
+
+
+@pytest.mark.parametrize("dialect, length_max", [("openai", 40), ("responses", 64)])
+def test_names_and_ids_of_the_greatest_length_stay(dialect, length_max):
+    def sent(tool, call_id):
+        events = [call(tool, call_id), answer(call_id=call_id)]
+        sent = json.dumps(View.from_events(events).to_messages(dialect))
+        return f'"{tool}"' in sent, sent.count(f'"{call_id}"')
+
+    assert sent(64 * "t", length_max * "c") == (True, 2)
+    assert sent(65 * "t", (length_max + 1) * "c") == (False, 0)
+    view = View.from_events([call(64 * "t", 64 * "c"), answer(call_id=64 * "c")])
+    (use,) = view.to_messages("anthropic")[1]["content"]
+    assert (use["name"], use["id"]) == (64 * "t", 64 * "c")
+
+
+def test_reasoning_without_empty_texts():
+    blank = {"type": "thinking", "thinking": ""}
+    hidden = {"type": "redacted_thinking", "data": "d"}
+    for thinking, expected in (
+        ((blank, hidden, SIGNED, blank, SIGNED), "hm\nhm"),
+        ((blank,), None),
+    ):
+        said = replace(message("on", "agent"), thinking=thinking)
+        (sent,) = View.from_events([said]).to_messages("openai-reasoning")
+        assert sent.get("reasoning_content") == expected
+
+
+if __name__ == "__main__":
+    write_anew("messages", render_case)
