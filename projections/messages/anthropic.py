@@ -152,9 +152,9 @@ def _document(part: Part, mark: Part) -> Part:
     source: Part
     if (text := file.text) is not None and not is_blank(text):
         source = {"type": "text", "media_type": "text/plain", "data": sendable(text)}
-    elif file.data and file.media_type == PDF:
+    elif file.media_type == PDF:
         source = {"type": "base64", "media_type": PDF, "data": file.data}
-    elif file.data and file.media_type in IMAGE_TYPES:
+    elif file.media_type in IMAGE_TYPES:
         return {
             "type": "image",
             "source": {"type": "base64", "media_type": file.media_type, "data": file.data},

@@ -148,9 +148,9 @@ def matching(name: str, length_max: int) -> str:
     """
     if _NAME.fullmatch(name) and len(name) <= length_max:
         return name
-    if name:
-        return _shorten(_OTHERS.sub("_", name) or "unnamed", length_max, name)
-    return "unnamed"
+    if not name:
+        return "unnamed"
+    return _shorten(_OTHERS.sub("_", name), length_max, name)
 
 
 def _shorten(text: str, length_max: int, original: str | None = None) -> str:
