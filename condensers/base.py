@@ -196,7 +196,7 @@ class Overrun:
 
     def has_room(self, head: int, part: float) -> bool:
         """Return whether the first ``head`` events have fewer tokens than ``part`` of the limit."""
-        return self.sums[min(head, len(self.sums) - 1)] < int(self.limit * part)
+        return self.sums[head] < int(self.limit * part)
 
     def tail(self, head: int, part: float) -> int:
         """Return how many of the newest events fit into a prompt after the first ``head`` events.

@@ -508,7 +508,7 @@ class Remembered:
         # A View never shows an annotation. If the View shows all new events, no new event has
         # rules.
         shows_all = [event.id for event in view.tail(len(new_ids))] == [*new_ids]
-        if len(new_ids) > RULES_COUNT_FOR or not shows_all:
+        if not shows_all:
             recorded_at, rules = newest_rules(
                 store, self._conversation, version, self._rules_read_until
             )

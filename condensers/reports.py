@@ -191,7 +191,7 @@ class Usage(Struct):
         cost = metrics.get("cost", 0.0)
         self.attempts += metrics.get("attempts", 1)
         self.latency_s += metrics.get("latency_s") or 0.0
-        self.usage.update(metrics.get("usage") or {})
+        self.usage.update(metrics.get("usage"))
         if self.cost is None or cost is None:
             self.cost = None
         else:

@@ -174,11 +174,8 @@ def forgets_of(structural: Event) -> Callable[[Event], bool]:
         return lambda event: replaces if event.id < 0 else is_buried(tomb, event)
     if not isinstance(structural, CondensationAction):
         return lambda event: False
-    if (ids := structural.given_ids) is not None:
-        return lambda event: event.id in ids
-    first = structural.forgotten_events_start_id or 0
-    last = structural.forgotten_events_end_id or 0
-    return lambda event: first <= event.id <= last
+    intervals, summaries = structural.forgotten
+    return lambda event: event.id in summaries or contains(intervals, event.id)
 
 
 def _explain_shown(event: Event, view: View, position: int) -> Why:

@@ -97,7 +97,7 @@ class LLMAttentionCondenser(AmortizedForgettingCondenser, AskingCondenser):
     )
 
     def get_condensation(self, view: View, agent_llm: AgentModel | None = None) -> Condensation:
-        places = self._places(view)
+        places = self.max_size // 2 - self.keep_first
         if not _allows_a_choice(view, set(self._choosable(view).values()), self.keep_first, places):
             return self._keeping(view, (), {})
         prompt = load_prompt("attention")
@@ -137,17 +137,16 @@ class LLMAttentionCondenser(AmortizedForgettingCondenser, AskingCondenser):
         choosable = self._choosable(view)
         chosen = (choosable[event_id] for event_id in ids if event_id in choosable)
         ranked = list(dict.fromkeys((*chosen, *reversed(choosable.values()))))
-        positions = {*range(min(self.keep_first, len(view))), *ranked[: self._places(view)]}
+        positions = {
+            *range(min(self.keep_first, len(view))),
+            *ranked[: self.max_size // 2 - self.keep_first],
+        }
         why_not = (
             f"every event of the View ({len(view)}) fits into half of max_size ({self.max_size})"
             " or belongs to a unit that stays"
         )
         action = self.without_summary(view, positions, why_not, reports).action
         return Condensation(replace(action, metadata={**action.metadata, **metadata}))
-
-    def _places(self, view: View) -> int:
-        """Return how many events may stay after the head."""
-        return self.max_size // 2 - min(self.keep_first, len(view))
 
     def _choosable(self, view: View) -> dict[int, int]:
         """Return the ids and indices of the events that the model may choose: all after the head,
@@ -255,7 +254,7 @@ def _windows(view: View, size: int) -> tuple[frozenset[int], ...]:
     too. The second set contains only the observations in tool loops. It is tried if nothing can be
     forgotten with the first set.
     """
-    newest = range(max(0, len(view) - size), len(view))
+    newest = range(len(view) - size, len(view))
     first = next(
         (i for i in newest if not isinstance(view[i], Observation | CondensationSummary)), len(view)
     )

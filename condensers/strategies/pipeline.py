@@ -113,11 +113,7 @@ def _move_summary(condensation: Condensation, *, seen: View, full_view: View) ->
     ``seen``, from which earlier parts of the pipeline may have hidden events.
     """
     action = condensation.action
-    if (
-        action.summary_offset is None
-        or len(seen) == len(full_view)
-        or action.summary_offset >= len(seen)
-    ):
+    if action.summary_offset is None or action.summary_offset >= len(seen):
         return condensation
     stands_before = seen[action.summary_offset].id
     offset = next(

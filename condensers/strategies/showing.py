@@ -49,7 +49,7 @@ class RecentEventsCondenser(Condenser):
         if len(view) <= self.max_events:
             return Step(view)
         doubts = set(in_doubt(view.events))
-        positions = ends(view, self.keep_first, max(0, self.max_events - self.keep_first))
+        positions = ends(view, self.keep_first, self.max_events - self.keep_first)
         positions |= {index for index, event in enumerate(view.events) if event.id in doubts}
         hidden = {event.id for event in events_to_forget(view, positions, summaries=True)}
         report: JsonObject = {

@@ -14,6 +14,8 @@ from foldlog.condensers.strategies.savings import REPLY, SUMMARY, saves
 from foldlog.eventstore import Message
 from tests.condensers.made import (
     after,
+    answer,
+    call,
     condensed,
     message,
     messages,
@@ -58,6 +60,43 @@ def test_usage_tells_what_the_cache_reads():
     # Without a cache, nothing is lost, and each repeated token has the full price.
     assert saves(view, sums_of(view), slice(0, 15), 6_562, CHEAP)
     assert not saves(view, sums_of(view), slice(0, 15), 6_563, CHEAP)
+
+
+@pytest.mark.parametrize(
+    "usage, most",
+    [
+        ({"prompt_tokens": 1_000, "cached_tokens": 500}, 3_300),
+        ({"prompt_tokens": 1_000, "cached_tokens": 3_000}, 37.5),
+        ({"prompt_tokens": 1_000}, 37.5),
+        ({"prompt_tokens": 0, "cached_tokens": 0}, 37.5),
+    ],
+)
+def test_a_cache_may_read_a_part_of_each_prompt(usage, most):
+    # With half of each prompt from the cache, a repeated token costs 0.55. The calls have paid
+    # 10 / 2 * 0.55 * 1,312.5, and 687.5 tokens are written again at 0.45 of the price.
+    view = viewed(turns(20, usage=usage))
+    assert saves(view, sums_of(view), slice(0, 15), most - 0.1, CHEAP)
+    assert not saves(view, sums_of(view), slice(0, 15), most + 0.1, CHEAP)
+
+
+def test_a_cache_that_is_written_at_a_low_price_costs_nothing_more():
+    rule = CacheRule(provider="a", models="", least=0, read=0.1, write=0.05)
+    view = viewed(turns(20))
+    assert saves(view, sums_of(view), slice(0, 15), 656, rule)
+    assert not saves(view, sums_of(view), slice(0, 15), 657, rule)
+
+
+def test_parallel_calls_are_one_call_of_the_model():
+    rule = CacheRule(provider="a", models="", least=0, read=0.1, write=0.1)
+    events = [message()]
+    for number in range(10):
+        events += [call(call_id=f"{name}{number}", response_id=f"r{number}") for name in "ab"]
+        events += [answer(call_id=f"{name}{number}") for name in "ab"]
+    view = viewed(events)
+    assert len(view) == 41
+    # Ten calls have paid 10 / 2 * 0.1 for 7/8 of 3,000 tokens.
+    assert saves(view, sums_of(view), slice(1, 31), 1_312, rule)
+    assert not saves(view, sums_of(view), slice(1, 31), 1_313, rule)
 
 
 def test_only_calls_since_the_last_condensation_count():

@@ -96,14 +96,13 @@ class DigestCondenser(SummarizingCondenser):
             return super().overrun(view, counting(agent_llm))
         sums = ESTIMATE.token_sums(view)
         limit = limit_of(window_in(view), margin_ratio=self.token_margin_ratio)
-        if sums[-1] <= (_TOKENS if limit is None else limit):
-            return None
         if limit is None:
             # With this limit, half of the tokens remain for the tail.
             limit = _TOKENS + 2 * sums[min(self._head(view), len(view))]
         # Before its first reply, the agent was shown no event.
-        has_reply = any(map(begins_reply, view.events))
-        return Overrun(sums, limit, ESTIMATE) if sums[-1] > limit and has_reply else None
+        if sums[-1] > limit and any(map(begins_reply, view.events)):
+            return Overrun(sums, limit, ESTIMATE)
+        return None
 
     def size_limit(self, agent_llm: AgentModel | None) -> int | None:
         return self.max_size
