@@ -10,7 +10,14 @@ import pytest
 from msgspec.structs import replace
 
 import foldlog
-from foldlog.eventstore import CondensationSummary, Message, SystemMessage, open_store
+from foldlog.eventstore import (
+    Annotation,
+    CondensationSummary,
+    Message,
+    SystemMessage,
+    open_store,
+)
+from foldlog.eventstore.events import Origin
 from foldlog.projections import View, Views, content_texts, with_texts, words_of
 from foldlog.projections.messages.content import copy_part
 from foldlog.projections.messages.turns import DIALECTS
@@ -267,6 +274,88 @@ def test_reasoning_without_empty_texts():
         said = replace(message("on", "agent"), thinking=thinking)
         (sent,) = View.from_events([said]).to_messages("openai-reasoning")
         assert sent.get("reasoning_content") == expected
+
+
+def test_bytes_of_a_picture_tell_its_type():
+    def sent(data):
+        part = {"type": "image_url", "image_url": {"url": data}}
+        (first,) = View.from_events([message((part,))]).to_messages("anthropic")[0]["content"]
+        return first["source"]["media_type"] if first["type"] == "image" else first["text"]
+
+    refused = "[image: it cannot be sent to this server]"
+    assert sent(b"RIFF\0\0\0\0WEBPVP8 ") == "image/webp"
+    assert sent(b"RIFF\0\0\0\0WAVEfmt ") == sent(b"xxxx\0\0\0\0WEBP") == refused
+    assert sent(b"\xff\xd8\xff\xe0") == "image/jpeg"
+    assert sent(b"GIF89a") == "image/gif"
+    assert sent(b"\x89PNG\r\n") == "image/png"
+
+
+def test_lists_nested_too_deep_become_a_note():
+    part = {"a": [[[[1]]]], "b": "x\ud83d", "c": [b"12", {"data": b"12"}]}
+    note = "(nested too deeply to be shown)"
+    assert copy_part(part, 10)["a"] == [[[[1]]]]
+    assert copy_part(part, 4)["a"] == [[[note]]]
+    assert copy_part(part, 4)["b"] == "x?"
+    assert copy_part(part, 4)["c"][1] == {"data": "MTI="}
+
+
+def test_reasoning_of_a_runtime_stays_with_the_reply_after_it():
+    def reasoning(item_id, **data):
+        return Annotation(
+            name="reasoning",
+            data={"summary": [], **data},
+            source="agent",
+            shown=True,
+            stays_with_next=True,
+            origin=Origin(format="test", id=item_id),
+        )
+
+    events = [
+        message("go"),
+        reasoning("rs_1", encrypted_content="gAAA"),
+        reasoning("rs_2"),
+        call(),
+        answer(),
+        reasoning("rs_3"),
+        message("done", "agent"),
+        message("more"),
+    ]
+    rendered = View.from_events(events).rendered("responses")
+    assert [(positions, sent.get("id") or sent["type"]) for sent, positions in rendered[1:5]] == [
+        ((3,), "rs_1"),
+        ((3,), "rs_2"),
+        ((3,), "function_call"),
+        ((4,), "function_call_output"),
+    ]
+    assert [(positions, sent.get("id") or sent["role"]) for sent, positions in rendered[5:]] == [
+        ((6,), "rs_3"),
+        ((6,), "assistant"),
+        ((7,), "user"),
+    ]
+
+
+@pytest.mark.parametrize("dialect", DIALECTS)
+def test_call_id_that_a_server_uses_again(dialect):
+    """The later call gets an id of its own, also where the prompt has grown since."""
+    view = View.from_events([message("go")])
+    for number in range(4):
+        view = view.then([call(call_id="k", response_id=f"r{number}"), answer(call_id="k")])
+        grown = view.rendered(dialect)
+        assert grown == View.from_events(view.events).rendered(dialect)
+        assert PROBLEMS[dialect]([sent for sent, _ in grown]) == []
+
+
+def test_what_stands_before_a_conversation_that_the_agent_begins():
+    calls = [call(call_id=name, response_id="r") for name in "ab"]
+    events = [SystemMessage(content="be kind"), *calls, *(answer(call_id=name) for name in "ab")]
+    rendered = View.from_events(events).rendered("litellm")
+    assert [(sent["role"], positions) for sent, positions in rendered] == [
+        ("system", (0,)),
+        ("user", (1,)),
+        ("assistant", (1, 2)),
+        ("tool", (3,)),
+        ("tool", (4,)),
+    ]
 
 
 if __name__ == "__main__":

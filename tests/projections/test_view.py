@@ -8,6 +8,7 @@ from foldlog.eventstore import (
     Annotation,
     CondensationAction,
     CondensationRequest,
+    CondensationSummary,
     InvalidEvent,
     Message,
     Observation,
@@ -44,6 +45,29 @@ def test_summary_event_is_the_newest_summary():
     assert [event.content for event in view] == ["one", "two", "c"]
     assert view.summary_event is view[1]
     assert View.from_events(events).summary_event is None
+
+
+def test_summary_of_an_imported_history_is_an_ordinary_event():
+    imported = CondensationSummary(content="so far")
+    view = View.from_events([imported, *(Message(source="user", content=text) for text in "ab")])
+    assert ids(view) == [0, 1, 2]
+    assert view.summary_event is None
+
+
+def test_condensations_of_a_growing_view():
+    forget = [
+        CondensationAction(forgotten_events_start_id=0, forgotten_events_end_id=1),
+        CondensationAction(forgotten_event_ids=[2], summary="x", summary_offset=0),
+        CondensationAction(forgotten_event_ids=[-6]),
+    ]
+    view = View.from_events(messages("a", "b", "c"))
+    assert view.forgotten_event_ids == frozenset()
+    for number, action in enumerate(forget, 1):
+        view = view.then([action])
+        assert [event.id for event in view.condensations] == [3, 4, 5][:number]
+    assert view.forgotten_event_ids == {0, 1, 2, -6}
+    assert len(view) == 0
+    assert len(view.then([Retraction(version=4)]).condensations) == 1
 
 
 def test_new_events_get_the_next_ids():
