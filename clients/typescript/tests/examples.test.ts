@@ -7,7 +7,7 @@ import { after, before, test } from "node:test";
 import { Foldlog } from "foldlog";
 import { FoldlogSession } from "foldlog/openai-agents";
 import { ClaudeModel } from "./claude-model.js";
-import { type Service, startService, TOKEN } from "./service.js";
+import { Proxy, type Service, startService, TOKEN } from "./service.js";
 
 let service: Service;
 let folder: string;
@@ -62,19 +62,34 @@ async function compilePage(name: string, saved: string, settings: Record<string,
 
 for (const example of ["page.js", "ai-sdk.js"]) {
   test(`${example} goes on after a kill, and pays nobody twice`, async () => {
-    const settings = { "secret-of-worker": TOKEN, "chat-1": "page.js", '"payments.txt"': "process.argv[3]!" };
+    let outcomes = 0;
+    let secondIsPaid = (): void => undefined;
+    const paidTwice = new Promise<void>((resolve) => (secondIsPaid = resolve));
+    const proxy = await new Proxy(
+      () => service.url,
+      ({ url }) => {
+        if (!url?.endsWith("/outcome") || (outcomes += 1) !== 2) return "none";
+        secondIsPaid();
+        return "hold"; // so the example is killed with a payment that is not recorded, however slow this test is
+      },
+    ).start();
+    const settings = {
+      "http://localhost:8765": proxy.url,
+      "secret-of-worker": TOKEN,
+      "chat-1": "page.js",
+      '"payments.txt"': "process.argv[3]!",
+    };
     if (example === "page.js") await compilePage("typescript.md", "page.ts", settings);
     const payments = join(folder, `payments of ${example}`);
     const history = foldlog.histories.open(example);
-    const killed = start(example, history.id, payments);
+    const run = (): ChildProcess => startIn(".", { FOLDLOG_URL: proxy.url }, example, history.id, payments);
+    const killed = run();
     const ending = finish(killed);
-    await history.appendMessages([{ role: "user", content: "Pay Ann, Bob and Eve." }], { idempotencyKey: "question" });
-    for await (const { event } of history.follow()) {
-      if (event["kind"] === "observation") break; // the first payment: the second comes soon
-    }
+    await paidTwice;
     killed.kill("SIGKILL");
     assert.deepEqual((await ending)[1], null);
-    assert.deepEqual(await finish(start(example, history.id, payments)), ["All are paid.", 0]);
+    assert.deepEqual(await finish(run()), ["All are paid.", 0]);
+    await proxy.stop();
     const keys = (await readFile(payments, "utf8"))
       .trim()
       .split("\n")

@@ -57,7 +57,7 @@ function printedAddress(server: ChildProcess): Promise<string> {
     let printed = "";
     const look = (data: Buffer): void => {
       printed += data.toString();
-      const address = /http:\/\/[^\s/?]+/.exec(printed)?.[0];
+      const address = /(http:\/\/[^\s/?]+)[\s/?]/.exec(printed)?.[1];
       if (address !== undefined) resolve(address);
     };
     server.stdout?.on("data", look);
@@ -104,8 +104,8 @@ export async function freePort(): Promise<number> {
   return port;
 }
 
-/** What the proxy does with a request. */
-export type Fault = "none" | "drop" | "cut" | "cut in the body" | "repeat" | "delay" | "busy";
+/** What the proxy does with a request. A request that it holds is neither passed on nor answered. */
+export type Fault = "none" | "drop" | "cut" | "cut in the body" | "repeat" | "delay" | "busy" | "hold";
 
 /** An HTTP proxy that breaks some of the requests. */
 export class Proxy {
@@ -145,6 +145,7 @@ export class Proxy {
     for await (const part of incoming) parts.push(part as Buffer);
     const body = Buffer.concat(parts);
     if (fault === "drop") return void incoming.socket.destroy();
+    if (fault === "hold") return;
     if (fault === "busy") {
       outgoing.writeHead(503, { "retry-after": "0" });
       return void outgoing.end();
