@@ -2,11 +2,22 @@
 
 import socket
 
+_kept: list[socket.socket] = []
+"""A bound socket for each port of ``free_port``: while it is open, the system gives its port to
+nobody who asks for any port, whether to listen or to connect.
+"""
+
 
 def free_port() -> int:
-    """Return a port of this machine on which nobody listens now. Another program may take it first."""
-    with socket.create_server(("127.0.0.1", 0)) as listener:
-        return int(listener.getsockname()[1])
+    """Return a port of this machine on which nobody listens, and which no test running beside this
+    one gets until this process ends. A program that sets ``SO_REUSEADDR``, as servers do, may
+    listen there, also several times one after another.
+    """
+    holder = socket.socket()
+    holder.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    holder.bind(("127.0.0.1", 0))
+    _kept.append(holder)
+    return int(holder.getsockname()[1])
 
 
 def listens(port: int) -> bool:
