@@ -27,7 +27,7 @@ from tests.between import before_next_call
 from tests.ports import free_port
 from tests.reading import reading
 from tests.said import said, say, texts
-from tests.waiting import until
+from tests.waiting import in_thread, until
 
 from .conftest import CUTS, before_recovery
 
@@ -218,7 +218,7 @@ def test_ended_connections_are_not_tried(postgres_url, postgres_server):
 
 def end_connections(server):
     server.sql(
-        "SELECT pg_terminate_backend(pid, 5000) FROM pg_stat_activity WHERE application_name ="
+        "SELECT pg_terminate_backend(pid, 60000) FROM pg_stat_activity WHERE application_name ="
         " 'foldlog'"
     )
 
@@ -285,6 +285,23 @@ def test_an_erasure_whose_server_goes_away_is_a_finding_until_the_vacuum(
         assert findings(store) == []
 
 
+CANCEL_WAITS = "SELECT pg_cancel_backend(pid) FROM pg_stat_activity WHERE wait_event = 'SyncRep'"
+
+
+def commits_wait(server):
+    """Return whether a commit waits for a standby. Sessions know a new setting before commits
+    follow it, because another process of the server tells them to wait.
+    """
+    warnings = []
+    with psycopg.connect(server.url(), autocommit=True) as probe, ThreadPoolExecutor(1) as threads:
+        probe.add_notice_handler(warnings.append)
+        commit = threads.submit(probe.execute, "SELECT pg_logical_emit_message(true, 'probe', '')")
+        of_probe = f"{CANCEL_WAITS} AND pid = {probe.info.backend_pid}"
+        until(lambda: commit.done() or server.sql(of_probe) == "t")
+        commit.result()
+    return bool(warnings)
+
+
 @contextlib.contextmanager
 def waiting_for_nobody(server):
     """Let commits wait for a standby that does not exist, and tell them again and again not to
@@ -294,22 +311,17 @@ def waiting_for_nobody(server):
 
     def cancel():
         while not ended.wait(0.1):
-            server.sql(
-                "SELECT pg_cancel_backend(pid) FROM pg_stat_activity WHERE wait_event = 'SyncRep'"
-            )
+            server.sql(CANCEL_WAITS)
 
-    cancelling = threading.Thread(target=cancel)
     server.sql("ALTER SYSTEM SET synchronous_standby_names = 'nobody'")
     server.reload()
-    cancelling.start()
     try:
-        time.sleep(0.1)
-        yield
+        until(lambda: commits_wait(server))
+        with in_thread(cancel, ended.set):
+            yield
     finally:
         server.sql("ALTER SYSTEM RESET synchronous_standby_names")
         server.reload()
-        ended.set()
-        cancelling.join()
 
 
 def test_what_no_standby_confirmed_is_not_acknowledged(postgres_url, postgres_server):

@@ -11,7 +11,7 @@ from tests.said import say
 from tests.waiting import in_thread, until
 
 from .servers import Server, new_primary
-from .test_faults import waiting_for_nobody
+from .test_faults import commits_wait, waiting_for_nobody
 
 BRIEF = "4"
 """A patience in seconds that a test can wait for. On a loaded machine, one answer takes less than
@@ -50,6 +50,8 @@ def wait_for(server, standbys):
     server.sql(f"ALTER SYSTEM SET synchronous_standby_names = '{standbys}'")
     server.reload()
     until(lambda: server.sql("SHOW synchronous_standby_names") == standbys)
+    if standbys:
+        until(lambda: commits_wait(server))
 
 
 def waiting(server):
