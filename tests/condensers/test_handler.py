@@ -487,7 +487,7 @@ def test_a_redaction_outdates_a_plan(c1, owner):
 def test_two_handlers_at_once_never_condense_twice(full):
     both_asked = threading.Barrier(2)
     results = []
-    at_once(lambda _: results.append(full.handle(llm(once=lambda: both_asked.wait(10)))), range(2))
+    at_once(lambda _: results.append(full.handle(llm(once=lambda: both_asked.wait(60)))), range(2))
     assert sorted(type(result).__name__ for result in results) == ["Condensation", "View"]
     assert len(full.condensations()) == 1
     assert [note[-1]["outcome"] for note in full.notes()] == ["dropped"]

@@ -488,7 +488,7 @@ async def test_forked_process_has_its_own_threads(histories):
             target=lambda: asyncio.run(histories["c1"].append(said("child"))), daemon=True
         )
         add.start()
-        add.join(20)
+        add.join(60)
         os._exit(add.is_alive())
     assert os.waitpid(child, 0)[1] == 0
     assert [event.content async for event in histories["c1"].events()] == ["parent", "child"]
