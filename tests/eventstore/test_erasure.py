@@ -4,6 +4,7 @@ files.
 
 import random
 import threading
+from functools import partial
 
 import pytest
 
@@ -175,11 +176,11 @@ def test_erasure_during_a_vacuum_leaves_bytes(tmp_path, keyed_path, monkeypatch)
         keyed(store, "last", 10_000)
         erased(store, "secret")
 
+        erasing = threading.Thread(target=partial(erase, other, "last", reason="asked to"))
+
         def then_erase(writer):
             pending = rewrite(writer)
-            threading.Thread(
-                target=erase, args=(other, "last"), kwargs={"reason": "asked to"}
-            ).start()
+            erasing.start()
             return pending
 
         # Because of the reader, the log cannot be emptied at once.
@@ -187,6 +188,7 @@ def test_erasure_during_a_vacuum_leaves_bytes(tmp_path, keyed_path, monkeypatch)
             patched.setattr(maintenance, "rewrite", then_erase)
             with pytest.raises(StoreUnavailable, match="the deleted bytes are still in the files"):
                 vacuum(store, patience_s=1)
+        erasing.join()
         assert store.database.bytes_pending
         assert not vacuum(store).bytes_pending
         assert bytes_left(tmp_path, [*SECRETS, mark("b", "last"), mark("k", "last")]) == []

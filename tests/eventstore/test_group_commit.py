@@ -466,10 +466,12 @@ def test_job_of_a_group_waits_for_its_outcome(queue, groups):
     callers = Callers(queue)
     with a_held_transaction(queue):
         callers.add(slow)
-        queue._patience_s = 0.5  # time enough to join the group, also on a busy machine
         callers.add(writes("impatient"))
     until(lambda: len(queue._group) == 2)
-    time.sleep(queue._patience_s)
+    impatient = queue._group[1]
+    impatient.deadline = time.monotonic()  # has passed, once the job is in the group
+    impatient.wake.release()  # The job looks whether it is done, and waits until its deadline.
+    until(impatient.wake.locked)
     impatient_is_late.set()
     assert callers.finish() == ["slow", "impatient"]
     assert groups.committed == [["first"], ["slow", "impatient"]]

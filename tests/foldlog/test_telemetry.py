@@ -21,7 +21,7 @@ from foldlog.eventstore.recorders.sqlite import log_syncs
 from tests.condensers.scripted import Scripted, failed
 from tests.ports import free_port
 from tests.said import by_turns
-from tests.waiting import in_thread
+from tests.waiting import in_thread, until
 
 PAGE = (Path(__file__).parents[2] / "docs/OBSERVING.md").read_text()
 LISTED = {
@@ -92,7 +92,8 @@ def dropped(path):
 
 
 def waited(path, same=False):
-    begun, on_its_way, go_on = (threading.Event() for _ in range(3))
+    begun = threading.Event()
+    go_on = threading.Event()
     with (
         foldlog.open(path / "s.db") as histories,
         foldlog.open(path / "other.db" if same else path / "s.db") as others,
@@ -103,20 +104,21 @@ def waited(path, same=False):
 
         def slow(reading):
             begun.set()
-            go_on.wait(10)
+            assert go_on.wait(60)
 
         def append_slowly():
             version = foldlog.ANY_VERSION
             histories.store.append("c1", messages(1), expected_version=version, guard=slow)
 
         def append_too():
-            on_its_way.set()
             others["c1"].append(messages(1))
 
-        with in_thread(append_slowly):
-            begun.wait(10)
+        recorder = others.store.database.recorder
+        with in_thread(append_slowly, go_on.set):
+            assert begun.wait(60)
             with in_thread(append_too, go_on.set) as second:
-                on_its_way.wait(10)  # on a busy machine a thread begins late
+                # on a busy machine the thread comes late
+                until(lambda: recorder._queue._waiting or recorder._writing._lock._pending)
                 second.join(0.5)
 
 
