@@ -276,7 +276,8 @@ class OpenAIServer:
 
             def setup(self) -> None:
                 super().setup()
-                server._connections += 1
+                with server._lock:
+                    server._connections += 1
 
             def do_POST(self) -> None:
                 body = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
