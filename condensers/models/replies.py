@@ -14,12 +14,9 @@ from foldlog._base.json_types import JsonMap, JsonObject
 from foldlog._base.usage import usage_of
 from foldlog.condensers.base import CompletionOptions, Report, Summarizer
 from foldlog.condensers.errors import Failure, InvalidCondenser, ModelCallFailed
-from foldlog.condensers.models.estimate import estimate, event_size
 from foldlog.condensers.models.failures import failure_of, problem_of
 from foldlog.condensers.prompts import Prompt
 from foldlog.condensers.reply import Reply, ToolCall
-from foldlog.eventstore import CondensationSummary, Event
-from foldlog.eventstore.errors import count
 
 T = TypeVar("T")
 
@@ -64,39 +61,6 @@ def check_reply(reply: Reply) -> Reply:
     if not reply.tool_calls and not (reply.text and reply.text.strip()):
         raise useless(reply, "the reply has no text")
     return reply
-
-
-_RATIO_MAX = 2_000
-_LEAST = 16
-"""A summary with fewer than ``_LEAST`` tokens is too short if the replaced events have more than
-``_RATIO_MAX`` times the tokens of the summary.
-"""
-
-SMALL = 512
-"""A summary of at most ``SMALL`` tokens may be larger than the events that it replaces, because a
-few events may be very short.
-"""
-
-
-def fit_to_replace(reply: Reply, text: str, events: Sequence[Event]) -> str:
-    """Return the summary ``text``. Raises ``ModelCallFailed`` if it cannot replace the events,
-    because it is too short, or has more estimated tokens than the events.
-    """
-    tokens = event_size(CondensationSummary(content=text))
-    replaced = sum(map(event_size, events))
-    if estimate(text) < min(_LEAST, replaced // _RATIO_MAX):
-        raise useless(
-            reply,
-            f"{problem_of(text)!r} cannot replace {count(len(events), 'event')} of about"
-            f" {replaced} tokens",
-        )
-    if tokens > max(replaced, SMALL):
-        raise useless(
-            reply,
-            f"the summary has about {tokens} tokens, more than the {replaced} tokens of the events"
-            " that it replaces",
-        )
-    return text
 
 
 def read_json(reply: Reply, text: str, shape: type[T], what: str) -> T:

@@ -33,7 +33,6 @@ from foldlog.condensers.models.failures import problem_of
 from foldlog.condensers.models.limits import Window
 from foldlog.condensers.models.replies import (
     ask,
-    fit_to_replace,
     made_by,
     report_on,
     useless,
@@ -63,7 +62,7 @@ from foldlog.condensers.strategies.state_fields import (
     text_of_state,
 )
 from foldlog.condensers.strategies.summarizing import SummarizingCondenser, Summary, limit_of
-from foldlog.condensers.strategies.summary_check import Worth, worth_of
+from foldlog.condensers.strategies.summary_check import Judgement, fit_to_replace, judge_summary
 from foldlog.eventstore import CondensationSummary, Event
 from foldlog.projections import View
 
@@ -355,23 +354,23 @@ class ModelSummaryCondenser(AskingCondenser, SummarizingCondenser):
             metadata["cut"] = True
         try:
             text = fit_to_replace(written.reply, written.text, events)
-            worth = partial(worth_of, text, events, request.prompt, before)
-            if doubt := self._doubt(written.reply, text, worth):
+            judge = partial(judge_summary, text, events, request.prompt, before)
+            if doubt := self._doubt(written.reply, text, judge):
                 metadata[doubt] = True
         except ModelCallFailed as error:
             error.reports = (*written.reports[:-1], *error.reports)
             raise
         return Summary(text, metadata, written.reports)
 
-    def _doubt(self, reply: Reply, text: str, judge: Callable[[], Worth]) -> str:
-        """Return ``Worth.doubt``. Raises ``ModelCallFailed`` if the text is no summary."""
+    def _doubt(self, reply: Reply, text: str, judge: Callable[[], Judgement]) -> str:
+        """Return ``Judgement.doubt``. Raises ``ModelCallFailed`` if the text is no summary."""
         # A condenser that is used alone takes what it gets.
         if model_use.get() is ModelUse.RETRY:
             return ""
-        worth = judge()
-        if worth.problem:
-            raise useless(reply, f"{problem_of(text)!r} is no summary: {worth.problem}")
-        return worth.doubt if self.fallback else ""
+        judgement = judge()
+        if judgement.problem:
+            raise useless(reply, f"{problem_of(text)!r} is no summary: {judgement.problem}")
+        return judgement.doubt if self.fallback else ""
 
 
 _LENGTH_IN_DOUBT = 6_000

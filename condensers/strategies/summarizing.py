@@ -21,7 +21,6 @@ from foldlog.condensers.errors import ModelCallFailed, NoCondensationAvailable
 from foldlog.condensers.models.caches import CacheRule, cache_rule
 from foldlog.condensers.models.estimate import ESTIMATE, estimate, token_sums_of, tokens_of
 from foldlog.condensers.models.limits import Window
-from foldlog.condensers.models.replies import SMALL
 from foldlog.condensers.models.tokens import TokenCounter
 from foldlog.condensers.reports import with_reports
 from foldlog.condensers.rolling import RollingCondenser, check_sizes, reasons_by_size
@@ -34,6 +33,7 @@ from foldlog.condensers.selection import (
     next_cut,
 )
 from foldlog.condensers.strategies.savings import saves
+from foldlog.condensers.strategies.summary_check import SMALL
 from foldlog.eventstore import CondensationSummary, summary_id
 from foldlog.eventstore.errors import count
 from foldlog.projections import View, begins_reply

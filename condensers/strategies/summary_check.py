@@ -1,8 +1,11 @@
-"""This module decides whether a text of a model can be a summary of events: it holds terms of what
-it replaces, and is not tiny beside it. So a refusal in any language, a question to the user or a
-word that is repeated a thousand times is no summary, without a list of phrases. A text that holds
-such terms may still be a copy of a part of the events, or small talk with a few names in it. A
-digest stands below such a text.
+"""This module decides whether a text of a model can be a summary of events.
+
+``fit_to_replace`` compares sizes: a summary is neither tiny nor larger than its events.
+
+``judge_summary`` looks for terms of the events in the text. So a refusal in any language, a
+question to the user or a word that is repeated a thousand times is no summary, without a list of
+phrases. A text that holds such terms may still be a copy of a part of the events, or small talk
+with a few names in it. A digest stands below such a text.
 """
 
 from __future__ import annotations
@@ -14,10 +17,25 @@ from itertools import chain, pairwise
 from typing import Final, NamedTuple
 
 from foldlog.condensers.models.estimate import estimate, event_size
+from foldlog.condensers.models.failures import problem_of
+from foldlog.condensers.models.replies import useless
 from foldlog.condensers.prompts import Prompt
 from foldlog.condensers.prompts.rendering import event_text
+from foldlog.condensers.reply import Reply
 from foldlog.condensers.reports import DOUBTFUL, NOT_JUDGED
 from foldlog.eventstore import CondensationSummary, Event
+from foldlog.eventstore.errors import count
+
+_RATIO_MAX: Final = 2_000
+_LEAST: Final = 16
+"""A summary with fewer than ``_LEAST`` tokens is too short if the replaced events have more than
+``_RATIO_MAX`` times the tokens of the summary.
+"""
+
+SMALL: Final = 512
+"""A summary of at most ``SMALL`` tokens may be larger than the events that it replaces, because a
+few events may be very short.
+"""
 
 _WORD: Final = re.compile(r"\w+")
 _WITHOUT_SPACES: Final = re.compile(r"[\u2e80-\u9fff\uac00-\ud7af\u0e00-\u0e7f]")
@@ -50,7 +68,28 @@ the newest event, does not.
 """
 
 
-class Worth(NamedTuple):
+def fit_to_replace(reply: Reply, text: str, events: Sequence[Event]) -> str:
+    """Return the summary ``text``. Raises ``ModelCallFailed`` if it cannot replace the events,
+    because it is too short, or has more estimated tokens than the events.
+    """
+    tokens = event_size(CondensationSummary(content=text))
+    replaced = sum(map(event_size, events))
+    if estimate(text) < min(_LEAST, replaced // _RATIO_MAX):
+        raise useless(
+            reply,
+            f"{problem_of(text)!r} cannot replace {count(len(events), 'event')} of about"
+            f" {replaced} tokens",
+        )
+    if tokens > max(replaced, SMALL):
+        raise useless(
+            reply,
+            f"the summary has about {tokens} tokens, more than the {replaced} tokens of the events"
+            " that it replaces",
+        )
+    return text
+
+
+class Judgement(NamedTuple):
     """``problem`` says why a text is no summary, and is empty if it may be one. ``doubt`` is
     ``NOT_JUDGED`` or ``DOUBTFUL`` if it may still be none, or a summary of a part of the events
     only.
@@ -60,9 +99,9 @@ class Worth(NamedTuple):
     doubt: str = ""
 
 
-def worth_of(
+def judge_summary(
     text: str, events: Sequence[Event], prompt: Prompt, before: Sequence[Event] = ()
-) -> Worth:
+) -> Judgement:
     """Judge whether ``text`` can be a summary of the events. Words of the ``prompt`` are no terms,
     and neither are words of earlier summaries and of the events ``before``, which the model read
     too and could just repeat. Cost: the function reads the texts of the events.
@@ -72,25 +111,25 @@ def worth_of(
     known = set[str]().union(*map(_words_of, (*before, *summaries)))
     terms = _rare_words(new).difference(known, _words(prompt.text))
     if len(terms) < _TERMS_FEW:
-        return Worth(doubt=NOT_JUDGED)
+        return Judgement(doubt=NOT_JUDGED)
     words = {*_words(text)} - known
     shared = terms & words
     if len(shared) < (_SHARED_LEAST if len(terms) >= _TERMS_MANY else 1):
-        return Worth(
+        return Judgement(
             f"it has {len(shared)} of the {len(terms)} terms of the events that it replaces"
         )
     tokens = _tokens_once(text)
     replaced = sum(map(event_size, events))
     if tokens < min(_PART_LEAST * replaced, _SIZE_ENOUGH):
-        return Worth(
+        return Judgement(
             f"its {tokens} tokens are less than a hundredth of the {replaced} that it replaces"
         )
     if len(terms) < _TERMS_LEAST:
-        return Worth(doubt=NOT_JUDGED)
+        return Judgement(doubt=NOT_JUDGED)
     is_dense = len(shared) >= max(_SHARED_CERTAIN, _SHARE_LEAST * len(words))
     if is_dense and not _is_of_one_part(shared, terms, new):
-        return Worth()
-    return Worth(doubt=DOUBTFUL)
+        return Judgement()
+    return Judgement(doubt=DOUBTFUL)
 
 
 def _tokens_once(text: str) -> int:
