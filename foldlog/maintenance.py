@@ -167,7 +167,7 @@ class Maintenance:
         or replaced since a checkpoint. See ``proof.comparison.verify_against``. If an import
         got events since then, also compare them with its records.
         """
-        from foldlog._reports.records.checking import verify_with_records  # all formats
+        from foldlog._reports.records.compared_imports import verify_with_records  # all formats
 
         return tuple(verify_with_records(self._store, note))
 

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from foldlog._app.cli.verifying import Checks
-from foldlog._reports.records.checking import verify_with_records
+from foldlog._reports.records.compared_imports import verify_with_records
 from foldlog._reports.search import index
 from foldlog.errors import EventStoreError
 from foldlog.eventstore import open_store

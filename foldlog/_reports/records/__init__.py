@@ -1,7 +1,7 @@
 """The stored records of imported conversations.
 
-stored.py     finds the records of events, and the events of records
-checking.py   compares the events that records became with the records
-documents.py  compares the document that an export writes with the records
-decoding.py   decodes records into events that the store may not have yet
+stored.py            finds the records of events, and the events of records
+compared_imports.py  compares the events that records became with the records
+documents.py         compares the document that an export writes with the records
+decoding.py          decodes records into events that the store may not have yet
 """

@@ -19,7 +19,7 @@ from foldlog._reports.figures.checking import (
     forget_figures,
 )
 from foldlog._reports.figures.of_store import FiguresOfStore
-from foldlog._reports.records.checking import find_wrong_events_of_records
+from foldlog._reports.records.compared_imports import find_wrong_events_of_records
 from foldlog.eventstore import Store, open_store
 from foldlog.eventstore.lists.checking import find_wrong_attributes
 from foldlog.projections import Views

@@ -81,7 +81,7 @@ def run(
         if prove is not None:
             terminal.emit(prove_event(store, note, *prove))
         elif since is not None:
-            from foldlog._reports.records.checking import verify_with_records  # all formats
+            from foldlog._reports.records.compared_imports import verify_with_records  # all formats
 
             earlier = read_checkpoint(since)
             terminal.emit(prove_consistency(store, earlier, note, verify=verify_with_records))

@@ -147,7 +147,7 @@ def _verdicts(
 ) -> Iterator[Verdict]:
     """Yield the verdict about each conversation, and about the whole store."""
     if note is not None:
-        from foldlog._reports.records.checking import verify_with_records  # all formats
+        from foldlog._reports.records.compared_imports import verify_with_records  # all formats
 
         return verify_with_records(store, note)
     check = partial(verify, store, start=start)
