@@ -120,8 +120,8 @@ class Checks:
     def _check_figures(self, store: Store, name: str, *, repair: bool) -> None:
         """Compare the figures, the attributes and the events of records of a conversation."""
         from foldlog._reports.figures.checking import find_wrong_figures, forget_figures
+        from foldlog._reports.records.compared_exports import find_other_records_in_document
         from foldlog._reports.records.compared_imports import find_wrong_events_of_records
-        from foldlog._reports.records.documents import find_other_records_in_document
 
         if repair:
             forget_figures(store, name)
