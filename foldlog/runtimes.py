@@ -39,7 +39,7 @@ from foldlog._reports.records.stored import (
     Records as Records,
     RecordSpan as RecordSpan,
 )
-from foldlog.eventstore.derived.cached_values import CachedValues as CachedValues
+from foldlog.eventstore.cached_values import CachedValues as CachedValues
 from foldlog.formats.calls import Recent as Recent
 from foldlog.formats.event_fields import REDACTED as REDACTED
 from foldlog.formats.files.readers import JsonLines as JsonLines, record_in as record_in

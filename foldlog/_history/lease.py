@@ -35,7 +35,7 @@ from foldlog.eventstore import (
     StoreRefused,
 )
 from foldlog.eventstore.arguments import check_unicode
-from foldlog.eventstore.derived.cached_values import CachedValues
+from foldlog.eventstore.cached_values import CachedValues
 from foldlog.eventstore.log.database import Binding, Database
 from foldlog.eventstore.log.finding import PAGE, Fence, find_to_append, tombstones_before
 from foldlog.eventstore.log.row import from_microseconds, present

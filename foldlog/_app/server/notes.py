@@ -16,7 +16,7 @@ from msgspec import Meta, Struct
 from foldlog._app.server.parameters import Text
 from foldlog._reports.answers.events import NoteDocument, NotesDocument
 from foldlog.eventstore import InvalidArgument, Store, StoreUnavailable
-from foldlog.eventstore.derived.cached_values import CachedValues, cached_records, value_of
+from foldlog.eventstore.cached_values import CachedValues, cached_records, value_of
 
 TEXT_MAX = 10_000
 """The maximum number of characters of a note."""

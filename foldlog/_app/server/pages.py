@@ -32,7 +32,7 @@ from foldlog._reports.figures.shown import models_of
 from foldlog._reports.figures.tokens import CountsTokens
 from foldlog._reports.needed_again import needed_again
 from foldlog.eventstore import ConversationRow, CorruptEvent, Logged, Store
-from foldlog.eventstore.derived.cached_values import CachedValues
+from foldlog.eventstore.cached_values import CachedValues
 from foldlog.formats.calls import Recent
 from foldlog.projections.conversations.unreadable import iter_log
 from foldlog.projections.errors import NoSuchEvent

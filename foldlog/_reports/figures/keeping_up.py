@@ -39,7 +39,7 @@ from foldlog.eventstore import (
     Store,
     StoreDamaged,
 )
-from foldlog.eventstore.derived.cached_values import cached_records, value_of
+from foldlog.eventstore.cached_values import cached_records, value_of
 from foldlog.eventstore.log.database import Database
 from foldlog.eventstore.log.row import from_microseconds
 from foldlog.eventstore.log.writing import WriteTransaction

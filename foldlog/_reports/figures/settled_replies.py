@@ -105,7 +105,7 @@ def read_blocks(store: Store, conversation: str, count: int) -> list[Block]:
 
 def blocks_in(reading: ReadTransaction, count: int) -> list[Block]:
     """Do the same as ``read_blocks``, in a transaction."""
-    from foldlog.eventstore.derived.cached_values import value_of  # most growths need no block
+    from foldlog.eventstore.cached_values import value_of  # most growths need no block
 
     blocks = list[Block]()
     for record in islice(reading.own_records(PROJECTION), count // _IN_BLOCK):

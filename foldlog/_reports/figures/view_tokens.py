@@ -15,7 +15,7 @@ from foldlog._reports.figures.context import ContextUse
 from foldlog._reports.figures.tokens import event_tokens
 from foldlog._reports.figures.unchanged import is_as_in
 from foldlog.eventstore import ConversationRow, Event, EventStoreError, Store
-from foldlog.eventstore.derived.cached_values import cached_records
+from foldlog.eventstore.cached_values import cached_records
 from foldlog.eventstore.events import MAY_BE_STRUCTURAL, is_structural
 from foldlog.eventstore.log.writing import WriteTransaction
 from foldlog.eventstore.recorders.base import Transaction

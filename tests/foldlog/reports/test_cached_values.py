@@ -15,10 +15,10 @@ import foldlog
 from foldlog._reports.figures import counting
 from foldlog.eventstore import (
     KeyRing,
+    cached_values,
     open_store,
 )
-from foldlog.eventstore.derived import cached_values
-from foldlog.eventstore.derived.cached_values import cached_records
+from foldlog.eventstore.cached_values import cached_records
 from foldlog.eventstore.lists import pages
 from foldlog.eventstore.lists.pages import recent_conversations
 from foldlog.runtimes import CachedValues
@@ -147,7 +147,7 @@ def test_reports_do_not_wait_for_a_writer(writer, tmp_path, request):
 
 
 def test_postponed_values_are_written_in_batches(url, monkeypatch):
-    monkeypatch.setattr("foldlog.eventstore.derived.cached_values._TOGETHER", 2)
+    monkeypatch.setattr("foldlog.eventstore.cached_values._TOGETHER", 2)
     written = [0]
 
     def stored():
