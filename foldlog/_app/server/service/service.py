@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import re
 import zlib
 from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import ExitStack, suppress
@@ -50,6 +51,8 @@ once, on many connections, would else take all time of the event loop.
 """
 _GZIP_FROM_BYTES: Final = 1_000
 """A smaller answer fits in a packet, so that packing it wins nothing."""
+_WEIGHT_OF_NOTHING: Final = re.compile(r"q\s*=\s*0(\.0*)?")
+"""The parameter of a coding that a client does not accept: see RFC 9110, section 12.5.3."""
 _LARGE_ANSWER_BYTES: Final = 4 * 1024 * 1024
 """After an answer with more bytes, a token reads the conversation one request at a time."""
 _LARGE_VIEW_BYTES: Final = 4 * 1024 * 1024
@@ -406,6 +409,15 @@ def _read_parameters(
     return arguments
 
 
+def _accepts_gzip(header: str) -> bool:
+    """Return whether the header ``Accept-Encoding`` allows ``gzip``. A weight of 0 forbids it."""
+    for coding in header.lower().split(","):
+        name, _, weight = (part.strip() for part in coding.partition(";"))
+        if name == "gzip":
+            return not _WEIGHT_OF_NOTHING.fullmatch(weight)
+    return False
+
+
 def _answer_of(
     operation: Operation, document: Any, arguments: JsonObject, headers: Mapping[str, str]
 ) -> Response:
@@ -420,7 +432,7 @@ def _answer_of(
     if version is not None and is_of_now:
         others["etag"] = f'"{version}"'
     size = sum(map(len, parts))
-    if size >= _GZIP_FROM_BYTES and "gzip" in headers.get("accept-encoding", ""):
+    if size >= _GZIP_FROM_BYTES and _accepts_gzip(headers.get("accept-encoding", "")):
         compressor = zlib.compressobj(1, wbits=31)
         parts = [*map(compressor.compress, parts), compressor.flush()]
         others["content-encoding"] = "gzip"

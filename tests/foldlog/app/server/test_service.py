@@ -429,6 +429,23 @@ def test_an_answer_is_compressed_for_a_client_that_asks(client, store, text):
     assert json.loads(plain.body)["messages"] == [{"role": "user", "content": text}]
 
 
+@pytest.mark.parametrize(
+    "accepted, coding",
+    [
+        ("br, gzip;q=0.5", "gzip"),
+        ("GZip", "gzip"),
+        ("gzip;q=0", None),
+        ("br, gzip; q=0.000", None),
+        ("x-gzipped", None),
+    ],
+)
+def test_an_answer_has_a_coding_that_the_client_accepts(client, store, accepted, coding):
+    store.append("c2", [said("short " * 300)], expected_version=0)
+    view = "/v1/conversations/c2/view?dialect=openai"
+    answer = client.send("GET", view, headers={"accept-encoding": accepted})
+    assert answer.headers.get("content-encoding") == coding
+
+
 def test_a_wrong_method_learns_the_right_ones(client):
     answer = client.send("DELETE", f"{C1}/lease/", headers={})
     assert answer.status == 404
