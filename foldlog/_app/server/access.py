@@ -56,11 +56,13 @@ class Gate(NamedTuple):
 
 
 class Access:
-    """Accepts or refuses requests, and adds security headers to every response.
+    """Accepts or refuses requests, and adds security headers to the responses of the pages and to
+    every refusal.
 
     ``localhost`` and IP addresses are always accepted, because an attacker cannot make them lead to
-    another server. ``service`` answers below ``/v1`` and checks its own tokens. A page of another
-    site cannot send such a token, since it would need a header that a browser asks about first.
+    another server. ``service`` answers below ``/v1``, sets its own headers and checks its own
+    tokens. A page of another site cannot send such a token, since it would need a header that a
+    browser asks about first.
     """
 
     def __init__(
@@ -109,7 +111,8 @@ class Access:
             if self._service is not None and request.scope["path"].startswith(_SERVICE):
                 problem = json_text(Refusal(status, reason).document)
                 return Response(problem, status, media_type=MEDIA_TYPE)
-            allowed = {"allow": "GET, HEAD"} if status == 405 else None
+            path = request.scope["path"]
+            allowed = {"allow": ", ".join(_methods_of(path))} if status == 405 else None
             return Response(
                 json_text(RefusedDocument(error=reason)), status, allowed, "application/json"
             )
@@ -135,8 +138,9 @@ class Access:
                 400,
                 "this server does not accept this host name; start it with --allow-host NAME",
             )
-        if request.method not in ("GET", "HEAD", *_OTHER_METHODS.get(path, ())):
-            return (405, "this server only reads events: use GET")
+        methods = _methods_of(path)
+        if request.method not in methods:
+            return (405, f"this path does not take {request.method}; use {', '.join(methods)}")
         if (
             request.method == "POST"
             and path != _MCP
@@ -175,6 +179,10 @@ class Access:
             tokens += [request.query_params.get("token"), request.cookies.get(self._cookie)]
         encoded = [token.encode() for token in tokens if token is not None]
         return any(compare_digest(token, self._token.encode()) for token in encoded)
+
+
+def _methods_of(path: str) -> tuple[str, ...]:
+    return ("GET", "HEAD", *_OTHER_METHODS.get(path, ()))
 
 
 @lru_cache(maxsize=100)

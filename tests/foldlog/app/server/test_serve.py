@@ -319,6 +319,20 @@ def test_the_page_server_only_reads(guarded):
         assert answer.status == 405, method
 
 
+@pytest.mark.parametrize(
+    "path, allowed",
+    [
+        ("/", "GET, HEAD"),
+        ("/api/notes?id=usual", "GET, HEAD, POST"),
+        ("/mcp", "GET, HEAD, POST, DELETE"),
+    ],
+)
+def test_a_refused_method_learns_the_right_ones(guarded, path, allowed):
+    answer = guarded.send("PATCH", path, headers=BEARER)
+    assert (answer.status, answer.headers["allow"]) == (405, allowed)
+    assert f"use {allowed}" in answer.json()["error"]
+
+
 def test_a_page_of_another_site_gets_nothing(guarded):
     headers = {"sec-fetch-site": "cross-site", **BEARER}
     assert guarded.get("/api/fleet", headers=headers).status == 403
