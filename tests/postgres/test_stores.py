@@ -10,6 +10,7 @@ from itertools import islice
 
 import psycopg
 import pytest
+from psycopg import conninfo
 
 import foldlog
 from foldlog._reports.store_info import store_info
@@ -27,6 +28,7 @@ from foldlog.eventstore.maintenance.copy import compare_stores, copy_store
 from foldlog.eventstore.maintenance.status import confirm, follower_status
 from foldlog.eventstore.maintenance.verify import verify
 from foldlog.eventstore.proof.checkpoint import make_checkpoint
+from foldlog.eventstore.recorders.postgres.stores import _at_address
 from foldlog.eventstore.recorders.types import Position
 from tests.at_once import at_once
 from tests.figures import FiguresOfStore
@@ -318,6 +320,21 @@ def test_the_number_of_stores_is_fixed(many):
     ):
         with pytest.raises(InvalidOption, match=problem):
             open_store(wrong)
+
+
+@pytest.mark.parametrize(
+    "address, host, port",
+    [
+        ("", "here", "5432"),
+        ("there", "there", "5432"),
+        ("there:5433", "there", "5433"),
+        ("[::1]", "::1", "5432"),
+        ("[fe80::2]:5433", "fe80::2", "5433"),
+    ],
+)
+def test_an_address_names_the_server_of_a_moved_store(address, host, port):
+    dsn = conninfo.conninfo_to_dict(_at_address("host=here port=5432", address))
+    assert (dsn["host"], dsn["port"]) == (host, port)
 
 
 @pytest.fixture

@@ -983,7 +983,14 @@ def _moved_addresses(text: str, count: int) -> dict[int, str]:
 
 
 def _at_address(dsn: str, address: str) -> str:
+    """Return ``dsn`` with the server of an address: ``host``, ``host:port`` or, for an address of
+    IPv6, ``[host]:port``.
+    """
     if not address:
         return dsn
-    host, _, port = address.partition(":")
+    if address.startswith("["):
+        host, _, port = address.removeprefix("[").partition("]")
+        port = port.removeprefix(":")
+    else:
+        host, _, port = address.partition(":")
     return conninfo.make_conninfo(dsn, host=host, port=port or None)
