@@ -4,6 +4,8 @@ it is interrupted.
 
 import os
 import sqlite3
+from contextlib import closing
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -22,6 +24,7 @@ from foldlog.eventstore.maintenance.backup import back_up, vacuum
 from foldlog.eventstore.maintenance.verify import verify
 from foldlog.eventstore.recorders.sqlite import replacing, schema
 from foldlog.eventstore.recorders.sqlite.replacing import held
+from foldlog.eventstore.recorders.sqlite.store_file import StoreFile
 from tests.between import Killed
 from tests.eventstore.newer import become_newer
 from tests.eventstore.test_store_file import Agent
@@ -154,6 +157,19 @@ def test_other_programs_file_is_not_replaced(path, backup, tmp_path):
             restore_store(file, backup)
         assert file.read_bytes() == before
         assert set(tmp_path.iterdir()) == names
+
+
+def test_a_locked_file_of_another_program_is_not_replaced(path, backup, tmp_path, monkeypatch):
+    monkeypatch.setattr(replacing, "StoreFile", partial(StoreFile, patience_s=0.1))
+    other = tmp_path / "other.db"
+    execute(other, "CREATE TABLE precious (value)")
+    with closing(sqlite3.connect(other, isolation_level=None)) as program:
+        program.execute("BEGIN EXCLUSIVE")
+        program.execute("INSERT INTO precious VALUES (1)")
+        with pytest.raises(StoreUnavailable, match=r"end it, then try again; nothing was replaced"):
+            restore_store(other, backup)
+        program.execute("COMMIT")
+        assert program.execute("SELECT value FROM precious").fetchall() == [(1,)]
 
 
 def test_log_of_a_lost_store_is_kept_out(path, backup, agent):

@@ -86,7 +86,7 @@ def translate(error: BaseException, doing: str, outcome: str = "") -> BaseExcept
     elif isinstance(error, sqlite3.Error):
         problem = str(error)
         exactly = getattr(error, "sqlite_errorcode", 0)
-        meaning = _SQLITE_FAILURES.get(exactly) or _SQLITE_FAILURES.get(_code(error))
+        meaning = _SQLITE_FAILURES.get(exactly) or _SQLITE_FAILURES.get(primary_code(error))
         failure, advice = meaning or (failure_of(error), "")
     else:
         return error
@@ -135,13 +135,14 @@ def is_ours(error: BaseException) -> bool:
 
 
 def is_full(error: BaseException) -> bool:
-    return _code(error) == sqlite3.SQLITE_FULL
+    return primary_code(error) == sqlite3.SQLITE_FULL
 
 
 def is_of_disk(error: BaseException) -> bool:
     """Return whether the disk has failed. A failed commit may then still have been written."""
-    return _code(error) == sqlite3.SQLITE_IOERR
+    return primary_code(error) == sqlite3.SQLITE_IOERR
 
 
-def _code(error: BaseException) -> int:
+def primary_code(error: BaseException) -> int:
+    """Return SQLite's code of an error without what it adds, or 0 for an error of another kind."""
     return int(getattr(error, "sqlite_errorcode", 0)) & 0xFF

@@ -29,6 +29,7 @@ from foldlog.eventstore.errors import StoreRefused
 from foldlog.eventstore.recorders.base import PATIENCE_S
 from foldlog.eventstore.recorders.errors import FAILURES
 from foldlog.eventstore.recorders.sqlite import maintenance, schema
+from foldlog.eventstore.recorders.sqlite.errors import primary_code
 from foldlog.eventstore.recorders.sqlite.reader import SQL
 from foldlog.eventstore.recorders.sqlite.store_file import Connection, StoreFile, check_not_moved
 from foldlog.eventstore.recorders.sqlite.write_lock import WriteLock, give_rights
@@ -40,15 +41,19 @@ NEW = ".new"
 
 def check_replaceable(path: str) -> None:
     """Raise ``StoreRefused`` if a file has content and is not a foldlog store. A damaged database
-    may be replaced.
+    may be replaced. If the file cannot be read now, such as when another program has locked it, the
+    error of SQLite is raised: nobody knows whose file it is.
     """
     if not os.path.exists(path) or os.path.getsize(path) == 0:
         return
     try:
         with closing(StoreFile(path, writable=False).open()) as reader:
             is_ours = schema.has_our_mark(reader)
-    except sqlite3.Error as error:
-        is_ours = getattr(error, "sqlite_errorcode", None) != sqlite3.SQLITE_NOTADB
+    except sqlite3.DatabaseError as error:
+        code = primary_code(error)
+        if code not in (sqlite3.SQLITE_NOTADB, sqlite3.SQLITE_CORRUPT):
+            raise
+        is_ours = code == sqlite3.SQLITE_CORRUPT
     if not is_ours:
         raise StoreRefused(
             f"{path} is not a foldlog store, so it was not replaced; move it away, or choose"
