@@ -1454,10 +1454,14 @@ SELECT block, code, body FROM {schema}.figure_blocks
 -- name: marked_blocks
 SELECT block, count(*) FROM {schema}.figure_marks GROUP BY block
 
+-- The number of keys in a block of figures. The marks and blocks that a store has are numbered by it.
+-- part: block_size
+2147483648
+
 -- name: blocks_with_figures
 WITH RECURSIVE b (block) AS (
-    SELECT min(conversation) / 2147483648 FROM {schema}.figures
-    UNION ALL SELECT (SELECT min(f.conversation) / 2147483648 FROM {schema}.figures f WHERE f.conversation >= (b.block + 1) * 2147483648) FROM b WHERE b.block IS NOT NULL
+    SELECT min(conversation) / {block_size} FROM {schema}.figures
+    UNION ALL SELECT (SELECT min(f.conversation) / {block_size} FROM {schema}.figures f WHERE f.conversation >= (b.block + 1) * {block_size}) FROM b WHERE b.block IS NOT NULL
 )
 SELECT block FROM b WHERE block IS NOT NULL
 
@@ -1466,14 +1470,14 @@ SELECT mark FROM {schema}.figure_marks WHERE block = $1::bigint
 
 -- name: figures_in_block
 SELECT f.conversation, f.is_companion, EXISTS (SELECT 1 FROM {schema}.figure_counts n WHERE n.conversation = f.conversation AND n.what = 'parent')::int
-FROM {schema}.figures f WHERE f.conversation >= $1::bigint * 2147483648 AND f.conversation < ($1::bigint + 1) * 2147483648
+FROM {schema}.figures f WHERE f.conversation >= $1::bigint * {block_size} AND f.conversation < ($1::bigint + 1) * {block_size}
 ORDER BY f.conversation
 
 -- name: mark_figures
-INSERT INTO {schema}.figure_marks (block, mark) SELECT $1::bigint / 2147483648, (random() * 9007199254740992)::bigint
+INSERT INTO {schema}.figure_marks (block, mark) SELECT $1::bigint / {block_size}, (random() * 9007199254740992)::bigint
 
 -- name: forget_figure_block
-DELETE FROM {schema}.figure_blocks WHERE block = $1::bigint / 2147483648
+DELETE FROM {schema}.figure_blocks WHERE block = $1::bigint / {block_size}
 
 -- name: put_figure_block
 INSERT INTO {schema}.figure_blocks (block, code, body) SELECT $1::bigint, $2::bigint, $3::bytea

@@ -926,10 +926,14 @@ SELECT block, code, body FROM figure_blocks
 -- name: marked_blocks
 SELECT block, count(*) FROM figure_marks GROUP BY block
 
+-- The number of keys of conversations in a block of figures. The marks and blocks that a store has are numbered by it.
+-- part: block_size
+512
+
 -- name: blocks_with_figures
 WITH RECURSIVE b (block) AS (
-    SELECT min(conversation) / 512 FROM figures
-    UNION ALL SELECT (SELECT min(conversation) / 512 FROM figures WHERE conversation >= (b.block + 1) * 512) FROM b WHERE b.block IS NOT NULL
+    SELECT min(conversation) / {block_size} FROM figures
+    UNION ALL SELECT (SELECT min(conversation) / {block_size} FROM figures WHERE conversation >= (b.block + 1) * {block_size}) FROM b WHERE b.block IS NOT NULL
 )
 SELECT block FROM b WHERE block IS NOT NULL
 
@@ -938,14 +942,14 @@ SELECT mark FROM figure_marks WHERE block = ?
 
 -- name: figures_in_block
 SELECT f.conversation, f.is_companion, EXISTS (SELECT 1 FROM figure_counts n WHERE n.conversation = f.conversation AND n.what = 'parent')
-FROM (SELECT ? AS block) b CROSS JOIN figures f ON f.conversation >= b.block * 512 AND f.conversation < (b.block + 1) * 512
+FROM (SELECT ? AS block) b CROSS JOIN figures f ON f.conversation >= b.block * {block_size} AND f.conversation < (b.block + 1) * {block_size}
 ORDER BY f.conversation
 
 -- name: mark_figures
-INSERT INTO figure_marks (block, mark) VALUES (? / 512, random())
+INSERT INTO figure_marks (block, mark) VALUES (? / {block_size}, random())
 
 -- name: forget_figure_block
-DELETE FROM figure_blocks WHERE block = ? / 512
+DELETE FROM figure_blocks WHERE block = ? / {block_size}
 
 -- name: put_figure_block
 INSERT OR REPLACE INTO figure_blocks (block, code, body) VALUES (?, ?, ?)
