@@ -178,7 +178,8 @@ def _mark(
 ) -> tuple[Conversation, Sequence[Conversation]]:
     """Turn a conversation into a tombstone, and return it. If forks need its events, change
     nothing, and return these forks too. ``parent`` is the key of the conversation from which this
-    one was forked when the erasure began, or None for the first conversation.
+    one was forked when the erasure began, or None for the first conversation. If the conversation
+    is a tombstone already, or no fork of ``parent`` any more, it is returned as it is.
 
     This transaction also separates the forks that have copies of the shared events. Until then, a
     redaction finds all forks of the conversation.
