@@ -20,6 +20,7 @@ from foldlog.condensers.strategies.digest import (
     layout,
 )
 from foldlog.condensers.strategies.digest.commands import covers, kinds_of_check
+from foldlog.condensers.strategies.digest.facts import Section
 from foldlog.condensers.strategies.digest.layout import LENGTH_LEAST, text_of
 from foldlog.condensers.unseen import step
 from foldlog.eventstore.events import (
@@ -194,12 +195,36 @@ def test_commands_change_no_files_of_a_digest():
 
 
 @pytest.mark.parametrize(
-    "own", ["<bash-input>make</bash-input>", "<bash-stdout>ok</bash-stdout>", "<ide_opened_file/>"]
+    "own",
+    [
+        "<bash-input>make</bash-input>",
+        "<bash-stdout>ok</bash-stdout>",
+        "<ide_opened_file>The user opened a.py.</ide_opened_file>",
+    ],
 )
 def test_a_command_that_the_user_ran_is_no_answer(own):
     question = message("Which of the two ports should the server listen on?", "agent")
     text = digest(message("Begin."), *ran(1, "ls"), question, message(own))
-    assert [line for line in section(text, ASKED) if "had asked" in line and own not in line] == []
+    assert [line for line in section(text, ASKED) if "had asked" in line] == []
+
+
+@pytest.mark.parametrize(
+    "text, shown, is_sent",
+    [
+        ("no", "nothing is known", False),
+        ("no", "is there a file? no", False),
+        ("stop (now)", "The user wrote:\nstop  (now)\nGo on after it.", True),
+        ("first line\nsecond", "first line\n  second\n", True),
+        ("w " * 400, f"The user wrote:\n{'w ' * 400}", True),
+    ],
+)
+def test_a_waiting_request_stays_until_it_is_sent(text, shown, is_sent):
+    waiting = Annotation(
+        id=1, name="queue-operation", data={"operation": "enqueue", "content": text}
+    )
+    forgotten = Digest.of([*viewed(message("Begin.")), waiting])
+    lines = forgotten.without_shown_requests([answer(shown, "k")]).lines[Section.ASKED]
+    assert len(lines) == (1 if is_sent else 2)
 
 
 # --- what it says ---

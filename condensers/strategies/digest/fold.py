@@ -4,6 +4,7 @@ events are added at once or in parts.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from itertools import islice
@@ -31,7 +32,7 @@ from foldlog.condensers.strategies.digest.facts import (
     task_made,
     words_in_call,
 )
-from foldlog.condensers.strategies.digest.names import is_file, names_in, words_in
+from foldlog.condensers.strategies.digest.names import CUT, is_file, names_in, words_in
 from foldlog.condensers.strategies.digest.order import in_order_of_calls
 from foldlog.condensers.strategies.digest.rare import WordCounts
 from foldlog.condensers.strategies.user_words import (
@@ -227,22 +228,21 @@ class Digest:
             self._put(Section.ASKED, request, DigestLine(request + _QUEUED, event.id))
 
     def without_shown_requests(self, shown: Iterable[Event]) -> Digest:
-        """Return the digest without the waiting requests whose text is in an event of ``shown``:
-        the program has sent the request since, and the View shows it.
+        """Return the digest without the waiting requests that an event of ``shown`` has as lines of
+        their own: the program has sent the request since, and the View shows it.
         """
         asked = self.lines[Section.ASKED]
         waiting = {request for request, line in asked.items() if line.text.endswith(_QUEUED)}
         if not waiting:
             return self
         texts = [
-            " ".join(words_of(event.content).split())
-            for event in shown
-            if isinstance(event, Message | Observation)
+            words_of(event.content) for event in shown if isinstance(event, Message | Observation)
         ]
-        sent = {
-            request for request in waiting if any(request.rstrip("…") in text for text in texts)
+        lines = {
+            request: line
+            for request, line in asked.items()
+            if request not in waiting or not any(map(_lines_of(request).search, texts))
         }
-        lines = {request: line for request, line in asked.items() if request not in sent}
         return replace(self, lines={**self.lines, Section.ASKED: lines})
 
     def below(self, text: str) -> Digest:
@@ -261,6 +261,9 @@ class Digest:
         )
 
     def _take_request(self, event: Message) -> None:
+        """Note a request. The text before it, with which the agent ended its work, is a report: it
+        is kept longer than what the agent says between its calls.
+        """
         self._note_request(of_user(words_of(event.content)), event.id)
         if self.said and self.calls and len(self.said.text) > _ANSWER_MAX:
             self._keep_last_text(Section.REPORTED)
@@ -494,6 +497,15 @@ class Digest:
 
 def without_digest(summary: str) -> str:
     return summary.partition(f"{BETWEEN}{TITLE}")[0]
+
+
+def _lines_of(request: str) -> re.Pattern[str]:
+    """Return the pattern of a request as lines of their own. A request that was cut is the
+    beginning of such lines.
+    """
+    words = r"\s+".join(map(re.escape, request.removesuffix(CUT).split()))
+    end = "" if request.endswith(CUT) else r"\s*$"
+    return re.compile(rf"^\s*{words}{end}", re.MULTILINE)
 
 
 def _subject_of(deed: Deed) -> str:
