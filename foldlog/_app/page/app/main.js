@@ -40,6 +40,8 @@ import { Embedded, Server } from "./sources.js";
 import { lineOf } from "./texts.js";
 import { Why } from "./why.js";
 
+const MODELS_NAMED = 2; // The line of facts names this number of models.
+
 class App {
   constructor(source, root) {
     this.source = source;
@@ -52,9 +54,9 @@ class App {
     this.hits = null;
     this.tab = kept("sessionStorage", TAB) === "memory" ? "memory" : "transcript";
     this.waiting = new Set(); // What the next frame shows: see ``changed``.
-    this.takings = new Map(); // For each condensation and retraction, what it removed.
+    this.removals = new Map(); // For each condensation and retraction, what it removed.
     this.loads = 0; // The number of times that the page loaded what stands beside the events.
-    this.taken = new Map(); // For each part beside the events, the load from which the page shows it.
+    this.loadOfPart = new Map(); // For each part beside the events, the load from which the page shows it.
     this.strip = new Strip(this);
     this.chart = new Chart(this);
     this.why = new Why(this);
@@ -113,8 +115,8 @@ class App {
         return;
       }
       // The answer to a later load may have come first. An answer from before a redaction may have the redacted text.
-      if (number < (this.taken.get(part) ?? 0) || history.redactions !== redactions) return;
-      this.taken.set(part, number);
+      if (number < (this.loadOfPart.get(part) ?? 0) || history.redactions !== redactions) return;
+      this.loadOfPart.set(part, number);
       take(found);
       this.changed("beside", "chosen");
     };
@@ -313,7 +315,7 @@ class App {
     if (isRead) this.toRead = history.version - 1;
     this.loadBeside();
     this.showMarks();
-    this.takings.clear();
+    this.removals.clear();
     if (whole && this.history.byCame.length <= ROOMY) this.chart.window = [0, this.history.version + 1];
     else if (atEnd) this.chart.window = [Math.max(0, this.history.version + 1 - span), this.history.version + 1];
     if (atEnd) this.version = this.history.version;
@@ -378,11 +380,11 @@ class App {
 
   // Describe which events a condensation or a retraction removed from the View.
   removed(id) {
-    return remembered(this.takings, id, Infinity, () => this.taking(id));
+    return remembered(this.removals, id, Infinity, () => this.removalOf(id));
   }
 
   // The same, computed: ``removed`` remembers it.
-  taking(id) {
+  removalOf(id) {
     const { history } = this;
     const ids = history.removedBy.get(id) ?? [];
     const events = ids.filter((each) => each >= 0).length;
@@ -671,15 +673,14 @@ class App {
   // The facts of the run, whichever version is open, in one line.
   describe() {
     const { history, marks } = this;
+    const models = history.models.map((model) => printable(model.model));
+    const others = models.length - MODELS_NAMED;
     const first = moment(marks.first ?? null, "").slice(0, 10);
     const last = moment(marks.last ?? null, "").slice(0, 10);
     return `Whole history: ${[
       first && (first === last ? first : `${first} to ${last}`),
       marks.took ? `took ${duration(marks.took)}` : "",
-      history.models
-        .map((model) => printable(model.model))
-        .slice(0, 2)
-        .join(", "),
+      models.slice(0, MODELS_NAMED).join(", ") + (others > 0 ? ` and ${count(others, "other model")}` : ""),
       count(history.counted, "event"),
       history.counted < history.version && `${grouped(history.version)} with copies and events that imports took back`,
       history.changesAt(history.version),
