@@ -18,6 +18,7 @@ from foldlog._app.cli.options import (
     store_options,
     wait_option,
 )
+from foldlog._app.cli.outcome import Refused
 from foldlog._app.cli.printing.behind import say_behind
 from foldlog._app.cli.printing.conversations import print_conversations, show_none
 from foldlog._app.cli.printing.followers import list_followers
@@ -111,6 +112,11 @@ def run(
     from foldlog._reports.figures.prices import Prices
 
     if followers:
+        if attributes or match or here or since or to_be_resumed:
+            raise Refused(
+                "--followers lists followers, not conversations; leave out FILTER, --match, --here,"
+                " --since and --to-resume"
+            )
         list_followers(db)
         return
     filters = Filters(

@@ -89,6 +89,13 @@ def test_options_of_a_checkpoint_exclude_each_other(foldlog):
         assert "; leave out " in ran.err or "add --key" in ran.err
 
 
+@pytest.mark.parametrize("chosen", ["user=ann", "--match x", "--here", "--since 1d", "--to-resume"])
+def test_followers_are_not_filtered(foldlog, chosen):
+    ran = foldlog("list --followers", *chosen.split())
+    assert ran.status == 2
+    assert "--followers lists followers, not conversations; leave out FILTER" in ran.err
+
+
 def test_interrupted_indexing_ends_as_usual(foldlog, monkeypatch):
     def interrupt(seconds):
         raise KeyboardInterrupt
