@@ -280,10 +280,10 @@ def run(seed, steps, *, sqlite=False):
     thread = SimpleNamespace(start=lambda: None, is_alive=lambda: False, ident=None)
     threads = SimpleNamespace(Event=threading.Event, Thread=lambda **_: thread)
     with mock.patch.object(leases, "threading", threads):
-        for number in range(max(1, steps // _STEPS_OF_WORLD)):
+        for number, first in enumerate(range(0, steps, _STEPS_OF_WORLD)):
             with _recorders(sqlite=sqlite) as recorders:
                 world = _World(f"{seed}/{number}", recorders)
-                for place in range(min(steps, _STEPS_OF_WORLD)):
+                for place in range(min(steps - first, _STEPS_OF_WORLD)):
                     try:
                         world.step(world.rng.choice(world.workers))
                     except Mismatch as error:
