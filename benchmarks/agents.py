@@ -306,11 +306,12 @@ def clearing(trigger: int, keep: int, at_least: int) -> Way:
 
     def rule(kept: Messages, server: Server, state: dict[str, int]) -> tuple[Messages, Messages]:
         results = [place for place, message in enumerate(kept) if message["role"] == "tool"]
+        old_count = max(0, len(results) - keep)
         if _tokens(kept) > trigger:
-            fresh = results[state["cleared"] : len(results) - keep]
+            fresh = results[state["cleared"] : old_count]
             freed = sum(len(kept[place]["content"]) for place in fresh) // LETTERS_A_TOKEN
             if fresh and freed >= at_least:
-                state["cleared"] = len(results) - keep
+                state["cleared"] = old_count
                 state["compactions"] += 1
         cleared = {*results[: state["cleared"]]}
         sent = [
