@@ -70,4 +70,5 @@ def test_every_peak_of_the_curve_is_drawn(page, report):
       }});
     }})()""")
     assert len(tops) == 30
+    assert min(tops) >= 0, "a peak is not drawn"
     assert max(tops) - min(tops) <= 1

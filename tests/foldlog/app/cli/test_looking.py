@@ -297,6 +297,16 @@ def test_list_shows_a_hundred_rows(foldlog, stored, monkeypatch):
     assert len(foldlog("list --json -n 5").rows()) == 5
 
 
+def head_of_list(foldlog, options, *, conversations):
+    """Return the head of the list in a pipe, which has all conversations in columns of the head."""
+    ran = foldlog(f"list {options}")
+    head, *rows = [line.split("\t") for line in ran.out.splitlines()]
+    assert len(rows) == conversations
+    assert "are shown" not in ran.err
+    assert {len(row) for row in rows} == {len(head)}
+    return head
+
+
 @pytest.mark.parametrize(
     "options, rest",
     [
@@ -311,27 +321,20 @@ def test_list_shows_a_hundred_rows(foldlog, stored, monkeypatch):
 )
 def test_a_pipe_gets_all_rows_in_the_same_columns(foldlog, stored, options, rest):
     """Whatever is in the store: few conversations or many, and with sub-agents or without."""
-    heads = []
-    for number in range(103):
+    stored["c000"].append(said("a word"))
+    few = head_of_list(foldlog, options, conversations=1)
+    call = {"id": "k", "type": "function", "function": {"name": "ask", "arguments": "{}"}}
+    stored["c000"].append_reply({"role": "assistant", "tool_calls": [call]})
+    stored["c000"].begin_child(stored["c000"].open_calls()[-1], id="below")
+    for number in range(1, 103):
         stored[f"c{number:03}"].append(said("a word"))
-        if number not in (0, 102):
-            continue
-        ran = foldlog(f"list {options}")
-        head, *rows = [line.split("\t") for line in ran.out.splitlines()]
-        assert len(rows) == number + 1 + len(heads)
-        assert "are shown" not in ran.err
-        assert {len(row) for row in rows} == {len(head)}
-        heads.append(head)
-        call = {"id": "k", "type": "function", "function": {"name": "ask", "arguments": "{}"}}
-        stored["c000"].append_reply({"role": "assistant", "tool_calls": [call]})
-        stored["c000"].begin_child(stored["c000"].open_calls()[-1], id="below")
-    first, second = heads
-    assert first == second
-    assert first[:3] == ["conversation", "events", "last activity"]
-    named = {*first} - {"conversation", "events", "last activity", "title"}
+    many = head_of_list(foldlog, options, conversations=104)
+    assert few == many
+    assert few[:3] == ["conversation", "events", "last activity"]
+    named = {*few} - {"conversation", "events", "last activity", "title"}
     assert named >= {*rest}
     if "--long" not in options:
-        assert first[3:] == ["title", *rest]
+        assert few[3:] == ["title", *rest]
 
 
 @pytest.mark.parametrize("options, more", [("--short", 1), ("--long", 0)])
