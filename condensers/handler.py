@@ -60,7 +60,7 @@ from foldlog.eventstore import (
 )
 from foldlog.eventstore.log.finding import Fence
 from foldlog.projections import View, Views
-from foldlog.projections.effects import begun_among
+from foldlog.projections.call_states import begun_among
 
 _WAIT = 20
 _WAIT_MAX = 240

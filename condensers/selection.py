@@ -23,7 +23,7 @@ from foldlog.eventstore import (
 )
 from foldlog.eventstore.errors import count
 from foldlog.projections import View, contains, says_something
-from foldlog.projections.effects import in_doubt
+from foldlog.projections.call_states import in_doubt
 from foldlog.projections.left_behind import left_behind_by_ids
 from foldlog.projections.units import has_no_message
 

@@ -16,7 +16,7 @@ with the log. ``tool_results.py`` is the only module of ``foldlog.projections`` 
     tool_results.py   record the result of a call, or close a call that will never get a result
     conversations/    companions, names of kinds, damaged events
     refusals.py       find out whether a person refused a call
-    effects.py        find out whether the tool of a call has run, even if Views forget the call
+    call_states.py    find out whether the tool of a call has run, even if Views forget the call
     errors.py         the errors for versions and events that do not exist
 """
 

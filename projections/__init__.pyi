@@ -1,8 +1,8 @@
 from foldlog.projections.revision_audit import Audit as Audit
 from foldlog.projections.revision_audit import Finding as Finding
 from foldlog.projections.revision_audit import audit as audit
-from foldlog.projections.effects import Effect as Effect
-from foldlog.projections.effects import EffectState as EffectState
+from foldlog.projections.call_states import Effect as Effect
+from foldlog.projections.call_states import EffectState as EffectState
 from foldlog.projections.errors import NoSuchEvent as NoSuchEvent
 from foldlog.projections.errors import NoSuchVersion as NoSuchVersion
 from foldlog.projections.explain import Difference as Difference

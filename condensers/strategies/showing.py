@@ -19,7 +19,7 @@ from foldlog.condensers.prompts.rendering import arguments_of
 from foldlog.condensers.selection import ends, events_to_forget
 from foldlog.eventstore import Action, Event, Observation
 from foldlog.projections import View
-from foldlog.projections.effects import in_doubt
+from foldlog.projections.call_states import in_doubt
 
 
 class NoOpCondenser(Condenser):

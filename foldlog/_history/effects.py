@@ -1,7 +1,7 @@
 """Run the tool of a call at most once, or repeat it with the same key.
 
-The state of a call is computed from the events of the log: see ``foldlog.projections.effects``. A
-worker must have the lease to begin a tool. The outcome is always recorded, even if the lease is
+The state of a call is computed from the events of the log: see ``foldlog.projections.call_states``.
+A worker must have the lease to begin a tool. The outcome is always recorded, even if the lease is
 lost before the tool ends.
 
 See docs/internals/decisions/0096-effects.md.
@@ -46,7 +46,7 @@ from foldlog.eventstore.log.redacted import has_content
 from foldlog.eventstore.log.row import dense_events, from_microseconds
 from foldlog.eventstore.recorders.types import Row
 from foldlog.projections import Effect, EffectState, arguments_of, as_json
-from foldlog.projections.effects import (
+from foldlog.projections.call_states import (
     APPROVAL,
     MARK,
     STATES,

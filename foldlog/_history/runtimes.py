@@ -30,7 +30,7 @@ from foldlog.eventstore import (
     InvalidArgument,
     VersionConflict,
 )
-from foldlog.projections.effects import MARK, CallTrace, key_of, key_of_intent, key_of_mark
+from foldlog.projections.call_states import MARK, CallTrace, key_of, key_of_intent, key_of_mark
 
 if TYPE_CHECKING:
     from foldlog._history.histories import Histories

@@ -9,7 +9,7 @@ from collections.abc import Callable
 from threading import Lock
 from typing import Final, TypeAlias
 
-from foldlog.projections.effects import CallTrace
+from foldlog.projections.call_states import CallTrace
 
 BoundConversation: TypeAlias = tuple[str, int | None]
 """The id and the key of a conversation. After an erasure, another conversation may have the id."""

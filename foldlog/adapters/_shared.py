@@ -51,7 +51,7 @@ from foldlog.eventstore.log.writing import pairs_of
 from foldlog.eventstore.times import parse_event_time
 from foldlog.formats import Encoder
 from foldlog.projections import View
-from foldlog.projections.effects import APPROVAL
+from foldlog.projections.call_states import APPROVAL
 from foldlog.projections.messages.requests import SentBeside
 from foldlog.runtimes import (
     CURRENT,

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 import foldlog
-from foldlog.projections.effects import is_approval
+from foldlog.projections.call_states import is_approval
 from tests.attacks.made_store import user
 
 FORGED = {"type": "foldlog.approval", "approved": True, "by": "carol", "reason": "checked"}

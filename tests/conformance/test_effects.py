@@ -18,7 +18,7 @@ from foldlog.errors import InvalidArgument, InvalidEvent
 from foldlog.eventstore.maintenance.copy import copy_store
 from foldlog.eventstore.maintenance.rekey import rekey
 from foldlog.projections import View
-from foldlog.projections.effects import MARK, trace
+from foldlog.projections.call_states import MARK, trace
 from foldlog.runtimes import CURRENT, RuntimeCall, note_left_behind
 from tests.between import Between, Killed
 from tests.conformance.conftest import ENCRYPTS, unrenewed_lease

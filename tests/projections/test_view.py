@@ -18,7 +18,7 @@ from foldlog.eventstore import (
     UnknownEventType,
 )
 from foldlog.projections import View
-from foldlog.projections.effects import trace
+from foldlog.projections.call_states import trace
 from tests.said import ids
 
 

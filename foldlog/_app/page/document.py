@@ -46,9 +46,9 @@ from foldlog.eventstore import (
 from foldlog.eventstore.times import event_microseconds
 from foldlog.formats.replacing import is_replacing
 from foldlog.projections import Lifetime, LifetimesFold, Span
+from foldlog.projections.call_states import is_approval
 from foldlog.projections.conversations.labels import KINDS, label
 from foldlog.projections.conversations.unreadable import DAMAGED, iter_log, placeholder, problems_of
-from foldlog.projections.effects import is_approval
 from foldlog.projections.retractions import target
 from foldlog.projections.units import WaitingCalls
 

@@ -39,7 +39,7 @@ from foldlog.eventstore import (
     Store,
 )
 from foldlog.projections import NoSuchEvent, Views, Why
-from foldlog.projections.effects import is_approval
+from foldlog.projections.call_states import is_approval
 
 SETTINGS = EVENT_SETTINGS
 

@@ -36,7 +36,7 @@ from foldlog.eventstore import (
 from foldlog.eventstore.errors import StreamNotFound
 from foldlog.eventstore.store import prepare_append
 from foldlog.projections import Dialect, ModelRequest
-from foldlog.projections.effects import is_approval
+from foldlog.projections.call_states import is_approval
 from foldlog.types import ExpectedVersion
 
 EVENTS_MAX: Final = 1_000

@@ -4,7 +4,7 @@ import pytest
 from msgspec.structs import replace
 
 from foldlog.eventstore import Action, Annotation, Message, Observation
-from foldlog.projections.effects import (
+from foldlog.projections.call_states import (
     APPROVAL,
     MARK,
     effect_fields,
