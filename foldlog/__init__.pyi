@@ -14,7 +14,7 @@ from foldlog._history.histories import open as open
 from foldlog._history.history import History as History
 from foldlog._history.lease import Lease as Lease
 from foldlog._history.lease import LeaseTaken as LeaseTaken
-from foldlog._reports.search.recall import RecallTool as RecallTool
+from foldlog._reports.search.recall_tool import RecallTool as RecallTool
 from foldlog.formats.replies import from_openai as from_openai
 from foldlog._history.runtimes import effect as effect
 from foldlog.maintenance import Maintenance as Maintenance

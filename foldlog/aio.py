@@ -47,7 +47,7 @@ from foldlog._history import effects, histories as sync
 from foldlog._history.history import ExpectedVersion, History as SyncHistory
 from foldlog._history.once import append_once
 from foldlog._history.threads import SharingPool, ThreadPool
-from foldlog._reports.search.recall import RecallTool
+from foldlog._reports.search.recall_tool import RecallTool
 from foldlog.eventstore import ANY_VERSION, Action, Event, Recorded, Store, StoreRefused
 from foldlog.eventstore.log import appending
 from foldlog.eventstore.log.appending import Appending

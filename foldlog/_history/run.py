@@ -30,7 +30,7 @@ from foldlog.eventstore.log.row import time_before
 if TYPE_CHECKING:
     from foldlog._history.lease import Lease
     from foldlog._history.streamed import ReplyPart, StreamedReply, UnfinishedReply
-    from foldlog._reports.search.recall import RecallTool
+    from foldlog._reports.search.recall_tool import RecallTool
     from foldlog.projections import Effect, ModelRequest
 
 
@@ -418,7 +418,7 @@ class HistoryRun(HistoryCondensing):
         reads the events of the conversation. If the model passes ids, the tool reads only these
         events, for each result also its call, and all condensations, requests and retractions.
         """
-        from foldlog._reports.search.recall import RecallTool
+        from foldlog._reports.search.recall_tool import RecallTool
 
         return RecallTool(self._store, self._views, self.id, max_tokens)
 

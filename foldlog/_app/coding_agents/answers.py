@@ -24,7 +24,7 @@ from foldlog._reports.figures.of_store import FiguresOfStore
 from foldlog._reports.figures.places import in_folder, places
 from foldlog._reports.figures.shown import tasks_of
 from foldlog._reports.hand_overs import hand_overs
-from foldlog._reports.search.recall import RecallTool
+from foldlog._reports.search.recall_tool import RecallTool
 from foldlog._reports.search.searching import Hit, Searched, search
 from foldlog._reports.words.gist import count, count_shown, gist, task_words
 from foldlog._reports.words.safe_text import printable

@@ -1,8 +1,8 @@
 """Search the stored records and events.
 
-searching.py   search records and events
-index.py       an index of words, which says what to search
-words.py       the words of a text, as hashes
-recall.py      the tool with which an agent reads forgotten events
-secrets.py     find keys and tokens in texts
+searching.py    search records and events
+index.py        an index of words, which says what to search
+words.py        the words of a text, as hashes
+recall_tool.py  the tool with which an agent reads forgotten events
+secrets.py      find keys and tokens in texts
 """

@@ -32,7 +32,7 @@ from foldlog._reports.divergence import common_past, find_divergence
 from foldlog._reports.figures.shown import collect_stats
 from foldlog._reports.hand_overs import fact_document
 from foldlog._reports.runs import compared_runs
-from foldlog._reports.search.recall import TOKENS, TOKENS_LEAST
+from foldlog._reports.search.recall_tool import TOKENS, TOKENS_LEAST
 from foldlog._reports.search.secrets import kinds_in, secrets_in
 from foldlog._testing.calls import recorded_calls
 from foldlog.eventstore.lists import tombstones
