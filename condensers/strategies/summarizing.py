@@ -13,7 +13,7 @@ import math
 from abc import abstractmethod
 from collections.abc import Callable, Sequence, Set
 from dataclasses import dataclass, field
-from typing import ClassVar
+from typing import ClassVar, Final
 
 from foldlog._base.json_types import JsonMap
 from foldlog.condensers.base import AgentModel, Condensation, Overrun, Reason, Report, setting
@@ -33,10 +33,14 @@ from foldlog.condensers.selection import (
     next_cut,
 )
 from foldlog.condensers.strategies.savings import saves
-from foldlog.condensers.strategies.summary_check import SMALL
 from foldlog.eventstore import CondensationSummary, summary_id
 from foldlog.eventstore.errors import count
 from foldlog.projections import View, begins_reply
+
+SMALL: Final = 512
+"""A summary of at most ``SMALL`` tokens may be larger than the events that it replaces, because a
+few events may be very short.
+"""
 
 
 @dataclass(frozen=True, slots=True)

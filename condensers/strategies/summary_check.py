@@ -23,6 +23,7 @@ from foldlog.condensers.prompts import Prompt
 from foldlog.condensers.prompts.rendering import event_text
 from foldlog.condensers.reply import Reply
 from foldlog.condensers.reports import DOUBTFUL, NOT_JUDGED
+from foldlog.condensers.strategies.summarizing import SMALL
 from foldlog.eventstore import CondensationSummary, Event
 from foldlog.eventstore.errors import count
 
@@ -30,11 +31,6 @@ _RATIO_MAX: Final = 2_000
 _LEAST: Final = 16
 """A summary with fewer than ``_LEAST`` tokens is too short if the replaced events have more than
 ``_RATIO_MAX`` times the tokens of the summary.
-"""
-
-SMALL: Final = 512
-"""A summary of at most ``SMALL`` tokens may be larger than the events that it replaces, because a
-few events may be very short.
 """
 
 _WORD: Final = re.compile(r"\w+")
