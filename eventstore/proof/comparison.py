@@ -86,14 +86,14 @@ class _Comparison:
         self.is_copy = checkpoint.origin != origin_of(store.database)
         self._leaves = self._recorder.query(partial(leaves_of, checkpoint=checkpoint))
         self._receipts = set[tuple[bytes, int, bytes, int]]()
-        self._covered = {
-            redacted
-            for leaf in self._leaves
-            if leaf.extent is not None
-            for redacted in leaf.extent.redacted
-            if redacted[1]
-        }
-        """The ids of the redacted events of all leaves, with the hashes of what is left of them."""
+        self._newest = {leaf.name: leaf for leaf in self._leaves}
+        self._left: dict[bytes, set[tuple[int, str]]] = {}
+        """Maps a conversation to the ids of its redacted events in all leaves, with the hashes of
+        what is left of them.
+        """
+        for leaf in self._leaves:
+            if leaf.extent is not None and leaf.extent.redacted:
+                self._left.setdefault(leaf.name, set()).update(leaf.extent.redacted)
         self._with_source = {
             key for (key,) in self._recorder.query(lambda reader: reader.ask_all("source_keys"))
         }
@@ -319,7 +319,7 @@ class _Comparison:
             return VerifyFinding(event.id, event.id, problem, unproved=unproved)
 
         is_later = event.receipt is not None and event.receipt >= leaf.version
-        if (event.id, event.body) in self._covered:
+        if self._is_covered(leaf, event):
             return
         if leaf.extent is None:
             if not (is_later or event.is_whole):
@@ -334,10 +334,29 @@ class _Comparison:
         elif not event.is_whole or not (is_later or event.entry is not None):
             yield find("its content was erased since the checkpoint, and no receipt says by whom")
 
+    def _is_covered(self, leaf: Leaf, event: RedactedEvent) -> bool:
+        """Return whether a leaf has what is left of an event: a leaf of its conversation, or, if
+        this is a fork that shared the event at the checkpoint and has copied it since, a leaf of
+        the conversation that stored the event. Another copy of the event proves nothing.
+        """
+        newest: Leaf | None = leaf
+        while newest is not None:
+            if (event.id, event.body) in self._left.get(newest.name, ()):
+                return True
+            extent = newest.extent
+            if extent is None or not extent.parent or event.id >= extent.parent_version:
+                return False
+            parent = self._newest.get(utf8(extent.parent))
+            is_lower = parent is not None and (
+                parent.extent is None or parent.extent.parent_version < extent.parent_version
+            )
+            newest = parent if is_lower else None
+        return False
+
     def _copied_redactions(self, leaf: Leaf, verdict: Verdict) -> Iterator[Redaction]:
         """Yield redactions since the checkpoint whose receipt is an entry of the ledger."""
         for event in verdict.redacted:
-            is_old = event.id >= leaf.version or (event.id, event.body) in self._covered
+            is_old = event.id >= leaf.version or self._is_covered(leaf, event)
             if not is_old and leaf.extent is not None and event.receipt is None:
                 yield Redaction(
                     event_ids=(event.id,),

@@ -194,6 +194,50 @@ def test_detached_fork_keeps_its_receipts(path, note):
     assert "fork" in findings(path, note)
 
 
+@pytest.fixture
+def copies(tmp_path):
+    """Return a store and its checkpoint. Two forks have copied the same events, and the first event
+    was redacted in one of them. The other has a fork.
+    """
+    path = tmp_path / "copies.db"
+    with opened(path) as store:
+        store.append("parent", all_said("one", "two", "three"), expected_version=0)
+        for name in ("redacted", "kept"):
+            store.fork("parent", 2, name)
+            say(store, name, "own")
+        erased(store, "parent", detach_forks=True)
+        redacted(store, "redacted", 0)
+        store.fork("kept", 3, "fork of kept")
+        say(store, "fork of kept", "own")
+        note = make_checkpoint(store)
+    assert findings(path, note) == {}
+    return path, note
+
+
+def put_other_copy(path, name):
+    """Put the redacted copy of the first event in the place of another copy."""
+    other = stored_row(path, key_of(path, "redacted"), 0)
+    row = stored_row(path, key_of(path, name), 0)
+    assert commitment_of(row.proof, row.body) == commitment_of(other.proof, other.body)
+    stored_rows.replace(path, name, with_fields(row, body=other.body, proof=other.proof))
+
+
+def test_content_erased_as_in_another_copy_is_named(copies):
+    path, note = copies
+    put_other_copy(path, "kept")
+    assert "event 0: its content was erased since the checkpoint" in findings(path, note)["kept"][0]
+
+
+def test_content_erased_as_in_another_copy_when_a_fork_is_detached_is_named(copies):
+    path, note = copies
+    with opened(path) as store:
+        erased(store, "kept", detach_forks=True)
+    assert findings(path, note) == {}
+    name = "fork of kept"
+    put_other_copy(path, name)
+    assert "event 0: its content was erased since the checkpoint" in findings(path, note)[name][0]
+
+
 # -- sources of imports
 
 
