@@ -92,7 +92,13 @@ function checkConsistency(earlier, later, path) {
   check(last === 0 && old.equals(earlier.root) && grown.equals(later.root), "the later checkpoint does not continue the earlier one");
 }
 
+// The owner chose the name and the texts, which could look like lines of this program.
+const escaped = (unit) => `\\u${unit.charCodeAt(0).toString(16).padStart(4, "0")}`;
+const onOneLine = (text) => text.replace(/[\p{Cc}\p{Cf}\p{Zl}\p{Zp}]/gu, (char) => char.split("").map(escaped).join(""));
+
 function checkEvent(proof, key) {
+  check(typeof proof.conversation === "string" && Number.isSafeInteger(proof.event) && Number.isSafeInteger(proof.generation),
+    "the conversation is not a text, or the event or generation not a number");
   const { size, root } = readCheckpoint(proof.checkpoint, key);
   const commitment = fromHex(proof.links[0][1]);
   // A redaction erased the salt and the content. The mark of the redaction has the hash of the content.
@@ -107,12 +113,13 @@ function checkEvent(proof, key) {
     ...(proof.extent ? [fromHex(proof.extent)] : []));
   check(rootOf(leaf, proof.leaf, size, hashes(proof.path)).equals(root), "the checkpoint does not cover the event");
   const recordedAt = new Date(Number(proof.links[0][0].split(" ")[4]) / 1000).toISOString();
-  const what = `event ${proof.event} of ${proof.conversation}, recorded at ${recordedAt} by the clock of the store`;
+  const again = proof.generation ? `, number ${proof.generation + 1} of the conversations with this id` : "";
+  const what = `event ${proof.event} of ${onOneLine(proof.conversation)}${again}, recorded at ${recordedAt} by the clock of the store`;
   // The owner can make a mark with the right hash.
   const known = mark
-    ? `the place of ${what}, is proved, not its content: the owner says that it was redacted (${JSON.stringify(mark)}); ` +
+    ? `the place of ${what}, is proved, not its content: the owner says that it was redacted (${onOneLine(JSON.stringify(mark))}); ` +
       "'foldlog store verify --against' shows the receipt"
-    : `${what}, is proved:\n${proof.body}`;
+    : `${what}, is proved:\n${onOneLine(proof.body)}`;
   return `${known}\nroot: ${root.toString("base64")}`;
 }
 

@@ -20,6 +20,7 @@ import pytest
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from msgspec.structs import replace
 
+from foldlog import Histories
 from foldlog.eventstore import CorruptEvent, InvalidArgument, InvalidOption, KeyRing, open_store
 from foldlog.eventstore.maintenance.archive import archive
 from foldlog.eventstore.maintenance.copy import copy_store
@@ -486,6 +487,51 @@ def test_verifier_proves_a_redacted_events_place(audit):
     status, output = run_on(audit, {**proof_in(audit, "event.json"), **mark}, "first.txt")
     assert status == 1
     assert output == "not proved: the mark of the redaction belongs to another event\n"
+
+
+@pytest.fixture(scope="module")
+def names(audit):
+    """Make proofs of an event of a conversation with an odd name, and of one that replaces an
+    erased conversation. Return the folder.
+    """
+    path = audit / "names.db"
+    for name in ("odd\nname\u202e", "again"):
+        with opened(path) as store:
+            say(store, name, "one\u2028two")
+    with opened(path) as store:
+        erased(store, "again")
+        Histories(store).create("again", replace_erased=True)
+        say(store, "again", "three")
+        note = make_checkpoint(store)
+        pem = (audit / "key.pem").read_bytes()
+        line = read_key(pem.decode(), note.origin).signature_line(sign(pem, note.text))
+        note = note._replace(signatures=(line,))
+        (audit / "names.txt").write_text(str(note))
+        for file, name in (("odd.json", "odd\nname\u202e"), ("again.json", "again")):
+            (audit / file).write_bytes(msgspec.json.encode(prove_event(store, note, name, 0)))
+    return audit
+
+
+def test_verifier_prints_no_line_that_the_owner_chose(names):
+    status, output = run_verifier(names, "odd.json", "public.pem", "names.txt")
+    assert status == 0
+    assert output.startswith(r"event 0 of odd\u000aname\u202e, recorded at 20")
+    assert r'"content":"one\u2028two"' in output
+    assert len(output.splitlines()) == 3
+
+
+def test_verifier_names_the_conversation_among_those_with_its_id(names):
+    status, output = run_verifier(names, "again.json", "public.pem", "names.txt")
+    assert status == 0
+    assert output.startswith("event 0 of again, number 2 of the conversations with this id, rec")
+
+
+@pytest.mark.parametrize(
+    "field, value", [("conversation", [97]), ("event", "1"), ("generation", "0"), ("event", 1.5)]
+)
+def test_verifier_refuses_values_of_other_types(audit, field, value):
+    proof = {**proof_in(audit, "event.json"), field: value}
+    assert_not_proved(run_on(audit, proof, "first.txt"))
 
 
 @pytest.mark.parametrize(
