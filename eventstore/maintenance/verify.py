@@ -16,7 +16,12 @@ from operator import attrgetter
 from typing import NamedTuple, TypeVar
 
 from foldlog.eventstore import codec
-from foldlog.eventstore.codec_json import Undecodable
+from foldlog.eventstore.codec_json import (
+    BEGINS_WITH_LIST,
+    Undecodable,
+    attachments_of,
+    listed_in,
+)
 from foldlog.eventstore.errors import (
     ConversationNotFound,
     CorruptEvent,
@@ -466,6 +471,17 @@ def _misfits(page: Sequence[Row], columns: Sequence[Columns]) -> set[int]:
     }
 
 
+def _lacks_bytes(body: bytes) -> bool:
+    """Return whether a body lists attachments that were not read with it. No head covers the flag
+    in ``meta`` that makes a reader look for them.
+    """
+    try:
+        needed = listed_in(body)
+    except Undecodable:
+        return True
+    return not needed <= {attachment.name for attachment in attachments_of(body)}
+
+
 class Check:
     """Checks the rows that are stored under the key of a conversation, up to a version. The
     ``archived`` rows come before the rows in the store.
@@ -596,6 +612,8 @@ class Check:
             self._head, self._salt, columns, commitment_of(proof, row.body)
         ):
             self._find(event_id, _STRAY)
+        elif row.body.startswith(BEGINS_WITH_LIST) and _lacks_bytes(row.body):
+            self._find(event_id, "the bytes beside its body are missing, and its row does not say")
         elif is_misfit:
             self._find(event_id, _MISFIT)
         elif self._counts is not None and self._counts != (shown_before, structural_before):

@@ -26,6 +26,7 @@ from foldlog.eventstore.log.row import (
     stored_event_of,
     with_checksums,
 )
+from foldlog.eventstore.log.seal import WITH_BYTES
 from foldlog.eventstore.recorders.types import row_of
 from foldlog.eventstore.sources.blocks import GENESIS, chain_head
 from tests.attacks.made_store import KEYS
@@ -55,6 +56,7 @@ def attacks(op: Operator) -> list[Attack]:
         of_columns,
         of_rows,
         of_events,
+        of_bytes_beside,
         of_redactions,
         of_order,
         of_sources,
@@ -268,6 +270,26 @@ def _with(value: Any, path: tuple[Any, ...], new: Any) -> Any:
     if isinstance(value, dict):
         return {**value, first: _with(value.get(first), tuple(rest), new)}
     return [_with(item, tuple(rest), new) if at == first else item for at, item in enumerate(value)]
+
+
+def of_bytes_beside(op: Operator) -> Iterator[Attack]:
+    """No head covers the flag in ``meta`` that makes a reader look for bytes beside a body."""
+    for name in ("bytes", "chat"):
+        key = op.conversation(name)["key"]
+        for row in op.events(key)[:2]:
+            says = "does not say" if row.encoding & WITH_BYTES else "says"
+            yield Attack(
+                f"{name} {row.id}: its row {says} that it has bytes beside its body",
+                "meta.encoding",
+                partial(
+                    _rewrite,
+                    key=key,
+                    event_id=row.id,
+                    heads="old",
+                    encoding=row.encoding ^ WITH_BYTES,
+                ),
+                (name, row.id),
+            )
 
 
 # -- redactions

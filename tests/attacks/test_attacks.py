@@ -93,6 +93,7 @@ FORMER_HOLES = [
     "unopened: a text between the records of its document, 1",
     "unopened: secret beside its records is 'no number'",
     "paid: a conversation that is still being imported has the same figures",
+    "bytes 0: its row does not say that it has bytes beside its body",
 ]
 """Attacks that nobody found once."""
 

@@ -17,6 +17,7 @@ import pytest
 from msgspec.structs import replace
 
 import foldlog
+from foldlog._reports.store_info import store_info
 from foldlog.eventstore import KeyRing, open_store
 from foldlog.eventstore.codec import encode
 from foldlog.eventstore.events import Redacted, RedactionCopied
@@ -798,3 +799,15 @@ def test_each_claim_names_the_test_that_attacks_it():
     for claim in claims:
         attack = claim.split("|")[3].strip().strip("`")
         assert f"def {attack}(" in tests, claim
+
+
+def test_schema_number_is_not_read_from_a_table_of_the_operator(path):
+    """A table has precedence over a function of SQLite with the same name."""
+    with opened(path) as store:
+        number = store_info(store).schema
+    with closing(sqlite3.connect(path)) as connection:
+        connection.execute("CREATE TABLE pragma_user_version (user_version)")
+        connection.execute("INSERT INTO pragma_user_version VALUES (99)")
+        connection.commit()
+    with opened(path) as store:
+        assert store_info(store).schema == number

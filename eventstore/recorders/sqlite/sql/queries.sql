@@ -717,7 +717,7 @@ SELECT conversation FROM refused LIMIT 1
 
 -- What a store contains, for its administrator. Each statement reads one table.
 -- name: schema_number
-SELECT user_version FROM pragma_user_version
+PRAGMA user_version
 
 -- name: count_conversations
 SELECT count(*) FILTER (WHERE visible AND erased_at IS NULL),
