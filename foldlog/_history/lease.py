@@ -55,6 +55,7 @@ older than its conversation.
 """
 _CODEC: Final = RowCodec("")
 _CODE: Final = 1
+OPEN_CALLS: Final = "open_calls"
 _AWAITED: Final = 2
 """The version of the code that counts the calls for whose results something waits."""
 _PAUSE_S = 0.005
@@ -289,7 +290,7 @@ def to_resume(
     remaining_rows = iter(rows)
     # Every page would read the row of each stream again.
     left_replies = conversations_with_left_reply(store.database)
-    with CachedValues(store, "open_calls", _AWAITED) as counts:
+    with CachedValues(store, OPEN_CALLS, _AWAITED) as counts:
         while page := list(islice(remaining_rows, PAGE)):
             open_calls = counts.load(page)
             lease_ends = store.database.recorder.query(partial(_read_ends, store.database))
@@ -302,6 +303,21 @@ def to_resume(
                     continue  # The conversation was erased after it was listed.
                 except EventStoreError as error:
                     unread(conversation=row.id, problem=str(error))
+
+
+def find_wrong_open_calls(store: Store, views: Views, row: ConversationRow) -> Iterator[str]:
+    """Yield a problem if the cached number of open calls, by which ``to_resume`` finds left
+    conversations, differs from the View. Raises the errors of reading. Cost: the View, if a number
+    is cached.
+    """
+    cached = CachedValues(store, OPEN_CALLS, _AWAITED).load([row]).get(row.id)
+    if cached is None:
+        return
+    view = views.current(row.id)
+    if view.version != row.version:
+        return  # another process has appended since
+    if cached != len(awaited_positions(view.events, view.units)):
+        yield "the stored number of its open calls differs from its events; to_resume may be wrong"
 
 
 def _above(

@@ -12,6 +12,7 @@ from collections.abc import Callable
 import pytest
 
 import foldlog
+from foldlog._reports.figures.of_store import FiguresOfStore
 from foldlog.eventstore import open_store
 from tests.attacks.arenas import Arena
 from tests.attacks.made_store import KEYS, user
@@ -114,6 +115,23 @@ def test_events_after_a_redacted_record_are_not_compared(arena: Arena) -> None:
     operator.close()
     [found] = arena.judge(keys=KEYS)
     assert found.startswith(f"{NAME}: the events that record 1 of its source became since the")
+
+
+def test_figures_are_compared_although_events_are_not(arena: Arena) -> None:
+    """An operator who makes a check say that it could not compare an event hides nothing else."""
+    opened(arena)
+    with without_key(arena) as all_:
+        all_[NAME].redact(0, reason="asked", by="legal")
+    operator = arena.operator()
+    say_otherwise(operator)
+    with without_key(arena) as all_:
+        FiguresOfStore(all_.store).keep_up()
+    assert len(arena.judge(keys=KEYS)) == 1
+    key = operator.conversation(NAME)["key"]
+    operator.execute("UPDATE figures SET errors = 7 WHERE conversation = ?", key)
+    operator.close()
+    found = arena.judge(keys=KEYS)
+    assert any(text.startswith(f"{NAME}: its stored figures differ") for text in found)
 
 
 def test_appended_events_are_not_taken_for_records(arena: Arena) -> None:

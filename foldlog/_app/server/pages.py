@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import json
 import re
 import threading
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TypeVar
+from typing import Any, TypeVar
+
+from msgspec import to_builtins
 
 from foldlog._app.page.document import PageFold
 from foldlog._app.page.report import write_report
@@ -57,6 +60,9 @@ _TELL_EVERY = 1_000
 """A page that is being made tells its progress after this number of events."""
 _LONG = 5_000
 """The page documents of a conversation with this many events are cached in the store."""
+PAGE = "page"
+NEEDED_AGAIN = "needed again"
+"""The names of the cached documents."""
 _CODE = 3
 """The version of the cached documents. Documents of other versions are discarded."""
 
@@ -96,7 +102,7 @@ class Pages:
         """
         if since == 0:
             row = self._store.conversation(conversation)
-            kept = self._kept(row, "page", HistoryDocument)
+            kept = self._kept(row, PAGE, HistoryDocument)
             if kept is not None:
                 return kept
         try:
@@ -105,10 +111,16 @@ class Pages:
                 begin = since if since <= fold.version else 0
                 document = fold.document(around_damage(self._store, row), begin)
             if since == 0 and not fold.problems:
-                self._keep(row, "page", document)
+                self._keep(row, PAGE, document)
         finally:
             self._reached.pop(conversation, None)
         return document
+
+    def _made(self, conversation: str) -> HistoryDocument:
+        """Return the document of a conversation without the cache."""
+        with self._fold(conversation) as fold:
+            row = self._store.conversation(conversation)._replace(version=fold.version)
+            return fold.document(around_damage(self._store, row))
 
     def models(self, conversation: Text) -> ModelsDocument:
         """Return the calls, tokens and cost of each model."""
@@ -145,13 +157,10 @@ class Pages:
         conversation changes.
         """
         row = self._store.conversation(conversation)
-        document = self._kept(row, "needed again", NeededListDocument)
+        document = self._kept(row, NEEDED_AGAIN, NeededListDocument)
         if document is None:
-            condensations = needed_again(self._store, conversation)
-            document = NeededListDocument(
-                conversation=conversation, condensations=tuple(condensations)
-            )
-            self._keep(row, "needed again", document)
+            document = _needed_again(self._store, conversation)
+            self._keep(row, NEEDED_AGAIN, document)
         return document
 
     def _kept(self, row: ConversationRow, name: str, kind: type[D]) -> D | None:
@@ -257,6 +266,41 @@ class Pages:
 
     def _begun(self, conversation: str) -> PageFold:
         return PageFold(self._store, conversation, self._limit, self._model)
+
+
+def find_wrong_documents(store: Store, row: ConversationRow) -> Iterator[str]:
+    """Yield the cached documents of the page of a conversation that differ from its events, if no
+    model counted their tokens. Context windows of models are not compared, because they are not in
+    the events. Raises the errors of reading. Cost: making the page, if it is cached.
+    """
+    pages = Pages(store)
+    page = pages._kept(row, PAGE, HistoryDocument)
+    made = None if page is None else pages._made(row.id)
+    dropped = pages._kept(row, NEEDED_AGAIN, NeededListDocument)
+    needed = None if dropped is None else _needed_again(store, row.id)
+    if store.version(row.id) != row.version:
+        return  # another process has appended since
+    if page is not None and made is not None and _comparable(page) != _comparable(made):
+        yield "the stored document of its page differs from its events"
+    if dropped is not None and needed is not None and _plain(dropped) != _plain(needed):
+        yield "the stored list of terms that it needed again differs from its events"
+
+
+def _comparable(document: HistoryDocument) -> Any:
+    plain = _plain(document)
+    if plain["window_of"] is not None:
+        plain["window"] = plain["window_of"] = None
+    return plain
+
+
+def _plain(document: Document) -> Any:
+    """Return a document as it is after it was cached."""
+    return json.loads(json.dumps(to_builtins(document, str_keys=True)))
+
+
+def _needed_again(store: Store, conversation: str) -> NeededListDocument:
+    condensations = needed_again(store, conversation)
+    return NeededListDocument(conversation=conversation, condensations=tuple(condensations))
 
 
 _HIDDEN = frozenset(

@@ -5,7 +5,7 @@ largest prompt. The measures are stored, so that a later call counts only the ne
 from __future__ import annotations
 
 from array import array
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from typing import Final
 
@@ -24,7 +24,7 @@ from foldlog.projections import Views
 from foldlog.projections.conversations.unreadable import sound
 from foldlog.projections.units import Units, UnitsSoFar, fit_positions
 
-_PROJECTION: Final = "view_sizes"
+VIEW_SIZES: Final = "view_sizes"
 _CODE: Final = 1
 """The version of the code that counts tokens. Measures of another version are counted again."""
 _FEW: Final = 8
@@ -124,6 +124,28 @@ class ViewMeasuring:
         return sum(self._count(events[position]) for position in fit_positions(so_far.units()))
 
 
+def find_wrong_sizes(store: Store, views: Views, row: ConversationRow) -> Iterator[str]:
+    """Yield a problem if the stored measures of a conversation differ from its events. Raises the
+    errors of reading. Cost: without stored measures, a look at their row; else reading all events.
+    """
+    measures = _stored(store, row)
+    if not measures.version:
+        return
+    use = ContextUse()
+    tokens = array("I")
+    for _, event in sound(store, row.id, 0, measures.version, []):
+        use.note(event)
+        tokens.append(event_tokens(event))
+    stored_tokens = _numbers(measures.tokens)
+    sizes = views.lifetimes(row.id, event_tokens).sizes[: measures.version + 1]
+    has_tokens = len(stored_tokens) == len(tokens) and all(
+        stored in (0, counted) for stored, counted in zip(stored_tokens, tokens, strict=True)
+    )
+    has_sizes = [*_numbers(measures.sizes)] == [*sizes]
+    if not (has_tokens and has_sizes and measures.use == use.without_small_prompts()):
+        yield "the stored sizes of its Views differ from its events; statistics may be wrong"
+
+
 def _begin_of_units_across(units: Units, position: int) -> int:
     """Return the last position up to ``position`` at which no unit of a View goes on."""
     # The events of a bond begin a loop, so they are in it.
@@ -137,7 +159,7 @@ def _stored(store: Store, row: ConversationRow) -> Measures:
     """Return the stored measures of a conversation. Return empty measures if there are none, if
     another version of the code counted them, or if they are of a later version than ``row``.
     """
-    _, record = cached_records(store, _PROJECTION, row.id, row.id).get(row.id, (0, None))
+    _, record = cached_records(store, VIEW_SIZES, row.id, row.id).get(row.id, (0, None))
     if record is None or record.code != _CODE:
         return Measures()
     measures = msgspec.msgpack.decode(record.body, type=Measures)
@@ -158,7 +180,7 @@ def _write(store: Store, row: ConversationRow, measures: Measures) -> None:
             return  # the conversation must be encrypted first
         writing = WriteTransaction(transaction, conversation, database)
         record = Record(row.version, _CODE, msgspec.msgpack.encode(measures))
-        writing.put_records(_PROJECTION, [record], replace_all=True)
+        writing.put_records(VIEW_SIZES, [record], replace_all=True)
         writing.end()
 
     with suppress(EventStoreError):

@@ -1,0 +1,117 @@
+"""What readers cache beside events can be changed by an operator: ``store verify --views`` compares
+it with the events.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+
+import msgspec
+import pytest
+
+import foldlog
+from foldlog._app.cli.verifying import Checks
+from foldlog._app.server import pages
+from foldlog._reports.figures.view_tokens import ViewMeasuring
+from foldlog._reports.records.compared_imports import verify_with_records
+from foldlog.eventstore import open_store
+from foldlog.eventstore.proof.checkpoint import make_checkpoint
+from foldlog.eventstore.proof.signed_note import StoreCheckpoint
+from foldlog.projections import Views
+from tests.attacks.made_store import reply, user
+from tests.attacks.operators import SQLiteOperator
+from tests.commands import run_foldlog
+
+Forge = Callable[[bytes], bytes]
+
+
+@pytest.fixture(autouse=True)
+def long_conversations(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(pages, "_LONG", 3)
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> Path:
+    path = tmp_path / "store.db"
+    with foldlog.open(path, condenser={"type": "digest", "max_size": 8, "keep_first": 1}) as all_:
+        history = all_["chat"]
+        for number in range(5):
+            history.append(
+                [
+                    user(f"look at src/file{number}.py " + "and tell me all that it says " * 20),
+                    user("now"),
+                ]
+            )
+            history.step()
+        history.append_reply(reply(None, ("k", "transfer")))
+        assert [*all_.to_resume()] == ["chat"]
+        row = all_.store.conversation("chat")
+        ViewMeasuring(all_.store, row).sizes(Views(all_.store))
+        documents = pages.Pages(all_.store)
+        documents.history("chat")
+        documents.dropped("chat")
+    return path
+
+
+def findings(path: Path, note: StoreCheckpoint) -> list[str]:
+    checks = Checks()
+    with open_store(path) as store:
+        compared = checks.count(verify_with_records(store, note), lambda **_: None)
+        for _ in checks.with_views(store, compared, repair=False):
+            pass
+    assert checks.not_checked == []
+    return [text for _, text in checks.findings]
+
+
+def other_title(body: bytes) -> bytes:
+    return json.dumps({**json.loads(body), "title": "burn it"}).encode()
+
+
+def other_tokens(body: bytes) -> bytes:
+    document = json.loads(body)
+    document["events"]["tokens"][0] += 1
+    return json.dumps(document).encode()
+
+
+def no_condensations(body: bytes) -> bytes:
+    return json.dumps({**json.loads(body), "condensations": []}).encode()
+
+
+def other_measures(number: int, new: object) -> Forge:
+    def forge(body: bytes) -> bytes:
+        measures = msgspec.msgpack.decode(body)
+        measures[number] = new if new is not None else measures[number][:-4] + b"\1\1\0\0"
+        return msgspec.msgpack.encode(measures)
+
+    return forge
+
+
+@pytest.mark.parametrize(
+    "projection, forge, problem",
+    [
+        ("page", other_title, "the stored document of its page"),
+        ("page", other_tokens, "the stored document of its page"),
+        ("needed again", no_condensations, "the stored list of terms that it needed again"),
+        ("open_calls", lambda body: b"0", "the stored number of its open calls"),
+        ("view_sizes", other_measures(1, None), "the stored sizes of its Views"),
+        ("view_sizes", other_measures(2, None), "the stored sizes of its Views"),
+        ("view_sizes", other_measures(3, [[[1, 999_999]]]), "the stored sizes of its Views"),
+    ],
+)
+def test_changed_cache_is_found(path: Path, projection: str, forge: Forge, problem: str) -> None:
+    with open_store(path) as store:
+        note = make_checkpoint(store)
+    assert findings(path, note) == []
+    operator = SQLiteOperator(path)
+    [row] = [row for row in operator.rows("records") if row["projection"] == projection]
+    body = forge(bytes(row["body"]))
+    assert body != bytes(row["body"])
+    changed = operator.with_right_checksum({**row, "body": body})
+    operator.update("records", row, body=body, checksum=changed["checksum"])
+    operator.close()
+    [found] = findings(path, note)
+    assert found.startswith(problem)
+    assert run_foldlog("store", "verify", "--views", "--repair", "--db", str(path)) == 0
+    assert findings(path, note) == []
