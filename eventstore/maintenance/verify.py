@@ -178,8 +178,12 @@ def verify(
         # The database checks itself outside of Python, so this check takes no extra time.
         database_findings = beside.submit(_findings_in_database, database, is_closed.is_set)
         try:
+            last_id = None
             for item in readable_conversations(database.recorder, start):
-                if not isinstance(item, Unlisted):
+                if not isinstance(item, Unlisted) and item.id == last_id:
+                    yield Verdict(item.id, 0, None, None, (of_all(_HELD_TWICE),))
+                elif not isinstance(item, Unlisted):
+                    last_id = item.id
                     yield from _generations(database, item)
                 elif item.id is None:
                     unlisted.append(of_all(item.problem))
@@ -396,6 +400,7 @@ _MISFIT = (
     " 'structural' differs"
 )
 _EXCHANGED = "its events do not have rising positions: events were exchanged"
+_HELD_TWICE = "two of the joined stores have a conversation with this id; readers open one of them"
 _STRAY = (
     "it does not follow the event before it: one of the two was changed, or is not in its place"
 )
@@ -791,7 +796,13 @@ def readable_conversations(
             start = start_after(next_id)
         else:
             yield from page
-            start = start_after(page[-1].id)
+            last_id = page[-1].id
+            if recorder.store_count > 1:
+                # Another store may have the same id, which the next page leaves out.
+                keys = {row.key for row in page}
+                same = recorder.query(lambda reader: reader.conversations(last_id, 2))  # noqa: B023
+                yield from (row for row in same if row.id == last_id and row.key not in keys)
+            start = start_after(last_id)
 
 
 def _readable(

@@ -49,6 +49,9 @@ _LEDGER_OF_A_COPY: Final = (
     "its ledger was not compared: this is a copy of the store of the checkpoint, or its id was"
     " changed"
 )
+_NOT_FOUND: Final = (
+    "no reader finds it by its id: joined stores lack the fact that says where it is"
+)
 _ATTEMPTS: Final = 5
 """How many times a comparison is repeated if the conversation changed during the comparison."""
 
@@ -153,7 +156,9 @@ class _Comparison:
         state, ledgers = self._recorder.query(partial(_state_and_ledgers, verdict=verdict))
         if state is not None and attempts == _ATTEMPTS:
             self._count(state, leaves)
-        if state is None or not leaves:
+        if state is None:
+            return verdict._replace(findings=(*verdict.findings, of_all(_NOT_FOUND)))
+        if not leaves:
             return verdict
         findings = [*verdict.findings]
         has_heads = all(finding.needs_key for finding in findings)
