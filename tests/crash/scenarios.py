@@ -14,7 +14,7 @@ from foldlog.eventstore import ANY_VERSION
 from foldlog.eventstore.log import importing, streams
 from foldlog.eventstore.maintenance import erase as erasure
 from foldlog.eventstore.maintenance.backup import vacuum
-from foldlog.eventstore.recorders.sqlite import checkpoints
+from foldlog.eventstore.recorders.sqlite import log_checkpoints
 from tests.crash.ledger import Ledger, batch_of, open_at
 
 
@@ -52,12 +52,12 @@ def append_batches(path, ledger):
 
 def append_and_write_back(path, ledger):
     """After each append, write the log back into the database while commits go on."""
-    checkpoints.AT = 1
+    log_checkpoints.AT = 1
     with open_at(path) as store:
         for n in range(3):
             ledger.append(store, "c1", f"single-{n}", 1)
             for thread in threading.enumerate():
-                if thread.name == checkpoints.THREAD:
+                if thread.name == log_checkpoints.THREAD:
                     thread.join()
 
 

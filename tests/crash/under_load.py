@@ -19,7 +19,7 @@ from itertools import count
 import foldlog.eventstore.log.importing
 from foldlog import Histories, LeaseTaken
 from foldlog.eventstore import ANY_VERSION, IdempotencyConflict, VersionConflict, open_store
-from foldlog.eventstore.recorders.sqlite import checkpoints
+from foldlog.eventstore.recorders.sqlite import log_checkpoints
 from tests.at_once import at_once
 from tests.crash.ledger import Ledger, batch_of, inspect, open_at
 
@@ -140,7 +140,7 @@ class Writer:
 def write(folder, name):
     """Run a writer process until SIGKILL or the first error, which it writes into a file."""
     foldlog.eventstore.log.importing.CHUNK = CHUNK
-    checkpoints.AT = PAGES  # many are then killed while they write back
+    log_checkpoints.AT = PAGES  # many are then killed while they write back
     ledger = Ledger(folder / f"{name}.ledger")
     file = folder / "store.db"
     with open_at(file) as store:

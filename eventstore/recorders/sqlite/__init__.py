@@ -10,7 +10,7 @@ remembers state for the next transaction.
 ``stream_commits``: tells other processes which commits wrote nothing but streams.
 ``write_lock``: the lock between processes
 (docs/internals/decisions/0021-writers-wait-in-order.md).
-``checkpoints``: a thread that writes the log back into the file between commits
+``log_checkpoints``: a thread that writes the log back into the file between commits
 (docs/internals/decisions/0022-checkpoints-beside-commits.md).
 ``log_syncs``: a thread that syncs the log after commits that did not wait for the disk.
 ``process_forks``: closes connections before a process forks.

@@ -24,9 +24,9 @@ from foldlog.eventstore.recorders.base import (
 )
 from foldlog.eventstore.recorders.errors import FAILURES
 from foldlog.eventstore.recorders.sqlite import maintenance, process_forks, schema
-from foldlog.eventstore.recorders.sqlite.checkpoints import LogCheckpoints
 from foldlog.eventstore.recorders.sqlite.errors import raise_translated, translate_errors
 from foldlog.eventstore.recorders.sqlite.group_commit import CommitQueue, Job
+from foldlog.eventstore.recorders.sqlite.log_checkpoints import LogCheckpoints
 from foldlog.eventstore.recorders.sqlite.log_syncs import LogSyncs
 from foldlog.eventstore.recorders.sqlite.reader import SQLiteReader
 from foldlog.eventstore.recorders.sqlite.store_file import StoreFile, check_not_moved

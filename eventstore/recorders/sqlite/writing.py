@@ -16,8 +16,7 @@ from typing import Any, Final, TypeVar
 from foldlog.eventstore.errors import StoreUnavailable
 from foldlog.eventstore.recorders.base import AT_ONCE_S
 from foldlog.eventstore.recorders.errors import FAILURES, NOTHING_WRITTEN
-from foldlog.eventstore.recorders.sqlite import checkpoints as log_checkpoints, maintenance, schema
-from foldlog.eventstore.recorders.sqlite.checkpoints import IN_COMMITS_AT, LogCheckpoints
+from foldlog.eventstore.recorders.sqlite import log_checkpoints, maintenance, schema
 from foldlog.eventstore.recorders.sqlite.errors import (
     NOT_KNOWN,
     is_full,
@@ -25,6 +24,7 @@ from foldlog.eventstore.recorders.sqlite.errors import (
     is_ours,
     translate,
 )
+from foldlog.eventstore.recorders.sqlite.log_checkpoints import IN_COMMITS_AT, LogCheckpoints
 from foldlog.eventstore.recorders.sqlite.log_syncs import LogSyncs
 from foldlog.eventstore.recorders.sqlite.store_file import MOVED, StoreFile, descriptors_of
 from foldlog.eventstore.recorders.sqlite.stream_commits import StreamCommits

@@ -14,8 +14,8 @@ import pytest
 
 from foldlog.eventstore import open_store
 from foldlog.eventstore.maintenance.backup import vacuum
-from foldlog.eventstore.recorders.sqlite import checkpoints, maintenance, writing
-from foldlog.eventstore.recorders.sqlite.checkpoints import LogCheckpoints
+from foldlog.eventstore.recorders.sqlite import log_checkpoints, maintenance, writing
+from foldlog.eventstore.recorders.sqlite.log_checkpoints import LogCheckpoints
 from tests.reading import reading
 from tests.said import say
 
@@ -29,7 +29,7 @@ pytestmark = pytest.mark.skipif(
 
 @pytest.fixture
 def store(tmp_path, monkeypatch):
-    monkeypatch.setattr(checkpoints, "AT", AT)
+    monkeypatch.setattr(log_checkpoints, "AT", AT)
     with open_store(tmp_path / "history.db") as store:
         append_in_turn(store, 1)  # The tables alone make the log long enough for a checkpoint.
         yield store
@@ -40,7 +40,7 @@ def append(store, pages=1):
 
 
 def in_progress():
-    return [thread for thread in threading.enumerate() if thread.name == checkpoints.THREAD]
+    return [thread for thread in threading.enumerate() if thread.name == log_checkpoints.THREAD]
 
 
 def append_in_turn(store, count):
@@ -127,8 +127,8 @@ def test_commit_writes_back_where_the_thread_fails(tmp_path, monkeypatch):
     def fail(self):
         raise sqlite3.OperationalError("disk I/O error")
 
-    monkeypatch.setattr(checkpoints, "AT", AT)
-    monkeypatch.setattr(checkpoints, "IN_COMMITS_AT", 2 * AT)
+    monkeypatch.setattr(log_checkpoints, "AT", AT)
+    monkeypatch.setattr(log_checkpoints, "IN_COMMITS_AT", 2 * AT)
     monkeypatch.setattr(writing, "IN_COMMITS_AT", 2 * AT)
     monkeypatch.setattr(LogCheckpoints, "_write_back", fail)
     with open_store(tmp_path / "history.db") as store:
@@ -138,7 +138,7 @@ def test_commit_writes_back_where_the_thread_fails(tmp_path, monkeypatch):
 
 
 def test_writer_waits_for_a_late_checkpoint(store, held, monkeypatch):
-    monkeypatch.setattr(checkpoints, "IN_COMMITS_AT", AT)
+    monkeypatch.setattr(log_checkpoints, "IN_COMMITS_AT", AT)
     at_work, go_on = held
 
     def write():
@@ -194,8 +194,8 @@ def test_process_fork_waits_for_the_checkpoint(tmp_path):
     program = """
 import os, sys, threading, time
 from foldlog.eventstore import ANY_VERSION, Message, open_store
-from foldlog.eventstore.recorders.sqlite import checkpoints, maintenance
-checkpoints.AT = 4
+from foldlog.eventstore.recorders.sqlite import log_checkpoints, maintenance
+log_checkpoints.AT = 4
 begun, busy = threading.Event(), [False]
 write_back = maintenance.write_back
 def slowly(connection):
