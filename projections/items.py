@@ -32,7 +32,7 @@ class Items(Sequence[Event]):
         self._events = events
         self._count = len(events)
         self._all: tuple[Event, ...] | None = None
-        self._token = [True]
+        self._token = [None]
         self.masks: dict[tuple[str, int], tuple[Event, Any]] = shown_for.masks if shown_for else {}
         """A cache of masks and sizes that condensers computed. The key is the condenser's type
         (``tokens`` for a size) and the id of the event. The value is the event and its mask or
@@ -63,7 +63,7 @@ class Items(Sequence[Event]):
         grown._events = self._events
         grown._count = self._count + len(events)
         grown._all = None
-        grown._token = [True]
+        grown._token = [None]
         grown._units_so_far = self._units_so_far
         grown.masks = self.masks
         grown.renderings = self.renderings

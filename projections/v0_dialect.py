@@ -19,7 +19,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Sequence
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from foldlog.eventstore import NOT_RECORDED, CondensationAction, CondensationSummary, Event
 from foldlog.eventstore.events import names_source_ids
@@ -42,20 +42,18 @@ def entomb(tomb: Intervals, event: Event) -> Intervals:
     if own_id is not None:
         pairs.append((own_id, own_id))
     if isinstance(event, CondensationAction):
-        start = event.forgotten_events_start_id
-        end = event.forgotten_events_end_id
-        if event.given_ids is not None:
+        # A condensation without ids has both bounds.
+        bounds: Any = event.forgotten_events_start_id, event.forgotten_events_end_id
+        if event.given_ids is None:
+            pairs.append(bounds)
+        else:
             pairs.extend((source_id, source_id) for source_id in event.given_ids)
-        elif start is not None and end is not None:
-            pairs.append((start, end))
     return normalize(pairs)
 
 
 def find_buried(tomb: Intervals, events: Sequence[Event]) -> list[int]:
     """Return the indices of the events whose source ids are in the tomb."""
-    if tomb:
-        return [index for index, event in enumerate(events) if is_buried(tomb, event)]
-    return []
+    return [index for index, event in enumerate(events) if is_buried(tomb, event)]
 
 
 def is_buried(tomb: Intervals, event: Event) -> bool:
@@ -89,7 +87,7 @@ def _source_id(event: Event) -> int | None:
     """Return the source id of an event from V0. A missing id counts as -1, and the id -1 can be
     forgotten. Return None for an id that is a text, because such an id is never forgotten.
     """
-    source_id = event.origin.id if event.origin is not None else None
-    if source_id is None:
+    origin: Any = event.origin
+    if origin.id is None:
         return NOT_RECORDED
-    return source_id if isinstance(source_id, int) else None
+    return origin.id if isinstance(origin.id, int) else None

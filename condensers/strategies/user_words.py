@@ -166,8 +166,6 @@ def unwrap(text: str) -> tuple[str, int | None]:
         parsed: Any = json.loads(text)
     except (ValueError, RecursionError):
         return text, None
-    if not isinstance(parsed, dict):
-        return text, None
     outputs = [
         parsed[key] for key in ("output", "stdout", "stderr") if isinstance(parsed.get(key), str)
     ]

@@ -80,11 +80,7 @@ def mark_cached(
     newest_first = range(len(messages) - 1, -1, -1)
     answer = next((index for index in newest_first if messages[index]["role"] == "assistant"), None)
     summary_index = next(
-        (
-            index
-            for index in newest_first
-            if summaries and not summaries.isdisjoint(shared[index].positions)
-        ),
+        (index for index in newest_first if not summaries.isdisjoint(shared[index].positions)),
         None,
     )
     # The previous prompt ended with the message before the last answer.

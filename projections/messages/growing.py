@@ -88,9 +88,9 @@ class MessageList:
         if message.get("role") != role:
             return self.add({"role": role, "content": parts}, positions)
         content: list[Part] = message["content"]
-        thinks_late = not _is_thinking(content[0]) and any(map(_is_thinking, parts))
+        begins_plain = not _is_thinking(content[0])
         content += parts
-        if thinks_late:  # A server refuses thinking after other blocks.
+        if begins_plain:  # A server refuses thinking after other blocks.
             content.sort(key=lambda part: not _is_thinking(part))
         former_positions.update(dict.fromkeys(positions))
         self._start = None

@@ -103,7 +103,7 @@ def turns(
             # A reply that begins before the end of another one depends on the events before it.
             start = _start(shown, without_message, first) if first > last_index else None
             result.append(conversation.turn_of_reply(group, start))
-            last_index = max(last_index, *group, *(answers.get(index, -1) for index in group))
+            last_index = max(last_index, *(answers.get(index, index) for index in group))
             continue
         # The group is one event.
         event = shown[first]
@@ -113,7 +113,7 @@ def turns(
         if not without_message[first]:
             parts = parts_of(content_of(event))
             result.append(MessageTurn(role, parts, (positions[first],)))
-        last_index = max(last_index, first, answers.get(first, -1))
+        last_index = max(last_index, answers.get(first, first))
     return result
 
 

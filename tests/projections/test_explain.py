@@ -144,6 +144,29 @@ def test_event_that_a_view_of_another_log_does_not_show():
     )
 
 
+def test_event_that_v0_forgot_before_it_came():
+    """A condensation from OpenHands V0 also forgets the events that come later with its ids."""
+    v0 = [Origin(format="openhands-v0", id=number) for number in range(4)]
+    other = CondensationAction(forgotten_event_ids=(2,), origin=v0[1])
+    events = numbered(
+        replace(message(), origin=v0[0]),
+        CondensationAction(
+            forgotten_events_start_id=2, forgotten_events_end_id=3, origin=v0[1], metadata={}
+        ),
+        replace(message(), origin=v0[2]),
+        replace(other, origin=v0[3]),
+        replace(message(), origin=v0[2]),
+    )
+    view = View.from_events(events)
+    assert [event.id for event in view] == [0]
+    for event_id in (2, 4):
+        why = explain_event(events[event_id], view, structural_since(events))
+        assert (why.fate, why.by) == ("never shown", events[1])
+        assert why.reason.startswith(
+            "imported condensation 1 forgot its source id before the event"
+        )
+
+
 def test_explanations_and_views_in_a_few_words():
     events = numbered(message(), message(), condensed(0, summary="x", offset=0))
     view = View.from_events([*events, CondensationRequest(id=3)])
@@ -176,7 +199,9 @@ def test_retraction_to_what_is_not_in_memory():
         LookupError, match=r"returns to version 2, but this View, at version 3, was made without"
     ):
         fold([message(), retraction], start)
-    assert fold([message(), replace(retraction, version=3)], start).state.version == 5
+    kept = fold([message(), replace(retraction, version=3)], start).state
+    assert kept.version == 5
+    assert [event.id for event in kept.past.events(0, 9)] == [3, 4]
     assert fold([message(), replace(retraction, version=0)], start).state.count == 0
     folding = LifetimesFold("c", targets=[3])
     with pytest.raises(LookupError, match=r"retraction 2 returns to version 1, which is not one"):
@@ -189,4 +214,7 @@ def test_view_of_no_store_is_of_no_conversation():
     assert (past.conversation, past.key, past.redactions) == ("", 0, 0)
     assert past.document("attributes") is None
     assert view.request().conversation == ""
+    bare = View(ViewState(version=3))
+    assert bare.request().conversation == ""
+    assert (bare.seen.version, bare.seen.redactions) == (3, 0)
     assert (view.seen.version, view.seen.redactions) == (3, 0)

@@ -18,7 +18,15 @@ from foldlog.eventstore import (
     open_store,
 )
 from foldlog.eventstore.events import Origin
-from foldlog.projections import View, Views, content_texts, with_texts, words_of
+from foldlog.projections import (
+    View,
+    Views,
+    as_json,
+    content_texts,
+    render_events,
+    with_texts,
+    words_of,
+)
 from foldlog.projections.messages.content import copy_part
 from foldlog.projections.messages.turns import DIALECTS
 from tests.condensers.made import answer, call, message, parts_with
@@ -356,6 +364,105 @@ def test_what_stands_before_a_conversation_that_the_agent_begins():
         ("tool", (3,)),
         ("tool", (4,)),
     ]
+
+
+def test_files_in_odd_forms():
+    def sent(part, dialect):
+        (first,) = View.from_events([message((part, text("x")))]).to_messages(dialect)
+        return first["content"][0] if isinstance(first["content"], list) else first["content"]
+
+    page = {"type": "document", "source": {"type": "url", "url": "https://x/a.pdf"}, "title": "a"}
+    assert sent(page, "anthropic") == {
+        "type": "document",
+        "source": {"type": "url", "url": "https://x/a.pdf"},
+        "title": "a",
+    }
+    assert sent(page, "responses") == {"type": "input_file", "file_url": "https://x/a.pdf"}
+    assert sent(page, "openai").startswith("[file a: its address or id cannot be sent to this")
+    marked = {**page, "cache_control": {"type": "ephemeral"}}
+    assert sent(marked, "litellm") == {
+        "type": "file",
+        "file": {"file_id": "https://x/a.pdf", "filename": "a"},
+        "cache_control": {"type": "ephemeral"},
+    }
+    broken = {"type": "file", "file": {"file_data": "data:text/plain;base64,A"}}
+    assert sent(broken, "openai").startswith("[file: text/plain cannot be sent to this server")
+    assert sent({"type": "file", "file": "x"}, "litellm") == text(
+        "[file: the history does not hold it]"
+    )
+    for blocks in ("ebb", ["ebb"], (text("ebb"),)):
+        whole = {"type": "document", "source": {"type": "content", "content": blocks}}
+        assert sent(whole, "litellm") == text("ebb")
+    film = {"type": "video_url", "video_url": {"url": "https://x/a.mp4"}}
+    assert sent(film, "litellm") == film
+    assert sent({**film, "video_url": {}}, "litellm")["type"] == "text"
+
+
+def test_changed_texts_leave_a_picture_and_go_deep():
+    picture = {
+        "type": "image",
+        "source": {"type": "base64", "media_type": "image/png", "data": "ebb"},
+    }
+    assert with_texts((picture,), str.upper) == (picture,)
+    deep = text("ebb")
+    for _ in range(30):
+        deep = {"type": "zzz", "part": [deep]}
+    assert content_texts(deep) == ["ebb"]
+    for _ in range(150):
+        deep = {"type": "zzz", "part": [deep]}
+    assert content_texts(deep) == []
+    assert with_texts(deep, str.upper) == deep
+
+
+def test_values_that_json_cannot_hold():
+    assert as_json({"é": b"12", "x": float("nan")}).startswith('{"é": "[2 bytes, sha256 ')
+    assert as_json({"é": float("nan")}) == '{"é": "NaN"}'
+    assert as_json({"é": b"12"}).startswith('{"é": "[2 bytes, sha256 ')
+    odd = replace(call(), arguments="é")
+    use = View.from_events([odd, answer()]).to_messages("openai")[0]["tool_calls"][0]
+    assert use["function"]["arguments"] == '{"invalid_arguments": "é"}'
+    deep = {}
+    for _ in range(100_000):
+        deep = {"a": deep}
+    assert as_json(deep) == "(nested too deeply to be shown)"
+
+
+def test_text_behind_a_call_of_the_same_reply():
+    """A reply is one message, in whatever order its parts were recorded."""
+    first, second = (
+        replace(call(call_id=name, response_id="r"), meta={"reply": "m"}) for name in "ab"
+    )
+    said = replace(message("both", "agent"), meta={"reply": "m"})
+    results = [answer(call_id=name) for name in "ab"]
+    for reply in ([first, said, second], [first, second, said], [said, first, second]):
+        sent = View.from_events([message("go"), *reply, *results]).to_messages("anthropic")
+        assert [each["role"] for each in sent] == ["user", "assistant", "user"]
+        assert {part["type"] for part in sent[1]["content"]} == {"text", "tool_use"}
+
+
+def test_earlier_view_has_its_messages_after_a_later_one():
+    earlier = View.from_events([message("go"), call(), answer()])
+    expected = earlier.to_messages()
+    later = earlier.then([message("done", "agent"), message("more")])
+    assert later.to_messages()[:3] == expected
+    assert earlier.to_messages() == expected
+    assert later.to_messages()[:3] == expected
+
+
+def test_messages_after_a_beginning_that_is_not_rendered():
+    events = [message("on", "agent"), message("go")]
+    rendered = render_events(events, [0, 1], opening=False)
+    assert [sent["role"] for sent, _ in rendered] == ["assistant", "user"]
+    assert [sent["role"] for sent, _ in render_events(events, [0, 1])] == [
+        "user",
+        "assistant",
+        "user",
+    ]
+
+
+def test_digest_of_messages_has_32_digits():
+    request = View.from_events([message("go")]).request()
+    assert len(request.messages_digest) == len(request.fingerprint["beside"]) == 32
 
 
 if __name__ == "__main__":

@@ -17,8 +17,10 @@ from foldlog.eventstore import (
     UnknownEvent,
     UnknownEventType,
 )
+from foldlog.eventstore.events import Origin
 from foldlog.projections import View
 from foldlog.projections.call_states import trace
+from foldlog.projections.units import awaited_positions
 from tests.said import ids
 
 
@@ -68,6 +70,31 @@ def test_condensations_of_a_growing_view():
     assert view.forgotten_event_ids == {0, 1, 2, -6}
     assert len(view) == 0
     assert len(view.then([Retraction(version=4)]).condensations) == 1
+
+
+def test_calls_that_wait_and_calls_that_were_left():
+    """A later reply, to a prompt with something new, leaves the open calls before it."""
+    a, b, c = (Action(tool="run", call_id=name, response_id=f"r{name}") for name in "abc")
+    by_user = Action(tool="ls", call_id="u", source="user")
+    ask = Message(source="user", content="?")
+    view = View.from_events([ask, a, ask, by_user, b, ask, c])
+    assert [call.call_id for call in view.open_calls] == ["a", "b", "c"]
+    assert [view[place].call_id for place in awaited_positions(view, view.units)] == ["c"]
+    first = View.from_events([ask, a, replace(b, response_id="ra")])
+    assert awaited_positions(first, first.units) == [1, 2]
+    assert awaited_positions(*(lambda view: (view, view.units))(View.from_events([ask]))) == []
+
+
+def test_tail_with_a_summary_that_has_no_fixed_place():
+    v0 = [Origin(format="openhands-v0", id=number) for number in range(5)]
+    said = [Message(source="user", content=text, origin=v0[n]) for n, text in enumerate("abc")]
+    forget = CondensationAction(
+        forgotten_event_ids=(0,), summary="so far", summary_offset=-1, origin=v0[3]
+    )
+    view = View.from_events([*said, forget])
+    assert [event.content for event in view] == ["b", "so far", "c"]
+    for number in range(5):
+        assert view.tail(number) == view.events[3 - min(number, 3) :]
 
 
 def test_new_events_get_the_next_ids():

@@ -202,9 +202,7 @@ def digest_of(view: View, forgotten: Iterable[Event]) -> Digest:
     going = {event.id for event in forgotten}
     past = view.state.past
     version = view.version
-    if past is None:  # A View from ``View.from_events`` has no log.
-        digest = Digest.of(event for event in view if event.id in going)
-        return digest.without_shown_requests(event for event in view if event.id not in going)
+    assert past is not None  # every fold sets it
     stop = max(going) + 1
     shown = frozenset(event.id for event in view if 0 <= event.id < stop and event.id not in going)
     last = past.memory.get(_MEMORY)

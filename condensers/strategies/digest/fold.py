@@ -138,10 +138,6 @@ class Digest:
     """
     _pending: dict[object, Deed] = field(default_factory=dict)
 
-    @classmethod
-    def of(cls, events: Iterable[Event]) -> Digest:
-        return cls().plus(events)
-
     def plus(self, events: Iterable[Event]) -> Digest:
         """Return the digest with further events. Cost: the method copies the lines of the digest,
         and makes a pass over ``events``.
