@@ -50,7 +50,7 @@ class StrictTable(BaseModel):
             case "value_error":
                 return str(error["ctx"]["error"])
         value = error["input"]
-        shown = isinstance(value, int | float) and error["loc"][-1] != "api_key"
+        shown = isinstance(value, int | float) and error["loc"][-1:] != ("api_key",)
         expectation = error["msg"].removeprefix("Input ").replace("tuple", "list")
         return expectation + (f", not {value!r}" if shown else "")
 

@@ -18,7 +18,7 @@ from typing import Literal
 from unittest.mock import patch
 
 import pytest
-from pydantic import BaseModel, Field, ValidationError
+from pydantic import BaseModel, Field, SecretStr, ValidationError
 
 import foldlog
 from foldlog.condensers import (
@@ -28,6 +28,7 @@ from foldlog.condensers import (
     DigestCondenser,
     InvalidCondenser,
     LLMConfig,
+    LLMSummarizingCondenser,
     NoOpCondenser,
     ObservationMaskingCondenser,
     RecentEventsCondenser,
@@ -43,6 +44,7 @@ from foldlog.condensers.config.registry import (
     register_config,
 )
 from foldlog.condensers.config.toml import (
+    condenser_config_from_toml_section,
     load_condenser,
     load_condenser_config,
     read_condenser_config,
@@ -282,6 +284,79 @@ def test_a_type_has_a_name_and_is_registered_once():
         Condenser.from_config(Unregistered())
     with pytest.raises(InvalidCondenser, match="'noop', which is no RecentEventsCondenser"):
         RecentEventsCondenser.from_config({"type": "noop"})
+
+
+@pytest.mark.usefixtures("registered")
+def test_model_of_ones_own_has_no_configuration():
+    condenser = LLMSummarizingCondenser(Scripted())
+    with pytest.raises(
+        InvalidCondenser, match="the model 'scripted' of the condenser 'llm' has no"
+    ):
+        _ = condenser.config
+    assert LLMSummarizingCondenser(None).config.llm_config is None
+
+
+def test_keys_of_a_models_table():
+    fields = {
+        "model": "m",
+        "aws_secret_access_key": SecretStr("sk"),
+        "aws_region_name": "eu",
+        "litellm_extra_body": {"a": 1},
+        "completion_kwargs": {"seed": 7},
+        "usage_id": "ignored",
+        "auth_type": "api_key",
+        "temperature": None,
+    }
+    config = LLMConfig(**fields, extra={"seed": 8})
+    assert config.extra == {
+        "aws_secret_access_key": "sk",
+        "aws_region_name": "eu",
+        "extra_body": {"a": 1},
+        "seed": 8,
+    }
+    assert LLMConfig(model="m", litellm_extra_body={}).extra == {}
+    assert LLMConfig(model="m", timeout=7, timeout_s=7).timeout_s == 7
+    with pytest.raises(ValidationError, match="two keys set timeout_s to different values"):
+        LLMConfig(model="m", timeout=7, timeout_s=8)
+    for wrong in (7, "m"):
+        with pytest.raises(ValidationError, match="be a valid dictionary or instance of LLMConfig"):
+            LLMConfig.model_validate(wrong)
+
+
+def test_section_of_another_program():
+    """The models come as tables or configurations, and the type has OpenHands' other name."""
+    models = {"llm": LLMConfig(model="a", retries=7), "small": {"model": "b"}}
+    section = {"kind": "llm", "llm_config": "small", "max_size": 80}
+    config = condenser_config_from_toml_section(section, models)["condenser"]
+    assert (config.max_size, config.llm_config.model) == (80, "b")
+    config = condenser_config_from_toml_section({"type": "llm"}, models)["condenser"]
+    assert (config.llm_config.model, config.llm_config.retries) == ("a", 7)
+    assert config.llm_config.model_fields_set == {"model", "retries"}
+    assert condenser_config_from_toml_section({})["condenser"].type == "noop"
+    assert condenser_config_from_toml_section({"type": "digest"})["condenser"].type == "digest"
+
+
+CONFIGURATIONS = """
+import json
+from foldlog.condensers.config.registry import list_strategies, names_of
+for config_type in list_strategies():
+    schema = config_type.model_json_schema()
+    print(names_of(config_type), config_type.__doc__, json.dumps(schema))
+    try:
+        config_type(max_size=True, keep_first=True)
+    except ValueError as error:
+        print(error)
+"""
+
+
+def test_a_process_makes_the_same_configurations(capsys):
+    exec(CONFIGURATIONS, {})
+    printed = capsys.readouterr().out
+    made = subprocess.run(
+        [sys.executable, "-c", CONFIGURATIONS], capture_output=True, text=True, check=True
+    )
+    assert made.stdout == printed
+    assert "should be a number, not True" in printed
 
 
 def test_a_condenser_may_have_no_configuration():

@@ -17,6 +17,7 @@ from foldlog.condensers import (
     RollingCondenser,
     Step,
 )
+from foldlog.condensers.base import Overrun, run_step
 from foldlog.eventstore import CondensationAction, InvalidEvent
 from tests.condensers.made import (
     REQUEST,
@@ -240,3 +241,99 @@ def test_several_models_share_the_wait():
         for llm in (None, AskableAgent(100_000), None, AskableAgent(90_000)):
             assert len(history.prepare(llm=llm)) == 11
         assert len(summarizer.calls) == 1, "a model that failed is asked again some events later"
+
+
+# --- what a condenser is given, and what it returns ---
+
+
+def test_events_alone_are_no_view():
+    with pytest.raises(TypeError, match=r"takes a View, not a list; write condenser\.condense"):
+        Asked(3).condense(messages(4))
+
+
+def test_a_view_in_place_of_a_step_is_refused():
+    class Eager(Condenser):
+        def step(self, view, agent_llm=None):
+            return view
+
+    with pytest.raises(TypeError, match="Eager returned a View; return the View to continue"):
+        run_step(Eager(), viewed(messages(1)), None)
+
+
+@pytest.mark.parametrize("is_over", [True, False])
+def test_a_required_condensation_of_kept_events_is_unavailable(is_over):
+    class Forgets(Condenser):
+        def overrun(self, view, agent_llm):
+            return Overrun([0, 1, 2], 1, None) if is_over else None
+
+        def condense(self, view):
+            return Condensation(forgotten_event_ids=ids(view))
+
+    view = replace(viewed(messages(2)), kept_from=0)
+    if is_over:
+        with pytest.raises(NoCondensationAvailable, match="nothing can be forgotten"):
+            run_step(Forgets(), view, None)
+    else:
+        result, (report,) = run_step(Forgets(), view, None)
+        assert result is view
+        assert (report["condenser"], report["outcome"]) == ("Forgets", "above size")
+
+
+def test_a_strategy_with_its_own_rule_need_not_name_the_earlier_summary():
+    class Middle(Asked):
+        def get_condensation(self, view):
+            return Condensation(
+                forgotten_event_ids=[view[2].id], summary="so far", summary_offset=1
+            )
+
+    class NamesIt(Asked):
+        def get_condensation(self, view):
+            return Condensation(
+                forgotten_event_ids=ids(view[1:3]), summary="so far", summary_offset=1
+            )
+
+    view = viewed(messages(4), condensed(1, summary="before", offset=1))
+    for kind in (Middle, NamesIt):
+        made = plan(kind(3).condense(view))
+        assert set(made.forgotten_event_ids) == {2, view[1].id}
+        assert [getattr(event, "content", "") for event in view.then([made])] == [
+            "m0",
+            "so far",
+            "m3",
+        ]
+    without = plan(Asked(3).condense(view))
+    assert without.forgotten_event_ids == (view[1].id,)
+
+
+def test_parts_of_a_pipeline_as_arguments():
+    parts = [Asked(3), Asked(4), Asked(5)]
+    for pipeline in (
+        PipelineCondenser(*parts),
+        PipelineCondenser(parts[0], parts[1:]),
+        PipelineCondenser(iter(parts)),
+        PipelineCondenser(condensers=parts),
+        PipelineCondenser(parts[0], condensers=parts[1:]),
+    ):
+        assert pipeline.condensers == tuple(parts)
+    assert not PipelineCondenser(parts).asks_a_model
+    assert PipelineCondenser(parts, [LLMSummarizingCondenser(Scripted())]).asks_a_model
+    assert PipelineCondenser().condense(viewed(messages(1))) == viewed(messages(1))
+
+
+@pytest.mark.parametrize("offset, place", [(0, 0), (1, 2), (2, 3), (3, 3)])
+def test_summary_behind_hidden_events(offset, place):
+    """A later part of a pipeline sees fewer events, and its summary stands before the same one."""
+
+    class Hides(Condenser):
+        def step(self, view, agent_llm=None):
+            shown = view.with_events([*view[:1], *view[2:]])
+            return Step(shown, ({"rule": {}},))
+
+    class Last(Condenser):
+        def condense(self, view):
+            return Condensation(forgotten_event_ids=[3], summary="x", summary_offset=offset)
+
+    view = viewed(messages(4))
+    made = plan(PipelineCondenser(Hides(), Last()).condense(view))
+    assert made.summary_offset == place
+    assert plan(PipelineCondenser(Last()).condense(view)).summary_offset == offset
