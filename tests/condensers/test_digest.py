@@ -66,7 +66,7 @@ RARE = "Lines with rare words"
 
 
 def digest(*events, length=LENGTH):
-    return text_of(Digest.of(viewed(*events)), length)
+    return text_of(Digest().plus(viewed(*events)), length)
 
 
 def section(text, heading):
@@ -104,7 +104,7 @@ def files_known(text):
 
 
 def run_case(case, output):
-    return text_of(Digest.of(case.events()), int(output.split()[1]))
+    return text_of(Digest().plus(case.events()), int(output.split()[1]))
 
 
 # --- facts in plain words ---
@@ -192,6 +192,11 @@ def test_commands_change_no_files_of_a_digest():
     text = digest(*ran(1, "date > today.txt; rm old.txt"))
     assert not section(text, CHANGED)
     assert "date > today.txt; rm old.txt" in text
+
+
+def test_a_command_that_quotes_a_patch_is_no_patch():
+    text = digest(pair(1, "bash", command="make check-patches PREFIX='*** Begin Patch'"))
+    assert section(text, RAN) == ["`make check-patches PREFIX='*** Begin Patch'` → done"]
 
 
 @pytest.mark.parametrize(
@@ -356,10 +361,10 @@ def test_a_long_newest_request_keeps_both_ends(others, least):
 @examples(200)
 @given(histories, st.integers(500, 3_000), st.integers(0, 30))
 def test_a_digest_is_the_same_however_folded(events, length, place):
-    text = text_of(Digest.of(events), length)
+    text = text_of(Digest().plus(events), length)
     assert len(text) <= length
     if not any(isinstance(event, Observation) for event in events[place:]):
-        assert text_of(Digest.of(events[:place]).plus(events[place:]), length) == text
+        assert text_of(Digest().plus(events[:place]).plus(events[place:]), length) == text
 
 
 BOOKKEEPING = Annotation(name="started")
@@ -388,7 +393,7 @@ def test_parallel_results_are_digested_in_the_order_of_their_calls(first, second
             ended = [*answers, *[BOOKKEEPING] * (len(order) - len(answers))]
             turns += [*calls, *(ended[place] for place in order), message("on", "agent")]
         events = later(20, *turns)
-        text = text_of(Digest.of(events), length)
+        text = text_of(Digest().plus(events), length)
         for found in re.finditer(r"(exit 1|heat: |FAILED|0a1b2c3).*\[(\d+)\]$", text, re.MULTILINE):
             assert found[1] in events[int(found[2]) - 20].content
         return re.sub(r"\[\d+\]", "[]", text)
@@ -403,7 +408,7 @@ def test_golden_digests_can_be_folded_in_parts(case):
     ((output, text),) = case.outputs.items()
     length = int(output.split()[1])
     for cut in View.from_events(later(0, events)).cut_points:
-        first = Digest.of(events[:cut])
+        first = Digest().plus(events[:cut])
         before = text_of(first, length)
         assert text_of(first.plus(events[cut:]), length) == text, cut
         assert text_of(first, length) == before, "a digest stays as it is"
@@ -589,7 +594,7 @@ def test_large_documents_in_commands_are_freed():
 
 def test_commands_are_freed_after_a_fold():
     run = Action(tool="run", arguments={"command": "echo a-key > .env"}, call_id="c")
-    Digest.of([run, Observation(content="", call_id="c")])
+    Digest().plus([run, Observation(content="", call_id="c")])
     assert commands._parsed_words.cache_info().currsize == 0
 
 

@@ -90,7 +90,7 @@ def check(formats):
             for history in histories.import_(SAMPLES / FOLDERS[format], findings=lambda _: None):
                 events = list(history.events())
                 texts = texts_of_events(events)
-                digest = text_of(Digest.of(events[: len(events) * 2 // 3]), LENGTH)
+                digest = text_of(Digest().plus(events[: len(events) * 2 // 3]), LENGTH)
                 for statement, event_id in statements_of(digest):
                     others = map(int, OTHER_EVENT.findall(statement))
                     text = " ".join(texts.get(number, "") for number in (int(event_id), *others))

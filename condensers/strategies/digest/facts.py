@@ -148,11 +148,9 @@ def deed_of(tool: str, arguments: JsonMap) -> Deed | None:
         or arguments.keys() & _TASK_KEYS
     ):
         return None
-    if patches := [text for text in texts_in(arguments, len(_PATCH)) if _PATCH in text]:
-        changes = tuple(change for text in patches for change in _patch_changes(text))
-        return Deed(
-            Section.CHANGED, ", ".join(change.path for change in changes) or "a patch", changes
-        )
+    patches = (text for text in texts_in(arguments, len(_PATCH)) if _PATCH in text)
+    if changes := tuple(change for text in patches for change in _patch_changes(text)):
+        return Deed(Section.CHANGED, ", ".join(change.path for change in changes), changes)
     path = one_line(_first_text(arguments, _PATHS))
     if path:
         verbs = {tool.lower(), str(arguments.get("command", "")).lower()}
@@ -206,9 +204,10 @@ def _patch_changes(text: str) -> Iterator[FileChange]:
     """Yield the changes of files in a patch."""
     if "\n" not in text:
         text = text.replace("\\n", "\n")
-    places = [*_PATCHED.finditer(text)]
-    for heading, after in zip(places, [*places[1:], None], strict=True):
-        part = text[heading.end() : after.start() if after else len(text)]
+    headings = [*_PATCHED.finditer(text)]
+    ends = [*(heading.start() for heading in headings[1:]), len(text)]
+    for heading, end in zip(headings, ends, strict=False):
+        part = text[heading.end() : end]
         old, new = ("\n".join(lines.findall(part)) for lines in (_REMOVED, _ADDED))
         moved = _MOVED.search(part)
         deed = f"moved to {moved[1]}" if moved else _DEEDS[heading[1]]

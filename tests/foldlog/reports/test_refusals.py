@@ -37,7 +37,7 @@ def test_a_refusal_is_not_an_error(text):
     assert label(result(text)) == "refused"
     call = Action(tool="mail", call_id="c", arguments={"command": "mail ann"})
     events = later(0, said("mail Ann"), call, result(text), Message(source="agent", content="ok"))
-    digest = text_of(Digest.of(events), 2_000)
+    digest = text_of(Digest().plus(events), 2_000)
     assert "Errors" not in digest
     assert "mail ann" in digest.partition("efused by the user")[2]
 
