@@ -8,13 +8,7 @@ from foldlog.condensers import InvalidCondenser, ModelCallFailed, ToolCall
 from foldlog.condensers.errors import NoCondensationAvailable
 from foldlog.condensers.models.deadline import abandoned_after
 from foldlog.condensers.models.estimate import estimate
-from foldlog.condensers.models.replies import (
-    ask,
-    check_reply,
-    fit_to_replace,
-    reply_of,
-    request_for,
-)
+from foldlog.condensers.models.replies import ask, check_reply, reply_of, request_for
 from foldlog.condensers.reports import (
     ASK_AGAIN_AT,
     CONDENSER_METADATA_KEY,
@@ -24,6 +18,7 @@ from foldlog.condensers.reports import (
     cost_something,
     model_of,
 )
+from foldlog.condensers.strategies.summary_check import fit_to_replace
 from foldlog.eventstore import Annotation, CondensationAction
 from tests.condensers.made import message
 from tests.condensers.scripted import said
