@@ -300,10 +300,8 @@ def _tombstones(path: str) -> Iterator[Conversation]:
 def _open_former(path: str) -> SQLiteRecorder:
     try:
         return SQLiteRecorder(path, writable=False)
-    except StoreRefused as error:
-        if error.kind != "schema":
-            raise
-        return SQLiteRecorder(path, create=False)  # migrates an older schema
+    except StoreRefused:  # perhaps its schema is older
+        return SQLiteRecorder(path, create=False)
 
 
 def _name_for_former(path: str) -> str:

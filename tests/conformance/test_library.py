@@ -171,7 +171,9 @@ def test_an_application_writes_what_a_store_reads(env):
     with Conversations(env=env) as application:
         application.say("c1", 0, "hi")
         application.say("c1", 1, "there")
-        assert [event.event.content for event in application.events.get("c1")] == ["hi", "there"]
+        recorded = [*application.events.get("c1")]
+        assert [event.event.content for event in recorded] == ["hi", "there"]
+        assert all(event.event.timestamp == event.recorded_at for event in recorded)
         with pytest.raises(IntegrityError):
             application.say("c1", 1, "again")
     with open_store(env["FOLDLOG_URL"]) as store:

@@ -289,7 +289,8 @@ def test_a_batch_that_differs_is_taken_back(recorder, monkeypatch):
         return again(self, stored, *others)._replace(meta=stored.meta)
 
     monkeypatch.setattr(rekeying.RowCodec, "encoded_again", with_the_checksum_of_the_other_form)
-    with pytest.raises(StoreRefused, match="would read differently after the change of key"):
+    words = rf"^conversation 'c1': events 0 to {LENGTH - 1} would read differently after"
+    with pytest.raises(StoreRefused, match=words):
         list(rekey(store_on(recorder, "none")))
     assert stored(recorder) == before
 

@@ -5,7 +5,8 @@ import os
 
 import pytest
 
-from foldlog.eventstore.files.compressed import open_unpacked
+from foldlog.eventstore.files import compressed
+from foldlog.eventstore.files.compressed import open_unpacked, unpack
 
 zstandard = pytest.importorskip("zstandard")
 LINES = b"".join(b"line %d\n" % number for number in range(100_000))
@@ -26,6 +27,15 @@ def open_files():
 def test_the_unpacked_content_is_that_of_the_file(packed):
     with open_unpacked(packed, 2**16) as file:
         assert file.read() == LINES
+
+
+def test_a_file_may_unpack_to_its_limit(packed, monkeypatch):
+    monkeypatch.setattr(compressed, "RATIO_MAX", 0)
+    monkeypatch.setattr(compressed, "UNPACKED_LEAST", len(LINES))
+    assert b"".join(unpack(packed)) == LINES
+    monkeypatch.setattr(compressed, "UNPACKED_LEAST", len(LINES) - 1)
+    with pytest.raises(OSError, match=f"unpack to more than {len(LINES) - 1:,}"):
+        list(unpack(packed))
 
 
 @pytest.mark.skipif(not os.path.isdir("/proc/self/fd"), reason="lists open files")

@@ -306,6 +306,23 @@ def test_jobs_of_one_thread_keep_their_order(queue, groups):
 # --------------------------------------------------------------------------------------------------
 
 
+def test_jobs_of_the_main_thread_do_not_join_others(queue, groups):
+    callers = Callers(queue)
+    with released_when(queue, lambda: callers.add(writes("other"))):
+        queue.run_all([(writes("main"), True)])
+    assert callers.finish() == ["other"]
+    assert groups.committed == [["first"], ["main"], ["other"]]
+
+
+def test_database_that_fails_in_a_job_fails_the_group(together, groups):
+    def fails(groups):
+        raise DatabaseFault
+
+    outcomes = together(writes("leader"), fails, writes("last"))
+    assert [type(outcome) for outcome in outcomes] == [DatabaseFault] * 3
+    assert groups.committed == [["first"]]
+
+
 def test_leader_without_the_lock_fails_alone(queue, groups):
     take = groups.take
     failing = [True]

@@ -1,14 +1,16 @@
 """If this process has a database open, reading the database's file releases no lock of SQLite."""
 
+import sqlite3
 import subprocess
 import sys
+from contextlib import closing
 from pathlib import Path
 
 import pytest
 
 import foldlog
 from foldlog.errors import InvalidOption
-from foldlog.eventstore.files.open_files import parts_of
+from foldlog.eventstore.files.open_files import is_store, parts_of
 from foldlog.eventstore.files.whole_file import whole_file
 from foldlog.eventstore.recorders.sqlite.store_file import descriptors_of
 from foldlog.formats import NotAHistory
@@ -78,3 +80,16 @@ def test_opening_during_a_read_keeps_locks(tmp_path):
         assert held
         parts.close()
         assert locks(path) == held
+
+
+def test_a_store_is_known_by_its_first_bytes(tmp_path):
+    path = tmp_path / "h.db"
+    with foldlog.open(path) as histories:
+        histories["c"].append(HELLO)
+    assert is_store(path)
+    other = tmp_path / "other.db"
+    with closing(sqlite3.connect(other)) as connection:
+        connection.execute("CREATE TABLE t (x)")
+    text = tmp_path / "text"
+    text.write_bytes(bytes(68) + b"flog")
+    assert not any(map(is_store, (other, text, tmp_path, tmp_path / "none")))

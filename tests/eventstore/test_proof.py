@@ -22,9 +22,11 @@ from msgspec.structs import replace
 
 from foldlog import Histories
 from foldlog.eventstore import CorruptEvent, InvalidArgument, InvalidOption, KeyRing, open_store
+from foldlog.eventstore.log.importing import BACKUP
 from foldlog.eventstore.maintenance.archive import archive
 from foldlog.eventstore.maintenance.copy import copy_store
 from foldlog.eventstore.maintenance.rekey import rekey
+from foldlog.eventstore.maintenance.verify import verify
 from foldlog.eventstore.proof import checkpoint, stored_leaves
 from foldlog.eventstore.proof.checkpoint import make_checkpoint
 from foldlog.eventstore.proof.comparison import verify_against
@@ -38,6 +40,7 @@ from foldlog.eventstore.proof.merkle import (
 )
 from foldlog.eventstore.proof.proofs import prove_consistency, prove_event
 from foldlog.eventstore.proof.signed_note import read_key, read_note, sign
+from tests.between import before_next_call
 from tests.commands import run_foldlog
 from tests.eventstore.test_operator import remove, remove_row, rewrite
 from tests.privacy import erased, redacted
@@ -368,6 +371,38 @@ def test_other_checkpoint_is_not_continued(path, note):
     other = note._replace(root=bytes(32))
     with opened(path) as store, pytest.raises(InvalidArgument, match="does not continue"):
         prove_consistency(store, other, note)
+
+
+def test_event_is_named_by_a_number(path, note):
+    with opened(path) as store, pytest.raises(TypeError, match="event_id"):
+        prove_event(store, note, "a", "0")
+
+
+def test_an_interrupted_backup_does_not_prevent_a_proof(path, note):
+    left = path.with_name("left.part")
+    left.touch()
+    with opened(path) as store:
+        store.database.recorder.transact(
+            lambda transaction: transaction.leave_unfinished(-7, BACKUP, str(left))
+        )
+        assert any(finding.unfinished for finding in [*verify(store)][-1].findings)
+        say(store, "a", "more")
+        later = make_checkpoint(store)
+        assert prove_consistency(store, note, later).path
+
+
+def test_a_checkpoint_made_meanwhile_is_continued(path, monkeypatch):
+    def check_elsewhere():
+        with opened(path) as other:
+            say(other, "c", "meanwhile")
+            make_checkpoint(other)
+
+    with opened(path) as store:
+        say(store, "a", "more")
+        before_next_call(monkeypatch, store.database.recorder, "transact", check_elsewhere)
+        made = make_checkpoint(store)
+        assert make_checkpoint(store) == made
+        assert changes(store, made) == {}
 
 
 def test_checkpoint_without_leaves_is_no_change(path, note):

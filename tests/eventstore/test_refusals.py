@@ -24,6 +24,8 @@ from foldlog.eventstore.codec_json import (
 from foldlog.eventstore.errors import InvalidOption, StoreUnavailable
 from foldlog.eventstore.files.compressed import unpacked_of
 from foldlog.eventstore.integrations.eventsourcing import Factory
+from foldlog.eventstore.log.row import NotAsWritten
+from foldlog.eventstore.log.seal import compress, decompress
 from foldlog.eventstore.maintenance.archive import archive
 from foldlog.eventstore.maintenance.copy import copy_store
 from foldlog.eventstore.maintenance.erase import erase
@@ -101,6 +103,14 @@ def test_compressed_content_that_is_damaged_or_cut_off():
         list(unpacked_of([packed[:4] + b"\xff" * 20]))
 
 
+def test_a_body_that_is_cut_off_is_named():
+    body = b'{"content":"' + b"x" * 1_000 + b'"}'
+    number, packed = compress("zlib", body)
+    assert decompress(number, packed) == body
+    with pytest.raises(NotAsWritten, match="the compressed body is cut off"):
+        decompress(number, packed[:-6])
+
+
 @pytest.mark.parametrize("name", ["CIPHER_TOPIC", "CIPHER_KEY", "COMPRESSOR_TOPIC"])
 def test_eventsourcing_does_not_encrypt_a_second_time(name):
     from eventsourcing.persistence import InfrastructureFactoryError
@@ -171,6 +181,15 @@ def store():
             ),
             InvalidEvent,
             "and the conversation has none yet",
+        ),
+        (
+            lambda store: store.append(
+                "c",
+                CondensationAction(forgotten_events_start_id=-5, forgotten_events_end_id=0),
+                expected_version=2,
+            ),
+            InvalidEvent,
+            "forgets event -5; it may forget earlier events, 0 to 1",
         ),
         (
             lambda store: Documents(store).append("c", (), {"plan": ("a", "tuple")}),

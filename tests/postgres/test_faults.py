@@ -68,6 +68,42 @@ def test_only_a_failover_is_waited_for(url, monkeypatch, hosts, words):
         open_store(url.replace("patience_s=10", "patience_s=1") + hosts)
 
 
+def test_a_standby_that_is_promoted_soon_is_waited_for(url, monkeypatch):
+    connect = PostgresRecorder._new_connection
+
+    def refuse_once(recorder):
+        monkeypatch.undo()
+        raise IsStandby("a standby")
+
+    monkeypatch.setattr(PostgresRecorder, "_new_connection", refuse_once)
+    with open_store(url) as store:
+        say(store, "c1", "0")
+    assert PostgresRecorder._new_connection is connect
+
+
+@pytest.mark.parametrize(
+    "ends, outcome",
+    [
+        (
+            "at the commit",
+            "it is not known whether the events were written: append them again with the same"
+            " idempotency key",
+        ),
+        ("before the append", "nothing was written"),
+    ],
+)
+def test_an_error_says_whether_an_append_is_written(via, proxy, ends, outcome):
+    with open_store(via.replace("patience_s=10", "patience_s=1")) as store:
+        say(store, "c1", "0")
+        if ends == "at the commit":
+            before_recovery(store, proxy.close)
+            proxy.order("answer")
+        else:
+            proxy.close()
+        with pytest.raises(StoreUnavailable, match=f"tried for 1 s, {outcome}$"):
+            say(store, "c1", "1", expected_version=1)
+
+
 @pytest.mark.parametrize(
     "state, text, remedy",
     [

@@ -380,6 +380,16 @@ def test_a_role_that_may_not_migrate(url, role, newer):
         open_store(url.replace("postgres@", f"{role}@"))
 
 
+def test_a_reader_migrates_nothing(url, newer, schema, postgres_server):
+    open_store(url).close()
+    newer("ALTER TABLE {schema}.events ADD COLUMN colour text;")
+    with pytest.raises(StoreRefused, match=f"but this version of foldlog needs {NEWEST + 1}") as e:
+        open_store(f"{url}&mode=ro")
+    assert e.value.kind == "schema"
+    version = f"SELECT value FROM {schema}.store WHERE name = 'schema'"
+    assert postgres_server.sql(version) == str(NEWEST)
+
+
 def test_a_role_that_may_not_make_stores(url, postgres_server):
     postgres_server.sql("CREATE ROLE nobody_much LOGIN")
     try:

@@ -17,6 +17,8 @@ from foldlog._reports.store_info import store_info
 from foldlog.eventstore import (
     InvalidArgument,
     InvalidOption,
+    KeyRing,
+    KeyUnavailable,
     StoreRefused,
     StoreUnavailable,
     VersionConflict,
@@ -509,6 +511,29 @@ def test_the_status_of_several_stores(pair, postgres_server):
             status = follower_status(store)
             assert status.held_back == 4
             assert status.held_by.application == "reports"
+
+
+def test_the_durability_of_several_stores(pair):
+    def probe(transaction):
+        store = transaction._transaction_of(1)
+        store._wire._statements["probe"] = b"SELECT current_setting('synchronous_commit')::bytea"
+        return store.ask("probe")[0][0].decode()
+
+    for durability, expected in (("full", "on"), ("relaxed", "off")):
+        with open_store(f"{pair}&durability={durability}") as store:
+            assert store.database.recorder.transact(probe) == expected
+
+
+def test_a_key_in_one_store_is_needed_for_all(postgres_server):
+    url = postgres_server.url(schema="sealed", stores="2")
+    with open_store(url, keys=KeyRing(["22" * 32])) as store:
+        names = in_both(store, "sealed")
+        say(store, names[1], "x")
+    with open_store(url) as store, pytest.raises(KeyUnavailable, match="plain=allowed"):
+        say(store, names[0], "x")
+    with open_store(f"{url}&plain=allowed") as store:
+        say(store, names[0], "x")
+        assert store.version(names[0]) == 1
 
 
 @pytest.mark.parametrize("cut", CUTS)
