@@ -228,6 +228,30 @@ def test_summaries_are_named_and_redacted_when_asked(store):
     assert_sound(store)
 
 
+def test_summaries_that_forget_by_ids_of_a_source_are_redacted_too(store):
+    def of_source(number):
+        return Origin(format="openhands-v0", id=number)
+
+    def forgets(number, summary, *forgotten):
+        event = condensation(summary, *forgotten)
+        return replace(event, origin=of_source(number))
+
+    events = [
+        said("SECRET", origin=of_source(10)),
+        said("x", origin=of_source(11)),
+        forgets(20, "SECRET sum", 10),
+        forgets(21, "of x", 11),
+        forgets(30, "SECRET of sums", 20),
+        forgets(31, "of the summary of x", 21),
+    ]
+    store.ingest("v0", events)
+    both = (Quote("v0", 2, redacted=False), Quote("v0", 4, redacted=False))
+    assert redacted(store, 0, "v0").quotes == both
+    redacted(store, 0, "v0", with_summaries=True)
+    left = [getattr(event, "summary", None) for event in store.events("v0", 2, 6)]
+    assert left == ["[redacted]", "of x", "[redacted]", "of the summary of x"]
+
+
 def test_a_late_summary_is_redacted_too(store, monkeypatch):
     store.fork("c", 4, "f")
     quote = condensation("SECRET late", 0)

@@ -10,7 +10,7 @@ from foldlog.eventstore import (
     StoreUnavailable,
     open_store,
 )
-from foldlog.eventstore.log.importing import staged_keys
+from foldlog.eventstore.log.importing import BACKUP, staged_keys
 from foldlog.eventstore.maintenance.backup import Vacuumed, back_up, vacuum
 from foldlog.eventstore.maintenance.verify import verify
 from foldlog.eventstore.recorders.sqlite import SQLiteRecorder
@@ -61,6 +61,8 @@ def test_backup_has_the_same_events_and_positions(store, tmp_path):
     backup = back_up(store, str(tmp_path / "copy.db"))
     assert (backup.conversations, backup.events, backup.findings) == (2, 41, ())
     assert backup.size_bytes == (tmp_path / "copy.db").stat().st_size
+    operations = [row.operation for row in store.database.recorder.query(lambda r: r.unfinished())]
+    assert BACKUP not in operations
     with open_store(f"sqlite:///{tmp_path}/copy.db") as copy:
         assert places(copy) == places(store)
         assert copy.database.uuid == store.database.uuid

@@ -24,6 +24,7 @@ from foldlog.eventstore import (
     Erased,
     EventStoreError,
     KeyRing,
+    StoreDamaged,
     open_store,
 )
 from foldlog.eventstore.maintenance import rekey_steps
@@ -591,6 +592,17 @@ def test_a_fork_names_the_lost_parent(path):
     execute(path, "DELETE FROM conversations WHERE id = 'a'")
     with open_store(f"sqlite:///{path}") as store:
         assert "fork: events 0 to 4: " in problems_of(store, "fork")[0]
+
+
+def test_a_fork_without_own_events_names_the_damage_of_its_parent(path):
+    with open_store(f"sqlite:///{path}") as store:
+        store.fork("a", 5, "fork")
+    change_type(path, "events", "meta", "'text'")
+    with (
+        open_store(f"sqlite:///{path}") as store,
+        pytest.raises(StoreDamaged, match="the last event that conversation number 3 shares with"),
+    ):
+        store.version("fork")
 
 
 def test_a_record_newer_than_its_conversation_is_named(path):
