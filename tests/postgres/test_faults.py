@@ -14,14 +14,25 @@ import psycopg
 import pytest
 
 from foldlog import Histories
-from foldlog.eventstore import StoreRefused, StoreUnavailable, VersionConflict, open_store
+from foldlog.eventstore import (
+    StoreDamaged,
+    StoreRefused,
+    StoreUnavailable,
+    VersionConflict,
+    open_store,
+)
 from foldlog.eventstore.maintenance import erase as erasing
 from foldlog.eventstore.maintenance.backup import vacuum
 from foldlog.eventstore.maintenance.verify import verify
 from foldlog.eventstore.recorders.postgres import recorder as recorder_module
 from foldlog.eventstore.recorders.postgres.open_transaction import OpenTransaction
 from foldlog.eventstore.recorders.postgres.recorder import PostgresRecorder
-from foldlog.eventstore.recorders.postgres.wire import IsStandby, of_driver
+from foldlog.eventstore.recorders.postgres.wire import (
+    ConnectionLost,
+    IsStandby,
+    TryAgain,
+    of_driver,
+)
 from foldlog.eventstore.recorders.types import Conversation, Erasure
 from tests.between import before_next_call
 from tests.ports import free_port
@@ -111,12 +122,46 @@ def test_an_error_says_whether_an_append_is_written(via, proxy, ends, outcome):
         ("42P05", "die vorbereitete Anweisung existiert bereits", "pooler=transaction if it is"),
         ("26000", "l'instruction n'existe pas", "pooler=transaction if it is"),
         ("57014", "запрос отменён", "ALTER ROLE ... SET statement_timeout = 0"),
+        (
+            "0A000",
+            "not allowed in statement pooling mode",
+            "set pool_mode of PgBouncer to transaction",
+        ),
     ],
 )
 def test_an_error_behind_a_pooler_has_its_remedy(state, text, remedy):
     error = of_driver(psycopg.OperationalError(text), "a server", state)
     assert remedy in str(error)
     assert isinstance(error, StoreRefused) == (state != "57014")
+
+
+@pytest.mark.parametrize(
+    "state, text, kind, remedy",
+    [
+        (None, "server is in hot standby mode", IsStandby, "add mode=ro to the URL"),
+        (None, "FATAL: password authentication failed", StoreUnavailable, "failed$"),
+        (None, "Connection refused", ConnectionLost, "refused$"),
+        (
+            "42P01",
+            "relation f.events does not exist",
+            StoreUnavailable,
+            "restore its schema from a",
+        ),
+        ("25006", "cannot execute INSERT", ConnectionLost, "INSERT$"),
+        ("57P01", "terminating connection", ConnectionLost, "connection$"),
+        ("40P01", "deadlock detected", TryAgain, "detected$"),
+        ("55P03", "canceling statement due to lock timeout", TryAgain, "timeout$"),
+        ("53300", "too many clients", TryAgain, "clients$"),
+        ("XX000", "the worker is gone", StoreUnavailable, "gone$"),
+    ],
+)
+def test_the_state_of_an_error_says_what_helps(state, text, kind, remedy):
+    error = of_driver(psycopg.OperationalError(text), "a server", state)
+    assert type(error) is kind
+    assert re.search(remedy, str(error))
+    assert str(error).startswith(f"a server: {text}")
+    of_citus = of_driver(psycopg.OperationalError(text), "a server", state, is_on_citus=True)
+    assert type(of_citus) is (ConnectionLost if state == "XX000" else kind)
 
 
 def test_a_reader_cannot_vacuum(url):

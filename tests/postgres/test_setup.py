@@ -4,6 +4,7 @@ refused.
 
 import re
 import threading
+from contextlib import suppress
 from datetime import timedelta
 from functools import partial
 from pathlib import Path
@@ -57,14 +58,14 @@ def test_a_role_without_synchronous_commit_is_refused(url, schema, postgres_serv
         postgres_server.sql("DROP OWNED BY hasty CASCADE; DROP ROLE hasty")
 
 
+def ask_in(transaction, query):
+    transaction._wire._statements["probe"] = query.encode()
+    return transaction.ask("probe")[0][0].decode()
+
+
 def ask(store, query):
     """Return the value of a query, as a transaction of the store sees it."""
-
-    def work(transaction):
-        transaction._wire._statements["probe"] = query.encode()
-        return transaction.ask("probe")[0][0].decode()
-
-    return store._recorder.transact(work)
+    return store._recorder.transact(lambda transaction: ask_in(transaction, query))
 
 
 def test_durability_sets_synchronous_commit(url):
@@ -378,6 +379,58 @@ def test_a_role_that_may_not_migrate(url, role, newer):
         match=rf"needs {NEWEST + 1}; as 'postgres', the owner of its tables, run: foldlog list",
     ):
         open_store(url.replace("postgres@", f"{role}@"))
+
+
+SOUND = setup.ServerSettings(17, False, False, False)
+
+
+@pytest.mark.parametrize(
+    "settings, how, error, words",
+    [
+        (SOUND._replace(version=13), {}, StoreUnavailable, "PostgreSQL 13; foldlog needs 14 or"),
+        (SOUND._replace(version=14), {}, None, ""),
+        (SOUND._replace(is_standby=True), {}, wire.IsStandby, "this server is a standby"),
+        (SOUND._replace(is_standby=True), {"writable": False}, None, ""),
+        (SOUND._replace(commit_is_off=True), {}, StoreUnavailable, "synchronous_commit is off"),
+        (
+            SOUND._replace(fsync_is_off=True),
+            {},
+            StoreUnavailable,
+            "fsync is off on .* set fsync to",
+        ),
+        (SOUND._replace(fsync_is_off=True), {"durable": False}, None, ""),
+        (SOUND._replace(fsync_is_off=True), {"writable": False}, None, ""),
+    ],
+)
+def test_settings_that_could_lose_events_are_refused(settings, how, error, words):
+    def check():
+        setup._check_settings(settings, **{"writable": True, "durable": True, **how})
+
+    if error is None:
+        check()
+    else:
+        with pytest.raises(error, match=words):
+            check()
+
+
+def test_a_store_without_its_epoch_is_damaged(url, schema, postgres_server):
+    open_store(url).close()
+    postgres_server.sql(f"DELETE FROM {schema}.epoch")
+    with pytest.raises(StoreDamaged, match=f"store in schema '{schema}' is damaged: it has no"):
+        open_store(url)
+
+
+def test_work_that_ignores_an_error_writes_nothing(url):
+    def work(transaction):
+        transaction.set_value("fact", "x")
+        with suppress(EventStoreError):
+            ask_in(transaction, "SELECT (1 / 0)::text::bytea")
+
+    with open_store(url) as store:
+        say(store, "c1", "0")
+        with pytest.raises(StoreRefused, match="the work ignored the error; nothing was written"):
+            store.database.recorder.transact(work)
+        assert store.database.recorder.value("fact") == ""
 
 
 def test_a_reader_migrates_nothing(url, newer, schema, postgres_server):
