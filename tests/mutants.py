@@ -184,7 +184,9 @@ def _changes_of(node: ast.AST) -> Iterator[tuple[ast.stmt | ast.expr, str]]:
             yield node, f"({ast.unparse(ast.BoolOp(other, values))})"
             yield node, f"({ast.unparse(values[0])})"
             yield node, f"({ast.unparse(values[-1])})"
-        case ast.Return(value=ast.expr() as value) if ast.unparse(value) != "None":
+        case ast.Return(value=ast.Constant(value=None | False)):
+            pass  # for a caller that asks for the truth of the answer, None is False
+        case ast.Return(value=ast.expr()):
             yield node, "return None"
         case ast.Break():
             yield node, "continue"

@@ -59,6 +59,8 @@ def test_each_change_is_of_one_place(tmp_path):
     "line, changes",
     [
         ("return not x", ["(x)", "return None"]),
+        ("return True", ["False", "return None"]),
+        ("return False", ["True"]),
         ("y = x + 1", ["(x - 1)", "2"]),
         ("y = x[:-1]", ["(x)", "2"]),
         ("y = min(x, key=len)", ["max(x, key=len)"]),
