@@ -15,7 +15,6 @@ import pytest
 
 from foldlog import Histories
 from foldlog.eventstore import (
-    StoreDamaged,
     StoreRefused,
     StoreUnavailable,
     VersionConflict,
