@@ -227,7 +227,7 @@ def test_a_waiting_request_stays_until_it_is_sent(text, shown, is_sent):
     waiting = Annotation(
         id=1, name="queue-operation", data={"operation": "enqueue", "content": text}
     )
-    forgotten = Digest.of([*viewed(message("Begin.")), waiting])
+    forgotten = Digest().plus([*viewed(message("Begin.")), waiting])
     lines = forgotten.without_shown_requests([answer(shown, "k")]).lines[Section.ASKED]
     assert len(lines) == (1 if is_sent else 2)
 
