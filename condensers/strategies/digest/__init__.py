@@ -96,6 +96,9 @@ class DigestCondenser(SummarizingCondenser):
             return super().overrun(view, counting(agent_llm))
         sums = ESTIMATE.token_sums(view)
         limit = limit_of(window_in(view), margin_ratio=self.token_margin_ratio)
+        # The limit below is larger than _TOKENS, so most steps need not look for the head.
+        if sums[-1] <= (_TOKENS if limit is None else limit):
+            return None
         if limit is None:
             # With this limit, half of the tokens remain for the tail.
             limit = _TOKENS + 2 * sums[min(self._head(view), len(view))]
