@@ -6,7 +6,9 @@ from contextlib import suppress
 import pytest
 
 from foldlog.eventstore import (
+    CannotRedact,
     CondensationAction,
+    CorruptEvent,
     Store,
     open_store,
 )
@@ -372,3 +374,43 @@ def test_comparison_names_a_row_that_cannot_be_read(source, target, monkeypatch)
         ("b", "it cannot be read", False),
         ("", "the list cannot be read to its end", False),
     ]
+
+
+def test_copy_names_a_row_that_cannot_be_read(source, target, monkeypatch):
+    def readable(recorder):
+        for state in readable_conversations(recorder):
+            yield Unlisted(state.id, "it cannot be read") if state.id == "b" else state
+        yield Unlisted(None, "the list cannot be read to its end")
+
+    for name in ("a", "b", "c"):
+        say(source, name, f"{name} says")
+    monkeypatch.setattr(copy, "readable_conversations", readable)
+    assert sorted(copy_store(source, target, jobs=1)) == [
+        copy.Moved("", 0, 0, "the list cannot be read to its end"),
+        copy.Moved("a", 1, 1),
+        copy.Moved("b", 0, 0, "it cannot be read"),
+        copy.Moved("c", 1, 1),
+    ]
+
+
+@pytest.mark.parametrize(
+    "damaged, error, problem, is_up_to_damage",
+    [
+        (True, CorruptEvent("a", 3, "it is cut"), "event 3: it is cut", True),
+        (True, StoreDamaged("its page is lost"), "its page is lost", True),
+        (True, CannotRedact("redact it there"), "redact it there", False),
+        (False, StoreDamaged("its page is lost"), "its page is lost", False),
+    ],
+)
+def test_a_problem_of_one_conversation_is_its_outcome(
+    source, target, monkeypatch, damaged, error, problem, is_up_to_damage
+):
+    def fail(*_):
+        raise error
+
+    say(source, "a", "says")
+    list(copy_store(source, target))
+    say(source, "a", "more")
+    monkeypatch.setattr(copy, "_copy_with_redactions", fail)
+    [outcome] = copy_store(source, target, jobs=1, damaged=damaged)
+    assert outcome == copy.Moved("a", 0, 1, problem, damaged=1 if is_up_to_damage else None)

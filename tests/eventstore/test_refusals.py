@@ -12,6 +12,7 @@ from foldlog.eventstore import (
     KeyRing,
     KeyUnavailable,
     Retraction,
+    confirm,
     open_store,
 )
 from foldlog.eventstore.codec_json import (
@@ -159,6 +160,11 @@ def store():
             lambda store: store.append("c", said("x"), expected_version=2, idempotency_key=7),
             TypeError,
             "an idempotency key must be a text, not 7",
+        ),
+        (
+            lambda store: confirm(store, "reader", -1),
+            InvalidArgument,
+            "position is -1; use a whole number from 0 to",
         ),
         (
             lambda store: Histories(store).list({7: "x"}),
