@@ -10,6 +10,7 @@ from foldlog.eventstore import (
     StoreUnavailable,
     open_store,
 )
+from foldlog.eventstore.files.written_files import file_words
 from foldlog.eventstore.log.importing import BACKUP, staged_keys
 from foldlog.eventstore.maintenance.backup import Vacuumed, back_up, vacuum
 from foldlog.eventstore.maintenance.verify import verify
@@ -164,3 +165,20 @@ def test_readers_go_on_during_a_vacuum(store):
         before = list(snapshot.events())
         vacuum(store)
         assert list(snapshot.events()) == before
+
+
+@pytest.mark.parametrize(
+    "name, words",
+    [
+        ('export of ["chat-1"] /b/chat.json', "export /b/chat.json of 'chat-1'"),
+        ('report of ["a", "b"] /b/r.html', "report /b/r.html of 'a', 'b'"),
+        ("backup /b/s.db", "backup /b/s.db"),
+        (
+            "not in its place any more, backup /b/s.db",
+            "backup /b/s.db, which was moved or deleted",
+        ),
+        ("a read model", "a read model"),
+    ],
+)
+def test_a_written_file_is_named_in_words(name, words):
+    assert file_words(name) == words
