@@ -50,11 +50,14 @@ def find_wrong_attributes(database: Database, conversation: str) -> Iterator[str
 
     def read(reader: Reader) -> Iterator[str]:
         state = database.find(reader, conversation, as_stored=True)
-        if state is None or state.erasure or state.archived or state.lacks_events:
+        if state is None or state.erasure or state.archived:
             return
         attributes = newest_value(ReadTransaction(reader, state, database), ATTRIBUTES) or {}
         codec = database.codec_of(state)
-        for stored in reader.records(state.key, ATTRIBUTES, state.version, 1, backwards=True):
+        stored_attributes = reader.records(state.key, ATTRIBUTES, -NUMBER_MAX, 2)
+        if len(stored_attributes) > 1:
+            yield "it has the attributes of several versions, so lists show it several times"
+        for stored in stored_attributes:
             record = codec.decoded_record(ATTRIBUTES, stored)
             if record is not None and decode_attributes(record.body) != attributes:
                 yield "its attributes in lists differ from its events"

@@ -305,19 +305,28 @@ def to_resume(
                     unread(conversation=row.id, problem=str(error))
 
 
+_WRONG_OPEN_CALLS = (
+    "the stored number of its open calls differs from its events; to_resume may be wrong"
+)
+
+
 def find_wrong_open_calls(store: Store, views: Views, row: ConversationRow) -> Iterator[str]:
     """Yield a problem if the cached number of open calls, by which ``to_resume`` finds left
     conversations, differs from the View. Raises the errors of reading. Cost: the View, if a number
     is cached.
     """
     cached = CachedValues(store, OPEN_CALLS, _AWAITED).load([row]).get(row.id)
-    if cached is None:
+    if cached is None or (row.unmade and row.version):
+        return  # a View would make the events of the other records
+    if row.unmade:
+        if cached:
+            yield _WRONG_OPEN_CALLS
         return
     view = views.current(row.id)
     if view.version != row.version:
         return  # another process has appended since
     if cached != len(awaited_positions(view.events, view.units)):
-        yield "the stored number of its open calls differs from its events; to_resume may be wrong"
+        yield _WRONG_OPEN_CALLS
 
 
 def _above(

@@ -601,6 +601,17 @@ def of_lists(op: Operator) -> Iterator[Attack]:
         yield Attack(
             f"{name}: lists lack it", "attributes in lists", partial(_leave_out_of_lists, name=name)
         )
+    for name, version in (("documents", 0), ("unopened", 0), ("empty fork", 0)):
+        yield Attack(
+            f"{name}: a record of other attributes",
+            "attributes in lists",
+            partial(_add_attributes, name=name, version=version),
+        )
+    yield Attack(
+        "unopened: lists have a later time for it",
+        "attributes in lists",
+        partial(_change_time_in_lists, name="unopened"),
+    )
     for name in ("paid", "archived"):
         yield Attack(
             f"{name}: its figures have a call more",
@@ -630,6 +641,26 @@ def _change_record(op: Operator, name: str, projection: str, old: bytes, new: by
 
 def _change_attributes(op: Operator, name: str, old: bytes, new: bytes) -> None:
     _change_record(op, name, "attributes", old, new)
+
+
+def _add_attributes(op: Operator, name: str, version: int) -> None:
+    """Give a conversation other attributes beside those that it has."""
+    key = op.conversation(name)["key"]
+    [row] = [
+        row
+        for row in op.rows("records")
+        if op.text(row["projection"]) == "attributes"
+        and row["conversation"] == op.conversation("documents")["key"]
+    ]
+    body = bytes(row["body"]).replace(b"Grain", b"Straw")
+    changed = {**row, "conversation": key, "version": version, "body": body}
+    op.insert("records", op.with_right_checksum(changed))
+
+
+def _change_time_in_lists(op: Operator, name: str) -> None:
+    key = op.conversation(name)["key"]
+    for table in ("listing", "listed"):
+        op.execute(f"UPDATE {table} SET at = at + ? WHERE conversation = ?", HOUR, key)
 
 
 def _exchange_digests(op: Operator, name: str) -> None:

@@ -9,11 +9,13 @@ from typing import Any
 
 import foldlog
 from foldlog._reports.figures.of_store import FiguresOfStore
+from foldlog._reports.figures.view_tokens import ViewMeasuring
 from foldlog._reports.search import index
 from foldlog.eventstore import Annotation, KeyRing, open_store
 from foldlog.eventstore.maintenance.rekey import rekey
 from foldlog.eventstore.proof.checkpoint import make_checkpoint
 from foldlog.eventstore.proof.signed_note import StoreCheckpoint, read_key, sign
+from foldlog.projections import Views
 
 KEYS = KeyRing(["55" * 32])
 RECORDS = [
@@ -96,6 +98,15 @@ def _talk(all_: foldlog.Histories) -> None:
     for _ in all_["streamed"].stream_reply(["it is ", "wheat"]):
         pass
     all_["sealed"].append([user("the code is 7"), *_message("noted"), user("and 8")])
+    _read_what_is_cached(all_)
+
+
+def _read_what_is_cached(all_: foldlog.Histories) -> None:
+    """Readers cache what they compute of these conversations."""
+    assert [*all_.to_resume()] == []
+    views = Views(all_.store)
+    for name in ("chat", "fork", "paid", "retracted"):
+        ViewMeasuring(all_.store, all_.store.conversation(name)).sizes(views)
 
 
 def _message(text: str) -> list[Any]:

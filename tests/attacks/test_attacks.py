@@ -94,6 +94,9 @@ FORMER_HOLES = [
     "unopened: secret beside its records is 'no number'",
     "paid: a conversation that is still being imported has the same figures",
     "bytes 0: its row does not say that it has bytes beside its body",
+    "documents: a record of other attributes",
+    "unopened: a record of other attributes",
+    "unopened: lists have a later time for it",
 ]
 """Attacks that nobody found once."""
 

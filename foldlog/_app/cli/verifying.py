@@ -107,9 +107,9 @@ class Checks:
             if repair:
                 Views(store).rebuild(name)
             self._check_figures(store, name, repair=repair)
+            self._check_cached(store, name, repair=repair)
             if not verdict.version:
                 return msgspec.UNSET
-            self._check_cached(store, name, repair=repair)
             report = audit(store, name)
         except EventStoreError as error:
             self.findings.append((name, str(error)))
@@ -154,7 +154,7 @@ class Checks:
         if repair:
             store.database.recorder.transact(forget)
         views = Views(store)
-        row = store.conversation(name)
+        row = store.conversation(name, as_stored=True)
         problems = chain(
             find_wrong_open_calls(store, views, row),
             find_wrong_sizes(store, views, row),

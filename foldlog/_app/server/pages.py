@@ -273,6 +273,8 @@ def find_wrong_documents(store: Store, row: ConversationRow) -> Iterator[str]:
     model counted their tokens. Context windows of models are not compared, because they are not in
     the events. Raises the errors of reading. Cost: making the page, if it is cached.
     """
+    if row.unmade:
+        return  # the next reader makes events, which change the version
     pages = Pages(store)
     page = pages._kept(row, PAGE, HistoryDocument)
     made = None if page is None else pages._made(row.id)

@@ -129,8 +129,8 @@ def find_wrong_sizes(store: Store, views: Views, row: ConversationRow) -> Iterat
     errors of reading. Cost: without stored measures, a look at their row; else reading all events.
     """
     measures = _stored(store, row)
-    if not measures.version:
-        return
+    if row.unmade or not measures.version:
+        return  # no reader uses the measures before all events are made
     use = ContextUse()
     tokens = array("I")
     for _, event in sound(store, row.id, 0, measures.version, []):
