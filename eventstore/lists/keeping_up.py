@@ -51,6 +51,13 @@ class _Newest(NamedTuple):
     attributes: JsonMap | Record | None
     are_listed: bool = False
 
+    @property
+    def at(self) -> int:
+        """The time of the last event."""
+        at = self.conversation.updated_at
+        assert at is not None  # a conversation without events is in no list
+        return at
+
 
 class Progress(NamedTuple):
     """How much of the store the stored list contains.
@@ -253,10 +260,9 @@ def _read_entries(
     for newest in _newest_of(database, reader, touched):
         if newest is None:
             continue
-        conversation = newest.conversation
         if newest.are_listed:
-            at = conversation.updated_at or conversation.created_at
-            entries.append(stored[conversation.key]._replace(at=at, version=newest.version))
+            listing = stored[newest.conversation.key]
+            entries.append(listing._replace(at=newest.at, version=newest.version))
         else:
             entries.append(_as_listed(newest))
     return entries
@@ -289,13 +295,12 @@ def _list_one(
     """Write the entry of a conversation into the stored list, or bring its entry up to date."""
     conversation = newest.conversation
     attributes = newest.attributes
-    at = conversation.updated_at or conversation.created_at
-    is_there = stored is not None and (stored.at, stored.version) == (at, newest.version)
+    is_there = stored is not None and (stored.at, stored.version) == (newest.at, newest.version)
     if newest.are_listed and is_there:
         return  # the append that set the attributes has written the entry
     if conversation.archived or isinstance(attributes, Record):
         # the list keeps the attributes of an archived conversation
-        transaction.put_listing(conversation.key, at, newest.version, None)
+        transaction.put_listing(conversation.key, newest.at, newest.version, None)
         return
     writing = WriteTransaction(transaction, conversation, database)
     if newest.are_listed:
@@ -387,7 +392,7 @@ def _as_listed(newest: _Newest) -> ListedConversation:
         conversation.id,
         conversation.created_at,
         conversation.key_id is not None,
-        conversation.updated_at or conversation.created_at,
+        newest.at,
         newest.version,
         newest.attributes,
     )

@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 from foldlog.eventstore.log.database import Database
 from foldlog.eventstore.log.row import from_microseconds
-from foldlog.eventstore.recorders.types import as_text, utf8
+from foldlog.eventstore.recorders.types import as_text
 
 
 class Tombstone(NamedTuple):
@@ -32,4 +32,4 @@ def list_tombstones(database: Database, after: str, limit: int) -> list[Tombston
         for name, events, erased_at, reason in rows
     ]
     # Joined stores answer one after another.
-    return sorted(tombstones, key=lambda tombstone: utf8(tombstone.id))[:limit]
+    return sorted(tombstones)[:limit]

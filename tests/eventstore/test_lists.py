@@ -1,0 +1,124 @@
+"""Lists of conversations: what ``verify`` compares, and lists of a program without a key."""
+
+import pytest
+
+from foldlog import Histories
+from foldlog.eventstore import DocumentChanges, KeyRing, KeyUnavailable, open_store
+from foldlog.eventstore.lists import keeping_up
+from foldlog.eventstore.lists.checking import find_unlisted, find_wrong_attributes
+from foldlog.eventstore.lists.tombstones import list_tombstones
+from tests.said import said
+from tests.stored_rows import execute
+
+KEYS = KeyRing(["11" * 32])
+TIME = "its version or time in lists differs from its events"
+FOUND_BY = "lists find it by attributes that differ from its events"
+
+
+def listed(url, keys=None, **attributes):
+    """Return the names and attributes in a list that was made now."""
+    with open_store(url, keys=keys) as store:
+        page = Histories(store).list(attributes, age_max_s=0)
+    return {row.id: row.attributes for row in page.conversations}
+
+
+@pytest.fixture
+def url(tmp_path):
+    return f"sqlite:///{tmp_path}/store.db"
+
+
+@pytest.mark.parametrize(
+    "change, problems",
+    [
+        ("at = at", []),
+        ("at = at + 1", [TIME]),
+        ("version = version + 1", [TIME]),
+        ("version = version + 1, at = at + 1", [TIME]),
+        ("version = version - 1", []),
+        ("version = version - 1, at = at - 1", []),
+        ("digests = x'00112233445566778899aabbccddeeff'", [FOUND_BY]),
+        ("digests = CAST(digests || x'00112233445566778899aabbccddeeff' AS BLOB)", [FOUND_BY]),
+        ("digests = x''", []),
+    ],
+)
+def test_entry_of_a_list_is_compared_with_its_events(tmp_path, url, change, problems):
+    """An older entry, and one that names no attributes, are written again by the next list."""
+    with open_store(url) as store:
+        histories = Histories(store)
+        histories.create("c", {"user": "ann"}).append(said("x"))
+        histories.list(age_max_s=0)
+    execute(tmp_path / "store.db", f"UPDATE listing SET {change}")
+    with open_store(url) as store:
+        assert [*find_wrong_attributes(store.database, "c")] == problems
+        assert [*find_wrong_attributes(store.database, "unknown")] == []
+        assert [*find_unlisted(store.database)] == []
+
+
+def test_attributes_of_a_wrong_form_are_not_compared(url):
+    """Another program may store an attribute that no list can find."""
+    with open_store(url) as store:
+        histories = Histories(store)
+        histories.create("c", {"user": "ann"})
+        odd = DocumentChanges(changed={"attributes": {"value": {"user": {"a": 1}}}})
+        store.ingest("d", [odd])
+        histories.list(age_max_s=0)
+        assert [*find_wrong_attributes(store.database, "d")] == []
+    assert listed(url) == {"c": {"user": "ann"}, "d": {}}
+    assert listed(url, user="ann") == {"c": {"user": "ann"}}
+
+
+def test_first_list_that_lacks_a_conversation(tmp_path, url, monkeypatch):
+    """While the first list is made, only what it has got to is compared."""
+    monkeypatch.setattr(keeping_up, "_AT_ONCE", 2)
+    with open_store(url) as store:
+        histories = Histories(store)
+        for name in "abcde":
+            histories[name].append(said("x"))
+        assert not histories.list(age_max_s=0).is_complete
+        assert [*find_unlisted(store.database)] == []
+    execute(
+        tmp_path / "store.db",
+        "DELETE FROM listing WHERE conversation = 1",
+        "DELETE FROM listed WHERE conversation = 1",
+    )
+    with open_store(url) as store:
+        (problem,) = find_unlisted(store.database)
+    assert "lack 1 conversation; the events are intact" in problem
+
+
+def test_many_entries_that_wait_for_a_key(url, monkeypatch):
+    """A program without the key lists the conversations, and one with the key finds them again."""
+    monkeypatch.setattr(keeping_up, "_AT_ONCE", 2)
+    names = [f"c{number}" for number in range(7)]
+    with open_store(url, keys=KEYS) as store:
+        for name in names:
+            Histories(store).create(name, {"user": "ann"})
+    for _ in range(5):
+        assert set(listed(url).values()) <= {None}
+    assert listed(url) == dict.fromkeys(names)
+    with pytest.raises(KeyUnavailable):
+        listed(url, user="ann")
+    found = [len(listed(url, KEYS, user="ann")) for _ in range(8)]
+    assert found == sorted(found)
+    assert (found[0] < 7, found[-1]) == (True, 7)
+
+
+@pytest.mark.parametrize("after", [7, "x", (1,), (1, 2, 3), [1, 2]])
+def test_page_after_what_is_no_page(url, after):
+    with open_store(url) as store, pytest.raises(TypeError, match="'after' must be the 'after'"):
+        Histories(store).list(after=after)
+
+
+def test_pages_of_erased_conversations(url):
+    with open_store(url) as store:
+        histories = Histories(store)
+        for name in ("b", "a", "\U0001f600", "\uffff"):
+            histories[name].append([said("x"), said("y")])
+            histories.erase(name, reason=f"asked {name}")
+        first = list_tombstones(store.database, "", 2)
+        assert [(row.id, row.events, row.reason) for row in first] == [
+            ("a", 2, "asked a"),
+            ("b", 2, "asked b"),
+        ]
+        rest = list_tombstones(store.database, "b", 5)
+        assert [row.id for row in rest] == ["\uffff", "\U0001f600"]
