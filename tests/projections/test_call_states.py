@@ -3,10 +3,12 @@
 import pytest
 from msgspec.structs import replace
 
+import foldlog
 from foldlog.eventstore import Action, Annotation, Message, Observation
 from foldlog.projections.call_states import (
     APPROVAL,
     MARK,
+    begun_among,
     effect_fields,
     in_doubt,
     is_approval,
@@ -109,6 +111,25 @@ def test_intent_before_its_call():
     assert traces[1] is traces[0]
     assert traces[0].observation.id == 2
     assert traces[3] is not traces[0], "a call after the result is a call of its own"
+
+
+def test_calls_that_begun_tools_may_have_run():
+    """A fork cannot know whether a call that it shares has run since, and knows its own calls."""
+    with foldlog.open("memory:") as histories:
+        history = histories["a"]
+        history.append([Message(source="user", content="go"), PAY])
+        fork = history.fork()
+        fork.append(replace(PAY, call_id="l", response_id="r"))
+        shared, own = fork.open_calls()
+        store = histories.store
+        assert (shared.id, own.id) == (1, 2)
+        assert begun_among(store, "a", [shared]) == frozenset()
+        assert begun_among(store, fork.id, [shared, own]) == {1}
+        begun = []
+        with fork.lease():
+            fork.run(own, lambda: begun.append(begun_among(store, fork.id, [shared, own])))
+        assert begun == [{1, 2}]
+        assert begun_among(store, "unknown", []) == frozenset()
 
 
 def test_approvals_of_a_call():

@@ -134,6 +134,11 @@ def test_events_that_no_view_shows():
     ]
 
 
+def test_condensation_that_says_that_it_is_shown():
+    (_, why) = reasons(numbered(message(), replace(condensed(0), shown=True)))
+    assert why[2].startswith("condensations, requests and retractions change a View")
+
+
 def test_event_that_a_view_of_another_log_does_not_show():
     (event,) = numbered(message())
     why = explain_event(event, View.from_events(()), structural_since([]))

@@ -30,6 +30,10 @@ def test_items_grown_from_any_others(steps):
         assert items == Items(list(plain))
 
 
+def test_equal_items_have_equal_hashes():
+    assert hash(Items([])) == hash(View.from_events(()).state.items)
+
+
 def test_a_growing_view_holds_its_events_once():
     view = View.from_events([message(0)])
     first = view.state.items._events

@@ -24,6 +24,7 @@ from foldlog.projections import (
     as_json,
     content_texts,
     render_events,
+    says_something,
     with_texts,
     words_of,
 )
@@ -410,8 +411,38 @@ def test_changed_texts_leave_a_picture_and_go_deep():
     assert content_texts(deep) == ["ebb"]
     for _ in range(150):
         deep = {"type": "zzz", "part": [deep]}
-    assert content_texts(deep) == []
-    assert with_texts(deep, str.upper) == deep
+    for too_deep in (deep, [deep], [[deep]]):
+        assert content_texts(too_deep) == []
+        assert with_texts(too_deep, str.upper) == too_deep
+
+
+def test_refusals_and_parts_that_only_look_like_others():
+    def sent(*parts, dialect="litellm"):
+        first, *_ = View.from_events([message((*parts, text("x")))]).to_messages(dialect)
+        return [part["text"] for part in first["content"] if part["type"] == "text"]
+
+    assert sent({"type": "refusal", "refusal": "no"}) == ["no", "x"]
+    assert sent({"type": "refusal", "refusal": 7}, {"type": "refusal"}) == [
+        "[refusal: it cannot be sent to this server]",
+        "[refusal: it cannot be sent to this server]",
+        "x",
+    ]
+    for found in ([text(" ")], [{"type": "image"}], []):
+        assert sent({**FOUND, "content": found}, dialect="anthropic")[0].startswith("Tides")
+    odd = image("file:image/png;base64,iVBORw0KGgo=")
+    assert sent(odd, dialect="anthropic") == ["[image: it cannot be sent to this server]", "x"]
+    assert not says_something(({"type": "refusal", "refusal": " "}, text("")))
+    assert says_something((text(""), image()))
+    assert (says_something("x"), says_something(" ")) == (True, False)
+
+
+def test_reply_that_a_condenser_emptied():
+    view = View.from_events([message("a"), message("b", "agent"), message("c")])
+    assert len(view.to_messages()) == 3
+    masked = view.with_masks({1: replace(view[1], content=" ")})
+    assert [sent["role"] for sent in masked.to_messages()] == ["user"]
+    assert masked.rendered() == render_events(masked.events, masked.fit_positions)
+    assert len(view.to_messages()) == 3
 
 
 def test_values_that_json_cannot_hold():

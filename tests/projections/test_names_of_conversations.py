@@ -1,0 +1,143 @@
+"""Conversations by the beginnings of their ids, with sub-agents and companions; and damaged ones."""
+
+from datetime import UTC, datetime
+
+import pytest
+
+import foldlog
+from foldlog.eventstore import CorruptEvent, Logged
+from foldlog.projections.conversations.companions import (
+    and_companions,
+    companion_of,
+    companions,
+    forked_from,
+    ids_beginning_with,
+    ids_from,
+    sessions_beginning_with,
+    with_companions,
+)
+from foldlog.projections.conversations.unreadable import iter_log, placeholder, sound, sound_view
+from tests.said import ids, said
+
+AT = datetime(2026, 3, 1, tzinfo=UTC)
+NAMES = (
+    "abc",
+    "abc/agent-1",
+    "abc/agent-2",
+    "abcd/agent-1",
+    "abx",
+    "b",
+    "b/+state",
+    "b/+state/+more",
+    "b/c",
+    "b/c/+state",
+)
+
+
+@pytest.fixture
+def store():
+    with foldlog.open("memory:") as histories:
+        for name in NAMES:
+            histories[name].append(said("x"))
+        yield histories.store
+
+
+@pytest.mark.parametrize(
+    "beginning, found",
+    [
+        ("", ""),
+        ("abc", "abc"),
+        ("ab", "abc abcd/agent-1 abx"),
+        ("abc/agent-2", "abc/agent-2"),
+        ("abc/ag", "abc/agent-1 abc/agent-2"),
+        ("ab/ag", "abc/agent-1 abc/agent-2 abcd/agent-1"),
+        ("ab/agent-1", "abc/agent-1 abcd/agent-1"),
+        ("ab/", ""),
+        ("/agent-2", "abc/agent-2"),
+        ("abx/a", ""),
+        ("z", ""),
+    ],
+)
+def test_ids_by_their_beginning(store, beginning, found):
+    assert " ".join(ids_beginning_with(store, beginning)) == found
+
+
+def test_sessions_and_all_ids_of_a_beginning(store):
+    assert [*sessions_beginning_with(store, "ab")] == ["abc", "abcd", "abx"]
+    assert [*sessions_beginning_with(store, "")] == ["abc", "abcd", "abx", "b"]
+    assert [*ids_from(store, "")] == sorted(NAMES)
+    assert [*ids_from(store, "abc/")] == ["abc/agent-1", "abc/agent-2"]
+
+
+def test_companions_of_conversations(store):
+    assert [companion_of(name) for name in NAMES[5:]] == ["", "b", "b", "", "b/c"]
+    assert companion_of("/+x") == companion_of("b/+x/y") == ""
+    assert [row.id for row in companions(store, "b")] == ["b/+state", "b/+state/+more"]
+    assert [row.id for row in companions(store, "b", "b/+state")] == ["b/+state/+more"]
+    assert and_companions(store, ["b", "b/c"]) == [
+        "b",
+        "b/c",
+        "b/+state",
+        "b/+state/+more",
+        "b/c/+state",
+    ]
+    rows = [store.conversation("b")]
+    assert [row.id for row in with_companions(store, rows)] == ["b", "b/+state", "b/+state/+more"]
+    foldlog.Histories(store).erase("b/+state/+more", reason="asked to")
+    assert [row.id for row in with_companions(store, rows)] == ["b", "b/+state"]
+    assert len(companions(store, "b")) == 2
+
+
+def test_origins_of_a_fork(store):
+    histories = foldlog.Histories(store)
+    fork = histories["abc"].fork(id="fork")
+    assert forked_from(store, fork.id) == ["abc"]
+    assert forked_from(store, "abc") == forked_from(store, "unknown") == []
+
+
+def damaged(*broken, whole=False):
+    """Return a log of ten events in which some cannot be read."""
+
+    def log(conversation, start, stop):
+        if whole:
+            raise CorruptEvent(conversation, -1, "its row is broken")
+        for event_id in range(start, 10 if stop is None else stop):
+            if event_id in broken:
+                raise CorruptEvent(conversation, event_id, broken[event_id])
+            yield Logged(AT, said(str(event_id), id=event_id))
+
+    (broken,) = broken or ({},)
+    return log
+
+
+SAME = dict.fromkeys((3, 4, 5), "broken") | {6: "other", 8: "broken"}
+
+
+def test_log_with_events_that_cannot_be_read():
+    read = [*iter_log(None, "c", 2, 7, damaged(SAME))]
+    assert [isinstance(item, CorruptEvent) for item in read] == [False, True, True, True, True]
+    assert len([*iter_log(None, "c", log=damaged(SAME))]) == 10
+    assert len([*iter_log(None, "c", 4, 4, damaged(SAME))]) == 0
+    (problem,) = iter_log(None, "c", 0, 9, damaged(whole=True))
+    assert isinstance(problem, CorruptEvent)
+    marker = placeholder(CorruptEvent("c", 7, "broken"))
+    assert (marker.id, marker.stored_kind, marker.shown) == (7, "damaged", False)
+
+
+def test_findings_of_events_that_cannot_be_read():
+    findings = []
+    events = [item.event for item in sound(None, "c", 0, 10, findings, damaged(SAME))]
+    assert ids(events) == [0, 1, 2, 7, 9]
+    assert [finding.partition(": ")[0] for finding in findings] == [
+        "conversation 'c', events 3 to 5",
+        "conversation 'c', event 6",
+        "conversation 'c', event 8",
+    ]
+    assert all("broken" in findings[number] for number in (0, 2))
+
+
+def test_view_without_the_events_that_cannot_be_read(store):
+    problems = {}
+    view = sound_view(store, "abc", None, problems)
+    assert (view.version, ids(view), problems) == (1, [0], {})
+    assert sound_view(store, "abc", 0, problems).version == 0
