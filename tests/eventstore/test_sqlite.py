@@ -27,7 +27,7 @@ from foldlog.eventstore.log.writing import WriteTransaction
 from foldlog.eventstore.maintenance.copy import CopyOptions, copy_conversation
 from foldlog.eventstore.recorders.sqlite import (
     SQLiteRecorder,
-    checkpoints,
+    log_checkpoints,
     schema,
     store_file,
     writing,
@@ -166,8 +166,8 @@ def test_commits_are_synced(recorder, path):
 
 
 def test_log_has_a_greatest_length(path, monkeypatch):
-    for module in (checkpoints, writing):
-        monkeypatch.setattr(module, "IN_COMMITS_AT", 2 * checkpoints.AT)
+    for module in (log_checkpoints, writing):
+        monkeypatch.setattr(module, "IN_COMMITS_AT", 2 * log_checkpoints.AT)
     recorder = SQLiteRecorder(path)
     key = begin(recorder)
     body = b"x" * 100_000
@@ -176,7 +176,7 @@ def test_log_has_a_greatest_length(path, monkeypatch):
     page = 4_096 + 24
     # The commit that reaches the limit waits for the thread, the next one may still have to write
     # the log back, and only the one after it writes at the beginning again.
-    pages_max = checkpoints.IN_COMMITS_AT + 4 * (len(body) // 4_096 + 5)
+    pages_max = log_checkpoints.IN_COMMITS_AT + 4 * (len(body) // 4_096 + 5)
     assert os.path.getsize(f"{path}-wal") < pages_max * page
 
 
