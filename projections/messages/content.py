@@ -181,7 +181,7 @@ def parts_of(content: Content) -> list[Part]:
             part[key] for key in part if key not in ("type", "text")
         )
         if kind in _TEXT_PARTS and (is_empty or isinstance(text, str)):
-            if not is_blank(text):
+            if text and not is_blank(text):
                 parts.append({**copy_part(part), "type": "text", "text": sendable(text)})
         elif kind == "refusal" and isinstance(part.get("refusal"), str):
             parts += parts_of(part["refusal"])
