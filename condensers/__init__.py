@@ -18,7 +18,7 @@ and a handler appends the decision.
     states.py      the objects into which reports can be written
     strategies/    the kinds of condensers
     models/        language models
-    config/        configurations, and tables.py for their tables
+    config/        configurations, and config_tables.py for their tables
     prompts/       the texts of prompts
     errors.py      the errors of condensers
 

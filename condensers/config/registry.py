@@ -22,15 +22,15 @@ from pydantic_core import CoreSchema, core_schema
 
 from foldlog._base.json_types import JsonMap, JsonObject
 from foldlog.condensers.base import Condenser
-from foldlog.condensers.errors import InvalidCondenser
-from foldlog.condensers.models.llm_config import Models
-from foldlog.condensers.tables import (
+from foldlog.condensers.config_tables import (
     StrictTable,
     configuration_error,
     name_of_kind,
     suggestion,
     wrong_table,
 )
+from foldlog.condensers.errors import InvalidCondenser
+from foldlog.condensers.models.llm_config import Models
 
 ENTRY_POINTS = "foldlog.condensers"
 """The entry point group in which a package lists its condensers."""

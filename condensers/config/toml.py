@@ -33,9 +33,9 @@ from pydantic import BaseModel
 from foldlog._base.json_types import JsonObject
 from foldlog.condensers.base import Condenser
 from foldlog.condensers.config.registry import condenser_from_config, parse_config
+from foldlog.condensers.config_tables import name_of_kind
 from foldlog.condensers.errors import InvalidCondenser
 from foldlog.condensers.models.llm_config import LLMConfig, Models
-from foldlog.condensers.tables import name_of_kind
 
 _Table = Mapping[str, Any]
 _OURS = ("condenser", "llm")

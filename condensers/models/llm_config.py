@@ -21,9 +21,9 @@ from pydantic import (
 
 from foldlog._base.json_types import JsonMap, JsonObject
 from foldlog._base.telemetry import tell
+from foldlog.condensers.config_tables import StrictTable, configuration_error, name_of_kind
 from foldlog.condensers.errors import InvalidCondenser
 from foldlog.condensers.models.deadline import STEP_S
-from foldlog.condensers.tables import StrictTable, configuration_error, name_of_kind
 
 if TYPE_CHECKING:
     Key = SecretStr | str
