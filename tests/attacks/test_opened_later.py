@@ -22,6 +22,7 @@ from tests.stored_rows import with_fields
 
 NAME = "unopened"
 OTHER = "since the checkpoint, record 1 of its source became other events than it has"
+ADDED = "since the checkpoint, it was put before the events of record"
 CONTINUES = "its source says that it continues another conversation"
 
 
@@ -53,6 +54,22 @@ def drop_an_event(op: Operator) -> None:
     for row in op.rows("made"):
         if row["conversation"] == key:
             made = array("I", [0, 0, 1, 2, 1, 1])
+            op.update("made", row, places=zlib.compress(made.tobytes()))
+
+
+def put_between(op: Operator) -> None:
+    """Put an event that no record became between the events of two records."""
+    state = op.conversation(NAME)
+    key = state["key"]
+    first, second, third, appended = op.events(key)
+    rows = [
+        with_fields(row, event_id=number, shown_before=number, recorded_at=first.recorded_at)
+        for number, row in enumerate((first, appended, second, third))
+    ]
+    op.relink(state, rows, 0)
+    for row in op.rows("made"):
+        if row["conversation"] == key:
+            made = array("I", [0, 0, 1, 1, 2, 1, 2, 3, 1])
             op.update("made", row, places=zlib.compress(made.tobytes()))
 
 
@@ -132,6 +149,19 @@ def test_figures_are_compared_although_events_are_not(arena: Arena) -> None:
     operator.close()
     found = arena.judge(keys=KEYS)
     assert any(text.startswith(f"{NAME}: its stored figures differ") for text in found)
+
+
+def test_event_between_the_events_of_records_is_named(arena: Arena) -> None:
+    opened(arena)
+    with without_key(arena) as all_:
+        all_[NAME].append(user("burn it"))
+        all_.list(age_max_s=0)
+    assert arena.judge(keys=KEYS) == []
+    operator = arena.operator()
+    put_between(operator)
+    operator.close()
+    found = arena.judge(keys=KEYS)
+    assert f"{NAME}: event 1: {ADDED} 1 of its source" in found
 
 
 def test_appended_events_are_not_taken_for_records(arena: Arena) -> None:

@@ -28,6 +28,11 @@ _UNLISTED = (
     " may repeat them"
 )
 _OTHERWISE = "since the checkpoint, record {} of its source became other events than it has"
+_ADDED = "since the checkpoint, it was put before the events of record {} of its source"
+_BETWEEN = frozenset({"document_changes", "redaction"})
+"""The kinds of events that may come between the events of records, because all records of an import
+become events before anybody appends: facts that no record contains, and receipts.
+"""
 _NOT_COMPARED = (
     "the events that record {} of its source became since the checkpoint were not compared: {}"
 )
@@ -113,12 +118,23 @@ def _find_other_events(
     stop = min(records, source.made)
     first_redacted = min(redacted, default=stop)
     rows = _rows_since(store.database, state, version)
+    of_redacted = {
+        event_id
+        for number in redacted
+        for first, events in [made.get(number, (0, 0))]
+        for event_id in range(first, first + events)
+    }
     for number, events in decode_records(store, source, made, source.records, 0, []):
         if number >= stop:
             return
         if number < start or number in redacted:
             continue
-        if _are_same(_rows_of(rows, *made.get(number, (0, 0))), events):
+        own, before = _rows_of(rows, *made.get(number, (0, 0)))
+        added = [row for row in before if row.kind not in _BETWEEN and row.id not in of_redacted]
+        if added and continued(source) is None:
+            yield VerifyFinding(added[0].id, added[0].id, _ADDED.format(number))
+            return
+        if _are_same(own, events):
             continue
         problem = ""
         if number > first_redacted:
@@ -149,18 +165,21 @@ def _rows_since(database: Database, state: Conversation, start: int) -> Iterator
         start = rows[-1].id + 1
 
 
-def _rows_of(rows: Iterator[Row], first: int, events: int) -> list[Row]:
-    """Return the rows of ``events`` events from the event ``first`` on. The rows before them are
-    skipped, and ``rows`` goes on behind them.
+def _rows_of(rows: Iterator[Row], first: int, events: int) -> tuple[list[Row], list[Row]]:
+    """Return the rows of ``events`` events from the event ``first`` on, and the rows before them.
+    ``rows`` goes on behind them.
     """
     found = list[Row]()
+    before = list[Row]()
     while len(found) < events:
         row = next(rows, None)
         if row is None:
             break
         if first <= row.id < first + events:
             found.append(row)
-    return found
+        else:
+            before.append(row)
+    return found, before
 
 
 def _are_same(rows: Sequence[Row], events: Sequence[Event]) -> bool:
