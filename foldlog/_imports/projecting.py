@@ -8,6 +8,7 @@ it. The ids of a record's events are stored with the events, so the ids never ch
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from math import inf
 from typing import Final
 
 import msgspec
@@ -17,7 +18,7 @@ from foldlog._base.telemetry import tell
 from foldlog._base.usage import IMPORTED
 from foldlog._base.version import VERSION
 from foldlog._reports.figures.overview import PARENT
-from foldlog._reports.records.decoding import decode_records
+from foldlog._reports.records.decoding import decode_records, stored_events
 from foldlog.eventstore import (
     ATTRIBUTES,
     ConversationNotFound,
@@ -66,6 +67,8 @@ _PROJECTION: Final = "decoder"
 _EVENTS: Final = 1_000
 """The number of events after which a transaction writes no more records."""
 _TRIES: Final = 5
+_STANDING_MAX: Final = 8
+"""The number of records that stand for themselves one by one: see ``_Standing``."""
 
 
 class ReadOtherwise(EventStoreError):
@@ -105,8 +108,11 @@ def make_events(
     tries = 0
     made_before: int | None = None
     continues = True
+    standing = _Standing()
     while True:
-        making = _Making(store, conversation, continues=continues, leaves_last=leaves_last)
+        making = _Making(
+            store, conversation, standing, continues=continues, leaves_last=leaves_last
+        )
         try:
             making.make()
             making.report(findings)
@@ -117,6 +123,8 @@ def make_events(
                 making.report(findings)
                 return
             continues = False
+        except _DiffersAfterRedaction as difference:
+            standing.add(difference.number)
         except VersionConflict:
             # Another thread or process made events, or appended. Count only tries without progress.
             tries = tries + 1 if making.made == made_before else 1
@@ -159,6 +167,36 @@ def change_of_documents(
     return DocumentChanges(changed=changes, others=others), seen
 
 
+class _DiffersAfterRedaction(Exception):
+    """A record after a redacted record now has more or fewer events than are stored."""
+
+    def __init__(self, number: int) -> None:
+        super().__init__(number)
+        self.number = number
+
+
+class _Standing:
+    """The records whose stored events a decoder follows, although they were not redacted.
+
+    A record that repeats an earlier message is read otherwise after the redaction of this message.
+    The stored events are still in the View, so the decoder begins again, and follows them.
+    """
+
+    def __init__(self) -> None:
+        self._first = inf
+        """The first record from which on all records stand for themselves."""
+        self._numbers = set[int]()
+
+    def __contains__(self, number: int) -> bool:
+        return number >= self._first or number in self._numbers
+
+    def add(self, number: int) -> None:
+        """Add a record. If there are many, all records from the first of them on are added."""
+        self._numbers.add(number)
+        if len(self._numbers) > _STANDING_MAX:
+            self._first = min(self._numbers)
+
+
 class _Stored(msgspec.Struct):
     """The state of a decoder, and for what it is valid: the version of foldlog, the number of
     records that were read, and how many of them were redacted.
@@ -179,9 +217,16 @@ class _Making:
     """
 
     def __init__(
-        self, store: Store, conversation: str, *, continues: bool, leaves_last: bool
+        self,
+        store: Store,
+        conversation: str,
+        standing: _Standing,
+        *,
+        continues: bool,
+        leaves_last: bool,
     ) -> None:
         self.store = store
+        self._standing = standing
         self.leaves_last = leaves_last
         self.conversation = conversation
         self.state: DecoderState | None = None
@@ -212,7 +257,8 @@ class _Making:
 
     def make(self) -> None:
         """Make and store the events. Raises ``NeedsAll`` if the decoder cannot continue from its
-        state, and the errors of ``make_events``.
+        state, ``_DiffersAfterRedaction`` if it must follow the stored events of a record, and the
+        errors of ``make_events``.
         """
         source = self.source
         if source is None or source.made == source.records:
@@ -232,11 +278,13 @@ class _Making:
         self.decoder = decoder_of(format_named(source.format), prefix, findings)
         for number, events in self._decoded(source, findings):
             if number < start:
-                event_count = self.events_of_records.get(number, (0, 0))[1]
-                if event_count != len(events) and self.state is not None:
-                    raise NeedsAll
-                if event_count != len(events) and number < first_redacted:
-                    raise ReadOtherwise(self.conversation, number)
+                first_id, event_count = self.events_of_records.get(number, (0, 0))
+                differs = event_count != len(events)
+                if number >= first_redacted and any(event.structural for event in events):
+                    stored = stored_events(self.store, source, first_id, event_count)
+                    differs = [*map(type, stored)] != [*map(type, events)]
+                if differs:
+                    self._check_difference(number, event_count, first_redacted)
                 findings.clear()
                 continue
             self.findings += [(number, finding) for finding in findings]
@@ -262,6 +310,18 @@ class _Making:
                 new_records = {}
                 new_events = []
 
+    def _check_difference(self, number: int, event_count: int, first_redacted: int) -> None:
+        """Raise the error for a record whose ``event_count`` stored events are not those that the
+        decoder made. Return if the decoder cannot follow them.
+        """
+        if self.state is not None:
+            raise NeedsAll
+        if number < first_redacted:
+            raise ReadOtherwise(self.conversation, number)
+        can_follow = isinstance(self.decoder, FollowingDecoder) and event_count > 0
+        if can_follow and number not in self._standing:
+            raise _DiffersAfterRedaction(number)
+
     def _decoded(self, source: Source, findings: list[str]) -> Iterator[tuple[int, list[Event]]]:
         """Yield the number and the events of each record, from the first record that the decoder
         needs on.
@@ -282,6 +342,7 @@ class _Making:
             findings,
             decoder,
             window,
+            self._standing,
         )
         for number, events in decoded:
             yield number, events

@@ -540,7 +540,9 @@ class SourceWriter:
             IMPORTED_AT: self.database.now(),
         }
         link = {**(found.link or found.format.begun_by(found.path))}
-        if PARENT not in link and (parent := _parent_in(self.skeleton)):
+        # A skeleton that has not seen the first records takes a side chain for a sub-agent's log.
+        parent = _parent_in(self.skeleton) if self._counts else None
+        if PARENT not in link and parent:
             link[PARENT] = parent
         if PARENT in link:
             link[PARENT] = f"{self.options.prefix}{link[PARENT]}"

@@ -100,6 +100,11 @@ class NewestCalls:
         elif isinstance(event, Observation):
             self.answer(event.call_id)
 
+    def forget(self, event_ids: Container[int]) -> None:
+        """Begin anew if calls without results have these event ids."""
+        if any(call.id in event_ids for call in self.open.values()):
+            self.__init__()
+
     def copy(self) -> NewestCalls:
         """Return a copy, which does not change with this object."""
         copied = NewestCalls()

@@ -162,11 +162,24 @@ class CopilotDecoder(FollowingDecoder):
         super().follow_stored(event)
         self._newest_calls.follow(event)
         if isinstance(event, CondensationAction):
-            if self._prompt_id in (event.forgotten_event_ids or ()):
-                self._prompt_id = None
+            self._follow_condensation(event)
+        elif isinstance(event, Message) and event.source == "user" and event.shown:
+            self._is_named = True
         elif isinstance(event, SystemMessage) and event.shown and self._prompt_id is None:
             self._prompt_id = event.id
             self._prompt = None
+
+    def _follow_condensation(self, event: CondensationAction) -> None:
+        """Follow a stored condensation: of a compaction, of forgotten messages, or of a replaced
+        system prompt.
+        """
+        forgotten = event.forgotten_event_ids or ()
+        if self._prompt_id in forgotten:
+            self._prompt_id = None
+        else:
+            self._newest_calls = NewestCalls()
+        if event.summary:
+            self._begun = None
 
     def read(self, collected: RecordEvents, record: Fields) -> None:
         kind = record["type"]

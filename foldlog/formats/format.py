@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import islice
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
 
 from foldlog._base.json_types import JsonMap
 from foldlog.eventstore import Event, EventStoreError
@@ -52,6 +52,9 @@ class RecordDecoder(ABC):
     because a grown source is decoded again and only the new events are stored. ``next_id`` is the
     id of the next event.
     """
+
+    minds_others: ClassVar[bool] = False
+    """Whether ``skip_to`` does more if somebody else appended messages before the next record."""
 
     def __init__(self, options: Options) -> None:
         self.next_id = 0

@@ -31,6 +31,7 @@ from __future__ import annotations
 
 import json
 import re
+from bisect import bisect_right
 from collections.abc import Collection, Hashable, Iterator, Sequence
 from datetime import datetime, timedelta
 from pathlib import Path
@@ -45,6 +46,7 @@ from foldlog.eventstore import (
     Content,
     Event,
     Message,
+    Observation,
     Origin,
     Retraction,
     summary_id,
@@ -291,14 +293,23 @@ def _is_same_message(former: Fields, latter: Fields) -> bool:
     return _content_and_calls(former) == _content_and_calls(latter)
 
 
-def _repeats_results(record: Fields, results: dict[Any, Content]) -> bool:
-    """Return whether a message has only results, which are all in ``results``."""
+def _repeats_results(
+    record: Fields, results: dict[Any, Content], redacted: Collection[Any] = ()
+) -> bool:
+    """Return whether a message has only results, which are all in ``results``. The results of a
+    user's message may also belong to the calls in ``redacted``.
+    """
     own_results = _results_in(record)
+    if record.get("type") != "user":
+        redacted = ()
     has_more = bool(shown_parts(parts_of(record.get("content"))))
     return (
         bool(own_results)
         and not has_more
-        and all(results.get(call_id) == result for call_id, result in own_results.items())
+        and all(
+            call_id in redacted or results.get(call_id) == result
+            for call_id, result in own_results.items()
+        )
     )
 
 
@@ -358,6 +369,8 @@ class GeminiDecoder(FollowingDecoder):
         """The id of the event that replaced the context in a resumed session, or -1 as long as the
         original context is shown.
         """
+        self._redacted = set[Any]()
+        """The ids of redacted messages, and of the calls whose results were redacted."""
 
     def facts(self) -> Facts | None:
         time = self._time
@@ -384,6 +397,31 @@ class GeminiDecoder(FollowingDecoder):
     def follow_stored(self, event: Event) -> None:
         super().follow_stored(event)
         self._newest_calls.follow(event)
+        if isinstance(event, CondensationAction):
+            self.calls.forget(frozenset(event.forgotten_event_ids or ()))
+            self._newest_calls = NewestCalls()
+        elif isinstance(event, Retraction):
+            self.calls.forget(range(event.version, event.id))
+        elif isinstance(event, Observation):
+            self._redacted.add(event.call_id)
+
+    def end_unread(self, stored: Sequence[Event]) -> None:
+        """If the record set messages, they are not known. They become one message, to which a later
+        record can return.
+        """
+        self._end_resuming()
+        returns = [event.version for event in stored if isinstance(event, Retraction)]
+        sets_messages = any(event.shown or type(event) is CondensationAction for event in stored)
+        if sets_messages:
+            self._drop(0)
+            self._messages.append(
+                _CurrentMessage({}, self.next_id, shown=True, calls=self._newest_calls.copy())
+            )
+        elif returns:
+            ends = [message.end for message in self._messages]
+            index = bisect_right(ends, returns[-1])
+            self._newest_calls = self._calls_before(index)
+            self._drop(index)
 
     def read(self, collected: RecordEvents, record: Fields) -> None:
         rewound_to = record.get("$rewindTo")
@@ -414,6 +452,10 @@ class GeminiDecoder(FollowingDecoder):
 
     def _add_message(self, collected: RecordEvents, record: Fields) -> None:
         """Add a message, or replace the message that had its id."""
+        if collected.stored:
+            self._redacted.add(record["id"])
+        else:
+            self._redacted.discard(record["id"])
         index = self._index_of_id.get(record["id"])
         if index is None and not self._messages:
             self.past.needs_all()
@@ -440,11 +482,16 @@ class GeminiDecoder(FollowingDecoder):
             self._waiting = None
             self._set_messages(collected, messages)
 
-    def _end_waiting(self, collected: RecordEvents) -> None:
-        """Set the context that waits, because a message follows that is not set with it."""
+    def _end_resuming(self) -> list[Fields] | None:
+        """Return the context that waits, which waits no more."""
         waiting = self._waiting
         self._waiting = None
         self._is_resuming = False
+        return waiting
+
+    def _end_waiting(self, collected: RecordEvents) -> None:
+        """Set the context that waits, because a message follows that is not set with it."""
+        waiting = self._end_resuming()
         if waiting is not None:
             self._set_messages(collected, waiting)
 
@@ -492,7 +539,7 @@ class GeminiDecoder(FollowingDecoder):
         for count, record in enumerate(messages):
             same_index = self._find_same(record, index)
             if same_index is None:
-                if not _repeats_results(record, known_results):
+                if not _repeats_results(record, known_results, self._redacted):
                     return index, count
                 continue
             old_results = _results_in(self._messages[same_index].record)
@@ -512,11 +559,22 @@ class GeminiDecoder(FollowingDecoder):
         """
         for candidate in range(index, len(self._messages)):
             message = self._messages[candidate]
-            if message.record == record or _is_same_message(message.record, record):
+            if self._is_same(message.record, record):
                 return candidate
             if message.shown:
                 return None
         return None
+
+    def _is_same(self, former: Fields, latter: Fields) -> bool:
+        """Return whether a model gets the same text from two messages. What a redacted message said
+        is not known, so a message with its id counts as the same.
+        """
+        if former == latter:
+            return True
+        name = former.get("id")
+        if name in self._redacted and name == latter.get("id"):
+            return True
+        return _is_same_message(former, latter)
 
     def _change_id(self, index: int, new_id: Any) -> None:
         """Give a current message the id that the same message has now."""
@@ -620,8 +678,7 @@ class GeminiDecoder(FollowingDecoder):
         """
         version = self._messages[index - 1].end if index else 0
         if index < len(self._messages):
-            self._newest_calls = self._messages[index - 1].calls if index else NewestCalls()
-            self._newest_calls = self._newest_calls.copy()
+            self._newest_calls = self._calls_before(index)
         shown_record_ids = {
             str(message.record.get("id")) for message in self._messages[index:] if message.shown
         }
@@ -636,6 +693,10 @@ class GeminiDecoder(FollowingDecoder):
                 if index:
                     self._show_context(collected)
         self._drop(index)
+
+    def _calls_before(self, index: int) -> NewestCalls:
+        """Return the newest calls before the message ``index``."""
+        return self._messages[index - 1].calls.copy() if index else NewestCalls()
 
     def _drop(self, index: int) -> None:
         """Forget the messages from ``index`` on."""

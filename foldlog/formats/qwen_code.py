@@ -23,7 +23,7 @@ from __future__ import annotations
 
 from typing import Any, NamedTuple
 
-from foldlog.eventstore import Event, Message, Retraction, Source
+from foldlog.eventstore import CondensationAction, Event, Message, Retraction, Source
 from foldlog.formats.calls import NewestCalls, OpenCalls
 from foldlog.formats.files.beside import begun_by
 from foldlog.formats.format import Format, first_named
@@ -144,6 +144,13 @@ class _Decoder(FollowingDecoder):
     def follow_stored(self, event: Event) -> None:
         super().follow_stored(event)
         self._newest_calls.follow(event)
+        if isinstance(event, CondensationAction):
+            forgotten = frozenset(event.forgotten_event_ids or ())
+            self.calls.forget(forgotten)
+            self._newest_calls.forget(forgotten)
+        elif isinstance(event, Retraction):
+            self.calls.forget(range(event.version, event.id))
+            self._newest_calls = NewestCalls()
 
     def read(self, collected: RecordEvents, record: Fields) -> None:
         is_sidechain = record.get("isSidechain") is True

@@ -208,6 +208,11 @@ class FollowingDecoder(RecordDecoder):
             self.calls.close(event.call_id, event.cause)
         self.follow(event)
 
+    def end_unread(self, stored: Sequence[Event]) -> None:
+        """Handle the end of a redacted record of which too little is left to read it. ``stored``
+        are its events. A subclass may override ``end_unread``.
+        """
+
     def _remember_in_past(self, event: Event) -> None:
         """Note what an event means for a decoder that continues later: the id of a call, or a
         change of earlier events.
@@ -252,6 +257,7 @@ class FollowingDecoder(RecordDecoder):
             record_events = RecordEvents(self, origin, None, stored)
             record_events.take_stored()
             self.next_id += len(record_events.events)
+            self.end_unread(stored)
             return record_events.events
         time_and_id = time_and_id_of(self.format, record)
         at = time_if_without_id(time_and_id)

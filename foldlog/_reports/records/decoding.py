@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Container, Iterator, Mapping
 from typing import Any
 
-from foldlog.eventstore import Event, Store
+from foldlog.eventstore import DocumentChanges, Event, Redaction, Store
 from foldlog.eventstore.log.reading import ReadTransaction
 from foldlog.eventstore.log.row import dense_events
 from foldlog.eventstore.recorders.base import Reader
@@ -27,13 +27,14 @@ def decode_records(
     findings: list[str],
     decoder: RecordDecoder | None = None,
     window: int | None = None,
+    standing: Container[int] = (),
 ) -> Iterator[tuple[int, list[Event]]]:
     """Yield each record's number and events. ``events_of_records`` maps the number of a record to
     the id of its first event and the count of its events. The events of record ``start`` and of
     later records have the ids from ``version`` on. A record that was handed over to the program has
     no events of its own. A record that was redacted after its events were made has its stored
-    events. If ``window`` is not None, ``decoder`` continues from a state, and begins so many
-    records before ``start``.
+    events, and so has a record in ``standing``. If ``window`` is not None, ``decoder`` continues
+    from a state, and begins so many records before ``start``.
     """
     format = format_named(source.format)
     if decoder is None:
@@ -50,11 +51,12 @@ def decode_records(
                 continue
             if number in events_of_records:
                 first, count = events_of_records[number]
-                decoder.skip_to(first)
-                if number in redacted and isinstance(decoder, FollowingDecoder):
-                    decoder.stand_for_next(_stored_events(store, source, first, count))
+                _skip_to(store, source, decoder, first)
+                stands = number in redacted or number in standing
+                if stands and isinstance(decoder, FollowingDecoder):
+                    decoder.stand_for_next(stored_events(store, source, first, count))
             elif number == start:
-                decoder.skip_to(version)
+                _skip_to(store, source, decoder, version)
             try:
                 events = events_of(decoder, format, value)
             except NotAnEvent as error:
@@ -65,8 +67,23 @@ def decode_records(
             number += 1
 
 
-def _stored_events(store: Store, source: Source, first: int, count: int) -> list[Event]:
-    """Return the stored events of a record, or none if the conversation was erased meanwhile."""
+def _skip_to(store: Store, source: Source, decoder: RecordDecoder, next_id: int) -> None:
+    """Continue with an event id. A growth is decoded as one import, although foldlog may have
+    appended documents and redactions before it.
+    """
+    skipped = next_id - decoder.next_id
+    if skipped <= 0 or decoder.next_id == 0 or not decoder.minds_others:
+        decoder.skip_to(next_id)
+        return
+    others = stored_events(store, source, decoder.next_id, skipped)
+    if all(isinstance(event, DocumentChanges | Redaction) for event in others):
+        decoder.next_id = next_id
+    else:
+        decoder.skip_to(next_id)
+
+
+def stored_events(store: Store, source: Source, first: int, count: int) -> list[Event]:
+    """Return stored events, or none if the conversation was erased meanwhile."""
     database = store.database
 
     def read(reader: Reader) -> list[Event]:

@@ -6,7 +6,15 @@ from collections.abc import Sequence
 from typing import Any
 
 from foldlog._base.usage import SYNTHETIC_MODEL
-from foldlog.eventstore import Event, Message, Observation, Source, SystemMessage
+from foldlog.eventstore import (
+    CondensationAction,
+    Event,
+    Message,
+    Observation,
+    Retraction,
+    Source,
+    SystemMessage,
+)
 from foldlog.formats.blocks import (
     THINKING,
     content_of,
@@ -142,6 +150,9 @@ class ClaudeCodeDecoder(FollowingDecoder):
     def follow_stored(self, event: Event) -> None:
         super().follow_stored(event)
         self._parallel.follow(event)
+        if isinstance(event, CondensationAction | Retraction):
+            self._boundary = {}
+            self._parallel = NewestCalls()
 
     def read(self, collected: RecordEvents, record: Fields) -> None:
         kind = record["type"]

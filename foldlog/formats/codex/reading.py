@@ -103,6 +103,7 @@ class CodexDecoder(FollowingDecoder):
     """Reads the lines of a rollout. The tag of a shown event is a ``_Known``."""
 
     continues = True
+    minds_others = True
 
     def set_up(self) -> None:
         self._numbered: list[tuple[int, int]] = []

@@ -12,6 +12,7 @@ from foldlog._imports import projecting
 from foldlog._imports.compacting import compacting, note_compaction
 from foldlog._reports.figures.checking import find_wrong_figures
 from foldlog._reports.records import decoding
+from foldlog.eventstore import Redaction
 from foldlog.eventstore.maintenance.rekey import rekey
 from foldlog.eventstore.sources.reading import blocks_of
 from foldlog.formats.resuming import WINDOW_MAX
@@ -351,6 +352,16 @@ def test_title_of_a_used_source_follows(tmp_path, store):
     assert figures_of(store, "s1")["title"] == "Planks"
 
 
+def test_growth_that_begins_with_a_side_chain_has_no_parent(tmp_path, store):
+    path = write_lines(tmp_path / "log.jsonl", turns(60))
+    imported(store, path)
+    history = Histories(store)["s1"]
+    history.view()
+    side = {**next(turns(61, 60)), "parentUuid": None, "isSidechain": True, "agentId": "a1"}
+    imported(store, write_lines(path, [*turns(60), side]))
+    assert "parent" not in history.attributes()
+
+
 def test_summary_of_a_used_source_becomes_its_title(tmp_path, store):
     path = write_lines(tmp_path / "log.jsonl", [{**line, "cwd": "/w"} for line in turns(60)])
     imported(store, path)
@@ -626,9 +637,9 @@ def test_a_crash_between_records_and_events_loses_none(name, tmp_path, store, ta
 
 
 def redacted_and_grown(name, tmp_path, records, stop, event_id):
-    """Return the messages of a View and the number of events in two stores. In the first store, a log of ``stop`` records
-    was used and redacted, and then it grew. In the second store, the whole log was imported, and
-    then redacted.
+    """Return the messages of a View, the kinds of events and the title in two stores. In the first
+    store, a log of ``stop`` records was used and redacted, and then it grew. In the second store,
+    the whole log was imported, and then redacted.
     """
     path = tmp_path / "log.jsonl"
     stores = []
@@ -640,7 +651,12 @@ def redacted_and_grown(name, tmp_path, records, stop, event_id):
             if place == 0:
                 redact_event(store, conversation, event_id)
         messages = Histories(store)[conversation].view().to_messages()
-        stores.append((messages, store.version(conversation)))
+        kinds = [
+            (type(event).__name__, event.shown)
+            for event in events_of(store, conversation)
+            if not isinstance(event, Redaction)
+        ]
+        stores.append((messages, kinds, figures_of(store, conversation)["title"]))
         assert_sound(store)
     return stores
 
@@ -704,7 +720,7 @@ def test_compaction_forgets_a_redacted_message(name, place, tmp_path):
     event_id = stop - 2 + place
     grown, whole = redacted_and_grown(name, tmp_path, records, stop, event_id)
     assert "the summary" in str(grown)
-    assert "[redacted]" not in str(grown)
+    assert "[redacted]" not in str(grown[0])
     assert grown == whole
 
 
@@ -747,6 +763,278 @@ def test_rewind_after_a_redacted_parallel_result(result, stop, tmp_path):
     records = [*pi_entries(*PARALLEL)]
     grown, whole = redacted_and_grown("pi", tmp_path, records, stop, result)
     assert "one branch" not in str(grown)
+    assert grown == whole
+
+
+def copilot_records(*types_and_data):
+    """Yield a session of Copilot CLI from the types and the data of its records."""
+    for number, (kind, data) in enumerate(types_and_data):
+        yield {
+            "type": kind,
+            "data": data,
+            "id": f"e{number}",
+            "timestamp": f"2026-02-03T09:00:{number:02}.000Z",
+            "parentId": f"e{number - 1}" if number else None,
+        }
+
+
+def asks(message, *calls):
+    requests = [{"toolCallId": call, "name": "bash", "arguments": {}} for call in calls]
+    return "assistant.message", {"messageId": message, "content": "", "toolRequests": requests}
+
+
+def copilot_compaction(summary):
+    return "session.compaction_complete", {"success": True, "summaryContent": summary}
+
+
+def qwen_lines(*lines):
+    """Yield a session of Qwen Code from the fields of its lines."""
+    for number, fields in enumerate(lines):
+        yield {
+            "uuid": f"l{number}",
+            "parentUuid": f"l{number - 1}" if number else None,
+            "sessionId": "s1",
+            "timestamp": f"2026-02-03T09:00:{number:02}.000Z",
+            **fields,
+        }
+
+
+def qwen_says(role, part):
+    kind = "assistant" if role == "model" else "user"
+    return {"type": kind, "message": {"role": role, "parts": [part]}}
+
+
+QWEN_CALL = qwen_says("model", {"functionCall": {"id": "c1", "name": "look", "args": {}}})
+QWEN_RESULT = {
+    **qwen_says(
+        "user", {"functionResponse": {"id": "c1", "name": "look", "response": {"output": "late"}}}
+    ),
+    "type": "tool_result",
+}
+QWEN_COMPACTION = {
+    "type": "system",
+    "subtype": "chat_compression",
+    "systemPayload": {"compressedHistory": [{"role": "user", "parts": [{"text": "summary"}]}]},
+}
+GEMINI = COMPACTED["gemini-cli"]
+GEMINI_REPLY = {
+    "id": "g2",
+    "type": "gemini",
+    "timestamp": "2026-02-03T09:00:09.000Z",
+    "content": "",
+    "toolCalls": [{"id": "t1", "name": "look", "args": {}, "status": "scheduled"}],
+}
+GEMINI_ANSWERED = {
+    **GEMINI_REPLY,
+    "toolCalls": [
+        {
+            **GEMINI_REPLY["toolCalls"][0],
+            "status": "success",
+            "result": [{"functionResponse": {"id": "t1", "response": {"output": "seen"}}}],
+        }
+    ],
+}
+
+
+def resumed(*messages):
+    """Return the records of Gemini CLI that resume a session."""
+    return [GEMINI[0], {"$set": {"messages": [*messages]}}]
+
+
+REDACTED = {
+    "copilot-cli, the message of the title": (
+        "copilot-cli",
+        copilot_records(
+            ("session.start", {"sessionId": "s1"}),
+            ("user.message", {"content": "mend the kite"}),
+            ("session.title_changed", {"title": "Kites"}),
+            asks("m1"),
+            ("user.message", {"content": "and fly it"}),
+        ),
+        4,
+        1,
+    ),
+    "copilot-cli, a compaction that forgot a call": (
+        "copilot-cli",
+        copilot_records(
+            ("session.start", {"sessionId": "s1"}),
+            asks("m1", "t1", "t2"),
+            ("tool.execution_complete", {"toolCallId": "t1", "result": {"content": "x"}}),
+            copilot_compaction("the kite flies"),
+            ("user.message", {"content": "go on"}),
+            asks("m2", "t3"),
+        ),
+        5,
+        4,
+    ),
+    "copilot-cli, a compaction during which somebody wrote": (
+        "copilot-cli",
+        copilot_records(
+            ("session.start", {"sessionId": "s1"}),
+            ("user.message", {"content": "mend the kite"}),
+            ("session.compaction_start", {}),
+            ("user.message", {"content": "and fly it"}),
+            copilot_compaction("the kite is mended"),
+            ("user.message", {"content": "higher"}),
+            copilot_compaction("the kite flies"),
+        ),
+        5,
+        4,
+    ),
+    "qwen-code, a compaction that forgot a call": (
+        "qwen-code",
+        qwen_lines(
+            qwen_says("user", {"text": "mend the kite"}), QWEN_CALL, QWEN_COMPACTION, QWEN_RESULT
+        ),
+        3,
+        2,
+    ),
+    "qwen-code, a compaction before a message": (
+        "qwen-code",
+        qwen_lines(
+            qwen_says("user", {"text": "mend the kite"}),
+            QWEN_CALL,
+            QWEN_COMPACTION,
+            qwen_says("user", {"text": "fly it"}),
+        ),
+        3,
+        2,
+    ),
+    "claude-code, a compaction between parallel calls": (
+        "claude-code",
+        [
+            *turns(1),
+            {
+                **next(turns(2, 1)),
+                "message": {
+                    "role": "assistant",
+                    "id": "m1",
+                    "content": [
+                        {"type": "tool_use", "id": name, "name": "look", "input": {}}
+                        for name in ("t1", "t2")
+                    ],
+                },
+            },
+            {
+                **next(turns(3, 2)),
+                "message": {
+                    "role": "user",
+                    "content": [{"type": "tool_result", "tool_use_id": "t1", "content": "x"}],
+                },
+            },
+            {**COMPACTED["claude-code"][2], "logicalParentUuid": "u2"},
+            COMPACTED["claude-code"][3],
+            {**next(turns(4, 3)), "parentUuid": "s"},
+        ],
+        5,
+        5,
+    ),
+    "gemini-cli, a reply that a resumed session repeats": (
+        "gemini-cli",
+        [
+            *GEMINI[:2],
+            GEMINI_ANSWERED,
+            *resumed(GEMINI[1], GEMINI_ANSWERED),
+            {**GEMINI[2], "id": "g3"},
+            {**GEMINI[2], "id": "g3", "content": "plank00002"},
+        ],
+        5,
+        2,
+    ),
+    "gemini-cli, a reply that a resumed session repeats under another id": (
+        "gemini-cli",
+        [
+            *GEMINI[:2],
+            GEMINI_ANSWERED,
+            *resumed(GEMINI[1], {**GEMINI_ANSWERED, "id": "g9"}),
+            {**GEMINI[2], "id": "g3"},
+            {**GEMINI[2], "id": "g3", "content": "plank00002"},
+        ],
+        5,
+        2,
+    ),
+    "gemini-cli, a reply that is repeated in another form later": (
+        "gemini-cli",
+        [
+            *GEMINI[:2],
+            GEMINI_ANSWERED,
+            *resumed(
+                GEMINI[1],
+                {
+                    "id": "g2",
+                    "type": "gemini",
+                    "timestamp": "2026-02-03T09:00:09.000Z",
+                    "content": [{"functionCall": {"id": "t1", "name": "look", "args": {}}}],
+                },
+                {
+                    **GEMINI[1],
+                    "id": "u2",
+                    "content": [{"functionResponse": {"id": "t1", "response": {"output": "seen"}}}],
+                },
+            ),
+        ],
+        4,
+        3,
+    ),
+    "gemini-cli, a compaction before a reply that comes twice": (
+        "gemini-cli",
+        [*GEMINI, {**GEMINI[2], "id": "g3"}, {**GEMINI[2], "id": "g3", "content": "plank00002"}],
+        4,
+        3,
+    ),
+    "gemini-cli, a rewind before another": (
+        "gemini-cli",
+        [
+            *GEMINI[:3],
+            GEMINI_REPLY,
+            {"$rewindTo": "g2"},
+            {**GEMINI[2], "id": "g3"},
+            {"$rewindTo": "g3"},
+        ],
+        5,
+        4,
+    ),
+    "codex, an instruction before a rollback": (
+        "codex",
+        [
+            {
+                "timestamp": f"2026-02-03T09:00:0{number}.000Z",
+                "type": kind,
+                "payload": payload,
+            }
+            for number, (kind, payload) in enumerate(
+                (
+                    ("session_meta", {"id": "s1", "timestamp": "2026-02-03T09:00:00.000Z"}),
+                    ("event_msg", {"type": "agent_message", "message": "plank"}),
+                    (
+                        "response_item",
+                        {
+                            "type": "message",
+                            "role": "user",
+                            "content": [{"type": "input_text", "text": "mend the kite"}],
+                        },
+                    ),
+                    ("event_msg", {"type": "thread_rolled_back", "num_turns": 1}),
+                )
+            )
+        ],
+        3,
+        2,
+    ),
+}
+"""Logs by what is redacted in them: the format, the records, and how many of them are imported
+before this event is redacted.
+"""
+REDACTED = {
+    name: (format, [*records], stop, event_id)
+    for name, (format, records, stop, event_id) in REDACTED.items()
+}
+
+
+@pytest.mark.parametrize("what", REDACTED)
+def test_redacted_record_before_a_growth(what, tmp_path):
+    name, records, stop, event_id = REDACTED[what]
+    grown, whole = redacted_and_grown(name, tmp_path, records, stop, event_id)
     assert grown == whole
 
 
