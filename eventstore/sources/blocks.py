@@ -86,6 +86,18 @@ class Block(NamedTuple):
         places = array("I", [place - start for place in self.places[2 * count :]])
         return Block(number, places, self.hashes[HASH_BYTES * count :], self.raw[start:])
 
+    def text_before(self, number: int) -> bytes:
+        """Return the text between a record and the record before it in the block."""
+        place = 2 * (number - self.first)
+        return self.raw[self.places[place - 1] : self.places[place]]
+
+    def after(self, text: bytes) -> Block:
+        """Return the block with a text before it."""
+        if not text:
+            return self
+        places = array("I", [place + len(text) for place in self.places])
+        return self._replace(places=places, raw=text + self.raw)
+
     def with_record(self, number: int, record: bytes) -> Block:
         """Return the block with other bytes of a record. The record's hash does not change, because
         the hash proves the imported bytes.

@@ -159,9 +159,7 @@ class LineReading(_Reading):
         """Count the bytes of a block as read. Return the block with the lines ``held`` before
         it.
         """
-        if held:
-            places = array("I", [place + len(held) for place in block.places])
-            block = block._replace(places=places, raw=held + block.raw)
+        block = block.after(held)
         self._hash.update(block.raw)
         self.taken += len(block.raw)
         return block

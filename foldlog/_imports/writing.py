@@ -243,6 +243,8 @@ class SourceWriter:
         name = self.name_of(source.conversation)
         skipped = self.hashes_of(source)[: skip * HASH_BYTES] if skip else b""
         number = self.reading.records
+        stored_end = self._end_of_last_line(source, skip)
+        before = b""
         add_new = self.counting_function()
 
         def add(record: bytes, record_hash: bytes) -> None:
@@ -261,13 +263,27 @@ class SourceWriter:
             if not block.hashes.startswith(same):
                 raise VersionConflict(name, skip, self.reading.records)
             if block.stop <= skip:
+                before = block.raw[block.places[-1] :]
                 continue
-            block = self.blank_records(
-                block.since(max(skip, block.first)), forbidden | self.secret_hashes
-            )
+            if block.first < skip:
+                before = block.text_before(skip)
+                block = block.since(skip)
+            if stored_end is not None:
+                block = block.after(before.removeprefix(stored_end))
+                stored_end = None
+            block = self.blank_records(block, forbidden | self.secret_hashes)
             yield block if is_whole else block.alone()
         if self.reading.records < skip:
             raise VersionConflict(name, skip, self.reading.records)
+
+    def _end_of_last_line(self, source: Source, skip: int) -> bytes | None:
+        """Return the stored text after the last record of ``source``, if the file goes on with
+        record ``skip`` after it. The last line may have been imported before its program ended it.
+        """
+        if not isinstance(self.reading, LineReading) or not 0 < skip == source.records:
+            return None
+        last_block = next(blocks_of(self.database, source, skip - 1))
+        return last_block.raw[last_block.places[-1] :]
 
     def blank_records(self, block: Block, hashes: set[bytes]) -> Block:
         """Return the block with skeletons in place of the records with these hashes."""

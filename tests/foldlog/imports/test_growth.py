@@ -6,13 +6,14 @@ import statistics
 
 import msgspec
 import pytest
+from zstandard import ZstdCompressor
 
 from foldlog import Histories
 from foldlog._imports import projecting
 from foldlog._imports.compacting import compacting, note_compaction
 from foldlog._reports.figures.checking import find_wrong_figures
 from foldlog._reports.records import decoding
-from foldlog.eventstore import Redaction
+from foldlog.eventstore import Message, Redaction
 from foldlog.eventstore.maintenance.rekey import rekey
 from foldlog.eventstore.sources.reading import blocks_of
 from foldlog.formats.resuming import WINDOW_MAX
@@ -562,6 +563,28 @@ def test_moved_file_goes_on_with_its_conversation(name, tmp_path, store, target)
     assert comparable(store, conversation) == comparable(target, conversation)
     assert [*Histories(store)] == [conversation]
     assert_sound(store)
+
+
+@pytest.mark.parametrize("end", [b"\n", b"\r\n\n"])
+@pytest.mark.parametrize("moves", [True, False])
+@pytest.mark.parametrize("is_packed", [True, False])
+@pytest.mark.parametrize("is_continued", [True, False])
+def test_last_line_that_ends_later(end, moves, is_packed, is_continued, tmp_path, store, target):
+    lines = lines_of("pi")[:40]
+    path = tmp_path / ("log.jsonl.zst" if is_packed else "log.jsonl")
+    for stop in (10, 20, 40):
+        data = end.join(lines[:stop]) + (end if stop == 40 else b"")
+        path.write_bytes(ZstdCompressor().compress(data) if is_packed else data)
+        conversation = imported(store, path, "pi").conversation
+        history = Histories(store)[conversation]
+        if stop == 20 and is_continued:
+            history.append(Message(content="mine", source="user"))
+        if moves:
+            path = path.rename(tmp_path / f"{stop}{''.join(path.suffixes)}")
+    assert bytes_of(store, conversation) == data
+    if not is_continued:
+        imported(target, path, "pi")
+        assert comparable(store, conversation) == comparable(target, conversation)
 
 
 @pytest.mark.parametrize("name", ATTACKED)
