@@ -18,6 +18,7 @@ from foldlog.eventstore.sources.tables import (
     FRAME,
     REDACTED,
     TITLE,
+    TITLED,
     WHERE,
     Continued,
     Source,
@@ -124,8 +125,8 @@ def without_texts(source: Source) -> bytes:
     fields = about(source)
     if not fields:  # a source that a runtime recorded has no stored fields
         return source.about
-    fields.pop(TITLE, None)
-    fields.pop(WHERE, None)
+    for name in (TITLE, TITLED, WHERE):
+        fields.pop(name, None)
     if FRAME in fields:
         fields[FRAME] = {}
     return msgspec.json.encode({**fields, REDACTED: True})

@@ -69,6 +69,8 @@ TITLE: Final = "title"
 """The key of a title that a program stores outside of the records. An import replaces this title,
 and the first redaction erases the title.
 """
+TITLED: Final = "titled"
+"""The key of the title that an import set as an attribute of the conversation."""
 WHERE: Final = "where"
 """The key of the place in which a program worked, such as a folder and a branch."""
 FRAME: Final = "frame"

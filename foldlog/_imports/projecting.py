@@ -39,6 +39,7 @@ from foldlog.eventstore.sources.reading import IMPORTED_AT, about, continued
 from foldlog.eventstore.sources.tables import (
     REDACTED,
     TITLE,
+    TITLED,
     WHERE,
     Source,
     Sources,
@@ -138,11 +139,13 @@ def change_of_documents(
     conversation: str,
     documents: JsonMap,
     attributes: JsonMap | None = None,
+    titled: str | None = None,
 ) -> tuple[DocumentChanges | None, Seen]:
     """Return the event that sets documents and attributes, or None if the conversation already has
     them. Also return what was read, which the caller passes to the append. The event repeats the
     present attributes. If one of them was redacted in the meantime, the append is refused, because
-    it would bring back the redacted attribute.
+    it would bring back the redacted attribute. With ``titled``, the title is set only if it is this
+    title now, because a user may have chosen another one.
     """
     database = store.database
 
@@ -158,6 +161,9 @@ def change_of_documents(
 
     newest, present, seen = database.recorder.query(read)
     values = dict(documents)
+    is_chosen = titled is not None and (present[ATTRIBUTES] or {}).get(TITLE) != titled
+    if attributes and is_chosen:
+        attributes = {name: attributes[name] for name in attributes if name != TITLE}
     if attributes:
         values[ATTRIBUTES] = {**(present[ATTRIBUTES] or {}), **attributes}
     changes = {name: {"value": value} for name, value in values.items() if value != present[name]}
@@ -187,7 +193,7 @@ class _Standing:
         """The first record from which on all records stand for themselves."""
         self._numbers = set[int]()
 
-    def __contains__(self, number: int) -> bool:
+    def has(self, number: int) -> bool:
         return number >= self._first or number in self._numbers
 
     def add(self, number: int) -> None:
@@ -319,7 +325,7 @@ class _Making:
         if number < first_redacted:
             raise ReadOtherwise(self.conversation, number)
         can_follow = isinstance(self.decoder, FollowingDecoder) and event_count > 0
-        if can_follow and number not in self._standing:
+        if can_follow and not self._standing.has(number):
             raise _DiffersAfterRedaction(number)
 
     def _decoded(self, source: Source, findings: list[str]) -> Iterator[tuple[int, list[Event]]]:
@@ -342,7 +348,7 @@ class _Making:
             findings,
             decoder,
             window,
-            self._standing,
+            self._standing.has,
         )
         for number, events in decoded:
             yield number, events
@@ -390,6 +396,8 @@ class _Making:
                 facts = about(stored)
                 if stop == stored.records:
                     facts.pop(SECRET, None)
+                if (title := self._new_title(is_new=self.made == source.from_record)) is not None:
+                    facts[TITLED] = title
                 if self._parent is not None and REDACTED not in facts:
                     facts[WHERE] = {PARENT: self._parent, **facts.get(WHERE, {})}
                 sources.put(stored._replace(made=stop, about=msgspec.json.encode(facts)))
@@ -437,12 +445,23 @@ class _Making:
         assert self.source is not None
         facts = about(self.source)
         changed = {IMPORTED: facts["usage"]} if facts.get("usage") else {}
-        attributes = {TITLE: facts[TITLE]} if is_new and TITLE in facts else {}
+        title = self._new_title(is_new=is_new)
+        attributes = {} if title is None else {TITLE: title}
         if places := facts.get("unread"):
             unread = [(place, _first_since(first_ids, place, end)) for place in places]
             changed[UNREAD] = [*map(list, unread)]
             attributes[INCOMPLETE] = incomplete(unread)
-        return change_of_documents(self.store, self.conversation, changed, attributes)
+        titled = None if is_new else facts.get(TITLED)
+        return change_of_documents(self.store, self.conversation, changed, attributes, titled)
+
+    def _new_title(self, *, is_new: bool) -> str | None:
+        """Return the title of the source if it is to be set: of a new source, or if the last title
+        that an import set was another one.
+        """
+        assert self.source is not None
+        facts = about(self.source)
+        title: str | None = facts.get(TITLE)
+        return title if is_new or facts.get(TITLED) not in (None, title) else None
 
 
 def _state_of(sources: Sources, source: Source, row: Conversation) -> DecoderState | None:

@@ -23,7 +23,7 @@ from foldlog._imports.reading import LineReading, reading_of, state_of
 from foldlog._reports.figures.overview import PARENT
 from foldlog.eventstore import DocumentChanges, Store, VersionConflict
 from foldlog.eventstore.codec_json import whole_pairs
-from foldlog.eventstore.log.appending import begin_fork
+from foldlog.eventstore.log.appending import Seen, begin_fork
 from foldlog.eventstore.log.row import new_salt
 from foldlog.eventstore.log.writing import EVERY, WriteTransaction, begin_new
 from foldlog.eventstore.recorders.base import Transaction
@@ -51,6 +51,7 @@ from foldlog.eventstore.sources.tables import (
     FRAME,
     REDACTED,
     TITLE,
+    TITLED,
     WHERE,
     Continued,
     Place,
@@ -569,7 +570,7 @@ class SourceWriter:
             present = {name: present[name] for name in present if name != "cwd"}
         if where := {**self.options.where, **where_before, **present, **link}:
             fields[WHERE] = where
-        fields |= pick(former, (REDACTED, CONTINUED))
+        fields |= pick(former, (REDACTED, CONTINUED, TITLED))
         fields |= still_compacting(former, self.skeleton)
         fields[SECRET] = former.get(SECRET) or os.urandom(SECRET_BYTES).hex()
         fields |= self._texts_beside(sources, source, is_whole=is_whole)
@@ -716,7 +717,22 @@ class SourceWriter:
 
         self.key = source.conversation
         self.database.recorder.transact(update)
+        self._note_title()
         self._note_usage()
+
+    def _note_title(self) -> None:
+        """If all events of the source are made, append an event that sets its new title."""
+        source = None if self.key is None else self.source(self.key)
+        if source is None or source.made != source.records:
+            return
+        facts = about(source)
+        title = facts.get(TITLE)
+        if title is None or facts.get(TITLED) in (None, title):
+            return
+        name = self.name_of(source.conversation)
+        changes, seen = change_of_documents(self.store, name, {}, {TITLE: title}, facts[TITLED])
+        changed = source._replace(about=_encode({**facts, TITLED: title}))
+        self._extend(source, changed, [] if changes is None else [changes], seen)
 
     def _note_usage(self) -> None:
         """Store new usage that no record contains. If all events of the source are made, its
@@ -740,14 +756,26 @@ class SourceWriter:
             if changes is not None:
                 events.append(changes)
 
+        self._extend(source, changed, events, version)
+
+    def _extend(
+        self,
+        source: Source,
+        changed: Source,
+        events: Sequence[DocumentChanges],
+        expected_version: int | Seen,
+    ) -> None:
+        """Append events that no record has, and store the changed row of ``source`` with them."""
+        name = self.name_of(source.conversation)
+
         def write_source(writing: WriteTransaction) -> None:
             sources = SourcesToWrite.beside(writing)
             if sources.settle(source.conversation) != source:
-                raise VersionConflict(name, version, version)
+                raise VersionConflict(name, writing.version, writing.version)
             sources.put(changed)
             writing.transaction.forget_figures(changed.conversation)
 
-        self.store.extend(name, events, expected_version=version, also=write_source)
+        self.store.extend(name, events, expected_version=expected_version, also=write_source)
 
     def _paths(self, source: Source) -> list[str]:
         """Return the paths of all files from which the source was imported."""

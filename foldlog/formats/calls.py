@@ -103,7 +103,10 @@ class NewestCalls:
     def forget(self, event_ids: Container[int]) -> None:
         """Begin anew if calls without results have these event ids."""
         if any(call.id in event_ids for call in self.open.values()):
-            self.__init__()
+            self.response = None
+            self.open = {}
+            self.has_answer = False
+            self.began_before_window = False
 
     def copy(self) -> NewestCalls:
         """Return a copy, which does not change with this object."""

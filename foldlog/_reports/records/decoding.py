@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Container, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 from foldlog.eventstore import DocumentChanges, Event, Redaction, Store
@@ -27,14 +27,14 @@ def decode_records(
     findings: list[str],
     decoder: RecordDecoder | None = None,
     window: int | None = None,
-    standing: Container[int] = (),
+    stands: Callable[[int], bool] = lambda number: False,
 ) -> Iterator[tuple[int, list[Event]]]:
     """Yield each record's number and events. ``events_of_records`` maps the number of a record to
     the id of its first event and the count of its events. The events of record ``start`` and of
     later records have the ids from ``version`` on. A record that was handed over to the program has
     no events of its own. A record that was redacted after its events were made has its stored
-    events, and so has a record in ``standing``. If ``window`` is not None, ``decoder`` continues
-    from a state, and begins so many records before ``start``.
+    events, and so has a record for which ``stands`` is true. If ``window`` is not None, ``decoder``
+    continues from a state, and begins so many records before ``start``.
     """
     format = format_named(source.format)
     if decoder is None:
@@ -52,8 +52,8 @@ def decode_records(
             if number in events_of_records:
                 first, count = events_of_records[number]
                 _skip_to(store, source, decoder, first)
-                stands = number in redacted or number in standing
-                if stands and isinstance(decoder, FollowingDecoder):
+                is_followed = number in redacted or stands(number)
+                if is_followed and isinstance(decoder, FollowingDecoder):
                     decoder.stand_for_next(stored_events(store, source, first, count))
             elif number == start:
                 _skip_to(store, source, decoder, version)

@@ -144,6 +144,40 @@ def test_grown_database_equals_one_import(tmp_path, store, target):
     assert comparable(store, conversation) == comparable(target, conversation)
 
 
+def opencode_imported(store, folder, count, title):
+    """Import the first records of a session of OpenCode with this title."""
+    chance = random.Random(3)
+    path = folder / "ses" / OPENCODE.file
+    path.parent.mkdir(exist_ok=True)
+    lines = [Line(number, f"word{number}", ("a", "b"), "ses", chance) for number in range(count)]
+    OPENCODE.write(path, [json.dumps(OPENCODE.record(line)) for line in lines], title)
+    return imported(store, path).conversation
+
+
+@pytest.mark.parametrize("count", [30, 40])
+def test_title_beside_the_records_of_a_used_source_follows(count, tmp_path, store):
+    history = Histories(store)[opencode_imported(store, tmp_path, 30, "New session")]
+    history.view()
+    for title in ("Kites", "Kites and planks"):
+        opencode_imported(store, tmp_path, count, title)
+        assert history.attributes()["title"] == title
+        assert figures_of(store, history.id)["title"] == title
+    history.set_attributes(title="Mine")
+    for more in (0, 10):
+        opencode_imported(store, tmp_path, count + more, "Boards")
+        assert history.attributes()["title"] == "Mine"
+    assert_sound(store)
+
+
+def test_redaction_forgets_the_title_that_an_import_set(tmp_path, store):
+    history = Histories(store)[opencode_imported(store, tmp_path, 30, "Kites")]
+    history.view()
+    opencode_imported(store, tmp_path, 31, "Kites and planks")
+    assert b"Kites" in source_of(store, history.id).about
+    history.redact([0], reason="asked for")
+    assert b"Kites" not in source_of(store, history.id).about
+
+
 @pytest.mark.parametrize("name", LOGS)
 def test_growth_decodes_the_window(name, tmp_path, store, decoded):
     records = [*rounds(name, records_of(name))]
