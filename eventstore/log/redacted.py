@@ -8,7 +8,8 @@ A redaction does not change:
 - the number of an imported event in its source record
 - the names of tools, annotations and documents
 - the effect of a condensation or a retraction on a View
-- the usage of model calls: the model, the numbers of tokens, and the cost
+- the usage of model calls: the model, the numbers of tokens, and the cost. Tokens that a server
+  counts in a map within its usage stay under foldlog's names.
 
 Any other text becomes ``[redacted]``.
 """
@@ -16,13 +17,23 @@ Any other text becomes ``[redacted]``.
 from __future__ import annotations
 
 import re
+from collections.abc import Callable
+from functools import partial
 from typing import Final
 
 from msgspec.structs import replace
 
 from foldlog._base.json_types import JsonObject
 from foldlog._base.telemetry import OF_APPENDS, SHOWN
-from foldlog._base.usage import CONDENSER_META, COST, USAGE_MAPS, USAGE_NAMES, USAGE_TEXTS
+from foldlog._base.usage import (
+    CONDENSER_META,
+    COST,
+    USAGE_MAPS,
+    USAGE_NAMES,
+    USAGE_TEXTS,
+    cost_of,
+    usage_of,
+)
 from foldlog.eventstore.events import (
     ATTRIBUTES,
     Action,
@@ -76,28 +87,71 @@ def has_content(event: Event) -> bool:
 
 def without_content(event: Event, redacted: Redacted) -> Event:
     """Return the event that remains after a redaction. ``redacted`` describes the redaction."""
-    remaining = {"meta": _usage_in(event.meta), "extra": {}, "origin": _origin(event.origin)}
-    return replace(event, **remaining, redacted=redacted, **_fields_without_content(event))
+    return _redact(event, redacted, _usage_in)
 
 
-def _usage_in(values: JsonObject, *, within: bool = False) -> JsonObject:
-    """Return the fields that describe model calls: usage, and the View before each call."""
+def may_remain_of(remaining: Event, event: Event) -> bool:
+    """Return whether ``remaining`` may be what a redaction left of ``event``. The redactions of
+    earlier versions left fewer counts.
+    """
+    redacted = remaining.redacted
+    if redacted is None or not can_be_redacted(event):
+        return False
+    return any(_redact(event, redacted, form) == remaining for form in (_usage_in, _numbers_in))
+
+
+def _redact(event: Event, redacted: Redacted, usage_in: _UsageIn) -> Event:
+    remaining = {"meta": usage_in(event.meta), "extra": {}, "origin": _origin(event.origin)}
+    return replace(
+        event, **remaining, redacted=redacted, **_fields_without_content(event, usage_in)
+    )
+
+
+def _usage_in(values: JsonObject, *, within: bool = False, all_counts: bool = True) -> JsonObject:
+    """Return the fields that describe model calls: usage, and the View before each call.
+
+    ``within``      whether ``values`` are usage, so that each number in them may be a count
+    ``all_counts``  whether figures must be the same with the result. If not, the result has only
+                    the numbers in maps of usage, as earlier versions left them.
+    """
     usage: JsonObject = {}
     for name, value in values.items():
         match value:
             case dict() if name in USAGE_MAPS:
-                usage[name] = _usage_in(value, within=True)
+                usage[name] = _usage_in(value, within=True, all_counts=all_counts)
             case list() if name in USAGE_MAPS:
-                usage[name] = [_usage_in(item) for item in value if isinstance(item, dict)]
+                items = (item for item in value if isinstance(item, dict))
+                usage[name] = [_usage_in(item, all_counts=all_counts) for item in items]
             case str() if name in USAGE_TEXTS or (name in USAGE_NAMES and _is_name(value)):
                 usage[name] = value
+            case str() if name == COST and all_counts and (cost := cost_of(value)) is not None:
+                usage[name] = cost
             case int() | float() if name in (COST, SHOWN) or (within and name.isidentifier()):
                 usage[name] = value
-    return usage
+    return usage | _lost_counts(usage, values, within=within) if all_counts else usage
 
 
-def _fields_without_content(event: Event) -> JsonObject:
-    """Return the fields of an event that a redaction replaces, without their content."""
+def _lost_counts(usage: JsonObject, values: JsonObject, *, within: bool) -> JsonObject:
+    """Return the fields that ``usage``, the numbers of ``values``, needs to have the same tokens:
+    ``usage_of`` also reads texts of numbers, and maps such as ``prompt_tokens_details``.
+    """
+    counts = usage_of(values)
+    if within:
+        return counts if usage_of(usage) != counts else {}
+    # Figures read the tokens of a call that has no map of usage in the fields beside its model.
+    is_beside_a_call = not usage.keys().isdisjoint(("model", COST))
+    has_map = isinstance(usage.get("usage"), dict)
+    return {"usage": counts} if counts and is_beside_a_call and not has_map else {}
+
+
+_numbers_in: Final = partial(_usage_in, all_counts=False)
+_UsageIn = Callable[[JsonObject], JsonObject]
+
+
+def _fields_without_content(event: Event, usage_in: _UsageIn) -> JsonObject:
+    """Return the fields of an event that a redaction replaces, without their content.
+    ``usage_in`` returns the usage that remains of some fields.
+    """
     match event:
         case SystemMessage():
             return {"content": TEXT, "tools": ()}
@@ -112,7 +166,7 @@ def _fields_without_content(event: Event) -> JsonObject:
         case Observation():
             return {"content": TEXT, "extras": {}}
         case Annotation(name=name, data=data):
-            return {"data": _usage_in({name: data}).get(name) if name == CONDENSER_META else None}
+            return {"data": usage_in({name: data}).get(name) if name == CONDENSER_META else None}
         case DocumentChanges(changed=changed):
             values = {name: {"value": {} if name == ATTRIBUTES else TEXT} for name in changed}
             return {
@@ -130,7 +184,7 @@ def _fields_without_content(event: Event) -> JsonObject:
                 declined = {}
             return {
                 "summary": None if summary is None else TEXT,
-                "metadata": declined | _usage_in(metadata),
+                "metadata": declined | usage_in(metadata),
             }
         case CondensationSummary():
             return {"content": TEXT}

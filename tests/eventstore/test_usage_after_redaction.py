@@ -1,0 +1,95 @@
+"""A redaction leaves the usage of model calls: figures count the same tokens and cost."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from msgspec.structs import replace
+
+import foldlog
+from foldlog import Message
+from foldlog._base.usage import usage_of
+from foldlog.eventstore import Redacted
+from foldlog.eventstore.log.redacted import may_remain_of, without_content
+from tests.golden.rows import rows
+from tests.said import said
+
+RECEIPT = Redacted(at=datetime(2026, 1, 1, tzinfo=UTC), by="me", reason="mine", hash="", bytes=0)
+NAMES = st.sampled_from(
+    (
+        "prompt_tokens",
+        "input_tokens",
+        "cached_tokens",
+        "cache_read_input_tokens",
+        "cache_creation_input_tokens",
+        "completion_tokens",
+        "reasoning_tokens",
+        "total_tokens",
+        "ephemeral_5m_input_tokens",
+        "ephemeral_1h_input_tokens",
+        "calls",
+    )
+)
+COUNTS = st.dictionaries(
+    NAMES, st.one_of(st.integers(-1, 40), st.integers(0, 40).map(str), st.floats(0, 40))
+)
+MAPS = st.dictionaries(
+    st.sampled_from(("prompt_tokens_details", "output_tokens_details", "cache_creation")), COUNTS
+)
+
+
+def replied(meta: dict[str, Any]) -> Message:
+    return Message(content="secret", source="agent", meta=meta)
+
+
+@given(st.builds(lambda counts, maps: {**counts, **maps}, COUNTS, MAPS))
+def test_usage_counts_the_same_tokens(usage: dict[str, Any]) -> None:
+    remaining = without_content(replied({"usage": usage}), RECEIPT)
+    assert usage_of(remaining.meta["usage"]) == usage_of(usage)
+    # ``verify`` compares a redacted event with its own redacted form.
+    assert without_content(remaining, RECEIPT) == remaining
+
+
+@pytest.mark.parametrize(
+    "usage, _", rows("usage.json", "usage as others write it, and as foldlog does")
+)
+@pytest.mark.parametrize("is_beside", [False, True])
+def test_figures_stay_after_a_redaction(usage: Any, _: Any, is_beside: bool) -> None:
+    """Usage is in a map of its own, or in the fields beside the model."""
+    fields = usage if is_beside and isinstance(usage, dict) else {"usage": usage}
+    with foldlog.open("memory:") as histories:
+        history = histories["c"]
+        history.append([said("hi"), replied({"model": "gpt-4o", "cost": "0.5", **fields})])
+        before = history.stats()
+        history.redact(1, reason="asked to")
+        assert history.stats().models == before.models
+        assert before.spent.cost == 0.5
+
+
+def test_texts_in_nested_usage_are_removed() -> None:
+    usage = {
+        "prompt_tokens": 7,
+        "prompt_tokens_details": {"cached_tokens": 2, "note": "SECRET", "SECRET words": 1},
+        "SECRET details": {"reasoning_tokens": 1},
+    }
+    remaining = without_content(replied({"usage": usage}), RECEIPT)
+    assert remaining.meta == {
+        "usage": {"prompt_tokens": 7, "cached_tokens": 2, "reasoning_tokens": 1}
+    }
+
+
+def test_event_that_an_earlier_version_redacted_is_known_by_a_retry() -> None:
+    """Earlier versions left no counts of nested maps."""
+    reply = replied({"usage": {"prompt_tokens": 7, "prompt_tokens_details": {"cached_tokens": 2}}})
+    remaining = without_content(reply, RECEIPT)
+    assert remaining.meta == {"usage": {"prompt_tokens": 7, "cached_tokens": 2}}
+    of_earlier_version = replace(remaining, meta={"usage": {"prompt_tokens": 7}})
+    of_another_reply = replace(remaining, meta={"usage": {"prompt_tokens": 8}})
+    assert may_remain_of(remaining, reply)
+    assert may_remain_of(of_earlier_version, reply)
+    assert not may_remain_of(of_another_reply, reply)
+    assert without_content(of_earlier_version, RECEIPT) == of_earlier_version
