@@ -27,7 +27,7 @@ from foldlog._reports.audit_file import (
     written,
 )
 from foldlog._reports.audit_tables import REFUSED_BY_SQLITE, Changes, Derived, add_each
-from foldlog._reports.figures.overview import copies_before
+from foldlog._reports.figures.overview import changes_of_counts, copies_before, counted_in
 from foldlog._reports.own_ids import in_own_ids
 from foldlog._reports.words.texts import storable, text_of
 from foldlog.eventstore import (
@@ -294,19 +294,60 @@ class AuditTables(Derived[AuditRow]):
         self._own_ids.clear()
 
     def _insert(self, rows: Sequence[AuditRow]) -> None:
-        """Insert rows, mark the events that they take back or repeat, and count what was added."""
+        """Insert rows, mark the events that they take back or repeat, and count what was added.
+        Cost: if an import takes back or repeats events, the method reads its conversation.
+        """
         condensations = [row.condensation for row in rows if row.condensation is not None]
         _insert_rows(self._database, "events", [row.event for row in rows])
         _insert_rows(self._database, "condensations", condensations)
-        for row in rows:
-            name = row.recorded.conversation
-            event = row.recorded.event
-            if isinstance(event, Retraction) and is_replacing(event):
-                _mark_taken_back(self._database, name, event.version, event.id)
-            elif copies := copies_before(event):
-                _mark_taken_back(self._database, name, event.id - copies, event.id - 1)
+        changed = {
+            row.recorded.conversation
+            for row in rows
+            if isinstance(row.recorded.event, Retraction) or copies_before(row.recorded.event)
+        }
+        for name in changed:
+            self._mark_uncounted(name)
         self.events += len(rows)
         self.condensations += len(condensations)
+
+    def _mark_uncounted(self, conversation: str) -> None:
+        """Mark the events that figures do not count, by ``counted_in``. A later retraction may
+        bring back what an earlier one took back.
+        """
+        query = "SELECT max(id) + 1 FROM events WHERE conversation = ?"
+        (version,) = self._database.execute(query, [storable(conversation)]).fetchone()
+        structural = list[Event]()
+        # The figures of a conversation whose structural events cannot be read count all events.
+        # If the conversation was just erased, the entry of the erasure follows.
+        with suppress(ConversationErased, ConversationNotFound, CorruptEvent):
+            structural = self.store.query(
+                conversation, lambda reading: [*reading.structural_events(0, version)]
+            )
+        changes = changes_of_counts(structural)
+        if not any(is_replacing(event) or copies_before(event) for event in changes):
+            return
+        counts_event = counted_in(changes, version)
+        uncounted_ids = list[int]()
+        with suppress(ConversationErased, ConversationNotFound):
+            uncounted_ids = [
+                item.event.id
+                for item in _iter_recorded(self.store, conversation, 0, version)
+                if isinstance(item, Recorded) and not counts_event(item.event)
+            ]
+        for table in ("events", "condensations"):
+            self._database.execute(
+                f"UPDATE {table} SET taken_back = 0 WHERE conversation = ? AND taken_back",
+                [storable(conversation)],
+            )
+        for event_id in uncounted_ids:
+            self._mark_taken_back(conversation, event_id)
+
+    def _mark_taken_back(self, conversation: str, event_id: int) -> None:
+        for table in ("events", "condensations"):
+            self._database.execute(
+                f"UPDATE {table} SET taken_back = 1 WHERE conversation = ? AND id = ?",
+                [storable(conversation), event_id],
+            )
 
     def _remove(self, conversation: str) -> None:
         """Delete all rows about the events of a conversation."""
@@ -342,7 +383,7 @@ class AuditTables(Derived[AuditRow]):
                             )
                         )
                     if row[0]:
-                        _mark_taken_back(self._database, name, event_id, event_id)
+                        self._mark_taken_back(name, event_id)
 
     def _purge(self) -> None:
         """Remove the bytes of deleted rows from the file. Raises ``StoreUnavailable`` if another
@@ -450,19 +491,6 @@ def _iter_recorded(
 ) -> Iterator[Recorded | CorruptEvent]:
     for entry in iter_log(store, conversation, start, stop):
         yield entry if isinstance(entry, CorruptEvent) else Recorded(0, conversation, *entry)
-
-
-def _mark_taken_back(database: Database, conversation: str, first: int, last: int) -> None:
-    """Mark imported events that figures do not count, because an import took them back, or because
-    they are copies: see ``counted_in``.
-    """
-    imported = (
-        "SELECT id FROM events WHERE conversation = ? AND id BETWEEN ? AND ? AND body ->> 'origin'"
-        " IS NOT NULL"
-    )
-    for table in ("events", "condensations"):
-        marked = f"UPDATE {table} SET taken_back = 1 WHERE conversation = ? AND id IN ({imported})"
-        database.execute(marked, [storable(conversation), storable(conversation), first, last])
 
 
 def _event_row(conversation: str, recorded_at: datetime, event: Event) -> JsonObject:

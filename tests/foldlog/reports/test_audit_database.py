@@ -11,14 +11,18 @@ from contextlib import closing
 from datetime import UTC, datetime, timedelta
 from functools import partial
 from pathlib import Path
+from tempfile import TemporaryDirectory
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 from msgspec.structs import astuple
 from sqlite_utils import Database
 
 from foldlog import EventStoreError, Histories
 from foldlog._reports.audit_database import AuditTables, name_of, update
 from foldlog._reports.audit_file import NoAuditDatabase, check_target
+from foldlog._reports.figures.overview import counted_in
 from foldlog.eventstore import (
     Action,
     Annotation,
@@ -26,12 +30,14 @@ from foldlog.eventstore import (
     CorruptEvent,
     Observation,
     Origin,
+    Retraction,
     Store,
     StoreUnavailable,
     SystemMessage,
     open_store,
 )
 from foldlog.eventstore.maintenance.backup import back_up
+from foldlog.formats.replacing import WRITTEN_AGAIN
 from foldlog.projections import Views
 from tests.between import before_next_call
 from tests.privacy import erased, redacted
@@ -470,3 +476,31 @@ def test_erasure_meanwhile_is_in_the_next_update(store, path, monkeypatch):
     update(store, path)
     update(store, path)
     assert execute(path, "SELECT * FROM events") == []
+
+
+@given(
+    steps=st.lists(st.tuples(st.sampled_from(("message", "program", "again")), st.integers(0, 30))),
+    batch=st.sampled_from((1, 1_000)),
+)
+@settings(max_examples=40)
+def test_taken_back_marks_what_figures_do_not_count(steps, batch):
+    """The program of a source takes back events, and the source writes events again."""
+    origin = Origin(format="gemini-cli")
+    events = [said("hi", origin=origin)]
+    for kind, version in steps:
+        if kind == "message":
+            event = said("on", origin=origin)
+        else:
+            reason = WRITTEN_AGAIN if kind == "again" else ""
+            event = Retraction(version=version % len(events), reason=reason, origin=origin)
+        events.append(event)
+    with open_store("memory:") as store, TemporaryDirectory() as folder:
+        store.ingest("c", events)
+        path = Path(folder, "audit.db")
+        with closing(AuditTables(store, path)) as tables:
+            tables.batch_size = batch
+            tables.catch_up()
+        marks = execute(path, "SELECT taken_back FROM events ORDER BY id")
+        structural = [event for event in store.events("c") if isinstance(event, Retraction)]
+        counts_event = counted_in(structural, len(events))
+        assert marks == [(not counts_event(event),) for event in store.events("c")]
