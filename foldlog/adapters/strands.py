@@ -611,4 +611,5 @@ def _condense_updated(history: History, events: list[int], text: str) -> list[Ev
 
 def _text_of(message: Any) -> str:
     """Return the texts in a message."""
-    return "\n".join(str(content["text"]) for content in message["content"] if "text" in content)
+    texts = (content.get("text") for content in message["content"])
+    return "\n".join(str(text) for text in texts if text is not None)

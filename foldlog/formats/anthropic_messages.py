@@ -72,6 +72,7 @@ from foldlog.formats.record import (
     at,
     dict_or_empty,
     dicts_in,
+    first_of,
     member,
     omit,
     pick,
@@ -211,7 +212,7 @@ class AnthropicDecoder(FollowingDecoder):
                     metadata={"reason": COMPACTED_BY_PROVIDER},
                 )
             read_blocks(collected, record)
-        collected.close("message", record.get("content", record.get(_DELETED)))
+        collected.close("message", first_of(record, "content", _DELETED))
         if not is_prompt and _DELETED not in record:
             self._count += 1
 
@@ -269,7 +270,7 @@ def _note_usage(collected: RecordEvents, record: Fields) -> None:
             model.get("modelId"), cost, tokens, prompt_tokens=("prompt", "cached"), **names
         )
     elif metrics or model:  # Cline 4: the tokens of the cache are part of the prompt
-        named = model.get("modelId", model.get("id"))
+        named = first_of(model, "modelId", "id")
         names = {"prompt_tokens": "inputTokens", "cached_tokens": "cacheReadTokens"}
         names |= {"cache_write_tokens": "cacheWriteTokens", "completion_tokens": "outputTokens"}
         collected.tell(named, cost, metrics, **names)

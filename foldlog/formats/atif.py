@@ -73,6 +73,7 @@ from foldlog.formats.record import (
     describe_type,
     dict_or_empty,
     dicts_in,
+    first_of,
     joined_text,
     member,
     omit,
@@ -132,7 +133,7 @@ class _Trajectories(FileReader):
     def histories(self, path: Path) -> Iterator[Contained]:
         document = object_in(path)
         _check_steps(path, document.value)
-        name = text_or_none(document.value.get("trajectory_id", document.value.get("session_id")))
+        name = text_or_none(first_of(document.value, "trajectory_id", "session_id"))
         yield in_object(path, document, "steps", name, _BEFORE)
         yield from _trajectories_of_subagents(document, name or path.stem)
 
@@ -263,7 +264,7 @@ class _Decoder(FollowingDecoder):
             self._agent = agent
         if parent := text_or_empty(record, "extra", _PARENT):
             collected.meta["parent"] = f"{self.options.prefix}{parent}"
-        model = record.get("model_name", self._agent.get("model_name") if counts else None)
+        model = record.get("model_name") or (self._agent.get("model_name") if counts else None)
         if not collected.is_copy:
             collected.tell(model, within(counts, "cost_usd"), counts)
             if type(calls := record.get("llm_call_count")) is int and calls > 1:

@@ -20,7 +20,7 @@ from foldlog.formats.event_fields import (
     text_part,
 )
 from foldlog.formats.json_text import json_of
-from foldlog.formats.record import Fields, dict_or_empty, dicts_in, text_or_empty
+from foldlog.formats.record import Fields, dict_or_empty, dicts_in, first_of, text_or_empty
 
 THINKING = frozenset({"thinking", "redacted_thinking"})
 """Types of thinking blocks. A program must send a thinking block back to the model unchanged,
@@ -214,7 +214,7 @@ def thought_in(block: Fields) -> tuple[str, str]:
     if kind_of(block) == "redacted_thinking":
         return "", text_or_empty(block, "data")
     texts = (
-        text_or_empty(holder.get("thinking", holder.get("text")))
+        text_or_empty(first_of(holder, "thinking", "text"))
         for holder in (block, *dicts_in(block, "summary"))
     )
     text = "\n".join(filter(None, texts))

@@ -47,6 +47,7 @@ from foldlog.formats.record import (
     at,
     dict_or_empty,
     dicts_in,
+    first_of,
     has,
     pick,
     text_or_empty,
@@ -272,9 +273,8 @@ class _Decoder(FollowingDecoder):
             self._read_bubble(collected, record)
         elif "message" in record:
             message = record["message"]
-            self._read_message(
-                collected, message.get("role", record.get("role")), message.get("content")
-            )
+            role = message.get("role") or record.get("role")
+            self._read_message(collected, role, message.get("content"))
         collected.close(name, None)
 
     def _read_bubble(self, collected: RecordEvents, bubble: Fields) -> None:
@@ -320,15 +320,15 @@ class _Decoder(FollowingDecoder):
         for block in blocks:
             match block:
                 case {"type": "tool-call" | "tool_use"}:
-                    arguments = block.get("args", block.get("input"))
-                    name = block.get("toolName", block.get("name"))
-                    call_id = block.get("toolCallId", block.get("id"))
+                    arguments = first_of(block, "args", "input")
+                    name = first_of(block, "toolName", "name")
+                    call_id = first_of(block, "toolCallId", "id")
                     # a call in a transcript has no id
                     collected.call(name, arguments, call_id or f"call-{collected.version}")
                 case {"type": "tool-result" | "tool_result"}:
                     self._read_result(collected, block)
                 case {"type": "reasoning" | "thinking"}:
-                    thought = text_or_empty(block.get("text", block.get("thinking")))
+                    thought = text_or_empty(first_of(block, "text", "thinking"))
                     collected.thinking.append(thinking_of(thought))
                 case _:
                     collected.parts += shown_blocks(block)
@@ -342,14 +342,14 @@ class _Decoder(FollowingDecoder):
 
     def _read_result(self, collected: RecordEvents, block: Fields) -> None:
         """Add a result. A result without an id answers the first open call."""
-        call_id = text_or_none(block.get("toolCallId", block.get("tool_use_id")))
+        call_id = text_or_none(first_of(block, "toolCallId", "tool_use_id"))
         tool = text_or_empty(block, "toolName")
-        output = block.get("result", block.get("content"))
+        output = first_of(block, "result", "content")
         if type(output) in (str, list):
             content = content_of_parts(shown_blocks(output))
         else:
             content = json_text(output)
-        failed = block.get("isError", block.get("is_error")) is True
+        failed = first_of(block, "isError", "is_error") is True
         first = next((call.call_id for call in self.calls.all()), None)
         collected.answer(call_id or first, content, is_error=failed, tool=tool)
 

@@ -63,6 +63,7 @@ from foldlog.formats.record import (
     joined_text,
     member,
     read_time,
+    reports_error,
     text_or_empty,
     usage_meta,
     within,
@@ -195,7 +196,7 @@ def result_of(result: Any, call_id: Any) -> tuple[Content, bool]:
             continue
         response_value = response.get("response")
         fields = response_value if type(response_value) is dict else {"output": response_value}
-        failed = failed or "error" in fields
+        failed = failed or reports_error(fields)
         if len(fields) == 1 and next(iter(fields)) in ("output", "error"):
             output = next(iter(fields.values()))
         else:

@@ -51,6 +51,7 @@ from foldlog.formats.record import (
     at,
     dict_or_empty,
     dicts_in,
+    first_of,
     member,
     omit,
     read_time,
@@ -265,7 +266,7 @@ def _histories_of_sample(
     """
     about = dict_or_empty(log, "eval")
     sample = dict_or_empty(sample)
-    run = about.get("eval_id", about.get("run_id"))
+    run = first_of(about, "eval_id", "run_id")
     name = f"{sample['id']}_epoch_{sample.get('epoch', 1)}" if "id" in sample else None
     full_name = f"{run}/{name}" if type(run) is str and name else name
     messages = sample.get("messages", [])
@@ -376,8 +377,8 @@ def _read_block(collected: RecordEvents, block: Any) -> None:
 def _read_sample(collected: RecordEvents, sample: Fields) -> None:
     """Add an annotation for each model of a sample, with its usage."""
     # an empty own_usage is known too: only agents that tools called spent what model_usage counts
-    spent = "own_usage" if "own_usage" in sample else "model_usage"
-    for model, usage in dict_or_empty(sample, spent).items():
+    spent = first_of(sample, "own_usage", "model_usage")
+    for model, usage in dict_or_empty(spent).items():
         counts = dict_or_empty(usage)
         collected.tell(
             model,

@@ -53,6 +53,7 @@ from foldlog.formats.record import (
     MarkedRecords,
     dict_or_empty,
     dicts_in,
+    first_of,
     omit,
     pick,
     text_or_empty,
@@ -456,7 +457,7 @@ def _take_objects(holder: Fields, key: str) -> list[Fields]:
 def _answer(part: Fields) -> Fields:
     """Return a part of an answer of OpenCode 2 in the format of the older version."""
     if part.get("type") == "reasoning":
-        return {**part, "metadata": {"anthropic": part.get("native", part.get("state"))}}
+        return {**part, "metadata": {"anthropic": first_of(part, "native", "state")}}
     if part.get("type") != "tool":
         return part
     state = {**dict_or_empty(part, "state")}

@@ -186,6 +186,13 @@ def within(record: Any, *names: str) -> Any:
     return record
 
 
+def first_of(fields: Mapping[str, Any], *names: str) -> Any:
+    """Return the value of the first name that is not null, or None. Programs name a field in
+    several ways, and some write all names, with null for those that they do not use.
+    """
+    return next((value for name in names if (value := fields.get(name)) is not None), None)
+
+
 def pick(fields: Mapping[str, Any], names: Iterable[str]) -> Fields:
     """Return the fields that have one of the names, in the order of ``names``."""
     return {name: fields[name] for name in names if name in fields}
@@ -272,6 +279,16 @@ def count_in(counts: Any, *names: str) -> float | None:
     if None in numbers:
         return nan
     return sum(filter(None, numbers)) if numbers else None
+
+
+def reports_error(response: Any) -> bool:
+    """Return whether a function's response, in the form of Gemini's API, is an error. The API has
+    the whole response of a failed call under ``error``, also if its text is empty. A tool's own
+    response may have a field ``error`` that is null, false or empty if the tool succeeded.
+    """
+    if type(response) is not dict:
+        return False
+    return bool(response.get("error")) or response == {"error": ""}
 
 
 def usage_meta(

@@ -520,7 +520,8 @@ def _reply_meta(reply: Fields, finish_reason: Any) -> Fields:
         usage = {**usage, "service_tier": reply["service_tier"]}
     # Some servers put the cost into the usage.
     cost_in_usage = usage.get("cost") if isinstance(usage, dict) else None
-    cost_usd = cost_of(reply.get("cost", cost_in_usage))
+    cost = reply.get("cost")
+    cost_usd = cost_of(cost_in_usage if cost is None else cost)
     counts = usage_of(usage)
     fields = {
         "model": text_or_none(reply.get("model")),

@@ -89,7 +89,7 @@ def _is_reply(value: Any) -> bool:
     """Return whether a value is what a model's server answered, as mini-SWE-agent stores it. Most
     texts of an answer are labels, such as ``finish_reason``.
     """
-    return type(value) is dict and type(value.get("choices", value.get("output"))) is list
+    return type(value) is dict and type(value.get("choices") or value.get("output")) is list
 
 
 def _texts_of(events: Sequence[Event]) -> Iterator[str]:

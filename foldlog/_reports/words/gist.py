@@ -104,7 +104,7 @@ def _thought(data: Any) -> str:
     if not isinstance(blocks, list):
         blocks = []
     texts = (
-        block.get("thinking", block.get("text")) for block in blocks if isinstance(block, dict)
+        block.get("thinking") or block.get("text") for block in blocks if isinstance(block, dict)
     )
     return " ".join(text for text in texts if isinstance(text, str))
 
@@ -179,7 +179,7 @@ def _arguments(arguments: JsonObject | str | None) -> str:
     arguments = parse(arguments)
     if not isinstance(arguments, dict):
         return compact(arguments)
-    command = arguments.get("command", arguments.get("cmd"))
+    command = arguments.get("command") or arguments.get("cmd")
     path = arguments.get("path")
     if isinstance(command, list) and command and all(isinstance(word, str) for word in command):
         if len(command) == 3 and command[1] in _SHELL:

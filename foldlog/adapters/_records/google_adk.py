@@ -74,6 +74,7 @@ from foldlog.formats.record import (
     dicts_in,
     joined_text,
     member,
+    reports_error,
     text_or_empty,
     time_at,
     usage_meta,
@@ -219,6 +220,7 @@ def _text_in(content: Fields) -> str:
 
 
 def _read(part: Fields | None, record: Fields) -> Made:
+    """Return the kind and the fields of the event that a part becomes."""
     if part is None:
         return Annotation, {"name": "event"}
     text = part.get("text")
@@ -230,7 +232,7 @@ def _read(part: Fields | None, record: Fields) -> Made:
         return call_of(call["name"], call.get("args"), call.get("id"))
     if type(response) is dict and type(response.get("name")) is str:
         result = response.get("response")
-        failed = type(result) is dict and "error" in result
+        failed = reports_error(result)
         match result:
             case {"output": str(text), **others} | {"error": str(text), **others} if not others:
                 result = text  # Gemini's keys for the result alone

@@ -46,6 +46,7 @@ from foldlog.formats.record import (
     Fields,
     dict_or_empty,
     dicts_in,
+    first_of,
     has,
     member,
     read_time,
@@ -86,7 +87,11 @@ def _read(content: Fields | None, record: Fields) -> Made:
         return call_of(fields["name"], fields.get("input"), call_id)
     if name == "toolResult" and type(call_id) is str:
         items = dicts_in(fields, "content")
-        texts = [text_of(item.get("text", item.get("json", item))) for item in items]
+        values = (first_of(item, "text", "json") for item in items)
+        texts = [
+            text_of(item if value is None else value)
+            for item, value in zip(items, values, strict=True)
+        ]
         result_parts = [
             _file(item) or text_part(text) for item, text in zip(items, texts, strict=True)
         ]

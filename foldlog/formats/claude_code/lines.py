@@ -28,6 +28,7 @@ from foldlog.formats.record import (
     Fields,
     dict_or_empty,
     dicts_in,
+    first_of,
     strings_in,
     text_or_none,
 )
@@ -132,7 +133,7 @@ class Kept(NamedTuple):
         messages = metadata.get("preservedMessages")
         segment = metadata.get("preservedSegment")
         if type(messages) is dict:
-            names = strings_in(messages.get("allUuids", messages.get("uuids")))
+            names = strings_in(first_of(messages, "allUuids", "uuids"))
             return cls(ids=frozenset(names), anchor=text_or_none(messages, "anchorUuid"))
         if type(segment) is dict:
             first, last, anchor = (

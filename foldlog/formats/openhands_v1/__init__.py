@@ -42,6 +42,7 @@ from foldlog.formats.record import (
     Fields,
     dict_or_empty,
     dicts_in,
+    first_of,
     member,
     text_or_empty,
     usage_meta,
@@ -66,7 +67,7 @@ def _matches(record: Any) -> bool:
 def metrics_in(state: Any) -> dict[str, Fields]:
     """Return the metrics that a state records for each use of a model."""
     stats = dict_or_empty(state, "stats")
-    uses = dict_or_empty(stats.get("usage_to_metrics", stats.get("service_to_metrics")))
+    uses = dict_or_empty(first_of(stats, "usage_to_metrics", "service_to_metrics"))
     return {use: report for use, report in uses.items() if type(report) is dict}
 
 

@@ -61,6 +61,7 @@ from foldlog.formats.record import (
     Fields,
     dict_or_empty,
     dicts_in,
+    first_of,
     pick,
     text_or_empty,
     text_or_none,
@@ -243,7 +244,7 @@ class _Decoder(FollowingDecoder):
             elif part.get("type") == "tool_call_response":
                 collected.answer(
                     part.get("id"),
-                    _result(part.get("response", part.get("result"))),
+                    _result(first_of(part, "response", "result")),
                     is_error=text_or_none(part, "id") in self._failed_calls,
                 )
         if collected.parts:
@@ -279,14 +280,14 @@ def _block(part: Fields) -> Fields:
     modality = text_or_empty(part, "modality")
     # OpenInference nests the fields of an image under its type
     fields = part | dict_or_empty(part.get(kind))
-    text = fields.get("content", fields.get("text"))
-    url = text_or_empty(fields.get("uri", fields.get("url")))
+    text = first_of(fields, "content", "text")
+    url = text_or_empty(first_of(fields, "uri", "url"))
     if kind == "blob":
         url = data_url(text_or_empty(part, "mime_type"), text_or_empty(text))
     if url and kind in ("blob", "uri", "image") and "image" in (kind, modality):
         return image_at(url)
     if kind in ("blob", "uri", "file") and "file" not in part:
-        text = f"[{modality or 'file'} {text_or_empty(part.get('uri', part.get('file_id')))}]"
+        text = f"[{modality or 'file'} {text_or_empty(first_of(part, 'uri', 'file_id'))}]"
     if kind in _IN_WORDS and text:
         return text_part(text)
     return part

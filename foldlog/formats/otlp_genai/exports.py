@@ -17,6 +17,7 @@ from foldlog.formats.record import (
     Fields,
     dict_or_empty,
     dicts_in,
+    first_of,
     pick,
     read_time,
     text_or_empty,
@@ -115,7 +116,8 @@ def _messages(value: Any, role: str) -> list[Any]:
     """
     content = parse_text(value) or value
     if type(content) is dict and "role" not in content:
-        content = content.get("messages", content.get("choices", content))
+        nested = first_of(content, "messages", "choices")
+        content = content if nested is None else nested
     if type(content) is str:
         return [{"role": role, "content": content}]
     messages = [

@@ -18,6 +18,7 @@ from foldlog.formats.record import (
     Located,
     dict_or_empty,
     dicts_in,
+    first_of,
     has,
     omit,
     pick,
@@ -202,7 +203,7 @@ def message_of(fields: Fields) -> Fields:
     if fields.get("role") == "tool" and not any(
         part.get("type") == "tool_call_response" for part in parts
     ):
-        call_id = fields.get("tool_call_id", fields.get("id"))
+        call_id = first_of(fields, "tool_call_id", "id")
         answer = text if type(text) is str and not contents else parts
         parts = [{"type": "tool_call_response", "id": call_id, "response": answer}]
     function = dict_or_empty(fields.pop("function_call", None))
