@@ -97,7 +97,7 @@ def main(
         counts.print_compared()
     if pages:
         speed_page.write(questions())
-        report.publish(report.published())
+        report.publish(report.read_published())
     if record or pages or count:
         return
     load = os.getloadavg()[0]

@@ -96,13 +96,13 @@ async def turns(
             for which in (0, 1) if number % 2 else (1, 0):
                 took[which].append(await cpu_ms(turn(which, number)))
         for store in stores:
-            await closed(store)
+            await close_store(store)
         sizes = [stored_bytes(path) / (ITEMS + PER_TURN * TURNS) for path in paths]
 
         async def opened(which: int) -> None:
             store = make[which](paths[which])
             await read(store)
-            await closed(store)
+            await close_store(store)
 
         openings: list[list[float]] = [[], []]
         for number in range(OPENINGS):
@@ -204,7 +204,7 @@ def stored_bytes(path: str) -> int:
     return sum(os.path.getsize(file) for file in (path, f"{path}-wal") if os.path.exists(file))
 
 
-async def closed(store: Any) -> None:
+async def close_store(store: Any) -> None:
     ended = store.close()
     if ended is not None:
         await ended
@@ -352,7 +352,7 @@ async def langgraph() -> None:
         await turns(name, sides, import_module("benchmarks.adapter_langgraph").message, _add, _read)
 
 
-async def talks(name: str) -> None:
+async def compare_talks(name: str) -> None:
     """Compare the two stores of a module ``benchmarks.adapter_<name>``."""
     module = import_module(f"benchmarks.adapter_{name}")
     await turns(name, (module.ours, module.theirs), module.one, _add, _read)
@@ -371,13 +371,13 @@ SIDES = {
     "claude_agent": claude_agent,
     "openhands": openhands,
     "langgraph": langgraph,
-    "google_adk": partial(talks, "google_adk"),
+    "google_adk": partial(compare_talks, "google_adk"),
     "agent_framework": agent_framework,
     "strands": strands,
 }
 
 
-def measured(name: str) -> list[Figures]:
+def measure_adapter(name: str) -> list[Figures]:
     """Measure one adapter in its environment, and return the figures."""
     python = ROOT / f".cache/adapters/{name}-newest/bin/python"
     if not python.exists():
@@ -411,7 +411,7 @@ def main(publish: bool, here: str | None) -> None:
     ]
     print("\n".join(rows))
     for name in SIDES:
-        for figures in measured(name):
+        for figures in measure_adapter(name):
             rows.append(figures.row())
             print(rows[-1], flush=True)
     if publish:

@@ -61,6 +61,15 @@ AGENTS: Final[Mapping[str, tuple[int, int, int]]] = {
 """The least and the most tokens of a result, as an estimate, and how many turns are between two
 requests.
 """
+DISTANCES: Final = {(0, 5): 50, (6, 30): 25, (31, 100): 15, (101, TURNS): 10}
+"""How many turns ago a fact was planted that a call uses, from and to, and how often of 100 times:
+half of the time it was just read, and one time in ten long ago.
+"""
+USES_A_FACT: Final = 0.6
+"""The part of the calls that use a fact again, if there is one at the drawn distance."""
+FACTS_OF_RESULTS: Final = 0.12
+FACTS_OF_PAGES: Final = 0.03
+"""The part of the lines of a result that are facts. The long pages of a browser have few."""
 KINDS: Final = ("names", "numbers", "words")
 FILLER: Final = (
     *("queue", "value", "of", "retry", "when", "parser", "returns", "none", "because", "ticket"),
@@ -92,50 +101,51 @@ class Turn(NamedTuple):
     needed: Sequence[Fact]
 
 
-def planted(at: random.Random, kind: str, turn: int) -> Fact:
-    place = at.choice(PLACES)
-    bird = at.choice(BIRDS)
+def plant_fact(rng: random.Random, kind: str, turn: int) -> Fact:
+    """Return a new random fact of a kind, which the result or the request of ``turn`` contains."""
+    place = rng.choice(PLACES)
+    bird = rng.choice(BIRDS)
     if kind == "names":
-        value = f"{at.randrange(10**7):07d}"
+        value = f"{rng.randrange(10**7):07d}"
         return Fact(
             kind,
-            f"{at.choice(('order', 'budget'))}_{at.randrange(16**5):05x} = {value}",
+            f"{rng.choice(('order', 'budget'))}_{rng.randrange(16**5):05x} = {value}",
             value,
             turn,
         )
     if kind == "numbers":
-        value = f"{at.choice(COLOURS)} port {at.randrange(1_000, 9_999)}"
+        value = f"{rng.choice(COLOURS)} port {rng.randrange(1_000, 9_999)}"
         return Fact(kind, f"the {place} {bird} listens on {value}", value, turn)
-    value = f"{place} {bird} turned {at.choice(COLOURS)} and {at.choice(MOODS)}"
+    value = f"{place} {bird} turned {rng.choice(COLOURS)} and {rng.choice(MOODS)}"
     return Fact(kind, f"the {value}", value, turn)
 
 
 def work_of(agent: str, seed: int) -> list[Turn]:
     """Return the turns of an agent, the same for each way to compact."""
     least, most, between = AGENTS[agent]
-    at = random.Random(f"{agent} {seed}")
+    rng = random.Random(f"{agent} {seed}")
     facts: list[Fact] = []
     turns = []
     for number in range(TURNS):
         request = ""
         if number % between == 0:
-            asked = planted(at, at.choice(KINDS), number)
+            asked = plant_fact(rng, rng.choice(KINDS), number)
             facts.append(asked)
             request = (
-                f"Task {number}: {' '.join(at.choices(FILLER, k=25))}. Note that {asked.text}."
+                f"Task {number}: {' '.join(rng.choices(FILLER, k=25))}. Note that {asked.text}."
             )
-        low, high = at.choices(((0, 5), (6, 30), (31, 100), (101, TURNS)), (50, 25, 15, 10))[0]
-        known = [fact for fact in facts if low <= number - fact.turn <= high]
-        needed = [at.choice(known)] if known and at.random() < 0.6 else []
-        path = f"src/m{at.randrange(16**4):04x}/part_{at.randrange(90)}.py"
+        nearest, farthest = rng.choices([*DISTANCES], [*DISTANCES.values()])[0]
+        candidates = [fact for fact in facts if nearest <= number - fact.turn <= farthest]
+        needed = [rng.choice(candidates)] if candidates and rng.random() < USES_A_FACT else []
+        path = f"src/m{rng.randrange(16**4):04x}/part_{rng.randrange(90)}.py"
         command = f"look at {path}" + "".join(f" as {fact.text}" for fact in needed)
         lines = []
-        for _ in range(max(1, at.randrange(least, most) // TOKENS_A_LINE)):
-            if at.random() < (0.03 if agent == "browser" else 0.12):
-                facts.append(planted(at, at.choice(KINDS), number))
+        for _ in range(max(1, rng.randrange(least, most) // TOKENS_A_LINE)):
+            if rng.random() < (FACTS_OF_PAGES if agent == "browser" else FACTS_OF_RESULTS):
+                facts.append(plant_fact(rng, rng.choice(KINDS), number))
                 lines.append(facts[-1].text)
             else:
-                lines.append(" ".join(at.choices(FILLER, k=9)))
+                lines.append(" ".join(rng.choices(FILLER, k=9)))
         turns.append(Turn(request, command, "\n".join(lines), needed))
     return turns
 
@@ -416,7 +426,7 @@ THEIRS: Final[Mapping[str, Way]] = {
 # --- the figures ---
 
 
-def measured(agent: str, way: Way, seed: int = 1) -> dict[str, Any]:
+def measure_way(agent: str, way: Way, seed: int = 1) -> dict[str, Any]:
     """Return the costs of a way, and for each kind of facts how many were needed and shown."""
     server = Server()
     turns = work_of(agent, seed)
@@ -437,7 +447,7 @@ def measured(agent: str, way: Way, seed: int = 1) -> dict[str, Any]:
     return {"compactions": made, "costs": costs, "recall": recall}
 
 
-def joined(runs: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
+def join_runs(runs: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
     """Return the mean of the costs of several runs, and the sum of their facts."""
     count = len(runs)
     return {
@@ -519,10 +529,10 @@ def main() -> None:
     for agent in AGENTS:
         for name, way in {**OURS, **LARGER, **THEIRS}.items():
             runs = [
-                pieces.figures(f"{agent}, {name}, {seed}", partial(measured, agent, way, seed))
+                pieces.figures(f"{agent}, {name}, {seed}", partial(measure_way, agent, way, seed))
                 for seed in options.seeds
             ]
-            rows.setdefault(agent, {})[name] = joined(runs)
+            rows.setdefault(agent, {})[name] = join_runs(runs)
             sys.stderr.write(f"{agent}, {name}: {rows[agent][name]}\n")
     sys.stdout.write(table(rows))
     if options.publish:

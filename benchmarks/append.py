@@ -33,7 +33,7 @@ from msgspec.structs import replace
 
 import foldlog.aio
 from benchmarks.frame import Question, Round, Scale, by_turns, in_new_process
-from benchmarks.raw import RawStore, body_of, identity, proved
+from benchmarks.raw import RawStore, body_of, identity, with_proofs
 from benchmarks.workload import history
 from foldlog.eventstore import (
     ANY_VERSION,
@@ -88,7 +88,7 @@ def careful_append(path: Path) -> Append:
     opened = identity(path)
 
     def append(version: int, event: Event) -> None:
-        bodies = proved([body_of(event)])
+        bodies = with_proofs([body_of(event)])
         flock(lock, LOCK_EX)
         raw.db.execute("BEGIN IMMEDIATE")
         if identity(path) != opened:
@@ -176,7 +176,7 @@ def batches(scale: Scale, folder: Path) -> Iterator[Round]:
     def by_hand() -> int:
         nonlocal number
         for _ in range(_BATCHES):
-            raw.append_batch("c1", number, proved(map(body_of, events)))
+            raw.append_batch("c1", number, with_proofs(map(body_of, events)))
             number += BATCH
         _write_back(folder / "raw.db")
         return number

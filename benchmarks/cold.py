@@ -21,7 +21,7 @@ from pathlib import Path
 import msgspec
 
 from benchmarks.prepared import SCHEMA
-from benchmarks.raw import DECODE, checked, identity, timeless
+from benchmarks.raw import DECODE, identity, timeless, with_checks
 from foldlog.eventstore import (
     CondensationSummary,
     Event,
@@ -77,12 +77,12 @@ def raw(path: str, _version: int | None) -> Sequence[Event]:
     ]
     if schema != SCHEMA or last != version - 1 or [event_id for event_id, _ in rows] != expected:
         raise AssertionError("the tables are others, or an event is missing")
-    events: list[Event] = [DECODE(body) for body in checked(body for _, body in rows)]
+    events: list[Event] = [DECODE(body) for body in with_checks(body for _, body in rows)]
     if summary is not None:
         (text,) = db.execute(
             "SELECT body FROM events WHERE conversation = 'c1' AND id = ?", (summary,)
         ).fetchone()
-        content = DECODE(next(checked([text]))).summary
+        content = DECODE(next(with_checks([text]))).summary
         events.insert(
             place, CondensationSummary(id=summary_id(summary), content=content, summary_of=summary)
         )
@@ -97,7 +97,7 @@ def resident_bytes() -> int:
     return pages * os.sysconf("SC_PAGE_SIZE")
 
 
-def measured(
+def measure_reading(
     opened: Callable[[str, int | None], Sequence[Event]], path: str, version: int | None
 ) -> dict[str, object]:
     memory = resident_bytes()
@@ -115,4 +115,4 @@ def measured(
 if __name__ == "__main__":
     side, path, *rest = sys.argv[1:]
     chosen = {side_function.__name__: side_function for side_function in (ours, raw)}[side]
-    sys.stdout.write(json.dumps(measured(chosen, path, int(rest[0]) if rest else None)))
+    sys.stdout.write(json.dumps(measure_reading(chosen, path, int(rest[0]) if rest else None)))

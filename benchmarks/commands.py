@@ -19,7 +19,7 @@ from benchmarks.frame import (
     not_compared,
     run,
 )
-from benchmarks.prepared import Prepared, prepared
+from benchmarks.prepared import Prepared, prepare_stores
 from foldlog.eventstore import Message, open_store
 
 _BY_HAND = "benchmarks.by_hand"
@@ -86,7 +86,7 @@ def growing(arguments: Sequence[str], scale: Scale, folder: Path) -> Iterator[Ro
     """Run a command on the longest history, and on one of a hundredth of its length."""
     sides = []
     for length in (scale.longest, scale.usual):
-        stores = prepared(folder.parent, length)
+        stores = prepare_stores(folder.parent, length)
         sides.append(partial(_run, folder, stores, arguments))
     yield from by_turns(scale, *sides, clock=child_cpu_s, same=not_compared)
 
@@ -109,7 +109,7 @@ def reading(
     arguments: Sequence[str], by_hand: Callable[[Path, Prepared], int], scale: Scale, folder: Path
 ) -> Iterator[Round]:
     """Run a command that reads every event."""
-    stores = prepared(folder.parent, scale.usual)
+    stores = prepare_stores(folder.parent, scale.usual)
     yield from by_turns(
         scale,
         partial(_run, folder, stores, arguments),

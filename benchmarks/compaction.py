@@ -151,7 +151,7 @@ def condensers() -> dict[str, Condenser]:
     return found
 
 
-def generated(seed: int, length: int) -> list[Event]:
+def generate_events(seed: int, length: int) -> list[Event]:
     """Return a history in which each call names paths from earlier results. Newer paths are named
     more often than older paths.
     """
@@ -238,7 +238,7 @@ def figures(name: str, replays: Sequence[Replay]) -> dict[str, Any]:
     return row
 
 
-def measured(
+def measure_condensers(
     chosen: Mapping[str, Sequence[Event]], names: Sequence[str], folder: Path | None = None
 ) -> dict[str, Any]:
     """Return the figures of the condensers with these names. ``folder`` keeps the row of each."""
@@ -317,7 +317,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
         parser.error("--publish writes all rows, and --only leaves some out")
     found = histories(options.sources)
     chosen = {name: found[name] for name in [*found][: options.of]}
-    group = measured(chosen, options.only or [*condensers()], options.pieces)
+    group = measure_condensers(chosen, options.only or [*condensers()], options.pieces)
     sys.stdout.write(tables(group))
     if options.publish:
         publish(group)

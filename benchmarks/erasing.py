@@ -26,7 +26,7 @@ _DELETE = (
 
 
 def erasing(scale: Scale, folder: Path) -> Iterator[Round]:
-    path = _filled(scale, folder)
+    path = _fill_store(scale, folder)
     numbers = count()
     with open_store(f"sqlite:///{path}") as store:
 
@@ -40,7 +40,7 @@ def erasing(scale: Scale, folder: Path) -> Iterator[Round]:
         )
 
 
-def _filled(scale: Scale, folder: Path) -> Path:
+def _fill_store(scale: Scale, folder: Path) -> Path:
     """Return the path of a store of ``FILE_BYTES``. The events of its conversations were appended
     in turn, so that conversations share pages.
     """

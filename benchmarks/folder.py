@@ -219,12 +219,12 @@ def importing(scale: Scale, folder: Path) -> Iterator[Round]:
 def size(scale: Scale, folder: Path) -> Iterator[Round]:
     sessions = _sessions(scale, folder.parent)
     source = sum(path.stat().st_size for path in sessions.rglob("*.jsonl"))
-    yield Round(checkpoint(_imported(scale, folder.parent)), source)
+    yield Round(checkpoint(_import_sources(scale, folder.parent)), source)
 
 
 def searching(scale: Scale, folder: Path) -> Iterator[Round]:
     """Search for a word that no session contains, so that each block is read."""
-    path = _imported(scale, folder.parent)
+    path = _import_sources(scale, folder.parent)
     search = ("search", "notinanylog", "--db", f"sqlite:///{path}")
     yield from by_turns(
         scale,
@@ -242,7 +242,7 @@ def _sessions(scale: Scale, folder: Path) -> Path:
     return sessions
 
 
-def _imported(scale: Scale, folder: Path) -> Path:
+def _import_sources(scale: Scale, folder: Path) -> Path:
     path = folder / "sessions.db"
     if not path.exists():
         ours(str(_sessions(scale, folder)), str(path))

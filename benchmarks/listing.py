@@ -87,7 +87,7 @@ def _stores(scale: Scale, folder: Path) -> tuple[str, Path]:
 
 def figures(answer: Callable[[Store], object], scale: Scale, folder: Path) -> Iterator[Round]:
     """Open a store with stored figures, and answer a question about all conversations."""
-    url = f"{_counted(folder.parent, scale.conversations)}?mode=ro"
+    url = f"{_make_counted_store(folder.parent, scale.conversations)}?mode=ro"
     for number in range(scale.rounds + 1):
         with open_store(url) as store:
             begun = time.process_time()
@@ -97,7 +97,7 @@ def figures(answer: Callable[[Store], object], scale: Scale, folder: Path) -> It
             yield Round(ended - begun, _WAIT_S)
 
 
-def _counted(folder: Path, count: int) -> str:
+def _make_counted_store(folder: Path, count: int) -> str:
     """Return the URL of a store with ``count`` conversations that call models, and with their
     stored figures. The store is made if it does not exist.
     """

@@ -26,7 +26,7 @@ from benchmarks.frame import (
     in_new_process,
     not_compared,
 )
-from benchmarks.prepared import checkpoint, prepared
+from benchmarks.prepared import checkpoint, prepare_stores
 from benchmarks.raw import body_of
 from benchmarks.size import make_small
 from benchmarks.workload import PERIOD, history
@@ -57,7 +57,7 @@ def _same(ours: Timed, raw: Timed) -> bool:
 
 
 def cold_open(length: str, scale: Scale, folder: Path) -> Iterator[Round]:
-    stores = prepared(folder.parent, getattr(scale, length))
+    stores = prepare_stores(folder.parent, getattr(scale, length))
     yield from _cold_turns(scale, partial(cold, stores.ours), partial(cold, stores.raw, "raw"))
 
 
@@ -71,7 +71,7 @@ def past(scale: Scale, folder: Path) -> Iterator[Round]:
     """Open the View in the middle of the history, and the current View. The version is as far after
     a condensation as the end of the history is, so both Views have the same size.
     """
-    path = prepared(folder.parent, scale.usual).ours
+    path = prepare_stores(folder.parent, scale.usual).ours
     length = scale.usual
     version = length - PERIOD * (length // (2 * PERIOD))
     yield from _cold_turns(
@@ -83,7 +83,7 @@ def past(scale: Scale, folder: Path) -> Iterator[Round]:
 
 
 def memory(scale: Scale, folder: Path) -> Iterator[Round]:
-    stores = prepared(folder.parent, scale.usual)
+    stores = prepare_stores(folder.parent, scale.usual)
     for _ in range(_TURNS * scale.rounds):
         sides = (("ours", stores.ours), ("raw", stores.raw))
         yield Round(
@@ -92,7 +92,7 @@ def memory(scale: Scale, folder: Path) -> Iterator[Round]:
 
 
 def encrypted(scale: Scale, folder: Path) -> Iterator[Round]:
-    stores = prepared(folder.parent, scale.usual)
+    stores = prepare_stores(folder.parent, scale.usual)
     make_small(folder / "small.db", scale.usual)
     small = partial(cold, folder / "small.db", FOLDLOG_KEY=KEY)
     yield from _cold_turns(scale, small, partial(cold, stores.ours))

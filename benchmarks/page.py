@@ -8,7 +8,7 @@ from functools import partial
 from pathlib import Path
 
 from benchmarks.frame import Question, Round, Scale, Timed, by_turns, not_compared
-from benchmarks.prepared import prepared
+from benchmarks.prepared import prepare_stores
 from foldlog._app.page.report import write_report
 from foldlog.eventstore import open_store
 from tests.browser.chromium import Chromium
@@ -32,7 +32,7 @@ def first_paint(scale: Scale, folder: Path) -> Iterator[Round]:
 
 def _report(folder: Path, length: int) -> Path:
     path = folder / f"{length}.html"
-    with open_store(f"{prepared(folder.parent, length).url}?mode=ro") as store:
+    with open_store(f"{prepare_stores(folder.parent, length).url}?mode=ro") as store:
         write_report(store, "c1", path)
     return path
 

@@ -240,10 +240,10 @@ def growing(scale: Scale, folder: Path) -> Iterator[Round]:
             store.ingest(f"of {length}", history(length))
         primary.sql("VACUUM ANALYZE")
         for _ in range(scale.rounds):
-            yield Round(_opened_s(views, f"of {long}"), _opened_s(views, f"of {short}"))
+            yield Round(_time_opening(views, f"of {long}"), _time_opening(views, f"of {short}"))
 
 
-def _opened_s(views: Views, conversation: str) -> float:
+def _time_opening(views: Views, conversation: str) -> float:
     begun = time.perf_counter()
     for _ in range(20):
         len(views.current(conversation).events)

@@ -48,7 +48,7 @@ class Cluster:
         """
         killed = self.primary
         killed.kill()
-        self.primary = max(self.standbys, key=_received)
+        self.primary = max(self.standbys, key=_received_position)
         self.primary.promote()
         self.standbys.remove(self.primary)
         for standby in self.standbys:
@@ -68,7 +68,7 @@ class Cluster:
         self.names[server] = name
 
 
-def _received(standby: Server) -> int:
+def _received_position(standby: Server) -> int:
     return int(standby.sql("SELECT pg_last_wal_receive_lsn() - '0/0'::pg_lsn"))
 
 

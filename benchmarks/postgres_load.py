@@ -196,7 +196,7 @@ class Load:
             tasks += [self._plant, self._erase]
         if encrypted:
             tasks.append(self._rotate)
-        self._threads = [threading.Thread(target=self._watched, args=(task,)) for task in tasks]
+        self._threads = [threading.Thread(target=self._run_watched, args=(task,)) for task in tasks]
         for thread in self._threads:
             thread.start()
 
@@ -216,20 +216,20 @@ class Load:
         for thread in self._threads:
             thread.join()
         if self._secrets and not self.errors:
-            self._rotated()
+            self._rekey_everything()
         events = {
             (append.conversation, append.id)
             for append in self.acknowledged
             if append.conversation not in self.erased
         }
         for follower in self.followers:
-            self._watched(lambda follower=follower: follower.catch_up(events))  # type: ignore[misc]
+            self._run_watched(lambda follower=follower: follower.catch_up(events))  # type: ignore[misc]
         self.stores.close()
 
     # -- the threads
     # ----------------------------------------------------------------------------------------------
 
-    def _watched(self, task: Callable[[], None]) -> None:
+    def _run_watched(self, task: Callable[[], None]) -> None:
         try:
             task()
         except Exception as error:  # noqa: BLE001 - whatever it is, the run has failed, and says so
@@ -321,9 +321,9 @@ class Load:
             keys = self.keys
             assert keys is not None
             self.stores.replace(keys)
-            self._rotated()
+            self._rekey_everything()
 
-    def _rotated(self) -> None:
+    def _rekey_everything(self) -> None:
         """Rekey everything with two commands at the same time, then drop the old keys."""
         self._twice(self._rekey)
         if not self.errors:
@@ -334,7 +334,7 @@ class Load:
             self.stores.replace(keys)
 
     def _twice(self, task: Callable[[], None]) -> None:
-        threads = [threading.Thread(target=self._watched, args=(task,)) for _ in range(2)]
+        threads = [threading.Thread(target=self._run_watched, args=(task,)) for _ in range(2)]
         for thread in threads:
             thread.start()
         for thread in threads:
@@ -440,7 +440,9 @@ def check(url: str, load: Load) -> Outcome:
         unseen = [event for event in not_erased if event[:2] not in follower.followed]
         missed += len(unseen)
         if unseen:
-            print(f"follower {number}, read up to {follower.place}: {_shown(url, unseen)}")
+            print(
+                f"follower {number}, read up to {follower.place}: {_describe_unseen(url, unseen)}"
+            )
     return Outcome(
         lost,
         sum(count - 1 for count in texts.values()),
@@ -452,7 +454,7 @@ def check(url: str, load: Load) -> Outcome:
     )
 
 
-def _shown(url: str, unseen: Sequence[Acknowledged]) -> str:
+def _describe_unseen(url: str, unseen: Sequence[Acknowledged]) -> str:
     """Return the conversations, ids and positions of the first events that a follower missed."""
     with open_store(url) as store:
         placed = {(name, event_id): place for place, name, event_id in _positions(store, 0)}

@@ -17,7 +17,7 @@ from benchmarks.workload import history
 from foldlog.eventstore import CondensationSummary, Event, open_store, summary_of
 from foldlog.projections import View, Views
 
-__all__ = ["SCHEMA", "Prepared", "checkpoint", "prepared"]
+__all__ = ["SCHEMA", "Prepared", "checkpoint", "prepare_stores"]
 
 SCHEMA = 1
 """The number of the hand-written tables, which a program checks when it opens the file."""
@@ -38,7 +38,7 @@ class Prepared(NamedTuple):
         return f"sqlite:///{self.ours}"
 
 
-def prepared(folder: Path, length: int) -> Prepared:
+def prepare_stores(folder: Path, length: int) -> Prepared:
     """Return stores with a workload of ``length`` events. The stores are made if they do not exist
     yet.
     """

@@ -2,8 +2,8 @@
 
 The baseline has a minimal table of four columns, WAL, ``synchronous=FULL``, prepared statements,
 and msgspec for the bodies. It does not check ids, has no versions, and supports one process. Where
-foldlog hashes or checks what it reads or writes, ``proved`` and ``checked`` do the same by hand, and
-``identity`` shows whether the file still has its name.
+foldlog hashes or checks what it reads or writes, ``with_proofs`` and ``with_checks`` do the same by
+hand, and ``identity`` shows whether the file still has its name.
 """
 
 from __future__ import annotations
@@ -29,7 +29,16 @@ from foldlog.eventstore import (
     summary_id,
 )
 
-__all__ = ["DECODE", "RawStore", "body_of", "checked", "fold", "identity", "proved", "timeless"]
+__all__ = [
+    "DECODE",
+    "RawStore",
+    "body_of",
+    "fold",
+    "identity",
+    "timeless",
+    "with_checks",
+    "with_proofs",
+]
 
 _ENCODER = msgspec.json.Encoder()
 DECODE = msgspec.json.Decoder(
@@ -48,7 +57,7 @@ def timeless(events: Iterable[Event]) -> list[Event]:
     return [replace(event, timestamp=None) for event in events]
 
 
-def proved(bodies: Iterable[bytes]) -> Iterator[bytes]:
+def with_proofs(bodies: Iterable[bytes]) -> Iterator[bytes]:
     """Append to each body a salt, the head of a hash chain, and a checksum: two hashes and two
     checksums for each body.
     """
@@ -60,7 +69,7 @@ def proved(bodies: Iterable[bytes]) -> Iterator[bytes]:
         yield body + proof + crc32(proof).to_bytes(4)
 
 
-def checked(bodies: Iterable[bytes]) -> Iterator[bytes]:
+def with_checks(bodies: Iterable[bytes]) -> Iterator[bytes]:
     """Compute two checksums of each body, of its bytes and of the fields beside it."""
     for body in bodies:
         crc32(body[:70], crc32(body))

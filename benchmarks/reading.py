@@ -13,20 +13,20 @@ from hashlib import sha256
 from pathlib import Path
 
 from benchmarks.frame import Question, Round, Scale, by_turns, not_compared
-from benchmarks.prepared import prepared
-from benchmarks.raw import DECODE, RawStore, checked, fold, timeless
+from benchmarks.prepared import prepare_stores
+from benchmarks.raw import DECODE, RawStore, fold, timeless, with_checks
 from foldlog.eventstore import Event, open_store
 from foldlog.eventstore.maintenance.verify import verify
 from foldlog.projections import Views
 
 
 def read(scale: Scale, folder: Path) -> Iterator[Round]:
-    stores = prepared(folder.parent, scale.usual)
+    stores = prepare_stores(folder.parent, scale.usual)
     with closing(RawStore(stores.raw)) as raw, open_store(stores.url) as store:
         yield from by_turns(
             scale,
             lambda: list(store.events("c1")),
-            lambda: [DECODE(body) for body in checked(raw.bodies("c1", stores.length))],
+            lambda: [DECODE(body) for body in with_checks(raw.bodies("c1", stores.length))],
             count=stores.length,
             same=_same_events,
         )
@@ -38,7 +38,7 @@ def _same_events(ours: list[Event], raw: list[Event]) -> bool:
 
 def rebuild(scale: Scale, folder: Path) -> Iterator[Round]:
     """Rebuild all revisions from the events on disk, and open the View."""
-    stores = prepared(folder.parent, scale.long)
+    stores = prepare_stores(folder.parent, scale.long)
     with closing(RawStore(stores.raw)) as raw, open_store(stores.url) as store:
         views = Views(store)
 
@@ -47,14 +47,14 @@ def rebuild(scale: Scale, folder: Path) -> Iterator[Round]:
             return list(views.current("c1"))
 
         def by_hand() -> list[Event]:
-            return fold([DECODE(body) for body in checked(raw.bodies("c1", stores.length))])
+            return fold([DECODE(body) for body in with_checks(raw.bodies("c1", stores.length))])
 
         yield from by_turns(scale, ours, by_hand, count=stores.length, same=_same_events)
 
 
 def verify_all(scale: Scale, folder: Path) -> Iterator[Round]:
     """Verify every checksum, head and position, and the file with SQLite's own check."""
-    stores = prepared(folder.parent, scale.long)
+    stores = prepare_stores(folder.parent, scale.long)
     with closing(RawStore(stores.raw)) as raw, open_store(stores.url) as store:
 
         def ours() -> int:
@@ -67,7 +67,7 @@ def verify_all(scale: Scale, folder: Path) -> Iterator[Round]:
             head = b""
             salt = bytes(16)
             count = 0
-            for body in checked(raw.bodies("c1", stores.length)):
+            for body in with_checks(raw.bodies("c1", stores.length)):
                 head = sha256(head + sha256(salt + body).digest()).digest()
                 count += 1
             return count
@@ -77,7 +77,7 @@ def verify_all(scale: Scale, folder: Path) -> Iterator[Round]:
 
 def lifetimes(scale: Scale, folder: Path) -> Iterator[Round]:
     """Find the versions at which the View showed each event. The baseline reads all events."""
-    stores = prepared(folder.parent, scale.usual)
+    stores = prepare_stores(folder.parent, scale.usual)
     with open_store(stores.url) as store:
         yield from by_turns(
             scale,

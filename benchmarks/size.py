@@ -9,7 +9,7 @@ from pathlib import Path
 
 from benchmarks.append import KEY
 from benchmarks.frame import Question, Round, Scale
-from benchmarks.prepared import checkpoint, prepared
+from benchmarks.prepared import checkpoint, prepare_stores
 from benchmarks.workload import history
 from foldlog.eventstore import KeyRing, open_store
 from foldlog.eventstore.maintenance.backup import vacuum
@@ -17,14 +17,14 @@ from foldlog.projections import Views
 
 
 def plain(scale: Scale, folder: Path) -> Iterator[Round]:
-    stores = prepared(folder.parent, scale.long)
+    stores = prepare_stores(folder.parent, scale.long)
     sizes = (path.stat().st_size for path in (stores.ours, stores.raw))
     yield Round(*(size / stores.length for size in sizes))
 
 
 def small(scale: Scale, folder: Path) -> Iterator[Round]:
     """Measure an encrypted and compressed store, with revisions, chain and indexes."""
-    stores = prepared(folder.parent, scale.usual)
+    stores = prepare_stores(folder.parent, scale.usual)
     make_small(folder / "small.db", stores.length)
     sizes = (path.stat().st_size for path in (folder / "small.db", stores.raw))
     yield Round(*(size / stores.length for size in sizes))

@@ -13,7 +13,16 @@ from typing import Any
 from benchmarks.frame import Answer, Question, describe_provenance, figure
 from benchmarks.pages import with_part
 
-__all__ = ["PAGE", "PUBLISHED", "README", "in_page", "in_readme", "published", "table", "write"]
+__all__ = [
+    "PAGE",
+    "PUBLISHED",
+    "README",
+    "in_page",
+    "in_readme",
+    "read_published",
+    "table",
+    "write",
+]
 
 ROOT = Path(__file__).parents[1]
 PUBLISHED = ROOT / "docs" / "internals" / "speed.json"
@@ -26,13 +35,13 @@ Run = Mapping[str, Any]
 
 def write(questions: Sequence[Question]) -> None:
     """Put the published figures into SPEED.md and README.md."""
-    run = published()
+    run = read_published()
     page, readme = (path.read_text(encoding="utf-8") for path in (PAGE, README))
     PAGE.write_text(in_page(page, run, questions), encoding="utf-8")
     README.write_text(in_readme(readme, run), encoding="utf-8")
 
 
-def published() -> Run:
+def read_published() -> Run:
     run: Run = json.loads(PUBLISHED.read_text(encoding="utf-8"))
     return run
 

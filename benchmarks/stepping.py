@@ -19,7 +19,7 @@ from msgspec.structs import replace
 
 from benchmarks.append import workload
 from benchmarks.frame import Question, Round, Scale, by_turns
-from benchmarks.raw import RawStore, body_of, proved
+from benchmarks.raw import RawStore, body_of, with_proofs
 from foldlog.condensers.models.client import LLM
 from foldlog.condensers.models.llm_config import LLMConfig
 from foldlog.eventstore import Event, open_store
@@ -51,7 +51,7 @@ def step(scale: Scale, folder: Path) -> Iterator[Round]:
         store.register(views)
         store.append("c1", events[:BEFORE], expected_version=0)
         raw.append_batch("c1", 0, map(body_of, events[:BEFORE]))
-        total = count_tokens(View.from_events(_numbered(events[:BEFORE])).to_messages())
+        total = count_tokens(View.from_events(_number_events(events[:BEFORE])).to_messages())
         our_versions, raw_versions = (count(BEFORE, 2) for _ in range(2))
 
         def ours() -> int:
@@ -63,8 +63,8 @@ def step(scale: Scale, folder: Path) -> Iterator[Round]:
             nonlocal total
             version = next(raw_versions)
             pair = events[version : version + 2]
-            raw.append_batch("c1", version, proved(map(body_of, pair)))
-            total += count_tokens(View.from_events(_numbered(pair)).to_messages()[-2:]) - 3
+            raw.append_batch("c1", version, with_proofs(map(body_of, pair)))
+            total += count_tokens(View.from_events(_number_events(pair)).to_messages()[-2:]) - 3
             return total
 
         yield from by_turns(scale, ours, by_hand, rounds=rounds)
@@ -76,7 +76,7 @@ def check(scale: Scale, folder: Path) -> Iterator[Round]:
     numbers = count()
 
     def next_views() -> list[View]:
-        events = _numbered(workload(BEFORE + 2 * STEPS, seed=next(numbers)))
+        events = _number_events(workload(BEFORE + 2 * STEPS, seed=next(numbers)))
         views = [View.from_events(events[: BEFORE + 2 * step]) for step in range(STEPS)]
         for view in views:
             view.fit_positions  # noqa: B018  what may be sent is found before the clock runs: both sides need it
@@ -94,7 +94,7 @@ def check(scale: Scale, folder: Path) -> Iterator[Round]:
     )
 
 
-def _numbered(events: list[Event]) -> list[Event]:
+def _number_events(events: list[Event]) -> list[Event]:
     return [replace(event, id=number) for number, event in enumerate(events)]
 
 

@@ -10,7 +10,7 @@ import math
 from html import escape
 
 from benchmarks.peers.environments import PEERS, ROOT
-from benchmarks.peers.report import Runs, lengths, open_ms, published
+from benchmarks.peers.report import Runs, lengths, open_ms, read_published
 
 PICTURE = ROOT / "docs" / "pictures" / "peers.svg"
 _WIDTH = 860
@@ -68,7 +68,7 @@ def svg(runs: Runs) -> str:
     drawn = [
         (
             f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {_WIDTH} {_HEIGHT}" role="img" '
-            f'aria-label="{escape(described(runs))}">'
+            f'aria-label="{escape(describe_runs(runs))}">'
         ),
         f"<style>{_STYLE}</style>",
         f'<rect class="back" width="{_WIDTH}" height="{_HEIGHT}" rx="8"/>',
@@ -108,7 +108,7 @@ def svg(runs: Runs) -> str:
     return "\n".join([*drawn, "</svg>", ""])
 
 
-def described(runs: Runs) -> str:
+def describe_runs(runs: Runs) -> str:
     """Return the picture in words."""
     spans = []
     for name, (_, label) in _LINES.items():
@@ -133,7 +133,7 @@ def _apart(heights: dict[str, float]) -> dict[str, float]:
 
 
 def main() -> None:
-    PICTURE.write_text(svg(published()), encoding="utf-8")
+    PICTURE.write_text(svg(read_published()), encoding="utf-8")
 
 
 assert set(_LINES) <= {peer.name for peer in PEERS}

@@ -168,6 +168,6 @@ def in_readme(text: str, runs: Runs) -> str:
     return text
 
 
-def published() -> Runs:
+def read_published() -> Runs:
     runs: Runs = json.loads(PUBLISHED.read_text(encoding="utf-8"))
     return runs
