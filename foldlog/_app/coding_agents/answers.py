@@ -247,25 +247,30 @@ class Answers:
         if not words.strip():
             yield from self._list_lines(in_folder_ids, after, limit)
             return
-        result = self._search(words, after)
+        most = min(max(1, limit), _LISTED_MAX)
+        result = search(
+            self._store,
+            words,
+            among=in_folder_ids,
+            since=after,
+            limit=most * _HITS_MAX,
+            limit_each=_HITS_MAX,
+            seconds=_SEARCH_S,
+        )
         hits: dict[str, list[Hit]] = {}
         for hit in result.hits:
             hits.setdefault(hit.conversation, []).append(hit)
-        names = [name for name in hits if in_folder_ids is None or name in in_folder_ids]
-        for name in names[: max(1, limit)]:
+        for name in [*hits][:most]:
             (newest,) = self._hit_lines(hits[name][:1])
-            yield f"{count(len(hits[name]), 'event')}, the newest: {newest}"
+            or_more = " or more" if len(hits[name]) == _HITS_MAX else ""
+            yield f"{count(len(hits[name]), 'event')}{or_more}, the newest: {newest}"
         yield from _unsearched_lines(result)
 
     def _everywhere(self, query: str) -> Iterator[str]:
         """Yield the events with some words, in all conversations."""
-        result = self._search(query)
+        result = search(self._store, query, limit=_HITS_MAX, seconds=_SEARCH_S)
         yield from self._hit_lines(result.hits)
         yield from _unsearched_lines(result)
-
-    def _search(self, words: str, after: datetime | None = None) -> Searched:
-        """Search all conversations."""
-        return search(self._store, words, since=after, limit=_HITS_MAX, seconds=_SEARCH_S)
 
     def _hit_lines(self, hits: Sequence[Hit]) -> Iterator[str]:
         """Yield a line for each hit."""

@@ -44,7 +44,7 @@ from foldlog._reports.figures.spending import total_of
 from foldlog._reports.figures.stats import FACETS
 from foldlog._reports.figures.tables import Where
 from foldlog._reports.figures.tasks import Agent, Task
-from foldlog._reports.search.searching import search
+from foldlog._reports.search.searching import SearchPlace, search
 from foldlog._reports.sub_agents import BeginningCall, calls_of_children
 from foldlog.eventstore import (
     ConversationNotFound,
@@ -65,10 +65,8 @@ _AT_ONCE = 20
 """The maximum number of conversations that a request counts before its answer. The background
 thread counts all further conversations.
 """
-_HITS_MAX = 1_000
-"""The maximum number of events that the search for the words of a search line returns."""
 _SEARCH_S = 5.0
-"""The search for the words of a search line ends after this time."""
+"""The search for the words of a search line ends after this time. The next request goes on."""
 _RECEIPTS_OF = 20
 """The maximum number of agents whose receipts of redactions are read."""
 LISTED = Where(companions=False)
@@ -76,10 +74,15 @@ LISTED = Where(companions=False)
 
 
 class _Known(NamedTuple):
-    """Conversations that were found by ``of``: the state of the store, and what was searched."""
+    """Conversations that were found by ``of``: the state of the store, and what was searched. If
+    the search had not enough time, ``searched_to`` is its end. ``is_partial`` says whether
+    conversations were not searched, also because they are archived or damaged.
+    """
 
     of: Hashable
-    ids: Collection[str]
+    ids: frozenset[str]
+    searched_to: SearchPlace | None = None
+    is_partial: bool = False
 
 
 class ServedConversations:
@@ -144,10 +147,18 @@ class ServedConversations:
         """Return the filter that a search line describes. Raises ``InvalidArgument`` if the line
         cannot be read, and ``KeyUnavailable`` if a missing key prevents the comparison.
         """
-        where = chosen_by(line, self._having, self._noted)
+        is_partial = False
+
+        def find_ids(words: str) -> Collection[str]:
+            nonlocal is_partial
+            found = self._having(words)
+            is_partial = found.is_partial
+            return found.ids
+
+        where = chosen_by(line, find_ids, self._noted)
         if where.conditions():
             check_no_key_is_missing(self._store.database, "more conversations may match")
-        return where
+        return where._replace(is_partial=is_partial)
 
     def ids(self, line: str) -> Collection[str] | None:
         """Return the ids of the conversations that a search line selects. None stands for all
@@ -159,14 +170,31 @@ class ServedConversations:
         self.refresh()
         return self.figures.ids(where)
 
-    def _having(self, words: str) -> Collection[str]:
-        """Return the conversations whose events or ids contain all the words."""
+    def _having(self, words: str) -> _Known:
+        """Return the conversations whose events or ids contain all the words. If the last search
+        for the words had not enough time, it goes on.
+        """
         asked = words, self._store.database.data_version()
-        if self._searched.of != asked:
-            hits = search(self._store, words, limit=_HITS_MAX, seconds=_SEARCH_S).hits
-            ids = {hit.conversation for hit in hits} | {*self._ids_with(words)}
-            self._searched = _Known(asked, frozenset(ids))
-        return self._searched.ids
+        known = self._searched
+        if known.of != asked:
+            known = _Known(asked, frozenset(self._ids_with(words)))
+        elif known.searched_to is None:
+            return known
+        found = search(
+            self._store,
+            words,
+            limit=None,
+            limit_each=1,
+            seconds=_SEARCH_S,
+            behind=known.searched_to,
+        )
+        self._searched = _Known(
+            asked,
+            known.ids | {hit.conversation for hit in found.hits},
+            found.searched_to,
+            found.searched_to is not None or bool(found.unread),
+        )
+        return self._searched
 
     def _noted(self) -> Collection[str]:
         """Return the conversations with notes."""
@@ -183,7 +211,9 @@ class ServedConversations:
         return self.figures.count(where._replace(only=ids)) if ids else 0
 
     def _ids_with(self, words: str) -> Iterator[str]:
-        """Yield the ids that contain all the words. A shortened id ends with ``…``."""
+        """Yield the ids that contain all the words. A shortened id ends with ``…``. Cost: the
+        method reads the row of each conversation.
+        """
         parts = [part.removesuffix("…") for part in words.lower().replace('"', " ").split()]
         for row in self._store.iter_conversations():
             name = row.id.lower()
@@ -225,6 +255,7 @@ class ServedConversations:
             ),
             import_command=import_command,
             behind=self.figures.behind().document(),
+            is_partial=where.is_partial or UNSET,
         )
 
     def fleet(self, import_command: str) -> FleetDocument:
@@ -345,6 +376,7 @@ class ServedConversations:
             total=total,
             counted=max(0, total - rest_count),
             behind=self.figures.behind().document(),
+            is_partial=where.is_partial or UNSET,
         )
 
 

@@ -146,13 +146,15 @@ class ServedPageDocument(Document):
     """The answer of ``/api/conversations``: a page of the list. The conversation with the newest
     event comes first. ``total`` is the number of conversations, and ``counted`` is the number of
     conversations with figures. ``behind`` says what the figures lack, and is left out if they lack
-    nothing.
+    nothing. ``is_partial`` is true if the search for words did not read all conversations, and is
+    left out otherwise.
     """
 
     conversations: tuple[ConversationDocument, ...]
     total: int
     counted: int
     behind: BehindDocument | UnsetType = UNSET
+    is_partial: bool | UnsetType = UNSET
 
 
 class FacetDocument(Document):
@@ -199,7 +201,8 @@ class OverviewDocument(Document):
     """The answer of ``/api/overview``: the conversations that the search line ``q`` chooses among
     all ``conversations``. ``counted`` is the number of chosen conversations with figures. ``spent``
     is the usage and cost of all model calls in all conversations. ``behind`` says what the figures
-    lack, and is left out if they lack nothing.
+    lack, and is left out if they lack nothing. ``is_partial`` is true if the search for words did
+    not read all conversations, and is left out otherwise.
     """
 
     conversations: int
@@ -210,6 +213,7 @@ class OverviewDocument(Document):
     days: tuple[DayDocument, ...]
     import_command: str
     behind: BehindDocument | UnsetType = UNSET
+    is_partial: bool | UnsetType = UNSET
 
 
 class ContinuationDocument(OfVersion):

@@ -74,6 +74,7 @@ class Where(NamedTuple):
     ``tool``        a tool that the conversation called; with ``has_error``, a tool that failed
     ``since``, ``until``  the period of the last activity
     ``only``        the ids of the conversations that may be chosen
+    ``is_partial``  whether ``only`` may lack conversations, because a search did not read all
     ``companions``  whether conversations that runtimes use internally may be chosen
     ``sub_agents``  whether conversations that another conversation began may be chosen
     """
@@ -87,6 +88,7 @@ class Where(NamedTuple):
     since: datetime | None = None
     until: datetime | None = None
     only: Collection[str] | None = None
+    is_partial: bool = False
     companions: bool = True
     sub_agents: bool = True
 

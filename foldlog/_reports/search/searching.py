@@ -160,6 +160,7 @@ def search(
     since: datetime | None = None,
     until: datetime | None = None,
     limit: int | None = 20,
+    limit_each: int | None = None,
     seconds: float | None = None,
     behind: SearchPlace | None = None,
 ) -> Searched:
@@ -167,12 +168,13 @@ def search(
     comes first (see ``activity_of``), and within it the last event comes first.
     ``Histories.search`` describes the syntax of ``words``.
 
-    ``among``    only conversations with these ids
-    ``tool``     only calls and results of this tool
-    ``program``  only conversations that this program wrote: see ``written_by``
-    ``seconds``  the search ends after this time; then ``read`` is less than ``conversations``
-    ``behind``   only hits behind this place. A conversation that was active since the place was
-                 returned is in front of it, except the conversation of the place
+    ``among``       only conversations with these ids
+    ``tool``        only calls and results of this tool
+    ``program``     only conversations that this program wrote: see ``written_by``
+    ``limit_each``  at most so many events of each conversation, the newest
+    ``seconds``     the search ends after this time; then ``read`` is less than ``conversations``
+    ``behind``      only hits behind this place. A conversation that was active since the place was
+                    returned is in front of it, except the conversation of the place
     """
     criteria = SearchCriteria(
         words,
@@ -184,6 +186,7 @@ def search(
         since,
         until,
         limit,
+        limit_each,
         seconds,
         behind,
     )
@@ -205,6 +208,7 @@ class SearchCriteria(NamedTuple):
     since: datetime | None
     until: datetime | None
     limit: int | None
+    limit_each: int | None
     seconds: float | None
     behind: SearchPlace | None
 
@@ -229,6 +233,7 @@ class _Search:
         self._events = _EventCriteria(criteria)
         self._is_paged = criteria.behind is not None
         self._most = None if criteria.limit is None else check_whole("limit", criteria.limit, 0)
+        self._most_each = criteria.limit_each
         seconds = criteria.seconds
         self._deadline = None if seconds is None else time.monotonic() + seconds
         self._hits = list[Hit]()
@@ -292,10 +297,12 @@ class _Search:
         """
         if self._is_of_program is not None and not self._is_of_program(place.row):
             return ()
-        most = None if self._most is None else self._most - len(self._hits)
+        rest = None if self._most is None else self._most - len(self._hits)
+        limits = [limit for limit in (rest, self._most_each) if limit is not None]
+        most = min(limits, default=None)
         try:
             conversation = _Conversation(self._store, place, self._unread)
-            return conversation.newest_hits(self._events, most, place.ranges)
+            return conversation.newest_hits(self._events, most, place.ranges)[: self._most_each]
         except (CorruptEvent, KeyUnavailable, StoreDamaged) as error:
             self._unread.append(f"{place.row.id}: {error}")
             self._failed += 1

@@ -1,8 +1,10 @@
 """Readers of figures do not wait for others' work, and say what their answers lack."""
 
+from contextlib import closing
 from datetime import UTC, datetime
 
 import pytest
+from msgspec import UNSET
 
 import foldlog as api
 from foldlog._app.cli.keeping_up import Keeper
@@ -206,6 +208,30 @@ def test_page_says_what_it_lacks(store, monkeypatch):
     for document in (served.list(), served.overview("", ""), served.fleet("")):
         assert document.behind.conversations > 0
     served.close()
+
+
+def test_search_line_finds_each_conversation(store):
+    """Many hits in the newest conversation hide no other conversation."""
+    say(store, "older", "the parser fails")
+    say(store, "newer", *["the parser works"] * 1_001)
+    with closing(ServedConversations(store)) as served:
+        assert served.ids("parser") == {"older", "newer"}
+        assert served.list(where=served.where("parser")).is_partial is UNSET
+
+
+def test_search_line_without_enough_time_says_so_and_goes_on(store, monkeypatch):
+    for name in ("first", "second", "third"):
+        say(store, name, "the parser fails")
+    monkeypatch.setattr("foldlog._app.server.conversations._SEARCH_S", 0)
+    monkeypatch.setattr(ServedConversations, "_count", lambda self: None)
+    with closing(ServedConversations(store)) as served:
+        served.overview("", "")
+        for found in ({"third"}, {"second", "third"}):
+            overview = served.overview("parser", "")
+            assert (overview.chosen.conversations, overview.is_partial) == (len(found), True)
+            assert served._searched.ids == found
+        assert served.list(where=served.where("parser")).is_partial is UNSET
+        assert served.ids("parser") == {"first", "second", "third"}
 
 
 def test_store_info_names_the_search_index(foldlog, stored):

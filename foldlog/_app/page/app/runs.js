@@ -377,7 +377,7 @@ export class Runs {
 
   // "12 of 137 runs that mark errors ended with one · most errors in Bash (30) · $7.80 of $44.35".
   showSentence() {
-    const { chosen, conversations, counted, behind } = this.fleet;
+    const { chosen, conversations, counted, behind, is_partial: isPartial } = this.fleet;
     const tools = this.fleet.facets.filter((facet) => facet.what === "tool errors");
     const tool = tools.sort((one, other) => other.number - one.number)[0];
     const all =
@@ -423,6 +423,7 @@ export class Runs {
         ? el("span", { class: "soft" }, ` · still counting: ${grouped(counted)} of ${grouped(conversations)}`)
         : "",
       behind?.as_of ? el("span", { class: "soft" }, ` · as of ${moment(Date.parse(behind.as_of), "")}`) : "",
+      isPartial ? el("span", { class: "soft" }, " · not all conversations were searched") : "",
     );
     if (!hasCost) this.costs.hidden = true;
     this.showCosts();

@@ -25,6 +25,7 @@ from foldlog.eventstore.errors import install_command
 from foldlog.formats import SourceRefused
 from tests.foldlog.imports.imports import Import, set_sizes
 from tests.foldlog.records import GOLDEN, write_lines
+from tests.said import said
 from tests.waiting import until
 from tests.web_client import Client, Gate, application, running
 
@@ -415,6 +416,14 @@ def test_sessions_of_a_folder_or_a_time(histories, tmp_path):
         assert tools.sessions(**nothing) == "nothing matches"
     assert tools.sessions(limit=10**30).startswith("conversation b: ")
     assert tools.sessions(since="once").startswith("cannot be answered: ")
+
+
+def test_sessions_with_many_hits_hide_no_other_session(histories):
+    histories["older"].append([said("the parser fails")])
+    histories["newer"].append([said("the parser works")] * 60)
+    newer, older = answers(histories).sessions("parser").splitlines()
+    assert newer.startswith("50 events or more, the newest: conversation newer, event 59")
+    assert older.startswith("1 event, the newest: conversation older, event 0")
 
 
 def test_unknown_parameter_is_refused(ask_server):
