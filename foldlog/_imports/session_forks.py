@@ -45,9 +45,13 @@ class NewSession(NamedTuple):
     """A session file that was written.
 
     ``id``          the id of the session, and of the fork
+    ``format``      the format of the records
+    ``path``        the file. Until the append is on disk, the file has another name
+    ``cwd``         the folder in which the session's program works
     ``records``     the lines of the file, without their ends
     ``event_ids``   for each record, the ids of the events and summaries that it contains
-    ``state``       the state of the written file, which has its name ``path`` after the append
+    ``state``       the bytes of ``state_of(path)``, by which an import sees that the file is
+                    unchanged
     """
 
     id: str

@@ -50,7 +50,7 @@ def new_history(program, name, events=(), records=(), format="claude-code"):
 
 
 def view_of(program, session):
-    """Return the atoms of a View, and how often the spent tokens were counted."""
+    """Return the atoms of a View."""
     with foldlog.open(program.environment["FOLDLOG_DB"]) as histories:
         messages = histories[session].view().to_messages(DIALECTS[program.name])
     return [atom for atom in atoms(messages) if atom != MADE_BY_FOLDLOG]

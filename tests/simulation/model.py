@@ -771,7 +771,8 @@ class Store:
 
     def copy(self, name, source, until=None):
         """Copy one conversation, or its events before ``until`` without idempotency keys. Return
-        whether it can be copied.
+        whether it can be copied. A copy that is refused for its events has already brought the
+        tombstones, and the redactions of the events that both stores have, as in foldlog.
         """
         theirs = source.living.get(name)
         ours = self.living.get(name)

@@ -35,7 +35,7 @@ _SAME: Final = str.maketrans({"İ": "i", "ı": "i"})
 
 PAIRS: Final = 1 << 14
 """The number of different pairs. A doc of 16 messages has some 1,000 pairs, so it seems to have one
-in 14 of the pairs that it lacks.
+in 17 of the pairs that it lacks.
 """
 _SECOND: Final = 2
 """The number of characters of the second word of a pair, because a search may have the beginning

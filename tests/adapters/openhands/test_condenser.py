@@ -182,14 +182,27 @@ def test_nothing_to_forget_is_the_sdks_error():
         FoldlogCondenser().condense(view)
 
 
-def test_a_condenser_is_json_without_keys():
+def test_a_condenser_survives_json():
     condenser = FoldlogCondenser(config={"type": "digest", "max_size": 50})
     assert CondenserBase.model_validate_json(condenser.model_dump_json()) == condenser
-    assert condenser.handles_condensation_requests()
-    assert not FoldlogCondenser(config={"type": "noop"}).handles_condensation_requests()
+
+
+@pytest.mark.parametrize("type, handles", [("digest", True), ("noop", False)])
+def test_only_a_condenser_that_forgets_handles_requests(type, handles):
+    condenser = FoldlogCondenser(config={"type": type})
+    assert condenser.handles_condensation_requests() is handles
+
+
+def test_a_key_in_the_configuration_is_refused():
     keyed = {"type": "llm", "llm_config": {"model": "openai/gpt-4o", "api_key": "secret"}}
     with pytest.raises(ValidationError, match="set the key in the environment"):
         FoldlogCondenser(config=keyed)
+
+
+def test_a_misspelt_option_is_refused():
     with pytest.raises(ValidationError, match="max_sise"):
         FoldlogCondenser(config={"type": "digest", "max_sise": 4})
+
+
+def test_a_condenser_condenses_in_an_event_loop():
     assert asyncio.run(FoldlogCondenser().acondense(View.from_events(messages(3)))).events

@@ -73,7 +73,9 @@ class AdmittedRequest:
             raise ConversationNotFound(history.id)
 
     def is_visible(self, history: History) -> bool:
-        """Return whether the conversation exists and belongs to the token."""
+        """Return whether the token may see the conversation. A token without a filter may see every
+        id, also an id without a conversation.
+        """
         try:
             return not self.principal.where or self.principal.sees(history.attributes())
         except (ConversationErased, ConversationNotFound):
