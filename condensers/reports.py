@@ -109,7 +109,19 @@ def reports_of(event: Event) -> list[Any]:
         reports = event.metadata.get(CONDENSER_METADATA_KEY)
     elif isinstance(event, Annotation) and event.name == CONDENSER_METADATA_KEY:
         reports = event.data
-    return reports if isinstance(reports, list) else []
+    if not isinstance(reports, list):
+        return []
+    return reports if event.redacted is None else [*map(_with_cost, reports)]
+
+
+def _with_cost(report: Any) -> Any:
+    """Return a report of a redacted event with its cost. A redaction leaves numbers only, so an
+    unknown cost, which is None, is missing there.
+    """
+    metrics = report.get("metrics") if isinstance(report, dict) else None
+    if not isinstance(metrics, dict) or "cost" in metrics:
+        return report
+    return {**report, "metrics": {**metrics, "cost": None}}
 
 
 def failures_in(reports: Iterable[Report]) -> list[Report]:

@@ -176,10 +176,10 @@ def unwrap(text: str) -> tuple[str, int | None]:
 
 
 def exit_code_in(output: JsonMap) -> Any:
+    """Return the exit code in the fields of an output, or else in its metadata, or None."""
+    code = output.get("exit_code")
     metadata = output.get("metadata")
-    return output.get(
-        "exit_code", metadata.get("exit_code") if isinstance(metadata, dict) else None
-    )
+    return metadata.get("exit_code") if code is None and isinstance(metadata, dict) else code
 
 
 def answers_in(text: str) -> str:

@@ -169,7 +169,7 @@ def stream_of(answer: Part, dialect: Dialect) -> Iterator[str]:
 def _chunk(answer: Part) -> Part:
     choice = dict(answer["choices"][0])
     delta = dict(choice.pop("message"))
-    if "tool_calls" in delta:
+    if delta.get("tool_calls"):
         delta["tool_calls"] = [{"index": at, **call} for at, call in enumerate(delta["tool_calls"])]
     return {**answer, "object": "chat.completion.chunk", "choices": [{**choice, "delta": delta}]}
 

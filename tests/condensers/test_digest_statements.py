@@ -10,7 +10,7 @@ import pytest
 import foldlog
 from foldlog.condensers.strategies.digest import Digest
 from foldlog.condensers.strategies.digest.layout import text_of
-from foldlog.condensers.strategies.user_words import is_prose
+from foldlog.condensers.strategies.user_words import is_prose, unwrap
 from foldlog.eventstore.codec import encode
 from tests.beside import FOLDERS, SAMPLES, needs_samples
 
@@ -117,3 +117,9 @@ def test_statements_name_events_that_hold_their_words():
 def test_line_is_prose_if_seven_of_ten_words_are_plain(plain, prose):
     words = ["word"] * plain + ["x=1"] * (10 - plain)
     assert is_prose(" ".join(words)) is prose
+
+
+@pytest.mark.parametrize("code", ['"exit_code": null, ', ""])
+def test_exit_code_of_metadata_is_read(code):
+    output = f'{{"output": "no rule", {code}"metadata": {{"exit_code": 2}}}}'
+    assert unwrap(output) == ("no rule", 2)

@@ -6,12 +6,11 @@ from datetime import UTC, datetime
 from typing import Any
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 from msgspec.structs import replace
 
 import foldlog
-from foldlog import Message
+from foldlog import CondensationAction, Message
 from foldlog._base.usage import usage_of
 from foldlog.eventstore import Redacted
 from foldlog.eventstore.log.redacted import may_remain_of, without_content
@@ -68,6 +67,27 @@ def test_figures_stay_after_a_redaction(usage: Any, _: Any, is_beside: bool) -> 
         history.redact(1, reason="asked to")
         assert history.stats().models == before.models
         assert before.spent.cost == 0.5
+
+
+@pytest.mark.parametrize("cost", [None, 0.0, 0.25])
+def test_cost_of_a_condensation_stays_after_a_redaction(cost: float | None) -> None:
+    """An unknown cost does not become 0."""
+    metrics = {"attempts": 2, "cost": cost, "usage": {"prompt_tokens": 9, "total_tokens": 9}}
+    report = {"condenser": "llm", "model": "m", "metrics": metrics}
+    condensation = CondensationAction(
+        forgotten_event_ids=[0],
+        summary="secret",
+        summary_offset=0,
+        metadata={"condenser": "llm", "condenser_meta": [report]},
+    )
+    with foldlog.open("memory:") as histories:
+        history = histories["c"]
+        history.append([said("hi"), condensation])
+        before = history.stats()
+        history.redact(1, reason="asked to")
+        after = history.stats()
+        assert after.models == before.models
+        assert after.condensations["llm"].cost == before.condensations["llm"].cost == cost
 
 
 def test_texts_in_nested_usage_are_removed() -> None:
