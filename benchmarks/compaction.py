@@ -155,25 +155,26 @@ def generate_events(seed: int, length: int) -> list[Event]:
     """Return a history in which each call names paths from earlier results. Newer paths are named
     more often than older paths.
     """
-    at = random.Random(seed)
+    rng = random.Random(seed)
     events: list[Event] = [
         Message(id=0, source="user", content="Find out why the nightly build is slow.")
     ]
     names: list[str] = []
     while len(events) < length:
         used = (
-            [names[-min(len(names), int(1.06 ** at.uniform(0, 90)))] for _ in range(2)]
+            [names[-min(len(names), int(1.06 ** rng.uniform(0, 90)))] for _ in range(2)]
             if names
             else []
         )
         call_id = f"c{len(events)}"
         next_id = len(events)
         paths = [
-            f"{at.choice(('src', 'lib', 'tests'))}/m{at.randrange(16**6):06x}/part.py"
+            f"{rng.choice(('src', 'lib', 'tests'))}/m{rng.randrange(16**6):06x}/part.py"
             for _ in range(4)
         ]
         text = "\n".join(
-            f"{path}: {at.randrange(90)} lines\n{'and so on ' * at.randrange(40)}" for path in paths
+            f"{path}: {rng.randrange(90)} lines\n{'and so on ' * rng.randrange(40)}"
+            for path in paths
         )
         events.append(
             Action(id=next_id, tool="run", arguments={"command": f"look {used}"}, call_id=call_id)

@@ -51,7 +51,7 @@ def history(length: int, *, seed: int = 7, annotations: int = 0) -> Iterator[Eve
     After each event, the history has ``annotations`` annotations. These make the log longer, but do
     not change the View.
     """
-    at = random.Random(seed)
+    rng = random.Random(seed)
     step = annotations + 1
     forgotten: list[int] = []
     for index in range(length):
@@ -63,15 +63,15 @@ def history(length: int, *, seed: int = 7, annotations: int = 0) -> Iterator[Eve
                     i * step if i >= 0 else summary_id(_index_of_summary(i) * step)
                     for i in forgotten
                 ],
-                summary=_cut(at, 1_200),
+                summary=_cut(rng, 1_200),
                 summary_offset=HEAD,
                 metadata={"reason": "events"},
             )
         else:
-            yield _event(at, index, step, length)
+            yield _event(rng, index, step, length)
         for extra in range(1, step):
             yield Annotation(
-                id=index * step + extra, name="state", data={"key": "stats", "value": at.random()}
+                id=index * step + extra, name="state", data={"key": "stats", "value": rng.random()}
             )
 
 
@@ -98,11 +98,11 @@ def _index_of_summary(event_id: int) -> int:
     return -event_id - 2
 
 
-def _event(at: random.Random, index: int, step: int, length: int) -> Event:
+def _event(rng: random.Random, index: int, step: int, length: int) -> Event:
     if index == 0:
-        return SystemMessage(id=0, content=_cut(at, 8_000))
+        return SystemMessage(id=0, content=_cut(rng, 8_000))
     if index == 1:
-        return Message(id=step, content=_cut(at, 600), source="user")
+        return Message(id=step, content=_cut(rng, 600), source="user")
     # Before the first condensation calls have even places; each condensation shifts them by one.
     first = condensations(length).start
     since = (index - first - 1) % PERIOD if index > first else index
@@ -110,20 +110,20 @@ def _event(at: random.Random, index: int, step: int, length: int) -> Event:
         return Action(
             id=index * step,
             tool="terminal",
-            arguments={"command": _cut(at, at.uniform(300, 900))},
+            arguments={"command": _cut(rng, rng.uniform(300, 900))},
             call_id=f"call_{index}",
             response_id=f"resp_{index}",
-            thought=_cut(at, 90),
+            thought=_cut(rng, 90),
         )
     return Observation(
         id=index * step,
         tool="terminal",
-        content=_cut(at, min(60_000, at.lognormvariate(6.9, 1.5))),
+        content=_cut(rng, min(60_000, rng.lognormvariate(6.9, 1.5))),
         call_id=f"call_{index - 1}",
         cause=(index - 1) * step,
     )
 
 
-def _cut(at: random.Random, size: float) -> str:
-    start = int(at.random() * (len(_TEXT) - size))
+def _cut(rng: random.Random, size: float) -> str:
+    start = int(rng.random() * (len(_TEXT) - size))
     return _TEXT[start : start + int(size)]

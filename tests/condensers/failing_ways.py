@@ -296,7 +296,7 @@ _NAME: Final = re.compile(r"module_\d+|owner_\d+|[Ss]tep \d+|ticket \d+")
 
 
 def _append(history: Any, number: int) -> None:
-    at = random.Random(number)
+    rng = random.Random(number)
     if number % 20 == 19:
         history.append_reply({"role": "assistant", "content": f"Step {number} is done."})
         history.append(Message(source="user", content=f"Go on with ticket {number}."))
@@ -313,10 +313,10 @@ def _append(history: Any, number: int) -> None:
         for place in range(2 if number % 7 == 3 else 1)
     ]
     history.append_reply({"role": "assistant", "content": None, "tool_calls": calls})
-    words = ("ticket", "queue", "return", f"owner_{number}", f"module_{at.randrange(900)}.py")
+    words = ("ticket", "queue", "return", f"owner_{number}", f"module_{rng.randrange(900)}.py")
     for call in history.open_calls():
-        length = at.choice((20, 60, 150, 1_500 if number % 50 == 49 else 150))
-        history.append_tool_result(call, " ".join(at.choices(words, k=length)))
+        length = rng.choice((20, 60, 150, 1_500 if number % 50 == 49 else 150))
+        history.append_tool_result(call, " ".join(rng.choices(words, k=length)))
 
 
 def warm_up() -> None:

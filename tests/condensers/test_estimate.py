@@ -40,7 +40,7 @@ from tests.projections.parts import image, text
 @pytest.mark.parametrize("seed", some(range(50), 5))
 def test_a_long_text_is_counted_in_parts(monkeypatch, seed):
     """The sum is the same as without parts, and other threads go on between the parts."""
-    at = random.Random(seed)
+    rng = random.Random(seed)
     words = [
         "word",
         "number 12 ",
@@ -55,7 +55,7 @@ def test_a_long_text_is_counted_in_parts(monkeypatch, seed):
         "_f(",
         "End. ",
     ]
-    text = "".join(at.choice(words) for _ in range(3_000))
+    text = "".join(rng.choice(words) for _ in range(3_000))
     at_once = estimate(text)
     monkeypatch.setattr(estimating, "_SLICE", 100)
     assert len([*estimating._slices(text)]) > 20
