@@ -268,7 +268,7 @@ def _cpu_ms(who: int = resource.RUSAGE_SELF) -> float:
     return 1_000 * (usage.ru_utime + usage.ru_stime)
 
 
-def _time(act: Callable[[], object], who: int = resource.RUSAGE_SELF) -> float:
+def _measure_cpu(act: Callable[[], object], who: int = resource.RUSAGE_SELF) -> float:
     before = _cpu_ms(who)
     act()
     return _cpu_ms(who) - before
@@ -285,17 +285,17 @@ def measure_growth(format: str, records: int, step: int = 1) -> dict[str, float]
     grow = SOURCES[format]
     with _folder() as folder, foldlog.open(str(folder / "a.db")) as histories:
         path = grow(folder, 0, records)
-        first_import = _time(lambda: histories.import_(path))
+        first_import = _measure_cpu(lambda: histories.import_(path))
         (name,) = histories
-        first_view = _time(histories[name].view)
+        first_view = _measure_cpu(histories[name].view)
         imports = list[float]()
         views = list[float]()
         figures = list[float]()
         for number in range(records, records + _ROUNDS * step, step):
             grow(folder, number, number + step)
-            imports.append(_time(lambda: histories.import_(path)))
-            views.append(_time(histories[name].view))
-            figures.append(_time(histories[name].stats))
+            imports.append(_measure_cpu(lambda: histories.import_(path)))
+            views.append(_measure_cpu(histories[name].view))
+            figures.append(_measure_cpu(histories[name].stats))
     return {
         "first import": first_import,
         "first View": first_view,
@@ -318,7 +318,9 @@ def measure_processes(format: str, records: int) -> dict[str, float]:
 
         def process(code: str) -> float:
             command = [sys.executable, "-c", code, store, path]
-            return _time(lambda: subprocess.run(command, check=True), resource.RUSAGE_CHILDREN)
+            return _measure_cpu(
+                lambda: subprocess.run(command, check=True), resource.RUSAGE_CHILDREN
+            )
 
         process(_IMPORT)
         process(_VIEW)
@@ -376,7 +378,7 @@ def measure_logs(logs: Path) -> dict[str, float]:
     """
     with _folder() as folder:
         with foldlog.open(str(folder / "a.db")) as histories:
-            cpu = _time(lambda: histories.import_(logs))
+            cpu = _measure_cpu(lambda: histories.import_(logs))
         store = sum(path.stat().st_size for path in folder.glob("a.db*"))
     sources = sum(path.stat().st_size for path in logs.rglob("*.jsonl"))
     return {"import, s": cpu / 1_000, "store beside its source": store / sources}

@@ -26,12 +26,14 @@ from msgspec.structs import replace
 from foldlog._base.json_types import JsonObject
 from foldlog._base.telemetry import OF_APPENDS, SHOWN
 from foldlog._base.usage import (
+    CALLS,
     CONDENSER_META,
     COST,
     USAGE_MAPS,
     USAGE_NAMES,
     USAGE_TEXTS,
     cost_of,
+    count_of,
     usage_of,
 )
 from foldlog.eventstore.events import (
@@ -132,16 +134,22 @@ def _usage_in(values: JsonObject, *, within: bool = False, all_counts: bool = Tr
 
 
 def _lost_counts(usage: JsonObject, values: JsonObject, *, within: bool) -> JsonObject:
-    """Return the fields that ``usage``, the numbers of ``values``, needs to have the same tokens:
-    ``usage_of`` also reads texts of numbers, and maps such as ``prompt_tokens_details``.
+    """Return the fields that ``usage``, the numbers of ``values``, needs to have the same tokens
+    and calls: ``usage_of`` also reads texts of numbers, and maps such as ``prompt_tokens_details``.
+    The fields have a form that ``verify`` of earlier versions accepts.
     """
-    counts = usage_of(values)
+    counts: JsonObject = dict(usage_of(values))
     if within:
         return counts if usage_of(usage) != counts else {}
-    # Figures read the tokens of a call that has no map of usage in the fields beside its model.
-    is_beside_a_call = not usage.keys().isdisjoint(("model", COST))
-    has_map = isinstance(usage.get("usage"), dict)
-    return {"usage": counts} if counts and is_beside_a_call and not has_map else {}
+    # Figures read the tokens of a call without a map of usage in the fields beside its model.
+    if isinstance(usage.get("usage"), dict):
+        counts = usage["usage"]
+    elif usage.keys().isdisjoint(("model", COST)):
+        return {}  # The fields describe no call.
+    calls = count_of(values.get(CALLS))
+    if calls is not None:
+        counts = {**counts, CALLS: calls}
+    return {"usage": counts} if counts else {}
 
 
 _numbers_in: Final = partial(_usage_in, all_counts=False)

@@ -30,6 +30,10 @@ a word is a name and not content.
 """
 COST: Final = "cost"
 """The key for the cost of a call in US dollars."""
+CALLS: Final = "calls"
+"""The key for the number of calls, if fields are the sum of several. A redaction leaves the number
+in the usage.
+"""
 
 COPIED: Final = "copied"
 """The key in ``meta`` that marks an imported event as a copy from another history. A copied event

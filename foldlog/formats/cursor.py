@@ -273,7 +273,7 @@ class _Decoder(FollowingDecoder):
             self._read_bubble(collected, record)
         elif "message" in record:
             message = record["message"]
-            role = message.get("role") or record.get("role")
+            role = text_or_none(message, "role") or text_or_empty(record, "role")
             self._read_message(collected, role, message.get("content"))
         collected.close(name, None)
 

@@ -14,7 +14,7 @@ from typing import Any, NamedTuple, TypeGuard
 from msgspec import Struct
 
 from foldlog._base.json_types import JsonMap
-from foldlog._base.usage import COPIED, SYNTHETIC_MODEL, cost_of, count_of, usage_of
+from foldlog._base.usage import CALLS, COPIED, SYNTHETIC_MODEL, cost_of, count_of, usage_of
 from foldlog.condensers import model_of, reports_of
 from foldlog.eventstore import Action, CondensationAction, Event
 from foldlog.formats.event_fields import id_of_source
@@ -112,7 +112,7 @@ def calls_of_event(recorded_at: datetime, event: Event) -> Iterator[ModelCall]:
         or cost_of(fields.get("cost")) is not None
     )
     if has_call and not reports:
-        calls = count_of(fields.get("calls")) or 1
+        calls = _recorded_calls(fields) or 1
         yield _model_call(at, fields.get("model"), fields, calls)._replace(
             by_condenser=isinstance(event, CondensationAction),
             reply=text_or_none(fields, "reply"),
@@ -128,6 +128,12 @@ def model_reports(event: Event) -> list[Fields]:
         for report in dicts_in(reports_of(event))
         if isinstance(report.get("metrics"), dict) and isinstance(report.get("response", {}), dict)
     ]
+
+
+def _recorded_calls(fields: JsonMap) -> int | None:
+    """Return the number of calls that some fields record: see ``CALLS``."""
+    calls = count_of(fields.get(CALLS))
+    return count_of(dict_or_empty(fields, "usage").get(CALLS)) if calls is None else calls
 
 
 def _model_call(at: datetime | None, model: object, fields: JsonMap, calls: int = 1) -> ModelCall:
@@ -221,7 +227,7 @@ def calls_of_replies(events: Iterable[Event]) -> Iterator[ModelCall]:
             replies[str(reply) if reply else event.id] = event
     for event in replies.values():
         meta = event.meta
-        calls = count_of(meta.get("calls", 1))
+        calls = _recorded_calls(meta)
         yield call_of_event(
             event,
             model_named(meta),

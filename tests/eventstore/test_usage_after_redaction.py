@@ -12,7 +12,7 @@ from msgspec.structs import replace
 import foldlog
 from foldlog import CondensationAction, Message
 from foldlog._base.usage import usage_of
-from foldlog.eventstore import Redacted
+from foldlog.eventstore import Origin, Redacted
 from foldlog.eventstore.log.redacted import may_remain_of, without_content
 from tests.golden.rows import rows
 from tests.said import said
@@ -51,6 +51,9 @@ def test_usage_counts_the_same_tokens(usage: dict[str, Any]) -> None:
     assert usage_of(remaining.meta["usage"]) == usage_of(usage)
     # ``verify`` compares a redacted event with its own redacted form.
     assert without_content(remaining, RECEIPT) == remaining
+    beside = without_content(replied({"model": "m", **usage}), RECEIPT)
+    assert usage_of(beside.meta.get("usage")) == usage_of(usage)
+    assert without_content(beside, RECEIPT) == beside
 
 
 @pytest.mark.parametrize(
@@ -60,10 +63,12 @@ def test_usage_counts_the_same_tokens(usage: dict[str, Any]) -> None:
 def test_figures_stay_after_a_redaction(usage: Any, _: Any, is_beside: bool) -> None:
     """Usage is in a map of its own, or in the fields beside the model."""
     fields = usage if is_beside and isinstance(usage, dict) else {"usage": usage}
+    meta = {"model": "gpt-4o", "cost": "0.5", "calls": 4, **fields}
     with foldlog.open("memory:") as histories:
         history = histories["c"]
-        history.append([said("hi"), replied({"model": "gpt-4o", "cost": "0.5", **fields})])
+        history.append([said("hi"), replied(meta)])
         before = history.stats()
+        assert before.spent.calls == 4
         history.redact(1, reason="asked to")
         assert history.stats().models == before.models
         assert before.spent.cost == 0.5
@@ -88,6 +93,20 @@ def test_cost_of_a_condensation_stays_after_a_redaction(cost: float | None) -> N
         after = history.stats()
         assert after.models == before.models
         assert after.condensations["llm"].cost == before.condensations["llm"].cost == cost
+
+
+@pytest.mark.parametrize("format", ["openai-chat", "opencode"])
+def test_calls_of_an_import_stay_after_a_redaction(format: str) -> None:
+    """Some programs record the sum of several calls."""
+    origin = Origin(format=format)
+    meta = {"model": "m", "calls": 4, "cost": 0.5, "usage": {"prompt_tokens": 9}}
+    sums = Message(content="secret", source="agent", origin=origin, meta=meta)
+    with foldlog.open("memory:") as histories:
+        histories.store.ingest("c", [Message(content="hi", source="user", origin=origin), sums])
+        before = histories["c"].stats().models
+        assert [figures.calls for figures in before.values()] == [4]
+        histories["c"].redact(1, reason="asked to")
+        assert histories["c"].stats().models == before
 
 
 def test_texts_in_nested_usage_are_removed() -> None:
