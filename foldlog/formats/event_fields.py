@@ -21,13 +21,14 @@ from foldlog.eventstore import (
     Retraction,
     SystemMessage,
 )
+from foldlog.eventstore.log.redacted import TEXT
 from foldlog.formats.json_text import value_of
 from foldlog.formats.record import Fields, text_or_empty, time_text, within
 from foldlog.projections import arguments_of as arguments_shown
 
 T = TypeVar("T")
 
-REDACTED = "[redacted]"
+REDACTED = TEXT
 """The text that replaces a redacted text, or a redacted value of a document."""
 HANDED_OVER = "handed_over"
 """The key in ``Message.meta`` of the note, which says what was handed over."""
