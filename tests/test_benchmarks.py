@@ -47,7 +47,7 @@ def test_nothing_is_published_under_load(program, monkeypatch):
 
 
 def test_page_and_readme_show_published_figures():
-    run = speed_page.published()
+    run = speed_page.read_published()
     page = speed_page.PAGE.read_text(encoding="utf-8")
     readme = speed_page.README.read_text(encoding="utf-8")
     written = "is not what python -m benchmarks --pages writes"

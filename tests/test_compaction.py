@@ -18,7 +18,7 @@ def test_page_shows_the_published_figures():
 
 
 def test_copier_summarizes_for_both_prompts():
-    events = compaction.generated(0, 110)
+    events = compaction.generate_events(0, 110)
     for name, condenser in compaction.condensers().items():
         if "40 events" in name and "digest" not in name:
             figures = compaction.figures(name, [replay(events, condenser, ESTIMATE)])
@@ -28,9 +28,9 @@ def test_copier_summarizes_for_both_prompts():
 
 
 def test_a_later_run_joins_the_pieces_of_earlier_ones(tmp_path, monkeypatch):
-    chosen = {"a": compaction.generated(0, 60)}
+    chosen = {"a": compaction.generate_events(0, 60)}
     names = ["noop", "digest, 40 events"]
-    whole = compaction.measured(chosen, names)
+    whole = compaction.measure_condensers(chosen, names)
     replayed = []
 
     def counted(events, condenser, tokens):
@@ -38,13 +38,13 @@ def test_a_later_run_joins_the_pieces_of_earlier_ones(tmp_path, monkeypatch):
         return replay(events, condenser, tokens)
 
     monkeypatch.setattr(compaction, "replay", counted)
-    compaction.measured(chosen, names[1:], tmp_path)
+    compaction.measure_condensers(chosen, names[1:], tmp_path)
     (tmp_path / "noop.unfinished").write_text("{")  # as a killed run leaves it
-    assert compaction.measured(chosen, names, tmp_path) == whole
-    assert compaction.measured(chosen, names, tmp_path) == whole
+    assert compaction.measure_condensers(chosen, names, tmp_path) == whole
+    assert compaction.measure_condensers(chosen, names, tmp_path) == whole
     assert replayed == ["digest", "noop"]
     with pytest.raises(ValueError, match="another measurement"):
-        compaction.measured({"b": compaction.generated(1, 50)}, names, tmp_path)
+        compaction.measure_condensers({"b": compaction.generate_events(1, 50)}, names, tmp_path)
 
 
 def test_a_page_lacks_no_row(capsys):
@@ -63,7 +63,7 @@ def test_the_page_shows_the_published_figures_of_agents():
 
 def test_each_fact_is_recognized_and_needed_again():
     for kind in agents.KINDS:
-        fact = agents.planted(random.Random(0), kind, 7)
+        fact = agents.plant_fact(random.Random(0), kind, 7)
         assert agents.FACT.fullmatch(fact.text), fact
         assert fact.value in fact.text
     for agent in agents.AGENTS:
@@ -90,7 +90,9 @@ def test_a_prompt_that_repeats_is_read_from_the_cache():
 
 
 def test_the_scripted_model_keeps_what_leaves_the_view():
-    facts = [agents.planted(random.Random(n), kind, n) for n in range(9) for kind in agents.KINDS]
+    facts = [
+        agents.plant_fact(random.Random(n), kind, n) for n in range(9) for kind in agents.KINDS
+    ]
     text = "\\n".join(fact.text for fact in facts)
     kept = agents.summary_of(text, 10_000)
     assert all(fact.text in kept for fact in facts)
@@ -136,7 +138,7 @@ def test_a_way_beats_another_that_costs_more_and_shows_no_more_of_any_kind():
 
 
 def test_runs_with_several_seeds_are_one_row():
-    joined = agents.joined([figures_of(2.0, 5, 1), figures_of(3.0, 7, 2)])
+    joined = agents.join_runs([figures_of(2.0, 5, 1), figures_of(3.0, 7, 2)])
     assert joined == {**figures_of(2.5), "recall": {"0": [18, 12], "1": [18, 3]}}
 
 

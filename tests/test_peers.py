@@ -59,7 +59,7 @@ def test_side_with_other_items_has_failed(tmp_path):
 
 
 def test_pages_and_picture_show_published_figures():
-    runs = report.published()
+    runs = report.read_published()
     for path, with_figures in ((report.PAGE, report.in_page), (report.README, report.in_readme)):
         text = path.read_text(encoding="utf-8")
         assert with_figures(text, runs) == text, (
