@@ -110,14 +110,17 @@ class LineReading(_Reading):
         return f"{self.path}:{self._line}"
 
     def find_in(self, number: int, problem: str) -> None:
-        """Note a problem in a record that this pass has read, before the other problems of its
-        line.
-        """
-        # Counted from the end, because an earlier import may have read the first records.
-        line = self._lines[number - self.records]
+        """Note a problem in a record, before the other problems of its line."""
         self.findings_count += 1
-        index = bisect_left(self.findings, line, key=_line_of)
-        self.findings.insert(index, ImportFinding(f"{self.path}:{line}", problem))
+        first_read = self.records - len(self._lines)
+        if number < first_read:  # read by an earlier import, which was stopped before its end
+            index = 0
+            place = f"{self.path}, record {number}"
+        else:
+            line = self._lines[number - first_read]
+            index = bisect_left(self.findings, line, key=_line_of)
+            place = f"{self.path}:{line}"
+        self.findings.insert(index, ImportFinding(place, problem))
         del self.findings[FINDINGS_MAX:]
 
     def begins_with(self, size: int, digest: bytes, records: int) -> bool:
@@ -276,7 +279,9 @@ def _joined_in(record: bytes) -> list[bytes]:
 
 
 def _line_of(finding: ImportFinding) -> int:
-    return int(finding.place.rpartition(":")[2])
+    """Return the line that a finding names, or 0 for a finding that names a record."""
+    line = finding.place.rpartition(":")[2]
+    return int(line) if line.isdecimal() else 0
 
 
 def _problem(error: Exception) -> str:

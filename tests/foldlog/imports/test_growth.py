@@ -794,6 +794,29 @@ def pi_entries(*messages):
         }
 
 
+@pytest.mark.parametrize("is_damaged", [True, False])
+def test_finding_of_an_import_that_was_stopped_is_reported(
+    is_damaged, tmp_path, store, monkeypatch
+):
+    call = {"type": "toolCall", "id": "t1", "name": "read", "arguments": {}}
+    asked = {"role": "user", "content": "look"}
+    messages = [asked, {"role": "assistant", "content": [call]}, asked]
+    records = [
+        *pi_entries(*((number - 1 if number else None, m) for number, m in enumerate(messages)))
+    ]
+    path = write_lines(tmp_path / "log.jsonl", records[:3])
+    imported(store, path, "pi")
+    write_lines(path, records)
+    with monkeypatch.context() as patch:
+        patch.setattr("foldlog._imports.writing.make_events", lambda *_, **__: None)
+        imported(store, path, "pi")
+    write_lines(path, [*records, {**records[-1], "id": "e3", "parentId": "e2"}])
+    if is_damaged:
+        path.write_text(path.read_text() + "no JSON\n\n")
+    places = [finding.place for finding in imported(store, path, "pi").findings]
+    assert places == [f"{path}, record 3", *([f"{path}:6"] if is_damaged else [])]
+
+
 PARALLEL = [
     (None, {"role": "user", "content": "look"}),
     (
