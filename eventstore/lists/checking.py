@@ -69,7 +69,8 @@ def find_wrong_attributes(database: Database, conversation: str) -> Iterator[str
         for version, at, digests in reader.ask("listing_of", state.key):
             is_wrong = version > state.version
             if version == state.version:
-                is_wrong = at != state.updated_at
+                # An import without events is listed by the time when it began.
+                is_wrong = at != (state.updated_at or state.created_at)
             if is_wrong:
                 yield "its version or time in lists differs from its events"
             raw = bytes(digests)
