@@ -8,10 +8,11 @@ from functools import partial
 from typing import Final
 
 from foldlog.eventstore.errors import KeyUnavailable, StoreDamaged, count
-from foldlog.eventstore.events import Redaction
+from foldlog.eventstore.events import Detached, Redaction
 from foldlog.eventstore.log.finding import tombstones_before
-from foldlog.eventstore.log.ledger import entries
+from foldlog.eventstore.log.ledger import decoded_entries, entries
 from foldlog.eventstore.log.row import first_head, stored_event_of
+from foldlog.eventstore.log.seal import DAMAGED
 from foldlog.eventstore.maintenance.archive import check_archived
 from foldlog.eventstore.maintenance.archived import address_of_object, read_archived
 from foldlog.eventstore.maintenance.copy import OF_THE_STORE
@@ -477,6 +478,11 @@ class _Comparison:
             yield "the time when it began was changed since the checkpoint"
         # A fork may have copied its past, and a copy of a tombstone has no parent.
         extent = covered[-1] if covered else Extent(0)
+        if extent.form and extent.parent and not self._may_have_no_parent(state, extent):
+            yield (
+                f"it was a fork of {extent.parent!r} at the checkpoint, and no entry of its ledger"
+                " says that it was detached"
+            )
         if state.erasure is None:
             is_comparable = state.parent is not None or state.version == 0
         else:
@@ -488,6 +494,22 @@ class _Comparison:
             had = f"shared {count(extent.parent_version, 'event')} with {extent.parent!r}"
             was = had if extent.parent else "was no fork"
             yield f"its parent differs from the checkpoint, at which it {was}"
+
+    def _may_have_no_parent(self, state: Conversation, extent: Extent) -> bool:
+        """Return whether a fork still has a parent, or an entry of its ledger says from where it
+        was detached. A copy of a fork alone has neither.
+        """
+        if state.parent is not None or state.erasure is not None or self.is_copy:
+            return True
+        rows = self._recorder.query(partial(decoded_entries, key=state.key, conversation=state.id))
+        entries_of_fork = (
+            stored_event_of(state.id, row) for row in rows if row.encoding != DAMAGED
+        )
+        return any(
+            isinstance(entry, Detached)
+            and (entry.parent, entry.version) == (extent.parent, extent.parent_version)
+            for entry in entries_of_fork
+        )
 
     def _has_ledger(self, key: int, leaves: Sequence[Leaf]) -> bool:
         """Return whether a ledger continues the ledger of each leaf. A copy has another ledger."""

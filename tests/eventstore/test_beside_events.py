@@ -23,7 +23,14 @@ from foldlog.eventstore.codec import encode
 from foldlog.eventstore.events import Redacted, RedactionCopied
 from foldlog.eventstore.log.ledger import enter
 from foldlog.eventstore.log.redacted import without_content
-from foldlog.eventstore.log.row import commitment_of, link_of, present, stored_event_of
+from foldlog.eventstore.log.row import (
+    checksum_seed,
+    commitment_of,
+    link_of,
+    present,
+    stored_event_of,
+    with_checksums,
+)
 from foldlog.eventstore.maintenance.rekey import rekey
 from foldlog.eventstore.proof import checkpoint, stored_leaves
 from foldlog.eventstore.proof.checkpoint import make_checkpoint
@@ -193,6 +200,33 @@ def test_detached_fork_keeps_its_receipts(path, note):
         assert changes(store, note) == changes(store, make_checkpoint(store)) == {}
     put_redacted_form(path, "fork", 0, source="environment")
     assert "fork" in findings(path, note)
+
+
+def test_fork_that_was_detached_without_an_entry_is_named(path, note):
+    """Lists and pages then show no fork, and nothing says from where it came."""
+    fork, parent = key_of(path, "fork"), key_of(path, "parent")
+    last = "SELECT max(position) FROM events"
+    past = [stored_row(path, parent, event_id) for event_id in range(2)]
+    for row in with_checksums(checksum_seed("fork"), past):
+        run(
+            path,
+            "INSERT INTO events (position, conversation, id, kind, shown, structural, meta, body)"
+            " VALUES (?, ?, ?, ?, 1, 0, ?, CAST(? AS TEXT))",
+            *(row.id - 1_000, fork, row.id, row.kind, row.meta, row.body),
+        )
+    run(
+        path,
+        f"UPDATE conversations SET parent = NULL, published = 2, first_position = ({last}) + 1"
+        " WHERE key = ?",
+        fork,
+    )
+    run(path, f"UPDATE store SET value = ({last}) + 2 WHERE name = 'positions_given'")
+    assert findings(path, note) == {
+        "fork": [
+            "it was a fork of 'parent' at the checkpoint, and no entry of its ledger says that it"
+            " was detached",
+        ]
+    }
 
 
 @pytest.fixture
