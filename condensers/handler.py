@@ -589,4 +589,4 @@ def _is_of_a_model(event: Event) -> bool:
 
 
 def _rule(report: Report) -> str:
-    return json.dumps([report.get("condenser"), report.get("rule")], sort_keys=True, default=str)
+    return json.dumps([report.get("condenser"), report.get("rule")], default=str)

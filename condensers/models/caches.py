@@ -5,7 +5,7 @@ prompt, and reads it from its cache if a later prompt begins with the same bytes
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -39,51 +39,38 @@ class CacheRule:
         return 0 if tokens < self.least else tokens - tokens % self.step
 
 
-def _anthropic(models: str, least: int) -> CacheRule:
-    """Return the rule of Anthropic's cache for these models, with the least tokens that it
-    keeps.
-    """
-    # Anthropic drops cached messages if the tool choice changes.
-    return CacheRule(
-        provider="Anthropic",
-        models=models,
-        least=least,
-        write=1.25,
-        needs_marks=True,
-        source="https://platform.claude.com/docs/en/build-with-claude/prompt-caching",
-    )
-
-
-def _openai(models: str, write: float) -> CacheRule:
-    """Return the rule of OpenAI's cache for these models, with the price of writing to it."""
-    return CacheRule(
-        provider="OpenAI",
-        models=models,
-        least=1_024,
-        step=128,
-        write=write,
-        tool_choice_is_apart=True,
-        source="https://developers.openai.com/api/docs/guides/prompt-caching",
-    )
-
-
-def _gemini(models: str, least: int) -> CacheRule:
-    return CacheRule(
-        provider="Gemini",
-        models=models,
-        least=least,
-        source="https://ai.google.dev/gemini-api/docs/caching",
-    )
-
+_ANTHROPIC = CacheRule(
+    provider="Anthropic",
+    models="claude",
+    least=1_024,
+    write=1.25,
+    needs_marks=True,
+    source="https://platform.claude.com/docs/en/build-with-claude/prompt-caching",
+)
+"""Anthropic drops cached messages if the tool choice changes."""
+_OPENAI = CacheRule(
+    provider="OpenAI",
+    models=r"\bgpt-|\bo\d|codex",
+    least=1_024,
+    step=128,
+    tool_choice_is_apart=True,
+    source="https://developers.openai.com/api/docs/guides/prompt-caching",
+)
+_GEMINI = CacheRule(
+    provider="Gemini",
+    models="gemini",
+    least=4_096,
+    source="https://ai.google.dev/gemini-api/docs/caching",
+)
 
 RULES = (
-    _anthropic(r"claude.*(opus-4[-.][56]|haiku-4[-.]5)", 4_096),
-    _anthropic(r"claude.*(opus-4[-.]7|haiku)", 2_048),
-    _anthropic(r"claude", 1_024),
-    _openai(r"gpt-(5\.[6-9]|[6-9])", 1.25),
-    _openai(r"\bgpt-|\bo\d|codex", 1.0),
-    _gemini(r"gemini-2", 2_048),
-    _gemini(r"gemini", 4_096),
+    replace(_ANTHROPIC, models=r"claude.*(opus-4[-.][56]|haiku-4[-.]5)", least=4_096),
+    replace(_ANTHROPIC, models=r"claude.*(opus-4[-.]7|haiku)", least=2_048),
+    _ANTHROPIC,
+    replace(_OPENAI, models=r"gpt-(5\.[6-9]|[6-9])", write=1.25),
+    _OPENAI,
+    replace(_GEMINI, models="gemini-2", least=2_048),
+    _GEMINI,
 )
 """The rules of the providers. The first rule whose ``models`` match applies."""
 

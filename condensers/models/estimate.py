@@ -73,10 +73,7 @@ def _slices(text: str) -> Iterator[str]:
     words. What has no such space is one part.
     """
     start = 0
-    while len(text) - start > _SLICE:
-        between = _BETWEEN_PIECES.search(text, start + _SLICE)
-        if between is None:
-            break
+    while between := _BETWEEN_PIECES.search(text, start + _SLICE):
         yield text[start : between.start()]
         start = between.start()
     yield text[start:]

@@ -41,5 +41,5 @@ class Prompt(NamedTuple):
 
 @cache
 def load_prompt(name: str) -> Prompt:
-    text = Path(__file__).with_name(f"{name}.txt").read_text(encoding="utf-8")
-    return Prompt(name, text, hashlib.sha256(text.encode()).hexdigest())
+    content = Path(__file__).with_name(f"{name}.txt").read_bytes()
+    return Prompt(name, content.decode(), hashlib.sha256(content).hexdigest())

@@ -88,8 +88,8 @@ def _recorded_beside(view: View) -> _Beside:
     past = view.state.past
     recorded = None if past is None else past.document(REQUEST)
     try:
-        return convert(recorded or {}, _Beside)
-    except ValidationError:  # Another program may have written a document with this name.
+        return convert(recorded, _Beside)
+    except ValidationError:  # There is none, or another program has written it.
         return _Beside()
 
 

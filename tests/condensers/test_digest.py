@@ -6,6 +6,7 @@
 
 import re
 import tracemalloc
+from itertools import pairwise
 
 import pytest
 from hypothesis import given, strategies as st
@@ -73,6 +74,10 @@ def section(text, heading):
     """Return the lines below a heading, without the ids at their ends."""
     lines = text.partition(f"## {heading}\n")[2].partition("\n\n")[0].splitlines()
     return [re.sub(r" \[\d+\]$", "", line[2:]) for line in lines]
+
+
+def digest_condenser_summary(view):
+    return DigestCondenser().summary(view, slice(0, len(view)))
 
 
 def ran(number, command, content="done"):
@@ -192,6 +197,42 @@ def test_commands_change_no_files_of_a_digest():
     text = digest(*ran(1, "date > today.txt; rm old.txt"))
     assert not section(text, CHANGED)
     assert "date > today.txt; rm old.txt" in text
+
+
+def test_versions_of_a_digest_get_shorter_by_an_eighth():
+    view = viewed(runs(400))
+    summary = digest_condenser_summary(view)
+    lengths = [len(summary.text)]
+    text = summary.shorter(summary.text)
+    while text is not None:
+        lengths.append(len(text))
+        text = summary.shorter(text)
+    assert lengths[0] > 7_000
+    for longer, shorter in pairwise(lengths[:8]):
+        assert longer * 7 / 8 - 100 < shorter <= longer * 7 / 8
+    assert lengths[-1] <= LENGTH_LEAST
+
+
+def test_names_in_bookkeeping_are_no_words_of_the_user():
+    queued = Annotation(name="queue-operation", data={"content": "see src/dates.py"}, shown=True)
+    folded = Digest().plus(viewed(queued, message("see src/rest.py")))
+    assert [folded.names[name].is_used for name in ("src/dates.py", "src/rest.py")] == [False, True]
+    empty = Digest().plus(viewed(Annotation(name="queue-operation", data="x", shown=True)))
+    assert not any(empty.lines.values())
+    blank = Annotation(name="queue-operation", data={"content": " "}, shown=True)
+    assert not any(Digest().plus(viewed(blank)).lines.values())
+
+
+def test_a_digest_of_another_history_is_not_quoted():
+    """A summary of an imported history may be a digest, and its facts are in the log."""
+    quoted = CondensationSummary(content="The kite is built.\n\n# Digest of 7 events\nx")
+    assert section(digest(quoted), EARLIER) == ["The kite is built."]
+    assert EARLIER not in digest(CondensationSummary(content="# Digest of 7 events"))
+
+
+def test_a_refusal_of_a_call_that_is_not_forgotten():
+    refusal = answer("no", tool="rm", extras={"rejection_source": "user"})
+    assert "refused by the user: rm; the user said: no" in section(digest(refusal), ASKED)
 
 
 def test_a_command_that_quotes_a_patch_is_no_patch():

@@ -1,6 +1,7 @@
 """``when_cheaper``: a condensation is due as soon as it saves more than it costs."""
 
 import pytest
+from msgspec import structs
 
 from foldlog.condensers import (
     ESTIMATE,
@@ -74,7 +75,10 @@ def test_usage_tells_what_the_cache_reads():
 def test_a_cache_may_read_a_part_of_each_prompt(usage, most):
     # With half of each prompt from the cache, a repeated token costs 0.55. The calls have paid
     # 10 / 2 * 0.55 * 1,312.5, and 687.5 tokens are written again at 0.45 of the price.
-    view = viewed(turns(20, usage=usage))
+    events = turns(20, usage=usage)
+    others = {"usage": {"prompt_tokens": 9, "cached_tokens": 9}}
+    events[::2] = [structs.replace(event, meta=others) for event in events[::2]]
+    view = viewed(events)
     assert saves(view, sums_of(view), slice(0, 15), most - 0.1, CHEAP)
     assert not saves(view, sums_of(view), slice(0, 15), most + 0.1, CHEAP)
 

@@ -96,6 +96,15 @@ def test_part_of_a_response_that_a_condensation_left_behind():
     ]
 
 
+def test_event_that_was_forgotten_without_a_summary():
+    events = numbered(message(), message(), condensed(0), Retraction(version=1))
+    view = View.from_events(events[:3])
+    why = explain_event(events[0], view, structural_since(events[:3]))
+    assert (why.by, why.forgotten_at, why.summary, why.stands_in) == (events[2], 3, None, None)
+    back = explain_event(events[1], View.from_events(events), structural_since(events))
+    assert (back.fate, back.by, back.forgotten_at) == ("taken back", events[3], 4)
+
+
 def test_tool_loop_with_a_call_without_result():
     loop = [replace(call(call_id="a"), thinking=THINKING), answer(call_id="a"), call(call_id="b")]
     further = [call(call_id="c"), answer(call_id="c")]

@@ -31,6 +31,7 @@ NAMES = (
     "b/+state/+more",
     "b/c",
     "b/c/+state",
+    "None/agent-1",
 )
 
 
@@ -56,6 +57,7 @@ def store():
         ("/agent-2", "abc/agent-2"),
         ("abx/a", ""),
         ("z", ""),
+        ("None", "None/agent-1"),
     ],
 )
 def test_ids_by_their_beginning(store, beginning, found):
@@ -64,13 +66,13 @@ def test_ids_by_their_beginning(store, beginning, found):
 
 def test_sessions_and_all_ids_of_a_beginning(store):
     assert [*sessions_beginning_with(store, "ab")] == ["abc", "abcd", "abx"]
-    assert [*sessions_beginning_with(store, "")] == ["abc", "abcd", "abx", "b"]
+    assert [*sessions_beginning_with(store, "")] == ["None", "abc", "abcd", "abx", "b"]
     assert [*ids_from(store, "")] == sorted(NAMES)
     assert [*ids_from(store, "abc/")] == ["abc/agent-1", "abc/agent-2"]
 
 
 def test_companions_of_conversations(store):
-    assert [companion_of(name) for name in NAMES[5:]] == ["", "b", "b", "", "b/c"]
+    assert [companion_of(name) for name in NAMES[5:10]] == ["", "b", "b", "", "b/c"]
     assert companion_of("/+x") == companion_of("b/+x/y") == ""
     assert [row.id for row in companions(store, "b")] == ["b/+state", "b/+state/+more"]
     assert [row.id for row in companions(store, "b", "b/+state")] == ["b/+state/+more"]

@@ -72,6 +72,23 @@ def test_condensations_of_a_growing_view():
     assert len(view.then([Retraction(version=4)]).condensations) == 1
 
 
+def test_condensations_beside_events_that_are_not_shown():
+    said = Message(source="user", content="x")
+    events = [said, said, CondensationAction(forgotten_event_ids=[0]), said, Annotation(name="n")]
+    events += [said, CondensationAction(forgotten_event_ids=[5]), Annotation(name="n"), said]
+    view = View.from_events([*events, CondensationAction(forgotten_event_ids=[8])])
+    assert ids(view) == [1, 3]
+
+
+@pytest.mark.parametrize("answered, responses", [(True, [2, 2]), (False, [2])])
+def test_summary_ends_a_response_whose_calls_are_answered(answered, responses):
+    results = [Observation(content="x", call_id=name) for name in "kl"]
+    summary = CondensationSummary(content="so far")
+    events = [CALL, results[0], summary, OTHER, results[1]] if answered else [CALL, summary, OTHER]
+    view = View.from_events(events)
+    assert [len(calls.members) for calls in view.units.parallel_calls] == responses
+
+
 def test_calls_that_wait_and_calls_that_were_left():
     """A later reply, to a prompt with something new, leaves the open calls before it."""
     a, b, c = (Action(tool="run", call_id=name, response_id=f"r{name}") for name in "abc")

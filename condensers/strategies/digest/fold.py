@@ -121,7 +121,7 @@ class Digest:
 
     count: int = 0
     newest: int = -1
-    calls: int = 0
+    has_calls: bool = False
     lines: dict[Section, dict[str, DigestLine]] = field(
         default_factory=lambda: {section: {} for section in Section}
     )
@@ -261,7 +261,7 @@ class Digest:
         is kept longer than what the agent says between its calls.
         """
         self._note_request(of_user(words_of(event.content)), event.id)
-        if self.said and self.calls and len(self.said.text) > _ANSWER_MAX:
+        if self.said and self.has_calls and len(self.said.text) > _ANSWER_MAX:
             self._keep_last_text(Section.REPORTED)
 
     def _take_answer(self, event: Message) -> None:
@@ -357,7 +357,7 @@ class Digest:
         if deed is None:
             return
         self._keep_last_text(Section.SAID)
-        self.calls += 1
+        self.has_calls = True
         deed = deed._replace(event_id=event_id)
         self._pending[event_id] = self._pending[call_id or event_id] = deed
 
