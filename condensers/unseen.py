@@ -383,10 +383,7 @@ def _cut(event: Action | Observation | Message | CondensationSummary, length: in
 def _cut_arguments(event: Action, length: int, hint: str) -> Event:
     """Return a call whose arguments have at most ``length`` characters each."""
     arguments = arguments_of(event)
-    texts = {
-        name: value if isinstance(value, str) else as_json(value)
-        for name, value in arguments.items()
-    }
+    texts = {name: as_json(value) for name, value in arguments.items()}
     long = {name: text for name, text in texts.items() if len(text) > length}
     if not long:
         return event

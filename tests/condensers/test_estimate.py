@@ -19,7 +19,13 @@ from foldlog.condensers import (
     Reason,
 )
 from foldlog.condensers.models import estimate as estimating
-from foldlog.condensers.models.estimate import ESTIMATE, counting, estimate, of_thinking
+from foldlog.condensers.models.estimate import (
+    ESTIMATE,
+    counting,
+    estimate,
+    estimate_by_samples,
+    of_thinking,
+)
 from foldlog.eventstore import SystemMessage
 from foldlog.projections import View
 from tests.condensers.made import (
@@ -112,6 +118,14 @@ def test_prose_and_code_are_estimated_below_twice_their_tokens():
 def without_thinking(event):
     """litellm counts no thinking."""
     return change(event, thinking=()) if getattr(event, "thinking", ()) else event
+
+
+def test_a_long_text_is_estimated_by_samples_of_all_of_it():
+    text = "the queue returns a value " * 400
+    assert estimate_by_samples(text) == pytest.approx(estimate(text), rel=0.05)
+    halves = "word " * 2_000 + 10_000 * " "
+    assert estimate(halves) / 2 < estimate_by_samples(halves) < estimate(halves) * 2
+    assert estimate_by_samples(text[:2_000]) == estimate(text[:2_000])
 
 
 def test_encrypted_thinking_does_not_count_as_text():

@@ -133,6 +133,13 @@ def test_a_quarter_of_the_tokens_stays():
     assert len(plan(condenser.condense(view, HUNDREDS)).forgotten_event_ids) == 31
 
 
+def test_a_quarter_of_the_tokens_after_a_long_head_stays():
+    view = viewed(turns(52))
+    condenser = DigestCondenser(when_cheaper=True, max_size=1_000, keep_first=12)
+    assert condenser.reasons(view, HUNDREDS) == {Reason.COST}
+    assert len(plan(condenser.condense(view, HUNDREDS)).forgotten_event_ids) == 31
+
+
 def test_a_continued_prompt_is_due_earlier():
     def due_at(prompt):
         condenser = LLMSummarizingCondenser(

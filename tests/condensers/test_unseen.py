@@ -22,7 +22,7 @@ from foldlog.condensers import (
 )
 from foldlog.condensers.models.estimate import ESTIMATE, event_size
 from foldlog.condensers.selection import without_kept
-from foldlog.condensers.unseen import step
+from foldlog.condensers.unseen import shorten_texts, step
 from foldlog.eventstore import (
     ANY_VERSION,
     Action,
@@ -352,6 +352,19 @@ def test_an_own_condenser_forgets_nothing_unseen_or_open(events, random, summary
     )
     assert sendable(before) & there <= sendable(after)
     assert after.to_messages("anthropic") or not before.to_messages("anthropic")
+
+
+def test_arguments_that_are_no_texts_are_shortened():
+    arguments = {"lines": ["word"] * 300, "count": 7, "text": 500 * "x"}
+    event = Action(id=3, tool="write", call_id="k", arguments=arguments)
+    (cut,) = shorten_texts(viewed(message(), message(), message(), event), 400, {3}).events[3:]
+    assert cut.arguments["count"] == 7
+    assert {len(cut.arguments[name]) for name in ("lines", "text")} == {400}
+    assert cut.arguments["lines"].startswith('["word", "word", ')
+    assert cut.meta == {"masked_by": "length"}
+    short = replace(event, arguments={"text": 400 * "x"})
+    view = viewed(message(), message(), message(), short)
+    assert shorten_texts(view, 400, {3}).events == view.events
 
 
 def test_an_empty_summary_is_no_message():

@@ -11,6 +11,7 @@ from foldlog.condensers.prompts.rendering import (
 )
 from foldlog.condensers.strategies.digest.commands import (
     covers,
+    first_line,
     kinds_of_check,
     only_reads,
     searches,
@@ -80,6 +81,11 @@ def test_kinds_of_check(command, kinds):
 )
 def test_commands_that_only_read(command, reads):
     assert only_reads(command) is reads
+
+
+def test_first_line_that_says_something():
+    assert first_line("--\nab\n abc \nabcd") == "abc"
+    assert first_line("--\nab") == ""
 
 
 def test_commands_that_search_or_send():
