@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence, Set
 from dataclasses import dataclass
 from itertools import pairwise
+from typing import Any
 
 from msgspec import Struct
 from msgspec.json import schema_components
@@ -231,9 +232,9 @@ def _first(view: View, fits: Callable[[Event], bool], start: int = 0) -> int | N
     return next((index for index, event in enumerate(view[start:], start) if fits(event)), None)
 
 
-def _recall_queries(event: Event) -> tuple[str, ...]:
+def _recall_queries(message: Any) -> tuple[str, ...]:
     # A recall quotes the texts of a message without images, joined in one of these two ways.
-    content = event.content if isinstance(event, Message) else ""
+    content = message.content
     parts = [{"text": content}] if isinstance(content, str) else content
     texts = [part["text"] for part in parts if isinstance(part.get("text"), str)]
     return ("\n".join(texts), "".join(texts))

@@ -20,8 +20,9 @@ from foldlog.condensers import (
     get_condensation_metadata,
 )
 from foldlog.condensers.base import run_step
+from foldlog.condensers.reports import annotation, reports_of
 from foldlog.condensers.selection import forget
-from foldlog.condensers.states import view_of
+from foldlog.condensers.states import view_of, write_reports
 from foldlog.condensers.strategies.summarizing import SummarizingCondenser
 from foldlog.eventstore import Annotation, InvalidEvent
 from foldlog.projections import View
@@ -223,6 +224,31 @@ def test_the_rule_of_a_mask_is_logged_once():
         assert condenser.condensed_history(state)[1].content == "<MASKED>"
     assert len(history.appended) == 1
     assert state.extra_data == {}
+
+
+def test_a_rule_is_logged_again_after_half_of_the_events_for_which_it_counts():
+    rule = {"condenser": "observation_masking", "rule": {"attention_window": 1}}
+
+    class Log:
+        def __init__(self, *recorded):
+            self.recorded = recorded
+            self.appended = []
+
+        def tail(self, count):
+            assert count == 50
+            return [annotation(self.recorded)]
+
+        def append(self, event):
+            self.appended += reports_of(event)
+
+    other = {**rule, "rule": {"attention_window": 2}}
+    for recorded, written in (((), [rule]), ((rule,), []), ((other,), [rule]), ((rule, other), [])):
+        log = Log(*recorded)
+        write_reports(log, [rule])
+        assert log.appended == written
+    log = Log(rule)
+    write_reports(log, [rule, {"seen": 1}])
+    assert log.appended == [{"seen": 1}]
 
 
 def test_a_used_condenser_can_be_pickled():

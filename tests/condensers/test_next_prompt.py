@@ -15,6 +15,7 @@ from foldlog.condensers import (
     reports_of,
 )
 from foldlog.condensers.models.caches import cache_rule
+from foldlog.condensers.strategies.next_prompt import _describe_rest
 from foldlog.eventstore import CondensationRequest, SystemMessage
 from foldlog.projections.messages.turns import DIALECTS
 from tests.condensers.made import (
@@ -216,6 +217,12 @@ def test_the_setting_has_two_values():
     with pytest.raises(InvalidCondenser, match="prompt"):
         condenser_from_config({"type": "llm", "prompt": "other"})
     assert condenser_from_config({"type": "llm", "prompt": "continue"}).prompt == "continue"
+
+
+def test_the_request_says_nothing_where_nothing_stays():
+    view = viewed(messages(4))
+    assert _describe_rest(view, slice(0, 4)) == ""
+    assert _describe_rest(view, slice(0, 3)).endswith("It begins with: Agent: m3")
 
 
 def test_the_request_says_what_stays():

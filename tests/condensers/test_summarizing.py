@@ -23,6 +23,7 @@ from foldlog.condensers.base import Overrun
 from foldlog.condensers.models.estimate import estimate
 from foldlog.condensers.prompts import load_prompt
 from foldlog.condensers.prompts.rendering import truncate, unescape
+from foldlog.condensers.rolling import ModelUse, model_use
 from foldlog.condensers.strategies.model_summaries import (
     LLMSummarizingCondenser,
     StructuredSummaryCondenser,
@@ -30,6 +31,7 @@ from foldlog.condensers.strategies.model_summaries import (
 from foldlog.condensers.strategies.parts import size_of
 from foldlog.condensers.strategies.state_fields import FIELDS, TOOL_NAME, state_summary_tool
 from foldlog.condensers.strategies.summarizing import SummarizingCondenser, Summary, limit_of
+from foldlog.eventstore import CondensationSummary
 from foldlog.projections import View
 from tests.condensers.made import (
     REQUEST,
@@ -376,6 +378,51 @@ def test_each_reset_shows_less_of_each_event():
     prompts = [condenser.llm.prompt(n).partition("<EVENT id=0>\n")[2] for n in range(5)]
     lengths = [len(prompt.partition("\n</EVENT>")[0]) for prompt in prompts]
     assert lengths == [528, 422, 337, 269, 215]
+
+
+def test_a_reset_ends_when_the_model_is_out_of_reach():
+    condenser = llm(failed("bad_reply"), failed("timeout"), "in time", fallback=False)
+    with pytest.raises(NoCondensationAvailable, match="failed in 2 of at most 5 tries, with 2"):
+        condenser.summary_for_reset(LONG_VIEW, slice(1, 9))
+    condenser = llm(failed("bad_reply"), failed("refused"), "in time", fallback=False)
+    summary = condenser.summary_for_reset(LONG_VIEW, slice(1, 9))
+    assert (summary.text, len(summary.reports)) == ("in time", 3)
+
+
+def test_a_part_that_fails_has_the_reports_of_all_calls():
+    condenser = llm(failed("context_window"), "the first part", failed("refused"))
+    with pytest.raises(NoCondensationAvailable, match="call failed: boom") as raised:
+        condenser.get_condensation(viewed(messages(30)))
+    assert [report.get("failure") for report in raised.value.reports] == [
+        "context_window",
+        None,
+        "refused",
+    ]
+
+
+def test_earlier_summaries_alone_have_no_parts():
+    condenser = llm(failed("context_window"), "never asked")
+    view = viewed([CondensationSummary(content="so far " * 400) for _ in range(9)])
+    with pytest.raises(NoCondensationAvailable, match="call failed: boom"):
+        condenser.get_condensation(view)
+    assert len(condenser.llm.calls) == 1
+
+
+@pytest.mark.parametrize("fallback", [True, False])
+def test_attention_without_a_choice_in_a_step_of_a_handler(fallback):
+    condenser = LLMAttentionCondenser(Scripted("no choice"), max_size=8, fallback=fallback)
+    view = viewed(messages(9))
+    alone = plan(condenser.get_condensation(view))
+    assert ids(view.then([alone])) == [0, 6, 7, 8]
+    token = model_use.set(ModelUse.TRY)
+    try:
+        if fallback:
+            with pytest.raises(NoCondensationAvailable, match="the model chose nothing: "):
+                condenser.get_condensation(view)
+        else:
+            assert plan(condenser.get_condensation(view)).forgotten == alone.forgotten
+    finally:
+        model_use.reset(token)
 
 
 def test_a_structured_summary_has_eighteen_fields():

@@ -10,6 +10,7 @@ from dataclasses import replace
 
 import pytest
 from hypothesis import given, strategies as st
+from msgspec import Raw
 from msgspec.structs import replace as change
 
 import foldlog.condensers.models.client
@@ -19,7 +20,7 @@ from foldlog.condensers import (
     TokensUnknown,
 )
 from foldlog.condensers.base import Overrun
-from foldlog.condensers.models import counting
+from foldlog.condensers.models import counting, limits
 from foldlog.condensers.models.client import _DOWNLOADED_TOKENIZERS
 from foldlog.condensers.models.counting import _declaration, count_at_most, encoding_of
 from foldlog.condensers.models.limits import litellms_table, lookup
@@ -470,3 +471,73 @@ def test_tool_is_declared_with_its_descriptions():
     assert declared({}) == "type pay = () => any;\n\n"
     with pytest.raises(TokensUnknown, match="not in OpenAI's format"):
         declared(fields, name="")
+
+
+# --- what cannot be counted ---
+
+
+def test_no_more_than_so_many_tokens():
+    """Each byte of ASCII may be a token, and each other character twelve."""
+    empty = {"role": "", "content": ""}
+    frame = count_at_most([], ())
+    message = count_at_most([empty], ()) - frame
+    assert count_at_most([empty | {"content": "abc"}], ()) == frame + message + 3
+    assert count_at_most([empty | {"content": "abé"}], ()) == frame + message + 2 + 12
+    assert count_at_most([empty | {"name": "ab"}], ()) == frame + message + 2 + 1
+    parts = ["abc", {"type": "text", "text": "de"}, {"type": "text"}]
+    assert count_at_most([empty | {"content": parts}], ()) == frame + message + 5
+    calls = [{"function": {"arguments": "abcd", "name": "x"}}, {"function": {}}]
+    assert count_at_most([empty | {"tool_calls": calls}], ()) == frame + message + 4
+    unsaid = {"content": None, "tool_calls": None, "function_call": None, "search_results": None}
+    assert count_at_most([empty | unsaid], ()) == frame + message
+
+
+@pytest.mark.parametrize(
+    "message, problem",
+    [
+        ({"function_call": {"name": "x"}}, "a message has function_call"),
+        ({"search_results": []}, "a message has search_results"),
+        ({"content": [{"type": "image_url"}]}, "a message has a part of type 'image_url'"),
+    ],
+)
+def test_more_than_text_is_not_counted(message, problem):
+    with pytest.raises(TokensUnknown, match=problem):
+        count_at_most([message], ())
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        lambda patch: patch.setenv("TOKEN_COUNTER_MAX_EXACT_CHARS", "9"),
+        lambda patch: patch.setattr(counting, "find_spec", lambda name: None),
+        lambda patch: patch.setattr(counting, "version", lambda name: "1.105.9"),
+        lambda patch: patch.setitem(counting._FILES, "o200k_base", "moved"),
+        lambda patch: patch.delitem(counting._FILES, "o200k_base"),
+    ],
+)
+def test_encodings_that_litellm_may_not_have(litellm, monkeypatch, change):
+    find = counting._folder_of_encodings.__wrapped__
+    assert find("o200k_base").name == "tokenizers"
+    change(monkeypatch)
+    assert find("o200k_base") is None
+
+
+def test_a_text_beyond_what_litellm_counts_exactly(litellm):
+    count = counting._encoder("o200k_base")
+    with pytest.raises(TokensUnknown, match="a text has 4,000,001 characters"):
+        count("x" * 4_000_001)
+    assert count("one two") == 2
+
+
+def test_a_table_with_a_text_in_the_place_of_a_number(monkeypatch):
+    table = {
+        "odd": Raw(b'{"max_input_tokens": "8k"}'),
+        "claude-sonnet-4-5": Raw(b'{"max_input_tokens": 7}'),
+        "anthropic.claude-2-v1:0": Raw(b'{"max_output_tokens": 8}'),
+    }
+    monkeypatch.setattr(limits, "litellms_table", lambda: table)
+    found = limits.window_of.__wrapped__
+    assert found("odd") is found("unknown") is None
+    assert found("openrouter/anthropic/claude-sonnet-4.5").max_input_tokens == 7
+    assert found("claude-2").max_output_tokens == 8
+    assert limits.names_of("a/b/c.1") == ["a/b/c.1", "b/c.1", "c.1", "a/b/c-1", "b/c-1", "c-1"]
