@@ -140,7 +140,7 @@ def trace(events: Iterable[tuple[Event, bytes]]) -> dict[int, CallTrace]:
     same trace.
     """
     traces = dict[int, CallTrace]()
-    by_call_id = dict[str, int]()
+    by_call_id = dict[str | None, int]()
     for event, head in events:
         match event:
             case Action(source="agent"):
@@ -153,7 +153,7 @@ def trace(events: Iterable[tuple[Event, bytes]]) -> dict[int, CallTrace]:
                     by_call_id[event.call_id] = event.id
             case Observation():
                 called = event.cause
-                if called is None and event.call_id is not None:
+                if called is None:
                     called = by_call_id.get(event.call_id)
                 if called in traces:
                     # If the call already has an observation, that observation was retracted, and

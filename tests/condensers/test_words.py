@@ -158,6 +158,7 @@ def test_commands_that_search_or_send():
         ({"cmd": ["ls", "-l"], "workdir": "/w"}, Section.READ, "`ls -l` in /w", None),
         ({"command": "make `x`", "cwd": "/w"}, Section.RAN, "`make 'x'` in /w", None),
         ({"command": "make a <<E\n1\n2\nE"}, Section.RAN, "`make a <<E … (3 lines)`", None),
+        ({"command": "make a <<E"}, Section.RAN, "`make a <<E`", None),
         ({"pattern": "x"}, Section.READ, 'tool {"pattern": "x"}', None),
         ({"question": "x", "timeout": 7}, Section.CALLED, 'tool {"question": "x"}', None),
     ],
@@ -218,6 +219,13 @@ def test_how_a_call_ended(text, fields, command, expected):
     assert bool(outcome.error) is bool(error)
     if error != 1:
         assert (outcome.error, outcome.last) == (error, last)
+
+
+def test_exit_code_within_a_long_output():
+    lines = [40 * "word ", "Exit code: 2", *(40 * "more " for _ in range(3))]
+    assert outcome_of(answer("\n".join(lines))).exit_code is None
+    assert outcome_of(answer("\n".join(lines[1:]))).exit_code == 2
+    assert outcome_of(answer("\n".join(lines[:2]))).exit_code == 2
 
 
 def test_call_that_still_runs_and_a_commit():
@@ -352,4 +360,8 @@ def test_middle_of_a_long_text_is_left_out():
     assert cut == 71 * "a" + note + 71 * "b"
     assert len(cut) == 200
     assert truncate(text, 10) == 10 * "a"
+    bare = "\n[... 344 of 400 characters and more left out ...]\n"
+    assert truncate(text, 56) == 3 * "a" + bare + 2 * "b"
+    assert truncate(text, 51) == 51 * "a", "the note alone would say nothing"
+    assert truncate(text, 52) == "a" + bare.replace("344", "348")
     assert truncate(text, 0) == ""

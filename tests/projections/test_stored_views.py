@@ -7,6 +7,7 @@ import pytest
 from msgspec import structs
 from msgspec.structs import replace
 
+from foldlog import Histories
 from foldlog.eventstore import (
     ANY_VERSION,
     Action,
@@ -416,3 +417,62 @@ def test_a_log_is_folded_in_growing_chunks(store):
             folded.version for folded, _ in fold_log(snapshot, EMPTY_FOLD, snapshot.version, past)
         ]
     assert chunks == [1_000, 2_000, 3_000, 4_500, 5_000], "a chunk is half as large as all before"
+
+
+# --- Views that go on in memory, behind what the store has ---
+
+
+def test_view_that_goes_on_in_memory_has_the_past_of_its_store(store, views):
+    """Retractions in memory return to what is in the store, and to what is not."""
+    append(store, *all_said("a", "b"))
+    append(store, CondensationAction(forgotten_event_ids=[0], summary="so far", summary_offset=0))
+    append(store, *all_said("c"))
+    view = views.current("c")
+    later = [
+        *all_said("d", "e"),
+        Retraction(version=2),
+        *all_said("f"),
+        Retraction(version=5),
+        Retraction(version=7),
+        Retraction(version=1),
+        Retraction(version=4),
+    ]
+    for number in range(1, len(later) + 1):
+        grown = view
+        for event in later[:number]:
+            grown = grown.then([event])
+        at_once = view.then(later[:number])
+        append(store, later[number - 1])
+        expected = views.current("c")
+        for each in (grown, at_once):
+            assert ids(each) == ids(expected)
+            assert each.version == expected.version
+            assert ids(each.condensations) == ids(expected.condensations)
+            past = each.state.past
+            assert (past.conversation, past.key) == ("c", view.state.past.key)
+            assert ids(past.events(0, 9)) == list(range(min(9, each.version)))
+            assert ids(past.events(3, 5)) == [3, 4]
+
+
+def test_condensations_of_a_stored_view_are_equal_to_a_list(store, views):
+    append(store, *all_said("a", "b", "c"))
+    append(store, CondensationAction(forgotten_event_ids=[0]))
+    condensations = views.current("c").condensations
+    (first,) = condensations
+    append(store, CondensationAction(forgotten_event_ids=[1]))
+    both = views.current("c").condensations
+    assert condensations == [first]
+    assert (condensations == [both[1]], condensations == [*both], condensations == 7) == (
+        False,
+        False,
+        False,
+    )
+    assert both[0] == first
+    assert both[:1] == (first,)
+
+
+def test_document_of_a_view_that_goes_on_in_memory(store, views):
+    Histories(store).create("c", {"user": "ann"})
+    view = views.current("c").then(all_said("a"))
+    assert view.state.past.document("attributes") == {"user": "ann"}
+    assert view.state.past.document("other") is None
