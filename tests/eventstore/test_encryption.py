@@ -384,6 +384,25 @@ def test_events_of_one_append_have_salts_of_their_own(path, keys):
     assert {*map(len, salts)} == {16}
 
 
+def test_key_file_that_is_no_text_is_named(tmp_path):
+    file = tmp_path / "key"
+    file.write_bytes(b"\xff" * 64)
+    file.chmod(0o600)
+    with pytest.raises(KeyUnavailable, match=r"cannot be read: 'utf-8' codec can't decode"):
+        KeyRing.from_file(str(file))
+    with pytest.raises(KeyUnavailable, match=r"cannot be read: Is a directory;"):
+        KeyRing.from_file(str(tmp_path))
+
+
+def test_data_key_of_an_unknown_form_is_refused():
+    ring = KeyRing([OLD])
+    wrapped = ring.wrap("c", b"s" * 32)
+    assert ring.unwrap("c", ring.current, wrapped)
+    for name, changed in (("c", b"\xff" + wrapped[1:]), ("d", wrapped)):
+        with pytest.raises(KeyUnavailable, match=f"data key of conversation '{name}'"):
+            ring.unwrap(name, ring.current, changed)
+
+
 def test_missing_package_names_it(monkeypatch):
     monkeypatch.setitem(sys.modules, "cryptography.hazmat.primitives.ciphers.aead", None)
     with pytest.raises(KeyUnavailable, match="encryption needs the package 'cryptography'; "):

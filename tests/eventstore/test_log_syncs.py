@@ -50,6 +50,18 @@ def test_no_commit_of_a_relaxed_store_waits_for_the_disk(tmp_path, synced):
     recorder.close()
 
 
+def test_a_sync_that_fails_is_told(tmp_path, monkeypatch, caplog):
+    def fail(path):
+        raise OSError(5, "the disk is gone", path)
+
+    monkeypatch.setattr(log_syncs, "sync", fail)
+    recorder = SQLiteRecorder(str(tmp_path / "s.db"))
+    write(recorder, "a", durable=False)
+    recorder.close()
+    [told] = [record for record in caplog.records if record.name == "foldlog.store.not_synced"]
+    assert "the disk is gone" in told.getMessage()
+
+
 def test_a_log_that_is_gone_needs_no_sync(tmp_path):
     log_syncs.sync(str(tmp_path / "no-wal"))
     file = tmp_path / "s.db-wal"

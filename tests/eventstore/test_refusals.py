@@ -1,5 +1,7 @@
 """Refusals of a store that no other test reaches: each error names the mistake."""
 
+import sys
+
 import pytest
 
 from foldlog import Histories
@@ -22,16 +24,19 @@ from foldlog.eventstore.codec_json import (
     with_list,
     without_list,
 )
-from foldlog.eventstore.errors import InvalidOption, StoreUnavailable
+from foldlog.eventstore.errors import InvalidOption, StoreRefused, StoreUnavailable
 from foldlog.eventstore.files.compressed import unpacked_of
 from foldlog.eventstore.integrations.eventsourcing import Factory
+from foldlog.eventstore.log import seal
 from foldlog.eventstore.log.row import NotAsWritten
 from foldlog.eventstore.log.seal import compress, decompress
 from foldlog.eventstore.maintenance.archive import archive
+from foldlog.eventstore.maintenance.archived import read_object
 from foldlog.eventstore.maintenance.copy import copy_store
 from foldlog.eventstore.maintenance.erase import erase
 from foldlog.eventstore.maintenance.rekey import rekey
 from foldlog.eventstore.maintenance.verify import verify
+from foldlog.eventstore.proof.time_stamp import stamped_at
 from tests.said import said, say
 
 
@@ -81,6 +86,44 @@ def test_list_of_attachments_is_checked(listed, words):
     assert (len(entries), body) == (1, b'{"kind":"message"}')
     with pytest.raises(Undecodable, match=words):
         without_list(f'{{"$bytes":{listed}"kind":"message"}}'.encode())
+
+
+@pytest.mark.parametrize(
+    "package, call, error, words",
+    [
+        ("zstandard", lambda: [*unpacked_of([b"x"])], OSError, "compressed with zstd; pip install"),
+        (
+            "zstandard",
+            lambda: compress("zstd", b"x" * 99),
+            InvalidOption,
+            "zstd needs the package 'zstandard'; pip install .* or choose compression 'zlib'",
+        ),
+        (
+            "foldlog.eventstore.recorders.postgres",
+            lambda: open_store("postgresql://host/db"),
+            InvalidOption,
+            "PostgreSQL needs psycopg .*: pip install",
+        ),
+        (
+            "rfc3161_client",
+            lambda: stamped_at(b"", b"", b""),
+            InvalidOption,
+            "time stamps need the package 'rfc3161-client'; pip install",
+        ),
+        (
+            "obstore.exceptions",
+            lambda: read_object("1 s3://bucket/object"),
+            StoreRefused,
+            "cannot read the object s3://bucket/object: pip install",
+        ),
+    ],
+)
+def test_a_missing_package_is_named(monkeypatch, package, call, error, words):
+    if package == "zstandard":
+        monkeypatch.setattr(seal, "_contexts", seal._Contexts())
+    monkeypatch.setitem(sys.modules, package, None)
+    with pytest.raises(error, match=words):
+        call()
 
 
 def test_a_key_ring_without_a_key_is_refused():

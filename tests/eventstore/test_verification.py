@@ -580,6 +580,17 @@ def test_events_that_were_exchanged_are_named(path):
     assert findings_in(path)["a"] == [EXCHANGED]
 
 
+def test_a_damaged_idempotency_key_is_named_at_its_use(path):
+    with open_store(f"sqlite:///{path}") as store:
+        say(store, "a", "more", idempotency_key="k")
+    execute(path, "UPDATE idempotency_keys SET events = 0")
+    with (
+        open_store(f"sqlite:///{path}") as store,
+        pytest.raises(CorruptEvent, match="the record of an idempotency key of"),
+    ):
+        say(store, "a", "more", idempotency_key="k")
+
+
 def test_a_conversation_without_its_events_is_named(path):
     execute(path, "DELETE FROM events WHERE conversation = 1")
     assert findings_in(path)["a"] == ["all of its events are missing"]

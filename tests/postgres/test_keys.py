@@ -7,6 +7,7 @@ import contextlib
 import psycopg
 import pytest
 
+from foldlog._reports.store_info import store_info
 from foldlog.eventstore import ANY_VERSION, KeyRing, open_store
 from foldlog.eventstore.log.importing import DETACH, REKEY, delete_rows
 from foldlog.eventstore.maintenance import rekey as rekeying
@@ -25,6 +26,14 @@ NEW = "cd" * 32
 
 # -- commits in doubt
 # --------------------------------------------------------------------------------------------------
+
+
+def test_a_change_of_keys_leaves_no_old_bytes(url):
+    with open_store(url, keys=KeyRing([OLD])) as store:
+        say(store, "c1", "0", "1")
+    with open_store(url, keys=KeyRing([NEW, OLD])) as store:
+        assert [rekeyed.key for rekeyed in rekey(store)] == [True]
+        assert not store_info(store).bytes_pending
 
 
 @pytest.mark.parametrize("cut", CUTS)
