@@ -22,6 +22,7 @@ from foldlog.eventstore.maintenance import erase as detachment
 from foldlog.eventstore.maintenance.copy import copy_store
 from foldlog.eventstore.proof.checkpoint import make_checkpoint
 from foldlog.eventstore.proof.comparison import verify_against
+from foldlog.eventstore.recorders import base
 from foldlog.projections import Views
 from tests.at_once import at_once
 from tests.conformance.conftest import ENCRYPTS
@@ -65,6 +66,24 @@ def test_the_parent_of_a_forks_fork(store):
     assert store.fork("g", 3, "i").parent == "c"
     assert texts(store, "g") == [*"012345", "f6"]
     assert texts(store, "i") == [*"012"]
+
+
+def test_each_fork_and_each_key_is_on_one_page(store, monkeypatch):
+    monkeypatch.setattr(base, "_ROWS", 2)
+    names = [f"fork {number}" for number in range(5)]
+    for name in reversed(names):
+        store.fork("c", 3, name)
+    for number in range(5):
+        say(store, "c", "x", idempotency_key=f"k{number}")
+
+    def read(reader):
+        key = reader.conversation("c").key
+        forks = [fork.id for fork in reader.living_forks(key)]
+        return forks, [first_id for _, (first_id, *_) in reader.all_recalled(key)]
+
+    forks, first_ids = store.database.recorder.query(read)
+    assert forks == names
+    assert sorted(first_ids) == [10, 11, 12, 13, 14]
 
 
 def test_a_parent_is_not_erased_alone(family):

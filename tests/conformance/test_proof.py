@@ -31,6 +31,26 @@ def test_lawful_work_raises_no_alarm(store):
     assert len(prove_event(store, second, "a", 0).links) == 2
 
 
+def test_events_that_an_import_published_later_count_as_later(open_recorder):
+    """A checkpoint of an encrypted conversation covers its events since the one before."""
+    store = Store(open_recorder())
+    say(store, "a", "one")
+    position = store.database.last_position
+    store.ingest("imported", all_said("one", "two"))
+    say(store, "a", "two")
+
+    def last_until(reader, name, at):
+        key = reader.conversation(name).key
+        return [event_id for (event_id,) in reader.ask("last_until", key, at, -key)]
+
+    query = store.database.recorder.query
+    assert query(lambda reader: last_until(reader, "a", position)) == [0]
+    assert query(lambda reader: last_until(reader, "imported", position)) == []
+    now = store.database.last_position
+    assert query(lambda reader: last_until(reader, "a", now)) == [1]
+    assert query(lambda reader: last_until(reader, "imported", now)) == [1]
+
+
 def test_a_shorter_store_is_named(open_recorder):
     store = Store(open_recorder())
     shorter = Store(open_recorder())

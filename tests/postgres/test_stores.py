@@ -31,6 +31,7 @@ from foldlog.eventstore.maintenance.status import confirm, follower_status
 from foldlog.eventstore.maintenance.verify import verify
 from foldlog.eventstore.proof.checkpoint import make_checkpoint
 from foldlog.eventstore.recorders.postgres.stores import _at_address
+from foldlog.eventstore.recorders.postgres.wire import TryAgain
 from foldlog.eventstore.recorders.types import Position
 from tests.at_once import at_once
 from tests.figures import FiguresOfStore
@@ -522,6 +523,25 @@ def test_the_durability_of_several_stores(pair):
     for durability, expected in (("full", "on"), ("relaxed", "off")):
         with open_store(f"{pair}&durability={durability}") as store:
             assert store.database.recorder.transact(probe) == expected
+
+
+def test_work_in_several_stores_runs_again_with_its_locks(pair):
+    with open_store(pair) as store:
+        names = in_both(store, "again")
+        for name in names:
+            say(store, name, "0")
+        locks = []
+
+        def work(transaction):
+            found = [transaction.conversation(name).version for name in names]
+            locks.append({*transaction.locks})
+            if len(locks) == 1:
+                raise TryAgain("another transaction was in the way")
+            return found
+
+        assert store.database.recorder.transact(work) == [1, 1]
+        assert len(locks[0]) == 2
+        assert locks == [locks[0]] * 2
 
 
 def test_a_key_in_one_store_is_needed_for_all(postgres_server):
