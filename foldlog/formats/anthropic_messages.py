@@ -186,13 +186,22 @@ class AnthropicDecoder(FollowingDecoder):
         self._count = 0
         """The number of the next message."""
 
-    def read(self, collected: RecordEvents, record: Fields) -> None:
+    def begin_redacted(self, collected: RecordEvents, record: Fields) -> None:
+        self._number(collected, record)
+
+    def _number(self, collected: RecordEvents, record: Fields) -> None:
+        """Tag the events of a record, and count it if it is a message."""
         is_prompt = record.get("role") == "system"
         collected.tag = (
             _PROMPT_INDEX if is_prompt else self._count,
             text_or_none(record, "truncationParent"),
         )
-        if is_prompt:
+        if not is_prompt and "role" in record and _DELETED not in record:
+            self._count += 1
+
+    def read(self, collected: RecordEvents, record: Fields) -> None:
+        self._number(collected, record)
+        if record.get("role") == "system":
             content = READER.content(_known(record.get("content")), "the system prompt")
             collected.add(SystemMessage, content=content)
         elif record.get("type") == _THOUGHT:
@@ -213,8 +222,6 @@ class AnthropicDecoder(FollowingDecoder):
                 )
             read_blocks(collected, record)
         collected.close("message", first_of(record, "content", _DELETED))
-        if not is_prompt and _DELETED not in record:
-            self._count += 1
 
     def begin_record(self, record: Fields, time_and_id: TimeAndId) -> RecordEvents:
         collected = super().begin_record(record, time_and_id)

@@ -200,6 +200,11 @@ class FollowingDecoder(RecordDecoder):
         """
         self._stored = events
 
+    def begin_redacted(self, collected: RecordEvents, record: Any) -> None:
+        """Prepare for the stored events of a redacted record that has lost the form of the format.
+        A format that numbers its records or tags their events by number does so here too.
+        """
+
     def follow_stored(self, event: Event) -> None:
         """Follow a stored event of a redacted record. A format that has its own state of the calls
         updates it here.
@@ -255,6 +260,7 @@ class FollowingDecoder(RecordDecoder):
             source_id = self.format.source_id(record) if type(record) is dict else None
             origin = Origin(format=self.format.name, id=source_id)
             record_events = RecordEvents(self, origin, None, stored)
+            self.begin_redacted(record_events, record)
             record_events.take_stored()
             self.next_id += len(record_events.events)
             self.end_unread(stored)

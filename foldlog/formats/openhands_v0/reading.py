@@ -13,6 +13,7 @@ from foldlog.eventstore import (
     CondensationRequest,
     CondensationSummary,
     Content,
+    Event,
     Message,
     Observation,
     Origin,
@@ -140,6 +141,16 @@ class OpenHandsV0Decoder(FollowingDecoder):
             # other events came in between, so the next observation does not answer the last action
             self._last_action = None
         super().skip_to(next_id)
+
+    def follow_stored(self, event: Event) -> None:
+        super().follow_stored(event)
+        is_action = isinstance(event, Action)
+        if isinstance(event, Action | Observation) and event.tool == "delegate":
+            self._open = max(0, self._open + (1 if is_action else -1))
+        source_id = None if event.origin is None else event.origin.id
+        if type(source_id) is int or type(source_id) is str:
+            self._event_ids[source_id] = event.id
+        self._last_action = event.id if is_action else None
 
     def _is_outside(self, record: Any) -> bool:
         """Return whether the next record belongs to a delegate. All records between a delegation

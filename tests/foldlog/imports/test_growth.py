@@ -1118,6 +1118,21 @@ def test_redacted_record_before_a_growth(what, tmp_path):
     assert grown == whole
 
 
+@pytest.mark.parametrize(
+    "name, stop, event_id",
+    [
+        ("anthropic-messages", 4, 0),
+        ("anthropic-messages", 4, 2),
+        ("anthropic-messages", 8, 1),
+        ("openhands-v0", 8, 7),
+        ("openhands-v0", 9, 8),
+    ],
+)
+def test_growth_after_a_record_lost_its_form(name, stop, event_id, tmp_path):
+    grown, whole = redacted_and_grown(name, tmp_path, records_of(name), stop, event_id)
+    assert grown == whole
+
+
 @pytest.mark.parametrize("name", LOGS)
 def test_growth_after_a_redaction_equals_one_import(name, tmp_path, store):
     records = records_of(name)
