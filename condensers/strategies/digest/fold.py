@@ -66,6 +66,8 @@ _SHOWN_MAX = 160
 _SUMMARY_MAX = 20_000
 _ENDING_MAX = 120
 _DONE = ("completed", "done")
+_SPACES = r"[^\S\n]*"
+"""Spaces within a line. With line breaks among them, many empty lines would cost their square."""
 _QUEUED = " (written while the agent worked)"
 _ANSWER_MAX = 30
 """A user's message of at most ``_ANSWER_MAX`` characters is shown with the question that it
@@ -500,8 +502,8 @@ def _lines_of(request: str) -> re.Pattern[str]:
     beginning of such lines.
     """
     words = r"\s+".join(map(re.escape, request.removesuffix(CUT).split()))
-    end = "" if request.endswith(CUT) else r"\s*$"
-    return re.compile(rf"^\s*{words}{end}", re.MULTILINE)
+    end = "" if request.endswith(CUT) else rf"{_SPACES}$"
+    return re.compile(rf"^{_SPACES}{words}{end}", re.MULTILINE)
 
 
 def _subject_of(deed: Deed) -> str:
