@@ -7,9 +7,10 @@ import io
 import json
 import os
 import shutil
+import sqlite3
 import subprocess
 import sys
-from contextlib import redirect_stderr, redirect_stdout
+from contextlib import closing, redirect_stderr, redirect_stdout
 from functools import partial
 from hashlib import sha256
 from pathlib import Path
@@ -371,6 +372,34 @@ def test_other_checkpoint_is_not_continued(path, note):
     other = note._replace(root=bytes(32))
     with opened(path) as store, pytest.raises(InvalidArgument, match="does not continue"):
         prove_consistency(store, other, note)
+
+
+def test_a_receipt_before_the_checkpoint_covers_no_later_erasure(tmp_path):
+    """Somebody puts the content of a redacted event back, and takes it away after the checkpoint."""
+    path = tmp_path / "store.db"
+
+    def row():
+        with closing(sqlite3.connect(path)) as connection:
+            return connection.execute("SELECT meta, body FROM events WHERE id = 0").fetchone()
+
+    def put(meta, body):
+        with closing(sqlite3.connect(path)) as connection, connection:
+            connection.execute("UPDATE events SET meta = ?, body = ? WHERE id = 0", (meta, body))
+
+    with opened(path, keys=None) as store:
+        say(store, "a", "one", "two")
+    whole = row()
+    with opened(path, keys=None) as store:
+        redacted(store, "a", 0)
+    left = row()
+    put(*whole)
+    with opened(path, keys=None) as store:
+        checked = make_checkpoint(store)
+    put(*left)
+    erased_later = (
+        "event 0: its content was erased since the checkpoint, and no receipt says by whom"
+    )
+    assert findings(path, checked, keys=None) == {"a": [erased_later]}
 
 
 def test_event_is_named_by_a_number(path, note):
