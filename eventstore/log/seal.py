@@ -443,8 +443,6 @@ class RowCodec(NamedTuple):
             chunk = chunk._replace(encoding=ENCRYPTED)
             body = self.data_key.encrypt(chunk.body, _place_of_chunk(stream, chunk))
             chunk = chunk._replace(body=body)
-        elif chunk.encoding != PLAIN:
-            chunk = chunk._replace(encoding=PLAIN)
         checksum = chunk_checksum(checksum_seed(self.conversation), stream, chunk)
         return chunk._replace(checksum=checksum)
 

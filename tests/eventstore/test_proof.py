@@ -402,6 +402,22 @@ def test_a_receipt_before_the_checkpoint_covers_no_later_erasure(tmp_path):
     assert findings(path, checked, keys=None) == {"a": [erased_later]}
 
 
+def test_a_checkpoint_without_the_key_proves_no_redacted_event(tmp_path):
+    path = tmp_path / "store.db"
+    with opened(path) as store:
+        say(store, "a", "one", "two")
+        redacted(store, "a", 0)
+    with opened(path, keys=None) as store:
+        checked = make_checkpoint(store)
+    with opened(path) as store:
+        found = [
+            finding for verdict in verify_against(store, checked) for finding in verdict.findings
+        ]
+    [of_event] = [finding for finding in found if finding.first == 0]
+    assert "the checkpoint was made without the key" in of_event.problem
+    assert of_event.unproved
+
+
 def test_event_is_named_by_a_number(path, note):
     with opened(path) as store, pytest.raises(TypeError, match="event_id"):
         prove_event(store, note, "a", "0")

@@ -25,6 +25,7 @@ from foldlog.eventstore import (
     open_store,
 )
 from foldlog.eventstore.integrations.eventsourcing import Factory
+from foldlog.eventstore.maintenance import verify as verifying
 from foldlog.eventstore.maintenance.backup import vacuum
 from foldlog.eventstore.maintenance.copy import compare_stores, copy_store
 from foldlog.eventstore.maintenance.status import confirm, follower_status
@@ -499,6 +500,15 @@ def test_what_is_wrong_names_its_store(pair, postgres_server):
             postgres_server.sql("DROP SCHEMA pair_00 CASCADE; DROP SCHEMA pair_01 CASCADE")
     [problem] = map(str, of_database.findings)
     assert problem.startswith("store 1: the index conversations_erased is missing")
+
+
+def test_pages_of_several_stores_have_each_conversation_once(pair, monkeypatch):
+    monkeypatch.setattr(verifying._readable, "__defaults__", (2,))
+    with open_store(pair) as store:
+        for number in range(7):
+            say(store, f"paged {number}", "x")
+        names = [state.id for state in verifying.readable_conversations(store.database.recorder)]
+        assert names == [row.id for row in store.iter_conversations()]
 
 
 def test_the_status_of_several_stores(pair, postgres_server):
