@@ -616,6 +616,18 @@ def test_a_fork_without_own_events_names_the_damage_of_its_parent(path):
         store.version("fork")
 
 
+def test_a_damaged_record_of_the_first_version_is_made_again(path):
+    path.unlink()
+    with open_store(f"sqlite:///{path}") as store:
+        store.append("a", CondensationRequest(), expected_version=0)
+        Views(store).rebuild("a")
+    execute(path, "UPDATE records SET checksum = checksum - 1 WHERE version = 1")
+    damaged = "the record of projection 'views' for version 1 is damaged"
+    assert damaged in findings_in(path)["a"][0]
+    with open_store(f"sqlite:///{path}") as store:
+        assert store.query("a", lambda read: [*read.damaged_records("views")]) == [1]
+
+
 def test_a_record_newer_than_its_conversation_is_named(path):
     with open_store(f"sqlite:///{path}") as store:
         Views(store).current("a")

@@ -12,6 +12,7 @@ from unittest import mock
 
 import psycopg
 import pytest
+from psycopg.pq import ConnStatus
 
 from foldlog import Histories
 from foldlog.eventstore import (
@@ -30,6 +31,7 @@ from foldlog.eventstore.recorders.postgres.wire import (
     ConnectionLost,
     IsStandby,
     TryAgain,
+    Wire,
     of_driver,
 )
 from foldlog.eventstore.recorders.types import Conversation, Erasure
@@ -170,6 +172,22 @@ def test_a_reader_cannot_vacuum(url):
         pytest.raises(StoreRefused, match="to write, leave mode=ro out"),
     ):
         vacuum(store)
+
+
+def test_a_server_that_closes_between_two_results_is_lost():
+    class Closed:
+        status = ConnStatus.BAD
+        is_busy = None
+
+        def get_result(self):
+            return None
+
+    connection = Wire.__new__(Wire)
+    connection._unread = [["rows"]]
+    connection._pg = Closed()
+    connection._wait = lambda *_: None
+    with pytest.raises(psycopg.OperationalError, match="the server closed the connection"):
+        connection._results()
 
 
 @pytest.mark.parametrize("cut", CUTS)
