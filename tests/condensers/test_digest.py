@@ -22,6 +22,7 @@ from foldlog.condensers.strategies.digest import (
 )
 from foldlog.condensers.strategies.digest.commands import covers, kinds_of_check
 from foldlog.condensers.strategies.digest.facts import Section
+from foldlog.condensers.strategies.digest.fold import DigestLine
 from foldlog.condensers.strategies.digest.layout import LENGTH_LEAST, text_of
 from foldlog.condensers.unseen import step
 from foldlog.eventstore.events import (
@@ -211,6 +212,13 @@ def test_versions_of_a_digest_get_shorter_by_an_eighth():
     for longer, shorter in pairwise(lengths[:8]):
         assert longer * 7 / 8 - 100 < shorter <= longer * 7 / 8
     assert lengths[-1] <= LENGTH_LEAST
+
+
+def test_a_line_that_just_fits_is_not_cut():
+    line = DigestLine("One. Two.", 1, ranked=(1, 0))
+    assert layout._cut(line, 9) is line
+    assert layout._cut(line, 8).text == "… Two."
+    assert layout._cut(line._replace(ranked=()), 8).text == "One. Tw…"
 
 
 def test_names_in_bookkeeping_are_no_words_of_the_user():

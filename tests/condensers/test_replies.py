@@ -8,7 +8,7 @@ from foldlog.condensers import InvalidCondenser, ModelCallFailed, ToolCall
 from foldlog.condensers.errors import NoCondensationAvailable
 from foldlog.condensers.models.deadline import abandoned_after
 from foldlog.condensers.models.estimate import estimate
-from foldlog.condensers.models.replies import ask, check_reply, reply_of, request_for
+from foldlog.condensers.models.replies import ask, check_reply, read_json, reply_of, request_for
 from foldlog.condensers.reports import (
     ASK_AGAIN_AT,
     CONDENSER_METADATA_KEY,
@@ -60,6 +60,9 @@ def test_reply_without_what_it_should_have():
     assert (reply.text, reply.model, reply.finish_reason) == (None, "m-1", None)
     assert (dict(reply.usage), reply.cost) == ({}, None)
     assert read(response(7)).text is None
+    nameless = response()
+    nameless.id = None
+    assert read(nameless).response_id is None
     calls = [
         SimpleNamespace(id="k", function=SimpleNamespace(name=None, arguments=None)),
         SimpleNamespace(id="l", function=SimpleNamespace(name="run", arguments='"secret"')),
@@ -103,6 +106,12 @@ def test_request_for_a_tool_or_none():
     [
         (said("x" * 1_000_001), "bad_reply", "1,000,001 characters, which is too long", False),
         (said("so", finish_reason="length"), "bad_reply", "was cut off at the model's", True),
+        (
+            said("x" * 999_990, tool_calls=(ToolCall("t", 11 * "y"),)),
+            "bad_reply",
+            "1,000,001 characters",
+            False,
+        ),
         (said(" ", finish_reason="length"), "bad_reply", "was cut off at the model's", False),
         (said("no", finish_reason="content_filter"), "refused", "a content filter", False),
         (said(" "), "bad_reply", "the reply has no text", False),
@@ -144,6 +153,14 @@ def test_least_text_in_place_of_many_events():
     with pytest.raises(ModelCallFailed, match="cannot replace 1 event of about"):
         fit_to_replace(said("w"), least[:-4], events)
     assert fit_to_replace(said("w"), "w", [message("word " * 300)]) == "w"
+
+
+def test_json_of_another_shape():
+    assert read_json(said("x"), '{"a": 7}', dict[str, int], "it") == {"a": 7}
+    for text in ('{"a": "b"}', "{", "", "[" * 100_000):
+        with pytest.raises(ModelCallFailed, match="it cannot be used: ") as raised:
+            read_json(said("x"), text, dict[str, int], "it")
+        assert raised.value.failure == "bad_reply"
 
 
 def test_act_that_raises_a_timeout_of_its_own():

@@ -408,6 +408,11 @@ def test_earlier_summaries_alone_have_no_parts():
     assert len(condenser.llm.calls) == 1
 
 
+def test_attention_whose_model_only_calls_tools():
+    condenser = LLMAttentionCondenser(Scripted(called("{}")), max_size=8)
+    assert plan(condenser.get_condensation(viewed(messages(9)))).forgotten_event_ids
+
+
 @pytest.mark.parametrize("fallback", [True, False])
 def test_attention_without_a_choice_in_a_step_of_a_handler(fallback):
     condenser = LLMAttentionCondenser(Scripted("no choice"), max_size=8, fallback=fallback)

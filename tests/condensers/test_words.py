@@ -312,6 +312,7 @@ def test_names_in_a_text():
         "lib/rest.py"
     ]
     assert found("C:\\\\Users\\\\ann\\\\a.py") == ["C:\\Users\\ann\\a.py"]
+    assert [*names_in("src/dates.py is read")] == [("src/dates.py", "src/dates.py is read")]
     (near,) = names_in("it is written by " + 3 * "some " + "src/dates.py, " + 5 * "words ")
     assert near == ("src/dates.py", "…by some some some src/dates.py, words words words…")
     assert [

@@ -54,6 +54,12 @@ def test_entry_of_a_list_is_compared_with_its_events(tmp_path, url, change, prob
         assert [*find_unlisted(store.database)] == []
 
 
+def test_store_that_was_never_listed_lacks_nothing(url):
+    with open_store(url) as store:
+        Histories(store)["c"].append(said("x"))
+        assert [*find_unlisted(store.database)] == []
+
+
 def test_attributes_of_a_wrong_form_are_not_compared(url):
     """Another program may store an attribute that no list can find."""
     with open_store(url) as store:

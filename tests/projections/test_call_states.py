@@ -1,10 +1,13 @@
 """The effect of a call, as the events of a log tell it, whoever wrote them."""
 
+from datetime import UTC, datetime
+
 import pytest
 from msgspec.structs import replace
 
 import foldlog
 from foldlog.eventstore import Action, Annotation, Message, Observation
+from foldlog.eventstore.events import Redacted
 from foldlog.projections.call_states import (
     APPROVAL,
     MARK,
@@ -38,6 +41,9 @@ def traced(*events):
 
 UNKNOWN = {MARK: {"state": "unknown", "key": "a"}}
 LATE = {"outcome": "paid"}
+REDACTED = Redacted(
+    at=datetime(2026, 3, 1, tzinfo=UTC), by="ann", reason="asked to", hash="00", bytes=7
+)
 
 
 @pytest.mark.parametrize(
@@ -56,6 +62,10 @@ LATE = {"outcome": "paid"}
         ([mark({"lease": "w"}), result()], "done", "w"),
         ([mark({"lease": "w"}), mark({"told": True}), result(extras={MARK: {}})], "unknown", "w"),
         ([result(is_error=True)], "failed", None),
+        ([mark({"lease": "w"}), result(redacted=REDACTED)], "done", "w"),
+        ([result(is_error=True, redacted=REDACTED)], "failed", None),
+        ([mark({"lease": "w"}), result(is_error=True, redacted=REDACTED)], "unknown", "w"),
+        ([mark({"lease": "w"}), result(is_error=True)], "failed", "w"),
         ([mark({"lease": "w"}), result(is_error=True, extras=UNKNOWN)], "unknown", "w"),
         ([mark({}), result(extras=UNKNOWN), outcome(LATE)], "done", None),
         ([mark({}), result(extras=UNKNOWN), outcome(LATE, is_error=True)], "failed", None),

@@ -12,6 +12,7 @@ from foldlog.eventstore import (
     UnknownEvent,
 )
 from foldlog.projections.conversations.labels import KINDS, kind_words, label, labels_of
+from foldlog.projections.refusals import words_in_refusal
 from tests.condensers.made import answer, call, condensed, message
 
 REFUSED = "The user doesn't want to proceed with this tool use."
@@ -42,6 +43,16 @@ REFUSED = "The user doesn't want to proceed with this tool use."
 def test_label_of_an_event(event, name):
     assert label(event) == name
     assert name in KINDS
+
+
+def test_words_of_a_person_who_refused():
+    said = f"{REFUSED} The user said:\n not now \n"
+    assert words_in_refusal(answer(said, is_error=True)) == "not now"
+    assert words_in_refusal(answer(REFUSED, is_error=True)) == ""
+    assert words_in_refusal(answer("x", extras={"rejection_source": "user"})) == "x"
+    given = "User rejected the action."
+    assert words_in_refusal(answer(given, extras={"rejection_source": "user"})) == ""
+    assert words_in_refusal(answer("x", is_error=True)) is None
 
 
 def test_words_of_kinds():

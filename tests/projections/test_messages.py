@@ -344,6 +344,18 @@ def test_reasoning_of_a_runtime_stays_with_the_reply_after_it():
 
 
 @pytest.mark.parametrize("dialect", DIALECTS)
+def test_thinking_that_a_server_would_refuse(dialect):
+    unsigned = {**SIGNED, "signature": ""}
+    odd = {**SIGNED, "thinking": "x\ud83d"}
+    note = Annotation(name="note", data={"id": "n_1", "summary": []}, source="agent", shown=True)
+    said = replace(message("on", "agent"), thinking=(unsigned, odd, {"type": "redacted_thinking"}))
+    sent = View.from_events([message("go"), note, said]).to_messages(dialect)
+    assert PROBLEMS[dialect](sent) == []
+    assert "signature" not in str(sent)
+    assert not any(item.get("type") == "reasoning" for item in sent)
+
+
+@pytest.mark.parametrize("dialect", DIALECTS)
 def test_call_id_that_a_server_uses_again(dialect):
     """The later call gets an id of its own, also where the prompt has grown since."""
     view = View.from_events([message("go")])
@@ -391,6 +403,14 @@ def test_files_in_odd_forms():
     assert sent({"type": "file", "file": "x"}, "litellm") == text(
         "[file: the history does not hold it]"
     )
+    odd = {"type": "file", "file": {"file_data": "data:x/odd;base64,AA=="}}
+    assert sent(odd, "responses") == {
+        "type": "input_file",
+        "filename": "file",
+        "file_data": "data:x/odd;base64,AA==",
+    }
+    lost = {"type": "file", "file": {"file_data": "x", "file_id": "f"}}
+    assert sent(lost, "litellm") == text("[file: the history does not hold it]")
     for blocks in ("ebb", ["ebb"], (text("ebb"),)):
         whole = {"type": "document", "source": {"type": "content", "content": blocks}}
         assert sent(whole, "litellm") == text("ebb")
