@@ -276,6 +276,8 @@ def postgres_url(
         options = {"stores": stores} if stores != "1" else {}
         return postgres_front.url(schema=schemas[-1], patience_s="10", **options)
 
+    if "FOLDLOG_CITUS_URL" not in os.environ:
+        postgres_stores.until_quiet()
     yield url
     if not of_schemas:
         postgres_stores.used += schemas

@@ -12,6 +12,7 @@ import psycopg
 
 from foldlog.eventstore.recorders.statements import migrations
 from foldlog.eventstore.recorders.types import new_store_uuid
+from tests.waiting import until
 
 _TABLES = set(
     re.findall(r"CREATE TABLE \{schema\}\.(\w+)", "".join(migrations("postgresql").values()))
@@ -31,6 +32,14 @@ class EmptyStores:
         self._stores = stores
         self._prefix = prefix
         self._numbers = itertools.count()
+
+    def until_quiet(self) -> None:
+        """Wait until no earlier test has a transaction on the server. A session whose client was
+        killed may still commit, and hold followers and erasures back, for a moment.
+        """
+        query = """SELECT count(*) FROM pg_stat_activity WHERE application_name = 'foldlog'
+            AND (backend_xid IS NOT NULL OR backend_xmin IS NOT NULL)"""
+        until(lambda: self._connection.execute(query).fetchone() == (0,))
 
     def new(self) -> str:
         """Return a name that no schema has."""
