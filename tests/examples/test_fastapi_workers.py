@@ -64,7 +64,7 @@ def serving(db: str, folder: Path) -> Iterator[str]:
             command, cwd=folder, env=environment, stdout=out, stderr=out, start_new_session=True
         )
     try:
-        until(lambda: (folder / "out").read_text().count("Application startup complete") == 3)
+        until(lambda: (folder / "out").read_text().count("Application startup complete") >= 3)
         yield f"http://127.0.0.1:{port}"
     finally:
         os.killpg(server.pid, signal.SIGTERM)
