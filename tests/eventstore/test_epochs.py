@@ -161,7 +161,8 @@ def test_inodes_of_any_size(path, monkeypatch):
 
     def large(status):
         times = {name: getattr(status, name) for name in ("st_mtime_ns", "st_ctime_ns")}
-        return os.stat_result((status[0], 2**64 - 1, *status[2:]), times)
+        # Each file has its own inode, so that no descriptor of another thread is taken for ours.
+        return os.stat_result((status[0], 2**64 - 1 - status[1], *status[2:]), times)
 
     opened = "foldlog.eventstore.recorders.sqlite.store_file.os"
     monkeypatch.setattr(f"{opened}.fstat", lambda descriptor: large(of_descriptor(descriptor)))
