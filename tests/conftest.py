@@ -274,7 +274,9 @@ def postgres_url(
         schemas.append(postgres_stores.new() if of_schemas else postgres_stores.take())
         stores = os.environ.get("FOLDLOG_POSTGRES_STORES", "1")
         options = {"stores": stores} if stores != "1" else {}
-        return postgres_front.url(schema=schemas[-1], patience_s="10", **options)
+        # The store waits for an answer for half of its patience. On a busy machine, an answer may
+        # take longer than five seconds.
+        return postgres_front.url(schema=schemas[-1], patience_s="60", **options)
 
     if "FOLDLOG_CITUS_URL" not in os.environ:
         postgres_stores.until_quiet()

@@ -51,7 +51,7 @@ def arena(
         return
     stores = request.getfixturevalue("postgres_stores")
     schema = stores.take()
-    url = request.getfixturevalue("postgres_front").url(schema=schema, patience_s="10")
+    url = request.getfixturevalue("postgres_front").url(schema=schema, patience_s="60")
     note = make(url, folder, pem)
     operator = PostgresOperator(url, schema)
     operator.save()

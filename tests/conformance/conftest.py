@@ -61,10 +61,7 @@ def open_recorder(request, tmp_path) -> Iterator[OpenRecorder]:
         if request.param == "memory":
             opened.append(MemoryRecorder())
         elif request.param == "postgresql":
-            # On a busy machine, an answer may take longer than 10 seconds.
-            url = request.getfixturevalue("postgres_url")().replace(
-                "patience_s=10", "patience_s=60"
-            )
+            url = request.getfixturevalue("postgres_url")()
             opened.append(recorder_and_settings(url)[0])
         else:
             opened.append(SQLiteRecorder(str(tmp_path / f"{len(opened)}.db")))

@@ -77,7 +77,7 @@ def test_only_a_failover_is_waited_for(url, monkeypatch, hosts, words):
     monkeypatch.setattr(recorder_module, "_STANDBY_S", 0.1)
     monkeypatch.setattr(PostgresRecorder, "_new_connection", refuse)
     with pytest.raises(StoreUnavailable, match=words):
-        open_store(url.replace("patience_s=10", "patience_s=1") + hosts)
+        open_store(url.replace("patience_s=60", "patience_s=1") + hosts)
 
 
 def test_a_standby_that_is_promoted_soon_is_waited_for(url, monkeypatch):
@@ -350,7 +350,7 @@ def test_writers_survive_ended_connections(postgres_url, postgres_server):
 
 
 def test_a_server_that_stays_away(via, proxy):
-    with open_store(via.replace("patience_s=10", "patience_s=1")) as store:
+    with open_store(via.replace("patience_s=60", "patience_s=1")) as store:
         say(store, "c1", "0")
         proxy.close()
         with pytest.raises(StoreUnavailable, match="tried for 1 s, nothing was written"):
@@ -371,7 +371,7 @@ def test_an_erasure_whose_server_goes_away_is_a_finding_until_the_vacuum(
 
     with open_store(url) as store:
         say(store, "c1", "0")
-    with open_store(via.replace("patience_s=10", "patience_s=1")) as store:
+    with open_store(via.replace("patience_s=60", "patience_s=1")) as store:
         before_next_call(monkeypatch, erasing, "_delete_rows", proxy.close)
         with pytest.raises(StoreUnavailable, match=r"is erased for every reader, but not all"):
             erasing.erase(store, "c1", reason="asked to")
@@ -408,8 +408,9 @@ def waiting_for_nobody(server):
     ended = threading.Event()
 
     def cancel():
-        while not ended.wait(0.1):
-            server.sql(CANCEL_WAITS)
+        with psycopg.connect(server.url(), autocommit=True) as canceling:
+            while not ended.wait(0.1):
+                canceling.execute(CANCEL_WAITS)
 
     server.sql("ALTER SYSTEM SET synchronous_standby_names = 'nobody'")
     server.reload()
@@ -426,7 +427,7 @@ def test_what_no_standby_confirmed_is_not_acknowledged(postgres_url, postgres_se
     """A server that is told to wait no longer for its standby commits, and calls that a success
     with a warning.
     """
-    with open_store(postgres_url().replace("patience_s=10", "patience_s=2")) as store:
+    with open_store(postgres_url().replace("patience_s=60", "patience_s=2")) as store:
         say(store, "c1", "0")
         with waiting_for_nobody(postgres_server):
             # The second time, the event is already stored, but still no standby has confirmed it.
@@ -469,7 +470,7 @@ def test_a_long_wait_names_who_holds_the_lock(postgres_url):
     with (
         psycopg.connect(url.partition("?")[0]) as holding_others,
         open_store(url + patient) as holding,
-        open_store(url.replace("patience_s=10", "patience_s=2")) as waiting,
+        open_store(url.replace("patience_s=60", "patience_s=2")) as waiting,
     ):
         holding_others.execute("SELECT pg_advisory_lock(n) FROM generate_series(1, 50) n")
         say(holding, "c1", "0")

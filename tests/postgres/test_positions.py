@@ -372,7 +372,7 @@ def test_a_hot_standby_is_followed_too(url, postgres_server):
             say(store, "c0", "first")
             there = url.replace(f":{postgres_server.port}/", f":{standby.port}/")
             with pytest.raises(StoreUnavailable):
-                open_store(there.replace("patience_s=10", "patience_s=2"))
+                open_store(there.replace("patience_s=60", "patience_s=2"))
             wait_for_standby(postgres_server)
             with open_store(there + "&mode=ro") as followed:
                 follower = Follower(followed)

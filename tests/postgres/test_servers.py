@@ -57,7 +57,7 @@ def database(postgres_server):
         name = f"of_{kind.lower()}"
         postgres_server.sql(f"CREATE DATABASE {name} {DATABASES[kind]} TEMPLATE template0")
         names.append(name)
-        return postgres_server.url(name, patience_s="10")
+        return postgres_server.url(name, patience_s="60")
 
     yield make
     for name in names:
@@ -183,7 +183,7 @@ def test_every_operation_works_on_another_version(programs, started, collation):
                 pytest.skip("a database has an ICU collation from PostgreSQL 15 on")
             except psycopg.errors.FeatureNotSupported as error:
                 pytest.skip(f"{programs}: {error}")
-    check_all(server.url(database, patience_s="10"))
+    check_all(server.url(database, patience_s="60"))
 
 
 @pytest.mark.long
@@ -197,7 +197,7 @@ def test_every_operation_works_in_german(programs, started, german_locale):
         connection.execute("SELECT * FROM nowhere")
     if "existiert nicht" not in str(error.value):
         pytest.skip(f"{programs} has no German messages")
-    check_all(server.url(patience_s="10"))
+    check_all(server.url(patience_s="60"))
 
 
 # -- pgbouncer

@@ -342,7 +342,7 @@ def restored(url, schema, role, postgres_server, other_server):
     script.write_text(dump.replace("OWNER TO postgres", "OWNER TO the_owner"))
     script.chmod(0o644)
     other_server.run("psql", "-q", "-X", "-d", "postgres", "-f", script)
-    yield other_server.url(user=role, schema=schema, patience_s="10")
+    yield other_server.url(user=role, schema=schema, patience_s="60")
     other_server.sql(
         "".join(f"DROP OWNED BY {name} CASCADE; DROP ROLE {name};" for name in (role, "the_owner"))
     )
@@ -501,7 +501,7 @@ def test_connections_are_bounded_and_waited_for(url, postgres_server):
 
 
 def test_a_long_wait_for_a_connection(url):
-    with open_store(url.replace("patience_s=10", "patience_s=1") + "&connections_max=1") as store:
+    with open_store(url.replace("patience_s=60", "patience_s=1") + "&connections_max=1") as store:
         say(store, "c1", "x")
         with (
             reading(store, "c1"),

@@ -254,7 +254,7 @@ def test_what_lists_or_followers_lack_is_a_finding(change, problem, schema, stor
 
 
 def test_lists_of_several_stores_that_lack_a_conversation_are_a_finding(postgres_server):
-    with open_store(postgres_server.url(schema="listed", stores="4", patience_s="10")) as store:
+    with open_store(postgres_server.url(schema="listed", stores="4", patience_s="60")) as store:
         for number in range(9):
             say(store, f"c{number}", "0")
         histories = foldlog.Histories(store)

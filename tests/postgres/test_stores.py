@@ -52,7 +52,7 @@ COUNT = 4
 @pytest.fixture(scope="module")
 def many(postgres_server):
     """The URL of four stores, made once: the tests use other conversations."""
-    url = postgres_server.url(schema="many", stores=str(COUNT), patience_s="10")
+    url = postgres_server.url(schema="many", stores=str(COUNT), patience_s="60")
     open_store(url).close()
     return url
 
@@ -437,7 +437,7 @@ def test_a_store_moves_by_copy(many, postgres_server, other_server):
 @pytest.fixture
 def pair(postgres_server):
     """The URL of two stores. The tests use other conversations."""
-    return postgres_server.url(schema="pair", stores="2", patience_s="10")
+    return postgres_server.url(schema="pair", stores="2", patience_s="60")
 
 
 def in_both(store, names):
@@ -685,7 +685,7 @@ def test_figures_of_several_stores(postgres_server, tmp_path):
 
 
 def test_a_reply_in_two_stores_counts_once(postgres_server, tmp_path):
-    url = postgres_server.url(schema="replies", stores=str(COUNT), patience_s="10")
+    url = postgres_server.url(schema="replies", stores=str(COUNT), patience_s="60")
     with open_store(url) as store:
         other = elsewhere(store, "first")
         write_logs(tmp_path / "logs", {"first": [1, 2, 3], other: [2, 3, 4]})

@@ -17,7 +17,7 @@ def running_server():
     server = new_primary(folder / "primary")
     number = itertools.count()
     try:
-        yield lambda: server.url(schema=f"store_{next(number)}", patience_s="10")
+        yield lambda: server.url(schema=f"store_{next(number)}", patience_s="60")
     finally:
         server.stop("immediate")
         shutil.rmtree(folder)
