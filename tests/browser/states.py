@@ -35,6 +35,15 @@ def home(page: Page, address: str, count: int) -> None:
     """Open the list of a server's conversations, and wait until so many are counted."""
     page.open(address)
     page.wait(f"{V}.counted === {count}")
+    rest(page)
+
+
+def rest(page: Page) -> None:
+    """Wait until the list has asked again, as it does when its stream begins, and has all answers.
+    An answer that comes later would draw a button anew while a test clicks on it.
+    """
+    page.wait(f"{V}.refreshes > 1")
+    page.ask(f"{V}.follow()")  # The answers to earlier requests are not shown any more.
     page.settle()
 
 

@@ -8,7 +8,7 @@ import pytest
 
 import foldlog
 from foldlog.eventstore import CondensationAction
-from tests.browser.states import READY, V, sample
+from tests.browser.states import READY, V, rest, sample
 from tests.page_samples import hostile_history, usual_history
 from tests.said import said
 
@@ -110,6 +110,7 @@ def test_title_and_attributes_are_shown(page, serve, stored):
         page.wait(
             "document.querySelector('a.row .name')?.innerText.startsWith('Tides & <b>gauges</b>')"
         )
+        rest(page)
         page.click("a.row")
         page.wait(f"{V}?.history && {READY}")
         assert page.text("h1") == "Tides & <b>gauges</b>"

@@ -22,7 +22,7 @@ from foldlog.eventstore import (
 from foldlog.eventstore.maintenance.erase import erase
 from foldlog.projections import Views
 from tests.browser.pictures import HEIGHT, MOMENTS, WIDTH, make
-from tests.browser.states import BLOCKS, BUTTONS, READY, V, find, forked_report, sample
+from tests.browser.states import BLOCKS, BUTTONS, READY, V, find, forked_report, rest, sample
 from tests.browser.task_store import TASK, write_task
 from tests.foldlog.formats.reading import histories_at
 from tests.page_samples import HOSTILE, LONG_LINE, hostile_history, usual_history
@@ -97,6 +97,7 @@ def test_a_hostile_history_runs_nothing_on_the_server(page, serve, stored):
     home = address.split("?")[0]
     page.open(address)
     page.wait("document.querySelectorAll('a.row').length === 2")
+    rest(page)
     page.search("script attacked")
     page.wait("document.querySelector('.hit mark')")
     page.click(".hit")
@@ -433,6 +434,7 @@ def test_the_server_follows_new_events(page, serve, stored):
     with foldlog.open(store) as histories:
         page.open(serve(store))
         page.wait("document.querySelector('a.row')?.innerText.includes('build fails')")
+        rest(page)
         page.click("a.row")
         page.wait(f"{V}?.history?.version === {histories['c'].version()}")
         histories["c"].append([said("something new"), replied("yes")])
@@ -503,6 +505,7 @@ def test_runs_of_a_task_open_in_their_calls(page, serve, tmp_path):
     address = serve(str(store))
     page.open(address)
     page.wait("document.querySelectorAll('a.row').length === 1")
+    rest(page)
     assert "2 sub-agents" in page.text("a.row")
     assert "no such file" in page.text("a.row .c-first")
     page.click("a.row .c-first")
@@ -524,6 +527,7 @@ def test_page_of_a_task_answers_a_debugger(page, serve, tmp_path):
     address = serve(f"sqlite:///{store}")
     page.open(address)
     page.wait("document.querySelectorAll('a.row').length === 1")
+    rest(page)
     assert "2 of 5 runs of 1 task had an error" in page.text(".summary")
     assert "4 sub-agents" in page.text("a.row")
     page.click("a.row .name")

@@ -392,12 +392,35 @@ def test_a_list_without_the_last_counted_runs_is_asked_again(listed):
     listed.wait(f"{ROWS}[0] === 'review the change'")
 
 
-def test_an_answer_that_was_overtaken_is_not_shown(listed):
-    listed.run(f"{LATE} void (window.refreshed = {V}.follow())")
+def test_a_click_during_an_answer_is_not_lost(listed):
+    facet = "Array.from(document.querySelectorAll('.facet button'))"
+    box = f"{facet}.find((each) => each.innerText.startsWith('Edit')).getBoundingClientRect()"
+    x, y = listed.ask(f"(({{ x, y }}) => [x + 5, y + 5])({box})")
+    mouse = {"x": x, "y": y, "button": "left", "clickCount": 1}
+    listed.send("Input.dispatchMouseEvent", type="mousePressed", **mouse)
     listed.ask(f"{V}.follow()")
-    listed.ask(f"void (window.rows = {V}.rows)")
-    listed.ask("(async () => { window.go(); await window.refreshed; })()")
-    assert listed.ask(f"{V}.rows === window.rows")
+    listed.send("Input.dispatchMouseEvent", type="mouseReleased", **mouse)
+    assert shown(listed, 1) == ["write the docs"]
+
+
+LATE_AND_EMPTY = """
+const plain = window.fetch;
+window.fetch = async (...asked) => {
+  window.fetch = plain;
+  const page = await (await plain(...asked)).json();
+  await new Promise((go) => (window.go = go));
+  return new Response(JSON.stringify({ ...page, conversations: [] }));
+};
+"""
+"""The next list waits for ``window.go()``, and has no run."""
+
+
+def test_an_answer_that_was_overtaken_is_not_shown(listed):
+    listed.ask(f"{LATE_AND_EMPTY} void (window.refreshed = {V}.follow())")
+    listed.wait("window.go")
+    listed.ask(f"{V}.follow()")
+    shown = f"window.go(); await window.refreshed; return {V}.rows.length;"
+    assert listed.ask(f"(async () => {{ {shown} }})()") == 3
 
 
 def test_a_row_fits_its_line(sized, runs):

@@ -69,6 +69,7 @@ export class Runs {
     this.total = 0;
     this.refreshes = 0; // The number of times that the runs were asked for.
     this.shown = 0; // The refresh whose runs are shown.
+    this.drawn = ""; // What the shown sums were drawn of.
     this.chosen = new Set();
     this.wide = new Set(); // The facets that show all their names.
     this.names = new Map();
@@ -121,7 +122,10 @@ export class Runs {
     const [fleet, rows] = await Promise.all([ask(`overview?${new URLSearchParams({ q: line })}`), page]);
     if (!isNewest()) return;
     this.fleet = fleet;
-    this.showSums();
+    const sums = JSON.stringify([fleet, line, this.total]);
+    // Equal sums are not drawn again: a click that began on one of their buttons would be lost.
+    if (sums !== this.drawn) this.showSums();
+    this.drawn = sums;
     // The server goes on counting between the two answers, so either of them may lack runs that the other one has.
     const uncounted = Math.max(fleet.conversations - fleet.counted, rows.total - rows.counted);
     this.counted = fleet.conversations - uncounted;
