@@ -2,11 +2,6 @@
 
 import socket
 
-_kept: list[socket.socket] = []
-"""A bound socket for each port of ``free_port``: while it is open, the system gives its port to
-nobody who asks for any port, whether to listen or to connect.
-"""
-
 
 def free_port() -> int:
     """Return a port of this machine on which nobody listens, and which no test running beside this
@@ -16,8 +11,11 @@ def free_port() -> int:
     holder = socket.socket()
     holder.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
     holder.bind(("127.0.0.1", 0))
-    _kept.append(holder)
-    return int(holder.getsockname()[1])
+    port = int(holder.getsockname()[1])
+    # The descriptor stays open. While it is, the system gives its port to nobody who asks for any
+    # port, whether to listen or to connect.
+    holder.detach()
+    return port
 
 
 def listens(port: int) -> bool:
