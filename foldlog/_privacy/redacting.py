@@ -72,6 +72,7 @@ from foldlog.eventstore.files.written_files import (
     source_name,
 )
 from foldlog.eventstore.log.finding import Moment, query_all
+from foldlog.eventstore.log.reading import ReadTransaction
 from foldlog.eventstore.log.redacted import can_be_redacted, has_content
 from foldlog.eventstore.log.writing import WriteTransaction
 from foldlog.eventstore.maintenance import redact
@@ -94,8 +95,6 @@ NOT_SEARCHED = (
 
 _TOGETHER = 1_000
 """The maximum number of events that one transaction redacts."""
-_PLACED_WITHIN = 1_000
-"""A result that was written before its call is looked for among so many later events."""
 _IN_TOMBSTONE = (
     "the tombstone of the erased conversation {!r} contains the text, and stays in this store; copy"
     " the other conversations to a new store with foldlog store copy FROM TO ID …"
@@ -857,8 +856,7 @@ def _ids_of_placed(
     further = {
         name: [
             other.id
-            for event in known.values()
-            for other in _same_result(moment, name, event)
+            for other in _same_results(moment.conversation(name), known.values())
             if other.id not in known and can_be_redacted(other)
         ]
         for name, known in events.items()
@@ -866,19 +864,25 @@ def _ids_of_placed(
     return {name: ids for name, ids in further.items() if ids}
 
 
-def _same_result(moment: Moment, conversation: str, event: Event) -> Iterator[Event]:
-    """Yield the other event that has the same result: the first one, of which ``event`` is the
-    placed copy, or the copies that were placed later.
+def _same_results(reading: ReadTransaction, events: Iterable[Event]) -> Iterator[Event]:
+    """Yield the other events that have the same results: the first ones, of which some of
+    ``events`` are the placed copies, and the copies that were placed later.
+
+    Cost: for a result that was written before its call, reading all later events.
     """
-    if not isinstance(event, Observation) or event.origin is None:
-        return
-    reading = moment.conversation(conversation)
-    first_id = event.meta.get(PLACED_FROM)
-    if first_id is not None:
-        yield from reading.events(first_id, first_id + 1)
-    elif not event.shown:
-        later_events = reading.events(event.id + 1, event.id + 1 + _PLACED_WITHIN)
-        yield from (later for later in later_events if later.meta.get(PLACED_FROM) == event.id)
+    results = [event for event in events if isinstance(event, Observation) and event.origin]
+    for event in results:
+        first_id = event.meta.get(PLACED_FROM)
+        if first_id is not None:
+            yield from reading.events(first_id, first_id + 1)
+    early_ids = {
+        event.id
+        for event in results
+        if not event.shown and event.cause is None and PLACED_FROM not in event.meta
+    }
+    if early_ids:
+        later_events = reading.events(min(early_ids) + 1)
+        yield from (later for later in later_events if later.meta.get(PLACED_FROM) in early_ids)
 
 
 def _readable(

@@ -132,6 +132,22 @@ def test_source_that_grows_has_the_same_events(store, tmp_path, lines):
     assert any("placed_from" in event.meta for event in events_of(store, "garden"))
 
 
+def test_a_redaction_finds_a_copy_that_was_placed_far_behind(store, tmp_path):
+    parents = ["r1", *(f"p{number}" for number in range(1_100))]
+    between = [
+        line(4, uuid, above, "user", text("Are you there?"))
+        for above, uuid in pairwise([*parents, "end"])
+    ]
+    call = line(5, "c1", "end", "assistant", use("t1"), "m2")
+    imported(store, write(tmp_path / "garden.jsonl", [ASKED, RESULT, *between, call]))
+    events = events_of(store, "garden")
+    (copy,) = (event.id for event in events if "placed_from" in event.meta)
+    assert copy > 1_100
+    redact_event(store, "garden", 1)
+    assert SECRET not in json.dumps(prompt(Histories(store)["garden"]), default=str)
+    assert SECRET not in str(events_of(store, "garden"))
+
+
 def entry(number, **message):
     return {
         "type": "message",
