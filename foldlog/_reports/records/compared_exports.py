@@ -7,8 +7,9 @@ the source does not have, or leave one out.
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
@@ -63,11 +64,28 @@ def _read_again(frame: Frame, records: list[bytes], format: str) -> Iterator[lis
         document = whole(frame, records)
     except (IndexError, UnicodeEncodeError):
         return
-    with TemporaryDirectory() as folder:
-        path = Path(folder) / "document.json"
-        path.write_bytes(document)
+    with _file_of(document) as path:
         for name in (format, AUTO):
             with suppress(NotAHistory, UnreadableJson):
                 for found in histories(path, recognize(name)):
                     if isinstance(found, FoundHistory):
                         yield [located.text or bytes_of(located.value) for located in found.reader]
+
+
+@contextmanager
+def _file_of(document: bytes) -> Iterator[Path]:
+    """Yield the path of a file with the document. Where the system has files in memory, the path is
+    a link to one, so that nothing of an encrypted store is on the disk.
+    """
+    with TemporaryDirectory() as folder:
+        path = Path(folder) / "document.json"
+        if not hasattr(os, "memfd_create"):
+            path.touch(0o600)
+            path.write_bytes(document)
+            yield path
+            return
+        with open(os.memfd_create("document"), "wb") as file:
+            file.write(document)
+            file.flush()
+            path.symlink_to(f"/proc/self/fd/{file.fileno()}")
+            yield path
