@@ -5,7 +5,6 @@ it is interrupted.
 import os
 import sqlite3
 from contextlib import closing
-from functools import partial
 from pathlib import Path
 
 import pytest
@@ -24,7 +23,6 @@ from foldlog.eventstore.maintenance.backup import back_up, vacuum
 from foldlog.eventstore.maintenance.verify import verify
 from foldlog.eventstore.recorders.sqlite import replacing, schema
 from foldlog.eventstore.recorders.sqlite.replacing import held
-from foldlog.eventstore.recorders.sqlite.store_file import StoreFile
 from tests.between import Killed
 from tests.eventstore.newer import become_newer
 from tests.eventstore.test_store_file import Agent
@@ -162,7 +160,7 @@ def test_other_programs_file_is_not_replaced(path, backup, tmp_path):
 
 
 def test_a_locked_file_of_another_program_is_not_replaced(path, backup, tmp_path, monkeypatch):
-    monkeypatch.setattr(replacing, "StoreFile", partial(StoreFile, patience_s=0.1))
+    monkeypatch.setattr(replacing, "_PATIENCE_TO_LOOK_S", 0.1)
     other = tmp_path / "other.db"
     execute(other, "CREATE TABLE precious (value)")
     with closing(sqlite3.connect(other, isolation_level=None)) as program:

@@ -35,6 +35,9 @@ from foldlog.eventstore.recorders.sqlite.store_file import Connection, StoreFile
 from foldlog.eventstore.recorders.sqlite.write_lock import WriteLock, give_rights
 
 _BESIDE = ("-wal", "-shm", "-journal")
+_PATIENCE_TO_LOOK_S = 2.0
+"""Readers of a store never wait for its writers, so a file that stays locked is not a store in use.
+"""
 NEW = ".new"
 """The new file's temporary name is the second name of the former file, followed by this suffix."""
 
@@ -47,7 +50,8 @@ def check_replaceable(path: str) -> None:
     if not os.path.exists(path) or os.path.getsize(path) == 0:
         return
     try:
-        with closing(StoreFile(path, writable=False).open()) as reader:
+        file = StoreFile(path, writable=False, patience_s=_PATIENCE_TO_LOOK_S)
+        with closing(file.open()) as reader:
             is_ours = schema.has_our_mark(reader)
     except sqlite3.DatabaseError as error:
         code = primary_code(error)
