@@ -37,6 +37,9 @@ def standing_in(structural: Iterable[Event], version: int) -> Callable[[Event], 
     intervals = intervals_kept(replacing, version)
 
     def stands(event: Event) -> bool:
+        # A later step back of the program must not change what was counted before it.
+        if is_replacing(event):
+            return False
         if event.origin is None or contains(intervals, event.id):
             return True
         next_index = bisect(retractions, event.id, key=attrgetter("id"))

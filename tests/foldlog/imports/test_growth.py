@@ -921,6 +921,18 @@ def resumed(*messages):
     return [GEMINI[0], {"$set": {"messages": [*messages]}}]
 
 
+def test_rewind_changes_no_figure_of_a_message_that_came_twice(tmp_path, store, target):
+    path = tmp_path / "log.jsonl"
+    records = [*GEMINI[:3], {**GEMINI[2], "content": "plank00002"}, {"$rewindTo": "u1"}]
+    for stop in (4, 5):
+        imported(store, write_lines(path, records[:stop]))
+        figures_of(store, "s1")
+    imported(target, path)
+    for stored in (store, target):
+        assert Histories(stored)["s1"].stats().events["retraction"] == 1
+        assert [*find_wrong_figures(stored, Views(stored), "s1")] == []
+
+
 REDACTED = {
     "copilot-cli, the message of the title": (
         "copilot-cli",
