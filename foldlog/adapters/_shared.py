@@ -43,11 +43,11 @@ from foldlog.eventstore import (
     VersionConflict,
     summary_id,
 )
-from foldlog.eventstore.arguments import check_map
+from foldlog.eventstore.arguments import NUMBER_MAX, check_map
 from foldlog.eventstore.documents.values import newest_documents, newest_value
+from foldlog.eventstore.lists.pages import recent_conversations
 from foldlog.eventstore.log.appending import Seen
 from foldlog.eventstore.log.finding import Moment, beginning_with
-from foldlog.eventstore.log.writing import pairs_of
 from foldlog.eventstore.times import parse_event_time
 from foldlog.formats import Encoder
 from foldlog.projections import View
@@ -346,22 +346,19 @@ def unquote_id(part: str) -> str:
     return unquote(part, errors="surrogatepass")
 
 
-def recent(
-    histories: Histories, attributes: JsonMap
-) -> Iterator[RecentConversation | ConversationRow]:
+def recent(histories: Histories, attributes: JsonMap) -> Iterator[RecentConversation]:
     """Yield the conversations that have these attributes, the most recently active first. The
     conversations are read from the store in pages.
 
-    A read-only store has no index of attributes, so the attributes of all its conversations are
-    read.
+    The stored list of a read-only store may be old, so its conversations are read together with
+    all changes since. A conversation whose attributes cannot be read has none of them.
     """
-    if not histories.store.database.recorder.writable:
-        wanted = frozenset(pairs_of(attributes))
-        rows = (row for row in histories.store.iter_conversations() if row.erased_at is None)
-        for row in sorted(rows, key=lambda row: row.updated_at, reverse=True):
-            with suppress(ConversationErased):  # since its row was read
-                if not wanted or wanted.issubset(pairs_of(histories[row.id].attributes())):
-                    yield row
+    database = histories.store.database
+    if not database.recorder.writable:
+        everything = recent_conversations(
+            database, attributes, limit=NUMBER_MAX, after=None, age_max_s=0, is_complete=True
+        )
+        yield from everything.conversations
         return
     after = None
     while True:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 import time
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from contextlib import suppress
 from itertools import islice
 from typing import Annotated, Any
@@ -192,7 +192,7 @@ def list_conversations(
     if not asked.items() <= attributes.items():
         return ConversationPage(conversations=[], next=None)  # the token sees none of them
     if below:
-        return _list_below(request, below, attributes)
+        return _list_below(request, below, asked)
     place = None if after is None else convert("after", after.split("."), tuple[_Place, _Place])
     conversations: list[ConversationState] = []
     left = min(limit, _LISTED_MAX)
@@ -236,11 +236,7 @@ def list_unfinished(request: AdmittedRequest) -> UnfinishedConversations:
     conversation resumes them.
     """
     histories = request.histories
-    where = request.principal.where
-    left: Iterable[str] = histories.to_resume()
-    if where:
-        among = frozenset(request.visible_ids({}))
-        left = (name for name in left if name in among)
+    left = (name for name in histories.to_resume() if request.is_visible(histories[name]))
     return UnfinishedConversations(conversations=list(islice(left, _LISTED_MAX)))
 
 
@@ -358,14 +354,18 @@ def erase(
     return ErasedConversation.of(tombstone, events=tombstone.version)
 
 
-def _list_below(request: AdmittedRequest, start: str, where: JsonMap) -> ConversationPage:
-    """Return all conversations below the beginning of an id that have some attributes."""
+def _list_below(request: AdmittedRequest, start: str, asked: JsonMap) -> ConversationPage:
+    """Return all conversations below the beginning of an id that have some attributes, and that the
+    token may see.
+    """
     listed = []
     for row in rows_below(request.histories, start):
+        history = request.histories[row.id]
         with suppress(ConversationErased):  # since its row was read
-            attributes = request.histories[row.id].attributes()
-            if where.items() <= attributes.items():
-                listed.append(ConversationState.of_row(row, attributes))
+            if request.is_visible(history):
+                attributes = history.attributes()
+                if asked.items() <= attributes.items():
+                    listed.append(ConversationState.of_row(row, attributes))
     return ConversationPage(conversations=listed, next=None)
 
 

@@ -23,7 +23,7 @@ from foldlog._app.server.service.events import RecordedEvent
 from foldlog._app.server.service.operations import operation
 from foldlog._app.server.service.request import AdmittedRequest, Deferred
 from foldlog._reports.answers.document import Document
-from foldlog.eventstore import InvalidArgument
+from foldlog.eventstore import CorruptEvent, InvalidArgument
 
 _PAGE: Final = 100
 """A page has at most this many events."""
@@ -123,10 +123,22 @@ def follow_store(
         return where, histories.store.database.data_version()
 
     def read(after: str, count: int) -> Iterator[tuple[str, RecordedEvent | None]]:
-        for recorded in histories.store.follow(after, count):
-            is_visible = request.is_visible(histories[recorded.conversation])
-            event = RecordedEvent.of_recorded(recorded) if is_visible else None
-            yield str(recorded.position), event
+        with request.hiding_others():
+            while count > 0:
+                try:
+                    for recorded in histories.store.follow(after, count):
+                        count -= 1
+                        after = str(recorded.position)
+                        is_visible = request.is_visible(histories[recorded.conversation])
+                        yield after, RecordedEvent.of_recorded(recorded) if is_visible else None
+                    return
+                except CorruptEvent as damaged:
+                    is_visible = request.is_visible(histories[damaged.conversation])
+                    if is_visible or damaged.position is None:
+                        raise
+                    count -= 1
+                    after = str(damaged.position)
+                    yield after, None
 
     return _follow(request, after, wait_s, limit, _Source(check, look, read, None))
 

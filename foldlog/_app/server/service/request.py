@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import secrets
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cached_property
 from hashlib import sha256
 from typing import Any, Final
 
 from foldlog._app.server.following import StoreChanges
-from foldlog._app.server.problems import Refusal
+from foldlog._app.server.problems import Refusal, refusal_of
 from foldlog._app.server.service.tokens import Principal
 from foldlog._base.json_types import JsonMap, JsonObject
 from foldlog._history.histories import Histories
@@ -18,7 +19,14 @@ from foldlog._history.history import History
 from foldlog._history.lease import LeaseBlock
 from foldlog._reports.figures.prices import Prices
 from foldlog.adapters._shared import recent
-from foldlog.eventstore import ATTRIBUTES, DELETED, ConversationErased, ConversationNotFound
+from foldlog.eventstore import (
+    ATTRIBUTES,
+    DELETED,
+    ConversationErased,
+    ConversationNotFound,
+    CorruptEvent,
+    KeyUnavailable,
+)
 
 LEASE: Final = "foldlog-lease"
 
@@ -69,28 +77,58 @@ class AdmittedRequest:
     def check_visible(self, history: History) -> None:
         """Raise an error if the token may not see the conversation, or not any more."""
         self.principal.check_valid()
-        if self.principal.where and not self.is_visible(history):
+        if self.principal.where and not self._sees(history):
             raise ConversationNotFound(history.id)
 
     def is_visible(self, history: History) -> bool:
         """Return whether the token may see the conversation. A token without a filter may see every
-        id, also an id without a conversation.
+        id, also an id without a conversation. Any other token does not see a conversation whose
+        attributes cannot be read.
         """
         try:
-            return not self.principal.where or self.principal.sees(history.attributes())
+            return not self.principal.where or self._sees(history)
+        except (CorruptEvent, KeyUnavailable):
+            return False
+
+    def _sees(self, history: History) -> bool:
+        """Return whether the filter of the token lets it see the conversation."""
+        try:
+            return self.principal.sees(history.attributes())
         except (ConversationErased, ConversationNotFound):
             return False
+
+    @contextmanager
+    def hiding_others(self) -> Iterator[None]:
+        """Raise a ``Refusal`` without names in place of an error about a conversation that the
+        token may not see.
+        """
+        try:
+            yield
+        except (CorruptEvent, KeyUnavailable) as error:
+            if not self.principal.where or not self._is_about_another(error):
+                raise
+            problem = (
+                "a conversation that this token may not see is damaged"
+                if isinstance(error, CorruptEvent)
+                else "conversations are encrypted under a key that the server does not have"
+            )
+            status = refusal_of(error).status
+            raise Refusal(status, f"{problem}; tell the administrator of the store") from None
+
+    def _is_about_another(self, error: CorruptEvent | KeyUnavailable) -> bool:
+        """Return whether an error may be about a conversation that the token may not see."""
+        if isinstance(error, KeyUnavailable):
+            return self.conversation == ""
+        named = error.conversation
+        return named != self.conversation and not self.is_visible(self.histories[named])
 
     def visible_ids(self, attributes: JsonMap) -> list[str]:
         """Return the ids of the conversations with these attributes that the token may see, the
         most recently active first. An attribute that is a list is not the value that a filter
         names, although ``recent`` finds it by its texts.
         """
-        return [
-            row.id
-            for row in recent(self.histories, {**attributes, **self.principal.where})
-            if not self.principal.where or self.is_visible(self.histories[row.id])
-        ]
+        rows = recent(self.histories, {**attributes, **self.principal.where})
+        return [row.id for row in rows if self.principal.sees(row.attributes or {})]
 
     def refuse_filter(self, what: str) -> None:
         """Raise a ``Refusal`` if the token does not see all conversations."""

@@ -222,7 +222,7 @@ class Service:
 
         def handle(view_bytes_max: int | None) -> Deferred | Response:
             self._check()
-            with views_up_to(view_bytes_max):
+            with views_up_to(view_bytes_max), admitted.hiding_others():
                 answer = operation.handle(admitted, **arguments)
             if isinstance(answer, Deferred | Response):
                 return answer

@@ -17,10 +17,12 @@ from foldlog._app.server.service import conversations, events, service
 from foldlog._app.server.service.encoding import encoded_parts
 from foldlog._app.server.service.service import LargeResponse, Service
 from foldlog._app.server.service.tokens import Principal, TokenEntry, Tokens
-from foldlog.eventstore import Action, InvalidOption, open_store
+from foldlog._history.history import History
+from foldlog.eventstore import Action, InvalidOption, KeyRing, open_store
 from foldlog.eventstore.maintenance.erase import erase
 from tests.http_client import HttpClient
 from tests.said import said
+from tests.stored_rows import execute
 from tests.waiting import until_in_loop
 from tests.web_client import Client, Gate, application
 
@@ -537,3 +539,82 @@ def test_a_token_finds_no_conversation_that_it_may_not_read(tmp_path):
         assert ann.refusal("read_conversation", conversation="both").status == 404
         assert seen_by(ann) == ([], 0, [])
         assert ann("list_conversations")["conversations"] == []
+
+
+@pytest.fixture
+def with_damage(tmp_path):
+    """The URL of a store in which an event of Bob's is damaged, and Ann's come before and after."""
+    path = tmp_path / "store.db"
+    with foldlog.open(path) as histories:
+        for user in ("ann", "bob"):
+            history = histories.create(f"of-{user}", {"user": user})
+            history.append([{"role": "user", "content": "tea"}, Action(tool="t", call_id="c")])
+        histories["of-ann"].append({"role": "user", "content": "more"})
+    execute(
+        path,
+        "UPDATE events SET body = x'00' WHERE id = 0"
+        " AND conversation = (SELECT key FROM conversations WHERE id = 'of-bob')",
+    )
+    return f"sqlite:///{path}"
+
+
+@pytest.mark.parametrize("mode", ["", "?mode=ro"])
+def test_damage_of_another_user_changes_no_answer(with_damage, mode):
+    with foldlog.open(f"{with_damage}{mode}") as histories:
+        ann = as_ann(histories)
+        assert seen_by(ann) == (["of-ann"], 1, ["of-ann"])
+        listed = ann("list_conversations", below="of-")["conversations"]
+        assert [conversation["id"] for conversation in listed] == ["of-ann"]
+        followed = ann("follow_store")
+        assert [entry["id"] for entry in followed["events"]] == [0, 1, 2, 3]
+        assert ann("follow_store", after=followed["after"])["events"] == []
+
+
+def test_a_refusal_names_no_conversation_of_another_user(with_damage, monkeypatch):
+    def read_damaged(histories, start):
+        return histories["of-bob"].attributes()
+
+    monkeypatch.setattr(conversations, "rows_below", read_damaged)
+    with foldlog.open(with_damage) as histories:
+        refusal = as_ann(histories).refusal("list_conversations", below="of-")
+    assert refusal.status == 500
+    assert "bob" not in str(refusal.document)
+
+
+def test_a_missing_key_of_another_user_is_refused_without_a_name(tmp_path):
+    url = f"sqlite:///{tmp_path}/store.db"
+    for user, keys in (("ann", None), ("bob", KeyRing("ab" * 32))):
+        with foldlog.open(url, keys=keys) as histories:
+            histories.create(f"of-{user}", {"user": user})
+    with foldlog.open(f"{url}?mode=ro") as histories:
+        ann = as_ann(histories)
+        assert ann("list_unfinished")["conversations"] == []
+        for name in ("follow_store", "read_store_stats"):
+            refusal = ann.refusal(name)
+            assert (refusal.status, "bob" in str(refusal.document)) == (503, False)
+
+
+def test_an_attribute_of_another_type_is_another_attribute(store):
+    entry = TokenEntry(scope="read", token=TOKEN, where={"tenant": 1})
+    histories = Histories(store)
+    service = Service(histories, Tokens([("one", entry)]), check=lambda: None)
+    client = HttpClient(application(store, gate=Gate("page"), service=service), TOKEN)
+    for tenant in (1, True, "1"):
+        histories.create(f"tenant-{tenant!r}", {"tenant": tenant})
+    for below in ("", "tenant-"):
+        listed = client("list_conversations", below=below)["conversations"]
+        assert [conversation["id"] for conversation in listed] == ["tenant-1"]
+
+
+def test_a_list_has_the_attributes_that_a_filter_needs(tmp_path, monkeypatch):
+    with foldlog.open(tmp_path / "store.db") as histories:
+        for number in range(3):
+            histories.create(f"{number}", {"user": "ann"}).append(
+                {"role": "user", "content": "tea"}
+            )
+        ann = as_ann(histories)
+        reads = []
+        read = History.attributes
+        monkeypatch.setattr(History, "attributes", lambda self: reads.append(self) or read(self))
+        assert seen_by(ann) == (["2", "1", "0"], 3, [])
+        assert reads == []
