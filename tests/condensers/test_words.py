@@ -254,6 +254,8 @@ def test_lines_of_an_output_that_say_how_it_ended():
     assert last_line("3 passed\nsee log", is_check=True) == "3 passed"
     assert last_line("2 failed\n3 passed\nsee log", is_check=True) == "2 failed"
     assert last_line("3 passed\nsee log") == "see log"
+    assert last_line("a\nthe door is the exit") == "the door is the exit"
+    assert last_line("a\nprocess exited with code 0") == "a"
     assert last_line("a\n" + 2_000 * "b") == 2_000 * "b"
 
 

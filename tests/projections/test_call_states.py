@@ -145,7 +145,8 @@ def test_calls_that_begun_tools_may_have_run():
 def test_approvals_of_a_call():
     asked = Annotation(name=APPROVAL, data={"state": "asked"}, cause=0)
     assert [event.id for event in traced(PAY, asked, mark({}))[0].approvals] == [1]
-    assert (is_approval(asked), is_approval(mark({}))) == (True, False)
+    others = (mark({}), Message(source="user", content="x"))
+    assert [*map(is_approval, (asked, *others))] == [True, False, False]
 
 
 def test_calls_in_doubt_until_a_message_settles_them():
