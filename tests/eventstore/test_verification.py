@@ -17,6 +17,7 @@ import pytest
 import foldlog
 from foldlog import Histories
 from foldlog.eventstore import (
+    ANY_VERSION,
     Annotation,
     CondensationRequest,
     CorruptEvent,
@@ -24,6 +25,7 @@ from foldlog.eventstore import (
     Erased,
     EventStoreError,
     KeyRing,
+    Origin,
     StoreDamaged,
     open_store,
 )
@@ -550,6 +552,23 @@ def test_keys_of_an_encrypted_conversation_are_proved(encrypted, change, problem
     execute(encrypted, change)
     with open_store(f"sqlite:///{encrypted}", keys=KeyRing(["22" * 32])) as store:
         assert problems_of(store) == [f"a: {problem}"]
+
+
+@pytest.mark.parametrize("how", [{"idempotency_key": "k"}, {"dedupe": "origin"}], ids=str)
+def test_a_forged_key_is_refused_at_its_use(path, how):
+    path.unlink()
+    keys = KeyRing(["22" * 32])
+    events = [said(text, origin=Origin(format="f", id=text)) for text in ("x", "y")]
+    with open_store(f"sqlite:///{path}", keys=keys) as store:
+        store.append("a", events, expected_version=0, **how)
+        assert len(store.append("a", events, expected_version=ANY_VERSION, **how)) in (0, 2)
+        say(store, "a", "more")
+    execute(path, "UPDATE idempotency_keys SET first_id = first_id + 1")
+    with (
+        open_store(f"sqlite:///{path}", keys=keys) as store,
+        pytest.raises(CorruptEvent, match="key was changed without the conversation's data key"),
+    ):
+        store.append("a", events, expected_version=ANY_VERSION, **how)
 
 
 @pytest.mark.parametrize(
