@@ -53,10 +53,8 @@ class _Newest(NamedTuple):
 
     @property
     def at(self) -> int:
-        """The time of the last event."""
-        at = self.conversation.updated_at
-        assert at is not None  # a conversation without events is in no list
-        return at
+        """The time of the last event, or for an import without events the time when it began."""
+        return self.conversation.updated_at or self.conversation.created_at
 
 
 class Progress(NamedTuple):

@@ -234,6 +234,24 @@ def test_a_list_waits_for_no_other_writer(histories):
         histories.erase("b", reason="asked to")
 
 
+def test_pages_beside_entries_that_cannot_be_written(histories):
+    for number in range(6):
+        histories.create(f"c{number}", U1)
+    histories.list(age_max_s=0)
+    for number in range(3):
+        histories[f"c{number}"].append(said("newer"))
+    with others_writing(histories):
+        first = histories.list(U1, limit=3, age_max_s=0)
+        second = histories.list(U1, limit=3, after=first.after, age_max_s=0)
+    assert names(first) + names(second) == ["c2", "c1", "c0", "c5", "c4", "c3"]
+
+
+@pytest.mark.parametrize("age", [True, "1", None])
+def test_age_that_is_no_number_of_seconds(histories, age):
+    with pytest.raises(TypeError, match="age_max_s must be a number of seconds, not"):
+        histories.list(age_max_s=age)
+
+
 def test_encrypted_attributes_need_their_key(recorder):
     plain, encrypted = (
         Histories(Store(recorder, WriteSettings(keys=keys))) for keys in (None, KEYS)
