@@ -424,6 +424,16 @@ def test_a_store_moves_by_copy(many, postgres_server, other_server):
                 say(store, name, "1")
             assert len([entry for entry in store.follow() if entry.conversation in names]) == 32
             strangers = sorted((name for name in names if home(name) != number), key=home)
+            for name in (names[0], strangers[0]):
+                tries = []
+
+                def work_again(transaction, name=name, tries=tries):
+                    tries.append(transaction.conversation(name).version)
+                    if len(tries) == 1:
+                        raise TryAgain("another transaction was in the way")
+
+                store.database.recorder.transact(work_again)
+                assert tries == [2, 2]
             store.fork(names[0], 1, strangers[0] + " fork")
             assert store.version(strangers[0] + " fork") == 1
             forked = next(name for name in (f"fork {n}" for n in range(99)) if home(name) == number)

@@ -437,10 +437,15 @@ class StoresTransaction:
         def call_in_store(*arguments: Any, **options: Any) -> Any:
             number = number_named(self._stores, method, arguments, options)
             if number is None:
-                number = self._home or 0
+                number = self._present
             return getattr(self._transaction_of(number), method)(*arguments, **options)
 
         return call_in_store
+
+    @property
+    def _present(self) -> int:
+        """The number of the store of the last call, or of the first store of this server."""
+        return self._server.numbers[0] if self._home is None else self._home
 
     # -- methods that concern several stores
 
@@ -474,7 +479,7 @@ class StoresTransaction:
         conversation does not exist, record in ``home`` which store of this server will get the
         conversation.
         """
-        own = self._home or self._server.numbers[0]
+        own = self._present
 
         def find_or_note(transaction: StoresTransaction) -> tuple[Conversation | None, str]:
             store = transaction._transaction_of(home)
@@ -517,18 +522,18 @@ class StoresTransaction:
         if name == "key_ids":
             return self._key_ids()
         # The clock is that of the server that has the conversation of this transaction.
-        number = (self._home or 0) if name == "now" else 0
+        number = self._present if name == "now" else 0
         return self._transaction_of(number).value(name)
 
     def _key_ids(self) -> str:
         """Return the ids of the keys that the stores of this server use."""
-        store = self._transaction_of(self._home or 0)
+        store = self._transaction_of(self._present)
         store.settle()
         for member in self._server.members.values():
             member.bind(self._wire)
             self._wire.queue("key_ids")
         rows = [row for answer in self._wire.ask() for row in self._wire.rows(answer)]
-        self._server.members[self._home or 0].bind(self._wire)
+        self._server.members[self._present].bind(self._wire)
         return " ".join(as_text(key_id) or "(damaged)" for (key_id,) in rows)
 
     def set_value(self, name: str, value: str) -> None:
@@ -568,7 +573,7 @@ class StoresTransaction:
         return [number for member in self._members.values() for number in member.locks]
 
     def lock(self, number: int) -> None:
-        self._transaction_of(self._home or 0).lock(number)
+        self._transaction_of(self._present).lock(number)
 
     def was_committed(self, earlier: StoresTransaction) -> bool:
         return any(
