@@ -534,6 +534,15 @@ def test_the_status_of_several_stores(pair, postgres_server):
             assert status.held_by.application == "reports"
 
 
+def test_a_lease_is_seen_in_the_store_of_its_conversation(pair):
+    with foldlog.open(pair) as histories, foldlog.open(pair) as others:
+        for name in in_both(histories.store, "leased"):
+            say(histories.store, name, "0")
+            with histories[name].lease(worker="the worker"):
+                assert others[name].current_lease().worker == "the worker"
+            assert others[name].current_lease() is None
+
+
 def test_the_durability_of_several_stores(pair):
     def probe(transaction):
         store = transaction._transaction_of(1)
