@@ -34,8 +34,10 @@ from foldlog.eventstore import (
 )
 from foldlog.formats.replacing import is_replacing
 from foldlog.formats.summed_calls import HASH_BYTES, Calls
+from foldlog.formats.usage import is_call
 from foldlog.projections import Views
 from foldlog.projections.conversations.unreadable import sound
+from foldlog.projections.units import awaited_positions
 
 _REPORT_EVERY = 500
 """A caller is told its progress after this number of events."""
@@ -135,6 +137,7 @@ def figures_of(
     figures = _add_later_events(store, views, row, figures, on_events=on_events)
     overview = figures.overview
     counts = figures.counts
+    counts.is_awaited = overview.problem is None and _is_awaited(views, row.id, figures.start)
     if counts.findings:
         figures.overview = overview._replace(problem=overview.problem or counts.findings[0])
     elif figures.is_sound and counts.last_at is not None:
@@ -214,6 +217,16 @@ def _add_later_events(
     figures.counted = row.version
     counts.conversations = 1
     return figures
+
+
+def _is_awaited(views: Views, conversation: str, start: int) -> bool:
+    """Return whether a call waits for its result, among the calls from the event ``start`` on. Only
+    the View knows which calls and results a retraction took back or brought back. Cost: one pass
+    over the View if a call of it has no result.
+    """
+    view = views.current(conversation)
+    calls = (view.events[position] for position in awaited_positions(view.events, view.units))
+    return any(is_call(call) and call.id >= start for call in calls)
 
 
 def _report_progress(log: Iterable[Logged], on_events: Callable[[int], object]) -> Iterator[Logged]:

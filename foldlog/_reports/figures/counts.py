@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from datetime import datetime
 
-from msgspec import Struct, field
+from msgspec import Struct
 
 from foldlog._base.json_types import JsonMap
 from foldlog._base.usage import PLACED_FROM
@@ -15,25 +15,16 @@ from foldlog._reports.figures.spending import sum_up
 from foldlog._reports.figures.tools_of_replies import NO_NAME
 from foldlog._reports.words.times import read_with_format, time_of_event
 from foldlog.condensers import Usage, reports_of
-from foldlog.eventstore import (
-    Action,
-    Annotation,
-    CondensationAction,
-    Event,
-    Message,
-    Observation,
-    Retraction,
-)
+from foldlog.eventstore import Action, Annotation, CondensationAction, Event, Message, Observation
 from foldlog.eventstore.events import is_structural
 from foldlog.eventstore.times import EventTime, in_utc
 from foldlog.formats.places import is_declined
 from foldlog.formats.record import dicts_in
-from foldlog.formats.skeleton import ENDS_WITH, beginning_of, state_after, state_with_calls
+from foldlog.formats.skeleton import ENDS_WITH, beginning_of, state_after
 from foldlog.formats.summed_calls import NO_DAY
 from foldlog.formats.usage import is_call
 from foldlog.projections import begins_reply, words_of
 from foldlog.projections.conversations.labels import label
-from foldlog.projections.units import LaterReply
 
 
 class Counts(Struct):
@@ -49,9 +40,8 @@ class Counts(Struct):
     ``unmarked``            the number of conversations from sources that mark no errors
     ``waiting``             maps the ids of calls without a result to the tools of the calls; calls
                             without an id are under the empty text
-    ``later``, ``left``     the ids in ``waiting`` that a later reply left behind, or a retraction
-                            took back, so that nothing waits for their results: see ``LaterReply``
-    ``opened``              maps the ids in ``waiting`` to the events of their newest calls
+    ``is_awaited``          whether a call of the View has no result, and the model was not asked
+                            again without this result
     ``reached``             the time of the last counted event
     ``last``                the kind of the last event: see ``state``
     ``first_error``         the beginning of the text of the first error
@@ -70,9 +60,7 @@ class Counts(Struct):
     longest_wait_s: float | None = None
     unmarked: int = 0
     waiting: dict[str, list[str]] = {}
-    later: LaterReply = field(default_factory=LaterReply)
-    left: list[str] = []
-    opened: dict[str, int] = {}
+    is_awaited: bool = False
     reached: EventTime | None = None
     last: str | None = None
     first_error: str | None = None
@@ -87,7 +75,7 @@ class Counts(Struct):
         call, ``refused`` if a person refused a call, ``answer`` of the agent, or ``request`` of a
         user. Before the first of these events, the state is None.
         """
-        return state_with_calls(self.waiting, self.left, self.last)
+        return "open_call" if self.is_awaited else self.last
 
     @property
     def errors(self) -> int | None:
@@ -110,9 +98,6 @@ class Counts(Struct):
         tool = tools.pop(-1 if call_id else 0)
         if not tools:
             self.waiting.pop(call_id, None)
-            self.opened.pop(call_id, None)
-            if call_id in self.left:
-                self.left.remove(call_id)
         return tool
 
     def count(self, recorded_at: datetime, event: Event) -> None:
@@ -124,7 +109,6 @@ class Counts(Struct):
         self.events[kind] = self.events.get(kind, 0) + 1
         if not is_about_it(event):
             self._count_day(recorded_at, event)
-        self._note_reply(event)
         if is_call(event):
             self._count_call(event)
         elif type(event) is Observation:
@@ -142,26 +126,12 @@ class Counts(Struct):
         if not _marks_errors(event):
             self.unmarked = 1
 
-    def _note_reply(self, event: Event) -> None:
-        if event.shown and self.later.note(event):
-            self.left = [*self.waiting]
-        elif type(event) is Retraction and event.origin is None:
-            taken_back = (
-                name for name in self.waiting if self.opened.get(name, -1) >= event.version
-            )
-            self.left = [*dict.fromkeys([*self.left, *taken_back])]
-
     def _count_placed(self, event: Event) -> None:
         """Close the call of a result that an import moved behind its call. The result itself was
-        counted where the source has it, before its call began to wait. Nothing waits for a result
-        that the source does not have.
+        counted where the source has it, before its call began to wait.
         """
-        if not isinstance(event, Observation):
-            return
-        if event.meta[PLACED_FROM] is not None:
+        if isinstance(event, Observation) and event.meta[PLACED_FROM] is not None:
             self._close_call(event)
-        elif event.call_id in self.waiting:
-            self.left.append(event.call_id)
 
     def _count_day(self, recorded_at: datetime, event: Event) -> None:
         """Count the day of an event. If the event has a time of its own, also note the time, and
@@ -182,9 +152,6 @@ class Counts(Struct):
         name = call.tool or NO_NAME
         sum_up(self.tools, {name: ToolDocument(calls=1)})
         self.waiting.setdefault(call.call_id or "", []).append(call.tool)
-        self.opened[call.call_id or ""] = call.id
-        if call.call_id in self.left:
-            self.left.remove(call.call_id)
 
     def _count_result(self, result: Observation, at: EventTime | None) -> None:
         """Close the call of a result. Count an error, but not the refusal of a person."""

@@ -236,6 +236,33 @@ def test_call_that_was_taken_back_is_not_open(histories):
     assert states_and_left(histories) == (["request"], [])
 
 
+def test_call_that_a_retraction_brought_back_is_open(histories):
+    history = histories["top"]
+    history.append([said("pay"), Action(tool="pay", call_id="p")])
+    taken_back = history.retract(1)
+    assert states_and_left(histories) == (["request"], [])
+    history.retract(taken_back.id)
+    assert states_and_left(histories) == (["open_call"], ["top"])
+    history.append(Observation(content="paid", call_id="p"))
+    assert states_and_left(histories) == (["result"], [])
+    history.retract(history.version() - 1)
+    assert states_and_left(histories) == (["open_call"], ["top"])
+    history.append([said("Are you there?"), replied("yes")])
+    assert states_and_left(histories) == (["answer"], [])
+    history.retract(history.version() - 1)
+    assert states_and_left(histories) == (["open_call"], ["top"])
+
+
+@pytest.mark.parametrize("call_id", [None, "p"])
+def test_one_of_two_calls_with_one_id_is_taken_back(histories, call_id):
+    history = histories["top"]
+    history.append([said("pay"), Action(tool="pay", call_id=call_id)])
+    history.append([said("again"), Action(tool="pay", call_id=call_id)])
+    history.retract(3)
+    assert states_and_left(histories) == (["open_call"], ["top"])
+    assert [call.id for call in history.open_calls()] == [1]
+
+
 def states_and_left(histories):
     """Return the state of ``top``, and the histories that are to be resumed."""
     return [figures_of(histories.store, "top")["state"]], [*histories.to_resume()]
