@@ -130,7 +130,8 @@ def attachments_of(body: object) -> tuple[Attachment, ...]:
 
 def size_of(body: bytes) -> int:
     """Return the size of a body with its attachments."""
-    return len(body) + sum(len(attachment.body) for attachment in attachments_of(body))
+    attachments = attachments_of(body)
+    return len(body) + sum(len(item.body) for item in attachments) if attachments else len(body)
 
 
 def take_bytes_out(value: Any) -> list[tuple[list[str | int], bytes]]:

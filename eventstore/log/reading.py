@@ -15,6 +15,7 @@ from operator import attrgetter
 from typing import Final
 
 from foldlog.eventstore.arguments import check_whole
+from foldlog.eventstore.codec_json import size_of
 from foldlog.eventstore.errors import CorruptEvent, EventsNotMade, StoreDamaged, TooManyBytes
 from foldlog.eventstore.events import Detached, DocumentChanges, Event
 from foldlog.eventstore.log import ledger
@@ -58,7 +59,7 @@ _MISSING = "this event, or a later shown or structural event, cannot be found"
 
 
 class _ViewLimit(threading.local):
-    """The maximum number of bytes of events that a View may read in this thread, or None."""
+    """The maximum number of bytes of events that a View may have in this thread, or None."""
 
     bytes_max: int | None = None
 
@@ -69,7 +70,8 @@ VIEW_LIMIT: Final = _ViewLimit()
 @contextmanager
 def views_up_to(bytes_max: int | None) -> Iterator[None]:
     """In this thread, a read of a View raises ``TooManyBytes`` as soon as its events have more than
-    ``bytes_max`` bytes, and reads no further events. A server limits its memory by this.
+    ``bytes_max`` bytes, decompressed and with their attachments. It then reads and decodes no
+    further events. A server limits its memory by this.
     """
     before = VIEW_LIMIT.bytes_max
     VIEW_LIMIT.bytes_max = bytes_max
@@ -116,7 +118,7 @@ class ReadTransaction:
         the last row.
         """
         self.view_bytes = 0
-        """The stored bytes of the events that were read for Views."""
+        """The bytes of the events that were read for Views, as they are when they are decoded."""
 
     @property
     def conversation(self) -> str:
@@ -227,14 +229,15 @@ class ReadTransaction:
         returned events and the event before them.
         """
         bytes_max = VIEW_LIMIT.bytes_max
-        stored = self._counted(
+        stored = list(
             self._reader.rows(
                 self.state.key, start - 1, stop, stop - start + 1, bytes_max=bytes_max
             )
         )
         if not stored or stored[0].id != start - 1 or stored[0].head != head:
             return None
-        return list(dense_events(self.conversation, self._decode_rows(stored)[1:], start, stop))
+        rows = self._decode_for_view(stored, [self._own_segment()])
+        return list(dense_events(self.conversation, rows[1:], start, stop))
 
     def shown_events(self, intervals: Sequence[tuple[int, int]]) -> list[Event]:
         """Return the shown events with ids in the intervals: see ``flagged_events``."""
@@ -253,30 +256,47 @@ class ReadTransaction:
             self._whole("the first interval", intervals[0][0])
             self._whole("the last interval", intervals[-1][1])
         parts = self._parts(intervals[0][0] if intervals else self.version)
-        rows = self._counted(
+        rows = list(
             self._reader.flagged_rows(
                 self.state.key, split_intervals(intervals, parts), VIEW_LIMIT.bytes_max
             )
         )
-        decoded = list[Row]()
-        for part in parts:
-            stop = bisect_left(rows, part.stop, len(decoded), key=_id_of)
-            decoded += part.codec.decode_rows(rows[len(decoded) : stop])
         # Decode first, because a damaged row lacks the numbers that the next check compares.
-        events = list(events_of(self.conversation, decoded))
+        events = list(events_of(self.conversation, self._decode_for_view(rows, parts)))
         self._check_that_none_is_missing(intervals, rows)
         return events
 
-    def _counted(self, rows: Sequence[Row]) -> Sequence[Row]:
-        """Add the rows, which were read for a View, to ``view_bytes``, and return them. Raises
-        ``TooManyBytes`` if a View may not read so many bytes (``views_up_to``).
+    def _decode_for_view(self, rows: list[Row], parts: Sequence[Segment]) -> Sequence[Row]:
+        """Decode the rows of a View, which are in ``parts``, and add their bytes to ``view_bytes``.
+        If a View may not have so many bytes (``views_up_to``), decodes no further rows, empties
+        ``rows``, and raises ``TooManyBytes``.
         """
-        self.view_bytes += sum(map(body_bytes, map(_body_of, rows)))
         bytes_max = VIEW_LIMIT.bytes_max
-        if bytes_max is not None and self.view_bytes > bytes_max:
-            del rows  # otherwise the traceback keeps them in memory
+        decoded = list[Row]()
+        try:
+            # The reader has read no further rows if these are too large as they are stored.
+            self._check_view_bytes(self.view_bytes + sum(map(body_bytes, map(_body_of, rows))))
+            for part in parts:
+                first = len(decoded)
+                stop = bisect_left(rows, part.stop, first, key=_id_of)
+                if bytes_max is None:
+                    decoded += part.codec.decode_rows(rows[first:stop])
+                else:
+                    bytes_left = bytes_max - self.view_bytes
+                    decoded += part.codec.decode_first(rows[first:stop], bytes_left)
+                self.view_bytes += sum(map(size_of, map(_body_of, decoded[first:])))
+                self._check_view_bytes(self.view_bytes)
+        except TooManyBytes:
+            # Otherwise the traceback keeps the rows in memory.
+            rows.clear()
+            decoded.clear()
+            raise
+        return decoded
+
+    def _check_view_bytes(self, size: int) -> None:
+        bytes_max = VIEW_LIMIT.bytes_max
+        if bytes_max is not None and size > bytes_max:
             raise TooManyBytes(self.conversation, bytes_max)
-        return rows
 
     def structural_events(self, start: int = 0, stop: int | None = None) -> Iterator[Event]:
         """Yield the structural events with ``start <= id < stop`` in the order of their ids.

@@ -16,7 +16,7 @@ import os
 import struct
 import threading
 import zlib
-from collections.abc import Sequence
+from collections.abc import Container, Iterator, Sequence
 from functools import cached_property
 from operator import attrgetter
 from types import ModuleType
@@ -244,25 +244,30 @@ class RowCodec(NamedTuple):
         unsound_indices = unsound(checksum_seed(self.conversation), rows)
         if not unsound_indices and self.data_key is None and not any(encodings(rows)):
             return rows
-        opened: dict[object, Attachment] = {}  # several rows may have the same attachment
-        problem = "its checksum does not match, so these are not the bytes that were written"
-        return [
-            _as_damaged(row, problem) if index in unsound_indices else self._opened(row, opened)
-            for index, row in enumerate(rows)
-        ]
+        return list(self._opened_rows(rows, unsound_indices))
 
     def decode_first(self, rows: Sequence[Row], bytes_max: int) -> Sequence[Row]:
-        """Decode rows up to the one that passes ``bytes_max`` of decompressed bodies."""
-        if not any(encoding & _HOW_COMPRESSED for encoding in encodings(rows)):
+        """Decode rows up to the one that passes ``bytes_max`` of decompressed bodies and
+        attachments. Rows that have neither are all decoded: their reader has limited them.
+        """
+        if not any(encoding & (_HOW_COMPRESSED | WITH_BYTES) for encoding in encodings(rows)):
             return self.decode_rows(rows)
+        unsound_indices = unsound(checksum_seed(self.conversation), rows)
         decoded = list[Row]()
         size = 0
-        for row in rows:
-            decoded += self.decode_rows([row])
-            size += size_of(decoded[-1].body)
+        for row in self._opened_rows(rows, unsound_indices):
+            decoded.append(row)
+            size += size_of(row.body)
             if size > bytes_max:
                 break
         return decoded
+
+    def _opened_rows(self, rows: Sequence[Row], unsound_indices: Container[int]) -> Iterator[Row]:
+        opened: dict[object, Attachment] = {}  # several rows may have the same attachment
+        problem = "its checksum does not match, so these are not the bytes that were written"
+        for index, row in enumerate(rows):
+            is_unsound = index in unsound_indices
+            yield _as_damaged(row, problem) if is_unsound else self._opened(row, opened)
 
     def encode_rows(self, rows: Sequence[Row], compression: Compression | None) -> Sequence[Row]:
         """Return the compressed and encrypted rows, with their checksums."""

@@ -9,7 +9,7 @@ import pytest
 
 from foldlog.eventstore import Store
 from foldlog.eventstore.errors import StoreUnavailable, TooManyBytes
-from foldlog.eventstore.log import reading
+from foldlog.eventstore.log import reading, seal
 from foldlog.eventstore.log.database import start_after
 from foldlog.eventstore.log.reading import views_up_to
 from foldlog.eventstore.log.seal import WriteSettings
@@ -251,3 +251,35 @@ def test_a_view_reads_only_the_allowed_bytes(store):
     say(store, "c", "x" * 4_000)
     with views_up_to(3_000), pytest.raises(TooManyBytes):
         Views(store).current("c")
+
+
+@pytest.mark.parametrize("compression", ["zlib", "zstd"])
+def test_the_bytes_of_a_compressed_view_are_those_that_are_decoded(
+    recorder, compression, monkeypatch
+):
+    store = Store(recorder, WriteSettings(compression=compression))
+    say(store, "c", *(str(number) * 1_000 for number in range(9)))
+    store.fork("c", 2, "fork")
+    say(store, "fork", "own" * 1_000)
+    decompressed = []
+    decompress = seal.decompress
+
+    def note(number, stored):
+        decompressed.append(decompress(number, stored))
+        return decompressed[-1]
+
+    monkeypatch.setattr(seal, "decompress", note)
+    for name in ("c", "fork"):
+        with views_up_to(3_000), pytest.raises(TooManyBytes):
+            Views(store).current(name)
+        assert len(decompressed) == 3
+        decompressed.clear()
+    views = Views(store)
+    with views_up_to(20_000):
+        assert len(list(views.current("c"))) == 9
+    say(store, "c", "x" * 4_000)
+    with views_up_to(10_000), pytest.raises(TooManyBytes):
+        views.current("c")
+    with views_up_to(20_000):
+        assert len(list(views.current("c"))) == 10
+    assert len(list(Views(store).current("c"))) == 10
