@@ -47,9 +47,15 @@ KEPT_S: Final = 60
 ABANDONED_S: Final = 7 * 24 * 3_600
 """The time, in seconds, after which an open reply is deleted: a week."""
 LEFT_S: Final = 600
-"""After this time, an open reply counts as left by its worker, unless a worker drives the
-conversation: SDKs of models wait ten minutes for a reply.
+"""This time after its last chunk, an open reply counts as left by its worker, unless a worker
+drives the conversation: SDKs of models wait ten minutes for a reply.
 """
+_NOTED_S: Final = 10
+"""Chunks have no time, so an append to a reply notes it in the state of the stream. It writes the
+row only if the last note, or the beginning, is older than this time in seconds.
+"""
+_WROTE_AT: Final = "wrote_at"
+"""The field in the state of a reply that has the time of an append, in microseconds since 1970."""
 STREAMS_MAX: Final = 100
 """The maximum number of streams of a conversation, without replies that have ended."""
 REPLIES_MAX: Final = 256
@@ -127,9 +133,29 @@ def append(writing: WriteTransaction, number: int, begins: int, units: int, body
     if stream.end != begins:
         problem = f"ends at {stream.end}, because another writer appended to it"
         raise StreamConflict(writing.conversation, stream.name, problem, stream)
+    if stream.name == REPLY:
+        stream = _note_time(writing, stream)
     ends = begins + units
     writing.put_chunk(number, Chunk(begins, ends, body))
     return stream._replace(end=ends)
+
+
+def _note_time(writing: WriteTransaction, stream: Stream) -> Stream:
+    """Note in the state of a reply that it is written now, and return the stream."""
+    now = writing.database.now()
+    before = now - _NOTED_S * _SECOND
+    if stream.began_at > before or _wrote_at(stream.state) > before:
+        return stream
+    state = {**json.loads(stream.state), _WROTE_AT: now}
+    noted = stream._replace(state=json.dumps(state).encode())
+    writing.put_stream(noted)
+    return noted
+
+
+def _wrote_at(state: bytes) -> int:
+    """Return the time that ``_note_time`` noted last, or 0."""
+    noted_at: int = json.loads(state).get(_WROTE_AT, 0)
+    return noted_at
 
 
 def close(
@@ -177,12 +203,12 @@ def _is_reply(stream: Stream) -> bool:
 
 
 def conversations_with_left_reply(database: Database) -> frozenset[str]:
-    """Return the ids of the conversations with a reply that has been open for ``LEFT_S``. Cost: the
-    function reads the row of each stream in the store.
+    """Return the ids of the conversations with an open reply that nobody has written for
+    ``LEFT_S``. Cost: the function reads the row of each stream in the store.
     """
     before = database.now() - LEFT_S * _SECOND
     rows = database.recorder.query(lambda reader: reader.ask_all("open_streams", REPLY, before))
-    return frozenset(as_text(name) for (name,) in rows)
+    return frozenset(as_text(name) for name, state in rows if _wrote_at(state) < before)
 
 
 def _is_ended_reply(stream: Stream) -> bool:

@@ -212,8 +212,9 @@ class Histories:
     def to_resume(self) -> Iterator[str]:
         """Yield the ids of the histories that a worker did not finish, for example because it died.
         Such a history has open calls and no later reply of the model, a lease that was not
-        released, or a streamed reply that was begun ten minutes ago and has not ended, and no
-        worker drives it now: see ``History.lease``. The ids come in the order of their UTF-8 bytes.
+        released, or a streamed reply that has not ended and whose last chunk is ten minutes old,
+        and no worker drives it now: see ``History.lease``. The ids come in the order of their UTF-8
+        bytes.
 
         A history that cannot be read is left out, and a log message names the history. Cost: the
         method reads a cached row of every history, and the View of each history with new events

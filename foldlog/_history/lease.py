@@ -280,8 +280,9 @@ def to_resume(
     """Yield the conversations among ``rows`` that their workers left unfinished: see
     ``Histories.to_resume``. If a conversation cannot be read, it is left out, and ``unread`` is
     called with the problem. The number of open calls is cached beside each conversation. A reply
-    that was begun without a lease may be written by a living worker, so only an old one counts as
-    left. The worker of a conversation also resumes its sub-agents, so they are left out.
+    that was begun without a lease may be written by a living worker, so it counts as left only if
+    its last chunk is old. The worker of a conversation also resumes its sub-agents, so they are
+    left out.
     """
     from foldlog._reports.figures.overview import parent_of
     from foldlog.eventstore.log.streams import conversations_with_left_reply

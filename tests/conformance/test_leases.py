@@ -5,7 +5,7 @@ overtaken appends nothing.
 import os
 import threading
 from contextlib import ExitStack, contextmanager, suppress
-from datetime import timedelta
+from datetime import UTC, datetime, timedelta
 from operator import methodcaller
 
 import pytest
@@ -266,6 +266,24 @@ def test_a_reply_that_was_begun_without_a_lease_is_resumed(worker, other, monkey
         assert to_resume(other) == []
         other.unfinished_reply().append_cut()
     assert to_resume(other) == []
+
+
+def test_a_reply_that_is_still_written_is_not_resumed(recorder):
+    time = datetime(2026, 1, 1, tzinfo=UTC)
+    worker, other = (Histories(Store(recorder, clock=lambda: time))["c"] for _ in range(2))
+    worker.append(said("hi"))
+    reply = worker.stream_reply()
+    for passed_s in (0, 5, 15, 285, 500, 580):
+        time += timedelta(seconds=passed_s)
+        reply.feed("A ")
+        assert to_resume(other) == []
+    time += timedelta(seconds=streams.LEFT_S - 1)
+    assert to_resume(other) == []
+    time += timedelta(seconds=2)
+    assert to_resume(other) == ["c"]
+    reply.end()
+    assert to_resume(other) == []
+    assert worker.view()[-1].content == "A " * 6
 
 
 def test_conversations_to_resume_are_found_with_one_read_of_the_streams(worker, monkeypatch):

@@ -1590,7 +1590,7 @@ SELECT count(*) FROM gone
 SELECT DISTINCT conversation FROM {schema}.streams
 
 -- name: open_streams
-SELECT c.id FROM {schema}.streams s JOIN {schema}.conversations c ON c.key = s.conversation
+SELECT c.id, s.state FROM {schema}.streams s JOIN {schema}.conversations c ON c.key = s.conversation
 WHERE s.name = $1::bytea AND s.closed_at IS NULL AND s.began_at < $2::bigint AND c.visible
 
 -- name: streams_without_conversation

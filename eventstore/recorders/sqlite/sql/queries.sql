@@ -1053,7 +1053,7 @@ DELETE FROM stream_chunks WHERE (conversation, stream, begins) IN (
 SELECT DISTINCT conversation FROM streams
 
 -- name: open_streams
-SELECT c.id FROM streams s JOIN conversations c ON c.key = s.conversation
+SELECT c.id, s.state FROM streams s JOIN conversations c ON c.key = s.conversation
 WHERE s.name = CAST(? AS TEXT) AND s.closed_at IS NULL AND s.began_at < ? AND c.visible
 
 -- name: streams_without_conversation

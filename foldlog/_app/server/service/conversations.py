@@ -230,10 +230,10 @@ def list_conversations(
 def list_unfinished(request: AdmittedRequest) -> UnfinishedConversations:
     """Return the conversations that a worker left, for example because it died.
 
-    Such a conversation has open calls and no later reply of the model, a reply that has been open
-    for ten minutes, or a lease that was not released, and no worker drives it now. A worker that
-    starts takes the lease of each and goes on. Sub-agents are left out, because the worker of their
-    conversation resumes them.
+    Such a conversation has open calls and no later reply of the model, an open reply whose last
+    chunk is ten minutes old, or a lease that was not released, and no worker drives it now. A
+    worker that starts takes the lease of each and goes on. Sub-agents are left out, because the
+    worker of their conversation resumes them.
     """
     histories = request.histories
     left = (name for name in histories.to_resume() if request.is_visible(histories[name]))

@@ -43,9 +43,12 @@ _encode: Final = msgspec.json.Encoder().encode
 class StreamState(msgspec.Struct, omit_defaults=True):
     """What the protocol needs to know of a stream, as JSON in its column ``state``. ``dies`` is the
     time in microseconds after which the stream is deleted. ``began_by`` is the producer that began
-    it, if the request named one.
+    it, if the request named one, or the Python program that did. ``view`` and ``wrote_at`` belong
+    to the library (``foldlog._history.streamed``, ``foldlog.eventstore.log.streams``).
     """
 
+    view: int | None = None
+    wrote_at: int | None = None
     began_by: str | None = None
     ttl: int | None = None
     expires: str | None = None

@@ -206,7 +206,7 @@ class StreamService:
                 asked = StreamRequest.read(headers, bytes(body))
                 return await run(partial(_post, source, asked))
             case "DELETE":
-                return await run(partial(_delete, source))
+                return await run(partial(_delete, source, headers.get("producer-id")))
         raise StreamRefusal(405, f"use {METHODS}", allow=METHODS)
 
     async def _answer_reader(
@@ -428,7 +428,10 @@ def _append(
             409, f"stream {source.name!r} has the type {stream.type!r}, not {asked.type!r}"
         )
     if source.is_reply:
-        _check_writer(source, state, asked.producer)
+        if state.began_by is None and stream.end == 0 and asked.producer is not None:
+            # The request that began the reply named no producer, so its first one writes it.
+            state = msgspec.structs.replace(state, began_by=asked.producer.id)
+        _check_writer(source, state, None if asked.producer is None else asked.producer.id)
     if asked.producer is not None:
         accepted = _check_producer(state, asked.producer)
         if accepted is not None:
@@ -440,8 +443,10 @@ def _append(
             f" {state.seq!r}",
         )
     stream = _put_chunks(writing, stream, _chunks(stream.type, asked.body) if asked.body else [])
+    stored = read_state(stream.state)
+    state = msgspec.structs.replace(state, wrote_at=stored.wrote_at)
     changed = _state_after(state, asked, writing.database.now())
-    if changed != state:
+    if changed != stored:
         stream = stream._replace(state=_encode(changed))
         writing.put_stream(stream)
     if asked.is_closing:
@@ -460,19 +465,18 @@ def _check_deltas(chunks: Sequence[tuple[int, bytes]]) -> None:
             ) from None
 
 
-def _check_writer(source: StreamSource, state: StreamState, producer: Producer | None) -> None:
-    """Raise a ``StreamRefusal`` (409) if another producer began the reply. A worker with the lease
-    may go on with it.
+def _check_writer(source: StreamSource, state: StreamState, writer: str | None) -> None:
+    """Raise a ``StreamRefusal`` (409) if another producer than ``writer`` writes the reply, or if
+    one of them is None. A worker with the lease may go on with it.
     """
     has_lease = source.history._lease_block is not None
-    writer = None if producer is None else producer.id
-    if has_lease or state.began_by in (None, writer):
+    if has_lease or state.began_by == writer:
         return
-    raise StreamRefusal(
-        409,
-        f"the producer {state.began_by!r} writes this reply; send its Producer-Id, or take the"
-        " lease to go on with the reply",
-    )
+    if state.began_by is None:
+        problem = "a writer without a Producer-Id writes this reply; send none"
+    else:
+        problem = f"the producer {state.began_by!r} writes this reply; send its Producer-Id"
+    raise StreamRefusal(409, f"{problem}, or take the lease to go on with the reply")
 
 
 def _state_after(state: StreamState, asked: StreamRequest, now: int) -> StreamState:
@@ -534,11 +538,16 @@ def _put_chunks(
     return stream
 
 
-def _delete(source: StreamSource) -> Response:
-    """Delete a stream with its text. Raises ``StreamNotFound``."""
+def _delete(source: StreamSource, writer: str | None) -> Response:
+    """Delete a stream with its text. Raises ``StreamNotFound``, and the error of ``_check_writer``
+    if it is an open reply.
+    """
 
     def delete(writing: WriteTransaction) -> None:
-        writing.drop_stream(source.find(writing).number)
+        stream = source.find(writing)
+        if source.is_reply and stream.closed_at is None:
+            _check_writer(source, read_state(stream.state), writer)
+        writing.drop_stream(stream.number)
 
     source.write(delete)
     return _answer(204, {})

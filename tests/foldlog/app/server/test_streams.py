@@ -85,7 +85,11 @@ def test_what_the_library_writes_is_read_over_http_and_the_other_way(client, his
     reply.feed("A ")
     answer = client.get(REPLY)
     assert answer.json() == [{"type": "text", "text": "A "}]
-    assert post(client, deltas("toy")).status == 204
+    lease = client.send(
+        "POST", "/v1/conversations/c1/lease", headers=JSON, body=b'{"worker": "w"}'
+    ).json()
+    held = {**JSON, "foldlog-lease": lease["token"]}
+    assert post(client, deltas("toy"), headers=held).status == 204
     assert client.get(REPLY, {"offset": answer.headers["stream-next-offset"]}).json() == [
         {"type": "text", "text": "toy"}
     ]
@@ -94,7 +98,7 @@ def test_what_the_library_writes_is_read_over_http_and_the_other_way(client, his
         reply.feed("!")
     parts = history.follow_reply(answer.headers["stream-next-offset"])
     assert next(parts).delta == TextDelta("toy")
-    post(client, b"", headers={"stream-closed": "true"})
+    post(client, b"", headers={**held, "stream-closed": "true"})
     assert next(parts).delta == EndDelta()
 
 
@@ -210,6 +214,62 @@ def test_a_second_producer_needs_the_lease_to_go_on_with_a_reply(client):
     held = {"foldlog-lease": lease["token"]}
     assert post(client, deltas("toy"), headers={**others, **held}).status == 200
     assert [delta["text"] for delta in client.get(REPLY).json()] == ["A ", "toy"]
+
+
+def numbered(name):
+    return {**JSON, "producer-id": name, "producer-epoch": "0", "producer-seq": "0"}
+
+
+def test_the_reply_of_a_worker_without_a_lease_is_its_own(client, histories):
+    reply = histories["c1"].stream_reply()
+    reply.feed("A ")
+    answers = [
+        post(client, deltas("B")),
+        post(client, deltas("B"), headers=numbered("others")),
+        post(client, b"", headers={"stream-closed": "true"}),
+        client.send("DELETE", REPLY),
+        client.send("DELETE", REPLY, headers={"producer-id": "others"}),
+    ]
+    assert [answer.status for answer in answers] == [409] * 5
+    reply.feed("toy")
+    assert [recorded.event.content for recorded in reply.end()] == ["A toy"]
+
+
+def test_the_first_producer_writes_a_reply_that_was_begun_without_one(client):
+    put(client)
+    assert post(client, deltas("A"), headers=numbered("ours")).status == 200
+    for headers in (numbered("others"), JSON):
+        assert post(client, deltas("B"), headers=headers).status == 409
+    assert [delta["text"] for delta in client.get(REPLY).json()] == ["A"]
+
+
+def test_a_producer_does_not_go_on_with_a_reply_of_no_producer(client):
+    put(client)
+    assert post(client, deltas("A")).status == 204
+    refused = post(client, deltas("B"), headers=numbered("others"))
+    assert (refused.status, "without a Producer-Id" in refused.json()["detail"]) == (409, True)
+    assert post(client, deltas("C")).status == 204
+    assert client.send("DELETE", REPLY).status == 204
+
+
+def test_only_its_producer_deletes_an_open_reply(client):
+    put(client, headers=numbered("ours"))
+    for headers in ({}, {"producer-id": "others"}):
+        assert client.send("DELETE", REPLY, headers=headers).status == 409
+    assert client.send("DELETE", REPLY, headers={"producer-id": "ours"}).status == 204
+
+
+def test_a_producer_with_the_lease_keeps_what_the_worker_noted(client, histories):
+    worker = histories["c1"]
+    reply = worker.stream_reply(view_version=1)
+    reply.feed("A ")
+    lease = client.send(
+        "POST", "/v1/conversations/c1/lease", headers=JSON, body=b'{"worker": "w"}'
+    ).json()
+    held = {"foldlog-lease": lease["token"]}
+    assert post(client, deltas("toy"), headers={**numbered("w"), **held}).status == 200
+    unfinished = histories["c1"].unfinished_reply()
+    assert unfinished._with_view({}) == {"view_version": 1}
 
 
 def test_the_events_of_a_conversation_are_a_stream(client, histories):
