@@ -47,7 +47,6 @@ from tests.adapters.contract import (
 from tests.adapters.model_server import Reply
 from tests.between import before_next_call, fail_next_call
 from tests.sound import assert_sound
-from tests.waiting import until_in_loop
 
 KEY = {"project_key": "-work", "session_id": "s"}
 pytestmark = pytest.mark.anyio
@@ -286,16 +285,6 @@ async def test_a_session_deleted_during_its_import_stays_deleted(
     assert await store.load(key) == entries
 
 
-def called_in(histories):
-    """Return the ids of all stored calls."""
-    return {
-        event.call_id
-        for name in histories
-        for event in histories[name].events()
-        if isinstance(event, foldlog.Action)
-    }
-
-
 class TestKeeps(Lists, Pays):
     runtime = "claude"
 
@@ -322,9 +311,7 @@ class TestKeeps(Lists, Pays):
         @tool("pay", "Pay somebody.", {"to": str})
         @foldlog.effect()
         async def paying(arguments):
-            # The SDK hands lines over some time after they were written, on a slow machine later.
-            await until_in_loop(lambda: call_id in called_in(store.histories.sync))
-            await asyncio.sleep(3)
+            await asyncio.sleep(3)  # the SDK hands lines over some time after they were written
             return {"content": [{"type": "text", "text": pay.__wrapped__(arguments["to"])}]}
 
         def play(prompt):
