@@ -105,7 +105,7 @@ def test_a_standby_that_is_promoted_soon_is_waited_for(url, monkeypatch):
     ],
 )
 def test_an_error_says_whether_an_append_is_written(via, proxy, ends, outcome):
-    with open_store(via.replace("patience_s=10", "patience_s=1")) as store:
+    with open_store(via.replace("patience_s=60", "patience_s=1")) as store:
         say(store, "c1", "0")
         if ends == "at the commit":
             before_recovery(store, proxy.close)
