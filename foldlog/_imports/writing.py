@@ -506,7 +506,6 @@ class SourceWriter:
         reading = self.reading
         records = blocks[-1].stop if blocks else source.records
         self._check_refused(sources, source, blocks)
-        source = source._replace(fingerprint=self._fingerprint(sources, source, blocks))
         _put_blocks(sources, source, blocks)
         hashes = b"".join(block.hashes for block in blocks)
         redacted_numbers = [
@@ -533,15 +532,6 @@ class SourceWriter:
             self._is_place_noted = reading.is_done
         writing.end()
         return grown
-
-    def _fingerprint(self, sources: Sources, source: Source, blocks: Sequence[Block]) -> bytes:
-        """Return the fingerprint of a source with its new records. A document that grows gets the
-        fingerprint of one import only with its record ``_FIRST``.
-        """
-        if source.records >= _FIRST or continued(source) is not None:
-            return source.fingerprint
-        hashes = sources.hashes(source)[: source.records * HASH_BYTES]
-        return fingerprint(self.skeleton, blocks, hashes)
 
     def _facts(self, sources: Sources, source: Source, *, is_whole: bool) -> JsonObject:
         """Return the new fields of ``Source.about``. ``is_whole`` is false if a new record was

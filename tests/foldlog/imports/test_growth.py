@@ -554,28 +554,19 @@ def test_an_erased_log_is_imported_again_on_request(name, tmp_path, store, targe
     assert comparable(store, conversation) == comparable(target, conversation)
 
 
-@pytest.mark.parametrize("stops", [(4,), (1, 4), (1, 2, 3, 4), (3, 4)])
-def test_erased_document_refuses_only_itself(stops, tmp_path, store):
-    prompt = {"role": "system", "content": "Mend kites."}
-    first, second = ([prompt, *said] for said in (chat("kite"), chat("plank")))
-    for stop in stops:
-        path = write_lines(tmp_path / "first.jsonl", first[:stop])
-        conversation = imported(store, path, "openai-chat").conversation
+@pytest.mark.parametrize("records", [3, 5])
+def test_erased_document_is_refused_from_an_earlier_copy(records, tmp_path, store):
+    said = [{"role": "system", "content": "Mend kites."}]
+    said += [{"role": role, "content": f"{role} {turn}"} for turn in (1, 2) for role in ROLES]
+    path = tmp_path / "first.jsonl"
+    for stop in (3, 5):
+        conversation = imported(store, write_lines(path, said[:stop]), "openai-chat").conversation
     Histories(store).erase(conversation, reason="asked for")
-    other = write_lines(tmp_path / "second.jsonl", second)
-    assert imported(store, other, "openai-chat").records == len(second)
-    path.rename(tmp_path / "third.jsonl")
-    assert "was erased" in str(refused(store, tmp_path / "third.jsonl", "openai-chat"))
+    copy = write_lines(tmp_path / "copy.jsonl", said[:records])
+    assert "erased" in str(refused(store, copy, "openai-chat"))
 
 
-def chat(word):
-    """Return six messages of a chat, each with this word."""
-    return [
-        {"role": role, "content": f"{word} {turn}"}
-        for turn in range(3)
-        for role in ("user", "assistant")
-    ]
-
+ROLES = ("user", "assistant")
 
 ATTACKED = ("claude-code", "codex", "pi")
 
