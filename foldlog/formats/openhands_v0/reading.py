@@ -84,6 +84,7 @@ class OpenHandsV0Decoder(FollowingDecoder):
     """Makes the events of a stream of V0, or of the agent's history."""
 
     keeps_shown = False
+    minds_others = True
     repeat = "events"
 
     def repeated_fields(self, record: Any) -> Collection[str]:

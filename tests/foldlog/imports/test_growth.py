@@ -178,6 +178,28 @@ def test_redaction_forgets_the_title_that_an_import_set(tmp_path, store):
     assert b"Kites" not in source_of(store, history.id).about
 
 
+@pytest.mark.parametrize("change", ["attributes", "redaction"])
+def test_event_of_foldlog_parts_no_call_from_its_result(change, tmp_path, store):
+    def record(source, second, **fields):
+        return {"source": source, "timestamp": f"2025-01-01T00:00:{second:02}", **fields}
+
+    records = [
+        record("user", 0, action="message", args={"content": "Mend kites."}),
+        record("agent", 1, action="run", args={"command": "ls"}),
+        record("agent", 2, observation="run", content="kites", extras={"command": "ls"}),
+    ]
+    path = write_lines(tmp_path / "log.jsonl", records[:2])
+    history = Histories(store)[imported(store, path, "openhands-v0").conversation]
+    history.view()
+    if change == "attributes":
+        history.set_attributes(team="red")
+    else:
+        history.redact([0], reason="asked for")
+    imported(store, write_lines(path, records), "openhands-v0")
+    result = history.view().to_messages()[-1]
+    assert (result["role"], result["content"]) == ("tool", "kites")
+
+
 @pytest.mark.parametrize("name", LOGS)
 def test_growth_decodes_the_window(name, tmp_path, store, decoded):
     records = [*rounds(name, records_of(name))]
