@@ -140,12 +140,12 @@ def change_of_documents(
     documents: JsonMap,
     attributes: JsonMap | None = None,
     titled: str | None = None,
-) -> tuple[DocumentChanges | None, Seen]:
+) -> tuple[DocumentChanges | None, Seen, bool]:
     """Return the event that sets documents and attributes, or None if the conversation already has
     them. Also return what was read, which the caller passes to the append. The event repeats the
     present attributes. If one of them was redacted in the meantime, the append is refused, because
     it would bring back the redacted attribute. With ``titled``, the title is set only if it is this
-    title now, because a user may have chosen another one.
+    title now, because a user may have chosen another one. Also return whether the title was set.
     """
     database = store.database
 
@@ -167,10 +167,11 @@ def change_of_documents(
     if attributes:
         values[ATTRIBUTES] = {**(present[ATTRIBUTES] or {}), **attributes}
     changes = {name: {"value": value} for name, value in values.items() if value != present[name]}
+    sets_title = TITLE in (attributes or {})
     if not changes:
-        return None, seen
+        return None, seen, sets_title
     others = {name: newest[name] for name in newest if name not in changes}
-    return DocumentChanges(changed=changes, others=others), seen
+    return DocumentChanges(changed=changes, others=others), seen, sets_title
 
 
 class _DiffersAfterRedaction(Exception):
@@ -303,12 +304,12 @@ class _Making:
                 new_events += events
             if number + 1 == stop:
                 is_new = start == source.from_record
-                changes, seen = self._documents(
+                changes, seen, sets_title = self._documents(
                     first_ids, self.version + len(new_events), is_new=is_new
                 )
                 if changes is not None:
                     new_events.append(changes)
-                self._write(first, stop, new_records, new_events, seen)
+                self._write(first, stop, new_records, new_events, seen, sets_title=sets_title)
                 self.is_written = True
             elif len(new_events) >= _EVENTS:
                 self._write(first, number + 1, new_records, new_events)
@@ -372,9 +373,12 @@ class _Making:
         records_made: Mapping[int, tuple[int, int]],
         events: list[Event],
         seen: Seen | None = None,
+        *,
+        sets_title: bool = False,
     ) -> None:
         """Store the events of the records from ``first`` to ``stop``, and the progress. With
-        ``seen``, the append is refused if an event was redacted since.
+        ``seen``, the append is refused if an event was redacted since. With ``sets_title``, the
+        events set the title of the source.
         """
         assert self.source is not None
         source = self.source
@@ -396,8 +400,8 @@ class _Making:
                 facts = about(stored)
                 if stop == stored.records:
                     facts.pop(SECRET, None)
-                if (title := self._new_title(is_new=self.made == source.from_record)) is not None:
-                    facts[TITLED] = title
+                if sets_title:
+                    facts[TITLED] = about(source)[TITLE]
                 if self._parent is not None and REDACTED not in facts:
                     facts[WHERE] = {PARENT: self._parent, **facts.get(WHERE, {})}
                 sources.put(stored._replace(made=stop, about=msgspec.json.encode(facts)))
@@ -438,9 +442,9 @@ class _Making:
 
     def _documents(
         self, first_ids: Mapping[int, int], end: int, *, is_new: bool
-    ) -> tuple[DocumentChanges | None, Seen]:
+    ) -> tuple[DocumentChanges | None, Seen, bool]:
         """Return the change that sets the facts which no record contains: the usage, the title and
-        the places of unread records.
+        the places of unread records. Also return what ``change_of_documents`` returns beside it.
         """
         assert self.source is not None
         facts = about(self.source)

@@ -720,9 +720,12 @@ class SourceWriter:
         if title is None or facts.get(TITLED) in (None, title):
             return
         name = self.name_of(source.conversation)
-        changes, seen = change_of_documents(self.store, name, {}, {TITLE: title}, facts[TITLED])
-        changed = source._replace(about=_encode({**facts, TITLED: title}))
-        self._extend(source, changed, [] if changes is None else [changes], seen)
+        changes, seen, sets_title = change_of_documents(
+            self.store, name, {}, {TITLE: title}, facts[TITLED]
+        )
+        if sets_title:
+            changed = source._replace(about=_encode({**facts, TITLED: title}))
+            self._extend(source, changed, [] if changes is None else [changes], seen)
 
     def _note_usage(self) -> None:
         """Store new usage that no record contains. If all events of the source are made, its
@@ -742,7 +745,7 @@ class SourceWriter:
         events = list[DocumentChanges]()
         version = self.store.conversation(name, as_stored=True).version
         if source.made == source.records:
-            changes, _ = change_of_documents(self.store, name, {IMPORTED: fields["usage"]})
+            changes, _, _ = change_of_documents(self.store, name, {IMPORTED: fields["usage"]})
             if changes is not None:
                 events.append(changes)
 

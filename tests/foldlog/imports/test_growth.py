@@ -169,6 +169,19 @@ def test_title_beside_the_records_of_a_used_source_follows(count, tmp_path, stor
     assert_sound(store)
 
 
+@pytest.mark.parametrize("more", [0, 1])
+def test_chosen_title_stays_also_as_the_title_of_the_program(more, tmp_path, store):
+    history = Histories(store)[opencode_imported(store, tmp_path, 30, "Kites")]
+    history.view()
+    history.set_attributes(title="Mine")
+    opencode_imported(store, tmp_path, 30 + more, "Boards")
+    history.view()
+    history.set_attributes(title="Boards")
+    opencode_imported(store, tmp_path, 30 + 2 * more, "Planks")
+    assert history.attributes()["title"] == "Boards"
+    assert_sound(store)
+
+
 def test_redaction_forgets_the_title_that_an_import_set(tmp_path, store):
     history = Histories(store)[opencode_imported(store, tmp_path, 30, "Kites")]
     history.view()
