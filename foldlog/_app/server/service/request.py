@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import secrets
 from collections.abc import Awaitable, Callable, Iterator, Mapping
 from contextlib import contextmanager
@@ -29,6 +30,7 @@ from foldlog.eventstore import (
 )
 
 LEASE: Final = "foldlog-lease"
+_log: Final = logging.getLogger("foldlog.serve")
 
 
 @dataclass
@@ -75,9 +77,18 @@ class AdmittedRequest:
         _ = self.lease_block
 
     def check_visible(self, history: History) -> None:
-        """Raise an error if the token may not see the conversation, or not any more."""
+        """Raise an error if the token may not see the conversation, or not any more. The damage of
+        a conversation whose attributes cannot be read is not told, because it may be another's.
+        """
         self.principal.check_valid()
-        if self.principal.where and not self._sees(history):
+        if not self.principal.where:
+            return
+        try:
+            is_visible = self._sees(history)
+        except CorruptEvent as damage:
+            _log.error("a conversation is damaged: %s", damage)
+            is_visible = False
+        if not is_visible:
             raise ConversationNotFound(history.id)
 
     def is_visible(self, history: History) -> bool:

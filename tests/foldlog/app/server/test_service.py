@@ -581,6 +581,19 @@ def test_a_refusal_names_no_conversation_of_another_user(with_damage, monkeypatc
     assert "bob" not in str(refusal.document)
 
 
+def test_a_damaged_conversation_of_another_user_is_a_missing_one(with_damage, caplog):
+    with foldlog.open(with_damage) as histories:
+        ann = as_ann(histories)
+        for name in ("read_view", "read_conversation", "read_open_calls"):
+            missing, damaged = (
+                ann.refusal(name, conversation=conversation)
+                for conversation in ("of-cid", "of-bob")
+            )
+            assert missing.status == damaged.status == 404
+            assert str(damaged.document).replace("bob", "cid") == str(missing.document)
+    assert "conversation 'of-bob', event 0: " in caplog.text
+
+
 def test_a_missing_key_of_another_user_is_refused_without_a_name(tmp_path):
     url = f"sqlite:///{tmp_path}/store.db"
     for user, keys in (("ann", None), ("bob", KeyRing("ab" * 32))):
