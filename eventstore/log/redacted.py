@@ -23,7 +23,7 @@ from typing import Final
 
 from msgspec.structs import replace
 
-from foldlog._base.json_types import JsonObject
+from foldlog._base.json_types import JsonMap, JsonObject
 from foldlog._base.telemetry import OF_APPENDS, SHOWN
 from foldlog._base.usage import (
     CALLS,
@@ -33,8 +33,11 @@ from foldlog._base.usage import (
     USAGE_NAMES,
     USAGE_TEXTS,
     cost_of,
-    count_of,
+    describes_call,
+    recorded_calls,
+    reports_usage,
     usage_of,
+    without_tokens,
 )
 from foldlog.eventstore.events import (
     ATTRIBUTES,
@@ -89,7 +92,7 @@ def has_content(event: Event) -> bool:
 
 def without_content(event: Event, redacted: Redacted) -> Event:
     """Return the event that remains after a redaction. ``redacted`` describes the redaction."""
-    return _redact(event, redacted, _usage_in)
+    return _redact(event, redacted)
 
 
 def may_remain_of(remaining: Event, event: Event) -> bool:
@@ -99,22 +102,38 @@ def may_remain_of(remaining: Event, event: Event) -> bool:
     redacted = remaining.redacted
     if redacted is None or not can_be_redacted(event):
         return False
-    return any(_redact(event, redacted, form) == remaining for form in (_usage_in, _numbers_in))
+    return any(
+        _redact(event, redacted, all_counts=all_counts) == remaining for all_counts in (True, False)
+    )
 
 
-def _redact(event: Event, redacted: Redacted, usage_in: _UsageIn) -> Event:
-    remaining = {"meta": usage_in(event.meta), "extra": {}, "origin": _origin(event.origin)}
+def _redact(event: Event, redacted: Redacted, *, all_counts: bool = True) -> Event:
+    usage_in = partial(_usage_in, all_counts=all_counts)
+    # Figures read the calls of imported events by another rule.
+    is_call = describes_call if event.origin is None else reports_usage
+    remaining = {
+        "meta": usage_in(event.meta, is_call=is_call),
+        "extra": {},
+        "origin": _origin(event.origin),
+    }
     return replace(
         event, **remaining, redacted=redacted, **_fields_without_content(event, usage_in)
     )
 
 
-def _usage_in(values: JsonObject, *, within: bool = False, all_counts: bool = True) -> JsonObject:
+def _usage_in(
+    values: JsonObject,
+    *,
+    within: bool = False,
+    all_counts: bool = True,
+    is_call: Callable[[JsonMap], bool] = describes_call,
+) -> JsonObject:
     """Return the fields that describe model calls: usage, and the View before each call.
 
     ``within``      whether ``values`` are usage, so that each number in them may be a count
     ``all_counts``  whether figures must be the same with the result. If not, the result has only
                     the numbers in maps of usage, as earlier versions left them.
+    ``is_call``     the rule by which figures count fields outside of usage as a call
     """
     usage: JsonObject = {}
     for name, value in values.items():
@@ -130,33 +149,49 @@ def _usage_in(values: JsonObject, *, within: bool = False, all_counts: bool = Tr
                 usage[name] = cost
             case int() | float() if name in (COST, SHOWN) or (within and name.isidentifier()):
                 usage[name] = value
-    return usage | _lost_counts(usage, values, within=within) if all_counts else usage
-
-
-def _lost_counts(usage: JsonObject, values: JsonObject, *, within: bool) -> JsonObject:
-    """Return the fields that ``usage``, the numbers of ``values``, needs to have the same tokens
-    and calls: ``usage_of`` also reads texts of numbers, and maps such as ``prompt_tokens_details``.
-    The fields have a form that ``verify`` of earlier versions accepts.
-    """
-    counts: JsonObject = dict(usage_of(values))
+    if not all_counts:
+        return usage
     if within:
-        return counts if usage_of(usage) != counts else {}
-    # Figures read the tokens of a call without a map of usage in the fields beside its model.
-    if isinstance(usage.get("usage"), dict):
+        return _with_tokens_of(values, usage)
+    return _with_call_of(values, usage, is_call) if is_call(values) else usage
+
+
+def _with_tokens_of(values: JsonObject, usage: JsonObject) -> JsonObject:
+    """Return ``usage``, the numbers of ``values``, with the same tokens: ``usage_of`` also reads
+    texts of numbers, and maps such as ``prompt_tokens_details``. The result has a form that
+    ``verify`` of earlier versions accepts.
+    """
+    tokens = usage_of(values)
+    for fields in (usage, {**usage, **tokens}):
+        if usage_of(fields) == tokens:
+            return fields
+    # A text that is left out stood before a number that did not count.
+    return {**without_tokens(usage), **tokens}
+
+
+def _with_call_of(
+    values: JsonObject, usage: JsonObject, is_call: Callable[[JsonMap], bool]
+) -> JsonObject:
+    """Return ``usage``, what remains of ``values``, with the same tokens and calls: see
+    ``_with_tokens_of``. A map of usage is itself a call, so only the fields of a call get one.
+    """
+    counts: JsonObject = {}
+    if isinstance(values.get("usage"), dict):
         counts = usage["usage"]
-    elif usage.keys().isdisjoint(("model", COST)):
-        return {}  # The fields describe no call.
-    calls = count_of(values.get(CALLS))
-    if calls is not None:
+    elif is_call is describes_call:
+        # Figures read the tokens of a call without a map of usage in the fields beside its model.
+        counts = {**usage_of(values)}
+    calls = recorded_calls(values)
+    if calls is not None and calls != recorded_calls({"usage": counts}):
         counts = {**counts, CALLS: calls}
-    return {"usage": counts} if counts else {}
+    if not counts and not is_call(usage):
+        counts = {CALLS: 1}  # What made the fields a call is left out.
+    return {**usage, "usage": counts} if counts else usage
 
 
-_numbers_in: Final = partial(_usage_in, all_counts=False)
-_UsageIn = Callable[[JsonObject], JsonObject]
-
-
-def _fields_without_content(event: Event, usage_in: _UsageIn) -> JsonObject:
+def _fields_without_content(
+    event: Event, usage_in: Callable[[JsonObject], JsonObject]
+) -> JsonObject:
     """Return the fields of an event that a redaction replaces, without their content.
     ``usage_in`` returns the usage that remains of some fields.
     """

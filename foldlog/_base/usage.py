@@ -128,6 +128,37 @@ def cost_of(value: Any) -> float | None:
     return None
 
 
+def describes_call(fields: Mapping[str, Any]) -> bool:
+    """Return whether the fields of an event that was not imported describe a call of a model."""
+    return bool(
+        fields.get("model")
+        or isinstance(fields.get("usage"), dict)
+        or cost_of(fields.get(COST)) is not None
+    )
+
+
+def reports_usage(fields: Mapping[str, Any]) -> bool:
+    """Return whether the fields of an imported event report tokens or a cost."""
+    usage = fields.get("usage")
+    return bool(
+        fields.get("accumulated")
+        or (isinstance(usage, dict) and usage)
+        or cost_of(fields.get(COST)) is not None
+    )
+
+
+def recorded_calls(fields: Mapping[str, Any]) -> int | None:
+    """Return the number of calls that some fields record: see ``CALLS``."""
+    calls = count_of(fields.get(CALLS))
+    usage = fields.get("usage")
+    return count_of(usage.get(CALLS)) if calls is None and isinstance(usage, dict) else calls
+
+
+def without_tokens(fields: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the fields that ``usage_of`` does not read as counts of tokens."""
+    return {name: value for name, value in fields.items() if name not in _COUNTS}
+
+
 def _counts_in(fields: Mapping[Any, Any]) -> dict[Any, int]:
     """Return the counts in a map, under the source's names."""
     counts: dict[Any, int] = {}

@@ -14,7 +14,16 @@ from typing import Any, NamedTuple, TypeGuard
 from msgspec import Struct
 
 from foldlog._base.json_types import JsonMap
-from foldlog._base.usage import CALLS, COPIED, SYNTHETIC_MODEL, cost_of, count_of, usage_of
+from foldlog._base.usage import (
+    COPIED,
+    SYNTHETIC_MODEL,
+    cost_of,
+    count_of,
+    describes_call,
+    recorded_calls,
+    reports_usage,
+    usage_of,
+)
 from foldlog.condensers import model_of, reports_of
 from foldlog.eventstore import Action, CondensationAction, Event
 from foldlog.formats.event_fields import id_of_source
@@ -106,13 +115,8 @@ def calls_of_event(recorded_at: datetime, event: Event) -> Iterator[ModelCall]:
         yield _model_call(at, model_of(report) or fields.get("model"), metrics, attempts)._replace(
             by_condenser=True
         )
-    has_call = (
-        fields.get("model")
-        or isinstance(fields.get("usage"), dict)
-        or cost_of(fields.get("cost")) is not None
-    )
-    if has_call and not reports:
-        calls = _recorded_calls(fields) or 1
+    if describes_call(fields) and not reports:
+        calls = recorded_calls(fields) or 1
         yield _model_call(at, fields.get("model"), fields, calls)._replace(
             by_condenser=isinstance(event, CondensationAction),
             reply=text_or_none(fields, "reply"),
@@ -128,12 +132,6 @@ def model_reports(event: Event) -> list[Fields]:
         for report in dicts_in(reports_of(event))
         if isinstance(report.get("metrics"), dict) and isinstance(report.get("response", {}), dict)
     ]
-
-
-def _recorded_calls(fields: JsonMap) -> int | None:
-    """Return the number of calls that some fields record: see ``CALLS``."""
-    calls = count_of(fields.get(CALLS))
-    return count_of(dict_or_empty(fields, "usage").get(CALLS)) if calls is None else calls
 
 
 def _model_call(at: datetime | None, model: object, fields: JsonMap, calls: int = 1) -> ModelCall:
@@ -205,16 +203,6 @@ def call_of_event(
     )
 
 
-def _has_usage(event: Event) -> bool:
-    """Return whether an event reports tokens or a cost."""
-    meta = event.meta
-    return bool(meta) and bool(
-        meta.get("accumulated")
-        or dict_or_empty(meta, "usage")
-        or cost_of(meta.get("cost")) is not None
-    )
-
-
 def calls_of_replies(events: Iterable[Event]) -> Iterator[ModelCall]:
     """Yield the calls in the ``meta`` of events. A reply counts only once. If a reply has several
     events, or if its record is repeated, the usage of the last event counts, because only it covers
@@ -222,12 +210,12 @@ def calls_of_replies(events: Iterable[Event]) -> Iterator[ModelCall]:
     """
     replies: dict[str | int, Event] = {}
     for event in events:
-        if _has_usage(event):
+        if event.meta and reports_usage(event.meta):
             reply = event.meta.get("reply") or id_of_source(event)
             replies[str(reply) if reply else event.id] = event
     for event in replies.values():
         meta = event.meta
-        calls = _recorded_calls(meta)
+        calls = recorded_calls(meta)
         yield call_of_event(
             event,
             model_named(meta),

@@ -6,14 +6,15 @@ from datetime import UTC, datetime
 from typing import Any
 
 import pytest
-from hypothesis import given, strategies as st
+from hypothesis import example, given, strategies as st
 from msgspec.structs import replace
 
 import foldlog
 from foldlog import CondensationAction, Message
 from foldlog._base.usage import usage_of
 from foldlog.eventstore import Origin, Redacted
-from foldlog.eventstore.log.redacted import may_remain_of, without_content
+from foldlog.eventstore.log.redacted import _redact, may_remain_of, without_content
+from foldlog.formats.usage import ModelCall, calls_of_event, calls_of_replies
 from tests.golden.rows import rows
 from tests.said import said
 
@@ -54,6 +55,41 @@ def test_usage_counts_the_same_tokens(usage: dict[str, Any]) -> None:
     beside = without_content(replied({"model": "m", **usage}), RECEIPT)
     assert usage_of(beside.meta.get("usage")) == usage_of(usage)
     assert without_content(beside, RECEIPT) == beside
+
+
+VALUES = st.one_of(st.none(), st.sampled_from((-1, 0, 2, 0.5, "", "0", "3", "x")), COUNTS)
+META = st.builds(
+    lambda fields, counts: {**counts, **fields},
+    st.dictionaries(
+        st.sampled_from(("model", "usage", "cost", "calls", "accumulated")),
+        st.one_of(VALUES, MAPS, st.lists(COUNTS, max_size=2)),
+    ),
+    COUNTS,
+)
+
+
+def calls_of(event: Message) -> list[ModelCall]:
+    """The calls that figures count in an event."""
+    if event.origin is None:
+        return [*calls_of_event(RECEIPT.at, event)]
+    return [*calls_of_replies([event])]
+
+
+@given(META, st.sampled_from((None, Origin(format="atif"))))
+@example({"model": "m", "calls": 2}, Origin(format="atif"))
+@example({"model": "", "prompt_tokens": 7}, None)
+@example({"model": 5, "prompt_tokens": 7}, None)
+@example({"usage": {"service_tier": "x"}}, Origin(format="atif"))
+@example({"usage": {"cache_read_input_tokens": 10, "cached_tokens": "0"}}, None)
+def test_redaction_neither_makes_nor_removes_calls(
+    meta: dict[str, Any], origin: Origin | None
+) -> None:
+    reply = replace(replied(meta), origin=origin)
+    remaining = without_content(reply, RECEIPT)
+    assert calls_of(remaining) == calls_of(reply)
+    assert without_content(remaining, RECEIPT) == remaining
+    of_earlier_version = _redact(reply, RECEIPT, all_counts=False)
+    assert without_content(of_earlier_version, RECEIPT) == of_earlier_version
 
 
 @pytest.mark.parametrize(
