@@ -8,7 +8,6 @@ Chunks are stored as deltas (``foldlog.formats.deltas``) in the stream ``reply``
 from __future__ import annotations
 
 import json
-import os
 import re
 import threading
 import time
@@ -66,8 +65,8 @@ _NOT_RUN: Final = (
 """The result of each call of a reply that was cut."""
 _VIEW: Final = "view"
 """The field in the state of a stream that has the version of the View that the model answers."""
-_BEGAN_BY: Final = "began_by"
-"""The field in the state of a stream that has the name of its writer."""
+_IS_OF_PROGRAM: Final = "is_of_program"
+"""The field in the state of a stream that says that a Python program began it."""
 _NO_MESSAGE: Final = "a reply answers a message: append the user's message first"
 _PAGE: Final = 256
 _POLL_S: Final = 0.005
@@ -242,8 +241,8 @@ class StreamedReply:
 
     def _begin_in(self, writing: WriteTransaction) -> Stream:
         """Begin the stream in a transaction, and return it. Its state names the View that the model
-        was sent, in case another worker appends the reply, and a writer of its own, so that no
-        program writes to it over HTTP without the lease.
+        was sent, in case another worker appends the reply, and says that a Python program writes
+        it, so that no program writes to it over HTTP without the lease.
         """
         request = self._options.get("request")
         view_version = self._options.get("view_version")
@@ -253,8 +252,7 @@ class StreamedReply:
             view_version = self._history._asked_at
         if view_version is None:
             view_version = writing.version
-        began_by = f"python-{os.urandom(8).hex()}"
-        state = json.dumps({_VIEW: view_version, _BEGAN_BY: began_by}).encode()
+        state = json.dumps({_VIEW: view_version, _IS_OF_PROGRAM: True}).encode()
         return streams.begin(writing, REPLY, streams.JSON, state)
 
     @_one_at_a_time

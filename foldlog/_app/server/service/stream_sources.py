@@ -14,6 +14,7 @@ from foldlog._app.server.following import Follower, StoreChanges, StreamEnd, Str
 from foldlog._app.server.problems import Refusal
 from foldlog._app.server.service.events import RecordedEvent
 from foldlog._app.server.service.request import AdmittedRequest
+from foldlog._app.server.service.stream_states import SECOND, StreamState, read_state
 from foldlog._history.streamed import read_offset, transact, write_offset
 from foldlog.eventstore import ConversationNotFound, InvalidArgument, ReadTransaction
 from foldlog.eventstore.errors import StreamNotFound
@@ -35,36 +36,7 @@ and 64 chunks, because each chunk may be large.
 """
 _REFRESHED: Final = 10
 """A read writes the time of its stream only if a tenth of its time to live has passed."""
-SECOND: Final = 1_000_000
-"""In microseconds, as the times in the store are."""
 _encode: Final = msgspec.json.Encoder().encode
-
-
-class StreamState(msgspec.Struct, omit_defaults=True):
-    """What the protocol needs to know of a stream, as JSON in its column ``state``. ``dies`` is the
-    time in microseconds after which the stream is deleted. ``began_by`` is the producer that began
-    it, if the request named one, or the Python program that did. ``view`` and ``wrote_at`` belong
-    to the library (``foldlog._history.streamed``, ``foldlog.eventstore.log.streams``).
-    """
-
-    view: int | None = None
-    wrote_at: int | None = None
-    began_by: str | None = None
-    ttl: int | None = None
-    expires: str | None = None
-    dies: int | None = None
-    seq: str | None = None
-    closed_by: tuple[str, int, int] | None = None
-    producers: dict[str, tuple[int, int]] = {}
-
-    def touched(self, now: int) -> StreamState:
-        """Return the state after a read or a write, which begins the time to live again."""
-        if self.ttl is None:
-            return self
-        return msgspec.structs.replace(self, dies=now + self.ttl * SECOND)
-
-
-read_state: Final = msgspec.json.Decoder(StreamState).decode
 
 
 class Place(NamedTuple):

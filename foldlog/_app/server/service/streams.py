@@ -30,16 +30,20 @@ from foldlog._app.server.service.request import AdmittedRequest
 from foldlog._app.server.service.stream_sources import (
     BEGINNING,
     NOW,
-    SECOND,
     EventsSource,
     Opened,
     Page,
     Place,
     Source,
     StreamSource,
-    StreamState,
     is_json,
     media,
+)
+from foldlog._app.server.service.stream_states import (
+    SECOND,
+    StreamState,
+    may_write,
+    not_its_writer,
     read_state,
 )
 from foldlog._app.server.service.tokens import Scope
@@ -428,7 +432,7 @@ def _append(
             409, f"stream {source.name!r} has the type {stream.type!r}, not {asked.type!r}"
         )
     if source.is_reply:
-        if state.began_by is None and stream.end == 0 and asked.producer is not None:
+        if state.is_of_writer(None) and stream.end == 0 and asked.producer is not None:
             # The request that began the reply named no producer, so its first one writes it.
             state = msgspec.structs.replace(state, began_by=asked.producer.id)
         _check_writer(source, state, None if asked.producer is None else asked.producer.id)
@@ -466,17 +470,11 @@ def _check_deltas(chunks: Sequence[tuple[int, bytes]]) -> None:
 
 
 def _check_writer(source: StreamSource, state: StreamState, writer: str | None) -> None:
-    """Raise a ``StreamRefusal`` (409) if another producer than ``writer`` writes the reply, or if
-    one of them is None. A worker with the lease may go on with it.
+    """Raise a ``Refusal`` (409) if another producer than ``writer``, or a Python program, writes
+    the reply. A worker with the lease may go on with it.
     """
-    has_lease = source.history._lease_block is not None
-    if has_lease or state.began_by == writer:
-        return
-    if state.began_by is None:
-        problem = "a writer without a Producer-Id writes this reply; send none"
-    else:
-        problem = f"the producer {state.began_by!r} writes this reply; send its Producer-Id"
-    raise StreamRefusal(409, f"{problem}, or take the lease to go on with the reply")
+    if not may_write(source.history, state, writer):
+        raise not_its_writer(state)
 
 
 def _state_after(state: StreamState, asked: StreamRequest, now: int) -> StreamState:

@@ -205,10 +205,8 @@ def test_a_second_producer_needs_the_lease_to_go_on_with_a_reply(client):
     assert post(client, deltas("A "), headers=ours).status == 200
     for headers in (others, JSON):
         refused = post(client, deltas("B"), headers=headers)
-        assert (refused.status, "'ours' writes this reply" in refused.json()["detail"]) == (
-            409,
-            True,
-        )
+        detail = refused.json()["detail"]
+        assert (refused.status, "take the lease" in detail, "ours" in detail) == (409, True, False)
     path = "/v1/conversations/c1/lease"
     lease = client.send("POST", path, headers=JSON, body=b'{"worker": "w"}').json()
     held = {"foldlog-lease": lease["token"]}
@@ -233,6 +231,16 @@ def test_the_reply_of_a_worker_without_a_lease_is_its_own(client, histories):
     assert [answer.status for answer in answers] == [409] * 5
     reply.feed("toy")
     assert [recorded.event.content for recorded in reply.end()] == ["A toy"]
+
+
+def test_no_name_makes_a_producer_of_the_worker(client, histories):
+    worker = histories["c1"]
+    worker.stream_reply().feed("A ")
+    state = json.loads(worker.unfinished_reply()._stream.state)
+    for name in map(str, state.values()):
+        assert post(client, deltas("B"), headers=numbered(name)).status == 409
+        assert client.send("DELETE", REPLY, headers={"producer-id": name}).status == 409
+    assert worker.unfinished_reply().text == "A "
 
 
 def test_the_first_producer_writes_a_reply_that_was_begun_without_one(client):
