@@ -54,6 +54,9 @@ _OWN = frozenset({"recall", "loop_recovery"})
 _SAID_BY_ITSELF = frozenset({"error", "user_rejected"})
 """Observations that V0 sends to the model even if they answer no action."""
 
+_DELEGATING = frozenset({"delegate", "delegate_to_browsing_agent"})
+"""Tools of a delegation: V0's action, and the function that a model calls."""
+
 _CAUSES_MAX = 10_000
 """The largest distance between an action and its result, in events."""
 
@@ -131,8 +134,8 @@ class OpenHandsV0Decoder(FollowingDecoder):
             fields["source"] = _SOURCES[source]
         add = self._action if is_action else self._observation
         event = add(collected, record, fields, outside)
-        if is_action and isinstance(event, Action) and event.source != "agent":
-            self._by_user[event.id] = True
+        if is_action and isinstance(event, Action):
+            self._note_user(event)
         if type(source_id) is int or type(source_id) is str:
             self._event_ids[source_id] = event.id
         self._last_action = event.id if is_action else None
@@ -146,12 +149,24 @@ class OpenHandsV0Decoder(FollowingDecoder):
     def follow_stored(self, event: Event) -> None:
         super().follow_stored(event)
         is_action = isinstance(event, Action)
-        if isinstance(event, Action | Observation) and event.tool == "delegate":
-            self._open = max(0, self._open + (1 if is_action else -1))
+        if isinstance(event, Action):
+            self._note_user(event)
         source_id = None if event.origin is None else event.origin.id
         if type(source_id) is int or type(source_id) is str:
             self._event_ids[source_id] = event.id
         self._last_action = event.id if is_action else None
+
+    def end_unread(self, stored: Sequence[Event]) -> None:
+        for event in stored:
+            if isinstance(event, Action) and event.tool in _DELEGATING:
+                self._open += 1
+            elif isinstance(event, Observation) and event.tool == "delegate":
+                self._open = max(0, self._open - 1)
+
+    def _note_user(self, action: Action) -> None:
+        """Note an action that the agent did not take, because its result says who took it."""
+        if action.source != "agent":
+            self._by_user[action.id] = True
 
     def _is_outside(self, record: Any) -> bool:
         """Return whether the next record belongs to a delegate. All records between a delegation

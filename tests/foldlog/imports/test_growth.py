@@ -959,6 +959,24 @@ def test_rewind_changes_no_figure_of_a_message_that_came_twice(tmp_path, store, 
         assert [*find_wrong_figures(stored, Views(stored), "s1")] == []
 
 
+def openhands_events(*events):
+    """Yield the events of OpenHands V0, with their ids and times."""
+    for number, event in enumerate(events):
+        time = f"2026-02-03T09:00:{number:02}"
+        yield {"id": number, "timestamp": time, "source": "agent", **event}
+
+
+def requested(function):
+    """Return the call of a model as OpenHands V0 stores it with an action and its result."""
+    call = {"id": "c1", "type": "function", "function": {"name": function, "arguments": "{}"}}
+    choices = [{"message": {"content": "", "tool_calls": [call]}}]
+    return {
+        "function_name": function,
+        "tool_call_id": "c1",
+        "model_response": {"id": "r1", "model": "m", "choices": choices},
+    }
+
+
 REDACTED = {
     "copilot-cli, the message of the title": (
         "copilot-cli",
@@ -1111,6 +1129,39 @@ REDACTED = {
         ],
         5,
         4,
+    ),
+    "openhands-v0, a delegation that a model's function began": (
+        "openhands-v0",
+        openhands_events(
+            {"source": "user", "action": "message", "args": {"content": "mend the kite"}},
+            {
+                "action": "delegate",
+                "args": {"agent": "BrowsingAgent"},
+                "tool_call_metadata": requested("delegate_to_browsing_agent"),
+            },
+            {"action": "run", "args": {"command": "ls"}},
+            {"observation": "run", "cause": 2, "content": "plank"},
+            {
+                "observation": "delegate",
+                "cause": 1,
+                "content": "done",
+                "tool_call_metadata": requested("delegate_to_browsing_agent"),
+            },
+            {"action": "message", "args": {"content": "it flies"}},
+        ),
+        2,
+        1,
+    ),
+    "openhands-v0, an action of the user": (
+        "openhands-v0",
+        openhands_events(
+            {"source": "user", "action": "message", "args": {"content": "mend the kite"}},
+            {"source": "user", "action": "run", "args": {"command": "ls"}},
+            {"source": "user", "observation": "run", "cause": 1, "content": "plank"},
+            {"action": "message", "args": {"content": "it flies"}},
+        ),
+        2,
+        1,
     ),
     "codex, an instruction before a rollback": (
         "codex",
