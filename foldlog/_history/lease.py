@@ -38,6 +38,7 @@ from foldlog.eventstore.arguments import check_unicode
 from foldlog.eventstore.cached_values import CachedValues
 from foldlog.eventstore.log.database import Binding, Database
 from foldlog.eventstore.log.finding import PAGE, Fence, find_to_append, tombstones_before
+from foldlog.eventstore.log.reading import views_up_to
 from foldlog.eventstore.log.row import from_microseconds, present
 from foldlog.eventstore.log.seal import RowCodec
 from foldlog.eventstore.recorders.base import Reader, Transaction
@@ -298,7 +299,12 @@ def to_resume(
             is_left = partial(_is_left, views, counts, open_calls, lease_ends, left_replies)
             for row in page:
                 try:
-                    if is_left(row) and not any(map(is_left, _above(row, read_parent))):
+                    # No answer has these Views, and a count of open calls is made once.
+                    with views_up_to(None):
+                        is_to_resume = is_left(row) and not any(
+                            map(is_left, _above(row, read_parent))
+                        )
+                    if is_to_resume:
                         yield row
                 except (ConversationErased, ConversationNotFound):
                     continue  # The conversation was erased after it was listed.

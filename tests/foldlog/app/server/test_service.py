@@ -504,6 +504,22 @@ def test_tokens_that_no_request_could_use_are_refused(tmp_path, text, problem):
         Tokens.from_file(path)
 
 
+@pytest.mark.parametrize("mebibytes", [5, 33])
+def test_figures_and_open_calls_of_a_large_view(tmp_path, mebibytes):
+    with foldlog.open(tmp_path / "store.db", compression="zlib") as histories:
+        history = histories["large"]
+        for _ in range(mebibytes):
+            history.append(said("a line " * (MEBIBYTE // 7)))
+        history.append(Action(tool="pay", call_id="c"))
+        tokens = Tokens([("worker", TokenEntry(scope="append", token=TOKEN))])
+        service = Service(histories, tokens, check=lambda: None)
+        app = application(histories.store, gate=Gate("page"), service=service)
+        client = Client(app, dict([BEARER]), waits=True)
+        assert client.get("/v1/unfinished").json()["conversations"] == ["large"]
+        stats = client.get("/v1/conversations/large/stats").json()
+        assert (stats["errors"], stats["unmarked"], stats["findings"]) == (0, 0, [])
+
+
 def as_ann(histories):
     """A client whose token sees the conversations of Ann."""
     entry = TokenEntry(scope="append", token=TOKEN, where={"user": "ann"})
