@@ -153,9 +153,12 @@ def _note_time(writing: WriteTransaction, stream: Stream) -> Stream:
 
 
 def _wrote_at(state: bytes) -> int:
-    """Return the time that ``_note_time`` noted last, or 0."""
-    noted_at: int = json.loads(state).get(_WROTE_AT, 0)
-    return noted_at
+    """Return the time that ``_note_time`` noted last, or 0, also if the state cannot be read."""
+    try:
+        noted_at = json.loads(state)[_WROTE_AT]
+    except (ValueError, LookupError, TypeError):
+        return 0
+    return noted_at if type(noted_at) is int else 0
 
 
 def close(
@@ -230,7 +233,8 @@ def _is_old(stream: Stream, now: int) -> bool:
     if not _is_reply(stream):
         return False
     if stream.closed_at is None:
-        return stream.began_at < now - ABANDONED_S * _SECOND
+        written_at = max(stream.began_at, _wrote_at(stream.state))
+        return written_at < now - ABANDONED_S * _SECOND
     return stream.closed_at < now - KEPT_S * _SECOND
 
 

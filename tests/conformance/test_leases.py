@@ -32,6 +32,7 @@ from foldlog.eventstore.recorders.types import Record
 from tests.conformance.conftest import ENCRYPTS, noted, unrenewed_lease
 from tests.said import said, texts
 from tests.sound import assert_sound
+from tests.stored_rows import execute
 from tests.waiting import until
 
 CALL = Action(tool="deploy", call_id="k", response_id="r")
@@ -284,6 +285,36 @@ def test_a_reply_that_is_still_written_is_not_resumed(recorder):
     reply.end()
     assert to_resume(other) == []
     assert worker.view()[-1].content == "A " * 6
+
+
+def test_a_reply_that_is_written_for_longer_than_a_week_stays(recorder):
+    time = datetime(2026, 1, 1, tzinfo=UTC)
+    store = Store(recorder, clock=lambda: time)
+    worker = Histories(store)["c"]
+    worker.append(said("hi"))
+    reply = worker.stream_reply()
+    for _ in range(9):
+        reply.feed("A ")
+        time += timedelta(days=1)
+        streams.sweep_all(store.database)
+    assert worker.unfinished_reply().text == "A " * 9
+    time += timedelta(seconds=streams.ABANDONED_S)
+    streams.sweep_all(store.database)
+    assert worker.unfinished_reply() is None
+
+
+@pytest.mark.parametrize("state", [b"{", b"[]", b"7", b'{"wrote_at": "noon"}'])
+def test_an_unreadable_state_of_a_reply_stops_no_other(tmp_path, monkeypatch, state):
+    with foldlog.open(tmp_path / "s.db") as histories:
+        for name in ("a", "b"):
+            histories[name].append(said("hi"))
+            histories[name].stream_reply().feed("A toy")
+    execute(
+        tmp_path / "s.db", f"UPDATE streams SET state = x'{state.hex()}' WHERE conversation = 1"
+    )
+    monkeypatch.setattr(streams, "LEFT_S", -1)
+    with foldlog.open(tmp_path / "s.db") as histories:
+        assert [*histories.to_resume()] == ["a", "b"]
 
 
 def test_conversations_to_resume_are_found_with_one_read_of_the_streams(worker, monkeypatch):
