@@ -551,7 +551,9 @@ def files_to_note(backup: str, former: str | None) -> set[str]:
     names = {f"backup {os.path.abspath(backup)}"}
     if former is not None and os.path.exists(former):
         # If the replaced store is damaged and cannot be opened, its files are unknown.
-        with suppress(EventStoreError), open_store(f"{as_url(former)}?mode=ro") as earlier:
+        # Readers of a store never wait for its writers, so two seconds are much.
+        address = f"{as_url(former)}?mode=ro&patience_s=2"
+        with suppress(EventStoreError), open_store(address) as earlier:
             names |= {name for name in read_models(earlier) if is_a_copy(name)}
     return names
 

@@ -172,6 +172,15 @@ def test_a_locked_file_of_another_program_is_not_replaced(path, backup, tmp_path
         assert program.execute("SELECT value FROM precious").fetchall() == [(1,)]
 
 
+def test_a_store_that_its_journal_keeps_from_reading_is_replaced(path, backup):
+    path.with_name(f"{path.name}-journal").write_bytes(
+        bytes.fromhex("d9d505f920a163d7") + bytes(600)
+    )
+    restored = restore_store(path, backup)
+    assert contents(path) == ["in the backup"]
+    assert restored.former_file is not None
+
+
 def test_log_of_a_lost_store_is_kept_out(path, backup, agent):
     path.unlink()
     restore_store(path, backup)

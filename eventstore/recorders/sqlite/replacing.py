@@ -44,8 +44,8 @@ NEW = ".new"
 
 def check_replaceable(path: str) -> None:
     """Raise ``StoreRefused`` if a file has content and is not a foldlog store. A damaged database
-    may be replaced. If the file cannot be read now, such as when another program has locked it, the
-    error of SQLite is raised: nobody knows whose file it is.
+    may be replaced. If another program has locked the file, the error of SQLite is raised: nobody
+    knows whose file it is.
     """
     if not os.path.exists(path) or os.path.getsize(path) == 0:
         return
@@ -55,9 +55,10 @@ def check_replaceable(path: str) -> None:
             is_ours = schema.has_our_mark(reader)
     except sqlite3.DatabaseError as error:
         code = primary_code(error)
-        if code not in (sqlite3.SQLITE_NOTADB, sqlite3.SQLITE_CORRUPT):
+        if code in (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED):
             raise
-        is_ours = code == sqlite3.SQLITE_CORRUPT
+        is_damaged = code == sqlite3.SQLITE_CORRUPT
+        is_ours = is_damaged or schema.has_our_mark_in_header(path)
     if not is_ours:
         raise StoreRefused(
             f"{path} is not a foldlog store, so it was not replaced; move it away, or choose"

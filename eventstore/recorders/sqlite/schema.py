@@ -32,6 +32,13 @@ def has_our_mark(connection: sqlite3.Connection) -> bool:
     return bool(connection.execute("PRAGMA application_id").fetchone()[0] == _APPLICATION_ID)
 
 
+def has_our_mark_in_header(path: str) -> bool:
+    """Return whether the beginning of a file that SQLite cannot read has our mark."""
+    with open(path, "rb") as file:
+        header = file.read(72)
+    return header[68:72] == _APPLICATION_ID.to_bytes(4, "big")
+
+
 def migrate(connection: sqlite3.Connection, path: str, inode: int) -> None:
     """Migrate the schema in one transaction, so that a killed process leaves the older schema
     complete.
