@@ -27,6 +27,7 @@ from foldlog.eventstore import (
     CondensationRequest,
     ConversationErased,
     ConversationRow,
+    CorruptEvent,
     Event,
     EventStoreError,
     Logged,
@@ -37,7 +38,7 @@ from foldlog.formats.replacing import is_replacing
 from foldlog.formats.summed_calls import HASH_BYTES, Calls
 from foldlog.formats.usage import is_call
 from foldlog.projections import Views
-from foldlog.projections.conversations.unreadable import sound
+from foldlog.projections.conversations.unreadable import sound, sound_view
 from foldlog.projections.units import awaited_positions
 
 _REPORT_EVERY = 500
@@ -140,7 +141,7 @@ def figures_of(
     figures = _add_later_events(store, views, row, figures, on_events=on_events)
     overview = figures.overview
     counts = figures.counts
-    counts.is_awaited = overview.problem is None and _is_awaited(views, row.id, figures.start)
+    counts.is_awaited = _is_awaited(store, views, row, figures)
     if counts.findings:
         figures.overview = overview._replace(problem=overview.problem or counts.findings[0])
     elif figures.is_sound and counts.last_at is not None:
@@ -222,14 +223,23 @@ def _add_later_events(
     return figures
 
 
-def _is_awaited(views: Views, conversation: str, start: int) -> bool:
-    """Return whether a call waits for its result, among the calls from the event ``start`` on. Only
-    the View knows which calls and results a retraction took back or brought back. Cost: one pass
-    over the View if a call of it has no result.
+def _is_awaited(store: Store, views: Views, row: ConversationRow, figures: Figures) -> bool:
+    """Return whether a call waits for its result, among the own calls of a conversation. Only the
+    View knows which calls and results a retraction took back or brought back. An event that cannot
+    be read hides no open call. Cost: one pass over the View if a call of it has no result. If an
+    event is damaged, all events are read.
     """
-    view = views.current(conversation)
+    try:
+        try:
+            view = views.current(row.id)
+        except CorruptEvent:
+            view = sound_view(store, row.id, row.version, {})
+    except ConversationErased:
+        raise
+    except EventStoreError:  # the overview has the problem
+        return bool(figures.counts.waiting)
     calls = (view.events[position] for position in awaited_positions(view.events, view.units))
-    return any(is_call(call) and call.id >= start for call in calls)
+    return any(is_call(call) and call.id >= figures.start for call in calls)
 
 
 def _report_progress(log: Iterable[Logged], on_events: Callable[[int], object]) -> Iterator[Logged]:

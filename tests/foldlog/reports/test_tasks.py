@@ -18,12 +18,16 @@ from foldlog._app.coding_agents.answers import Answers
 from foldlog._app.coding_agents.asking import Asking
 from foldlog._app.server.conversations import ServedConversations
 from foldlog._history.children import begun_by
+from foldlog._reports.figures import counting
 from foldlog.errors import ConversationErased, ConversationHasForks, InvalidArgument, InvalidEvent
+from foldlog.eventstore import open_store
 from foldlog.eventstore.maintenance.copy import copy_store
+from foldlog.projections import Views
 from tests.between import Killed, kill_after
 from tests.foldlog.imports.imports import figures_of
 from tests.foldlog.records import GOLDEN
 from tests.said import replied, said
+from tests.stored_rows import execute
 from tests.waiting import until
 from tests.web_client import asking_store
 
@@ -261,6 +265,17 @@ def test_one_of_two_calls_with_one_id_is_taken_back(histories, call_id):
     history.retract(3)
     assert states_and_left(histories) == (["open_call"], ["top"])
     assert [call.id for call in history.open_calls()] == [1]
+
+
+def test_damaged_event_hides_no_open_call(stored):
+    stored["top"].append([said("begin"), replied("ok"), Action(tool="pay", call_id="p")])
+    execute(stored.store.path, "UPDATE events SET body = replace(body, 'begin', 'BEGIN')")
+    with open_store(stored.store.path) as store:
+        figures = counting.figures_of(store, Views(store), store.conversation("top"))
+        assert "checksum" in figures.overview.problem
+        assert figures_of(store, "top")["state"] == "open_call"
+        api.Histories(store)["top"].append(Observation(content="paid", call_id="p"))
+        assert figures_of(store, "top")["state"] == "result"
 
 
 def states_and_left(histories):
