@@ -40,7 +40,7 @@ from foldlog.eventstore.arguments import check_text, check_time, check_whole
 from foldlog.eventstore.log.database import check_not_erased
 from foldlog.eventstore.log.redacted import has_content
 from foldlog.eventstore.log.results import row_of
-from foldlog.eventstore.log.row import events_of_rows, from_microseconds
+from foldlog.eventstore.log.row import PLAIN, events_of_rows, from_microseconds
 from foldlog.eventstore.recorders.base import Reader
 from foldlog.eventstore.recorders.types import Row, as_text, utf8
 from foldlog.eventstore.sources.reading import own_blocks_with
@@ -1102,7 +1102,9 @@ class _Conversation:
     def _in_events(
         self, start: int, stop: int, may_be_in: MayBeIn
     ) -> Iterator[tuple[datetime, Event]]:
-        """Yield the stored events from ``start`` to before ``stop`` that may match."""
+        """Yield the stored events from ``start`` to before ``stop`` that may match. A damaged
+        event may have had the words, so its problem is noted.
+        """
         name = self._row.id
         while start < stop:
             end = min(start + _PAGE, stop)
@@ -1111,7 +1113,7 @@ class _Conversation:
                 return [
                     row
                     for row in reading.rows(first, end, end - first)
-                    if may_be_in(row.body.lower())
+                    if row.encoding != PLAIN or may_be_in(row.body.lower())
                 ]
 
             try:
@@ -1119,7 +1121,8 @@ class _Conversation:
             except (CorruptEvent, StoreDamaged):
                 yield from self._events(start, end)  # This call reads the events around the damage.
             else:
-                events = events_of_rows(candidates)
+                is_sound = all(row.encoding == PLAIN for row in candidates)
+                events = events_of_rows(candidates) if is_sound else None
                 if events is None:
                     for first, last in _runs([row.id for row in candidates]):
                         yield from self._events(first, last + 1)

@@ -11,12 +11,14 @@ from foldlog import Action, Observation, open as foldlog_open
 from foldlog._app.cli.keeping_up import Keeper
 from foldlog._reports.figures import context
 from foldlog._reports.search import index, searching
-from foldlog.eventstore import ConversationErased
+from foldlog._reports.search.searching import search
+from foldlog.eventstore import ConversationErased, open_store
 from tests.between import before_next_call
 from tests.figures import FiguresOfStore
 from tests.foldlog.imports.imports import imported
 from tests.foldlog.records import said as said_v1, write_lines
 from tests.said import said
+from tests.stored_rows import execute
 
 
 def test_program_is_known_with_or_without_figures(histories):
@@ -97,6 +99,23 @@ def find_hits(histories):
 def find_events(histories):
     events = searching.events_with(histories.store, "fork", searching.SearchTerms("gauge"), [])
     return [event.id for event in events]
+
+
+@pytest.mark.parametrize("at", [0, 1])
+def test_damaged_event_that_may_have_the_words_is_named(stored, at):
+    for name in ("sound", "damaged"):
+        stored[name].append([said(f"parser {name}"), said(f"parser {name}")])
+    word = "UPDATE events SET body = replace(body, 'parser damaged', 'PARSER damaged') WHERE id = "
+    execute(stored.store.path, f"{word}{at}")
+    with open_store(stored.store.path) as store:
+        found = search(store, "parser", limit_each=2)
+        (problem,) = found.unread
+        assert f"'damaged', event {at}: its checksum does not match" in problem
+        assert [(hit.conversation, hit.id) for hit in found.hits] == [
+            ("damaged", 1 - at),
+            ("sound", 1),
+            ("sound", 0),
+        ]
 
 
 @pytest.mark.parametrize("find", [find_hits, find_events])
