@@ -353,7 +353,9 @@ def _put(source: StreamSource, headers: Mapping[str, str], body: bytes, host: st
     def create(writing: WriteTransaction) -> tuple[Stream, bool]:
         existing = source.find_any(writing)
         if existing is not None and not _is_ended_reply(existing):
-            if not _is_as_asked(existing, kind, state, is_closed=is_closed):
+            has_body = bool(chunks) and source.is_reply
+            loses_body = has_body and not _is_of_same_writer(existing, state)
+            if loses_body or not _is_as_asked(existing, kind, state, is_closed=is_closed):
                 raise StreamRefusal(
                     409,
                     f"stream {source.name!r} exists, with another type, time to live, end or"
@@ -382,6 +384,13 @@ def _is_as_asked(existing: Stream, kind: str, asked: StreamState, *, is_closed: 
         and (state.ttl, state.expires) == (asked.ttl, asked.expires)
         and asked.began_by in (None, state.began_by)
     )
+
+
+def _is_of_same_writer(existing: Stream, asked: StreamState) -> bool:
+    """Return whether the writer of a request began the stream that exists, so that the stream has
+    the body of the request already.
+    """
+    return read_state(existing.state).is_of_writer(asked.began_by)
 
 
 def _is_ended_reply(stream: Stream) -> bool:

@@ -142,6 +142,18 @@ def test_a_stream_of_another_producer_is_refused(client):
     assert put(client).status == 200  # it asks for no producer
 
 
+def test_a_body_is_not_lost_in_the_reply_of_another_writer(client, histories):
+    ours = {**JSON, "producer-id": "ours"}
+    assert put(client, headers=ours, body=deltas("A")).status == 201
+    assert put(client, headers=ours, body=deltas("A")).status == 200  # repeated
+    assert put(client, body=deltas("B")).status == 409
+    assert put(client, body=b"[]").status == 200
+    client.send("DELETE", REPLY, headers=ours)
+    histories["c1"].stream_reply().feed("A")
+    assert put(client, body=deltas("B")).status == 409
+    assert [delta["text"] for delta in client.get(REPLY).json()] == ["A"]
+
+
 def test_a_lease_fences_a_stream(client, histories):
     lease = client.send(
         "POST", "/v1/conversations/c1/lease", headers=JSON, body=b'{"worker": "w"}'
