@@ -11,6 +11,7 @@ from typing import Any
 
 from foldlog.eventstore import Event
 from foldlog.formats.json_text import json_of
+from foldlog.formats.record import first_of
 
 _TEXTS = frozenset(
     (
@@ -89,7 +90,7 @@ def _is_reply(value: Any) -> bool:
     """Return whether a value is what a model's server answered, as mini-SWE-agent stores it. Most
     texts of an answer are labels, such as ``finish_reason``.
     """
-    return type(value) is dict and type(value.get("choices") or value.get("output")) is list
+    return type(value) is dict and type(first_of(value, "choices", "output")) is list
 
 
 def _texts_of(events: Sequence[Event]) -> Iterator[str]:

@@ -75,6 +75,14 @@ def test_notes_of_a_stored_reply_name_only_its_texts(message, noted):
     assert fields == [f"extra.response.choices.{name}" for name in noted]
 
 
+def test_stored_reply_without_choices_is_a_reply():
+    message = stored_reply()
+    message["extra"]["response"]["choices"] = []
+    findings = []
+    list(decode([message], "openai-chat", findings=findings.append))
+    assert findings == []
+
+
 def test_the_order_of_keys_makes_no_other_message():
     def reply(function: dict[str, str]) -> dict[str, object]:
         call = {"id": "c", "type": "function", "function": function}
