@@ -50,6 +50,7 @@ from foldlog.formats.replacing import is_replacing
 from foldlog.projections import as_json
 from foldlog.projections.conversations.labels import label
 from foldlog.projections.conversations.unreadable import iter_log
+from foldlog.projections.retractions import target
 from foldlog.projections.stored.revision_codec import PROJECTION
 
 _CHUNK = 1_000
@@ -295,7 +296,7 @@ class AuditTables(Derived[AuditRow]):
 
     def _insert(self, rows: Sequence[AuditRow]) -> None:
         """Insert rows, mark the events that they take back or repeat, and count what was added.
-        Cost: if an import takes back or repeats events, the method reads its conversation.
+        Cost: if an import takes back or repeats events, the method reads these events again.
         """
         condensations = [row.condensation for row in rows if row.condensation is not None]
         _insert_rows(self._database, "events", [row.event for row in rows])
@@ -306,13 +307,15 @@ class AuditTables(Derived[AuditRow]):
             if isinstance(row.recorded.event, Retraction) or copies_before(row.recorded.event)
         }
         for name in changed:
-            self._mark_uncounted(name)
+            ids = [row.recorded.event.id for row in rows if row.recorded.conversation == name]
+            self._mark_uncounted(name, min(ids))
         self.events += len(rows)
         self.condensations += len(condensations)
 
-    def _mark_uncounted(self, conversation: str) -> None:
-        """Mark the events that figures do not count, by ``counted_in``. A later retraction may
-        bring back what an earlier one took back.
+    def _mark_uncounted(self, conversation: str, first_new: int) -> None:
+        """Mark the events that figures do not count, by ``counted_in``. ``first_new`` is the first
+        event that the tables had no marks for. Cost: the method reads the new events, and the
+        earlier events that their retractions reach.
         """
         query = "SELECT max(id) + 1 FROM events WHERE conversation = ?"
         (version,) = self._database.execute(query, [storable(conversation)]).fetchone()
@@ -326,27 +329,27 @@ class AuditTables(Derived[AuditRow]):
         changes = changes_of_counts(structural)
         if not any(is_replacing(event) or copies_before(event) for event in changes):
             return
+        start = _first_reached(changes, first_new)
         counts_event = counted_in(changes, version)
-        uncounted_ids = list[int]()
+        uncounted_ids = set[int]()
         with suppress(ConversationErased, ConversationNotFound):
-            uncounted_ids = [
+            uncounted_ids = {
                 item.event.id
-                for item in _iter_recorded(self.store, conversation, 0, version)
+                for item in _iter_recorded(self.store, conversation, start, version)
                 if isinstance(item, Recorded) and not counts_event(item.event)
-            ]
-        for table in ("events", "condensations"):
-            self._database.execute(
-                f"UPDATE {table} SET taken_back = 0 WHERE conversation = ? AND taken_back",
-                [storable(conversation)],
-            )
-        for event_id in uncounted_ids:
-            self._mark_taken_back(conversation, event_id)
+            }
+        query = "SELECT id FROM events WHERE conversation = ? AND id >= ? AND taken_back"
+        marked = self._database.execute(query, [storable(conversation), start])
+        marked_ids = {event_id for (event_id,) in marked}
+        # Each update also writes the index of texts, so only differences are written.
+        for event_id in sorted(marked_ids ^ uncounted_ids):
+            self._mark_taken_back(conversation, event_id, event_id in uncounted_ids)
 
-    def _mark_taken_back(self, conversation: str, event_id: int) -> None:
+    def _mark_taken_back(self, conversation: str, event_id: int, is_taken_back: bool) -> None:
         for table in ("events", "condensations"):
             self._database.execute(
-                f"UPDATE {table} SET taken_back = 1 WHERE conversation = ? AND id = ?",
-                [storable(conversation), event_id],
+                f"UPDATE {table} SET taken_back = ? WHERE conversation = ? AND id = ?",
+                [int(is_taken_back), storable(conversation), event_id],
             )
 
     def _remove(self, conversation: str) -> None:
@@ -383,7 +386,7 @@ class AuditTables(Derived[AuditRow]):
                             )
                         )
                     if row[0]:
-                        self._mark_taken_back(name, event_id)
+                        self._mark_taken_back(name, event_id, True)
 
     def _purge(self) -> None:
         """Remove the bytes of deleted rows from the file. Raises ``StoreUnavailable`` if another
@@ -450,6 +453,22 @@ class AuditTables(Derived[AuditRow]):
             "state": self._states.pop(conversation, None) or self._state(conversation),
         }
         table_of(self._database, "conversations").insert(described, replace=True)
+
+
+def _first_reached(changes: Sequence[Event], first_new: int) -> int:
+    """Return the first event whose mark may differ after the events from ``first_new`` on. A
+    retraction may bring back what an earlier retraction after its target took back, so the targets
+    of these earlier retractions are reached too. ``changes`` are in the order of their ids.
+    """
+    first = first_new
+    for event in reversed(changes):
+        if event.id < first:
+            break
+        reached = (
+            target(event) if isinstance(event, Retraction) else event.id - copies_before(event)
+        )
+        first = min(first, reached)
+    return max(first, 0)
 
 
 def _missing(

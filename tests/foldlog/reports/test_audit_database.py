@@ -479,7 +479,7 @@ def test_erasure_meanwhile_is_in_the_next_update(store, path, monkeypatch):
 
 @given(
     steps=st.lists(st.tuples(st.sampled_from(("message", "program", "again")), st.integers(0, 30))),
-    batch=st.sampled_from((1, 1_000)),
+    batch=st.sampled_from((1, 3, 1_000)),
 )
 @settings(max_examples=40)
 def test_taken_back_marks_what_figures_do_not_count(steps, batch):
@@ -503,3 +503,35 @@ def test_taken_back_marks_what_figures_do_not_count(steps, batch):
         structural = [event for event in store.events("c") if isinstance(event, Retraction)]
         counts_event = counted_in(structural, len(events))
         assert marks == [(not counts_event(event),) for event in store.events("c")]
+
+
+def test_step_back_costs_what_it_takes_back(path, monkeypatch):
+    """A long history grows by steps back: each run reads and marks only the last events."""
+    origin = Origin(format="gemini-cli")
+    count = 50
+    history = [said("on", origin=origin)] * count
+    starts = []
+    with open_store("memory:") as store, closing(AuditTables(store, path)) as tables:
+        store.ingest("c", history)
+        tables.catch_up()
+        statements = []
+        tables._database.conn.set_trace_callback(statements.append)
+        log = store.log
+
+        def logged(name, start=0, stop=None):
+            starts.append(start)
+            return log(name, start, stop)
+
+        monkeypatch.setattr(store, "log", logged)
+        for version in (count - 1, count + 1):
+            again = Retraction(version=version, reason=WRITTEN_AGAIN, origin=origin)
+            history += [again, said("on", origin=origin)]
+            store.ingest("c", history)
+            tables.catch_up()
+    assert starts == [count - 1, count + 1]
+    # SQLite also traces the statement for each of its triggers.
+    updates = {text for text in statements if text.startswith("UPDATE events ")}
+    # Each step takes back one event, and its retraction does not count either.
+    assert len(updates) == 4
+    marks = execute(path, "SELECT id FROM events WHERE taken_back")
+    assert marks == [(count - 1,), (count,), (count + 1,), (count + 2,)]
