@@ -49,9 +49,11 @@ from foldlog._reports.sub_agents import BeginningCall, calls_of_children
 from foldlog.eventstore import (
     ConversationNotFound,
     ConversationRow,
+    CorruptEvent,
     EventStoreError,
     Redaction,
     Store,
+    StoreDamaged,
 )
 from foldlog.eventstore.lists.pages import check_no_key_is_missing
 from foldlog.projections.conversations.unreadable import sound
@@ -67,6 +69,8 @@ thread counts all further conversations.
 """
 _SEARCH_S = 5.0
 """The search for the words of a search line ends after this time. The next request goes on."""
+_LINES = 8
+"""The number of search lines whose conversations are kept."""
 _RECEIPTS_OF = 20
 """The maximum number of agents whose receipts of redactions are read."""
 LISTED = Where(companions=False)
@@ -74,15 +78,42 @@ LISTED = Where(companions=False)
 
 
 class _Known(NamedTuple):
-    """Conversations that were found by ``of``: the state of the store, and what was searched. If
-    the search had not enough time, ``searched_to`` is its end. ``is_partial`` says whether
-    conversations were not searched, also because they are archived or damaged.
+    """Conversations that were found in the state ``of`` of the store."""
+
+    of: Hashable = None
+    ids: frozenset[str] = frozenset()
+
+
+class _Searched(NamedTuple):
+    """The conversations with the words of a search line. The store is searched from its
+    conversation that was active last to the first, perhaps by several requests. After a write, it
+    is searched anew.
+
+    ``of``           the state of the store when this search began
+    ``ids``          the conversations that were found, also by the search before
+    ``new``          those that this search found
+    ``searched_to``  where the next request goes on, or None
+    ``lacks``        whether this search left conversations out: they are archived or damaged, or
+                     they were perhaps active after it began, which moved them to its beginning
     """
 
-    of: Hashable
-    ids: frozenset[str]
+    of: Hashable = None
+    ids: frozenset[str] = frozenset()
+    new: frozenset[str] = frozenset()
     searched_to: SearchPlace | None = None
-    is_partial: bool = False
+    lacks: bool = False
+
+    @property
+    def is_partial(self) -> bool:
+        return self.lacks or self.searched_to is not None
+
+
+class _Line:
+    """The words of a search line, and what was found. One request searches at a time."""
+
+    def __init__(self) -> None:
+        self.lock = threading.Lock()
+        self.searched = _Searched()
 
 
 class ServedConversations:
@@ -101,9 +132,10 @@ class ServedConversations:
         """Whether every conversation was counted at least once. Until every conversation was
         counted, the sums over all conversations are too low.
         """
-        self._searched = _Known(of=None, ids=frozenset())
-        """The conversations that match the words of the last search."""
-        self._with_notes = _Known(of=None, ids=frozenset())
+        self._lines = dict[str, _Line]()
+        """The last search lines by their words, the newest last."""
+        self._lines_lock = threading.Lock()
+        self._with_notes = _Known()
         """The conversations with notes."""
         self._asked = False
         """Whether a request came since the thread last counted."""
@@ -152,7 +184,7 @@ class ServedConversations:
         def find_ids(words: str) -> Collection[str]:
             nonlocal is_partial
             found = self._having(words)
-            is_partial = found.is_partial
+            is_partial = is_partial or found.is_partial
             return found.ids
 
         where = chosen_by(line, find_ids, self._noted)
@@ -160,41 +192,67 @@ class ServedConversations:
             check_no_key_is_missing(self._store.database, "more conversations may match")
         return where._replace(is_partial=is_partial)
 
-    def ids(self, line: str) -> Collection[str] | None:
-        """Return the ids of the conversations that a search line selects. None stands for all
-        conversations. Raises ``InvalidArgument``.
+    def ids(self, where: Where) -> Collection[str] | None:
+        """Return the ids of the conversations that a filter selects. None stands for all
+        conversations.
         """
-        where = self.where(line)
         if where == LISTED:
             return None
         self.refresh()
         return self.figures.ids(where)
 
-    def _having(self, words: str) -> _Known:
+    def _having(self, words: str) -> _Searched:
         """Return the conversations whose events or ids contain all the words. If the last search
         for the words had not enough time, it goes on.
         """
-        asked = words, self._store.database.data_version()
-        known = self._searched
-        if known.of != asked:
-            known = _Known(asked, frozenset(self._ids_with(words)))
-        elif known.searched_to is None:
+        with self._lines_lock:
+            line = self._lines.pop(words, None) or _Line()
+            self._lines[words] = line
+            if len(self._lines) > _LINES:
+                del self._lines[next(iter(self._lines))]
+        has_waited = line.lock.locked()
+        with line.lock:
+            if not has_waited or line.searched.searched_to is None:
+                line.searched = self._search_on(words, line.searched)
+            return line.searched
+
+    def _search_on(self, words: str, known: _Searched) -> _Searched:
+        version = self._store.database.data_version()
+        if known.searched_to is not None:
+            begun = known._replace(lacks=known.lacks or known.of != version)
+        elif known.of == version:
             return known
+        else:
+            begun = _Searched(version, known.ids, frozenset(self._ids_with(words)))
         found = search(
             self._store,
             words,
             limit=None,
             limit_each=1,
             seconds=_SEARCH_S,
-            behind=known.searched_to,
+            behind=begun.searched_to,
         )
-        self._searched = _Known(
-            asked,
-            known.ids | {hit.conversation for hit in found.hits},
-            found.searched_to,
-            found.searched_to is not None or bool(found.unread),
-        )
-        return self._searched
+        new = begun.new | {hit.conversation for hit in found.hits}
+        ids = begun.ids | new
+        lacks = begun.lacks or bool(found.unread)
+        if found.searched_to is None:
+            is_sound, again = self._found_again(words, ids - new)
+            ids = new | again
+            lacks = lacks or not is_sound
+        return _Searched(begun.of, ids, new, found.searched_to, lacks)
+
+    def _found_again(self, words: str, ids: Collection[str]) -> tuple[bool, frozenset[str]]:
+        """Return whether all of these conversations could be read, and those with the words. The
+        search before had found all of them. Since then, they were active, redacted or erased. They
+        are few, so no time limits the search.
+        """
+        if not ids:
+            return True, frozenset()
+        try:
+            found = search(self._store, words, among=ids, limit=None, limit_each=1)
+        except (CorruptEvent, StoreDamaged):  # none of them can be read
+            return False, frozenset()
+        return not found.unread, frozenset(hit.conversation for hit in found.hits)
 
     def _noted(self) -> Collection[str]:
         """Return the conversations with notes."""

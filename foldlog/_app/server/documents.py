@@ -10,6 +10,8 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Final, NamedTuple
 
+from msgspec import UNSET
+from msgspec.structs import replace
 from starlette.requests import Request
 from starlette.responses import Response
 
@@ -122,13 +124,14 @@ class Documents:
         results = search(
             self._store,
             words,
-            among=self._conversations.ids(line),
+            among=self._conversations.ids(where),
             kinds=kinds,
             tool=where.tool,
             limit=limit + 1,
             seconds=_SEARCH_S,
         )
-        return hits_document(self._store, words, results, limit)
+        document = hits_document(self._store, words, results, limit)
+        return replace(document, is_partial=where.is_partial or UNSET)
 
     def list_conversations(
         self, start: Count = 0, limit: Count = LIMIT, sort: str = "-recorded", line: str = ""

@@ -41,7 +41,8 @@ class HitsDocument(Document):
     further events contain the words. ``read`` is the number of searched conversations, and
     ``conversations`` is the number of all conversations. A search ends early if it has found
     enough, or if it runs out of time. ``unread`` are the problems of conversations that could not
-    be read.
+    be read. ``is_partial`` is true if the search for the conversations of a search line did not
+    read all, and is else left out.
     """
 
     words: str
@@ -50,6 +51,7 @@ class HitsDocument(Document):
     read: int
     conversations: int
     unread: tuple[str, ...]
+    is_partial: bool | UnsetType = UNSET
 
 
 class AttributesDocument(OfConversation):

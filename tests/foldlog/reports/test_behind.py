@@ -14,6 +14,8 @@ from foldlog._reports.store_info import store_info
 from foldlog.eventstore import StoreRefused, open_store
 from tests.figures import FiguresOfStore, Where
 from tests.said import said, say
+from tests.stored_rows import execute
+from tests.web_client import asking_store
 
 
 @pytest.fixture
@@ -215,7 +217,7 @@ def test_search_line_finds_each_conversation(store):
     say(store, "older", "the parser fails")
     say(store, "newer", *["the parser works"] * 1_001)
     with closing(ServedConversations(store)) as served:
-        assert served.ids("parser") == {"older", "newer"}
+        assert served.ids(served.where("parser")) == {"older", "newer"}
         assert served.list(where=served.where("parser")).is_partial is UNSET
 
 
@@ -229,9 +231,64 @@ def test_search_line_without_enough_time_says_so_and_goes_on(store, monkeypatch)
         for found in ({"third"}, {"second", "third"}):
             overview = served.overview("parser", "")
             assert (overview.chosen.conversations, overview.is_partial) == (len(found), True)
-            assert served._searched.ids == found
+            assert served._lines["parser"].searched.ids == found
         assert served.list(where=served.where("parser")).is_partial is UNSET
-        assert served.ids("parser") == {"first", "second", "third"}
+        assert served.ids(served.where("parser")) == {"first", "second", "third"}
+
+
+@pytest.fixture
+def searching(store, monkeypatch):
+    """A list of conversations of which each request searches one. ``searching`` returns what a
+    search line has found.
+    """
+    monkeypatch.setattr("foldlog._app.server.conversations._SEARCH_S", 0)
+    monkeypatch.setattr(ServedConversations, "_count", lambda self: None)
+    with closing(ServedConversations(store)) as served:
+        yield lambda line: {*served.where(line).only}
+
+
+def test_search_line_goes_on_while_others_write_and_search(store, searching):
+    names = {"first", "second", "third", "fourth"}
+    for name in ("first", "second", "third", "fourth"):
+        say(store, name, "the parser of the planner fails")
+    found = []
+    for _ in range(10):
+        found.append(searching("parser"))
+        assert searching("planner") == found[-1]
+        say(store, "other", "something else")
+    assert list(map(len, found)) == [1, 2, 3, *[4] * 7]
+    assert found[-1] == names
+
+
+def test_search_line_is_searched_anew_after_a_write(store, searching):
+    histories = api.Histories(store)
+    for name in ("first", "second", "third"):
+        say(store, name, "the parser fails")
+    while len(searching("parser")) < 3:
+        pass
+    searching("parser")
+    histories["first"].redact(0, reason="asked for", by="me")
+    searching("parser")
+    say(store, "second", "it is in front of the place of the search")
+    say(store, "fourth", "the parser works")
+    found = [searching("parser") for _ in range(12)]
+    assert all({"second", "third"} <= ids for ids in found)
+    assert found[-1] == {"second", "third", "fourth"}
+
+
+def test_each_part_of_a_search_says_that_a_conversation_is_damaged(stored, monkeypatch):
+    for name in ("first", "second", "third"):
+        stored[name].append(said(f"parser {name}"))
+    execute(
+        stored.store.path, "UPDATE events SET body = replace(body, 'parser third', 'parser THIRD')"
+    )
+    monkeypatch.setattr("foldlog._app.server.conversations._SEARCH_S", 0)
+    monkeypatch.setattr(ServedConversations, "_count", lambda self: None)
+    with open_store(stored.store.path) as store, asking_store(store) as client:
+        ask = "/api/search?words=parser&q=parser"
+        answers = [client.get(ask).json() for _ in range(5)]
+    assert [answer.get("is_partial") for answer in answers] == [True] * 5
+    assert {hit["conversation"] for hit in answers[-1]["hits"]} == {"first", "second"}
 
 
 def test_store_info_names_the_search_index(foldlog, stored):
