@@ -20,6 +20,7 @@ from sqlite_utils import Database
 from foldlog._base.json_types import JsonMap, JsonObject
 from foldlog._reports.answers.files import AddedDocument, DamagedDocument
 from foldlog._reports.audit_file import (
+    RULE_OF_MARKS,
     WHOLE_STORE,
     followed_up_to,
     open_database,
@@ -215,6 +216,7 @@ class AuditTables(Derived[AuditRow]):
         the bytes of deleted rows. For an erased conversation, only its tombstone is described.
         Return the number of conversations.
         """
+        self._renew_marks()
         touched = self.touched
         self.touched = set()
         touched |= {name for (name,) in self._database.execute("SELECT conversation FROM damaged")}
@@ -276,6 +278,7 @@ class AuditTables(Derived[AuditRow]):
             for table in (*_CONVERSATION_TABLES, "conversations", "followed"):
                 self._database.execute(f"DELETE FROM {table}")
             self._mark_remains()
+            self._follow(RULE_OF_MARKS, 0)
         self.was_rebuilt = self._to_confirm = True
 
     def _add(self, changes: Changes[AuditRow]) -> None:
@@ -312,10 +315,26 @@ class AuditTables(Derived[AuditRow]):
         self.events += len(rows)
         self.condensations += len(condensations)
 
+    def _renew_marks(self) -> None:
+        """If an earlier version of foldlog marked the events by another rule, mark them again."""
+        query = "SELECT 1 FROM followed WHERE scope = ?"
+        if self._database.execute(query, [RULE_OF_MARKS]).fetchone():
+            return
+        query = (
+            "SELECT DISTINCT conversation FROM events"
+            " WHERE taken_back OR kind IN ('retraction', 'condensation')"
+        )
+        for (name,) in self._database.execute(query).fetchall():
+            # The marks of a conversation that cannot be read stay.
+            with suppress(StoreDamaged), self._transaction():
+                self._mark_uncounted(name, 0)
+        with self._transaction():
+            self._follow(RULE_OF_MARKS, 0)
+
     def _mark_uncounted(self, conversation: str, first_new: int) -> None:
         """Mark the events that figures do not count, by ``counted_in``. ``first_new`` is the first
-        event that the tables had no marks for. Cost: the method reads the new events, and the
-        earlier events that their retractions reach.
+        event whose mark is missing or may be wrong. Cost: the method reads the events from there
+        on, and the earlier events that their retractions reach.
         """
         query = "SELECT max(id) + 1 FROM events WHERE conversation = ?"
         (version,) = self._database.execute(query, [storable(conversation)]).fetchone()

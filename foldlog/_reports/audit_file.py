@@ -88,6 +88,12 @@ _TABLES: dict[str, tuple[dict[str, type], tuple[str, ...]]] = {
 WHOLE_STORE = "the whole store"
 """The scope, in the table ``followed``, of runs that export all conversations."""
 
+RULE_OF_MARKS = "marks of taken_back by rule 2"
+"""The table ``followed`` has a row with this scope if the column ``taken_back`` follows the present
+rule. A change of ``counted_in`` needs the next number here, so that the marks of older files are
+made again.
+"""
+
 
 class NoAuditDatabase(EventStoreError):
     """The file is not an audit database of this store, or cannot be written. The message names the
@@ -190,6 +196,7 @@ def _make(store: Store, path: Path) -> None:
                 ["summary"], create_triggers=True, tokenize="porter unicode61"
             )
             table_of(database, "events").create_index(["kind", "tool"])
+            table_of(database, "followed").insert({"scope": RULE_OF_MARKS, "position": 0})
             table_of(database, "store").insert({"uuid": store.database.uuid}, pk="uuid")
             # The write-ahead log is turned on last: until then, a full disk raises an error at
             # once.

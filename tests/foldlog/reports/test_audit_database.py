@@ -535,3 +535,41 @@ def test_step_back_costs_what_it_takes_back(path, monkeypatch):
     assert len(updates) == 4
     marks = execute(path, "SELECT id FROM events WHERE taken_back")
     assert marks == [(count - 1,), (count,), (count + 1,), (count + 2,)]
+
+
+def test_marks_of_an_older_rule_are_made_again_once(path, monkeypatch):
+    """An earlier version of foldlog also marked events that figures count."""
+    origin = Origin(format="gemini-cli")
+    events = [
+        said("on", origin=origin),
+        said("taken back by the program", origin=origin),
+        Retraction(version=1, origin=origin),
+        Retraction(version=0, reason=WRITTEN_AGAIN, origin=origin),
+        said("on", origin=origin),
+    ]
+    query = "SELECT taken_back FROM events WHERE conversation = 'c' ORDER BY id"
+    mark = AuditTables._mark_uncounted
+    marked = []
+
+    def noted(tables, name, first_new):
+        marked.append(name)
+        mark(tables, name, first_new)
+
+    monkeypatch.setattr(AuditTables, "_mark_uncounted", noted)
+    with open_store("memory:") as store:
+        store.ingest("c", events)
+        store.ingest("d", [said("on", origin=origin)])
+        update(store, path)
+        marks = execute(path, query)
+        with closing(AuditTables(store, path)) as tables:
+            tables.begin_again()
+        update(store, path)
+        assert marked == ["c", "c"]  # A new file, and one that is filled again, have the rule.
+        with closing(sqlite3.connect(path)) as file, file:
+            file.execute("UPDATE events SET taken_back = id < 4 WHERE conversation = 'c'")
+            file.execute("DELETE FROM followed WHERE scope LIKE 'marks%'")
+        assert execute(path, query) != marks
+        update(store, path)
+        assert execute(path, query) == marks
+        update(store, path)
+        assert marked == ["c", "c", "c"]
