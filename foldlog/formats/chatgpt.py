@@ -125,6 +125,19 @@ class _Decoder(TreeDecoder):
         self._open: dict[Any, Action] = {}
         """Maps the id of a node to the call that still waits for its result after this node."""
 
+    def begin_redacted(self, collected: RecordEvents, record: Fields) -> None:
+        super().begin_redacted(collected, record)
+        waiting = self._open.get(text_or_none(record, "parent"))
+        for event in collected.stored:
+            if isinstance(event, Action):
+                waiting = event
+            elif isinstance(event, Observation) or (
+                isinstance(event, Message) and event.source != "agent"
+            ):
+                waiting = None
+        if waiting is not None and self._tip is not None:
+            self._open[self._tip] = waiting
+
     def say(self, collected: RecordEvents, record: Fields) -> None:
         message = record["message"] or {}
         author = dict_or_empty(message, "author")

@@ -20,7 +20,7 @@ from pathlib import Path
 from typing import Any
 
 from foldlog._base.json_types import JsonMap
-from foldlog.eventstore import Origin, Retraction
+from foldlog.eventstore import Event, Origin, Retraction
 from foldlog.formats.files.documents import document_in, document_of, elements, text_of
 from foldlog.formats.files.readers import JsonLines, Placed, on_lines
 from foldlog.formats.format import LOOK_AT, Contained, FileReader
@@ -212,6 +212,22 @@ class TreeDecoder(FollowingDecoder):
             self._tip = record[exports.id]
             self._ends[record[exports.id]] = collected.version
 
+    def begin_redacted(self, collected: RecordEvents, record: Fields) -> None:
+        """Go on after a redacted message, whose id is in its stored events."""
+        name = _name_in(collected.stored)
+        if name is None:
+            return
+        if self._tip is None:
+            self._root = text_or_none(record, self.exports.parent)
+        self._tip = name
+        self._ends[name] = collected.version
+
     @abstractmethod
     def say(self, collected: RecordEvents, record: Fields) -> None:
         """Add the events of a message. If no model gets the message, add nothing."""
+
+
+def _name_in(events: Sequence[Event]) -> str | None:
+    """Return the id of the message from which events were made, or None."""
+    ids = (None if event.origin is None else event.origin.id for event in events)
+    return next((name for name in ids if type(name) is str), None)

@@ -13,7 +13,7 @@ from foldlog._imports import projecting
 from foldlog._imports.compacting import compacting, note_compaction
 from foldlog._reports.figures.checking import find_wrong_figures
 from foldlog._reports.records import decoding
-from foldlog.eventstore import Message, Redaction
+from foldlog.eventstore import DocumentChanges, Message, Redaction
 from foldlog.eventstore.maintenance.rekey import rekey
 from foldlog.eventstore.sources.reading import blocks_of
 from foldlog.formats.resuming import WINDOW_MAX
@@ -1205,6 +1205,70 @@ def test_redacted_record_before_a_growth(what, tmp_path):
     name, records, stop, event_id = REDACTED[what]
     grown, whole = redacted_and_grown(name, tmp_path, records, stop, event_id)
     assert grown == whole
+
+
+def chatgpt_node(name, parent, role, text, **message):
+    """Return a node of an export of ChatGPT."""
+    if role is not None:
+        message = {
+            "author": {"role": role},
+            "content": {"content_type": "text", "parts": [text]},
+            "create_time": 1.7e9 + int(name[1:]),
+            **message,
+        }
+    return {"id": name, "parent": parent, "children": [], "message": message or None}
+
+
+CHATGPT = [
+    chatgpt_node("n0", None, None, ""),
+    chatgpt_node("n1", "n0", "user", "mend the kite"),
+    chatgpt_node("n2", "n1", "assistant", "x = 1", recipient="python"),
+    chatgpt_node("n3", "n2", "assistant", "first"),
+    chatgpt_node("n4", "n3", "tool", "RESULT"),
+    chatgpt_node("n5", "n2", "tool", "OTHER"),
+    chatgpt_node("n6", "n1", "assistant", "second"),
+    chatgpt_node("n7", "n6", "user", "go on"),
+    chatgpt_node("n8", "n0", "user", "fly it"),
+    chatgpt_node("n9", "n8", "assistant", "it flies"),
+]
+"""Four branches: two results of a call, another answer, and another question."""
+
+
+def chatgpt_imported(store, path, stop, newest):
+    """Import the first nodes of an export whose site shows the branch of ``newest``."""
+    nodes = {node["id"]: node for node in CHATGPT[:stop]}
+    export = {"title": "Kites", "conversation_id": "c1", "mapping": nodes}
+    path.write_text(json.dumps([{**export, "current_node": newest}]))
+    return imported(store, path, "chatgpt").conversation
+
+
+@pytest.mark.parametrize(
+    "stop, redacted", [(stop, event) for stop in range(2, 10) for event in range(1, stop)]
+)
+def test_growth_of_a_tree_after_a_redaction(stop, redacted, tmp_path):
+    said = []
+    node = CHATGPT[redacted]["id"]
+    for stops in ((stop, len(CHATGPT)), (len(CHATGPT),)):
+        with new_store() as store:
+            for place, count in enumerate(stops):
+                newest = CHATGPT[count - 1]["id"]
+                conversation = chatgpt_imported(store, tmp_path / "c.json", count, newest)
+                events = events_of(store, conversation)
+                (event_id,) = (
+                    event.id for event in events if event.origin and event.origin.id == node
+                )
+                if place == 0:
+                    redact_event(store, conversation, event_id)
+            history = Histories(store)[conversation]
+            said.append(
+                [
+                    (type(event), history.at(event.id + 1).to_messages())
+                    for event in events_of(store, conversation)
+                    if not isinstance(event, DocumentChanges | Redaction)
+                ]
+            )
+            assert_sound(store)
+    assert said[0] == said[1]
 
 
 @pytest.mark.parametrize(
