@@ -120,7 +120,9 @@ def write(program, conversation, rng):
             if number < length:
                 program.stored[reply].append(number)
         path = f"/v1/conversations/{conversation}/replies"
-        status = program.ask("POST", path, {"stream": "reply"}, idempotency_key=reply)
+        status = program.ask(
+            "POST", path, {"stream": "reply"}, producer_id=reply, idempotency_key=reply
+        )
         program.check(status in (200, 201), f"end {conversation}: {status}")
         program.ended[reply] = length
 

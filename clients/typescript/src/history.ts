@@ -86,7 +86,10 @@ export class History {
     return this.replyWriter().begin();
   }
 
-  /** Append the reply that a killed worker left, marked as cut, without calls whose arguments are incomplete. */
+  /**
+   * Append the reply that a killed worker left, marked as cut, without calls whose arguments are incomplete.
+   * Call it under a lease.
+   */
   cutReply(options?: ReplyOptions): Promise<Appended> {
     return this.replyWriter().cut(options);
   }
@@ -127,9 +130,10 @@ export class History {
     return new ReplyWriter(
       new StreamRequests(this.transport, this.id),
       this.held?.token,
-      (body, { viewVersion, request, tools, parameters, cost, meta, ...options } = {}) => {
+      (body, producer, { viewVersion, request, tools, parameters, cost, meta, ...options } = {}) => {
         const sent = { view_version: viewVersion, model_request: request, tools, parameters, cost, meta };
-        return this.write("/replies", { ...body, ...sent }, options);
+        const sending = { body: { ...body, ...sent }, headers: { "producer-id": producer } };
+        return this.send("post", "/replies", sending, keyed(options));
       },
     );
   }
@@ -390,7 +394,7 @@ export class History {
     const values = { conversation: this.id, ...sending.values };
     return this.transport.send(method, `/v1/conversations/{conversation}${path}`, {
       ...sending,
-      headers,
+      headers: { ...sending.headers, ...headers },
       values,
       signal: anyOf(signal, this.held?.signal),
     });

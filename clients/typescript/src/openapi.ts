@@ -51,11 +51,12 @@ export interface paths {
          *
          *     ``reply`` is what the model's server answered: a chat completion or one of its messages, a
          *     response of OpenAI, or a message of Anthropic. ``stream`` is the name of the open stream to
-         *     which the reply was written, which is closed in the same transaction. Without ``reply``, the
-         *     reply is made of the deltas in the stream; with ``cut``, its end is missing, and calls whose
-         *     arguments are incomplete are left out. ``view_version`` is the version of the View that
-         *     was sent to the model. ``model_request`` comes from the answer that had the messages, and
-         *     ``tools`` and ``parameters`` are what was sent beside them; the reply records all three.
+         *     which the reply was written, which is closed in the same transaction; a request without the
+         *     lease sends the ``Producer-Id`` that began the stream. Without ``reply``, the reply is made of
+         *     its deltas; with ``cut``, its end is missing, and calls whose arguments are incomplete
+         *     are left out. ``view_version`` is the version of the View that was sent to the model.
+         *     ``model_request`` comes from the answer that had the messages, and ``tools`` and ``parameters``
+         *     are what was sent beside them; the reply records all three.
          *
          *     Scope: append.
          */

@@ -80,6 +80,9 @@ export class StreamRequests {
 
 const PATH: StreamPath = "/v1/stream/{conversation}/{stream}";
 
+/** Sends a request to `/replies` as the producer that wrote the reply. */
+type AppendReply = (body: object, producer: string, options?: ReplyOptions) => Promise<Appended>;
+
 /**
  * Writes a reply. Deltas that come while a request is on its way are sent together with the next
  * one. End it with `end` or `cut`, which append the reply and close its stream in one transaction.
@@ -87,17 +90,13 @@ const PATH: StreamPath = "/v1/stream/{conversation}/{stream}";
 export class ReplyWriter {
   readonly #requests: StreamRequests;
   readonly #headers: Record<string, string | undefined>;
-  readonly #append: (body: object, options?: ReplyOptions) => Promise<Appended>;
+  readonly #append: AppendReply;
   readonly #producer = crypto.randomUUID();
   #sequence = 0;
   #waiting: Delta[] = [];
   #sending: Promise<void> = Promise.resolve();
 
-  constructor(
-    requests: StreamRequests,
-    lease: string | undefined,
-    append: (body: object, options?: ReplyOptions) => Promise<Appended>,
-  ) {
+  constructor(requests: StreamRequests, lease: string | undefined, append: AppendReply) {
     this.#requests = requests;
     this.#headers = { "foldlog-lease": lease };
     this.#append = append;
@@ -129,13 +128,13 @@ export class ReplyWriter {
    */
   async end(reply?: object, options?: ReplyOptions): Promise<Appended> {
     await this.#sending;
-    return this.#append({ stream: "reply", reply: reply && { ...reply } }, options);
+    return this.#append({ stream: "reply", reply: reply && { ...reply } }, this.#producer, options);
   }
 
   /** Append what was written, marked as cut, without calls whose arguments are incomplete. */
   async cut(options?: ReplyOptions): Promise<Appended> {
     await this.#sending.catch(() => undefined); // what was stored is appended
-    return this.#append({ stream: "reply", cut: true }, options);
+    return this.#append({ stream: "reply", cut: true }, this.#producer, options);
   }
 
   /** Send what waits, under the next number, so that a repetition stores nothing twice. */

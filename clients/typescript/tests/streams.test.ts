@@ -147,7 +147,8 @@ test("what a killed worker left is appended as cut, without half a call", async 
     name: "ReplyUnfinished",
     message: /call unfinishedReply\(\) in history\.lease/,
   });
-  await history.cutReply();
+  await assert.rejects(history.cutReply(), /take the lease/);
+  await history.lease({ worker: "w" }, (held) => held.cutReply());
   assert.deepEqual(await contents(history), ["A toy"]);
   await (await history.streamReply()).cut(); // nothing was written, so nothing is appended
   assert.deepEqual(await contents(history), ["A toy"]);

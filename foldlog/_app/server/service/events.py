@@ -13,6 +13,7 @@ from foldlog._app.server.parameters import Count, Named, Text
 from foldlog._app.server.problems import Refusal
 from foldlog._app.server.service.operations import operation
 from foldlog._app.server.service.request import LEASE, AdmittedRequest
+from foldlog._app.server.service.stream_states import may_write, not_its_writer, read_state
 from foldlog._app.server.service.tokens import Scope
 from foldlog._base.json_types import JsonObject
 from foldlog._history import effects
@@ -34,6 +35,7 @@ from foldlog.eventstore import (
     SystemMessage,
 )
 from foldlog.eventstore.errors import StreamNotFound
+from foldlog.eventstore.log.streams import REPLY
 from foldlog.eventstore.store import prepare_append
 from foldlog.projections import Dialect, ModelRequest
 from foldlog.projections.call_states import is_approval
@@ -185,11 +187,12 @@ def append_reply(
 
     ``reply`` is what the model's server answered: a chat completion or one of its messages, a
     response of OpenAI, or a message of Anthropic. ``stream`` is the name of the open stream to
-    which the reply was written, which is closed in the same transaction. Without ``reply``, the
-    reply is made of the deltas in the stream; with ``cut``, its end is missing, and calls whose
-    arguments are incomplete are left out. ``view_version`` is the version of the View that
-    was sent to the model. ``model_request`` comes from the answer that had the messages, and
-    ``tools`` and ``parameters`` are what was sent beside them; the reply records all three.
+    which the reply was written, which is closed in the same transaction; a request without the
+    lease sends the ``Producer-Id`` that began the stream. Without ``reply``, the reply is made of
+    its deltas; with ``cut``, its end is missing, and calls whose arguments are incomplete
+    are left out. ``view_version`` is the version of the View that was sent to the model.
+    ``model_request`` comes from the answer that had the messages, and ``tools`` and ``parameters``
+    are what was sent beside them; the reply records all three.
     """
     history = request.history
     request_made = None
@@ -204,7 +207,8 @@ def append_reply(
         "idempotency_key": idempotency_key,
     }
     if stream is not None:
-        recorded = _end_stream(history, stream, reply, options, cut=cut)
+        writer = request.headers.get("producer-id")
+        recorded = _end_stream(history, stream, writer, reply, options, cut=cut)
     elif reply is None:
         raise Refusal(422, "send a 'reply', or the 'stream' that it was written to")
     else:
@@ -213,20 +217,31 @@ def append_reply(
 
 
 def _end_stream(
-    history: History, name: str, reply: JsonObject | None, options: JsonObject, *, cut: bool
+    history: History,
+    name: str,
+    writer: str | None,
+    reply: JsonObject | None,
+    options: JsonObject,
+    *,
+    cut: bool,
 ) -> Sequence[Recorded]:
     """Append the reply that was written to a stream, and close the stream. While a worker has the
-    lease, only its requests do so.
+    lease, only its requests do so. Without a lease, only the producer ``writer`` ends the reply
+    that it began: for another one, the function raises a ``Refusal`` (409).
     """
     if history._lease_block is None:
         database = history._store.database
         database.recorder.query(partial(check_free, database, history.id))
     key = options["idempotency_key"]
     unfinished = find_unfinished(history, name, with_deltas=reply is None)
-    if unfinished is None:
-        # A request that is repeated with its key finds its stream closed.
+    state = None if unfinished is None else read_state(unfinished._stream.state)
+    if state is None or (name == REPLY and not may_write(history, state, writer)):
+        # A request that is repeated with its key finds its stream closed, or the next reply open.
         if key is not None and (repeated := history.recorded(key)):
             return repeated
+        if state is not None:
+            raise not_its_writer(state)
+    if unfinished is None:
         raise StreamNotFound(history.id, f"{name!r} that is open")
     if cut:
         return unfinished.append_cut(meta=options["meta"])

@@ -245,6 +245,48 @@ def test_the_reply_of_a_worker_without_a_lease_is_its_own(client, histories):
     assert [recorded.event.content for recorded in reply.end()] == ["A toy"]
 
 
+ENDS = ({"cut": True}, {}, {"reply": {"role": "assistant", "content": "B"}})
+
+
+@pytest.mark.parametrize("body", ENDS)
+def test_nobody_else_ends_the_reply_of_a_worker_without_a_lease(client, histories, body):
+    reply = histories["c1"].stream_reply()
+    reply.feed("A ")
+    for headers in ({}, {"producer_id": "others"}):
+        assert append_reply(client, {"stream": "reply", **body}, **headers).status == 409
+    reply.feed("toy")
+    assert [recorded.event.content for recorded in reply.end()] == ["A toy"]
+
+
+@pytest.mark.parametrize("body", ENDS)
+def test_a_producer_ends_its_own_reply(client, histories, body):
+    put(client, headers=numbered("ours"))
+    post(client, deltas("A"), headers=numbered("ours"))
+    body = {"stream": "reply", **body}
+    for headers in ({}, {"producer_id": "others"}):
+        assert append_reply(client, body, **headers).status == 409
+    assert append_reply(client, body, producer_id="ours").status == 201
+    assert histories["c1"].version() == 2
+
+
+def test_the_holder_of_the_lease_ends_what_another_program_left(client, histories):
+    histories["c1"].stream_reply().feed("A")
+    path = "/v1/conversations/c1/lease"
+    lease = client.send("POST", path, headers=JSON, body=b'{"worker": "w"}').json()
+    held = {"foldlog_lease": lease["token"]}
+    assert append_reply(client, {"stream": "reply", "cut": True}, **held).status == 201
+
+
+def test_a_repeated_end_leaves_the_next_reply_open(client, histories):
+    body = {"stream": "reply"}
+    for name in ("first", "second"):
+        put(client, headers=numbered(name))
+        post(client, deltas(name), headers=numbered(name))
+        answer = append_reply(client, body, producer_id="first", idempotency_key="k")
+        assert (answer.status, answer.json()["version"]) == (201, 2)
+    assert histories["c1"].unfinished_reply().text == "second"
+
+
 def test_no_name_makes_a_producer_of_the_worker(client, histories):
     worker = histories["c1"]
     worker.stream_reply().feed("A ")
