@@ -203,7 +203,7 @@ def test_a_fork_with_new_values_of_documents(histories, parent, redacted_before)
 
 def test_the_attributes_of_an_import(histories, parent):
     fork = parent.fork(3, "fork")
-    change, seen = change_of_documents(histories.store, "fork", {}, {"color": "blue"})
+    change, seen, _ = change_of_documents(histories.store, "fork", {}, {"color": "blue"})
     assert change.changed["attributes"]["value"] == {"flower": "marigold", "color": "blue"}
     parent.redact(1, reason="asked to")
     with pytest.raises(VersionConflict):

@@ -6,6 +6,7 @@ operations.py   an operation: its method, path, scope, and the types of its body
 request.py      a request to an operation: its conversation, its headers, its lease
 tokens.py       who may do what: the tokens, their scopes, filters and limits
 streams.py      streams of conversations, in the protocol Durable Streams
+stream_states.py   what the protocol notes in a stream, and who may write a reply
 stream_sources.py  what the protocol reads: a stream, or the events of a conversation
 encoding.py     the JSON of answers, made in steps
 openapi.py      the OpenAPI document, made from the operations
