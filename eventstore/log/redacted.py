@@ -135,6 +135,8 @@ def _usage_in(
                     the numbers in maps of usage, as earlier versions left them.
     ``is_call``     the rule by which figures count fields outside of usage as a call
     """
+    if not values:
+        return {}  # most events describe no model call
     usage: JsonObject = {}
     for name, value in values.items():
         match value:
