@@ -517,7 +517,10 @@ def test_more_than_text_is_not_counted(message, problem):
 )
 def test_encodings_that_litellm_may_not_have(litellm, monkeypatch, change):
     find = counting._folder_of_encodings.__wrapped__
-    assert find("o200k_base").name == "tokenizers"
+    folder = find("o200k_base")
+    if folder is None:
+        pytest.skip("this release of litellm has no encodings of its own")
+    assert folder.name == "tokenizers"
     change(monkeypatch)
     assert find("o200k_base") is None
 
