@@ -217,6 +217,9 @@ class ServedConversations:
             return line.searched
 
     def _search_on(self, words: str, known: _Searched) -> _Searched:
+        """Return what is found from the place to which the last search came. If that search was
+        complete, and the store was written since, the search begins anew.
+        """
         version = self._store.database.data_version()
         if known.searched_to is not None:
             begun = known._replace(lacks=known.lacks or known.of != version)
