@@ -360,16 +360,18 @@ def test_conversation_erased_during_a_copy(source, target, monkeypatch):
     assert differing(source, target) == []
 
 
-def test_comparison_names_a_row_that_cannot_be_read(source, target, monkeypatch):
-    def readable(recorder):
-        for state in readable_conversations(recorder):
-            yield Unlisted(state.id, "it cannot be read") if state.id == "b" else state
-        yield Unlisted(None, "the list cannot be read to its end")
+def readable_but_b(recorder):
+    """Yield the conversations of a store whose row of "b" and whose end cannot be read."""
+    for state in readable_conversations(recorder):
+        yield Unlisted(state.id, "it cannot be read") if state.id == "b" else state
+    yield Unlisted(None, "the list cannot be read to its end")
 
+
+def test_comparison_names_a_row_that_cannot_be_read(source, target, monkeypatch):
     for name in ("a", "b", "c"):
         say(source, name, f"{name} says")
     list(copy_store(source, target))
-    monkeypatch.setattr(copy, "readable_conversations", readable)
+    monkeypatch.setattr(copy, "readable_conversations", readable_but_b)
     assert [tuple(unequal) for unequal in compare_stores(source, target)] == [
         ("b", "it cannot be read", False),
         ("", "the list cannot be read to its end", False),
@@ -377,14 +379,9 @@ def test_comparison_names_a_row_that_cannot_be_read(source, target, monkeypatch)
 
 
 def test_copy_names_a_row_that_cannot_be_read(source, target, monkeypatch):
-    def readable(recorder):
-        for state in readable_conversations(recorder):
-            yield Unlisted(state.id, "it cannot be read") if state.id == "b" else state
-        yield Unlisted(None, "the list cannot be read to its end")
-
     for name in ("a", "b", "c"):
         say(source, name, f"{name} says")
-    monkeypatch.setattr(copy, "readable_conversations", readable)
+    monkeypatch.setattr(copy, "readable_conversations", readable_but_b)
     assert sorted(copy_store(source, target, jobs=1)) == [
         copy.Moved("", 0, 0, "the list cannot be read to its end"),
         copy.Moved("a", 1, 1),
