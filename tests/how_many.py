@@ -14,10 +14,12 @@ T = TypeVar("T")
 
 def examples(count: int, *suppressed: HealthCheck) -> settings:
     """Return settings for so many examples with ``scripts/test --all``, and otherwise for a tenth of
-    them, but at least six and at most a hundred. Each run draws other examples.
+    them, but at least six and at most a hundred. Each run draws other examples, except where the
+    variable ``CI`` is set.
     """
     few = min(max(count // 10, FEW), count, 100)
     return settings(
+        derandomize="CI" in os.environ,
         max_examples=count if WHOLE in os.environ else few,
         deadline=None,
         suppress_health_check=[HealthCheck.too_slow, *suppressed],

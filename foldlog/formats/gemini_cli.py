@@ -573,7 +573,7 @@ class GeminiDecoder(FollowingDecoder):
         if former == latter:
             return True
         name = former.get("id")
-        if name in self._redacted and name == latter.get("id"):
+        if type(name) is str and name in self._redacted and name == latter.get("id"):
             return True
         return _is_same_message(former, latter)
 

@@ -124,9 +124,18 @@ def compaction_with(parts):
     return {"author": "user", "invocation_id": "i", "actions": actions}
 
 
+def session_set(*messages):
+    return {"sessionId": "s", "$set": {"messages": [*messages]}}
+
+
+def said(message_id, text):
+    return {"id": message_id, "type": "user", "content": [{"text": text}]}
+
+
 @pytest.mark.parametrize(
     "format, records",
     [
+        ("gemini-cli", [session_set(said({}, "a")), session_set(said("m", "b"))]),
         ("otlp-genai", [span_with(id=["c"], response="a")]),
         ("qwen-code", lines_with({"c": 1})),
         ("google-adk", [compaction_with(5)]),
