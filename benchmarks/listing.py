@@ -18,9 +18,9 @@ from pathlib import Path
 import foldlog
 from benchmarks.frame import Question, Round, Scale, Timed, by_turns
 from foldlog._app.server.conversations import ServedConversations
+from foldlog._reports.figures.documents import collect_stats
 from foldlog._reports.figures.of_store import FiguresOfStore
 from foldlog._reports.figures.prices import Prices
-from foldlog._reports.figures.shown import collect_stats
 from foldlog.eventstore import Message, Store, open_store
 from foldlog.projections import Views
 

@@ -16,8 +16,8 @@ from pathlib import Path
 
 import foldlog
 from foldlog._app.cli.printing.demo import LIVE
-from foldlog._app.coding_agents.answers import Answers
-from foldlog._app.coding_agents.asking import Asking
+from foldlog._app.coding_agents.asked_conversation import Asking
+from foldlog._app.coding_agents.mcp_tools import Answers
 
 PICTURES = Path(__file__).parents[1] / "docs" / "pictures"
 _DB = "foldlog-demo.db"

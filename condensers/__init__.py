@@ -12,7 +12,7 @@ and a handler appends the decision.
     rolling.py     decides when a condensation is due
     selection.py   finds the events that may be forgotten
     handler.py     runs a step over a stored conversation, while others may append to it
-    unseen.py      keeps the events that no model has seen
+    stepping.py    runs a condenser, and keeps the events that no model has seen
     reply.py       the reply of a model
     reports.py     the reports of a step
     states.py      the objects into which reports can be written

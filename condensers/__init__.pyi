@@ -64,8 +64,8 @@ from foldlog.condensers.strategies.model_summaries import LLMSummarizingCondense
 from foldlog.condensers.strategies.model_summaries import StructuredSummaryCondenser as StructuredSummaryCondenser
 from foldlog.condensers.strategies.pipeline import CondenserPipeline as CondenserPipeline
 from foldlog.condensers.strategies.pipeline import PipelineCondenser as PipelineCondenser
-from foldlog.condensers.strategies.showing import BrowserOutputCondenser as BrowserOutputCondenser
-from foldlog.condensers.strategies.showing import NoOpCondenser as NoOpCondenser
-from foldlog.condensers.strategies.showing import ObservationMaskingCondenser as ObservationMaskingCondenser
-from foldlog.condensers.strategies.showing import RecentEventsCondenser as RecentEventsCondenser
-from foldlog.condensers.strategies.showing import is_masked as is_masked
+from foldlog.condensers.strategies.hiding import BrowserOutputCondenser as BrowserOutputCondenser
+from foldlog.condensers.strategies.hiding import NoOpCondenser as NoOpCondenser
+from foldlog.condensers.strategies.hiding import ObservationMaskingCondenser as ObservationMaskingCondenser
+from foldlog.condensers.strategies.hiding import RecentEventsCondenser as RecentEventsCondenser
+from foldlog.condensers.strategies.hiding import is_masked as is_masked

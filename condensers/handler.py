@@ -25,7 +25,7 @@ from msgspec.structs import replace
 
 from foldlog._base.json_types import JsonMap
 from foldlog._base.telemetry import has_receiver, measure, span, tell
-from foldlog.condensers import unseen
+from foldlog.condensers import stepping
 from foldlog.condensers.base import AgentModel, Condensation, Condenser, Report, Step
 from foldlog.condensers.errors import InvalidCondenser, NoCondensationAvailable
 from foldlog.condensers.models.estimate import ESTIMATE, counting, tokens_of
@@ -204,10 +204,10 @@ class CondenseHandler:
         """Return the step over ``view`` without appending anything. If the condenser needs a model,
         the preview asks the model.
 
-        Raises the errors of ``unseen.step`` and of the condenser. Cost: a preview runs the
+        Raises the errors of ``stepping.step`` and of the condenser. Cost: a preview runs the
         condenser.
         """
-        return unseen.step(self._condenser, view, self._agent_llm)
+        return stepping.step(self._condenser, view, self._agent_llm)
 
     def _preview(self, conversation: str, view: View) -> Step:
         """Return the step over ``view``. An error of the condenser gets a note with the names of

@@ -54,7 +54,7 @@ class ModelUse(Enum):
 
 model_use = ContextVar("model use", default=ModelUse.RETRY)
 """A condenser that is used alone retries. In the steps of a handler, a digest takes the place of a
-summary that failed (see ``unseen.step``), and a model is spared for some events after a failure.
+summary that failed (see ``stepping.step``), and a model is spared for some events after a failure.
 A strategy with ``fallback = False`` retries in all steps.
 """
 
@@ -126,7 +126,7 @@ class RollingCondenser(Condenser, ABC):
     ) -> Condensation:
         """Return a required condensation that does not ask the model of this strategy. The default
         method raises ``NoCondensationAvailable``, and the step then makes a digest with its own
-        rules: see ``unseen.step``.
+        rules: see ``stepping.step``.
         """
         raise NoCondensationAvailable(f"the model of the condenser {self.type!r} is not asked")
 

@@ -9,7 +9,7 @@ does not delete the stored records of Views, because they contain ids and no tex
     events.py         the kinds of events
     codec.py          convert events to bytes and back
     codec_json.py     store values that JSON cannot hold
-    conversation.py   the rules of an append
+    append_rules.py   the rules of an append
     documents/        named values beside the events
     lists/            lists of conversations by attribute and activity
     log/              read and write one conversation in one transaction

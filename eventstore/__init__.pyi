@@ -1,5 +1,5 @@
-from foldlog.eventstore.conversation import ANY_VERSION as ANY_VERSION
-from foldlog.eventstore.conversation import AnyVersion as AnyVersion
+from foldlog.eventstore.append_rules import ANY_VERSION as ANY_VERSION
+from foldlog.eventstore.append_rules import AnyVersion as AnyVersion
 from foldlog.eventstore.documents.changes import DELETED as DELETED
 from foldlog.eventstore.documents.changes import Documents as Documents
 from foldlog.eventstore.lists.pages import RecentConversation as RecentConversation
@@ -69,8 +69,8 @@ from foldlog.eventstore.log.results import Logged as Logged
 from foldlog.eventstore.log.results import Recorded as Recorded
 from foldlog.eventstore.log.seal import EVENT_BYTES_MAX as EVENT_BYTES_MAX
 from foldlog.eventstore.log.seal import Compression as Compression
-from foldlog.eventstore.maintenance.status import confirm as confirm
-from foldlog.eventstore.maintenance.status import follower_status as follower_status
+from foldlog.eventstore.maintenance.followers import confirm as confirm
+from foldlog.eventstore.maintenance.followers import follower_status as follower_status
 from foldlog.eventstore.opening import open_store as open_store
 from foldlog.eventstore.opening import restore_store as restore_store
 from foldlog.eventstore.store import Store as Store

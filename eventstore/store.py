@@ -11,10 +11,10 @@ from itertools import chain
 from operator import attrgetter
 from typing import Any, Final, Literal, TypeVar
 
+from foldlog.eventstore.append_rules import State, check_version
 from foldlog.eventstore.arguments import NUMBER_MAX, check_whole
 from foldlog.eventstore.codec import Encoded, encode
 from foldlog.eventstore.codec_json import size_of
-from foldlog.eventstore.conversation import State, check_version
 from foldlog.eventstore.errors import (
     ConversationNotFound,
     InvalidArgument,

@@ -16,7 +16,7 @@ from foldlog._history.lease import Lease as Lease
 from foldlog._history.lease import LeaseTaken as LeaseTaken
 from foldlog._reports.search.recall_tool import RecallTool as RecallTool
 from foldlog.formats.replies import from_openai as from_openai
-from foldlog._history.runtimes import effect as effect
+from foldlog._history.runtime_calls import effect as effect
 from foldlog.maintenance import Maintenance as Maintenance
 from foldlog._reports.dropped import Dropped as Dropped
 from foldlog.condensers import Condensation as Condensation

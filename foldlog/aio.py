@@ -60,7 +60,7 @@ if TYPE_CHECKING:
     from datetime import datetime
 
     from foldlog._history.lease import Lease, LeaseBlock
-    from foldlog._history.streamed import ReplyPart, StreamedReply, UnfinishedReply
+    from foldlog._history.streamed_reply import ReplyPart, StreamedReply, UnfinishedReply
 
 _C = TypeVar("_C", bound=Callable[..., Any])
 _P = ParamSpec("_P")
@@ -363,7 +363,7 @@ class _FollowedReply(_Pages["ReplyPart"]):
     """The parts of a reply that is being written, until its end."""
 
     def __init__(self, pool: ThreadPool, history: SyncHistory, after: str | None) -> None:
-        from foldlog._history.streamed import ReplyFollower
+        from foldlog._history.streamed_reply import ReplyFollower
 
         self._follower = ReplyFollower(history, after)
         super().__init__(pool, lambda: iter(()))
@@ -802,7 +802,7 @@ class AsyncHistory:
         return await result if iscoroutine(result) else result
 
     def stream_reply(self, source: Any = None, **options: Any) -> AsyncStreamedReply:
-        from foldlog._history.streamed import check_source
+        from foldlog._history.streamed_reply import check_source
 
         check_source(source)
         reply = self.sync.stream_reply(**options)

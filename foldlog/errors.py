@@ -4,7 +4,7 @@
 
 from foldlog._history.effects import NotApproved as NotApproved
 from foldlog._history.lease import LeaseTaken as LeaseTaken
-from foldlog._history.streamed import ReplyFailed as ReplyFailed
+from foldlog._history.streamed_reply import ReplyFailed as ReplyFailed
 from foldlog.condensers import (
     CondenserError as CondenserError,
     InvalidCondenser as InvalidCondenser,

@@ -26,8 +26,8 @@ from foldlog._privacy.erasing import (
 )
 from foldlog._privacy.matching import holding
 from foldlog._privacy.redacting import Redacting, RedactionReport, holders, redact_matching
+from foldlog._reports.figures.agent_trees import NO_TREES
 from foldlog._reports.figures.of_store import FiguresOfStore
-from foldlog._reports.figures.trees import NO_TREES
 from foldlog._reports.words.event_json import event_document
 from foldlog.eventstore import (
     ConversationRow,
@@ -63,7 +63,7 @@ from foldlog.eventstore.maintenance import (
     rekey,
     verify,
 )
-from foldlog.eventstore.maintenance.order import OldByOrder
+from foldlog.eventstore.maintenance.time_order import OldByOrder
 from foldlog.eventstore.maintenance.unfinished import PURGE_PATIENCE_S
 from foldlog.eventstore.proof import checkpoint, signed_note
 from foldlog.eventstore.recorders.urls import as_url
@@ -339,7 +339,7 @@ class Maintenance:
         rows = conversations_with(self._store, where, before)
         trees = NO_TREES
         if with_children:
-            from foldlog._reports.figures.shown import trees_of
+            from foldlog._reports.figures.documents import trees_of
 
             trees = trees_of(self._store)
             rows = old_tasks(self._store, rows, before, trees)

@@ -29,9 +29,9 @@ from foldlog.eventstore.codec import Encoded
 from foldlog.eventstore.codec_json import size_of
 from foldlog.eventstore.errors import install_command
 from foldlog.eventstore.log.appending import Appending
+from foldlog.formats.event_places import is_declined
 from foldlog.formats.otlp_genai.sent_messages import COMPACTED
 from foldlog.formats.otlp_genai.spans import message_of
-from foldlog.formats.places import is_declined
 
 try:
     from opentelemetry import metrics, trace

@@ -24,7 +24,7 @@ blocks_of                          the contents of OpenHands' events
 
 from foldlog._base.values import values_in as values_in
 from foldlog._history.effects import taken_back as taken_back
-from foldlog._history.runtimes import (
+from foldlog._history.runtime_calls import (
     CURRENT as CURRENT,
     RuntimeCall as RuntimeCall,
     note_left_behind as note_left_behind,
@@ -40,8 +40,8 @@ from foldlog._reports.records.stored import (
     RecordSpan as RecordSpan,
 )
 from foldlog.eventstore.cached_values import CachedValues as CachedValues
-from foldlog.formats.calls import Recent as Recent
 from foldlog.formats.event_fields import REDACTED as REDACTED
+from foldlog.formats.event_places import is_of as is_of, place_of as place_of
 from foldlog.formats.files.readers import JsonLines as JsonLines, record_in as record_in
 from foldlog.formats.json_text import (
     json_of as json_of,
@@ -50,8 +50,8 @@ from foldlog.formats.json_text import (
     parse_stored as parse_stored,
 )
 from foldlog.formats.messages import COMPACTED_BY_PROVIDER as COMPACTED_BY_PROVIDER
+from foldlog.formats.open_calls import Recent as Recent
 from foldlog.formats.openhands_v1.contents import blocks_of as blocks_of
-from foldlog.formats.places import is_of as is_of, place_of as place_of
 from foldlog.formats.prompt_changes import change_of_prompt as change_of_prompt, staying as staying
 from foldlog.formats.record import (
     Fields as Fields,

@@ -3,8 +3,8 @@
 from foldlog._history.continuing import Continuation as Continuation
 from foldlog._history.histories import ChosenCondenser as ChosenCondenser
 from foldlog._history.history import ExpectedVersion as ExpectedVersion
-from foldlog._history.requests import SentRequest as SentRequest
-from foldlog._history.streamed import (
+from foldlog._history.request_names import SentRequest as SentRequest
+from foldlog._history.streamed_reply import (
     ReplyPart as ReplyPart,
     StreamedReply as StreamedReply,
     UnfinishedReply as UnfinishedReply,

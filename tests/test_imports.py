@@ -149,7 +149,7 @@ with foldlog.open({str(tmp_path / "a.db")!r}) as histories:
     histories.import_({str(path)!r})
 """
     modules = _modules_after(code)
-    assert "foldlog._imports.projecting" in modules
+    assert "foldlog._imports.making_events" in modules
     unneeded = {"foldlog._reports.figures.counting", "foldlog._reports.figures.of_store"}
     assert modules & unneeded == set()
 

@@ -35,17 +35,17 @@ from foldlog.condensers.strategies.forgetting import (
     ConversationWindowCondenser,
     LLMAttentionCondenser,
 )
-from foldlog.condensers.strategies.model_summaries import (
-    LLMSummarizingCondenser,
-    StructuredSummaryCondenser,
-)
-from foldlog.condensers.strategies.pipeline import PipelineCondenser
-from foldlog.condensers.strategies.showing import (
+from foldlog.condensers.strategies.hiding import (
     BrowserOutputCondenser,
     NoOpCondenser,
     ObservationMaskingCondenser,
     RecentEventsCondenser,
 )
+from foldlog.condensers.strategies.model_summaries import (
+    LLMSummarizingCondenser,
+    StructuredSummaryCondenser,
+)
+from foldlog.condensers.strategies.pipeline import PipelineCondenser
 
 
 class _ModelParameters(CondenserConfig):

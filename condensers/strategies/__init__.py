@@ -1,7 +1,7 @@
 """The condensing strategies, with their types in a configuration. An import of this package loads
 none of its modules.
 
-showing            strategies that forget nothing: noop shows all events, recent_events hides
+hiding             strategies that forget nothing: noop shows all events, recent_events hides
                    events, observation_masking and browser_output mask events
 clearing           strategies that forget nothing: clear_tool_uses shows a line for an old tool
                    result, clear_thinking hides old thinking

@@ -11,7 +11,7 @@ from typing import Any
 
 from foldlog.condensers.base import AgentModel, Condenser, Step, setting
 from foldlog.condensers.models.estimate import event_size
-from foldlog.condensers.strategies.showing import mask_events
+from foldlog.condensers.strategies.hiding import mask_events
 from foldlog.eventstore import Action, Annotation, Event, Message, Observation
 from foldlog.projections import View, begins_reply
 

@@ -19,10 +19,10 @@ from typing import Any, Final, Literal, NamedTuple, TypeAlias
 from msgspec.structs import replace
 
 from foldlog._base.json_types import JsonMap, JsonObject
+from foldlog.eventstore.append_rules import ANY_VERSION, State, check_version
 from foldlog.eventstore.arguments import check_map, check_text
 from foldlog.eventstore.codec import encode
 from foldlog.eventstore.codec_json import whole_pairs
-from foldlog.eventstore.conversation import ANY_VERSION, State, check_version
 from foldlog.eventstore.documents.differences import difference, json_text
 from foldlog.eventstore.documents.values import (
     CHAIN_MAX,

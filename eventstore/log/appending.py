@@ -11,10 +11,7 @@ from typing import Final, Literal, TypeAlias
 
 from msgspec import Struct
 
-from foldlog.eventstore.arguments import check_whole
-from foldlog.eventstore.codec import Encoded, encode
-from foldlog.eventstore.codec_json import size_of
-from foldlog.eventstore.conversation import (
+from foldlog.eventstore.append_rules import (
     ANY_VERSION,
     AnyVersion,
     Append,
@@ -23,6 +20,9 @@ from foldlog.eventstore.conversation import (
     number_events,
     summaries_named,
 )
+from foldlog.eventstore.arguments import check_whole
+from foldlog.eventstore.codec import Encoded, encode
+from foldlog.eventstore.codec_json import size_of
 from foldlog.eventstore.errors import (
     ConversationNotFound,
     CorruptEvent,

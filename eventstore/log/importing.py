@@ -14,9 +14,9 @@ from functools import partial
 from itertools import chain
 from typing import Self, TypeVar
 
+from foldlog.eventstore.append_rules import number_events
 from foldlog.eventstore.codec import Encoded
 from foldlog.eventstore.codec_json import size_of
-from foldlog.eventstore.conversation import number_events
 from foldlog.eventstore.errors import (
     HistoryDiverged,
     StoreUnavailable,

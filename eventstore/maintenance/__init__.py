@@ -6,9 +6,9 @@
 shared events.
 ``redact``: erase the content of one event.
 ``rekey``, ``rekey_steps``: encrypt and compress stored conversations with the current settings.
-``archive``, ``archived``: move old events to an object store, and restore them.
-``order``: find conversations whose times contradict the order of the store.
+``archive``, ``archive_objects``: move old events to an object store, and restore them.
+``time_order``: find conversations whose times contradict the order of the store.
 ``unfinished``: finish interrupted operations that need several transactions.
 ``backup``: copy a store to a file, replace a store by a backup, and vacuum a store.
-``status``: report which followers and read models lag.
+``followers``: report which followers and read models lag.
 """

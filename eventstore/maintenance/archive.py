@@ -18,7 +18,7 @@ from foldlog.eventstore.errors import (
 from foldlog.eventstore.log.database import Database
 from foldlog.eventstore.log.importing import ARCHIVE, ARCHIVED
 from foldlog.eventstore.log.writing import WriteTransaction
-from foldlog.eventstore.maintenance.archived import (
+from foldlog.eventstore.maintenance.archive_objects import (
     Placed,
     archived_in,
     check_reachable,

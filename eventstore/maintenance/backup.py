@@ -29,8 +29,8 @@ from foldlog.eventstore.log.finding import tombstones_before
 from foldlog.eventstore.log.importing import ARCHIVE, BACKUP, DELETE_OBJECT, ERASE, IMPORT, REKEY
 from foldlog.eventstore.log.seal import WriteSettings
 from foldlog.eventstore.log.streams import sweep_all
+from foldlog.eventstore.maintenance.followers import confirm
 from foldlog.eventstore.maintenance.rekey import named_or_all
-from foldlog.eventstore.maintenance.status import confirm
 from foldlog.eventstore.maintenance.unfinished import finish, mark_unfinished
 from foldlog.eventstore.maintenance.verify import Verdict, verify
 from foldlog.eventstore.recorders.base import PATIENCE_S

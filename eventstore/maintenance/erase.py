@@ -29,7 +29,7 @@ from foldlog.eventstore.log.ledger import enter_erasure
 from foldlog.eventstore.log.results import ConversationRow, row_of
 from foldlog.eventstore.log.row import dense_rows, sound
 from foldlog.eventstore.log.writing import WriteTransaction
-from foldlog.eventstore.maintenance.archived import address_of_object, bytes_remain, remind
+from foldlog.eventstore.maintenance.archive_objects import address_of_object, bytes_remain, remind
 from foldlog.eventstore.maintenance.redact import enter_copied_redactions, redacted_bodies
 from foldlog.eventstore.maintenance.unfinished import (
     OperationUnfinished,

@@ -48,7 +48,7 @@ from foldlog.eventstore.log.row import (
     stored_event_of,
 )
 from foldlog.eventstore.log.writing import WriteTransaction, list_again
-from foldlog.eventstore.maintenance.archived import bytes_remain
+from foldlog.eventstore.maintenance.archive_objects import bytes_remain
 from foldlog.eventstore.maintenance.unfinished import check_finished, on_finished, purge
 from foldlog.eventstore.recorders.base import Transaction
 from foldlog.eventstore.recorders.types import Place, RecalledKey, Row

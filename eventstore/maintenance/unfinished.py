@@ -42,7 +42,7 @@ from foldlog.eventstore.log.importing import (
     RESTORED,
     delete_rows,
 )
-from foldlog.eventstore.maintenance.archived import (
+from foldlog.eventstore.maintenance.archive_objects import (
     delete_owned,
     delete_reminded_objects,
     delete_unneeded_object,

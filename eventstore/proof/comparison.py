@@ -14,7 +14,7 @@ from foldlog.eventstore.log.ledger import decoded_entries, entries
 from foldlog.eventstore.log.row import first_head, stored_event_of
 from foldlog.eventstore.log.seal import DAMAGED
 from foldlog.eventstore.maintenance.archive import check_archived
-from foldlog.eventstore.maintenance.archived import address_of_object, read_archived
+from foldlog.eventstore.maintenance.archive_objects import address_of_object, read_archived
 from foldlog.eventstore.maintenance.copy import OF_THE_STORE
 from foldlog.eventstore.maintenance.verify import (
     Later,

@@ -15,7 +15,7 @@ import msgspec
 
 from foldlog.eventstore.log.ledger import entries
 from foldlog.eventstore.log.row import is_redacted
-from foldlog.eventstore.maintenance.archived import address_of_object, read_archived
+from foldlog.eventstore.maintenance.archive_objects import address_of_object, read_archived
 from foldlog.eventstore.proof.merkle import leaf_hash
 from foldlog.eventstore.recorders.base import Reader
 from foldlog.eventstore.recorders.types import (

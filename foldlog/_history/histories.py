@@ -451,11 +451,11 @@ class Histories:
         Cost: the method deletes the events of the conversation, and its figures.
         """
         from foldlog._privacy.erasing import Erasure, and_children, erase_conversations
-        from foldlog._reports.figures.trees import NO_TREES
+        from foldlog._reports.figures.agent_trees import NO_TREES
 
         trees = NO_TREES
         if with_children:
-            from foldlog._reports.figures.shown import trees_of
+            from foldlog._reports.figures.documents import trees_of
 
             trees = trees_of(self.store)
         tombstones = erase_conversations(

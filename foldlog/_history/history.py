@@ -35,7 +35,7 @@ from foldlog.projections import (
 # The functions import what most programs need not load when they start.
 if TYPE_CHECKING:
     from foldlog._history.continuing import Continuation
-    from foldlog._history.requests import SentRequest
+    from foldlog._history.request_names import SentRequest
     from foldlog._reports.answers.views import HandOverDocument
     from foldlog._reports.dropped import Dropped
     from foldlog._reports.facts import Fact
@@ -75,7 +75,7 @@ class History(HistoryRun):
         errors of ``append``. Durability: both histories are on disk when the method returns. Cost:
         two appends.
         """
-        from foldlog._history.children import begin_child
+        from foldlog._history.sub_agents import begin_child
 
         return cast(History, begin_child(self, call, id, attributes or {}))
 
@@ -275,7 +275,7 @@ class History(HistoryRun):
         counts all histories of the store that have changed. It reads the stored bytes of all
         agents, or the events of this history and of the sub-agents that the call began.
         """
-        from foldlog._reports.figures.shown import trees_of
+        from foldlog._reports.figures.documents import trees_of
         from foldlog._reports.hand_overs import hand_overs
 
         return hand_overs(self._store, self._views, trees_of(self._store), self.id, about).agents
@@ -296,12 +296,12 @@ class History(HistoryRun):
         sub-agents, and the method counts all histories of the store that have changed. A finding
         says how many sub-agents were erased.
         """
-        from foldlog._reports.figures.prices import Prices
-        from foldlog._reports.figures.shown import (
+        from foldlog._reports.figures.documents import (
             collect_stats,
             unreached_agents,
             with_sub_agents,
         )
+        from foldlog._reports.figures.prices import Prices
         from foldlog._reports.figures.stats import Stats
 
         priced = Prices(None if prices is None else Path(prices))

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Literal, Protocol, TypeAlias, TypeVar
 from msgspec import structs
 
 from foldlog._base.telemetry import SHOWN
-from foldlog._history.requests import name_request, name_requests
+from foldlog._history.request_names import name_request, name_requests
 from foldlog.eventstore import (
     ANY_VERSION,
     ATTRIBUTES,
@@ -609,7 +609,7 @@ class HistoryLog:
 
     def _place(self) -> Mapping[str, str]:
         """Return the attributes that the source of an imported history has: see ``attributes``."""
-        from foldlog._reports.figures.places import place_of
+        from foldlog._reports.figures.source_places import place_of
 
         return or_empty(partial(place_of, self._store, self.id), {})
 

@@ -24,9 +24,9 @@ from foldlog.eventstore import (
 from foldlog.eventstore.log import origins
 from foldlog.eventstore.log.appending import Seen, version_of
 from foldlog.eventstore.log.origins import PartlyKnown
-from foldlog.formats.calls import Recent
 from foldlog.formats.format import Format
 from foldlog.formats.json_text import json_of
+from foldlog.formats.open_calls import Recent
 from foldlog.formats.registry import format_named
 
 if TYPE_CHECKING:

@@ -29,7 +29,7 @@ from foldlog.eventstore.log.row import time_before
 # The functions import what most programs need not load when they start.
 if TYPE_CHECKING:
     from foldlog._history.lease import Lease
-    from foldlog._history.streamed import ReplyPart, StreamedReply, UnfinishedReply
+    from foldlog._history.streamed_reply import ReplyPart, StreamedReply, UnfinishedReply
     from foldlog._reports.search.recall_tool import RecallTool
     from foldlog.projections import Effect, ModelRequest
 
@@ -59,7 +59,7 @@ class HistoryRun(HistoryCondensing):
         disk when the method returns. Cost: the method reads the View, and writes an observation for
         each open call.
         """
-        from foldlog._history.children import close_below
+        from foldlog._history.sub_agents import close_below
 
         if not isinstance(older_than, timedelta | None):
             raise TypeError(f"older_than must be a datetime.timedelta, not {older_than!r:.60}")
@@ -81,7 +81,7 @@ class HistoryRun(HistoryCondensing):
         """Close the open calls that were redacted. No worker can run such a call. While such a call
         is open, a model is not shown the other calls of the reply.
         """
-        from foldlog._history.children import close_below
+        from foldlog._history.sub_agents import close_below
 
         reason = "the call was redacted before it had a result"
         self._close_calls(partial(close_below, self, reason), lambda call: not has_content(call))
@@ -370,7 +370,7 @@ class HistoryRun(HistoryCondensing):
         the end of the process. In a file, it is on the disk 0.1 s later. Cost: a transaction for
         each chunk, which on SQLite does not wait for the disk.
         """
-        from foldlog._history.streamed import StreamedReply
+        from foldlog._history.streamed_reply import StreamedReply
 
         options = {
             "cost": cost,
@@ -387,7 +387,7 @@ class HistoryRun(HistoryCondensing):
         methods ``append_cut``, ``drop`` and ``continue_with`` end it. Cost: the method reads the
         chunks of the reply.
         """
-        from foldlog._history.streamed import find_unfinished
+        from foldlog._history.streamed_reply import find_unfinished
 
         return find_unfinished(self)
 
@@ -404,7 +404,7 @@ class HistoryRun(HistoryCondensing):
         ``InvalidArgument`` if ``after`` is not an offset. Cost: the iterator asks the store every
         5 ms (10 ms on PostgreSQL).
         """
-        from foldlog._history.streamed import ReplyFollower, follow
+        from foldlog._history.streamed_reply import ReplyFollower, follow
 
         return follow(ReplyFollower(self, after))
 

@@ -8,7 +8,7 @@ from itertools import takewhile
 
 from foldlog._base.json_types import JsonMap, JsonObject
 from foldlog._history.log import HistoryLog
-from foldlog._history.requests import SentRequest, is_of_reply
+from foldlog._history.request_names import SentRequest, is_of_reply
 from foldlog.eventstore import DocumentChanges, Event, InvalidArgument
 from foldlog.formats.record import dict_or_empty
 from foldlog.projections import RENDERING, View, begins_reply

@@ -1,5 +1,5 @@
 """The calls of other runtimes that this process has begun, and the calls that other workers left
-behind. ``runtimes.py`` uses both to decide whether a tool runs.
+behind. ``runtime_calls.py`` uses both to decide whether a tool runs.
 """
 
 from __future__ import annotations

@@ -1,17 +1,17 @@
 """Import sources, and store their records unchanged. The events of an imported conversation are
 made when the conversation is first used.
 
-importing.py      import the sources in files and folders
-reading.py        read a source in blocks
-comparing.py      decide whether a source is new, has new records, or is a fork
-writing.py        write the blocks and figures of a source
-projecting.py     make the events of a source
-unstored.py       make events in memory if the store is read-only
-recording.py      store the records that a runtime appends
-refreshing.py     import the new records of a file
-session_forks.py  fork a conversation for a session in which another program goes on
-compacting.py     note a compaction that the program has not written to its file yet
-redacting.py      redact records of a source
+importing.py         import the sources in files and folders
+reading.py           read a source in blocks
+comparing.py         decide whether a source is new, has new records, or is a fork
+writing.py           write the blocks and figures of a source
+making_events.py     make the events of a source
+events_in_memory.py  make events in memory if the store is read-only
+recording.py         store the records that a runtime appends
+refreshing.py        import the new records of a file
+session_forks.py     fork a conversation for a session in which another program goes on
+compacting.py        note a compaction that the program has not written to its file yet
+redacting.py         redact records of a source
 
 ``foldlog._reports.figures.of_sources`` counts the figures of a source.
 ``foldlog.eventstore.sources`` stores sources.
@@ -22,7 +22,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from foldlog._imports.unstored import EventsInMemory
+    from foldlog._imports.events_in_memory import EventsInMemory
     from foldlog.eventstore import EventsNotMade, Store
     from foldlog.eventstore.recorders.base import Recorder
 
@@ -37,17 +37,17 @@ def makes_events(store: Store) -> Store:
     def on_missing(missing: EventsNotMade) -> Recorder | None:
         nonlocal in_memory
         if missing.archived:
-            from foldlog.eventstore.maintenance.archived import restore
+            from foldlog.eventstore.maintenance.archive_objects import restore
 
             restore(store.database, missing.conversation)
             return None
         if store.database.recorder.writable:
             # Imported here, because most processes need no format.
-            from foldlog._imports.projecting import make_events
+            from foldlog._imports.making_events import make_events
 
             make_events(store, missing.conversation)
             return None
-        from foldlog._imports.unstored import EventsInMemory
+        from foldlog._imports.events_in_memory import EventsInMemory
 
         in_memory = in_memory or EventsInMemory(store)
         return in_memory.of(missing.conversation)

@@ -18,7 +18,7 @@ from foldlog.eventstore.recorders.base import Transaction
 from foldlog.eventstore.sources.blocks import cut_at
 from foldlog.eventstore.sources.reading import about, source_of
 from foldlog.eventstore.sources.tables import Source, Sources, SourcesToWrite
-from foldlog.formats.decoded import NamedRecords
+from foldlog.formats.record_decoding import NamedRecords
 from foldlog.formats.registry import format_named
 from foldlog.formats.skeleton import Skeleton, count_block
 

@@ -17,7 +17,7 @@ from functools import partial
 from itertools import chain, count
 from typing import Any, Final, NamedTuple
 
-from foldlog._imports.projecting import make_events
+from foldlog._imports.making_events import make_events
 from foldlog._imports.reading import LineReading, WholeReading, reading_of
 from foldlog._imports.writing import (
     Imported,
@@ -32,8 +32,8 @@ from foldlog.eventstore.recorders.types import Conversation
 from foldlog.eventstore.sources.blocks import GENESIS, HASH_BYTES, chain_head, count_shared
 from foldlog.eventstore.sources.reading import about, blocks_of, continued, end_of_records
 from foldlog.eventstore.sources.tables import Continued, Place, Source, Sources, SourcesToWrite
-from foldlog.formats.decoded import values_of
 from foldlog.formats.files.found_sources import FoundHistory, NotAHistory, SourceRefused
+from foldlog.formats.record_decoding import values_of
 from foldlog.formats.skeleton import Skeleton
 
 _APART: Final = (

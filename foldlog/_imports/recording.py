@@ -37,11 +37,11 @@ from foldlog.eventstore.sources.blocks import (
 )
 from foldlog.eventstore.sources.reading import blocks_of
 from foldlog.eventstore.sources.tables import WHERE, Made, Source, Sources, SourcesToWrite
-from foldlog.formats.decoded import READER, decoder_of, parent_named_in
+from foldlog.formats.event_places import number
 from foldlog.formats.format import Format, UnusableFormat
 from foldlog.formats.json_text import json_of
-from foldlog.formats.places import number
 from foldlog.formats.record import NotAnEvent
+from foldlog.formats.record_decoding import READER, decoder_of, parent_named_in
 
 _SHORT_BLOCKS: Final = 8
 """More blocks than this number at the end of a source are joined if each is smaller than this part

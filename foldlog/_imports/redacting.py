@@ -26,7 +26,7 @@ from foldlog.eventstore.sources.reading import (
     without_texts,
 )
 from foldlog.eventstore.sources.tables import Source, Sources, SourcesToWrite, query_sources
-from foldlog.formats.decoded import NamedRecords
+from foldlog.formats.record_decoding import NamedRecords
 from foldlog.formats.registry import format_named
 from foldlog.formats.skeleton import count_block
 

@@ -38,7 +38,7 @@ from foldlog.eventstore.sources.tables import (
     SourcesToWrite,
 )
 from foldlog.eventstore.store import prepare_append
-from foldlog.formats.decoded import READER
+from foldlog.formats.record_decoding import READER
 
 
 class NewSession(NamedTuple):

@@ -18,7 +18,7 @@ import msgspec
 from foldlog._base.json_types import JsonMap, JsonObject
 from foldlog._base.usage import IMPORTED
 from foldlog._imports.compacting import count_rest, is_compacting, still_compacting
-from foldlog._imports.projecting import SECRET, SECRET_BYTES, change_of_documents, make_events
+from foldlog._imports.making_events import SECRET, SECRET_BYTES, change_of_documents, make_events
 from foldlog._imports.reading import LineReading, reading_of, state_of
 from foldlog._reports.figures.overview import PARENT
 from foldlog.eventstore import DocumentChanges, Store, VersionConflict
@@ -60,15 +60,15 @@ from foldlog.eventstore.sources.tables import (
     SourcesToWrite,
     query_sources,
 )
-from foldlog.formats.decoded import READER, DecodedRecords, NamedRecords, values_of
 from foldlog.formats.files.found_sources import FoundHistory, SourceRefused
 from foldlog.formats.files.frames import Frame
 from foldlog.formats.format import Format
 from foldlog.formats.json_text import parse
+from foldlog.formats.model_calls import calls_beside
 from foldlog.formats.record import ImportFinding, pick, refuse
+from foldlog.formats.record_decoding import READER, DecodedRecords, NamedRecords, values_of
 from foldlog.formats.registry import format_named
 from foldlog.formats.skeleton import Skeleton, changes_titles, count_block
-from foldlog.formats.usage import calls_beside
 
 T = TypeVar("T")
 Arguments = TypeVarTuple("Arguments")

@@ -18,10 +18,10 @@ from typing import NamedTuple, TypeAlias
 from foldlog._base.json_types import JsonMap
 from foldlog._imports.redacting import imported_at, source_files
 from foldlog._privacy.redacting import holders
+from foldlog._reports.figures.agent_trees import NO_TREES, Trees
 from foldlog._reports.figures.of_store import FiguresOfStore
 from foldlog._reports.figures.overview import parent_in
-from foldlog._reports.figures.places import places
-from foldlog._reports.figures.trees import NO_TREES, Trees
+from foldlog._reports.figures.source_places import places
 from foldlog.eventstore import (
     ATTRIBUTES,
     NOT_RECORDED,

@@ -13,8 +13,8 @@ needed_again.py     the dropped terms that the agent needed again, for the newes
 replays.py          replays a recorded history with another condenser
 recall_score.py     counts the terms that the agent needed again
 as_sent.py          the View as it was sent to a model
-sent.py             which events were sent to a model
-own_ids.py          translates the ids in a condensation of OpenHands V0
+sent_events.py      which events were sent to a model
+v0_ids.py           translates the ids in a condensation of OpenHands V0
 runs.py             shows two conversations that share no events side by side
 passages.py         finds the words that differ between two texts
 facts.py            whether the agent knows some words

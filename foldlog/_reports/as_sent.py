@@ -15,19 +15,19 @@ from typing import Annotated
 import msgspec
 
 from foldlog._reports.words.reasons import because, requests_before
-from foldlog.condensers import unseen
+from foldlog.condensers import stepping
 from foldlog.condensers.base import Condenser
 from foldlog.condensers.errors import InvalidCondenser
 from foldlog.condensers.reports import Report, newest_rules
-from foldlog.condensers.strategies import clearing, showing
+from foldlog.condensers.strategies import clearing, hiding
 from foldlog.condensers.strategies.pipeline import PipelineCondenser
 from foldlog.eventstore import CondensationAction, Event, Store
 from foldlog.projections import View, Views, Why
 
 _MASKS = (
-    showing.RecentEventsCondenser,
-    showing.ObservationMaskingCondenser,
-    showing.BrowserOutputCondenser,
+    hiding.RecentEventsCondenser,
+    hiding.ObservationMaskingCondenser,
+    hiding.BrowserOutputCondenser,
     clearing.ClearToolUsesCondenser,
     clearing.ClearThinkingCondenser,
 )
@@ -64,8 +64,8 @@ class Sent:
             return "unknown"
         if (event := self._events.get(event_id)) is None:
             return "hidden"
-        by = event.meta.get(showing.MASKED)
-        if by == unseen.LENGTH:
+        by = event.meta.get(hiding.MASKED)
+        if by == stepping.LENGTH:
             return "shortened"
         return "masked" if by else ""
 
@@ -114,9 +114,9 @@ def _apply(rules: Iterable[Report], view: View) -> View:
         masks.append(msgspec.convert(rule, kind, strict=False))
         if unknown := rule.keys() - vars(masks[-1]).keys():
             raise InvalidCondenser(f"{name} has no {', '.join(sorted(unknown))}")
-    result = unseen.step(PipelineCondenser(masks), view, None).result
+    result = stepping.step(PipelineCondenser(masks), view, None).result
     shown = result if isinstance(result, View) else view
-    return unseen.shorten_texts(shown, shortening.characters, shortening.events)
+    return stepping.shorten_texts(shown, shortening.characters, shortening.events)
 
 
 def why_sent(

@@ -29,7 +29,7 @@ from foldlog._reports.audit_file import (
 )
 from foldlog._reports.audit_tables import REFUSED_BY_SQLITE, Changes, Derived, add_each
 from foldlog._reports.figures.overview import changes_of_counts, copies_before, counted_in
-from foldlog._reports.own_ids import in_own_ids
+from foldlog._reports.v0_ids import in_own_ids
 from foldlog._reports.words.texts import storable, text_of
 from foldlog.eventstore import (
     Action,
@@ -47,7 +47,7 @@ from foldlog.eventstore import (
     confirm,
 )
 from foldlog.eventstore.codec import encode
-from foldlog.formats.replacing import is_replacing
+from foldlog.formats.repeated_events import is_replacing
 from foldlog.projections import as_json
 from foldlog.projections.conversations.labels import label
 from foldlog.projections.conversations.unreadable import iter_log

@@ -16,7 +16,7 @@ from foldlog._reports.answers.views import (
 )
 from foldlog._reports.dropped import terms_not_passed_on
 from foldlog._reports.facts import Fact, fact
-from foldlog._reports.figures.trees import Trees
+from foldlog._reports.figures.agent_trees import Trees
 from foldlog._reports.search.searching import SearchTerms, events_with
 from foldlog._reports.sub_agents import BeginningCall, calls_of_children
 from foldlog._reports.words.gist import id_words

@@ -34,7 +34,7 @@ from foldlog.condensers import (
     Usage,
     is_masked,
     reports_of,
-    unseen,
+    stepping,
 )
 from foldlog.condensers.errors import OUT_OF_REACH
 from foldlog.condensers.models.caches import OTHER, CacheRule
@@ -45,7 +45,7 @@ from foldlog.condensers.strategies.digest.fold import TITLE
 from foldlog.condensers.strategies.digest.layout import text_of
 from foldlog.eventstore import CondensationAction, Event, summary_id, summary_of
 from foldlog.eventstore.events import names_source_ids
-from foldlog.formats.usage import begins_call
+from foldlog.formats.model_calls import begins_call
 from foldlog.projections import Folded, View, begins_reply, contains, intervals_kept
 
 _Number = TypeVar("_Number", int, float)
@@ -357,7 +357,7 @@ class Replaying:
             return
         for _ in range(_CONDENSATIONS_MAX_A_TURN):
             try:
-                result, reports = unseen.step(
+                result, reports = stepping.step(
                     self._condenser, self._view, counting(self._agent_llm)
                 )
             except NoCondensationAvailable as error:

@@ -40,8 +40,8 @@ from foldlog._reports.words.gist import UNLIMITED, gist
 from foldlog._reports.words.safe_text import printable
 from foldlog.eventstore import Action, CondensationSummary, Event, Message, Store, SystemMessage
 from foldlog.eventstore.codec_json import describe_value
+from foldlog.formats.model_calls import begins_call, is_call
 from foldlog.formats.record import dict_or_empty
-from foldlog.formats.usage import begins_call, is_call
 from foldlog.projections import (
     View,
     Views,

@@ -7,7 +7,7 @@ from collections.abc import Collection
 from typing import NamedTuple
 
 from foldlog._reports.figures.overview import PARENT_CALL, begun_in
-from foldlog._reports.figures.places import place_of
+from foldlog._reports.figures.source_places import place_of
 from foldlog._reports.records.stored import Records
 from foldlog.eventstore import Action, Observation, Store
 from foldlog.formats.json_text import parse

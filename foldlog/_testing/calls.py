@@ -11,10 +11,10 @@ from foldlog._base.json_types import JsonMap
 from foldlog._base.telemetry import SHOWN
 from foldlog._base.values import parse
 from foldlog._history.history import History
-from foldlog._history.requests import is_of_reply
+from foldlog._history.request_names import is_of_reply
 from foldlog.eventstore import Action, Event, Observation
+from foldlog.formats.model_calls import begins_call
 from foldlog.formats.record import dict_or_empty
-from foldlog.formats.usage import begins_call
 from foldlog.projections import begins_reply, contains, intervals_kept
 from foldlog.projections.messages.requests import REQUEST
 

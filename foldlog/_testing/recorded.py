@@ -26,7 +26,7 @@ from foldlog._testing.calls import (
     recorded_results,
     take_result,
 )
-from foldlog._testing.condensing import condensing_difference
+from foldlog._testing.condensing_differences import condensing_difference
 from foldlog._testing.differences import (
     NOTED,
     PLACEHOLDER,

@@ -16,6 +16,6 @@
 
 ``_shared.py`` has the code that all adapters use. ``_streams.py`` stores replies while models write
 them. ``_records/`` has the formats in which SDKs write messages. ``_langgraph/`` stores
-checkpoints, ``langgraph_deltas.py`` stores lists as differences, and ``_linked.py`` stores trees of
-messages. The extras of foldlog install the SDKs.
+checkpoints, ``langgraph_deltas.py`` stores lists as differences, and ``_linked_entries.py`` stores
+trees of messages. The extras of foldlog install the SDKs.
 """

@@ -54,7 +54,7 @@ from foldlog.condensers import (
     condenser_from_config,
     default_condenser,
     is_masked,
-    unseen,
+    stepping,
 )
 from foldlog.condensers.reports import tell_of_failures
 from foldlog.eventstore import (
@@ -394,7 +394,7 @@ class FoldlogCondenser(CondenserBase):
         model = None if agent_llm is None else _Model(agent_llm)
         condenser = _condenser_of(self.config)
         try:
-            result, reports = unseen.step(condenser, shown, model)
+            result, reports = stepping.step(condenser, shown, model)
         except NoCondensationAvailable as error:
             tell_of_failures("of the SDK", condenser.type, error.reports)
             raise NoCondensationAvailableException(str(error)) from error

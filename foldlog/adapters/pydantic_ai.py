@@ -63,7 +63,7 @@ from pydantic_ai.messages import (
 
 from foldlog import History
 from foldlog._base.json_types import JsonMap
-from foldlog.adapters._linked import Entry, LinkedEntries, Moves
+from foldlog.adapters._linked_entries import Entry, LinkedEntries, Moves
 from foldlog.adapters._shared import (
     Approval,
     Attributes,

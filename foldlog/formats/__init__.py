@@ -18,7 +18,7 @@ format.py           defines the fields of a ``Format``
 conversion.py       turns records into events and back
 record_events.py    collects the events of one record
 record.py           reads fields, ids and times of records
-calls.py            finds the call that a result answers
+open_calls.py       finds the call that a result answers
 messages.py         turns messages of providers into events, also for live replies
 replies.py          turns the reply of a model, as SDKs give it, into events
 deltas.py           the pieces of a reply that is being written, in no provider's form
@@ -28,8 +28,8 @@ event_fields.py     reads fields of events
 skeleton.py         selects the fields of a record for lists, figures and titles; a redaction does
                     not delete these fields
 user_requests.py    finds the request of a user
-decoded.py          counts events, for formats without a skeleton
-usage.py            finds calls of models in events
+record_decoding.py  counts events, for formats without a skeleton
+model_calls.py      finds calls of models in events
 imported_calls.py   finds the calls of models in one history
 summed_calls.py     adds up calls of models
 hash_set.py         recognizes calls that were counted before
@@ -39,22 +39,22 @@ json_text.py        parses JSON text
 native_sessions/    writes sessions in which other programs go on with a history
 files/              finds and reads the records at a path
 detection.py        detects the format of a history
-members.py          follows the content of a View while records are read or written
-repeats.py          finds records that a source repeats
-unread.py           finds texts of a record that no event contains
+view_members.py     follows the content of a View while records are read or written
+repeated_records.py finds records that a source repeats
+unread_fields.py    finds texts of a record that no event contains
 reply_encoders.py   writes the calls of a reply together, then the results of the calls
-places.py           records which events came from one record
+event_places.py     numbers the events that were made from one record
 forking.py          finds where a fork of a branch begins, and which records the fork lacks
 prompt_changes.py   decides which event stores a change of a prompt
 resuming.py         continues a decoder from a stored state
-replacing.py        finds events that a source repeats
+repeated_events.py  finds events that a source repeats
 
 claude_code/ codex/ openhands_v0/ openhands_v1/ otlp_genai/ aider.py anthropic_messages.py atif.py
 chatgpt.py claude_ai.py copilot_cli.py cursor.py gemini_cli.py inspect_eval.py openai_chat.py
 openai_responses.py opencode.py pi.py qwen_code.py and swe_agent.py define one format per file or
 folder. foldlog/adapters/_records/ holds the formats of agent SDKs, next to their adapters.
 
-trees.py            reads the chats that web sites export
+chat_exports.py     reads the chats that web sites export
 opencode_files.py   finds the sessions of OpenCode
 opencode_rows.py    recognizes older rows of a session of OpenCode that have not changed
 """

@@ -60,13 +60,22 @@ from foldlog.formats.event_fields import (
     session_of,
     stamp_of,
 )
+from foldlog.formats.event_places import is_declined
 from foldlog.formats.files.documents import document_in
 from foldlog.formats.files.found_sources import NotAHistory
 from foldlog.formats.files.readers import in_object, object_in, on_lines
 from foldlog.formats.format import Contained, FileReader, Format
 from foldlog.formats.json_text import bytes_of
-from foldlog.formats.members import Members
-from foldlog.formats.places import is_declined
+from foldlog.formats.model_calls import (
+    UNNAMED,
+    ModelCall,
+    RecordedUsage,
+    begins_call,
+    call_of_event,
+    calls_of_replies,
+    is_copy,
+    model_named,
+)
 from foldlog.formats.record import (
     Fields,
     Located,
@@ -83,16 +92,7 @@ from foldlog.formats.record import (
 )
 from foldlog.formats.record_events import FollowingDecoder, RecordEvents
 from foldlog.formats.reply_encoders import RepliesEncoder, thinking_before, thoughts_before
-from foldlog.formats.usage import (
-    UNNAMED,
-    ModelCall,
-    RecordedUsage,
-    begins_call,
-    call_of_event,
-    calls_of_replies,
-    is_copy,
-    model_named,
-)
+from foldlog.formats.view_members import Members
 
 NAME = "atif"
 

@@ -1,6 +1,7 @@
 """Exports of ChatGPT: ``conversations.json``. A conversation is a tree of nodes.
 
-A record is a node without its ``children``, ``{"id", "message", "parent"}``: see ``trees.py``.
+A record is a node without its ``children``, ``{"id", "message", "parent"}``: see
+``chat_exports.py``.
 
     user, system                    Message, SystemMessage; custom instructions and memories become
                                     messages from the environment
@@ -19,6 +20,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from foldlog.eventstore import Action, Message, Observation, Source, SystemMessage
+from foldlog.formats.chat_exports import Exports, TreeDecoder, in_order
 from foldlog.formats.format import Format, first_named
 from foldlog.formats.json_text import json_of
 from foldlog.formats.record import (
@@ -32,7 +34,6 @@ from foldlog.formats.record import (
     within,
 )
 from foldlog.formats.record_events import RecordEvents
-from foldlog.formats.trees import Exports, TreeDecoder, in_order
 
 NAME = "chatgpt"
 

@@ -1,7 +1,7 @@
 """Exports of Claude.ai: ``conversations.json``. A conversation holds its messages in
 ``chat_messages``.
 
-A record is a message: see ``trees.py``.
+A record is a message: see ``chat_exports.py``.
 
     human               Message: the text of the user, the texts of attached files, the names of
                         other files
@@ -21,6 +21,7 @@ from typing import Any
 from foldlog.eventstore import Origin
 from foldlog.formats.anthropic_messages import read_blocks
 from foldlog.formats.blocks import kind_of
+from foldlog.formats.chat_exports import Exports, TreeDecoder, in_order
 from foldlog.formats.event_fields import text_part
 from foldlog.formats.format import Format, first_named
 from foldlog.formats.record import (
@@ -33,7 +34,6 @@ from foldlog.formats.record import (
     text_or_none,
 )
 from foldlog.formats.record_events import RecordEvents
-from foldlog.formats.trees import Exports, TreeDecoder, in_order
 
 NAME = "claude-ai"
 

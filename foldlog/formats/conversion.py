@@ -20,10 +20,10 @@ from foldlog.eventstore import (
     SystemMessage,
 )
 from foldlog.formats.encoding import NO_RECORDS, Encoder, StoredRecords, in_json
+from foldlog.formats.event_places import is_of, number
 from foldlog.formats.export_notes import ExportNotes, several
 from foldlog.formats.format import Format, Options, RecordDecoder
 from foldlog.formats.openai_chat import thought
-from foldlog.formats.places import is_of, number
 from foldlog.formats.record import Fields, ImportFinding, NotAnEvent
 from foldlog.formats.registry import UnknownFormat, format_named, formats
 from foldlog.formats.reply_encoders import join_contents

@@ -45,9 +45,16 @@ from foldlog.eventstore import (
     SystemMessage,
 )
 from foldlog.formats.blocks import shown_blocks, thinking_of
-from foldlog.formats.calls import NewestCalls
 from foldlog.formats.event_fields import data_url, file_at, text_part
 from foldlog.formats.format import Format, first_named
+from foldlog.formats.model_calls import (
+    ModelCall,
+    RecordedUsage,
+    call_of_event,
+    calls_of_replies,
+    model_named,
+)
+from foldlog.formats.open_calls import NewestCalls
 from foldlog.formats.prompt_changes import change_of_prompt
 from foldlog.formats.record import (
     Fields,
@@ -60,15 +67,8 @@ from foldlog.formats.record import (
     within,
 )
 from foldlog.formats.record_events import FollowingDecoder, RecordEvents
-from foldlog.formats.repeats import key_of
+from foldlog.formats.repeated_records import key_of
 from foldlog.formats.resuming import Facts
-from foldlog.formats.usage import (
-    ModelCall,
-    RecordedUsage,
-    call_of_event,
-    calls_of_replies,
-    model_named,
-)
 
 NAME = "copilot-cli"
 

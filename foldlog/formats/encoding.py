@@ -23,12 +23,12 @@ from foldlog.eventstore import (
     SystemMessage,
 )
 from foldlog.formats.event_fields import text_part
+from foldlog.formats.event_places import is_of, is_step_aside, place_of
 from foldlog.formats.export_notes import ExportNotes
 from foldlog.formats.format import Format
-from foldlog.formats.places import is_of, is_step_aside, place_of
 from foldlog.formats.record import Fields, within
 from foldlog.formats.registry import format_named
-from foldlog.formats.repeats import is_repeated
+from foldlog.formats.repeated_records import is_repeated
 from foldlog.projections.messages.content import content_of, data_url, sendable
 from foldlog.projections.units import WaitingCalls
 

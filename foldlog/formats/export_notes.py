@@ -20,8 +20,8 @@ from foldlog.eventstore import (
     SystemMessage,
 )
 from foldlog.formats.event_fields import parts_in
+from foldlog.formats.event_places import is_declined
 from foldlog.formats.format import Format
-from foldlog.formats.places import is_declined
 from foldlog.formats.record import UNREAD, dict_or_empty
 from foldlog.projections.conversations.labels import label
 from foldlog.projections.messages.content import content_of

@@ -23,7 +23,7 @@ from foldlog.eventstore.documents.values import newest_value
 from foldlog.eventstore.errors import count
 from foldlog.eventstore.events import is_structural
 from foldlog.eventstore.log.appending import Seen
-from foldlog.formats.places import place_of
+from foldlog.formats.event_places import place_of
 from foldlog.formats.record import FINDINGS_MAX, INCOMPLETE, UNREAD, Fields
 from foldlog.projections import Views
 from foldlog.projections.units import WaitingCalls

@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
 
 from foldlog._base.json_types import JsonMap
 from foldlog.eventstore import Event, EventStoreError
+from foldlog.formats.model_calls import IN_REPLIES, RecordedUsage
 from foldlog.formats.record import Fields, RecordReader, SourceTime, read_timestamp
-from foldlog.formats.usage import IN_REPLIES, RecordedUsage
 from foldlog.projections.messages.turns import Dialect
 
 if TYPE_CHECKING:

@@ -52,10 +52,10 @@ from foldlog.eventstore import (
     summary_id,
 )
 from foldlog.formats.blocks import content_of_parts, shown_of, thinking_of
-from foldlog.formats.calls import NO_RESULT, NewestCalls
 from foldlog.formats.event_fields import data_url, file_at, text_part
 from foldlog.formats.files.readers import in_object, object_in, on_lines
 from foldlog.formats.format import Contained, FileReader, Format, first_named
+from foldlog.formats.open_calls import NO_RESULT, NewestCalls
 from foldlog.formats.prompt_changes import change_of_prompt
 from foldlog.formats.record import (
     Fields,
@@ -69,7 +69,7 @@ from foldlog.formats.record import (
     within,
 )
 from foldlog.formats.record_events import FollowingDecoder, RecordEvents, TimeAndId
-from foldlog.formats.replacing import WRITTEN_AGAIN
+from foldlog.formats.repeated_events import WRITTEN_AGAIN
 from foldlog.formats.resuming import Facts, microseconds, time_of
 
 NAME = "gemini-cli"

@@ -5,8 +5,14 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 
 from foldlog.eventstore import Event
+from foldlog.formats.model_calls import (
+    IN_REPLIES,
+    ModelCall,
+    RecordedUsage,
+    at_total,
+    calls_of_replies,
+)
 from foldlog.formats.registry import UnknownFormat, format_named
-from foldlog.formats.usage import IN_REPLIES, ModelCall, RecordedUsage, at_total, calls_of_replies
 
 
 def calls_of_imported(events: Iterable[Event], format: str) -> Iterator[ModelCall]:

@@ -25,6 +25,7 @@ from typing import Any
 from foldlog.eventstore import Retraction
 from foldlog.formats.blocks import content_of_parts, kind_of, shown_blocks, thinking_of
 from foldlog.formats.format import Format, first_named
+from foldlog.formats.model_calls import RecordedUsage
 from foldlog.formats.opencode_files import IN_WORDS, Sessions
 from foldlog.formats.record import (
     Fields,
@@ -39,7 +40,6 @@ from foldlog.formats.record import (
     within,
 )
 from foldlog.formats.record_events import FollowingDecoder, RecordEvents
-from foldlog.formats.usage import RecordedUsage
 
 _has_info = has(info=dict)
 _is_message = has(info=dict, parts=list)

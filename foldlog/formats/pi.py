@@ -30,9 +30,9 @@ from msgspec.structs import replace
 
 from foldlog.eventstore import Event, Retraction, Source
 from foldlog.formats.blocks import content_of_parts, kind_of, shown_blocks, texts_of, thinking_of
-from foldlog.formats.calls import NewestCalls
 from foldlog.formats.format import Format, first_named
 from foldlog.formats.messages import spoken
+from foldlog.formats.open_calls import NewestCalls
 from foldlog.formats.record import (
     Fields,
     dict_or_empty,

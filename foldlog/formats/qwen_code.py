@@ -24,8 +24,7 @@ from __future__ import annotations
 from typing import Any, NamedTuple
 
 from foldlog.eventstore import CondensationAction, Event, Message, Retraction, Source
-from foldlog.formats.calls import NewestCalls, OpenCalls
-from foldlog.formats.files.beside import begun_by
+from foldlog.formats.files.sub_agent_meta import begun_by
 from foldlog.formats.format import Format, first_named
 from foldlog.formats.gemini_cli import (
     content_of,
@@ -35,6 +34,7 @@ from foldlog.formats.gemini_cli import (
     result_of,
     thoughts_in,
 )
+from foldlog.formats.open_calls import NewestCalls, OpenCalls
 from foldlog.formats.record import (
     Fields,
     dict_or_empty,

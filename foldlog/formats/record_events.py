@@ -28,9 +28,8 @@ from foldlog.eventstore import (
     SystemMessage,
 )
 from foldlog.formats.blocks import content_of_parts as content_of_parts, is_blank
-from foldlog.formats.calls import NewestCalls, OpenCalls, describe_supplied
 from foldlog.formats.format import Format, Options, RecordDecoder
-from foldlog.formats.members import MemberLink, Members
+from foldlog.formats.open_calls import NewestCalls, OpenCalls, describe_supplied
 from foldlog.formats.prompt_changes import Cause, change_of_prompt
 from foldlog.formats.record import (
     Fields,
@@ -41,7 +40,7 @@ from foldlog.formats.record import (
     text_or_empty,
     usage_meta,
 )
-from foldlog.formats.repeats import REPEATED, Repeats, key_of
+from foldlog.formats.repeated_records import REPEATED, Repeats, key_of
 from foldlog.formats.resuming import (
     CallsInWindow,
     DecoderState,
@@ -50,7 +49,8 @@ from foldlog.formats.resuming import (
     UnknownMembers,
     checksum,
 )
-from foldlog.formats.unread import unread_fields
+from foldlog.formats.unread_fields import unread_fields
+from foldlog.formats.view_members import MemberLink, Members
 
 _AGAIN = (
     "ends a series that repeats all earlier records, so a View shows them twice; if a program wrote"

@@ -33,7 +33,6 @@ from foldlog.eventstore import (
 )
 from foldlog.eventstore.codec_json import describe_value as to_text
 from foldlog.formats.blocks import kind_of
-from foldlog.formats.calls import OpenCalls, is_of_reply
 from foldlog.formats.json_text import check_depth
 from foldlog.formats.messages import (
     COMPACTED_BY_PROVIDER,
@@ -46,6 +45,7 @@ from foldlog.formats.messages import (
     is_odd,
     unknown_role,
 )
+from foldlog.formats.open_calls import OpenCalls, is_of_reply
 from foldlog.formats.openai_chat import message_of, time_of_message
 from foldlog.formats.prompt_changes import change_of_prompt
 from foldlog.formats.record import Fields, dict_or_empty, dicts_in, name_of_type, text_or_none

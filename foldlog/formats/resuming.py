@@ -19,8 +19,8 @@ from zlib import crc32
 from msgspec import Struct
 
 from foldlog.eventstore import Action, Event
-from foldlog.formats.calls import OpenCalls
-from foldlog.formats.members import Members
+from foldlog.formats.open_calls import OpenCalls
+from foldlog.formats.view_members import Members
 
 WINDOW_MAX: Final = 16
 """The largest window. With larger windows, a growth decodes more records again, and more windows

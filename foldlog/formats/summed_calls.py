@@ -14,8 +14,8 @@ from msgspec.structs import replace
 
 from foldlog._base.usage import whole
 from foldlog.formats.hash_set import HashSet
+from foldlog.formats.model_calls import ModelCall
 from foldlog.formats.record import time_in
-from foldlog.formats.usage import ModelCall
 
 NO_DAY = "(no time)"
 """The day of calls without a time."""

@@ -19,7 +19,7 @@ import pytest
 
 import foldlog
 from foldlog._app.cli import stores
-from foldlog._app.cli.outcome import Refused
+from foldlog._app.cli.exit_status import Refused
 from foldlog._app.cli.record_files import choose_export
 from foldlog._app.server.access import Gate
 from foldlog._app.server.app import application

@@ -12,7 +12,7 @@ import msgspec
 import pytest
 
 import foldlog
-from foldlog._app.cli.verifying import Checks
+from foldlog._app.cli.verification import Checks
 from foldlog._app.server import pages
 from foldlog._reports.figures.view_tokens import ViewMeasuring
 from foldlog._reports.records.compared_imports import verify_with_records

@@ -12,7 +12,7 @@ from unittest.mock import patch
 import pytest
 
 import foldlog
-from foldlog._history.streamed import StreamedReply
+from foldlog._history.streamed_reply import StreamedReply
 from foldlog._reports.search import index
 from foldlog.eventstore import StoreRefused, open_store
 from foldlog.eventstore.log.seal import WriteSettings

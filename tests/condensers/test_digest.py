@@ -13,6 +13,7 @@ from hypothesis import given, strategies as st
 from msgspec.structs import replace
 
 from foldlog.condensers import ESTIMATE
+from foldlog.condensers.stepping import step
 from foldlog.condensers.strategies.digest import (
     Digest,
     DigestCondenser,
@@ -24,7 +25,6 @@ from foldlog.condensers.strategies.digest.commands import covers, kinds_of_check
 from foldlog.condensers.strategies.digest.facts import Section
 from foldlog.condensers.strategies.digest.fold import DigestLine
 from foldlog.condensers.strategies.digest.layout import LENGTH_LEAST, text_of
-from foldlog.condensers.unseen import step
 from foldlog.eventstore.events import (
     Action,
     Annotation,

@@ -1,7 +1,7 @@
 """An agent of many steps beside a model server that fails in one way: a digest takes over. Here is
 a sample of few steps; the long test takes 400 steps with each failure.
 
-``scripts/test`` runs this also for the modules ``foldlog.condensers.unseen``,
+``scripts/test`` runs this also for the modules ``foldlog.condensers.stepping``,
 ``foldlog.condensers.handler`` and ``foldlog.condensers.strategies.model_summaries``.
 """
 

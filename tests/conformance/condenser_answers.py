@@ -13,19 +13,19 @@ from foldlog.condensers.strategies.forgetting import (
     ConversationWindowCondenser,
     LLMAttentionCondenser,
 )
-from foldlog.condensers.strategies.model_summaries import (
-    TOOL_NAME,
-    LLMSummarizingCondenser,
-    StructuredSummaryCondenser,
-)
-from foldlog.condensers.strategies.pipeline import PipelineCondenser
-from foldlog.condensers.strategies.showing import (
+from foldlog.condensers.strategies.hiding import (
     BrowserOutputCondenser,
     NoOpCondenser,
     ObservationMaskingCondenser,
     RecentEventsCondenser,
     is_masked,
 )
+from foldlog.condensers.strategies.model_summaries import (
+    TOOL_NAME,
+    LLMSummarizingCondenser,
+    StructuredSummaryCondenser,
+)
+from foldlog.condensers.strategies.pipeline import PipelineCondenser
 from foldlog.eventstore.events import Action, CondensationAction, CondensationSummary, summary_of
 from foldlog.projections import View, words_of
 from tests.condensers.scripted import Scripted, called, failed

@@ -29,7 +29,7 @@ from foldlog.eventstore.events import ATTRIBUTES, VIEWS
 from foldlog.eventstore.log.importing import ARCHIVED
 from foldlog.eventstore.log.row import checksum_seed, with_checksums
 from foldlog.eventstore.log.seal import WriteSettings
-from foldlog.eventstore.maintenance import archived
+from foldlog.eventstore.maintenance import archive_objects
 from foldlog.eventstore.maintenance.archive import Archived, archive, check_archived
 from foldlog.eventstore.maintenance.backup import vacuum
 from foldlog.eventstore.maintenance.copy import copy_store
@@ -217,7 +217,7 @@ def test_objects_are_encrypted(open_recorder, to, tmp_path):
     before = content(store)
     archive(store, "c1", to)
     [name] = objects(to)
-    [(row, _), *_] = archived.unpack_rows((tmp_path / "objects" / name).read_bytes())[1:]
+    [(row, _), *_] = archive_objects.unpack_rows((tmp_path / "objects" / name).read_bytes())[1:]
     assert CONTENT.encode() not in row.body
     assert_sound(store)
     assert content(store) == before
@@ -246,7 +246,7 @@ def test_objects_in_memory_need_a_memory_store(store):
 
 def test_an_object_is_compared_before_events_are_deleted(store, to):
     def write_less(address, data):
-        archived.write_object(address, data[:-1])
+        archive_objects.write_object(address, data[:-1])
 
     before = content(store)
     outcome = archive_writing(write_less, store, to)
@@ -324,7 +324,7 @@ def test_killed_between_transactions_nothing_is_lost(store, to, expected, transa
 @pytest.mark.parametrize("call", ["write_object", "delete_object"])
 @pytest.mark.parametrize("is_done", [False, True], ids=["before", "after"])
 def test_killed_around_an_object_nothing_is_lost(store, to, expected, call, is_done, monkeypatch):
-    real = getattr(archived, call)
+    real = getattr(archive_objects, call)
 
     def kill(*arguments):
         if is_done:
@@ -404,7 +404,7 @@ def test_an_erasure_during_an_archiving_wins(store, to, nth):
 def test_a_late_object_is_deleted(store, to, other, monkeypatch):
     def write_late(address, data):
         other(store)
-        archived.write_object(address, data)
+        archive_objects.write_object(address, data)
         raise Killed
 
     with pytest.raises(Killed):
@@ -414,7 +414,7 @@ def test_a_late_object_is_deleted(store, to, other, monkeypatch):
     assert objects(to) == []
     # The archiver may still write, so the store remembers the object for some time.
     assert reminders(store) != []
-    monkeypatch.setattr(archived, "_LATE", timedelta())
+    monkeypatch.setattr(archive_objects, "_LATE", timedelta())
     vacuum(store)
     assert reminders(store) == []
     assert_sound(store)
@@ -431,10 +431,10 @@ def test_the_slower_of_two_archivers_is_told(store, to, is_written):
 
     def write(address, data):
         if is_written:
-            archived.write_object(address, data)
-        assert archive_writing(archived.write_object, store, to).stays is None
+            archive_objects.write_object(address, data)
+        assert archive_writing(archive_objects.write_object, store, to).stays is None
         if not is_written:
-            archived.write_object(address, data)
+            archive_objects.write_object(address, data)
 
     outcome = archive_writing(write, store, to)
     assert "at the same time" in str(outcome.stays)
@@ -484,7 +484,7 @@ def test_an_erasure_waits_for_its_object(store, to, monkeypatch):
     def away(address):
         raise StoreUnavailable("the object store is away", kind="away")
 
-    monkeypatch.setattr("foldlog.eventstore.maintenance.archived.delete_object", away)
+    monkeypatch.setattr("foldlog.eventstore.maintenance.archive_objects.delete_object", away)
     for work in (_erase, vacuum):
         with pytest.raises(StoreUnavailable, match="is away") as caught:
             work(store)
@@ -540,7 +540,7 @@ def _altered(path):
 
 
 def _of_another(path):
-    path.write_bytes(archived.pack_rows([]))
+    path.write_bytes(archive_objects.pack_rows([]))
 
 
 @pytest.mark.parametrize(
@@ -571,11 +571,11 @@ def test_missing_or_altered_objects_are_named(store, to, expected, tmp_path, cha
 def forge(store, to, change):
     """Change the object of ``c1``, and its address in the store, as the owner of both can."""
     [path] = Path(to.removeprefix("file://")).iterdir()
-    path.write_bytes(change(archived.unpack_rows(path.read_bytes())))
+    path.write_bytes(change(archive_objects.unpack_rows(path.read_bytes())))
 
     def work(transaction):
         key = transaction.conversation("c1").key
-        _, url = archived.address_of_object(transaction, key).split(" ")
+        _, url = archive_objects.address_of_object(transaction, key).split(" ")
         address = f"{sha256(path.read_bytes()).hexdigest()} {url}"
         transaction.leave_unfinished(key, ARCHIVED, address)
 
@@ -586,19 +586,19 @@ def _with_another_text(placed):
     rows, positions = zip(*placed, strict=True)
     other = rows[4]._replace(body=rows[4].body.replace(b"wrote", b"never wrote"))
     rows = with_checksums(checksum_seed("c1"), [*rows[:4], other, *rows[5:]])
-    return archived.pack_rows([*zip(rows, positions, strict=True)])
+    return archive_objects.pack_rows([*zip(rows, positions, strict=True)])
 
 
 def _without_meta(placed):
     [(first, position), *others] = placed
-    return archived.pack_rows([(first._replace(meta=b""), position), *others])
+    return archive_objects.pack_rows([(first._replace(meta=b""), position), *others])
 
 
 @pytest.mark.parametrize(
     "change, problem",
     [
         (_with_another_text, "event 4: it does not follow the event before it"),
-        (lambda placed: archived.pack_rows(placed[:-1]), "event 10: it is missing"),
+        (lambda placed: archive_objects.pack_rows(placed[:-1]), "event 10: it is missing"),
         (_without_meta, "event 0: its checksum does not match"),
         (lambda placed: b"junk", "has no events: it cannot be decompressed"),
     ],
@@ -626,7 +626,7 @@ def test_archived_between_two_reads_of_a_comparison_is_sound(recorder, store, to
 
 def test_conversation_erased_during_the_check_is_sound(store, expected, monkeypatch):
     def read(conversation, address):
-        rows = archived.read_archived(conversation, address)
+        rows = archive_objects.read_archived(conversation, address)
         erased(store, "c1")
         return rows[:-1]
 
@@ -640,7 +640,7 @@ def test_a_forked_process_is_refused(tmp_path):
     program = """
 import os, signal, sys
 from foldlog.eventstore import StoreRefused
-from foldlog.eventstore.maintenance.archived import read_object, write_object
+from foldlog.eventstore.maintenance.archive_objects import read_object, write_object
 address = f"digest file://{sys.argv[1]}/object"
 write_object(address, b"data")
 child = os.fork()

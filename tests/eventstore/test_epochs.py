@@ -9,7 +9,7 @@ import pytest
 from foldlog.eventstore import StoreRestored, open_store
 from foldlog.eventstore.maintenance.backup import back_up, vacuum
 from foldlog.eventstore.maintenance.verify import verify
-from foldlog.eventstore.recorders.sqlite import maintenance
+from foldlog.eventstore.recorders.sqlite import rewriting
 from tests.privacy import erased
 from tests.said import said, say
 from tests.sound import assert_sound
@@ -130,7 +130,7 @@ def test_reading_does_not_change_a_copy(path, tmp_path):
 
 def test_wrong_clock_still_begins_an_epoch(path, monkeypatch):
     _, last_seen = lost_positions(path, os.rename)
-    monkeypatch.setattr(maintenance.time, "time_ns", lambda: 0)
+    monkeypatch.setattr(rewriting.time, "time_ns", lambda: 0)
     with open_store(f"sqlite:///{path}") as store:
         assert append(store, "new").position > last_seen + 2**31
 

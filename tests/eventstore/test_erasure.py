@@ -19,7 +19,7 @@ from foldlog.eventstore import (
 from foldlog.eventstore.maintenance.backup import vacuum
 from foldlog.eventstore.maintenance.erase import erase
 from foldlog.eventstore.maintenance.rekey import rekey
-from foldlog.eventstore.recorders.sqlite import maintenance
+from foldlog.eventstore.recorders.sqlite import rewriting
 from foldlog.eventstore.recorders.types import Record, as_rows
 from tests.between import Killed
 from tests.crash.bytes_left import bytes_left
@@ -171,7 +171,7 @@ def test_vacuum_completes_a_killed_erasure(tmp_path, keyed_path, monkeypatch):
 
 
 def test_erasure_during_a_vacuum_leaves_bytes(tmp_path, keyed_path, monkeypatch):
-    rewrite = maintenance.rewrite
+    rewrite = rewriting.rewrite
     with open_store(keyed_path) as store, open_store(keyed_path) as other:
         keyed(store, "last", 10_000)
         erased(store, "secret")
@@ -185,7 +185,7 @@ def test_erasure_during_a_vacuum_leaves_bytes(tmp_path, keyed_path, monkeypatch)
 
         # Because of the reader, the log cannot be emptied at once.
         with monkeypatch.context() as patched, reading(other, "other"):
-            patched.setattr(maintenance, "rewrite", then_erase)
+            patched.setattr(rewriting, "rewrite", then_erase)
             with pytest.raises(StoreUnavailable, match="the deleted bytes are still in the files"):
                 vacuum(store, patience_s=1)
         erasing.join()
@@ -201,11 +201,11 @@ def test_erasure_between_two_vacuums_leaves_bytes(tmp_path):
         recorder = store.database.recorder
         erased(store, "first")
         with recorder._alone() as writer:
-            pending = maintenance.rewrite(writer)
+            pending = rewriting.rewrite(writer)
         assert not vacuum(store).bytes_pending, "a second vacuum ends before the first one"
         erased(store, "last")
         with recorder._alone() as writer:
-            assert maintenance.empty_log(writer, pending)
+            assert rewriting.empty_log(writer, pending)
         assert store.database.bytes_pending
 
 

@@ -14,7 +14,7 @@ import pytest
 
 from foldlog.eventstore import open_store
 from foldlog.eventstore.maintenance.backup import vacuum
-from foldlog.eventstore.recorders.sqlite import log_checkpoints, maintenance, writing
+from foldlog.eventstore.recorders.sqlite import log_checkpoints, rewriting, writing
 from foldlog.eventstore.recorders.sqlite.log_checkpoints import LogCheckpoints
 from tests.reading import reading
 from tests.said import say
@@ -71,7 +71,7 @@ def committed_between(monkeypatch):
     """
 
     def between(store):
-        write_back = maintenance.write_back
+        write_back = rewriting.write_back
 
         def then_append(connection):
             with reading(store, "c1"):
@@ -79,7 +79,7 @@ def committed_between(monkeypatch):
                 append(store)
                 return written_back
 
-        monkeypatch.setattr(maintenance, "write_back", then_append)
+        monkeypatch.setattr(rewriting, "write_back", then_append)
 
     return between
 
@@ -89,14 +89,14 @@ def held(monkeypatch):
     """Two events: a checkpoint sets the first one, and then waits for the second one."""
     at_work = threading.Event()
     go_on = threading.Event()
-    write_back = maintenance.write_back
+    write_back = rewriting.write_back
 
     def slowly(connection):
         at_work.set()
         assert go_on.wait(60)
         return write_back(connection)
 
-    monkeypatch.setattr(maintenance, "write_back", slowly)
+    monkeypatch.setattr(rewriting, "write_back", slowly)
     return at_work, go_on
 
 
@@ -174,7 +174,7 @@ def test_vacuum_waits_for_the_checkpoint(store, held):
 def test_close_waits_for_the_checkpoint(store, monkeypatch):
     at_work = threading.Event()
     ended = threading.Event()
-    write_back = maintenance.write_back
+    write_back = rewriting.write_back
 
     def slowly(connection):
         at_work.set()
@@ -183,7 +183,7 @@ def test_close_waits_for_the_checkpoint(store, monkeypatch):
         ended.set()
         return written_back
 
-    monkeypatch.setattr(maintenance, "write_back", slowly)
+    monkeypatch.setattr(rewriting, "write_back", slowly)
     append(store, 2 * AT)
     assert at_work.wait(60)
     store.close()
@@ -194,10 +194,10 @@ def test_process_fork_waits_for_the_checkpoint(tmp_path):
     program = """
 import os, sys, threading, time
 from foldlog.eventstore import ANY_VERSION, Message, open_store
-from foldlog.eventstore.recorders.sqlite import log_checkpoints, maintenance
+from foldlog.eventstore.recorders.sqlite import log_checkpoints, rewriting
 log_checkpoints.AT = 4
 begun, busy = threading.Event(), [False]
-write_back = maintenance.write_back
+write_back = rewriting.write_back
 def slowly(connection):
     busy[0] = True
     begun.set()
@@ -205,7 +205,7 @@ def slowly(connection):
     written_back = write_back(connection)
     busy[0] = False
     return written_back
-maintenance.write_back = slowly
+rewriting.write_back = slowly
 store = open_store(sys.argv[1])
 def append(n):
     for _ in range(n):

@@ -17,7 +17,7 @@ import pytest
 
 import foldlog
 from foldlog.eventstore import ConversationErased, StoreRefused, StoreUnavailable
-from foldlog.eventstore.maintenance import archived
+from foldlog.eventstore.maintenance import archive_objects
 from tests.object_server import BUCKET, Fault, InMemory, ObjectServer, moto_server
 
 MOTO = os.environ.get("FOLDLOG_TEST_MOTO")
@@ -52,7 +52,7 @@ def server(backend, monkeypatch):
         monkeypatch.setenv(name, value)
     short = timedelta(milliseconds=1)
     backoff = {"init_backoff": short, "max_backoff": short, "base": 2}
-    monkeypatch.setattr(archived, "_RETRY", {"max_retries": 3, "backoff": backoff})
+    monkeypatch.setattr(archive_objects, "_RETRY", {"max_retries": 3, "backoff": backoff})
     yield server
     server.close()
 
@@ -183,7 +183,7 @@ def test_failed_archiving_loses_nothing(
     with refusal(fault, f"cannot {action} the object "):
         archive(histories, to)
     monkeypatch.delenv("AWS_TIMEOUT", raising=False)
-    archived._store.cache_clear()
+    archive_objects._store.cache_clear()
     assert histories.store.conversation("c").archived == 0
     assert content(histories) == before
     assert_nothing_is_lost(histories, server, prefix, before)

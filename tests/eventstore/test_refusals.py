@@ -31,7 +31,7 @@ from foldlog.eventstore.log import seal
 from foldlog.eventstore.log.row import NotAsWritten
 from foldlog.eventstore.log.seal import compress, decompress
 from foldlog.eventstore.maintenance.archive import archive
-from foldlog.eventstore.maintenance.archived import read_object
+from foldlog.eventstore.maintenance.archive_objects import read_object
 from foldlog.eventstore.maintenance.copy import copy_store
 from foldlog.eventstore.maintenance.erase import erase
 from foldlog.eventstore.maintenance.rekey import rekey

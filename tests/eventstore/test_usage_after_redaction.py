@@ -14,7 +14,7 @@ from foldlog import CondensationAction, Message
 from foldlog._base.usage import usage_of
 from foldlog.eventstore import Origin, Redacted
 from foldlog.eventstore.log.redacted import _redact, may_remain_of, without_content
-from foldlog.formats.usage import ModelCall, calls_of_event, calls_of_replies
+from foldlog.formats.model_calls import ModelCall, calls_of_event, calls_of_replies
 from tests.golden.rows import rows
 from tests.said import said
 

@@ -12,7 +12,7 @@ import pytest
 import foldlog
 from foldlog.eventstore import InvalidOption, confirm, open_store
 from foldlog.eventstore.log.writing import EVERY
-from foldlog.eventstore.maintenance.status import follower_status
+from foldlog.eventstore.maintenance.followers import follower_status
 from foldlog.eventstore.maintenance.verify import verify
 from foldlog.eventstore.recorders.types import Erasure
 from tests.golden.postgres import PARTS, described_parts

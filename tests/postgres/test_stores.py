@@ -28,7 +28,7 @@ from foldlog.eventstore.integrations.eventsourcing import Factory
 from foldlog.eventstore.maintenance import verify as verifying
 from foldlog.eventstore.maintenance.backup import vacuum
 from foldlog.eventstore.maintenance.copy import compare_stores, copy_store
-from foldlog.eventstore.maintenance.status import confirm, follower_status
+from foldlog.eventstore.maintenance.followers import confirm, follower_status
 from foldlog.eventstore.maintenance.verify import verify
 from foldlog.eventstore.proof.checkpoint import make_checkpoint
 from foldlog.eventstore.recorders.postgres.stores import _at_address

@@ -12,7 +12,7 @@ from msgspec import Struct, structs
 from foldlog import Histories, History, View
 from foldlog._app.server.conversations import ServedConversations
 from foldlog._app.server.pages import Pages
-from foldlog._history.streamed import StreamedReply
+from foldlog._history.streamed_reply import StreamedReply
 from foldlog.eventstore import Store
 from foldlog.maintenance import Maintenance
 from tests.simulation import checks, imports, stores

@@ -38,7 +38,7 @@ from foldlog.eventstore.recorders.postgres.refusals import (
     are_permanent,
     states_of_refusals,
 )
-from foldlog.eventstore.recorders.postgres.sharing import Sharing
+from foldlog.eventstore.recorders.postgres.shared_transactions import Sharing
 from foldlog.eventstore.recorders.postgres.wire import (
     PREFIX_END,
     ConnectionLost,

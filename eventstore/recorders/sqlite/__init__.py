@@ -15,7 +15,7 @@ remembers state for the next transaction.
 ``log_syncs``: a thread that syncs the log after commits that did not wait for the disk.
 ``process_forks``: closes connections before a process forks.
 ``schema``: checks that the file is a store, and migrates its schema.
-``maintenance``: copy and rewrite the whole file, and begin new positions in a copy of the file.
+``rewriting``: copy and rewrite the whole file, and begin new positions in a copy of the file.
 ``checking``: what is wrong in the database, for ``verify``.
 ``replacing``: make a new file, and replace another file by it.
 ``errors``: turns the driver's errors into errors of a recorder.

@@ -22,7 +22,7 @@ from contextlib import AbstractContextManager, closing, suppress
 from typing import Final
 
 from foldlog.eventstore.recorders.errors import FAILURES
-from foldlog.eventstore.recorders.sqlite import maintenance
+from foldlog.eventstore.recorders.sqlite import rewriting
 from foldlog.eventstore.recorders.sqlite.store_file import StoreFile
 
 THREAD: Final = "foldlog-checkpoint"
@@ -103,10 +103,10 @@ class LogCheckpoints:
 
     def _write_back(self) -> int:
         with closing(self._file.connect(to_write=True)) as connection, self.beside_commits:
-            frames, done = maintenance.write_back(connection)
+            frames, done = rewriting.write_back(connection)
         if frames - done >= AT:  # a reader needs the log, or another process is writing it back
             return int(frames) + AT
         with self._alone() as writer:
-            if maintenance.written_back(writer, "RESTART"):
+            if rewriting.written_back(writer, "RESTART"):
                 return AT
             return int(frames) + AT

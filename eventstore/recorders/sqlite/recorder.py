@@ -23,7 +23,7 @@ from foldlog.eventstore.recorders.base import (
     makes_missing_events,
 )
 from foldlog.eventstore.recorders.errors import FAILURES
-from foldlog.eventstore.recorders.sqlite import maintenance, process_forks, schema
+from foldlog.eventstore.recorders.sqlite import process_forks, rewriting, schema
 from foldlog.eventstore.recorders.sqlite.errors import raise_translated, translate_errors
 from foldlog.eventstore.recorders.sqlite.group_commit import CommitQueue, Job
 from foldlog.eventstore.recorders.sqlite.log_checkpoints import LogCheckpoints
@@ -304,7 +304,7 @@ class SQLiteRecorder(Recorder):
 
     def copy_to(self, path: str, on_progress: Callable[[int, int], object]) -> SQLiteRecorder:
         with ReadConnection(self._readers, f"copy to {path} from") as connection:
-            maintenance.copy(connection, path, on_progress)
+            rewriting.copy(connection, path, on_progress)
         if self._to_copy:
             SQLiteRecorder(path, create=False).close()  # migrates the copy
         return SQLiteRecorder(path, writable=False)
@@ -312,11 +312,11 @@ class SQLiteRecorder(Recorder):
     def compact(self, patience_s: float) -> bool:
         with translate_errors(f"compact {self._path}"):
             with self._alone() as connection:
-                pending = maintenance.rewrite(connection)
+                pending = rewriting.rewrite(connection)
             until = time.monotonic() + patience_s
             while True:
                 with self._alone() as connection:
-                    if maintenance.empty_log(connection, pending):
+                    if rewriting.empty_log(connection, pending):
                         return True
                 if time.monotonic() >= until:
                     raise StoreUnavailable(

@@ -28,7 +28,7 @@ from pathlib import Path
 from foldlog.eventstore.errors import StoreRefused
 from foldlog.eventstore.recorders.base import PATIENCE_S
 from foldlog.eventstore.recorders.errors import FAILURES
-from foldlog.eventstore.recorders.sqlite import maintenance, schema
+from foldlog.eventstore.recorders.sqlite import rewriting, schema
 from foldlog.eventstore.recorders.sqlite.errors import primary_code
 from foldlog.eventstore.recorders.sqlite.reader import SQL
 from foldlog.eventstore.recorders.sqlite.store_file import Connection, StoreFile, check_not_moved
@@ -143,7 +143,7 @@ def _hold_locks(file: StoreFile) -> Iterator[Connection | None]:
             if os.path.getsize(file.path) == 0:
                 raise StoreRefused(f"{file.path} is empty", kind="foreign")
             connection = file.connect(to_write=True)
-            maintenance.empty_log(connection)
+            rewriting.empty_log(connection)
             connection.execute("BEGIN IMMEDIATE")
         try:
             yield connection if connection is not None and connection.in_transaction else None

@@ -16,7 +16,7 @@ from typing import Any, Final, TypeVar
 from foldlog.eventstore.errors import StoreUnavailable
 from foldlog.eventstore.recorders.base import AT_ONCE_S
 from foldlog.eventstore.recorders.errors import FAILURES, NOTHING_WRITTEN
-from foldlog.eventstore.recorders.sqlite import log_checkpoints, maintenance, schema
+from foldlog.eventstore.recorders.sqlite import log_checkpoints, rewriting, schema
 from foldlog.eventstore.recorders.sqlite.errors import (
     NOT_KNOWN,
     is_full,
@@ -114,7 +114,7 @@ class SQLiteWriting:
             if self._patience_s > AT_ONCE_S:
                 self._transaction.cursor.execute("BEGIN IMMEDIATE")
             else:
-                with maintenance.waiting_at_most(connection, self._patience_s):
+                with rewriting.waiting_at_most(connection, self._patience_s):
                     connection.execute("BEGIN IMMEDIATE")
         except sqlite3.Error:
             # If another file took the place of this file, SQLite reports a damaged file.
@@ -134,7 +134,7 @@ class SQLiteWriting:
                 return
             self._transaction.forget()
             schema.check_unchanged(connection, self._path)
-            last = maintenance.begin_epoch_where_copied(connection, self._file.inode)
+            last = rewriting.begin_epoch_where_copied(connection, self._file.inode)
             if last is not None:
                 self._on_copy(self._transaction, last)
 
@@ -322,7 +322,7 @@ class SQLiteWriting:
         may be written after a failed commit at the end of the log.
         """
         with self._checkpoints.beside_commits:
-            is_empty = maintenance.written_back(connection, "TRUNCATE")
+            is_empty = rewriting.written_back(connection, "TRUNCATE")
         if not is_empty:
             raise StoreUnavailable(
                 f"a write to the log of {self._path} failed, and the log cannot be emptied while a"

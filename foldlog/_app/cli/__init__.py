@@ -30,15 +30,15 @@ The files:
                                                commands for a whole store
     overview.py                                the overview of ``foldlog`` without a command
     options.py selection.py stores.py          options, files, filters, times, --db
-    terminal.py tables.py events.py pager.py   printing
-    outcome.py hints.py                        exit statuses, and the commands in messages
+    terminal.py tables.py pager.py             printing
+    exit_status.py hints.py                    exit statuses, and the commands in messages
     agent_model.py                             the agent's model: its tokens, limit and price
     printing/                                  the output of single commands
     import_paths.py importing.py               the work of import
     log_reading.py listing.py replaying.py serving.py keeping_up.py
                                                the work of log, list, compare, serve and keep-up
     record_files.py database_export.py run_export.py  the files of export
-    erasing.py redacting.py vacuuming.py verifying.py
+    erasing.py redacting.py vacuuming.py verification.py
     checkpoints.py
                                                the work of commands for a whole store
     quick_hook.py quick_completion.py          a hook and completion, with few imports
@@ -51,7 +51,7 @@ import signal
 import sys
 
 from foldlog import __version__
-from foldlog._app.cli.outcome import DONE, INTERRUPTED, INTERRUPTED_WORDS
+from foldlog._app.cli.exit_status import DONE, INTERRUPTED, INTERRUPTED_WORDS
 
 
 def main() -> None:

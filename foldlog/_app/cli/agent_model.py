@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from foldlog._app.cli import terminal
 from foldlog._app.cli.command_line import option
-from foldlog._app.cli.outcome import Refused
+from foldlog._app.cli.exit_status import Refused
 from foldlog.eventstore import Store
 from foldlog.projections import View, Views
 
@@ -101,7 +101,7 @@ def model_called(store: Store, conversation: str) -> str | None:
     function reads all events of the conversation.
     """
     from foldlog._reports.figures.counting import figures_of
-    from foldlog.formats.usage import UNNAMED
+    from foldlog.formats.model_calls import UNNAMED
 
     calls = Counter[str]()
     figures = figures_of(store, Views(store), store.conversation(conversation))

@@ -26,8 +26,7 @@ from foldlog._app.cli.catalog import (
     package_of,
 )
 from foldlog._app.cli.command_line import SETTINGS, Command, flag
-from foldlog._app.cli.hints import use_store
-from foldlog._app.cli.outcome import (
+from foldlog._app.cli.exit_status import (
     DONE,
     FINDINGS,
     INTERRUPTED,
@@ -36,6 +35,7 @@ from foldlog._app.cli.outcome import (
     UNPROVED,
     Refused,
 )
+from foldlog._app.cli.hints import use_store
 from foldlog._app.cli.quick_completion import COMPLETE, about_commands
 
 if TYPE_CHECKING:

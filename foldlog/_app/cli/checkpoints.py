@@ -10,7 +10,7 @@ from pathlib import Path
 
 from foldlog._app.cli import terminal
 from foldlog._app.cli.command_line import option
-from foldlog._app.cli.outcome import Refused
+from foldlog._app.cli.exit_status import Refused
 from foldlog.eventstore import InvalidArgument
 from foldlog.eventstore.proof.signed_note import StoreCheckpoint, read_key, read_note, sign
 from foldlog.eventstore.proof.time_stamp import request_time_stamp, stamped_at

@@ -9,7 +9,7 @@ import click
 from click.shell_completion import get_completion_class
 
 from foldlog._app.cli import terminal
-from foldlog._app.cli.outcome import Refused
+from foldlog._app.cli.exit_status import Refused
 from foldlog._app.cli.quick_completion import COMPLETE
 
 _RC_FILES = {"bash": ".bashrc", "zsh": ".zshrc"}

@@ -9,9 +9,9 @@ from contextlib import closing, suppress
 from pathlib import Path
 
 from foldlog._app.cli import terminal
-from foldlog._app.cli.outcome import Refused
+from foldlog._app.cli.exit_status import Refused
 from foldlog._app.cli.stores import chosen, events_total, open_existing
-from foldlog._imports.projecting import make_events
+from foldlog._imports.making_events import make_events
 from foldlog._reports.answers.files import DamagedDocument
 from foldlog._reports.words.gist import count
 from foldlog.eventstore import EventStoreError, Store

@@ -7,7 +7,7 @@ import shutil
 import sys
 from pathlib import Path
 
-from foldlog._app.cli.outcome import Refused
+from foldlog._app.cli.exit_status import Refused
 from foldlog.formats.files.found_sources import files_below
 from foldlog.formats.registry import formats
 

@@ -8,10 +8,10 @@ from itertools import islice
 from pathlib import Path
 
 from foldlog._app.cli import terminal
+from foldlog._app.cli.exit_status import Refused
 from foldlog._app.cli.hints import store_name
-from foldlog._app.cli.outcome import Refused
 from foldlog._imports.importing import Failed, Import, Imported
-from foldlog._imports.projecting import make_events
+from foldlog._imports.making_events import make_events
 from foldlog._imports.reading import state_of
 from foldlog._reports.answers.files import ImportDocument, ImportedDocument
 from foldlog._reports.words.gist import count

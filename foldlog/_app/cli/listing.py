@@ -16,11 +16,11 @@ from foldlog._app.cli.selection import pairs
 from foldlog._app.cli.stores import iter_rows
 from foldlog._history.lease import to_resume
 from foldlog._reports.answers.conversations import ConversationDocument
-from foldlog._reports.figures.choosing import chosen_by, is_filter
+from foldlog._reports.figures.documents import document_of
 from foldlog._reports.figures.of_store import PAGE, FiguresOfStore
 from foldlog._reports.figures.overview import NATIVE
 from foldlog._reports.figures.prices import Prices
-from foldlog._reports.figures.shown import document_of
+from foldlog._reports.figures.search_line import chosen_by, is_filter
 from foldlog._reports.figures.spending import models_without_price
 from foldlog._reports.figures.stats import Behind
 from foldlog._reports.figures.tables import Where
@@ -221,7 +221,7 @@ def _chosen_ids(store: Store, filters: Filters, notes: ListNotes) -> Iterator[se
         notes.behind = figures.behind()
         yield figures.ids(where._replace(companions=True))
     if filters.here:
-        from foldlog._reports.figures.places import in_folder, places
+        from foldlog._reports.figures.source_places import in_folder, places
 
         yield {*in_folder(places(store), os.path.realpath("."), below=True)}
 

@@ -11,7 +11,7 @@ from heapq import nlargest
 from foldlog._app.cli.selection import Selection
 from foldlog._reports.figures.counts import is_waited_for, seconds_between
 from foldlog._reports.figures.overview import counted_in, is_about_it
-from foldlog._reports.own_ids import in_own_ids
+from foldlog._reports.v0_ids import in_own_ids
 from foldlog._reports.words.times import time_of_event
 from foldlog.eventstore import CorruptEvent, DocumentChanges, Event, Logged, Store
 from foldlog.eventstore.events import is_structural

@@ -20,8 +20,8 @@ from foldlog._app.cli.command_line import (
     flag as flag,
     option as option,
 )
+from foldlog._app.cli.exit_status import Refused
 from foldlog._app.cli.hints import DEFAULT_DB, PROGRAM_DB, default_db, program_db, use_store
-from foldlog._app.cli.outcome import Refused
 from foldlog.eventstore import EventStoreError
 from foldlog.eventstore.files.targets import check_target
 

@@ -58,9 +58,9 @@ def _is_there(db: str) -> bool:
 
 def _overview(db: str, store: Store) -> HomeDocument:
     """Return what is in a store."""
+    from foldlog._reports.figures.documents import document_of
     from foldlog._reports.figures.of_store import FiguresOfStore
     from foldlog._reports.figures.prices import Prices
-    from foldlog._reports.figures.shown import document_of
     from foldlog._reports.figures.tables import Where
 
     figures = FiguresOfStore(store, is_quick=True)

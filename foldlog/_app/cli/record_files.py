@@ -12,8 +12,8 @@ from msgspec import UNSET
 from msgspec.structs import replace
 
 from foldlog._app.cli import terminal
+from foldlog._app.cli.exit_status import Refused
 from foldlog._app.cli.options import check_output
-from foldlog._app.cli.outcome import Refused
 from foldlog._history.histories import Histories
 from foldlog._reports.answers.files import ExportedDocument
 from foldlog._reports.records.stored import SourceBytes, source_bytes

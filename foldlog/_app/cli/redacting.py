@@ -8,7 +8,7 @@ from types import MappingProxyType
 from typing import NamedTuple
 
 from foldlog._app.cli import terminal
-from foldlog._app.cli.outcome import Refused
+from foldlog._app.cli.exit_status import Refused
 from foldlog._app.cli.selection import pairs
 from foldlog._app.cli.stores import require_id
 from foldlog._app.cli.vacuuming import vacuum_pending

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from foldlog._app.cli import terminal
 from foldlog._app.cli.agent_model import load_condenser_for
-from foldlog._app.cli.outcome import Refused
+from foldlog._app.cli.exit_status import Refused
 from foldlog._app.cli.printing.comparison import RECORDED
 from foldlog._reports.answers.comparison import CurvePointDocument
 from foldlog.eventstore import CondensationAction, Event, Store

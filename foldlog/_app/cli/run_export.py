@@ -9,7 +9,7 @@ from pathlib import Path
 from msgspec import UNSET
 
 from foldlog._app.cli import terminal
-from foldlog._app.cli.outcome import Refused
+from foldlog._app.cli.exit_status import Refused
 from foldlog._app.cli.stores import open_existing, resolve
 from foldlog._reports.answers.files import ExportedDocument
 from foldlog._reports.words.gist import count

@@ -8,7 +8,7 @@ from datetime import datetime
 from typing import NamedTuple
 
 from foldlog._app.cli.command_line import complete_from, flag, option
-from foldlog._app.cli.outcome import Refused
+from foldlog._app.cli.exit_status import Refused
 from foldlog._base.json_types import JsonObject
 from foldlog._reports.words.times import happened_at, moment_of
 from foldlog.eventstore import Event

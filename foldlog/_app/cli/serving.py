@@ -11,13 +11,13 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from foldlog._app.cli.outcome import Refused
+from foldlog._app.cli.exit_status import Refused
 from foldlog._app.cli.terminal import note, say
 from foldlog.eventstore import Store
 
 # The functions import what most programs need not load when they start.
 if TYPE_CHECKING:
-    from foldlog._app.coding_agents.server import MountedTools
+    from foldlog._app.coding_agents.mcp_server import MountedTools
     from foldlog._app.server.service.service import Service
     from foldlog._reports.figures.prices import Prices
 
@@ -88,9 +88,9 @@ def tools_loader(store: Store) -> Callable[[], MountedTools] | None:
         return None
 
     def load() -> MountedTools:
-        from foldlog._app.coding_agents.answers import Answers
-        from foldlog._app.coding_agents.asking import Asking
-        from foldlog._app.coding_agents.server import mount
+        from foldlog._app.coding_agents.asked_conversation import Asking
+        from foldlog._app.coding_agents.mcp_server import mount
+        from foldlog._app.coding_agents.mcp_tools import Answers
 
         may_import = store.path is None or os.access(store.path, os.W_OK)
         return mount(Answers(store, Asking(store, {}, None, may_import=may_import)))

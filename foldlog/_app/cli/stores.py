@@ -16,8 +16,8 @@ from typing import Any
 from urllib.parse import quote
 
 from foldlog._app.cli import terminal
+from foldlog._app.cli.exit_status import Refused
 from foldlog._app.cli.hints import command, make_folder_of, store_in_use, use_store
-from foldlog._app.cli.outcome import Refused
 from foldlog._imports import makes_events
 from foldlog.eventstore import (
     ATTRIBUTES,

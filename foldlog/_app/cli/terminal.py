@@ -21,8 +21,8 @@ from functools import cached_property, partial
 from itertools import chain, islice
 from typing import TYPE_CHECKING, Any
 
+from foldlog._app.cli.exit_status import Refused
 from foldlog._app.cli.hints import complete_commands
-from foldlog._app.cli.outcome import Refused
 from foldlog._base.json_types import JsonMap
 from foldlog._reports.words.safe_text import (
     UNLIMITED as UNLIMITED,

@@ -21,7 +21,7 @@ from foldlog._reports.answers.page import (
     MaskDocument,
     ToldDocument,
 )
-from foldlog._reports.figures.context import ContextUse
+from foldlog._reports.figures.context_limit import ContextUse
 from foldlog._reports.figures.overview import Overview, counted_in, is_about_it
 from foldlog._reports.figures.savings import saving_of
 from foldlog._reports.figures.spending import total_of
@@ -44,7 +44,7 @@ from foldlog.eventstore import (
     summary_id,
 )
 from foldlog.eventstore.times import event_microseconds
-from foldlog.formats.replacing import is_replacing
+from foldlog.formats.repeated_events import is_replacing
 from foldlog.projections import Lifetime, LifetimesFold, Span
 from foldlog.projections.call_states import is_approval
 from foldlog.projections.conversations.labels import KINDS, label

@@ -19,9 +19,9 @@ from foldlog._app.page.texts import shown_document
 from foldlog._base.json_types import JsonMap
 from foldlog._reports.answers.events import NoteDocument
 from foldlog._reports.answers.page import HistoryDocument
+from foldlog._reports.figures.documents import models_of
 from foldlog._reports.figures.overview import around_damage
 from foldlog._reports.figures.prices import Prices
-from foldlog._reports.figures.shown import models_of
 from foldlog._reports.figures.tokens import CountsTokens
 from foldlog._reports.needed_again import needed_again
 from foldlog._reports.words.gist import count

@@ -20,7 +20,7 @@ from starlette.routing import BaseRoute, Route
 from foldlog._app.page import assets
 from foldlog._app.server.access import Access, Gate
 from foldlog._app.server.documents import BY_DEFAULT, Documents, Make, Shown, whole_id
-from foldlog._app.server.following import StoreChanges
+from foldlog._app.server.mcp_path import ToolsOnDemand
 from foldlog._app.server.notes import NoteChange, Notes
 from foldlog._app.server.parameters import (
     Text,
@@ -30,8 +30,8 @@ from foldlog._app.server.parameters import (
     signature_fields,
 )
 from foldlog._app.server.problems import refusal_of
+from foldlog._app.server.server_sent_events import StoreChanges
 from foldlog._app.server.threads import Threads
-from foldlog._app.server.tools import ToolsOnDemand
 from foldlog._reports.answers.document import Document
 from foldlog._reports.answers.events import NotesDocument
 from foldlog._reports.answers.page import RefusedDocument
@@ -40,7 +40,7 @@ from foldlog.eventstore import EventStoreError, Store, StoreRefused
 from foldlog.eventstore.recorders.sqlite.process_forks import identity
 
 if TYPE_CHECKING:
-    from foldlog._app.coding_agents.server import MountedTools
+    from foldlog._app.coding_agents.mcp_server import MountedTools
     from foldlog._app.server.service.service import Service
 
 _NOTE_MAX = 200_000

@@ -36,10 +36,10 @@ from foldlog._reports.answers.figures import (
     SavingsDocument,
     TaskDocument,
 )
-from foldlog._reports.figures.choosing import chosen_by
+from foldlog._reports.figures.documents import document_of
 from foldlog._reports.figures.of_store import FiguresOfStore
 from foldlog._reports.figures.prices import Prices
-from foldlog._reports.figures.shown import document_of
+from foldlog._reports.figures.search_line import chosen_by
 from foldlog._reports.figures.spending import total_of
 from foldlog._reports.figures.stats import FACETS
 from foldlog._reports.figures.tables import Where

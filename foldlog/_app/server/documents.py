@@ -16,7 +16,12 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from foldlog._app.server.conversations import LIMIT, ServedConversations
-from foldlog._app.server.following import (
+from foldlog._app.server.metrics import metrics
+from foldlog._app.server.notes import Notes
+from foldlog._app.server.pages import Pages
+from foldlog._app.server.parameters import Count, Text
+from foldlog._app.server.problems import refusal_of
+from foldlog._app.server.server_sent_events import (
     Followed,
     FramedPage,
     StoreChanges,
@@ -24,11 +29,6 @@ from foldlog._app.server.following import (
     keys_of,
     stream,
 )
-from foldlog._app.server.metrics import metrics
-from foldlog._app.server.notes import Notes
-from foldlog._app.server.pages import Pages
-from foldlog._app.server.parameters import Count, Text
-from foldlog._app.server.problems import refusal_of
 from foldlog._reports.answers.conversations import OverviewDocument, ServedPageDocument
 from foldlog._reports.answers.document import Document
 from foldlog._reports.answers.events import HitsDocument

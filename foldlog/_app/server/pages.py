@@ -29,14 +29,14 @@ from foldlog._reports.answers.events import (
 from foldlog._reports.answers.figures import ModelsDocument
 from foldlog._reports.answers.page import HistoryDocument, ProgressDocument
 from foldlog._reports.answers.views import NeededListDocument
+from foldlog._reports.figures.documents import models_of
 from foldlog._reports.figures.overview import around_damage
 from foldlog._reports.figures.prices import Prices
-from foldlog._reports.figures.shown import models_of
 from foldlog._reports.figures.tokens import CountsTokens
 from foldlog._reports.needed_again import needed_again
 from foldlog.eventstore import ConversationRow, CorruptEvent, Logged, Store
 from foldlog.eventstore.cached_values import CachedValues
-from foldlog.formats.calls import Recent
+from foldlog.formats.open_calls import Recent
 from foldlog.projections.conversations.unreadable import iter_log
 from foldlog.projections.errors import NoSuchEvent
 

@@ -12,7 +12,7 @@ from typing import Annotated, Any, Final, TypeVar, get_type_hints
 import msgspec
 
 from foldlog._app.server.problems import Refusal
-from foldlog._app.server.words import neutral
+from foldlog._app.server.remedies import neutral
 from foldlog._base.json_types import JsonObject
 from foldlog.eventstore import InvalidEvent
 

@@ -9,7 +9,7 @@ from datetime import datetime
 from http import HTTPStatus
 from typing import Any, Final
 
-from foldlog._app.server.words import neutral
+from foldlog._app.server.remedies import neutral
 from foldlog._base.json_types import JsonObject
 from foldlog._history.effects import NotApproved
 from foldlog._history.lease import LeaseTaken

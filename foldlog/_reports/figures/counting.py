@@ -34,9 +34,9 @@ from foldlog.eventstore import (
     Store,
 )
 from foldlog.eventstore.log.reading import views_up_to
-from foldlog.formats.replacing import is_replacing
+from foldlog.formats.model_calls import is_call
+from foldlog.formats.repeated_events import is_replacing
 from foldlog.formats.summed_calls import HASH_BYTES, Calls
-from foldlog.formats.usage import is_call
 from foldlog.projections import Views
 from foldlog.projections.conversations.unreadable import sound, sound_view
 from foldlog.projections.units import awaited_positions

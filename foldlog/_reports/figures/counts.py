@@ -18,11 +18,11 @@ from foldlog.condensers import Usage, reports_of
 from foldlog.eventstore import Action, Annotation, CondensationAction, Event, Message, Observation
 from foldlog.eventstore.events import is_structural
 from foldlog.eventstore.times import EventTime, in_utc
-from foldlog.formats.places import is_declined
+from foldlog.formats.event_places import is_declined
+from foldlog.formats.model_calls import is_call
 from foldlog.formats.record import dicts_in
 from foldlog.formats.skeleton import ENDS_WITH, beginning_of, state_after
 from foldlog.formats.summed_calls import NO_DAY
-from foldlog.formats.usage import is_call
 from foldlog.projections import begins_reply, words_of
 from foldlog.projections.conversations.labels import label
 

@@ -23,7 +23,7 @@ import msgspec
 from msgspec import to_builtins
 
 from foldlog._reports.figures.overview import Overview
-from foldlog._reports.figures.repeated import RepeatedReplies
+from foldlog._reports.figures.repeated_replies import RepeatedReplies
 from foldlog._reports.figures.stats import Behind
 from foldlog._reports.figures.tables import FigureTables
 from foldlog._reports.figures.unchanged import is_as_in

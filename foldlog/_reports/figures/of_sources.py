@@ -14,7 +14,7 @@ from foldlog._reports.answers.figures import CondensationsDocument, SavingsDocum
 from foldlog._reports.figures.counting import Figures, figures_of
 from foldlog._reports.figures.counts import Counts
 from foldlog._reports.figures.overview import LINK, PARENT, TITLE_MAX, Overview, parent_in
-from foldlog._reports.figures.places import where_written
+from foldlog._reports.figures.source_places import where_written
 from foldlog._reports.figures.tools_of_replies import CountedReply
 from foldlog.eventstore import DocumentChanges, Event, Store
 from foldlog.eventstore.log.database import Database
@@ -25,10 +25,10 @@ from foldlog.eventstore.recorders.sqlite.memory import MemoryRecorder
 from foldlog.eventstore.recorders.types import Conversation
 from foldlog.eventstore.sources.reading import IMPORTED_AT, about, blocks_of
 from foldlog.eventstore.sources.tables import TITLE, WHERE, Source, Sources
-from foldlog.formats.decoded import decoder_of, events_of, values_of
 from foldlog.formats.forking import lacking
 from foldlog.formats.format import Format
 from foldlog.formats.record import INCOMPLETE, NotAnEvent, pick, time_in
+from foldlog.formats.record_decoding import decoder_of, events_of, values_of
 from foldlog.formats.registry import format_named
 from foldlog.formats.skeleton import Skeleton, count_block, state_with_calls
 from foldlog.projections import Views

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from foldlog._base.json_types import JsonObject
 from foldlog._reports.answers.figures import SavingsDocument, SpentDocument, TaskDocument
+from foldlog._reports.figures.agent_trees import Trees
 from foldlog._reports.figures.blocks import REASONS
 from foldlog._reports.figures.keeping_up import FigureCounter
 from foldlog._reports.figures.overview import Overview, near_the_ends, read_ends
@@ -20,7 +21,6 @@ from foldlog._reports.figures.prices import Prices
 from foldlog._reports.figures.spending import price_calls, spent
 from foldlog._reports.figures.stats import FACETS, TOTALS, Behind, Stats
 from foldlog._reports.figures.tables import FigureTables, StoredFigures, Where, check_sort, text_of
-from foldlog._reports.figures.trees import Trees
 from foldlog.eventstore import (
     ConversationErased,
     ConversationNotFound,

@@ -41,9 +41,9 @@ from foldlog.eventstore.log.finding import find_existing
 from foldlog.eventstore.recorders.base import Reader
 from foldlog.eventstore.recorders.types import Conversation
 from foldlog.eventstore.store import iter_logged
+from foldlog.formats.model_calls import is_copy
 from foldlog.formats.record import UNREAD
-from foldlog.formats.replacing import is_replacing, standing_in
-from foldlog.formats.usage import is_copy
+from foldlog.formats.repeated_events import is_replacing, standing_in
 from foldlog.formats.user_requests import READ_MAX, request_in
 from foldlog.projections import contains
 from foldlog.projections.units import has_no_message
@@ -165,7 +165,7 @@ def read_ends(
     reading = ReadTransaction(reader, state, database)
     if not has_sources:
         return _ends_in(reading, {}, partial(iter_logged, reading))
-    from foldlog._reports.figures.places import place_in, program_in
+    from foldlog._reports.figures.source_places import place_in, program_in
 
     place = place_in(database, reader, state)
     overview = _ends_in(reading, place, partial(iter_logged, reading))

@@ -16,8 +16,8 @@ from msgspec.structs import replace
 from foldlog._reports.answers.figures import SavingsDocument
 from foldlog.condensers import Usage
 from foldlog.eventstore import CondensationAction
-from foldlog.formats.places import is_declined
-from foldlog.formats.usage import model_reports
+from foldlog.formats.event_places import is_declined
+from foldlog.formats.model_calls import model_reports
 from foldlog.projections.conversations.labels import label
 
 _WITHOUT_A_MODEL = frozenset(("amortized_forgetting", "conversation_window", "digest"))

@@ -26,8 +26,8 @@ from foldlog._reports.figures.tools_of_replies import CountedReply, ToolCalls, T
 from foldlog._reports.words.times import happened_at
 from foldlog.eventstore import Event, Logged, ReadTransaction
 from foldlog.eventstore.documents.values import newest_value
+from foldlog.formats.model_calls import ModelCall, calls_beside, calls_of_event
 from foldlog.formats.summed_calls import DIGITS, Calls, Curve, add_up, calls_in, hash_of_reply
-from foldlog.formats.usage import ModelCall, calls_beside, calls_of_event
 
 D = TypeVar("D", bound=Document)
 

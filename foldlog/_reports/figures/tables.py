@@ -14,11 +14,11 @@ from operator import methodcaller
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from foldlog._base.json_types import JsonMap, JsonObject
+from foldlog._reports.figures.agent_trees import Trees
 from foldlog._reports.figures.blocks import SUMMED, Blocks
-from foldlog._reports.figures.orders import SORTS as SORTS
 from foldlog._reports.figures.overview import Overview
+from foldlog._reports.figures.sort_keys import SORTS as SORTS
 from foldlog._reports.figures.tools_of_replies import ToolCalls
-from foldlog._reports.figures.trees import Trees
 from foldlog._reports.figures.writing import (
     CODE,
     DIGEST,

@@ -14,8 +14,8 @@ from msgspec import Struct
 
 from foldlog.eventstore import Event, Message, Observation
 from foldlog.formats.event_fields import id_of_source
+from foldlog.formats.model_calls import ModelCall, is_call
 from foldlog.formats.summed_calls import Calls
-from foldlog.formats.usage import ModelCall, is_call
 from foldlog.projections.conversations.labels import label
 
 NO_NAME = "(not named)"

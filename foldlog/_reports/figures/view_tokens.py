@@ -11,7 +11,7 @@ from typing import Final
 
 import msgspec
 
-from foldlog._reports.figures.context import ContextUse
+from foldlog._reports.figures.context_limit import ContextUse
 from foldlog._reports.figures.tokens import event_tokens
 from foldlog._reports.figures.unchanged import is_as_in
 from foldlog.eventstore import ConversationRow, Event, EventStoreError, Store

@@ -12,7 +12,7 @@ from foldlog.eventstore.codec import encode
 from foldlog.eventstore.errors import count
 from foldlog.eventstore.log.database import Database
 from foldlog.eventstore.log.row import is_redacted
-from foldlog.eventstore.maintenance.archived import address_of_object, read_archived
+from foldlog.eventstore.maintenance.archive_objects import address_of_object, read_archived
 from foldlog.eventstore.maintenance.verify import Verdict, VerifyFinding, of_all
 from foldlog.eventstore.proof.comparison import verify_against
 from foldlog.eventstore.proof.signed_note import StoreCheckpoint
@@ -20,7 +20,7 @@ from foldlog.eventstore.recorders.base import Reader
 from foldlog.eventstore.recorders.types import Conversation, Row
 from foldlog.eventstore.sources.reading import continued
 from foldlog.eventstore.sources.tables import Made, Source, Sources, query_sources
-from foldlog.formats.decoded import READER
+from foldlog.formats.record_decoding import READER
 
 _PAGE = 250
 _UNLISTED = (

@@ -11,9 +11,9 @@ from foldlog.eventstore.log.row import dense_events
 from foldlog.eventstore.recorders.base import Reader
 from foldlog.eventstore.sources.reading import about, blocks_of, continued
 from foldlog.eventstore.sources.tables import Continued, Source, Sources, query_sources
-from foldlog.formats.decoded import decoder_of, events_of, values_of
 from foldlog.formats.format import RecordDecoder
 from foldlog.formats.record import NotAnEvent
+from foldlog.formats.record_decoding import decoder_of, events_of, values_of
 from foldlog.formats.record_events import FollowingDecoder
 from foldlog.formats.registry import format_named
 

@@ -29,9 +29,9 @@ from foldlog.eventstore.sources.reading import (
     source_of,
 )
 from foldlog.eventstore.sources.tables import Made, Source, Sources, query_sources
+from foldlog.formats.event_places import place_of
 from foldlog.formats.files.frames import frame_in, texts_beside, whole
 from foldlog.formats.json_text import parse_stored as parse
-from foldlog.formats.places import place_of
 
 _TOGETHER: Final = 8
 """The number of blocks that are read together, because a runtime appends small blocks."""

@@ -217,11 +217,11 @@ def load_modules() -> None:
     """Import what a search imports when it needs it, so that the first search of a server does not
     wait for it.
     """
-    from foldlog._reports.figures import activity, shown, writing
+    from foldlog._reports.figures import activity, documents, writing
     from foldlog._reports.records import decoding
     from foldlog._reports.search import index
 
-    _ = activity, shown, writing, decoding, index
+    _ = activity, documents, writing, decoding, index
 
 
 class _Search:
@@ -1144,7 +1144,7 @@ def hits_document(store: Store, words: str, result: Searched, limit: int) -> Hit
     whether there are more.
     """
     # This import loads condensers, which ``foldlog search --help`` need not load.
-    from foldlog._reports.figures.shown import tasks_of
+    from foldlog._reports.figures.documents import tasks_of
 
     tasks = tasks_of(store, (hit.conversation for hit in result.hits[:limit]))
     hits = (

@@ -27,10 +27,10 @@ from foldlog.eventstore import (
     VersionConflict,
 )
 from foldlog.formats.encoding import Encoder
+from foldlog.formats.event_places import is_step_aside, place_of
 from foldlog.formats.json_text import json_text, parse
 from foldlog.formats.openhands_v1 import metrics_in
 from foldlog.formats.openhands_v1.writing import NAME
-from foldlog.formats.places import is_step_aside, place_of
 from foldlog.formats.record import Fields, dicts_in, usage_meta
 
 if TYPE_CHECKING:

@@ -37,7 +37,7 @@ from foldlog.formats.claude_code.lines import NAME
 from foldlog.formats.claude_code.reading import ClaudeCodeDecoder
 from foldlog.formats.claude_code.remains import RemainsEncoder
 from foldlog.formats.claude_code.skeleton import ClaudeCodeSkeleton
-from foldlog.formats.files.beside import begun_by
+from foldlog.formats.files.sub_agent_meta import begun_by
 from foldlog.formats.format import Format, first_named
 from foldlog.formats.record import member, text_or_none
 

@@ -23,7 +23,6 @@ from foldlog.formats.blocks import (
     shown_blocks,
     texts_of,
 )
-from foldlog.formats.calls import NO_RESULT, NewestCalls, Recent
 from foldlog.formats.claude_code.branches import SAID, Switches, begins_main_chain, is_side
 from foldlog.formats.claude_code.lines import (
     EARLY_MAX,
@@ -42,9 +41,10 @@ from foldlog.formats.claude_code.lines import (
     said_beside,
 )
 from foldlog.formats.event_fields import text_part
+from foldlog.formats.open_calls import NO_RESULT, NewestCalls, Recent
 from foldlog.formats.record import Fields, omit, text_or_none, usage_meta
 from foldlog.formats.record_events import FollowingDecoder, RecordEvents, TimeAndId
-from foldlog.formats.repeats import key_of
+from foldlog.formats.repeated_records import key_of
 from foldlog.formats.resuming import Facts, checksum
 
 Shown = tuple[str | None, bool]

@@ -12,7 +12,6 @@ from msgspec import UNSET, Struct, UnsetType
 
 from foldlog._base.usage import SYNTHETIC_MODEL, usage_of
 from foldlog.formats.blocks import content_of
-from foldlog.formats.calls import NO_RESULT, describe_supplied
 from foldlog.formats.claude_code.branches import SAID
 from foldlog.formats.claude_code.lines import (
     EARLY_MAX,
@@ -27,9 +26,10 @@ from foldlog.formats.claude_code.lines import (
     said_beside,
 )
 from foldlog.formats.hash_set import HashSet
+from foldlog.formats.model_calls import UNNAMED
+from foldlog.formats.open_calls import NO_RESULT, describe_supplied
 from foldlog.formats.record import Fields, text_or_none
 from foldlog.formats.skeleton import Skeleton
-from foldlog.formats.usage import UNNAMED
 from foldlog.projections import words_of
 from foldlog.projections.refusals import words_in_refusal_text
 

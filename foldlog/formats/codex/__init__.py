@@ -42,8 +42,8 @@ from foldlog.formats.codex.reading import CodexDecoder
 from foldlog.formats.codex.skeleton import CodexSkeleton
 from foldlog.formats.codex.usage import calls_of_events
 from foldlog.formats.format import Format, first_named
+from foldlog.formats.model_calls import RecordedUsage
 from foldlog.formats.record import text_or_none, within
-from foldlog.formats.usage import RecordedUsage
 
 NAME = "codex"
 

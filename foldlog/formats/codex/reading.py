@@ -18,7 +18,6 @@ from foldlog.eventstore import (
     SystemMessage,
 )
 from foldlog.formats.blocks import content_of_parts, texts_of
-from foldlog.formats.calls import OpenCalls
 from foldlog.formats.codex.compaction import NO_SUMMARY, is_marked_summary, newest_messages
 from foldlog.formats.codex.lines import (
     ABORTED_RESULT,
@@ -36,9 +35,10 @@ from foldlog.formats.codex.lines import (
 )
 from foldlog.formats.event_fields import text_part
 from foldlog.formats.messages import READER
+from foldlog.formats.open_calls import OpenCalls
 from foldlog.formats.record import Fields, NotAnEvent, omit, text_or_empty, within
 from foldlog.formats.record_events import FollowingDecoder, RecordEvents
-from foldlog.formats.repeats import key_of
+from foldlog.formats.repeated_records import key_of
 from foldlog.formats.resuming import Facts
 
 _ITEMS = ("response_item", "event_msg")

@@ -18,9 +18,9 @@ from foldlog.formats.codex.lines import (
     unmark,
 )
 from foldlog.formats.codex.usage import USAGE_RECORD, Totals
+from foldlog.formats.model_calls import UNNAMED, ModelCall
 from foldlog.formats.record import Fields, dict_or_empty, time_in, within
 from foldlog.formats.skeleton import Skeleton
-from foldlog.formats.usage import UNNAMED, ModelCall
 
 _CALLS = frozenset(("function_call", "custom_tool_call", "local_shell_call"))
 _OUTPUTS = frozenset(("function_call_output", "custom_tool_call_output"))

@@ -10,8 +10,7 @@ from foldlog._base.json_types import JsonMap
 from foldlog._base.usage import usage_of
 from foldlog.eventstore import Annotation, Event, SystemMessage
 from foldlog.formats.event_fields import id_of_source
-from foldlog.formats.record import Fields, dict_or_empty, text_or_none, within
-from foldlog.formats.usage import (
+from foldlog.formats.model_calls import (
     UNNAMED,
     ModelCall,
     at_total,
@@ -19,6 +18,7 @@ from foldlog.formats.usage import (
     model_named,
     tokens_of,
 )
+from foldlog.formats.record import Fields, dict_or_empty, text_or_none, within
 
 USAGE_RECORD = "token_usage_record"
 

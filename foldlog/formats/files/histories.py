@@ -24,7 +24,6 @@ from typing import Any
 
 from foldlog.eventstore.files.compressed import ZSTD
 from foldlog.eventstore.files.open_files import SQLITE, is_store, open_database, parts_of
-from foldlog.formats.files.beside import SUFFIX
 from foldlog.formats.files.documents import (
     DocumentRecords,
     document_in,
@@ -49,6 +48,7 @@ from foldlog.formats.files.readers import (
     record_in,
     rows_in,
 )
+from foldlog.formats.files.sub_agent_meta import SUFFIX
 from foldlog.formats.format import LOOK_AT, Contained, Format, Recognize
 from foldlog.formats.json_text import TOO_LONG, UnreadableJson
 from foldlog.formats.record import (

@@ -37,10 +37,10 @@ from typing import Any
 
 from foldlog._base.json_types import JsonMap
 from foldlog.formats.format import Beside, Format
+from foldlog.formats.model_calls import RecordedUsage
 from foldlog.formats.openhands_v0.reading import NAME, OpenHandsV0Decoder, members_of
 from foldlog.formats.openhands_v0.usage import calls_of_events
 from foldlog.formats.record import dict_or_empty, usage_meta, within
-from foldlog.formats.usage import RecordedUsage
 
 _NAMES = frozenset(
     (

@@ -20,8 +20,8 @@ from foldlog.eventstore import (
     Source,
     SystemMessage,
 )
-from foldlog.formats.calls import Recent
 from foldlog.formats.event_fields import image_at, text_part
+from foldlog.formats.open_calls import Recent
 from foldlog.formats.openhands_v0.memory import (
     Recollection,
     call_of,

@@ -6,8 +6,8 @@ from collections.abc import Iterable, Iterator
 
 from foldlog._base.usage import cost_of, usage_of
 from foldlog.eventstore import Event
+from foldlog.formats.model_calls import UNNAMED, Accumulated, ModelCall, at_total, call_of_event
 from foldlog.formats.record import Fields, dict_or_empty
-from foldlog.formats.usage import UNNAMED, Accumulated, ModelCall, at_total, call_of_event
 
 
 def calls_of_events(events: Iterable[Event]) -> Iterator[ModelCall]:

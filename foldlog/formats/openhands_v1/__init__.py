@@ -35,6 +35,7 @@ from typing import Any
 from foldlog._base.json_types import JsonMap
 from foldlog.formats.files.readers import record_in
 from foldlog.formats.format import Beside, Format
+from foldlog.formats.model_calls import RecordedUsage
 from foldlog.formats.openhands_v1.reading import OpenHandsV1Decoder, accepts
 from foldlog.formats.openhands_v1.usage import calls_of_events
 from foldlog.formats.openhands_v1.writing import NAME, OpenHandsV1Encoder
@@ -47,7 +48,6 @@ from foldlog.formats.record import (
     text_or_empty,
     usage_meta,
 )
-from foldlog.formats.usage import RecordedUsage
 
 SUB_AGENTS = "subagents"
 """The folder of a conversation with the conversations that it began."""

@@ -19,9 +19,9 @@ from foldlog.eventstore import (
     Source,
     SystemMessage,
 )
-from foldlog.formats.calls import Recent
 from foldlog.formats.event_fields import parts_in
 from foldlog.formats.messages import SPEAKERS
+from foldlog.formats.open_calls import Recent
 from foldlog.formats.openhands_v1.contents import content_of, observation_content
 from foldlog.formats.openhands_v1.writing import (
     ANSWERS,

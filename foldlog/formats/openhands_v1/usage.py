@@ -9,14 +9,14 @@ from typing import Any
 from foldlog._base.json_types import JsonMap
 from foldlog._base.usage import cost_of, usage_of
 from foldlog.eventstore import Annotation, Event
-from foldlog.formats.record import dict_or_empty
-from foldlog.formats.usage import (
+from foldlog.formats.model_calls import (
     OF_CONDENSER,
     UNNAMED,
     Accumulated,
     ModelCall,
     call_of_event,
 )
+from foldlog.formats.record import dict_or_empty
 
 
 def calls_of_events(events: Iterable[Event]) -> Iterator[ModelCall]:

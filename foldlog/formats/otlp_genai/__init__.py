@@ -30,6 +30,7 @@ from typing import Any
 from foldlog.eventstore import Annotation, CondensationAction, Content, Event, summary_id
 from foldlog.formats.blocks import content_of_parts as content_of_parts, kind_of, shown_blocks
 from foldlog.formats.event_fields import data_url, image_at, session_of, text_part
+from foldlog.formats.event_places import is_declined
 from foldlog.formats.format import Format, Options
 from foldlog.formats.json_text import json_of, parse_text
 from foldlog.formats.messages import ROLES, spoken
@@ -55,7 +56,6 @@ from foldlog.formats.otlp_genai.spans import (
     part_of,
     span_of,
 )
-from foldlog.formats.places import is_declined
 from foldlog.formats.prompt_changes import Cause, change_of_prompt, staying
 from foldlog.formats.record import (
     Fields,

@@ -12,7 +12,7 @@ from openai.types.responses import (
     ResponseTextDeltaEvent,
 )
 
-from foldlog._history.streamed import write_offset
+from foldlog._history.streamed_reply import write_offset
 from foldlog.adapters.openai_agents import FoldlogSession
 from foldlog.types import CallDelta
 from tests.adapters.killed import killed_in_reply

@@ -116,7 +116,7 @@ async def test_a_reader_gets_reasoning_and_calls(store):
 
     def measure(unit: str) -> str:
         numbers = history_of(store)._store.query(history_of(store).id, lambda r: r.streams())
-        start = foldlog._history.streamed.write_offset(numbers[0].number, 0)
+        start = foldlog._history.streamed_reply.write_offset(numbers[0].number, 0)
         read.extend(delta for _, delta in history_of(store).follow_reply(after=start))
         return "1"
 

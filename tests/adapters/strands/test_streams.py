@@ -7,7 +7,7 @@ from strands import Agent, tool
 from strands.models.model import Model
 from strands.session.repository_session_manager import RepositorySessionManager
 
-from foldlog._history.streamed import write_offset
+from foldlog._history.streamed_reply import write_offset
 from foldlog.adapters.strands import FoldlogSessionRepository
 from foldlog.types import CallDelta, EndDelta, ReasoningDelta
 from tests.adapters.killed import killed_in_reply

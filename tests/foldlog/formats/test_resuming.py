@@ -15,9 +15,9 @@ import pytest
 
 from foldlog.eventstore import CondensationAction, Event, Retraction
 from foldlog.formats import resuming
-from foldlog.formats.decoded import decoder_of, events_of
 from foldlog.formats.format import Format
 from foldlog.formats.record import NotAnEvent
+from foldlog.formats.record_decoding import decoder_of, events_of
 from foldlog.formats.record_events import FollowingDecoder
 from foldlog.formats.registry import format_named
 from foldlog.formats.resuming import DecoderState, NeedsAll

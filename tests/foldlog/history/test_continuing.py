@@ -20,7 +20,7 @@ from foldlog import (
     open as open_histories,
 )
 from foldlog._imports.importing import Failed, Import
-from foldlog._imports.projecting import make_events
+from foldlog._imports.making_events import make_events
 from foldlog._imports.session_forks import begin_continuation
 from foldlog.errors import InvalidArgument, NoCondensationAvailable, NoSuchVersion
 from foldlog.formats.event_fields import HANDED_OVER

@@ -24,7 +24,7 @@ SIZES = {
     "transaction": "foldlog._imports.writing._TRANSACTION_BYTES",
     "short": "foldlog._imports.importing._SHORT_BYTES",
     "together": "foldlog._imports.importing._TOGETHER_BYTES",
-    "events": "foldlog._imports.projecting._EVENTS",
+    "events": "foldlog._imports.making_events._EVENTS",
     "recorded_block": "foldlog._imports.recording.SIZE",
     "chunk": "foldlog.eventstore.log.importing.CHUNK",
     "copied_blocks": "foldlog.eventstore.sources.moving._TOGETHER",

@@ -8,7 +8,7 @@ import re
 import pytest
 
 from foldlog.formats import FORMATS
-from foldlog.formats.decoded import DecodedRecords, NamedRecords
+from foldlog.formats.record_decoding import DecodedRecords, NamedRecords
 from foldlog.runtimes import format_named
 from tests.foldlog.imports.imports import (
     bytes_of,

@@ -13,11 +13,11 @@ import pytest
 from msgspec.structs import replace
 
 from foldlog import Histories
-from foldlog._imports import projecting
+from foldlog._imports import making_events
 from foldlog._imports.importing import Failed, Import, Imported
 from foldlog._reports.records import decoding
 from foldlog.eventstore.sources.tables import Sources
-from foldlog.formats import decoded
+from foldlog.formats import record_decoding
 from foldlog.formats.opencode_files import _InTables
 from foldlog.formats.resuming import WINDOW_MAX
 from tests.between import before_next_call
@@ -352,8 +352,8 @@ def test_session_is_decoded_once(both, monkeypatch):
         calls.append(values)
         return original(*values)
 
-    monkeypatch.setattr(decoding, "events_of", counted_events_of)
-    monkeypatch.setattr(decoded, "events_of", lambda *_: pytest.fail("decoded without use"))
+    monkeypatch.setattr(record_decoding, "events_of", counted_events_of)
+    monkeypatch.setattr(record_decoding, "events_of", lambda *_: pytest.fail("decoded without use"))
     both.add(200)
     imported(both.store, both.path)
     assert len(calls) == 201
@@ -542,7 +542,7 @@ def test_a_growth_made_by_another_version_is_decoded_again(both, monkeypatch):
     both.add(80)
     both.grow()
     with monkeypatch.context() as patch:
-        patch.setattr(projecting, "VERSION", "another")
+        patch.setattr(making_events, "VERSION", "another")
         both.add(1)
         both.grow()
     both.add(1)

@@ -9,7 +9,7 @@ import pytest
 from zstandard import ZstdCompressor
 
 from foldlog import Histories
-from foldlog._imports import projecting
+from foldlog._imports import making_events
 from foldlog._imports.compacting import compacting, note_compaction
 from foldlog._reports.figures.checking import find_wrong_figures
 from foldlog._reports.records import decoding
@@ -297,7 +297,7 @@ def test_state_of_another_version_is_not_used(tmp_path, store, decoded, monkeypa
     imported(store, path)
     events_of(store, "s1")
     decoded()
-    monkeypatch.setattr(projecting, "VERSION", "another")
+    monkeypatch.setattr(making_events, "VERSION", "another")
     imported(store, write_lines(path, turns(81)))
     assert decoded() == 81
     imported(store, write_lines(path, turns(82)))

@@ -9,7 +9,7 @@ import re
 import pytest
 
 from foldlog import Histories
-from foldlog._imports import projecting
+from foldlog._imports import making_events
 from foldlog._imports.redacting import redact_beside
 from foldlog._privacy.redacting import redact_events
 from foldlog.adapters._shared import records_of as records_read
@@ -152,7 +152,9 @@ def test_redaction_while_events_are_made(tmp_path, monkeypatch, store):
     imported(store, path)
     fork = imported(store, write(tmp_path / "other.jsonl", OTHER)).conversation
     write(path, LINES)
-    before_next_call(monkeypatch, projecting, "decode_records", lambda: redact_secret(store, fork))
+    before_next_call(
+        monkeypatch, making_events, "decode_records", lambda: redact_secret(store, fork)
+    )
     imported(store, path)
     assert SECRET not in str(events_of(store, "s1"))
     assert_sound(store)

@@ -9,7 +9,7 @@ import pytest
 from foldlog import Histories
 from foldlog._app.cli import record_files
 from foldlog._history.effects import EffectRule
-from foldlog._imports.projecting import change_of_documents
+from foldlog._imports.making_events import change_of_documents
 from foldlog._privacy.matching import holding, keep_documents
 from foldlog.adapters._records.openhands_files import EventFiles
 from foldlog.adapters._shared import cached_values

@@ -13,8 +13,8 @@ from foldlog.condensers.config.registry import condenser_from_config
 from foldlog.condensers.handler import CondenseHandler
 from foldlog.condensers.models.client import LLM
 from foldlog.condensers.reports import CONDENSER_METADATA_KEY
+from foldlog.condensers.strategies.hiding import NoOpCondenser
 from foldlog.condensers.strategies.pipeline import PipelineCondenser
-from foldlog.condensers.strategies.showing import NoOpCondenser
 from foldlog.eventstore import Annotation
 from tests.condensers.made import SYSTEM, call, message
 from tests.golden.rows import rows

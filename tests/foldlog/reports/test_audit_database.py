@@ -36,7 +36,7 @@ from foldlog.eventstore import (
     open_store,
 )
 from foldlog.eventstore.maintenance.backup import back_up
-from foldlog.formats.replacing import WRITTEN_AGAIN
+from foldlog.formats.repeated_events import WRITTEN_AGAIN
 from foldlog.projections import Views
 from tests.between import before_next_call
 from tests.privacy import erased, redacted

@@ -15,7 +15,7 @@ from msgspec.structs import replace
 
 import foldlog
 from foldlog import open as open_histories
-from foldlog._reports.figures.context import ContextUse
+from foldlog._reports.figures.context_limit import ContextUse
 from foldlog.eventstore import NOT_RECORDED, Annotation, CondensationAction
 from foldlog.eventstore.log import row
 from tests.golden.cases import cases_in, write_anew

@@ -14,10 +14,10 @@ import pytest
 
 import foldlog as api
 from foldlog import Action, Observation, Store
-from foldlog._app.coding_agents.answers import Answers
-from foldlog._app.coding_agents.asking import Asking
+from foldlog._app.coding_agents.asked_conversation import Asking
+from foldlog._app.coding_agents.mcp_tools import Answers
 from foldlog._app.server.conversations import ServedConversations
-from foldlog._history.children import begun_by
+from foldlog._history.sub_agents import begun_by
 from foldlog._reports.figures import counting
 from foldlog.errors import ConversationErased, ConversationHasForks, InvalidArgument, InvalidEvent
 from foldlog.eventstore import open_store

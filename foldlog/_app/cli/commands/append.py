@@ -8,8 +8,8 @@ import sys
 import click
 
 from foldlog._app.cli import terminal
+from foldlog._app.cli.exit_status import Refused
 from foldlog._app.cli.options import argument, conversation_argument, flag, option, store_options
-from foldlog._app.cli.outcome import Refused
 from foldlog._app.cli.stores import open_existing, open_or_create, require_id
 from foldlog._base.json_types import JsonObject
 from foldlog._history.histories import Histories

@@ -17,6 +17,7 @@ from foldlog._app.cli.agent_model import (
     named_model,
     price_of_agent,
 )
+from foldlog._app.cli.exit_status import Refused
 from foldlog._app.cli.options import (
     conversation_argument,
     force_option,
@@ -25,7 +26,6 @@ from foldlog._app.cli.options import (
     prices_option,
     store_options,
 )
-from foldlog._app.cli.outcome import Refused
 from foldlog._app.cli.printing.comparison import show_comparison, show_curve
 from foldlog._app.cli.replaying import condensers_of, curve_of, replays_of
 from foldlog._app.cli.stores import open_existing, resolve

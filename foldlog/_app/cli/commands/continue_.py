@@ -7,8 +7,8 @@ from pathlib import Path
 
 from foldlog._app.cli import terminal
 from foldlog._app.cli.agent_model import agent_model_option, load_condenser_for, named_model
+from foldlog._app.cli.exit_status import Refused
 from foldlog._app.cli.options import conversation_argument, option, store_options
-from foldlog._app.cli.outcome import Refused
 from foldlog._app.cli.stores import open_existing, require_id
 from foldlog._history.histories import Histories
 from foldlog._reports.answers.conversations import ContinuationDocument

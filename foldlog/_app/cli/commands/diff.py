@@ -8,6 +8,7 @@ from functools import partial
 from pathlib import Path
 
 from foldlog._app.cli import terminal
+from foldlog._app.cli.exit_status import Refused
 from foldlog._app.cli.hints import prices_hint
 from foldlog._app.cli.options import (
     WholeNumber,
@@ -16,7 +17,6 @@ from foldlog._app.cli.options import (
     prices_option,
     store_options,
 )
-from foldlog._app.cli.outcome import Refused
 from foldlog._app.cli.printing.difference import difference_document, show_difference
 from foldlog._app.cli.printing.runs import show_divergence, show_runs
 from foldlog._app.cli.stores import open_existing, resolve

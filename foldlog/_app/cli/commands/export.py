@@ -11,6 +11,7 @@ from msgspec import UNSET
 
 from foldlog._app.cli import terminal
 from foldlog._app.cli.database_export import check_options, follow_with_database, write_database
+from foldlog._app.cli.exit_status import Refused
 from foldlog._app.cli.options import (
     complete_from,
     conversations_argument,
@@ -22,13 +23,12 @@ from foldlog._app.cli.options import (
     store_options,
     with_children_option,
 )
-from foldlog._app.cli.outcome import Refused
 from foldlog._app.cli.record_files import choose_export, readable, write_files
 from foldlog._app.cli.run_export import export_test
 from foldlog._app.cli.stores import open_existing, resolve
 from foldlog._reports.answers.document import stream
 from foldlog._reports.answers.files import RecordsDocument
-from foldlog._reports.figures.shown import trees_of
+from foldlog._reports.figures.documents import trees_of
 from foldlog._reports.words.gist import count
 from foldlog.eventstore import Store
 from foldlog.formats.registry import formats

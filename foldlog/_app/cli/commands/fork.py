@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from foldlog._app.cli import terminal
+from foldlog._app.cli.exit_status import Refused
 from foldlog._app.cli.options import argument, conversation_argument, option, store_options
-from foldlog._app.cli.outcome import Refused
 from foldlog._app.cli.stores import open_existing, require_id
 from foldlog._history.histories import Histories
 from foldlog._reports.answers.conversations import ConversationDocument

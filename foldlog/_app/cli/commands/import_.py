@@ -6,6 +6,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 
 from foldlog._app.cli import terminal
+from foldlog._app.cli.exit_status import Refused
 from foldlog._app.cli.import_paths import formats_with_places, places_of, with_stdin
 from foldlog._app.cli.importing import Importing
 from foldlog._app.cli.options import (
@@ -16,7 +17,6 @@ from foldlog._app.cli.options import (
     redact_secrets_option,
     store_options,
 )
-from foldlog._app.cli.outcome import Refused
 from foldlog._app.cli.stores import open_or_create
 from foldlog._imports.importing import Import
 from foldlog.formats import UnknownFormat

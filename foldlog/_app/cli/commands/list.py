@@ -8,6 +8,7 @@ from pathlib import Path
 import click
 
 from foldlog._app.cli import terminal
+from foldlog._app.cli.exit_status import Refused
 from foldlog._app.cli.options import (
     LISTED_MAX,
     WholeNumber,
@@ -18,15 +19,14 @@ from foldlog._app.cli.options import (
     store_options,
     wait_option,
 )
-from foldlog._app.cli.outcome import Refused
-from foldlog._app.cli.printing.behind import say_behind
 from foldlog._app.cli.printing.conversations import print_conversations, show_none
+from foldlog._app.cli.printing.figures_behind import say_behind
 from foldlog._app.cli.printing.followers import list_followers
 from foldlog._app.cli.selection import moment_of_option
 from foldlog._app.cli.stores import open_existing
 from foldlog._reports.answers.conversations import ListDocument
 from foldlog._reports.answers.document import stream
-from foldlog._reports.figures.orders import SORTS
+from foldlog._reports.figures.sort_keys import SORTS
 
 
 @argument(

@@ -10,9 +10,9 @@ from typing import NamedTuple
 from msgspec import UNSET
 
 from foldlog._app.cli import terminal
+from foldlog._app.cli.exit_status import Refused
 from foldlog._app.cli.log_reading import KINDS_BY_DEFAULT, LogReading
 from foldlog._app.cli.options import conversation_argument, flag, option, store_options
-from foldlog._app.cli.outcome import Refused
 from foldlog._app.cli.pager import page_output
 from foldlog._app.cli.printing.log import show_log
 from foldlog._app.cli.selection import kinds_option, selection, since_option, until_option

@@ -6,8 +6,8 @@ import os
 import sys
 from importlib import import_module
 
+from foldlog._app.cli.exit_status import Refused
 from foldlog._app.cli.options import program_db_option, redact_secrets_option
-from foldlog._app.cli.outcome import Refused
 from foldlog._app.cli.stores import open_or_create
 from foldlog.eventstore.errors import install_command
 
@@ -27,9 +27,9 @@ def run(
     Example: foldlog mcp --db agents.db
     """
     check_installed()
-    from foldlog._app.coding_agents.answers import Answers
-    from foldlog._app.coding_agents.asking import Asking
-    from foldlog._app.coding_agents.server import serve_stdio
+    from foldlog._app.coding_agents.asked_conversation import Asking
+    from foldlog._app.coding_agents.mcp_server import serve_stdio
+    from foldlog._app.coding_agents.mcp_tools import Answers
     from foldlog._reports.search.secrets import secret_finder
 
     is_secret = secret_finder() if redact_secrets else None
@@ -44,7 +44,7 @@ def run(
 def check_installed() -> None:
     """Raise ``Refused`` if the server cannot start, because a package is not installed."""
     try:
-        import_module("foldlog._app.coding_agents.server")
+        import_module("foldlog._app.coding_agents.mcp_server")
     except ImportError as error:
         raise Refused(
             f"the tools need {error.name}, which is not installed: {install_command('mcp')}"

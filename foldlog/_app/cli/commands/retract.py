@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from foldlog._app.cli import terminal
+from foldlog._app.cli.exit_status import Refused
 from foldlog._app.cli.hints import command
 from foldlog._app.cli.options import conversation_argument, option, store_options
-from foldlog._app.cli.outcome import Refused
 from foldlog._app.cli.stores import open_existing, require_id
 from foldlog._history.histories import Histories
 from foldlog._reports.answers.events import RetractedDocument

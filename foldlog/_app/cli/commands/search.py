@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 
 from foldlog._app.cli import terminal
-from foldlog._app.cli.events import STYLES
+from foldlog._app.cli.exit_status import Refused
 from foldlog._app.cli.options import WholeNumber, argument, complete_id, flag, option, store_options
-from foldlog._app.cli.outcome import Refused
+from foldlog._app.cli.printing.events import STYLES
 from foldlog._app.cli.selection import (
     kinds_option,
     program_option,

@@ -9,9 +9,9 @@ from contextlib import suppress
 from pathlib import Path
 
 from foldlog._app.cli.agent_model import agent_model_option, named_model
+from foldlog._app.cli.exit_status import Refused
 from foldlog._app.cli.hints import complete_commands
 from foldlog._app.cli.options import WholeNumber, db_option, flag, option, prices_option
-from foldlog._app.cli.outcome import Refused
 from foldlog._app.cli.serving import (
     check_tokens,
     listening,
@@ -109,8 +109,8 @@ def run(
         import starlette  # noqa: F401 - fail before the store is opened
         import uvicorn
 
+        from foldlog._app.server.allocator import return_large_blocks
         from foldlog._app.server.http_protocol import GuardedProtocol
-        from foldlog._app.server.memory import return_large_blocks
     except ImportError as error:
         raise Refused(
             f"the server needs {error.name}, which is not installed: {install_command('web')}"

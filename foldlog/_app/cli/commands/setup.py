@@ -13,6 +13,7 @@ import click
 
 from foldlog._app.cli import terminal
 from foldlog._app.cli.commands.mcp import check_installed
+from foldlog._app.cli.exit_status import Refused
 from foldlog._app.cli.hints import command as command_of, home_db, home_folder
 from foldlog._app.cli.options import (
     argument,
@@ -20,7 +21,6 @@ from foldlog._app.cli.options import (
     program_db_option,
     redact_secrets_option,
 )
-from foldlog._app.cli.outcome import Refused
 from foldlog._app.cli.stores import open_or_create
 from foldlog._app.coding_agents.programs import PROGRAMS
 from foldlog._app.coding_agents.setup import read_record, settings_with, settings_without, write

@@ -6,7 +6,7 @@ import json
 from functools import partial
 
 from foldlog._app.cli import terminal
-from foldlog._app.cli.events import event_id_in, show_event, summary_at
+from foldlog._app.cli.exit_status import Refused
 from foldlog._app.cli.hints import command
 from foldlog._app.cli.options import (
     EVENT_SETTINGS,
@@ -16,10 +16,10 @@ from foldlog._app.cli.options import (
     option,
     store_options,
 )
-from foldlog._app.cli.outcome import Refused
+from foldlog._app.cli.printing.events import event_id_in, show_event, summary_at
 from foldlog._app.cli.stores import open_existing, resolve
 from foldlog._reports.answers.events import DocumentsDocument, ShownDocument
-from foldlog._reports.own_ids import in_own_ids
+from foldlog._reports.v0_ids import in_own_ids
 from foldlog._reports.words.event_json import shown_document
 from foldlog._reports.words.gist import count, id_words
 from foldlog.eventstore import (

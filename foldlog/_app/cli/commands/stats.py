@@ -11,6 +11,7 @@ import click
 from msgspec import UNSET
 
 from foldlog._app.cli import terminal
+from foldlog._app.cli.exit_status import Refused
 from foldlog._app.cli.options import (
     conversations_argument,
     option,
@@ -19,14 +20,13 @@ from foldlog._app.cli.options import (
     wait_option,
     with_children_option,
 )
-from foldlog._app.cli.outcome import Refused
-from foldlog._app.cli.printing.behind import say_behind
+from foldlog._app.cli.printing.figures_behind import say_behind
 from foldlog._app.cli.printing.statistics import By, show_grouped, show_stats
 from foldlog._app.cli.selection import moment_of_option
 from foldlog._app.cli.stores import chosen, events_total, open_existing
 from foldlog._reports.answers.figures import AgentDocument, GroupedDocument
+from foldlog._reports.figures.documents import collect_stats, unreached_agents, with_sub_agents
 from foldlog._reports.figures.prices import Prices
-from foldlog._reports.figures.shown import collect_stats, unreached_agents, with_sub_agents
 from foldlog._reports.figures.stats import Stats
 from foldlog._reports.words.gist import count
 from foldlog.eventstore import StoreRefused

@@ -14,7 +14,7 @@ from foldlog._app.cli.stores import open_existing, resolve
 from foldlog._reports.answers.document import stream
 from foldlog._reports.answers.events import UnreadEventDocument
 from foldlog._reports.answers.views import SummaryDocument, ViewDocument
-from foldlog._reports.sent import sent_of, states_of
+from foldlog._reports.sent_events import sent_of, states_of
 from foldlog._reports.words.event_json import shown_document
 from foldlog.eventstore import CondensationSummary, CorruptEvent
 from foldlog.projections import Views

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from msgspec.structs import replace
 
 from foldlog._app.cli import terminal
-from foldlog._app.cli.events import event_id_in
+from foldlog._app.cli.exit_status import Refused
 from foldlog._app.cli.hints import command
 from foldlog._app.cli.options import (
     EVENT_SETTINGS,
@@ -17,7 +17,7 @@ from foldlog._app.cli.options import (
     store_options,
     with_children_option,
 )
-from foldlog._app.cli.outcome import Refused
+from foldlog._app.cli.printing.events import event_id_in
 from foldlog._app.cli.printing.explanation import answer_about_task, show_why, why_document
 from foldlog._app.cli.stores import open_existing, resolve
 from foldlog._imports.compacting import compacting
@@ -26,8 +26,8 @@ from foldlog._reports.answers.views import DroppedTermDocument
 from foldlog._reports.as_sent import why_sent
 from foldlog._reports.dropped import dropped_by
 from foldlog._reports.facts import Fact, fact
-from foldlog._reports.own_ids import in_own_ids
 from foldlog._reports.recall_score import event_terms
+from foldlog._reports.v0_ids import in_own_ids
 from foldlog._reports.words.gist import id_words
 from foldlog._reports.words.reasons import requests_before
 from foldlog.eventstore import (

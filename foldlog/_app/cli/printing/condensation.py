@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 from foldlog._app.cli import terminal
 from foldlog._app.cli.agent_model import counted_words
-from foldlog._app.cli.events import interval_words
+from foldlog._app.cli.printing.events import interval_words
 from foldlog._reports.answers.views import (
     CondensedDocument,
     SizesDocument,

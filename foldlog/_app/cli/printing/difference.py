@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from foldlog._app.cli import terminal
-from foldlog._app.cli.events import event_line
+from foldlog._app.cli.printing.events import event_line
 from foldlog._reports.answers.views import (
     DifferenceDocument,
     DroppedDocument,

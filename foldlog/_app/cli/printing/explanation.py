@@ -6,8 +6,8 @@ import re
 from collections.abc import Iterator, Sequence
 
 from foldlog._app.cli import terminal
-from foldlog._app.cli.events import event_spans
 from foldlog._app.cli.hints import command, complete_commands
+from foldlog._app.cli.printing.events import event_spans
 from foldlog._reports.answers.views import (
     DroppedTermDocument,
     HandOverDocument,
@@ -17,7 +17,7 @@ from foldlog._reports.answers.views import (
     WhyDocument,
 )
 from foldlog._reports.facts import Fact
-from foldlog._reports.figures.shown import trees_of
+from foldlog._reports.figures.documents import trees_of
 from foldlog._reports.hand_overs import fact_document, hand_overs
 from foldlog._reports.words.dropped import needed_words
 from foldlog._reports.words.gist import count, gist, id_words

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 
 from foldlog._app.cli import terminal
-from foldlog._app.cli.events import LABEL_COLUMNS, STYLES, event_moment, show_event
 from foldlog._app.cli.log_reading import LogReading
+from foldlog._app.cli.printing.events import LABEL_COLUMNS, STYLES, event_moment, show_event
 from foldlog._reports.words.gist import gist
 from foldlog._reports.words.times import duration_words
 from foldlog.eventstore import Border, Logged

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from itertools import chain
 
 from foldlog._app.cli import terminal
-from foldlog._app.cli.events import LABEL_COLUMNS, event_line
+from foldlog._app.cli.printing.events import LABEL_COLUMNS, event_line
 from foldlog._app.cli.tables import COST, Column, print_rows
 from foldlog._reports.answers.figures import SpentDocument
 from foldlog._reports.answers.runs import (

@@ -6,9 +6,14 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 from foldlog._app.cli import terminal
-from foldlog._app.cli.events import DAMAGED_STYLE, LABEL_COLUMNS, damaged_spans, event_spans
 from foldlog._app.cli.pager import page_output
-from foldlog._reports.sent import sent_of, states_of
+from foldlog._app.cli.printing.events import (
+    DAMAGED_STYLE,
+    LABEL_COLUMNS,
+    damaged_spans,
+    event_spans,
+)
+from foldlog._reports.sent_events import sent_of, states_of
 from foldlog._reports.words.gist import events_and_summaries, gist
 from foldlog.eventstore import CondensationSummary, summary_of
 

@@ -19,7 +19,7 @@ from foldlog._base.json_types import JsonObject
 from foldlog._history import effects
 from foldlog._history.history import History
 from foldlog._history.lease import LeaseTaken, check_free
-from foldlog._history.streamed import find_unfinished
+from foldlog._history.streamed_reply import find_unfinished
 from foldlog._reports.answers.document import Document
 from foldlog._reports.words.event_json import event_document
 from foldlog.adapters._shared import SentRecords, records_of

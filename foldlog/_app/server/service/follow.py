@@ -15,10 +15,10 @@ import msgspec
 from starlette.requests import ClientDisconnect
 from starlette.responses import Response
 
-from foldlog._app.server import following
-from foldlog._app.server.following import Followed, FramedPage
+from foldlog._app.server import server_sent_events
 from foldlog._app.server.parameters import Count, convert
 from foldlog._app.server.problems import Refusal, refusal_of
+from foldlog._app.server.server_sent_events import Followed, FramedPage
 from foldlog._app.server.service.events import RecordedEvent
 from foldlog._app.server.service.operations import operation
 from foldlog._app.server.service.request import AdmittedRequest, Deferred
@@ -92,7 +92,7 @@ def follow_conversation(
 
     place_of(request.headers.get("last-event-id", after))
     look()
-    keys = following.keys_of(store, history.id)
+    keys = server_sent_events.keys_of(store, history.id)
     return _follow(request, after, wait_s, limit, _Source(place_of, look, read, keys))
 
 
@@ -185,7 +185,9 @@ def _follow(
             return msgspec.json.encode(refusal_of(error).document)
 
         followed = Followed(look, framed, source.keys)
-        return following.event_stream(following.stream(request.changes, followed, after, problem))
+        return server_sent_events.event_stream(
+            server_sent_events.stream(request.changes, followed, after, problem)
+        )
 
     def read_again(after: str) -> list[tuple[str, RecordedEvent | None]]:
         source.look()

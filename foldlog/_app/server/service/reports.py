@@ -29,7 +29,7 @@ from foldlog._reports.answers.runs import (
 )
 from foldlog._reports.answers.views import FactDocument, HandOversDocument
 from foldlog._reports.divergence import common_past, find_divergence
-from foldlog._reports.figures.shown import collect_stats
+from foldlog._reports.figures.documents import collect_stats
 from foldlog._reports.hand_overs import fact_document
 from foldlog._reports.runs import compared_runs
 from foldlog._reports.search.recall_tool import TOKENS, TOKENS_LEAST

@@ -11,8 +11,8 @@ from functools import cached_property
 from hashlib import sha256
 from typing import Any, Final
 
-from foldlog._app.server.following import StoreChanges
 from foldlog._app.server.problems import Refusal, refusal_of
+from foldlog._app.server.server_sent_events import StoreChanges
 from foldlog._app.server.service.tokens import Principal
 from foldlog._base.json_types import JsonMap, JsonObject
 from foldlog._history.histories import Histories

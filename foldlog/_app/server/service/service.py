@@ -22,9 +22,9 @@ from starlette.requests import ClientDisconnect, Request
 from starlette.responses import Response
 from starlette.types import ASGIApp, Receive, Scope as AsgiScope, Send
 
-from foldlog._app.server.following import PIECE_BYTES, StoreChanges
 from foldlog._app.server.parameters import LARGE_BODY_BYTES, convert, fields_of, read_body
 from foldlog._app.server.problems import MEDIA_TYPE, Refusal, refusal_of, stopping
+from foldlog._app.server.server_sent_events import PIECE_BYTES, StoreChanges
 from foldlog._app.server.service import openapi
 from foldlog._app.server.service.encoding import encoded_parts
 from foldlog._app.server.service.operations import (

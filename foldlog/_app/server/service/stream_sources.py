@@ -10,12 +10,18 @@ from urllib.parse import quote
 
 import msgspec
 
-from foldlog._app.server.following import Follower, StoreChanges, StreamEnd, StreamFollower, keys_of
 from foldlog._app.server.problems import Refusal
+from foldlog._app.server.server_sent_events import (
+    Follower,
+    StoreChanges,
+    StreamEnd,
+    StreamFollower,
+    keys_of,
+)
 from foldlog._app.server.service.events import RecordedEvent
 from foldlog._app.server.service.request import AdmittedRequest
 from foldlog._app.server.service.stream_states import SECOND, StreamState, read_state
-from foldlog._history.streamed import read_offset, transact, write_offset
+from foldlog._history.streamed_reply import read_offset, transact, write_offset
 from foldlog.eventstore import ConversationNotFound, InvalidArgument, ReadTransaction
 from foldlog.eventstore.errors import StreamNotFound
 from foldlog.eventstore.log import streams

@@ -17,7 +17,7 @@ class StreamState(msgspec.Struct, omit_defaults=True):
     """What the protocol needs to know of a stream, as JSON in its column ``state``. ``dies`` is the
     time in microseconds after which the stream is deleted. ``began_by`` is the producer that began
     it, if the request named one. ``is_of_program`` says that a Python program began it. This field,
-    ``view`` and ``wrote_at`` are written by the library (``foldlog._history.streamed``,
+    ``view`` and ``wrote_at`` are written by the library (``foldlog._history.streamed_reply``,
     ``foldlog.eventstore.log.streams``).
     """
 

@@ -23,9 +23,9 @@ import msgspec
 from starlette.requests import ClientDisconnect, Request
 from starlette.responses import Response, StreamingResponse
 
-from foldlog._app.server.following import StoreChanges, StreamEnd
 from foldlog._app.server.parameters import read_bytes
 from foldlog._app.server.problems import Refusal
+from foldlog._app.server.server_sent_events import StoreChanges, StreamEnd
 from foldlog._app.server.service.request import AdmittedRequest
 from foldlog._app.server.service.stream_sources import (
     BEGINNING,

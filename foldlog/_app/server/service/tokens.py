@@ -32,7 +32,7 @@ import msgspec
 from foldlog._app.server.problems import Refusal
 from foldlog._base.json_types import JsonMap
 from foldlog.eventstore import InvalidOption
-from foldlog.formats.calls import Recent
+from foldlog.formats.open_calls import Recent
 
 _ANSWER_BYTES_MAX: Final = 64 * 1024 * 1024
 """The maximum number of bytes of the answers that wait in memory for the clients of a token."""

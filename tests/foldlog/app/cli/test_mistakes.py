@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from foldlog import EventStoreError
-from foldlog._app.cli.outcome import Refused
+from foldlog._app.cli.exit_status import Refused
 from foldlog._app.cli.record_files import _files_of
 from foldlog._app.cli.replaying import condensers_of
 from foldlog._app.cli.selection import pairs

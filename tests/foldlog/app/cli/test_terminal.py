@@ -19,7 +19,7 @@ from rich.text import Text
 
 from foldlog import open as open_histories
 from foldlog._app.cli import terminal
-from foldlog._app.cli.outcome import Refused
+from foldlog._app.cli.exit_status import Refused
 from foldlog._app.cli.tables import Column, print_rows
 from foldlog._reports.answers.document import Document
 from foldlog._reports.words.safe_text import well_formed

@@ -16,9 +16,9 @@ import pytest
 
 import foldlog as library
 from foldlog._app.cli import quick_hook
-from foldlog._app.coding_agents.answers import TOKENS_MAX, Answers
-from foldlog._app.coding_agents.asking import Asking
+from foldlog._app.coding_agents.asked_conversation import Asking
 from foldlog._app.coding_agents.hook import answer_hook
+from foldlog._app.coding_agents.mcp_tools import TOKENS_MAX, Answers
 from foldlog._reports.search.secrets import secret_finder
 from foldlog.condensers.models.estimate import estimate
 from foldlog.eventstore.errors import install_command
@@ -103,7 +103,7 @@ def histories(tmp_path):
 @pytest.fixture
 def tool_server():
     """The module of the MCP server, imported when a test needs it: that takes half a second."""
-    return pytest.importorskip("foldlog._app.coding_agents.server")
+    return pytest.importorskip("foldlog._app.coding_agents.mcp_server")
 
 
 @pytest.fixture
@@ -589,7 +589,7 @@ def test_settings_with_half_a_character_stay(home, foldlog):
 
 @pytest.mark.parametrize("program", ["claude-code", "codex", "gemini", "opencode", "copilot"])
 def test_setup_without_its_server_writes_nothing(program, home, foldlog, monkeypatch):
-    monkeypatch.delitem(sys.modules, "foldlog._app.coding_agents.server", raising=False)
+    monkeypatch.delitem(sys.modules, "foldlog._app.coding_agents.mcp_server", raising=False)
     monkeypatch.setitem(sys.modules, "mcp.server", None)
     refused = foldlog(f"setup {program}")
     needed = f"the tools need mcp.server, which is not installed: {install_command('mcp')}"

@@ -6,7 +6,7 @@ import pytest
 
 import foldlog
 from foldlog._app.server.problems import refusal_of
-from foldlog._app.server.words import REMEDIES
+from foldlog._app.server.remedies import REMEDIES
 from foldlog.eventstore import InvalidArgument
 
 ROOT = Path(foldlog.__file__).parents[1]

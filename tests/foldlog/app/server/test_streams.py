@@ -9,7 +9,7 @@ import pytest
 
 import foldlog
 from foldlog._app.server.access import Gate
-from foldlog._app.server.following import StreamEnd
+from foldlog._app.server.server_sent_events import StreamEnd
 from foldlog._app.server.service import streams as streams_over_http, tokens as service_tokens
 from foldlog._app.server.service.service import Service
 from foldlog._app.server.service.stream_sources import StreamSource

@@ -9,7 +9,7 @@ import pytest
 
 from foldlog import Action, Observation, open as foldlog_open
 from foldlog._app.cli.keeping_up import Keeper
-from foldlog._reports.figures import context
+from foldlog._reports.figures import context_limit
 from foldlog._reports.search import index, searching
 from foldlog._reports.search.searching import search
 from foldlog.eventstore import ConversationErased, open_store
@@ -73,7 +73,7 @@ def test_largest_prompt_beside_the_window(foldlog, monkeypatch, window, shown_as
         reply = {"role": "assistant", "content": "hi", "model": "m", "usage": usage}
         histories["c"].append_reply(reply)
     monkeypatch.setattr(
-        context, "window_of", lambda model: SimpleNamespace(max_input_tokens=window)
+        context_limit, "window_of", lambda model: SimpleNamespace(max_input_tokens=window)
     )
     document = foldlog("stats c --json").document
     limit = window if window >= 900 else None  # of the table, not of these calls

@@ -6,8 +6,8 @@ from pathlib import Path
 
 from foldlog._app.cli import terminal
 from foldlog._app.cli.checkpoints import read_checkpoint, signed, stamp_file
+from foldlog._app.cli.exit_status import Refused
 from foldlog._app.cli.options import option, store_options
-from foldlog._app.cli.outcome import Refused
 from foldlog._app.cli.stores import open_existing
 from foldlog._reports.answers.store import CheckpointDocument
 from foldlog.eventstore.proof.checkpoint import make_checkpoint

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from foldlog._app.cli import terminal
+from foldlog._app.cli.exit_status import Refused
 from foldlog._app.cli.hints import use_store
 from foldlog._app.cli.options import (
     WholeNumber,
@@ -19,7 +20,6 @@ from foldlog._app.cli.options import (
     option,
     output_option,
 )
-from foldlog._app.cli.outcome import Refused
 from foldlog._app.cli.stores import events_total, iter_rows, open_existing, open_or_create, resolve
 from foldlog._reports.answers.document import ProblemDocument
 from foldlog._reports.answers.store import CopiedDocument

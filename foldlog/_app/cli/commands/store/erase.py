@@ -6,6 +6,7 @@ from collections.abc import Sequence
 
 from foldlog._app.cli import terminal
 from foldlog._app.cli.erasing import ask, erase_rows, report
+from foldlog._app.cli.exit_status import Refused
 from foldlog._app.cli.options import (
     conversations_argument,
     detach_option,
@@ -16,11 +17,10 @@ from foldlog._app.cli.options import (
     with_children_option,
     yes_option,
 )
-from foldlog._app.cli.outcome import Refused
 from foldlog._app.cli.selection import dry_run_option, pairs, where_option
 from foldlog._app.cli.stores import open_existing, require_id
 from foldlog._privacy.erasing import Erasure, and_children, conversations_with
-from foldlog._reports.figures.shown import trees_of
+from foldlog._reports.figures.documents import trees_of
 from foldlog.eventstore import ConversationRow, Store
 from foldlog.eventstore.arguments import check_reason
 

@@ -19,7 +19,7 @@ from foldlog._app.cli.selection import dry_run_option, moment_of_option, pairs, 
 from foldlog._app.cli.stores import open_existing
 from foldlog._history.lease import lease_that_keeps
 from foldlog._privacy.erasing import Erasure, conversations_with, old_tasks
-from foldlog._reports.figures.shown import trees_of
+from foldlog._reports.figures.documents import trees_of
 from foldlog.eventstore.arguments import check_reason
 
 

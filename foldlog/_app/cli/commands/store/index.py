@@ -6,8 +6,8 @@ import time
 from contextlib import suppress
 
 from foldlog._app.cli import terminal
+from foldlog._app.cli.exit_status import Refused
 from foldlog._app.cli.options import WholeNumber, flag, option, store_options
-from foldlog._app.cli.outcome import Refused
 from foldlog._app.cli.stores import open_existing
 from foldlog._reports.answers.store import IndexDocument
 

@@ -34,7 +34,7 @@ from foldlog._app.cli.redacting import (
 from foldlog._app.cli.selection import dry_run_option, moment_of_option, where_option
 from foldlog._app.cli.stores import open_existing, require_id
 from foldlog._privacy.redacting import unconfirmed_by
-from foldlog._reports.figures.shown import trees_of
+from foldlog._reports.figures.documents import trees_of
 from foldlog._reports.words.gist import count
 
 SETTINGS = EVENT_SETTINGS

@@ -8,9 +8,9 @@ from collections.abc import Mapping, Sequence, Set
 from pathlib import Path
 
 from foldlog._app.cli import terminal
+from foldlog._app.cli.exit_status import Refused
 from foldlog._app.cli.hints import command, use_store
 from foldlog._app.cli.options import argument, db_to_replace_option, json_option, yes_option
-from foldlog._app.cli.outcome import Refused
 from foldlog._app.cli.stores import open_existing, path_of
 from foldlog._reports.answers.store import RestoredDocument
 from foldlog._reports.words.gist import content, count

@@ -16,9 +16,9 @@ from foldlog._app.cli.checkpoints import (
     key_option,
     read_against,
 )
+from foldlog._app.cli.exit_status import Refused
 from foldlog._app.cli.hints import command
 from foldlog._app.cli.options import conversations_argument, flag, from_option, store_options
-from foldlog._app.cli.outcome import Refused
 from foldlog._app.cli.printing.verification import (
     show_erased,
     show_outcome,
@@ -26,7 +26,7 @@ from foldlog._app.cli.printing.verification import (
     show_redacted_records,
 )
 from foldlog._app.cli.stores import events_total, open_existing, require_id, resolve
-from foldlog._app.cli.verifying import Checks, verdict_document
+from foldlog._app.cli.verification import Checks, verdict_document
 from foldlog._reports.answers.document import stream
 from foldlog._reports.answers.verification import VerifiedDocument
 from foldlog.eventstore import Store

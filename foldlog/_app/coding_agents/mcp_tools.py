@@ -15,14 +15,14 @@ from datetime import datetime
 from functools import partial
 from heapq import nlargest
 
-from foldlog._app.coding_agents.asking import Asked, Asking, Unclear
+from foldlog._app.coding_agents.asked_conversation import Asked, Asking, Unclear
 from foldlog._reports.answers.views import DroppedTermDocument
 from foldlog._reports.as_sent import sent, why_sent
 from foldlog._reports.dropped import Dropped, condensations, dropped_by
 from foldlog._reports.facts import fact
+from foldlog._reports.figures.documents import tasks_of
 from foldlog._reports.figures.of_store import FiguresOfStore
-from foldlog._reports.figures.places import in_folder, places
-from foldlog._reports.figures.shown import tasks_of
+from foldlog._reports.figures.source_places import in_folder, places
 from foldlog._reports.hand_overs import hand_overs
 from foldlog._reports.search.recall_tool import RecallTool
 from foldlog._reports.search.searching import Hit, Searched, search

@@ -13,14 +13,14 @@ from msgspec.structs import replace
 from foldlog._base.json_types import JsonObject
 from foldlog._reports.answers.conversations import ConversationDocument
 from foldlog._reports.answers.figures import ModelDocument, TaskDocument
-from foldlog._reports.figures.context import ContextLimit, limit_of_models
+from foldlog._reports.figures.agent_trees import Trees
+from foldlog._reports.figures.context_limit import ContextLimit, limit_of_models
 from foldlog._reports.figures.of_store import FiguresOfStore
 from foldlog._reports.figures.overview import is_another, parent_in
 from foldlog._reports.figures.prices import Prices
 from foldlog._reports.figures.spending import price_calls, spent_by, sum_up
 from foldlog._reports.figures.stats import Stats
 from foldlog._reports.figures.tables import StoredFigures, Where
-from foldlog._reports.figures.trees import Trees
 from foldlog._reports.words.gist import unreached_words
 from foldlog.eventstore import (
     ConversationErased,

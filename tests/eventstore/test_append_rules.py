@@ -7,8 +7,8 @@ import msgspec
 import pytest
 
 from foldlog.eventstore import CondensationAction, InvalidEvent, open_store, summary_id
+from foldlog.eventstore.append_rules import Append, State, decide, summaries_named
 from foldlog.eventstore.codec import encode
-from foldlog.eventstore.conversation import Append, State, decide, summaries_named
 from foldlog.eventstore.events import EventIds
 from tests.golden.rows import rows
 from tests.said import said, say

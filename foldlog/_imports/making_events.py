@@ -46,13 +46,13 @@ from foldlog.eventstore.sources.tables import (
     SourcesToWrite,
     query_sources,
 )
-from foldlog.formats.decoded import (
+from foldlog.formats.forking import incomplete
+from foldlog.formats.record import INCOMPLETE, UNREAD
+from foldlog.formats.record_decoding import (
     READER,
     decoder_of,
     parent_named_in,
 )
-from foldlog.formats.forking import incomplete
-from foldlog.formats.record import INCOMPLETE, UNREAD
 from foldlog.formats.record_events import FollowingDecoder
 from foldlog.formats.registry import format_named
 from foldlog.formats.resuming import DecoderState, NeedsAll

@@ -7,14 +7,14 @@ from __future__ import annotations
 from threading import Event as ThreadEvent, RLock
 from typing import Final
 
-from foldlog._imports.projecting import make_events
+from foldlog._imports.making_events import make_events
 from foldlog.eventstore import ConversationNotFound, Store
 from foldlog.eventstore.maintenance.copy import CopyOptions, copy_conversation
 from foldlog.eventstore.recorders.base import Recorder
 from foldlog.eventstore.recorders.sqlite.memory import MemoryRecorder
 from foldlog.eventstore.recorders.types import Conversation
 from foldlog.eventstore.sources.tables import Sources, query_sources
-from foldlog.formats.calls import Recent
+from foldlog.formats.open_calls import Recent
 
 _CONVERSATIONS_MAX: Final = 4
 """The number of copies that stay in memory."""

@@ -13,9 +13,9 @@ from typing import Any
 from msgspec.structs import force_setattr
 
 from foldlog.eventstore import Event
+from foldlog.formats.event_places import number
 from foldlog.formats.format import LOOK_AT, Format, Options, RecordDecoder
 from foldlog.formats.json_text import UnreadableJson, bytes_of, parse
-from foldlog.formats.places import number
 from foldlog.formats.record import NotAnEvent, dict_or_empty
 from foldlog.formats.skeleton import with_place
 

@@ -12,7 +12,7 @@ import pytest
 
 import foldlog
 from foldlog import Action, Observation, aio
-from foldlog._history import runtimes
+from foldlog._history import runtime_calls
 from foldlog._history.effects import EffectRule
 from foldlog._history.started_calls import StartedCalls
 from foldlog.errors import InvalidArgument
@@ -131,15 +131,15 @@ def test_call_runs_once_however_often_repeated(histories, restarted):
 def test_only_one_of_two_processes_runs_a_call(histories, monkeypatch):
     here = RuntimeCall(histories, "c", "k", "pay", {"to": "ann"}, None, {})
     there = replace(here, histories=foldlog.Histories(histories.store))
-    look = runtimes._read_left_behind
+    look = runtime_calls._read_left_behind
 
     def look_before_the_other(*looked):
         found = look(*looked)
-        monkeypatch.setattr(runtimes, "_read_left_behind", look)
+        monkeypatch.setattr(runtime_calls, "_read_left_behind", look)
         there.begin(EffectRule())
         return found
 
-    monkeypatch.setattr(runtimes, "_read_left_behind", look_before_the_other)
+    monkeypatch.setattr(runtime_calls, "_read_left_behind", look_before_the_other)
     assert "may have run" in here.begin(EffectRule())[1]
 
 

@@ -22,7 +22,7 @@ from foldlog.condensers import (
 )
 from foldlog.condensers.models.estimate import ESTIMATE, event_size
 from foldlog.condensers.selection import without_kept
-from foldlog.condensers.unseen import shorten_texts, step
+from foldlog.condensers.stepping import shorten_texts, step
 from foldlog.eventstore import (
     ANY_VERSION,
     Action,

@@ -1,4 +1,4 @@
-"""The MCP server of the five tools in ``answers.py``. A program uses the server over stdio, or
+"""The MCP server of the five tools in ``mcp_tools.py``. A program uses the server over stdio, or
 ``foldlog serve`` mounts the server.
 """
 
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
     from starlette.routing import BaseRoute
 
-    from foldlog._app.coding_agents.answers import Answers
+    from foldlog._app.coding_agents.mcp_tools import Answers
 
 _SURROGATE = rb"\ud"
 """The beginning of the escape of half a character in JSON."""

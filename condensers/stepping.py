@@ -37,8 +37,8 @@ from foldlog.condensers.reports import Report, failures_in, is_standing
 from foldlog.condensers.rolling import ModelUse, model_use
 from foldlog.condensers.selection import SEND_IT
 from foldlog.condensers.strategies.digest import default_condenser
+from foldlog.condensers.strategies.hiding import MASKED
 from foldlog.condensers.strategies.pipeline import PipelineCondenser
-from foldlog.condensers.strategies.showing import MASKED
 from foldlog.condensers.strategies.summarizing import limit_of, overrun_of
 from foldlog.eventstore import (
     Action,

@@ -12,7 +12,7 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 from foldlog._app.server.threads import Threads
 
 if TYPE_CHECKING:
-    from foldlog._app.coding_agents.server import MountedTools
+    from foldlog._app.coding_agents.mcp_server import MountedTools
 
 
 class ToolsOnDemand:

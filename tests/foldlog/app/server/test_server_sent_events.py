@@ -6,8 +6,14 @@ import anyio
 import pytest
 
 import foldlog
-from foldlog._app.server import following
-from foldlog._app.server.following import Followed, FramedPage, StoreChanges, keys_of, stream
+from foldlog._app.server import server_sent_events
+from foldlog._app.server.server_sent_events import (
+    Followed,
+    FramedPage,
+    StoreChanges,
+    keys_of,
+    stream,
+)
 from tests.said import said
 
 pytestmark = pytest.mark.anyio
@@ -103,7 +109,7 @@ async def test_followers_wake_when_the_server_stops(histories):
         tasks.cancel_scope.cancel()
 
 
-PIECE = following.PIECE_BYTES
+PIECE = server_sent_events.PIECE_BYTES
 
 
 class Source:
@@ -147,7 +153,7 @@ async def test_streams_at_one_place_read_a_page_once(histories):
 
 
 async def test_a_page_that_is_not_in_memory_any_more_is_read_again(histories, monkeypatch):
-    monkeypatch.setattr(following, "_HELD_BYTES", PIECE)
+    monkeypatch.setattr(server_sent_events, "_HELD_BYTES", PIECE)
     source = Source()
     async with woken(histories.store) as changes:
         slow, fast = (stream(changes, source.followed, "0", problem) for _ in range(2))
@@ -162,7 +168,7 @@ async def test_a_page_that_is_not_in_memory_any_more_is_read_again(histories, mo
 
 
 async def test_a_stream_ends_if_the_rest_of_its_page_was_redacted(histories, monkeypatch):
-    monkeypatch.setattr(following, "_HELD_BYTES", PIECE)
+    monkeypatch.setattr(server_sent_events, "_HELD_BYTES", PIECE)
     source = Source()
     async with woken(histories.store) as changes:
         slow, fast = (stream(changes, source.followed, "0", problem) for _ in range(2))

@@ -16,7 +16,7 @@ from msgspec import structs
 
 import foldlog
 import foldlog.aio
-from foldlog._history import streamed
+from foldlog._history import streamed_reply
 from foldlog.errors import (
     ConversationNotFound,
     EventStoreError,
@@ -813,11 +813,11 @@ def test_an_offset_behind_the_end_is_refused(history, is_ended):
     """Otherwise its reader would miss what is written up to there."""
     with history.stream_reply() as reply:
         reply.feed("A ")
-        behind = streamed.write_offset(reply.begin(), 2)
+        behind = streamed_reply.write_offset(reply.begin(), 2)
         if is_ended:
             reply.cancel()
         with pytest.raises(InvalidArgument, match="the reply has 1 delta so far"):
-            streamed.ReplyFollower(history, behind).page()
+            streamed_reply.ReplyFollower(history, behind).page()
 
 
 @pytest.mark.parametrize("stored, text", [(1, "A "), (3, "A toy")])
@@ -830,7 +830,7 @@ def test_a_chunk_that_was_not_stored_is_in_no_reply(history, monkeypatch, stored
         for chunk in source[:stored]:
             reply.feed(chunk)
         with monkeypatch.context() as patch:
-            patch.setattr(streamed, "transact", fail)
+            patch.setattr(streamed_reply, "transact", fail)
             with pytest.raises(StoreUnavailable):
                 reply.feed(source[stored])
         for chunk in source[stored:]:
