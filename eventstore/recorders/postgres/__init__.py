@@ -15,7 +15,8 @@ so that most appends take one or two round trips.
 ``checking``: what is wrong in the database, for ``verify``.
 ``deleted_rows``: VACUUM, and the proof that it removed the rows of an erasure.
 ``stores``: many stores behind one address.
-``sharing``: one transaction for several appends of one process to the same conversation."""
+``shared_transactions``: one transaction for several appends of one process to one conversation.
+"""
 
 from foldlog.eventstore.recorders.postgres.recorder import PostgresRecorder as PostgresRecorder
 from foldlog.eventstore.recorders.postgres.stores import Stores as Stores

@@ -4,6 +4,7 @@ figures_behind.py  what figures lack, and as of when they are
 comparison.py      several condensers side by side
 condensation.py    a condensation that was made, or would be made
 conversations.py   a list of conversations
+events.py          events, as lines and in full
 followers.py       a list of followers
 demo.py            the output of the demo
 difference.py      the changes between two Views
