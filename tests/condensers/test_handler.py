@@ -1,8 +1,10 @@
 """The handler appends what a condenser decides, also if others append meanwhile, and delays nobody."""
 
+import logging
 import threading
 
 import pytest
+from msgspec.structs import replace
 
 from foldlog import Histories
 from foldlog.condensers import (
@@ -20,6 +22,7 @@ from foldlog.condensers import (
     Usage,
     reports_of,
 )
+from foldlog.condensers.models.estimate import ESTIMATE, tokens_of
 from foldlog.eventstore import (
     ANY_VERSION,
     Annotation,
@@ -399,6 +402,117 @@ def test_an_answered_request_is_not_declined(full):
     ((paid, dropped),) = full.notes()
     assert (paid["condenser"], paid["failure"]) == ("llm", "rejected")
     assert (dropped["condenser"], dropped["outcome"]) == ("llm", "dropped")
+
+
+@pytest.mark.parametrize("answer", [condensed(1), condensed(summary="S", offset=0)])
+def test_a_request_that_was_answered_meanwhile_is_not_declined(full, answer):
+    class Declining(Condenser):
+        def step(self, view, agent_llm=None):
+            if not view.unhandled_condensation_request:
+                return Step(view)
+            full.append(answer)
+            raise NoCondensationAvailable("there is nothing to forget")
+
+    full.append(REQUEST)
+    assert full.handle(Declining()) == full.view()
+    assert full.outcomes() == [None]
+
+
+@pytest.mark.parametrize("fallback", [True, False])
+@pytest.mark.parametrize("model_fails", [True, False])
+def test_an_agent_goes_on_if_only_a_request_is_declined(c1, model_fails, fallback):
+    """If a model failed and no digest may take the place of its summary, the agent stops."""
+    c1.append(messages(11 if model_fails else 1), REQUEST)
+    condenser = llm(failed(), fallback=fallback, max_size=1_000)
+    with pytest.raises(NoCondensationAvailable) as declined:
+        c1.handle(condenser)  # a digest of these messages would not be shorter than they are
+    error = declined.value
+    assert (error.model_failed, error.may_go_on) == (model_fails, fallback or not model_fails)
+
+
+MADE = "foldlog.condensation.made"
+DECLINED = "foldlog.condensation.declined"
+
+
+def told(caplog, name):
+    """Return the values of the only message ``name``, except those of every log record."""
+    (record,) = [record for record in caplog.records if record.name == name]
+    of_record = vars(logging.makeLogRecord({})).keys() | {"message", "asctime", "paid"}
+    values = {key: value for key, value in vars(record).items() if key not in of_record}
+    assert values.pop("conversation") == "c1"
+    return values
+
+
+def test_a_condensation_is_told_with_its_effect(full, caplog):
+    caplog.set_level(logging.INFO)
+    before = full.view()
+    full.handle(llm(said("SHORT", usage={"prompt_tokens": 9}, cost=0.25)))
+    values = told(caplog, MADE)
+    assert values.pop("ms") >= 0
+    tokens = [tokens_of(view, ESTIMATE) for view in (before, full.view())]
+    assert values == {
+        "condensation": 11,
+        "condenser": "llm",
+        "reason": "events",
+        "events_before": 11,
+        "events_after": len(full.view()),
+        "tokens_before": tokens[0],
+        "tokens_after": tokens[1],
+        "cost": 0.25,
+        "tokens": {"prompt_tokens": 9},
+    }
+    assert tokens[0] > tokens[1]
+
+
+def test_a_condensation_that_says_nothing_is_told_all_the_same(full, caplog):
+    caplog.set_level(logging.INFO)
+
+    class Silent(Condenser):
+        def condense(self, view, agent_llm=None):
+            return Condensation(condensed(1, 2)) if len(view) == 11 else view
+
+    before = full.view()
+    full.handle(Silent())
+    values = told(caplog, MADE)
+    assert values.pop("ms") >= 0
+    assert values == {
+        "condensation": 11,
+        "condenser": "Silent",
+        "reason": "asked for",
+        "events_before": 11,
+        "events_after": 9,
+        "tokens_before": tokens_of(before, ESTIMATE),
+        "tokens_after": tokens_of(full.view(), ESTIMATE),
+        "cost": 0.0,
+        "tokens": {},
+    }
+
+
+def test_a_condensation_with_counts_is_told_with_them(full, caplog):
+    caplog.set_level(logging.INFO)
+    metadata = {"tokens_before": 70, "tokens_after": 30}
+
+    class Counting(Condenser):
+        def condense(self, view, agent_llm=None):
+            return Condensation(replace(condensed(1, 2), metadata=metadata))
+
+    full.handle(Counting())
+    values = told(caplog, MADE)
+    assert {name: values[name] for name in metadata} == metadata
+
+
+@pytest.mark.parametrize(
+    "condenser, events",
+    [(llm(), 1), (llm(failed(), fallback=False), 11)],
+    ids=["nothing to forget", "a model that fails"],
+)
+def test_a_declined_condensation_is_told_with_its_reason(c1, caplog, condenser, events):
+    c1.append(messages(events), REQUEST)
+    with pytest.raises(NoCondensationAvailable) as declined:
+        c1.handle(condenser)
+    reason = "its model failed" if events > 1 else str(declined.value)
+    values = {"condenser": "llm", "events_before": events, "reason": reason}
+    assert told(caplog, DECLINED) == values
 
 
 # --- others append meanwhile ---

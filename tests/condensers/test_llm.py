@@ -3,6 +3,7 @@
 import copy
 import json
 import logging
+import os
 import re
 import socket
 import sys
@@ -504,3 +505,35 @@ def test_counter_of_litellm_that_does_not_count(monkeypatch, count, words):
     llm = LLM(LLMConfig(model="gpt-4o", api_key="k"))
     with pytest.raises(TokensUnknown, match=words):
         llm._counted([{"role": "user", "content": "hello"}], ())
+
+
+IMPORTED = """
+import os
+
+names = ("LITELLM_MODE", "LITELLM_LOCAL_MODEL_COST_MAP", "LITELLM_LOCAL_ANTHROPIC_BETA_HEADERS")
+environment = {name: os.environ.get(name) for name in names}
+suppress_debug_info = False
+"""
+"""A package in litellm's place, which notes what the real one would read while it is imported."""
+
+
+@pytest.mark.parametrize("mode", [None, "DEV"])
+def test_litellm_is_imported_in_a_quiet_environment(tmp_path, monkeypatch, mode):
+    """A program's own choice of a mode stays as it is, during and after the import."""
+    (tmp_path / "litellm.py").write_text(IMPORTED)
+    monkeypatch.syspath_prepend(tmp_path)
+    monkeypatch.setitem(sys.modules, "litellm", None)
+    del sys.modules["litellm"]
+    monkeypatch.delenv("LITELLM_MODE", raising=False)
+    monkeypatch.delenv("LITELLM_LOCAL_MODEL_COST_MAP", raising=False)
+    monkeypatch.setenv("LITELLM_LOCAL_ANTHROPIC_BETA_HEADERS", "False")
+    if mode is not None:
+        monkeypatch.setenv("LITELLM_MODE", mode)
+    litellm = client._litellm.__wrapped__()
+    assert litellm.environment == {
+        "LITELLM_MODE": mode or "PRODUCTION",
+        "LITELLM_LOCAL_MODEL_COST_MAP": "True",
+        "LITELLM_LOCAL_ANTHROPIC_BETA_HEADERS": "False",
+    }
+    assert litellm.suppress_debug_info is True
+    assert os.environ.get("LITELLM_MODE") == mode
