@@ -194,12 +194,11 @@ class RollingCondenser(Condenser, ABC):
         summaries = [event.id for event in view.events if event.id < NOT_RECORDED]
         if set(summaries) <= set(forgotten):
             return action
-        return CondensationAction(
+        return replace(
+            action,
             forgotten_event_ids=tuple(dict.fromkeys((*forgotten, *summaries))),
-            summary=action.summary,
-            summary_offset=action.summary_offset,
-            metadata=action.metadata,
-            source=action.source,
+            forgotten_events_start_id=None,
+            forgotten_events_end_id=None,
         )
 
     def without_summary(

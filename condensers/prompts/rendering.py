@@ -6,7 +6,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from functools import lru_cache
 from typing import Any
 
@@ -49,12 +49,8 @@ def event_block(event: Event, limit: int | None) -> str:
     return f"<EVENT id={event.id}>\n{_quote(truncate(event_text(event), limit))}\n</EVENT>"
 
 
-def previous_summary(events: Sequence[Event], limit: int | None) -> str:
-    texts = [
-        _quote(truncate(event.content, limit))
-        for event in events
-        if isinstance(event, CondensationSummary)
-    ]
+def previous_summary(summaries: Iterable[str], limit: int | None) -> str:
+    texts = [_quote(truncate(summary, limit)) for summary in summaries]
     return "\n\n".join(texts) or "(none: this is the first)"
 
 

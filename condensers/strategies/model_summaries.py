@@ -9,8 +9,6 @@ from dataclasses import dataclass, replace
 from functools import partial
 from typing import ClassVar, Literal, NamedTuple
 
-from msgspec.structs import replace as replace_field
-
 from foldlog._base.json_types import JsonMap, JsonObject
 from foldlog.condensers.base import (
     AgentModel,
@@ -140,9 +138,15 @@ class ModelSummaryCondenser(AskingCondenser, SummarizingCondenser):
 
     def _request(self, events: Sequence[Event], length: int | None) -> Request:
         prompt = load_prompt(self.prompt_file)
+        # The next digest is made from the log again, so the model need not read the last one.
+        earlier = (
+            without_digest(event.content)
+            for event in events
+            if isinstance(event, CondensationSummary)
+        )
         messages = prompt.messages(
             tool=TOOL_NAME,
-            previous_summary=previous_summary([*map(_without_digest, events)], length),
+            previous_summary=previous_summary(earlier, length),
             events=event_blocks(events, length),
         )
         return Request(prompt, messages, self._options())
@@ -400,13 +404,6 @@ def _above(summary: Summary, digest: Summary) -> Summary:
 
     start = f"{summary.text}{BETWEEN}"
     return replace(summary, text=start + digest.text, shorter=shorter)
-
-
-def _without_digest(event: Event) -> Event:
-    # The next digest is made from the log again, so the model need not read the last one.
-    if not isinstance(event, CondensationSummary):
-        return event
-    return replace_field(event, content=without_digest(event.content))
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)

@@ -2,7 +2,10 @@
 leaves.
 """
 
+from dataclasses import dataclass
+
 import pytest
+from msgspec.structs import replace
 
 from foldlog.condensers import (
     ClearThinkingCondenser,
@@ -14,8 +17,11 @@ from foldlog.condensers import (
     reports_of,
 )
 from foldlog.condensers.models.estimate import event_size
+from foldlog.condensers.strategies.clearing import _MARK_TOKENS
+from foldlog.condensers.strategies.showing import mask_events
 from foldlog.eventstore import ANY_VERSION, Action, Annotation, open_store
-from foldlog.projections import Views, begins_reply
+from foldlog.projections import View, Views, begins_reply
+from foldlog.projections.call_states import MARK, in_doubt
 from foldlog.projections.messages.turns import turns
 from tests.condensers.made import answer, call, message, pair, plan, shown, viewed
 
@@ -119,3 +125,63 @@ def test_a_grown_view_shares_the_earlier_masks():
     assert all(earlier is later for earlier, later in masks)
     assert not is_masked(ObservationMaskingCondenser(20).condense(view)[1])
     assert view[1].content == "done", "the View itself is not changed"
+
+
+def test_a_prompt_of_exactly_the_trigger_stays():
+    view = viewed(message("do it"), pair(1, content=BIG), pair(2, content=BIG))
+    total = sum(map(event_size, view))
+    gain = ONE - _MARK_TOKENS
+
+    def cleared(**settings):
+        result = shown(ClearToolUsesCondenser(keep=1, **settings).condense(view))
+        return [event.id for event in result if is_masked(event)]
+
+    assert cleared(trigger=total, clear_at_least=0) == []
+    assert cleared(trigger=total - 1, clear_at_least=0) == [2]
+    assert cleared(trigger=total - 1, clear_at_least=gain) == [2]
+    assert cleared(trigger=total - 1, clear_at_least=gain + 1) == []
+
+
+@dataclass
+class Masking:
+    """Only its name and its settings are in a report."""
+
+    words: str
+    type = "masking"
+
+
+def masked_by(view, words, *indices):
+    result = mask_events(Masking(words), view, {index: ("content", words) for index in indices})
+    return result.result, result.reports
+
+
+def test_a_mask_is_made_again_only_for_another_event_or_text():
+    view = viewed(message("do it"), *pair(1), *pair(2))
+    first, reports = masked_by(view, "A", 2, 4)
+    assert [event.content for event in first if is_masked(event)] == ["A", "A"]
+    assert reports == (
+        {"condenser": "masking", "rule": {"words": "A"}, "masked": 2, "newest_masked": 4},
+    )
+    again, _ = masked_by(view, "A", 2)
+    assert again[2] is first[2]
+    assert again[4] is view[4]
+    other_text, _ = masked_by(view, "B", 2)
+    assert (other_text[2].content, other_text[2].meta) == ("B", {"masked_by": "masking"})
+    failed = replace(view[2], is_error=True)
+    other_event = view.with_events([*view[:2], failed, *view[3:]])
+    assert masked_by(other_event, "B", 2)[0][2].is_error
+    assert masked_by(view, "A")[1] == ()
+
+
+def test_unseen_results_and_results_in_doubt_are_not_masked():
+    unknown = {MARK: {"state": "unknown", "key": "k"}}
+    doubtful = [call(call_id="x"), answer("?", "x", extras=unknown, cause=1)]
+    view = viewed(message("do it"), doubtful, pair(2), pair(3))
+    assert [*in_doubt(view.events)] == [2, 1]
+    results = range(2, len(view), 2)
+
+    def masked(view):
+        return [event.id for event in masked_by(view, "A", *results)[0] if is_masked(event)]
+
+    assert masked(view) == [4, 6]
+    assert masked(View(view.state, (), kept_from=5)) == [4]

@@ -4,6 +4,7 @@ there has
 - a rule, which is its name,
 - the settings of a condenser, and the replies of its model,
 - the events,
+- with ``use``, what a handler lets the step do with models (a name in ``ModelUse``),
 - the result, and under ``prompt`` the last prompt of the model.
 
 ``python -m tests.condensers.test_condensations`` writes the results again.
@@ -28,6 +29,8 @@ from foldlog.condensers import (
     reports_of,
 )
 from foldlog.condensers.config.registry import CONDENSER_REGISTRY, config_type_of
+from foldlog.condensers.rolling import ModelUse, model_use
+from foldlog.condensers.unseen import step
 from foldlog.projections import View
 from tests.condensers.scripted import Characters, Scripted, Weights, called, failed, said
 from tests.golden.cases import cases_in, write_anew
@@ -46,10 +49,11 @@ def condenser_of(models, type, replies=None, condensers=(), **settings):
     return CONDENSER_REGISTRY[config_type_of(type)](models[-1], **settings)
 
 
-def step_in_lines(condenser, view, agent):
-    """Yield what a step forgets and shows, and each report."""
+def step_in_lines(condenser, view, agent, use=None):
+    """Yield what a step forgets and shows, and each report. ``use`` is for a step of a handler."""
+    token = model_use.set(ModelUse[use or "RETRY"])
     try:
-        result, reports = condenser.step(view, agent)
+        result, reports = step(condenser, view, agent) if use else condenser.step(view, agent)
     except NoCondensationAvailable as error:
         reports = error.reports
         yield f"declined: {error}"
@@ -59,6 +63,8 @@ def step_in_lines(condenser, view, agent):
             yield from forgotten(result.action)
             result = view.then([result.action])
         yield from shown(result, view)
+    finally:
+        model_use.reset(token)
     for report in reports:
         yield f"report {json.dumps(report)}"
 
@@ -102,10 +108,11 @@ def forgotten(action):
 def run_case(case, output):
     settings = case.settings()
     agent = agent_of(**settings.pop("agent")) if "agent" in settings else None
+    use = settings.pop("use", None)
     models = []
     condenser = condenser_of(models, **settings)
     view = View.from_events(case.events())
-    lines = [*step_in_lines(condenser, view, agent)]
+    lines = [*step_in_lines(condenser, view, agent, use)]
     if output == "result":
         return "\n".join([*lines, *(f"asked {len(model.calls)} times" for model in models)])
     _, *messages = models[-1].calls[-1]

@@ -5,6 +5,7 @@ must be, beside the golden cases of ``test_condensations.py``.
 import json
 import math
 import re
+from itertools import accumulate
 
 import pytest
 
@@ -678,3 +679,38 @@ def test_head_that_exceeds_the_limit_shortens_no_tail(third, tail):
     sums = [0, 10, 20, third, third + 10, third + 20, third + 30]
     over = Overrun(sums, 100, None)
     assert condenser._tail_by_tokens(viewed(messages(6)), 3, over) == tail
+
+
+class Thousands(Characters):
+    """To this model every event is worth 1,000 tokens, and a summary its characters."""
+
+    def token_sums(self, view):
+        tokens = (1_000 if event.id >= 0 else len(event.content) for event in view)
+        return [*accumulate(tokens, initial=0)]
+
+
+@pytest.mark.parametrize("reports", [(), ({"model": "m"},)])
+@pytest.mark.parametrize("others, keep_first, fits", [(38_000, 38, 5_000), (19_000, 5, 21_000)])
+def test_a_summary_always_has_an_eighth_of_the_limit(others, keep_first, fits, reports):
+    """It may take more if the other events leave more room. Only a text of a model is refused."""
+
+    class Writing(SummarizingCondenser):
+        length = fits
+
+        def summary(self, view, span):
+            return Summary("a b " * (self.length // 4) + "c" * (self.length % 4), reports=reports)
+
+    condenser = Writing(keep_first=keep_first, max_size=1_000, max_tokens=40_000)
+    view = viewed(messages(60))
+    made = plan(condenser.get_condensation(view, Thousands()))
+    assert (len(made.summary), made.metadata["tokens_after"]) == (fits, others + fits)
+    Writing.length += 1
+    if not reports:
+        made = plan(condenser.get_condensation(view, Thousands()))
+        assert made.metadata["tokens_after"] == others + fits + 1
+        return
+    with pytest.raises(
+        NoCondensationAvailable,
+        match=f"of {fits + 1:,} characters, the prompt would have {others + fits + 1} tokens, and it",
+    ):
+        condenser.get_condensation(view, Thousands())

@@ -544,3 +544,16 @@ def test_a_table_with_a_text_in_the_place_of_a_number(monkeypatch):
     assert found("openrouter/anthropic/claude-sonnet-4.5").max_input_tokens == 7
     assert found("claude-2").max_output_tokens == 8
     assert limits.names_of("a/b/c.1") == ["a/b/c.1", "b/c.1", "c.1", "a/b/c-1", "b/c-1", "c-1"]
+
+
+def test_the_window_is_that_of_the_newest_reply_whose_model_is_known(monkeypatch):
+    windows = {"old": Characters(1), "new": Characters(2)}
+    monkeypatch.setattr(limits, "window_of", windows.get)
+
+    def by(model, source="agent"):
+        return change(message(source=source), meta={"model": model})
+
+    assert limits.window_in(viewed(by("old"), by("new"), by("new", "user"))) is windows["new"]
+    assert limits.window_in(viewed(by("old"), message(), by("new", "user"))) is windows["old"]
+    assert limits.window_in(viewed(by("old"), by("unknown"), by(7))) is windows["old"]
+    assert limits.window_in(viewed(by("new", "user"), by("unknown"))) is None
