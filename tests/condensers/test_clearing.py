@@ -151,7 +151,7 @@ class Masking:
 
 
 def masked_by(view, words, *indices):
-    result = mask_events(Masking(words), view, {index: ("content", words) for index in indices})
+    result = mask_events(Masking(words), view, dict.fromkeys(indices, ("content", words)))
     return result.result, result.reports
 
 
