@@ -18,7 +18,7 @@ from foldlog.condensers import (
 )
 from foldlog.condensers.models.estimate import event_size
 from foldlog.condensers.strategies.clearing import _MARK_TOKENS
-from foldlog.condensers.strategies.showing import mask_events
+from foldlog.condensers.strategies.hiding import mask_events
 from foldlog.eventstore import ANY_VERSION, Action, Annotation, open_store
 from foldlog.projections import View, Views, begins_reply
 from foldlog.projections.call_states import MARK, in_doubt

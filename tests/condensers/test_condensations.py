@@ -30,7 +30,7 @@ from foldlog.condensers import (
 )
 from foldlog.condensers.config.registry import CONDENSER_REGISTRY, config_type_of
 from foldlog.condensers.rolling import ModelUse, model_use
-from foldlog.condensers.unseen import step
+from foldlog.condensers.stepping import step
 from foldlog.projections import View
 from tests.condensers.scripted import Characters, Scripted, Weights, called, failed, said
 from tests.golden.cases import cases_in, write_anew
