@@ -8,14 +8,14 @@ from foldlog.condensers.base import Condenser
 
 _CLASSES = {
     "amortized_forgetting": ("forgetting", "AmortizedForgettingCondenser"),
-    "browser_output": ("showing", "BrowserOutputCondenser"),
+    "browser_output": ("hiding", "BrowserOutputCondenser"),
     "clear_thinking": ("clearing", "ClearThinkingCondenser"),
     "clear_tool_uses": ("clearing", "ClearToolUsesCondenser"),
     "conversation_window": ("forgetting", "ConversationWindowCondenser"),
     "digest": ("digest", "DigestCondenser"),
-    "noop": ("showing", "NoOpCondenser"),
-    "observation_masking": ("showing", "ObservationMaskingCondenser"),
-    "recent_events": ("showing", "RecentEventsCondenser"),
+    "noop": ("hiding", "NoOpCondenser"),
+    "observation_masking": ("hiding", "ObservationMaskingCondenser"),
+    "recent_events": ("hiding", "RecentEventsCondenser"),
 }
 
 

@@ -333,7 +333,7 @@ def test_killed_around_an_object_nothing_is_lost(store, to, expected, call, is_d
 
     assert content(store) == expected
     with monkeypatch.context() as patch:
-        for place in ("archived", "archive"):
+        for place in ("archive_objects", "archive"):
             patch.setattr(f"foldlog.eventstore.maintenance.{place}.{call}", kill)
         with pytest.raises(Killed):
             archive(store, "c1", to)

@@ -352,7 +352,7 @@ def test_session_is_decoded_once(both, monkeypatch):
         calls.append(values)
         return original(*values)
 
-    monkeypatch.setattr(record_decoding, "events_of", counted_events_of)
+    monkeypatch.setattr(decoding, "events_of", counted_events_of)
     monkeypatch.setattr(record_decoding, "events_of", lambda *_: pytest.fail("decoded without use"))
     both.add(200)
     imported(both.store, both.path)
