@@ -26,7 +26,7 @@ from tests.between import Killed, kill_after
 from tests.privacy import erased, redacted
 from tests.said import said, say, texts
 from tests.sound import assert_sound
-from tests.stored_rows import execute, replace
+from tests.stored_rows import execute, replace, with_fields
 
 PAGE = 4_096
 KEYS = KeyRing(["11" * 32])
@@ -194,6 +194,24 @@ def test_event_with_another_head_is_not_copied(path, source, target):
         assert [*target.conversations()] == []
         assert texts(store, "a") == ["zero", "one"]
 
+
+@pytest.mark.parametrize("changed", ["body", "proof"])
+def test_redaction_of_a_changed_event_is_not_copied(path, source, changed):
+    with open_store(path) as target:
+        say(source, "a", "zero", "one")
+        problems(source, target)
+        rows = target.query("a", lambda read: read.rows(0, 2, 2))
+        if changed == "body":
+            replace(path, "a", rows[0]._replace(body=rows[1].body))
+        else:
+            replace(path, "a", with_fields(rows[0], proof=rows[1].head + rows[0].proof[32:]))
+        redacted(source, "a", 0)
+        assert problems(source, target)["a"] == (
+            "conversation 'a', event 0: the target has a different event in place of the redacted"
+            " event: one of the two events was changed; run 'foldlog store verify', then 'foldlog"
+            " store copy --damaged'"
+        )
+        assert texts(target, "a") == ["one" if changed == "body" else "zero", "one"]
 
 def test_stopped_copy_begins_no_other_conversation(source, target, monkeypatch):
     monkeypatch.setattr(importing, "CHUNK", 1)

@@ -24,7 +24,7 @@ from foldlog.eventstore.recorders.base import Transaction
 from foldlog.eventstore.recorders.sqlite.memory import MemoryRecorder
 from foldlog.eventstore.recorders.types import Conversation
 from foldlog.eventstore.sources.reading import IMPORTED_AT, about, blocks_of
-from foldlog.eventstore.sources.tables import TITLE, WHERE, Source, Sources
+from foldlog.eventstore.sources.tables import TITLE, WHERE, Source, Sources, query_sources
 from foldlog.formats.forking import lacking
 from foldlog.formats.format import Format
 from foldlog.formats.record import INCOMPLETE, NotAnEvent, pick, time_in
@@ -46,10 +46,14 @@ def pending_figures(store: Store, conversation: str, *, again: bool = False) -> 
     format = format_named(source.format)
     if format.skeleton is None:
         return _add_facts(_count_decoded(store, source, format), format, about(source))
-    counter = format.skeleton(b"" if again else source.sums)
+    sums = b"" if again else source.sums
+    counter = format.skeleton(sums)
     start = counter.state.records
-    for block in blocks_of(store.database, source, start) if start < source.records else ():
-        count_block(counter, block.since(max(start, block.first)))
+    if start < source.records:
+        # The next records may repeat records that are counted already.
+        counter = format.skeleton(sums, query_sources(store.database, Sources.hashes, source))
+        for block in blocks_of(store.database, source, start):
+            count_block(counter, block.since(max(start, block.first)))
     return figures_in(counter, format, source.records, about(source))
 
 

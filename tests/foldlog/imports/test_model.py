@@ -19,6 +19,7 @@ import psycopg
 import pytest
 
 from foldlog import Histories
+from foldlog._reports.figures.of_sources import pending_figures
 from foldlog.eventstore import (
     CannotRedact,
     DocumentChanges,
@@ -258,6 +259,9 @@ class Model:
                     self.store.version(row.id)
             copy = self._place.open(self.keys)
             assert not any(copy_all(self.store, copy).values())
+            if self.random.random() < 0.5:
+                self.redact()
+                assert not any(copy_all(self.store, copy).values())
             self.store.close()
             self.store = copy
 
@@ -315,6 +319,7 @@ class Model:
         else:
             self.check_import(result.conversation)
         self.check_removed()
+        self.check_sums()
         findings = problems(self.store)
         assert findings == [], (self.log, findings)
 
@@ -324,6 +329,15 @@ class Model:
         assert found == [], (self.kind.format, self.log)
         for word in [*self.removed_words][:3]:
             assert Histories(self.store).search(word) == ()
+
+    def check_sums(self):
+        """Compare the stored sums of each source with sums over the records that it has now."""
+        for name, source in self.sources():
+            if source.sums:
+                stored, counted = (
+                    pending_figures(self.store, name, again=again) for again in (False, True)
+                )
+                assert stored == counted, (self.log, name)
 
     def check_import(self, conversation):
         """Check that an import has all its words, except for those that were removed."""

@@ -1,15 +1,21 @@
 """Two stores that redact different texts, and then copy to each other, keep none of these texts."""
 
 import inspect
+import random
+import re
 from threading import Event
 
 import pytest
 
 from foldlog import Histories
+from foldlog._reports.figures.of_sources import pending_figures
 from foldlog.eventstore.maintenance.copy import CopyOptions, compare_stores, copy_conversation
 from foldlog.eventstore.sources.reading import about
+from foldlog.eventstore.sources.tables import REDACTED
 from tests.between import Between, Killed, kill_after
 from tests.foldlog.imports.imports import (
+    Failed,
+    Import,
     bytes_of,
     copy_all,
     events_of,
@@ -58,7 +64,7 @@ def test_redaction_of_a_fork_reaches_its_parent(path, store, target, request):
 
 
 def test_equal_counts_hide_no_redaction(store, target):
-    recorded(store, "a", *(line(i, f"word {i}") for i in range(4)))
+    recorded(store, "a", *(line(i, f"word {i}") for i in range(10)))
     store.fork("a", 4, "b")
     recorded(store, "b", line(4, SECRET), line(5, "more", "assistant"))
     copy_all(store, target)
@@ -165,3 +171,93 @@ def test_copy_begins_again_after_each_redaction(tmp_path, store, target):
     assert len({*depths}) < 10  # no copy within a copy
     assert copy_all(store, target) == {"s1": None}
     assert not any(text in str(events_of(target, "s1")) for text in ("word 1", "word 19"))
+
+
+def assert_true_sums(store, conversation):
+    """Compare the stored sums of a source with sums over its stored records."""
+    stored, counted = (pending_figures(store, conversation, again=again) for again in (False, True))
+    assert stored == counted
+
+
+@pytest.mark.parametrize("is_longer", [False, True])
+def test_sums_of_a_longer_copy_are_its_own(tmp_path, store, target, is_longer):
+    imported_there(store, tmp_path, LINES[:2])
+    copy_all(store, target)
+    if is_longer:
+        imported_there(target, tmp_path, LINES[:4])
+    redact(store)
+    assert copy_all(store, target) == {"s1": None}
+    source, copy = source_of(store, "s1"), source_of(target, "s1")
+    assert about(copy)[REDACTED] == about(source)[REDACTED]
+    assert copy.sums == (b"" if is_longer else source.sums)
+    assert_true_sums(target, "s1")
+
+
+class TwoStores:
+    """A session that grows in two stores, which redact its records, and copy to each other."""
+
+    def __init__(self, folder, seed, *stores):
+        self.random = random.Random(seed)
+        self.path = folder / f"s1-{seed}.jsonl"
+        self.stores = stores
+        self.lines = []
+        self.redacted = {0: set(), 1: set()}
+        self.grow()
+        imported(stores[0], self.path, prefix="p-")
+        copy_all(*stores)
+
+    def grow(self):
+        """Import further records. A redacted record may be repeated."""
+        for _ in range(self.random.randint(1, 3)):
+            number = len(self.lines)
+            role = self.random.choice(["user", "assistant"])
+            new = line(number, f"word-{number}-", role)
+            self.lines.append(new if number < 3 else self.random.choice([new, new, *self.lines]))
+        write(self.path, self.lines)
+        for outcome in Import(self.random.choice(self.stores), [self.path], prefix="p-"):
+            assert not isinstance(outcome, Failed) or "was redacted" in str(outcome.error)
+
+    def match(self):
+        """Redact records, which may have no events yet."""
+        number = self.random.randrange(2)
+        store = self.stores[number]
+        word = self.random.choice(re.findall(r"word-\d+-", bytes_of(store, "p-s1").decode()) or [""])
+        if word:
+            redact(store, word)
+            self.redacted[number].add(word)
+
+    def use(self):
+        self.random.choice(self.stores).version("p-s1")
+
+    def redact(self):
+        number = self.random.randrange(2)
+        store = self.stores[number]
+        words = {
+            event.id: re.findall(r"word-\d+-", repr(event)) for event in events_of(store, "p-s1")
+        }
+        if there := [event_id for event_id, found in words.items() if len(found) == 1]:
+            event_id = self.random.choice(there)
+            redact_event(store, "p-s1", event_id)
+            self.redacted[number].update(words[event_id])
+
+    def copy(self):
+        source, target = self.random.sample(self.stores, 2)
+        copy_all(source, target)
+
+    def check(self):
+        for number, store in enumerate(self.stores):
+            assert_sound(store)
+            source = source_of(store, "p-s1")
+            text = bytes_of(store, "p-s1").decode()
+            assert not any(word in text for word in self.redacted[number])
+            if source.sums:
+                assert_true_sums(store, "p-s1")
+
+
+@pytest.mark.parametrize("seed", range(10))
+def test_stores_that_copy_to_each_other_keep_true_sums(tmp_path, store, target, seed):
+    stores = TwoStores(tmp_path, seed, store, target)
+    for _ in range(12):
+        step = stores.random.choice(["grow", "use", "redact", "match", "match", "copy", "copy"])
+        getattr(stores, step)()
+        stores.check()
