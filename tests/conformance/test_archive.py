@@ -659,3 +659,26 @@ print(read_object(address).decode())
     )
     assert "this process was forked after its parent had used an object store" in process.stdout
     assert (process.returncode, process.stdout.splitlines()[-1]) == (0, "data"), process.stderr
+
+
+def test_an_operation_of_another_process_is_not_replaced(recorder):
+    store = Store(recorder)
+    say(store, "a", "zero")
+    with recorder.read() as reader:
+        key = reader.conversation("a").key
+    recorder.transact(lambda transaction: transaction.leave_unfinished(key, "archive", "there"))
+
+    def operations():
+        return recorder.query(lambda reader: [*reader.unfinished(key)])
+
+    [operation] = operations()
+    assert operation[2:] == ("archive", "there")
+    stale = operation._replace(state="elsewhere")
+    for replacement in (None, ARCHIVED):
+        assert archive_objects.replace_operation(recorder, stale, replacement) is False
+        assert operations() == [operation]
+    assert archive_objects.replace_operation(recorder, operation, ARCHIVED) is True
+    [replaced] = operations()
+    assert replaced == operation._replace(operation=ARCHIVED)
+    assert archive_objects.replace_operation(recorder, replaced, None) is True
+    assert operations() == []

@@ -364,3 +364,12 @@ def test_errors_become_errors_of_the_library(error, of_library):
         raise error
     assert type(raised.value).__name__ == of_library
     assert raised.value.__cause__ is error
+
+
+def test_a_program_may_have_a_mapper_of_its_own():
+    class Own(ConversationMapper):
+        pass
+
+    factory = Factory({"FOLDLOG_URL": "memory:"})
+    assert type(factory.mapper(None)) is ConversationMapper
+    assert type(factory.mapper(None, Own)) is Own

@@ -15,7 +15,8 @@ from foldlog.eventstore.log.reading import views_up_to
 from foldlog.eventstore.log.seal import WriteSettings
 from foldlog.eventstore.recorders.types import UNREADABLE, Conversation, Record, as_rows, row_of
 from foldlog.projections import Views
-from tests.said import say, texts
+from tests.privacy import erased
+from tests.said import all_said, say, texts
 
 SALT = bytes(16)
 
@@ -283,3 +284,30 @@ def test_the_bytes_of_a_compressed_view_are_those_that_are_decoded(
     with views_up_to(20_000):
         assert len(list(views.current("c"))) == 10
     assert len(list(Views(store).current("c"))) == 10
+
+
+@pytest.mark.usefixtures("one_order")
+def test_reading_goes_on_after_each_position(store):
+    say(store, "a", "zero", "one")
+    store.ingest("imported", all_said(*map(str, range(7))))
+    store.fork("a", 1, "fork")
+    say(store, "fork", "own")
+    say(store, "erased", "gone")
+    store.ingest("imported too", all_said("x", "y"))
+    erased(store, "erased")
+    with store.database.recorder.read() as reader:
+        rows = [
+            (placed_row.position, placed_row.conversation, placed_row.row.id)
+            for placed_row in reader.placed_rows(0, 100)
+        ]
+        assert len(rows) > 12
+        positions = [position for position, *_ in rows]
+        assert positions == sorted({*positions})
+        for after in {0, *positions, *(position - 1 for position in positions)}:
+            expected = [row for row in rows if row[0] > after]
+            assert reader.place_after(after) == next(iter(expected), None)
+            for limit in (1, 3, 100):
+                page = reader.placed_rows(after, limit)
+                assert [(entry.position, entry.conversation, entry.row.id) for entry in page] == (
+                    expected[:limit]
+                )

@@ -337,3 +337,42 @@ def test_a_missing_mark_is_left_and_named(recorder):
     assert "the conversation has no mark" in str(first.problem)
     with pytest.raises(CorruptEvent, match="the conversation has no mark"):
         list(store.events("c1"))
+
+
+@pytest.mark.parametrize("bytes_max, sizes", [(2**21, [32, 64]), (0, [32, 16, 8, 4, 2, *[1] * 8])])
+def test_large_rows_are_changed_a_few_at_a_time(recorder, monkeypatch, bytes_max, sizes):
+    monkeypatch.setattr(rekeying, "_BYTES", bytes_max)
+    store = store_on(recorder, None)
+    store.append("c", [said(str(n)) for n in range(70)], expected_version=0)
+    step = rekeying._Change._rows
+    taken = []
+
+    def noted(change, size):
+        taken.append(size)
+        return step(change, size)
+
+    monkeypatch.setattr(rekeying._Change, "_rows", noted)
+    [outcome] = rekey(store_on(recorder, "zlib", "one"))
+    assert outcome[:5] == ("c", True, 70, (), None)
+    assert taken == sizes
+    assert_sound(store_on(recorder, "zlib", "one"))
+
+
+def test_a_rekey_ends_at_a_missing_row(recorder):
+    fill(store_on(recorder, None))
+    conversation, _ = stored(recorder)["c1"]
+    database = store_on(recorder, "zlib", "one").database
+    state = rekeying.RekeyState(
+        decrypt=False,
+        compression="zlib",
+        until=conversation.version + 3,
+        next=0,
+        key=None,
+        encrypted=False,
+    )
+    recorder.transact(
+        lambda transaction: rekeying.leave_unfinished(transaction, conversation.key, state)
+    )
+    with pytest.raises(CorruptEvent, match=f"event {conversation.version}"):
+        rekeying.change_all(database, conversation.key)
+    assert recorder.query(lambda reader: [*reader.unfinished(conversation.key)]) == []

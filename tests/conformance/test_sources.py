@@ -419,3 +419,26 @@ def test_page_of_blocks_begins_with_the_block_of_the_record(store):
 
     assert [firsts(record, 2) for record in (0, 2, 3, 8)] == [[0, 3], [0, 3], [3, 6], [6]]
     assert firsts(9, 2) == []
+
+
+def test_what_a_fork_shares_has_only_the_redactions_before_its_version(store):
+    parent = begun(store, "c1", redacted=(1, 7))
+    write(store, SourcesToWrite.put_made, parent, {n: (n, 1) for n in range(9)})
+    fork = Conversation(
+        99, "f", 5, bytes(16), parent=parent.conversation, parent_version=3, version=3
+    )
+    with sources_of(store) as sources:
+        shared = sources.of_state(fork)
+        assert shared == parent._replace(
+            conversation=99,
+            parent=parent.conversation,
+            from_record=3,
+            records=3,
+            made=3,
+            head=b"",
+            redacted=(),
+        )
+        assert sources.all_redacted(shared) == {1}
+        row = sources.as_row(shared)
+        head = chain_head(GENESIS, b"".join(map(hash_of, RECORDS[:3])))
+        assert row == shared._replace(head=head, about=b"", sums=b"")

@@ -296,3 +296,29 @@ def test_a_stream_that_contradicts_the_log_is_found(store, fields, problem):
 
     store.database.recorder.transact(change)
     assert problems(store) == [problem]
+
+
+def test_closed_streams_count_unless_they_were_replies(store, monkeypatch):
+    monkeypatch.setattr(streams, "STREAMS_MAX", 2)
+    for name in "ab":
+        number = begin(store, name=name).number
+        write(store, lambda writing, number=number: streams.close(writing, number))
+    with pytest.raises(InvalidArgument, match="has 2 streams, which is the maximum"):
+        begin(store, name="c")
+
+
+def test_an_open_reply_counts(store, monkeypatch):
+    monkeypatch.setattr(streams, "STREAMS_MAX", 2)
+    begin(store, name="a")
+    begin(store)
+    with pytest.raises(InvalidArgument, match="has 2 streams, which is the maximum"):
+        begin(store, name="c")
+
+
+def test_a_closed_reply_is_kept_for_its_whole_time():
+    closed = streams.Stream(1, streams.REPLY, "text/plain", 0, closed_at=7)
+    kept_us = streams.KEPT_S * 1_000_000
+    assert [streams._is_old(closed, 7 + kept_us + late) for late in (0, 1)] == [False, True]
+    left = closed._replace(closed_at=None)
+    abandoned_us = streams.ABANDONED_S * 1_000_000
+    assert [streams._is_old(left, abandoned_us + late) for late in (0, 1)] == [False, True]

@@ -44,7 +44,7 @@ from tests.commands import run_foldlog
 from tests.eventstore.test_operator import key_of, stored_row
 from tests.privacy import erased, redacted
 from tests.said import all_said, say
-from tests.sound import changes
+from tests.sound import changes, problems
 from tests.stored_rows import with_fields
 
 KEYS = KeyRing(["44" * 32])
@@ -845,3 +845,20 @@ def test_schema_number_is_not_read_from_a_table_of_the_operator(path):
         connection.commit()
     with opened(path) as store:
         assert store_info(store).schema == number
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        "places = substr(places, 1, 3)",
+        "places = CAST(x'00' || places AS BLOB)",
+        "records = records + 1",
+    ],
+)
+def test_damaged_index_of_a_block_is_named(path, change):
+    run(path, f"UPDATE blocks SET {change} WHERE conversation = {key_of(path, 'opened')}")
+    with opened(path) as store:
+        [found] = [problem for problem in problems(store) if problem.startswith("opened: ")]
+    assert found.startswith(
+        "opened: the records of the source from 0 on cannot be read: it cannot be decompressed: "
+    )

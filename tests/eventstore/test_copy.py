@@ -213,6 +213,7 @@ def test_redaction_of_a_changed_event_is_not_copied(path, source, changed):
         )
         assert texts(target, "a") == ["one" if changed == "body" else "zero", "one"]
 
+
 def test_stopped_copy_begins_no_other_conversation(source, target, monkeypatch):
     monkeypatch.setattr(importing, "CHUNK", 1)
     say(source, "long", *["x"] * 300)
@@ -429,3 +430,27 @@ def test_a_problem_of_one_conversation_is_its_outcome(
     monkeypatch.setattr(copy, "_copy_with_redactions", fail)
     [outcome] = copy_store(source, target, jobs=1, damaged=damaged)
     assert outcome == copy.Moved("a", 0, 1, problem, damaged=1 if is_up_to_damage else None)
+
+
+@pytest.mark.parametrize("where", ["source", "target"])
+def test_an_erasure_on_one_side_is_not_only_behind(source, target, where):
+    say(source, "a", "zero", "one")
+    say(source, "b", "zero")
+    problems(source, target)
+    erased(source if where == "source" else target, "a")
+    say(source, "b", "one")
+    assert differing(source, target) == [("a", False), ("b", True)]
+
+
+def test_the_outcome_of_a_copy_is_whole(source, target):
+    say(source, "a", "zero", "one")
+    say(source, "b", "zero")
+    erased(source, "b")
+    assert sorted(copy_store(source, target, jobs=1)) == [
+        copy.Moved("a", 2, 2),
+        copy.Moved("b", 0, 1, tombstones=1),
+    ]
+    assert sorted(copy_store(source, target, jobs=1)) == [
+        copy.Moved("a", 0, 2),
+        copy.Moved("b", 0, 1),
+    ]

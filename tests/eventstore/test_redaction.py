@@ -113,7 +113,8 @@ def test_redacted_row_with_content_is_found(path):
     put(path, row._replace(body=row.body.replace(b"[redacted]", b"[mine]")))
     assert findings(path) == ["event 2: its receipt says that it is redacted, but it has content"]
     put(path, row._replace(body=row.body.replace(b'"message"', b'"annotation"')))
-    assert "event 2: its content was changed" in findings(path)[0]
+    [found] = findings(path)
+    assert found.startswith("event 2: its content was changed")
 
 
 def test_content_that_was_put_back(path):

@@ -14,6 +14,7 @@ from foldlog.eventstore import (
     KeyRing,
     KeyUnavailable,
     Retraction,
+    VersionConflict,
     confirm,
     open_store,
 )
@@ -26,17 +27,23 @@ from foldlog.eventstore.codec_json import (
 )
 from foldlog.eventstore.errors import InvalidOption, StoreRefused, StoreUnavailable
 from foldlog.eventstore.files.compressed import unpacked_of
+from foldlog.eventstore.files.written_files import describe_file, file_words, read_models
 from foldlog.eventstore.integrations.eventsourcing import Factory
 from foldlog.eventstore.log import seal
+from foldlog.eventstore.log.database import Binding
+from foldlog.eventstore.log.importing import StagedWriter
 from foldlog.eventstore.log.row import NotAsWritten
 from foldlog.eventstore.log.seal import compress, decompress
+from foldlog.eventstore.log.writing import digests_of
 from foldlog.eventstore.maintenance.archive import archive
-from foldlog.eventstore.maintenance.archive_objects import read_object
+from foldlog.eventstore.maintenance.archive_objects import read_object, restore
+
 from foldlog.eventstore.maintenance.copy import copy_store
 from foldlog.eventstore.maintenance.erase import erase
 from foldlog.eventstore.maintenance.rekey import rekey
 from foldlog.eventstore.maintenance.verify import verify
 from foldlog.eventstore.proof.time_stamp import stamped_at
+from foldlog.eventstore.recorders.types import as_recalled
 from tests.said import said, say
 
 
@@ -302,3 +309,78 @@ def test_bytes_go_back_only_to_their_places(fields, at, words):
     assert there == {"data": b"bytes"}
     with pytest.raises(Undecodable, match=words):
         put_back(fields, [{**listed[0], "at": at}], body)
+
+
+def test_a_bound_conversation_is_no_other_one():
+    with open_store("memory:") as store:
+        for name in ("a", "b"):
+            say(store, name, "zero")
+        with store.database.recorder.read() as reader:
+            keys = {name: reader.conversation(name).key for name in ("a", "b")}
+            found = reader.conversation("b")
+            Binding("b", key=keys["b"]).check(reader, found, binds=True)
+            with pytest.raises(ConversationNotFound, match="no conversation 'b'"):
+                Binding("b", key=keys["a"]).check(reader, found, binds=True)
+
+
+def test_a_staged_import_of_a_changed_conversation_names_both_versions():
+    with open_store("memory:") as store:
+        say(store, "a", "zero", "one")
+        with store.database.recorder.read() as reader:
+            state = reader.conversation("a")
+        say(store, "a", "two")
+
+        def conflict(writer, version):
+            with pytest.raises(VersionConflict) as error:
+                writer._write(version, lambda writing: None)
+            return error.value.conversation, error.value.expected, error.value.actual
+
+        database = store.database
+        assert conflict(StagedWriter(database, state, state), 2) == ("a", 2, 3)
+        assert conflict(StagedWriter(database, state, None), 2) == ("a", 0, 3)
+        gone = state._replace(id="b")
+        assert conflict(StagedWriter(database, gone, gone), 2) == ("b", 2, 0)
+
+
+def test_attributes_need_the_key_of_their_conversation():
+    assert len(digests_of([b"pair"], None, None)) == 1
+    keys = KeyRing(["5c" * 32])
+    assert len(digests_of([b"pair"], keys, keys.current)) == 1
+    for others in (None, KeyRing(["5d" * 32])):
+        with pytest.raises(KeyUnavailable, match="attributes are encrypted") as error:
+            digests_of([b"pair"], others, keys.current)
+        assert error.value.kind == "key"
+
+
+def test_an_archived_conversation_is_not_restored_read_only(tmp_path):
+    url = f"sqlite:///{tmp_path}/store.db"
+    with open_store(url) as store:
+        say(store, "a", "zero", "one", "two")
+        archive(store, "a", f"file://{tmp_path}/objects")
+    with open_store(f"{url}?mode=ro") as store, pytest.raises(StoreRefused) as error:
+        restore(store.database, "a")
+    assert error.value.kind == "read_only"
+    assert str(error.value) == (
+        "conversation 'a' is archived, and reading it would restore it; open the store for writing"
+    )
+
+
+def test_a_file_that_was_moved_is_described_and_forgotten(tmp_path):
+    there = tmp_path / "there.json"
+    there.write_text("{}")
+    with open_store("memory:") as store:
+        say(store, "a", "zero")
+        names = [f'export of ["a"] {path}' for path in (there, tmp_path / "moved.json")]
+        for name in names:
+            confirm(store, name, 0)
+        assert [file_words(describe_file(store, name)) for name in names] == [
+            f"export {there} of 'a'",
+            f"export {tmp_path / 'moved.json'} of 'a', which was moved or deleted",
+        ]
+        assert [*read_models(store)] == names[:1]
+
+
+@pytest.mark.parametrize("columns", [("0", 1, b"p"), (0, None, b"p")])
+def test_a_damaged_idempotency_key_fits_no_append(columns):
+    assert tuple(as_recalled((3, 2, b"p")))[:3] == (3, 2, b"p")
+    assert tuple(as_recalled(columns))[:3] == (-1, 0, b"p")

@@ -260,7 +260,8 @@ def test_other_open_store_serves_as_a_backup(path, tmp_path):
         (lambda backup: backup.write_bytes(b""), "is an empty file"),
         (
             lambda backup: execute(backup, "UPDATE events SET body = 'x'"),
-            r"is not sound \(findings: 1; the first: .*\), and nothing was replaced",
+            r"is not sound \(findings: 1; the first: conversation 'c1': event 0: its .*\), and"
+            " nothing was replaced; restore another backup",
         ),
         (lambda backup: execute(backup, "DROP TABLE events"), "no such table"),
         (lambda backup: execute(backup, "PRAGMA user_version = 99"), "has schema 99"),

@@ -229,3 +229,14 @@ def test_slow_thread_of_this_process_is_named(path):
         ):
             say(store, "c", "hi")
         assert say(store, "c", "hi")[0].id == 1
+
+
+def test_a_long_wait_names_another_process_before_a_thread(ours, monkeypatch):
+    monkeypatch.setattr(WriteLock, "_holder", lambda lock: (os.getpid() + 1, "elsewhere"))
+    assert "thread" not in str(ours.waited("the writer"))
+    assert f"{os.getpid() + 1}" in str(ours.waited("the writer"))
+    for holder in (None, (os.getpid(), "here")):
+        monkeypatch.setattr(WriteLock, "_holder", lambda lock, holder=holder: holder)
+        assert f"thread 'the writer' of this process (process {os.getpid()} on host" in str(
+            ours.waited("the writer")
+        )

@@ -415,3 +415,19 @@ def test_too_many_events_in_one_append(url, monkeypatch):
         with pytest.raises(StoreRefused, match="append the events in several batches"):
             say(store, "c0", *["x"] * 7_001)
         assert store.version("c0") == 0
+
+
+@pytest.mark.parametrize("taken, count", [(0, 3), (0, 25), (7, 23), (10, 20), (10, 1)])
+def test_ranges_of_positions_have_all_events(monkeypatch, taken, count):
+    monkeypatch.setattr(positions, "POSITIONS_MAX", 10)
+    own = positions.Positions()
+    own.number = 5
+    own.take(taken)
+    first = own.of(own._first)
+    numbers = iter(range(6, 99))
+    ranges = [*own.take_ranges(count, lambda: next(numbers))]
+    expected = [(first + taken, min(count, 10 - taken))] if taken < 10 else []
+    rest = count - sum(length for _, length in expected)
+    sizes = [min(10, rest - placed) for placed in range(0, rest, 10)]
+    expected += [(number << 20, size) for number, size in enumerate(sizes, 6)]
+    assert ranges == expected

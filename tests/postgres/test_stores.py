@@ -33,7 +33,7 @@ from foldlog.eventstore.maintenance.verify import verify
 from foldlog.eventstore.proof.checkpoint import make_checkpoint
 from foldlog.eventstore.recorders.postgres.stores import _at_address
 from foldlog.eventstore.recorders.postgres.wire import TryAgain
-from foldlog.eventstore.recorders.types import Position
+from foldlog.eventstore.recorders.types import Position, Unfinished
 from tests.at_once import at_once
 from tests.figures import FiguresOfStore
 from tests.foldlog.reports.test_figure_tables import calls_of, check_runs, filled, write_logs
@@ -575,9 +575,15 @@ def test_work_in_several_stores_runs_again_with_its_locks(pair):
 
 def test_a_key_in_one_store_is_needed_for_all(postgres_server):
     url = postgres_server.url(schema="sealed", stores="2")
-    with open_store(url, keys=KeyRing(["22" * 32])) as store:
+    keys = KeyRing(["22" * 32])
+    with open_store(url, keys=keys) as store:
         names = in_both(store, "sealed")
         say(store, names[1], "x")
+        recorder = store.database.recorder
+        assert recorder.value("key_ids").split() == [keys.current]
+        assert recorder.transact(lambda transaction: transaction.value("key_ids")).split() == [
+            keys.current
+        ]
     with open_store(url) as store, pytest.raises(KeyUnavailable, match="plain=allowed"):
         say(store, names[0], "x")
     with open_store(f"{url}&plain=allowed") as store:
@@ -721,3 +727,74 @@ def test_the_library_reads_from_the_beginning(many):
         assert recorder.select_notifications(None, 3) == recorder.select_notifications(0, 3)
     finally:
         factory.close()
+
+
+def test_reading_of_several_stores_goes_on_after_each_position(postgres_server):
+    url = postgres_server.url(schema="after_each", stores=str(COUNT))
+    with open_store(url) as store:
+        for number in range(12):
+            say(store, f"c{number}", "zero", "one")
+        store.ingest("imported", [said(str(number)) for number in range(5)])
+        with store.database.recorder.read() as reader:
+            rows = [*reader.placed_rows(0, 100)]
+            places = [(row.conversation, row.row.id) for row in rows]
+            assert len({*places}) == len(places) == 29
+            homes = {row.conversation: reader.conversation(row.conversation).key for row in rows}
+            numbers = {name: store.database.recorder.store_of(key) for name, key in homes.items()}
+            assert len({*numbers.values()}) == COUNT - 1  # one store has nothing
+            for index, row in enumerate(rows):
+                later = places[index + 1 :]
+                for limit in (1, 4, 100):
+                    page = reader.placed_rows(row.position, limit)
+                    assert [(entry.conversation, entry.row.id) for entry in page] == later[:limit]
+                next_place = reader.place_after(row.position)
+                if not later:
+                    assert next_place is None
+                    continue
+                position, *place = next_place
+                first_store = min(numbers[name] for name, _ in later)
+                in_store = [other for other in later if numbers[other[0]] == first_store]
+                assert tuple(place) == in_store[0]
+                rest = [
+                    (after.conversation, after.row.id)
+                    for after in reader.placed_rows(position, 100)
+                ]
+                assert rest == [other for other in later if other != in_store[0]]
+
+
+def test_values_and_operations_of_several_stores_are_read_whole(pair):
+    with open_store(pair) as store:
+        recorder = store.database.recorder
+        names = in_both(store, "valued")
+        for name in names:
+            say(store, name, "0")
+        with recorder.read() as reader:
+            keys = [reader.conversation(name).key for name in names]
+
+        def note(transaction):
+            for key in keys:
+                transaction.leave_unfinished(key, "noted", f"state {key}")
+            return [transaction.value(name) for name in ("uuid", "last_position")]
+
+        expected = sorted(
+            Unfinished(key, name, "noted", f"state {key}")
+            for key, name in zip(keys, names, strict=True)
+        )
+        values = recorder.transact(note)
+        try:
+            assert values[0] == recorder.value("uuid") == store.database.uuid
+            assert int(values[1]) > 0
+            found = recorder.query(lambda reader: [*reader.unfinished()])
+            assert sorted(operation for operation in found if operation.key in keys) == expected
+            for operation in expected:
+                assert recorder.query(lambda reader: [*reader.unfinished(operation.key)]) == [  # noqa: B023
+                    operation
+                ]
+        finally:
+            for key in keys:
+                recorder.transact(lambda transaction: transaction.finish(key))  # noqa: B023
+        assert not recorder.query(lambda reader: [*reader.unfinished(keys[0])])
+    with open_store(f"{pair}&mode=ro") as store:
+        with pytest.raises(StoreRefused) as refused:
+            vacuum(store)
+        assert refused.value.kind == "read_only"

@@ -221,7 +221,9 @@ class TwoStores:
         """Redact records, which may have no events yet."""
         number = self.random.randrange(2)
         store = self.stores[number]
-        word = self.random.choice(re.findall(r"word-\d+-", bytes_of(store, "p-s1").decode()) or [""])
+        word = self.random.choice(
+            re.findall(r"word-\d+-", bytes_of(store, "p-s1").decode()) or [""]
+        )
         if word:
             redact(store, word)
             self.redacted[number].add(word)
