@@ -37,7 +37,6 @@ from foldlog.eventstore.log.seal import compress, decompress
 from foldlog.eventstore.log.writing import digests_of
 from foldlog.eventstore.maintenance.archive import archive
 from foldlog.eventstore.maintenance.archive_objects import read_object, restore
-
 from foldlog.eventstore.maintenance.copy import copy_store
 from foldlog.eventstore.maintenance.erase import erase
 from foldlog.eventstore.maintenance.rekey import rekey
