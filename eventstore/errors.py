@@ -323,13 +323,22 @@ class InvalidArgument(EventStoreError, ValueError):
 
 
 class TooManyBytes(EventStoreError):
-    """The events of a View have more bytes than the caller allows (``views_up_to``)."""
+    """The events of a View have more bytes than the caller allows (``views_up_to``), or the calls
+    with their results (``is_of_calls``).
+    """
 
-    def __init__(self, conversation: str, bytes_max: int) -> None:
-        super().__init__(
-            f"the View of conversation {conversation!r} has more than {bytes_max:,} bytes of"
-            " events; condense it, take events back, or read the events by pages"
-        )
+    def __init__(self, conversation: str, bytes_max: int, *, is_of_calls: bool = False) -> None:
+        if is_of_calls:
+            problem = (
+                f"the calls of conversation {conversation!r} and their results have more than"
+                f" {bytes_max:,} bytes; read the events by pages"
+            )
+        else:
+            problem = (
+                f"the View of conversation {conversation!r} has more than {bytes_max:,} bytes of"
+                " events; condense it, take events back, or read the events by pages"
+            )
+        super().__init__(problem)
         self.conversation = conversation
         self.bytes_max = bytes_max
 

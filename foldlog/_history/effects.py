@@ -40,6 +40,8 @@ from foldlog.eventstore import (
     VersionConflict,
 )
 from foldlog.eventstore.arguments import NUMBER_MAX, check_text, check_time
+from foldlog.eventstore.codec_json import size_of
+from foldlog.eventstore.errors import TooManyBytes
 from foldlog.eventstore.log.appending import Seen
 from foldlog.eventstore.log.finding import pages
 from foldlog.eventstore.log.redacted import has_content
@@ -755,8 +757,12 @@ def settle(
     return record_outcome(history, call, key, Outcome(outcome, is_error, {}), fields)
 
 
-def effects(history: HistoryLog, state: EffectState | None) -> tuple[Effect, ...]:
-    """Return the effects of a history, or only those in a state: see ``History.effects``."""
+def effects(
+    history: HistoryLog, state: EffectState | None, *, bytes_max: int | None = None
+) -> tuple[Effect, ...]:
+    """Return the effects of a history, or only those in a state: see ``History.effects``. Raises
+    ``TooManyBytes`` as soon as the calls and their results have more than ``bytes_max`` bytes.
+    """
     if state is not None and state not in [*STATES]:  # The caller may pass any type.
         raise InvalidArgument(
             f"the state of an effect is one of {', '.join(sorted(STATES))}, not {state!r:.60}"
@@ -770,7 +776,7 @@ def effects(history: HistoryLog, state: EffectState | None) -> tuple[Effect, ...
             len(trace.marks),
             trace.outcome,
         )
-        for trace in each_once(read_traces(history))
+        for trace in each_once(read_traces(history, bytes_max=bytes_max))
     )
     return tuple(effect for effect in all_effects if state in (None, effect.state))
 
@@ -837,16 +843,26 @@ def each_once(traces: Mapping[int, CallTrace]) -> Iterator[CallTrace]:
     return (trace for event_id, trace in traces.items() if event_id == trace.call.id)
 
 
-def read_traces(history: HistoryLog, start: int = 0) -> dict[int, CallTrace]:
-    """Return the traces of calls by the ids of their actions and intents. Cost: the function reads
-    the events from ``start`` on.
+def read_traces(
+    history: HistoryLog, start: int = 0, *, bytes_max: int | None = None
+) -> dict[int, CallTrace]:
+    """Return the traces of calls by the ids of their actions and intents. Raises ``TooManyBytes``
+    as soon as the calls and their results have more than ``bytes_max`` bytes. Cost: the function
+    reads the events from ``start`` on.
     """
+    held_bytes = 0
 
     def decode(
         conversation: str, rows: Sequence[Row], first: int, stop: int
     ) -> Iterator[tuple[Event, bytes]]:
+        nonlocal held_bytes
         events = dense_events(conversation, rows, first, stop)
-        return ((event, row.head) for event, row in zip(events, rows, strict=True))
+        for event, row in zip(events, rows, strict=True):
+            if isinstance(event, Action | Observation):
+                held_bytes += size_of(row.body)
+            if bytes_max is not None and held_bytes > bytes_max:
+                raise TooManyBytes(conversation, bytes_max, is_of_calls=True)
+            yield event, row.head
 
     if not history.version():
         return {}

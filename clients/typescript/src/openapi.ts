@@ -481,7 +481,8 @@ export interface paths {
         put?: never;
         /**
          * Condense now, and return the View.
-         * @description Condense now, and return the View.
+         * @description Condense now, and return the View. If it still has more than 32 MiB of events, the answer
+         *     refuses to return it, and the condensation is in the log.
          *
          *     Scope: append.
          */
@@ -660,7 +661,8 @@ export interface paths {
         };
         /**
          * Return the calls with the state of their effects.
-         * @description Return the calls with the state of their effects.
+         * @description Return the calls with the state of their effects. Calls and results of more than 32 MiB are
+         *     refused; …/events has pages.
          *
          *     Scope: read.
          */
@@ -946,7 +948,8 @@ export interface paths {
          *
          *     ``format`` is a format of ``docs/FORMATS.md``, by default the format of the source. ``view``
          *     asks for the messages of the next prompt, by default as openai-chat. A page ends at about 8 MB;
-         *     ``after`` is ``next`` of the page before.
+         *     ``after`` is ``next`` of the page before. For a minute, the next page goes on with the export of
+         *     this page, so the pages show the conversation as it was at the first page.
          *
          *     Scope: read.
          */

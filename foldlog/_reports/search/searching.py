@@ -136,6 +136,8 @@ class Searched(NamedTuple):
     ``conversations``  the number of conversations to search
     ``read``           the number of conversations that were searched
     ``unread``         the problems of conversations and events that could not be read
+    ``unread_in``      for each of these problems, the conversation that it is in, or None for a
+                       problem of the whole store
     ``places``         the place behind each hit
     ``searched_to``    where a search goes on that had not enough time, or None
     """
@@ -144,6 +146,7 @@ class Searched(NamedTuple):
     read: int
     conversations: int
     unread: tuple[str, ...] = ()
+    unread_in: tuple[str | None, ...] = ()
     places: tuple[SearchPlace, ...] = ()
     searched_to: SearchPlace | None = None
 
@@ -243,6 +246,7 @@ class _Search:
         self._by_index, self._place_count, self._places = _places_to_search(
             store, self._events.words.terms, criteria, self._unread
         )
+        self._unread_in: list[str | None] = [None] * len(self._unread)
         self._is_of_program: Callable[[ConversationRow], bool] | None = None
         if criteria.program is not None:
             # This import loads condensers, which few searches need.
@@ -261,6 +265,8 @@ class _Search:
                 break
             if last is not None and self._is_late():
                 searched_to = last
+                if self._conversation is not None:  # see ``_places_in_chain_behind``
+                    searched_to = last._replace(event=place.stop or 0)
                 break
             read_count += 1
             last = SearchPlace(*place.at, place.row.id, 0)
@@ -284,6 +290,7 @@ class _Search:
             read_count,
             self._place_count,
             tuple(self._unread),
+            tuple(self._unread_in),
             tuple(self._hit_places[: self._most]),
             searched_to,
         )
@@ -309,6 +316,9 @@ class _Search:
             if self._failed == self._place_count:  # No conversation could be read.
                 raise
             return ()
+        finally:
+            lacking = len(self._unread) - len(self._unread_in)
+            self._unread_in += [place.row.id] * lacking
 
 
 def _places_to_search(
@@ -332,8 +342,9 @@ def _places_to_search(
     ]
     if behind is None:
         return False, len(places), places
-    in_chain = conversation is not None
-    return False, len(places), _places_behind(places, behind, in_chain=in_chain)
+    if conversation is not None:
+        return False, len(places), _places_in_chain_behind(places, behind)
+    return False, len(places), _places_behind(places, behind)
 
 
 class _Place(NamedTuple):
@@ -349,22 +360,26 @@ class _Place(NamedTuple):
     is_plain: bool = False
 
 
-def _places_behind(
-    places: Iterable[_Place], behind: SearchPlace, *, in_chain: bool
-) -> Iterator[_Place]:
-    """Yield the places that are not before ``behind``. With ``in_chain``, the places are a
-    conversation and those whose events it shares. Otherwise, they are in the order of activity.
+def _places_in_chain_behind(places: Sequence[_Place], behind: SearchPlace) -> Iterator[_Place]:
+    """Yield the places that have events before the event of ``behind``. The places are those of a
+    conversation and of the conversations whose events it shares, which have lower ids.
     """
+    begins = [*(place.stop or 0 for place in places[1:]), 0]
+    for place, begin in zip(places, begins, strict=True):
+        stop = behind.event if place.stop is None else min(place.stop, behind.event)
+        if stop > begin:
+            yield place._replace(stop=stop)
+
+
+def _places_behind(places: Iterable[_Place], behind: SearchPlace) -> Iterator[_Place]:
+    """Yield the places that are not before ``behind``. They are in the order of activity."""
     others = list[_Place]()
-    has_passed = False
     for place in places:
-        is_later = has_passed if in_chain else _is_behind(place.at, place.row.id, behind)
         if place.row.id == behind.conversation:
             stop = behind.event if place.stop is None else min(place.stop, behind.event)
             if stop > 0:
                 yield place._replace(stop=stop, at=(behind.is_timed, behind.at))
-            has_passed = True
-        elif is_later:
+        elif _is_behind(place.at, place.row.id, behind):
             others.append(place)
     yield from others
 

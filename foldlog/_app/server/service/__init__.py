@@ -9,6 +9,7 @@ streams.py      streams of conversations, in the protocol Durable Streams
 stream_states.py   what the protocol notes in a stream, and who may write a reply
 stream_sources.py  what the protocol reads: a stream, or the events of a conversation
 encoding.py     the JSON of answers, made in steps
+exports.py      the exports that go on where their page before ended
 openapi.py      the OpenAPI document, made from the operations
 
 conversations.py, events.py, views.py, calls.py, leases.py, follow.py, search.py

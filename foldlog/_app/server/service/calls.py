@@ -22,6 +22,7 @@ from foldlog._history import effects
 from foldlog._reports.answers.document import Document
 from foldlog._reports.words.event_json import event_document
 from foldlog.eventstore import Action
+from foldlog.eventstore.log.reading import VIEW_LIMIT
 from foldlog.projections import EffectState
 
 
@@ -119,14 +120,14 @@ def decide(
     return RecordedEvent.of_recorded(recorded)
 
 
-@operation("GET", "/conversations/{conversation}/effects")
+@operation("GET", "/conversations/{conversation}/effects", is_long=True)
 def read_effects(request: AdmittedRequest, *, state: EffectState | None = None) -> CallEffects:
-    """Return the calls with the state of their effects."""
+    """Return the calls with the state of their effects. Calls and results of more than 32 MiB are
+    refused; …/events has pages.
+    """
+    found = effects.effects(request.history, state, bytes_max=VIEW_LIMIT.bytes_max)
     return CallEffects(
-        effects=[
-            CallEffect.of(effect, call=event_document(effect.call))
-            for effect in request.history.effects(state)
-        ]
+        effects=[CallEffect.of(effect, call=event_document(effect.call)) for effect in found]
     )
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from itertools import islice
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Annotated, Any, Final
@@ -15,6 +14,7 @@ from foldlog._app.server.notes import Notes
 from foldlog._app.server.parameters import Count, Text
 from foldlog._app.server.problems import Refusal
 from foldlog._app.server.service.conversations import Where, attributes_in
+from foldlog._app.server.service.exports import Export, ExportPlace
 from foldlog._app.server.service.operations import operation
 from foldlog._app.server.service.request import AdmittedRequest
 from foldlog._app.server.service.tokens import Scope
@@ -36,7 +36,6 @@ from foldlog._reports.search.recall_tool import TOKENS, TOKENS_LEAST
 from foldlog._reports.search.secrets import kinds_in, secrets_in
 from foldlog._testing.calls import recorded_calls
 from foldlog.eventstore.lists import tombstones
-from foldlog.formats.conversion import ANY_HISTORY, format_of_history
 from foldlog.projections import Dialect
 
 _PAGE_BYTES: Final = 8_000_000
@@ -147,25 +146,26 @@ def export(
 
     ``format`` is a format of ``docs/FORMATS.md``, by default the format of the source. ``view``
     asks for the messages of the next prompt, by default as openai-chat. A page ends at about 8 MB;
-    ``after`` is ``next`` of the page before.
+    ``after`` is ``next`` of the page before. For a minute, the next page goes on with the export of
+    this page, so the pages show the conversation as it was at the first page.
     """
     history = request.history
-    chosen = format or (
-        ANY_HISTORY if view else format_of_history(request.histories.store, history.id)
-    )
-    notes: list[str] = []
-    exported = islice(history.export(chosen, view=view, notes=notes.append), after, None)
-    records: list[Any] = []
-    size = 0
-    following = None
-    for record in exported:
-        if size > _PAGE_BYTES:
-            following = after + len(records)
-            break
-        records.append(record)
-        size += len(msgspec.json.encode(record))
+    # The records of a View are all in memory, so they are not held for the next page.
+    place = ExportPlace(history.id, format, after)
+    exported = None if view else request.exports.take(place)
+    if exported is None or not exported.is_of(history):
+        exported = Export(history, format, view=view)
+        exported.skip(after)
+    records, has_more = exported.read_page(_PAGE_BYTES)
+    following = after + len(records) if has_more else None
+    if following is not None and not view:
+        request.exports.hold(place._replace(after=following), exported)
     return ExportedRecords(
-        conversation=history.id, format=chosen, records=records, notes=notes, next=following
+        conversation=history.id,
+        format=exported.format,
+        records=records,
+        notes=[*exported.notes],
+        next=following,
     )
 
 

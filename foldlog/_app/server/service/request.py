@@ -13,6 +13,7 @@ from typing import Any, Final
 
 from foldlog._app.server.problems import Refusal, refusal_of
 from foldlog._app.server.server_sent_events import StoreChanges
+from foldlog._app.server.service.exports import HeldExports
 from foldlog._app.server.service.tokens import Principal
 from foldlog._base.json_types import JsonMap, JsonObject
 from foldlog._history.histories import Histories
@@ -30,6 +31,10 @@ from foldlog.eventstore import (
 )
 
 LEASE: Final = "foldlog-lease"
+VIEW_BYTES_MAX: Final = 32 * 1024 * 1024
+"""A read of a View whose events have more bytes is refused. Its answer has up to three times as
+many bytes, because the messages have the texts too.
+"""
 _log: Final = logging.getLogger("foldlog.serve")
 
 
@@ -44,6 +49,7 @@ class AdmittedRequest:
     changes: StoreChanges
     is_disconnected: Callable[[], Awaitable[bool]]
     prices: Prices
+    exports: HeldExports
 
     @cached_property
     def history(self) -> History:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from typing import Annotated, Final
 
 import msgspec
@@ -10,7 +11,13 @@ from foldlog._app.server.parameters import Text
 from foldlog._app.server.service.operations import operation
 from foldlog._app.server.service.request import AdmittedRequest
 from foldlog._reports.answers.document import Document
-from foldlog._reports.search.searching import Hit, SearchPlace, load_modules, search
+from foldlog._reports.search.searching import (
+    Hit,
+    Searched,
+    SearchPlace,
+    load_modules,
+    search,
+)
 from foldlog.projections.conversations.labels import KINDS
 
 _SECONDS_MAX: Final = 10.0
@@ -85,7 +92,7 @@ def search_events(
     if within is not None:
         request.check_visible(histories[within])
         histories.store.conversation(within, as_stored=True)
-    among = frozenset(request.visible_ids({})) if where else None
+    among = frozenset(request.visible_ids({})) if where and within is None else None
     found = search(
         histories.store,
         words,
@@ -97,17 +104,34 @@ def search_events(
         seconds=_SECONDS_MAX,
         behind=_place_of(after),
     )
-    unread = [
-        problem for problem in found.unread if among is None or problem.partition(": ")[0] in among
-    ]
     has_more = len(found.hits) > limit
     following = found.places[limit - 1] if has_more else found.searched_to
+    hits = found.hits[:limit]
+    if within is not None:
+        # A fork has the events that it shares too. The token may not see the other conversation.
+        hits = tuple(hit._replace(conversation=within) for hit in hits)
+        following = following and following._replace(conversation=within)
     return FoundEvents(
-        hits=[FoundEvent.of_hit(hit) for hit in found.hits[:limit]],
+        hits=list(map(FoundEvent.of_hit, hits)),
         next=None if following is None else _cursor_of(following),
         complete=has_more or following is None,
-        unread=unread,
+        unread=_problems_to_tell(found, among, within if where else None),
     )
+
+
+def _problems_to_tell(
+    found: Searched, among: Collection[str] | None, within: str | None
+) -> list[str]:
+    """Return the problems of conversations ``among`` these. If ``within`` is not None, return the
+    problems of this conversation, and name no other that has events which it shares.
+    """
+    problems = []
+    for problem, conversation in zip(found.unread, found.unread_in, strict=True):
+        if within is not None and conversation != within:
+            problems.append(f"{within}: an event that it shares could not be read")
+        elif among is None or conversation in among:
+            problems.append(problem)
+    return problems
 
 
 def _cursor_of(place: SearchPlace) -> str:

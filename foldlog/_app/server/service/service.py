@@ -27,13 +27,19 @@ from foldlog._app.server.problems import MEDIA_TYPE, Refusal, refusal_of, stoppi
 from foldlog._app.server.server_sent_events import PIECE_BYTES, StoreChanges
 from foldlog._app.server.service import openapi
 from foldlog._app.server.service.encoding import encoded_parts
+from foldlog._app.server.service.exports import HeldExports
 from foldlog._app.server.service.operations import (
     Operation,
     PathNode,
     all_operations,
     operations_by_path,
 )
-from foldlog._app.server.service.request import LEASE, AdmittedRequest, Deferred
+from foldlog._app.server.service.request import (
+    LEASE,
+    VIEW_BYTES_MAX,
+    AdmittedRequest,
+    Deferred,
+)
 from foldlog._app.server.service.streams import PREFLIGHT, SAFE, StreamService
 from foldlog._app.server.service.tokens import OpenRequest, Tokens, TooFast
 from foldlog._base.json_types import JsonObject
@@ -57,11 +63,7 @@ _LARGE_ANSWER_BYTES: Final = 4 * 1024 * 1024
 """After an answer with more bytes, a token reads the conversation one request at a time."""
 _LARGE_VIEW_BYTES: Final = 4 * 1024 * 1024
 """A View whose events have more bytes is made while no other one of these is made."""
-_VIEW_BYTES_MAX: Final = 32 * 1024 * 1024
-"""A read of a View whose events have more bytes is refused. Its answer has up to three times as
-many bytes, because the messages have the texts too.
-"""
-_REPEATABLE: Final = frozenset({"prepare"})
+_REPEATABLE: Final = frozenset({"prepare", "condense"})
 """Operations that may run again after they have failed, besides reads."""
 _MANY_ATTRIBUTES: Final = 50
 """An append of more holds the write lock so long that a token writes one at a time."""
@@ -95,6 +97,7 @@ class Service:
         self._streams = StreamService(self.changes)
         self._large_views = asyncio.Semaphore(1)
         self._prices = prices or Prices()
+        self._exports = HeldExports()
         self._origins = frozenset(origins)
 
     @cached_property
@@ -161,6 +164,7 @@ class Service:
             self.changes,
             request.is_disconnected,
             self._prices,
+            self._exports,
         )
         self._check()
         name = names[0] if names else None
@@ -186,6 +190,7 @@ class Service:
         self, request: Request, path: str, headers: dict[str, str], opened: OpenRequest
     ) -> Response:
         """Answer a request to an operation, if the token allows it."""
+        self._exports.drop_old()
         principal = opened.principal
         operation, parts = _find(request.scope["method"], path)
         principal.require(operation.scope)
@@ -201,6 +206,7 @@ class Service:
             self.changes,
             request.is_disconnected,
             self._prices,
+            self._exports,
         )
         body_bytes = 0
         if operation.body is not None:
@@ -257,7 +263,7 @@ class Service:
                 return await self._run_in_turn(admitted, first, turns, is_long=is_long)
             principal.large[admitted.conversation] = None
         # Only one large View is made at a time, for all tokens together.
-        again = partial(handle, _VIEW_BYTES_MAX if is_read else None)
+        again = partial(handle, VIEW_BYTES_MAX if is_read else None)
         async with principal.long_reads:
             return await self._run_in_turn(admitted, again, self._large_views, is_long=is_long)
 

@@ -8,7 +8,7 @@ from foldlog._app.server.parameters import Count
 from foldlog._app.server.problems import Refusal
 from foldlog._app.server.service.events import RecordedEvent, RequestIdentity
 from foldlog._app.server.service.operations import operation
-from foldlog._app.server.service.request import AdmittedRequest
+from foldlog._app.server.service.request import VIEW_BYTES_MAX, AdmittedRequest
 from foldlog._app.server.service.tokens import Scope
 from foldlog._base.json_types import JsonObject
 from foldlog._reports.answers.document import Document
@@ -16,6 +16,8 @@ from foldlog._reports.answers.views import DroppedDocument
 from foldlog._reports.dropped import dropped_document
 from foldlog._reports.words.event_json import event_document
 from foldlog.eventstore import Event, SystemMessage
+from foldlog.eventstore.errors import TooManyBytes
+from foldlog.eventstore.log.reading import views_up_to
 from foldlog.projections import View
 from foldlog.projections.explain import Fate
 from foldlog.projections.messages.turns import Dialect
@@ -126,10 +128,24 @@ def request_condensation(
 def condense(
     request: AdmittedRequest, *, reason: str = "", idempotency_key: str | None
 ) -> ShownView:
-    """Condense now, and return the View."""
+    """Condense now, and return the View. If it still has more than 32 MiB of events, the answer
+    refuses to return it, and the condensation is in the log.
+    """
     history = request.history
-    history.condense(reason, idempotency_key=idempotency_key)
-    return ShownView.of_view(history.view(), None)
+    history.view()  # raises the error by which a large View waits, before anything is written
+    with views_up_to(None):
+        history.condense(reason, idempotency_key=idempotency_key)
+    try:
+        with views_up_to(VIEW_BYTES_MAX):
+            view = history.view()
+    except TooManyBytes:
+        raise Refusal(
+            422,
+            f"conversation {history.id!r} was condensed, and its View still has more than"
+            f" {VIEW_BYTES_MAX:,} bytes of events; condense it again, take events back, or read the"
+            " events by pages",
+        ) from None
+    return ShownView.of_view(view, None)
 
 
 @operation("GET", "/conversations/{conversation}/why/{event}")

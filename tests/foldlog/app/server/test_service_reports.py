@@ -2,16 +2,21 @@
 
 import asyncio
 import json
+import time
+from types import SimpleNamespace
 
 import pytest
 
 from foldlog import Histories
 from foldlog._app.server import threads
-from foldlog._app.server.service import conversations, reports, service
+from foldlog._app.server.service import conversations, exports, reports, search, service, views
 from foldlog._app.server.service.service import Service
 from foldlog._app.server.service.tokens import TokenEntry, Tokens
 from foldlog.eventstore import open_store
+from foldlog.eventstore.recorders.sqlite.reader import SQLiteReader
 from tests.http_client import HttpClient, Refusal
+from tests.said import said
+from tests.stored_rows import execute
 from tests.web_client import Client, Gate, application
 
 ADMIN = "token-of-the-admin"
@@ -26,16 +31,20 @@ def store():
         yield store
 
 
-@pytest.fixture
-def app(store):
+def served(store):
     tokens = Tokens(
         [
             ("admin", TokenEntry(scope="administer", token=ADMIN)),
             ("ann", TokenEntry(scope="read", token=ANN, where={"user": "ann"})),
         ]
     )
-    served = Service(Histories(store), tokens, check=lambda: None)
-    return application(store, gate=Gate("page"), service=served)
+    service = Service(Histories(store), tokens, check=lambda: None)
+    return application(store, gate=Gate("page"), service=service)
+
+
+@pytest.fixture
+def app(store):
+    return served(store)
 
 
 @pytest.fixture
@@ -112,6 +121,91 @@ def test_an_export_has_pages(admin, monkeypatch):
         pages.append(page["records"])
         after = page["next"]
     assert pages == [[record] for record in whole["records"]]
+
+
+@pytest.fixture
+def events_read(admin, monkeypatch):
+    """Asked for the number of events that were read since it was asked last. The conversation
+    "long" has 3,000 messages, and a page of an export has about 150.
+    """
+    messages = [{"role": "user", "content": f"message {number}"} for number in range(3_000)]
+    for start in range(0, 3_000, 100):
+        body = {"messages": messages[start : start + 100]}
+        admin("append_events", conversation="long", body=body)
+    monkeypatch.setattr(reports, "_PAGE_BYTES", 6_000)
+    lengths = []
+    rows = SQLiteReader.rows
+
+    def counted_rows(*arguments, **options):
+        found = rows(*arguments, **options)
+        lengths.append(len(found))
+        return found
+
+    def since():
+        count = sum(lengths)
+        lengths.clear()
+        return count
+
+    monkeypatch.setattr(SQLiteReader, "rows", counted_rows)
+    return since
+
+
+def exported(client, **query):
+    """Yield the pages of an export of "long"."""
+    after = 0
+    while after is not None:
+        page = client("export", conversation="long", after=after, **query)
+        yield page
+        after = page["next"]
+
+
+def contents(pages):
+    return [record["content"] for page in pages for record in page["records"]]
+
+
+@pytest.mark.parametrize("format", ["openai-chat", "anthropic-messages"])
+def test_the_pages_of_an_export_read_each_event_once(admin, events_read, monkeypatch, format):
+    pages = list(exported(admin, format=format))
+    count = events_read()
+    assert (len(pages) > 15, count < 2 * 3_000) == (True, True)
+    monkeypatch.setattr(reports, "_PAGE_BYTES", 10_000_000)
+    [whole] = exported(admin, format=format)
+    assert events_read() == count
+    assert contents(pages) == contents([whole])
+    assert pages[-1]["notes"] == whole["notes"]
+
+
+def test_a_page_of_an_export_is_read_again(admin, events_read):
+    first, second, third, *_ = exported(admin, format="openai-chat")
+    again = admin("export", conversation="long", format="openai-chat", after=first["next"])
+    assert again == second
+    events_read()
+    following = admin("export", conversation="long", format="openai-chat", after=again["next"])
+    assert (following, events_read() < 1_500) == (third, True)
+
+
+def test_an_export_shows_no_content_that_was_redacted_between_its_pages(admin, events_read):
+    first = admin("export", conversation="long", format="openai-chat")
+    redacted = first["next"]
+    body = {"events": [redacted], "reason": "asked"}
+    admin("redact", conversation="long", body=body)
+    second = admin("export", conversation="long", format="openai-chat", after=redacted)
+    assert f"message {redacted}" not in contents([second])
+    assert f"message {redacted + 1}" in contents([second])
+    admin("erase", conversation="long", body={"reason": "asked"})
+    query = {"format": "openai-chat", "after": second["next"]}
+    assert admin.refusal("export", conversation="long", **query).status == 410
+
+
+def test_an_export_that_nobody_went_on_with_is_dropped(app, admin, events_read, monkeypatch):
+    held = app._service._exports
+    for number in range(6):
+        admin("export", conversation="long", format="openai-chat", after=number)
+    assert len(held._exports) == 4
+    later = time.monotonic() + 61
+    monkeypatch.setattr(exports, "time", SimpleNamespace(monotonic=lambda: later))
+    admin("read_view", conversation="ann")
+    assert len(held._exports) == 0
 
 
 def test_secrets_are_named_without_their_values(admin):
@@ -238,7 +332,7 @@ def test_a_large_conversation_is_read_by_one_at_a_time(app, admin, monkeypatch):
 
 def test_a_view_of_too_many_bytes_is_refused(app, admin, monkeypatch):
     monkeypatch.setattr(service, "_LARGE_VIEW_BYTES", 5_000)
-    monkeypatch.setattr(service, "_VIEW_BYTES_MAX", 20_000)
+    monkeypatch.setattr(service, "VIEW_BYTES_MAX", 20_000)
     body = {"messages": [{"role": "user", "content": "x" * 8_000}]}
     for _ in range(2):
         admin("append_events", conversation="ann", body=body)
@@ -256,6 +350,43 @@ def test_a_view_of_too_many_bytes_is_refused(app, admin, monkeypatch):
     assert "bob" not in principal.large
 
 
+def test_a_view_of_too_many_bytes_can_be_condensed(app, admin, monkeypatch):
+    monkeypatch.setattr(service, "_LARGE_VIEW_BYTES", 5_000)
+    monkeypatch.setattr(service, "VIEW_BYTES_MAX", 20_000)
+    monkeypatch.setattr(views, "VIEW_BYTES_MAX", 20_000)
+    body = {"messages": [{"role": "user", "content": "some words " * 30}] * 70}
+    admin("append_events", conversation="ann", body=body)
+    admin("append_reply", conversation="ann", body={"reply": {"role": "assistant", "content": "A"}})
+    assert admin.refusal("read_view", conversation="ann").status == 422
+    shown = admin("condense", conversation="ann", body={"reason": "too large"})
+    assert len(json.dumps(shown["events"])) < 20_000
+    monkeypatch.setattr(views, "VIEW_BYTES_MAX", 2_000)
+    before = admin("read_conversation", conversation="ann")["version"]
+    refusal = admin.refusal("condense", conversation="ann", body={"reason": "again"})
+    assert refusal.status == 422
+    assert "was condensed, and its View still has more than 2,000 bytes" in str(refusal)
+    kinds = [
+        event["kind"] for event in admin("read_events", conversation="ann", start=before)["events"]
+    ]
+    assert kinds == ["condensation_request", "condensation"]
+
+
+def test_effects_of_too_many_bytes_are_refused(app, admin, monkeypatch):
+    monkeypatch.setattr(service, "_LARGE_VIEW_BYTES", 5_000)
+    monkeypatch.setattr(service, "VIEW_BYTES_MAX", 20_000)
+    body = {"messages": [{"role": "user", "content": "x" * 30_000}]}
+    admin("append_events", conversation="ann", body=body)  # is no part of the answer
+    admin("append_tool_result", conversation="ann", body={"call": "k1", "content": "y" * 10_000})
+    [effect] = admin("read_effects", conversation="ann")["effects"]
+    assert (effect["state"], len(effect["outcome"])) == ("done", 10_000)
+    reply = {"role": "assistant", "content": None, "tool_calls": [{**CALL, "id": "k2"}]}
+    admin("append_reply", conversation="ann", body={"reply": reply})
+    admin("append_tool_result", conversation="ann", body={"call": "k2", "content": "y" * 10_000})
+    refusal = admin.refusal("read_effects", conversation="ann")
+    assert (refusal.status, refusal.document["error"]) == (422, "TooManyBytes")
+    assert "calls of conversation 'ann' and their results have more than 20,000 by" in str(refusal)
+
+
 def test_a_page_of_a_list_ends_with_its_bytes(admin, monkeypatch):
     monkeypatch.setattr(conversations, "_LISTED_TOGETHER", 1)
     monkeypatch.setattr(conversations, "_LISTED_BYTES", 1)
@@ -263,3 +394,47 @@ def test_a_page_of_a_list_ends_with_its_bytes(admin, monkeypatch):
     assert [conversation["id"] for conversation in first["conversations"]] == ["bob"]
     second = admin("list_conversations", after=first["next"])
     assert [conversation["id"] for conversation in second["conversations"]] == ["ann"]
+
+
+def test_a_search_names_the_damage_that_a_token_may_see(tmp_path):
+    path = str(tmp_path / "damaged.db")
+    ids = ("a", "a: b", "c")
+    with open_store(path) as store:
+        histories = Histories(store)
+        for name, user in zip(ids, ("ann", "bob", "ann"), strict=True):
+            histories[name].set_attributes(user=user)
+            histories[name].append([said(f"parser {number}") for number in range(3)])
+        histories["a: b"].fork(id="of-ann").set_attributes(user="ann")
+    execute(path, "UPDATE events SET body = replace(body, 'parser 1', 'parser X')")
+    with open_store(path) as store:
+        ann = HttpClient(served(store), ANN)
+        found = ann("search_events", words="parser")
+        named = [
+            "'a', event 2" in problem or "'c', event 2" in problem for problem in found["unread"]
+        ]
+        assert (named, len(found["hits"])) == ([True, True], 4)
+        [problem] = ann("search_events", words="parser", within="of-ann")["unread"]
+        assert problem == "of-ann: an event that it shares could not be read"
+        assert len(HttpClient(served(store), ADMIN)("search_events", words="parser")["unread"]) == 3
+
+
+@pytest.mark.parametrize("seconds", [10, 0])
+def test_a_search_within_a_fork_finds_what_it_shares(store, ann, monkeypatch, seconds):
+    monkeypatch.setattr(search, "_SECONDS_MAX", seconds)
+    histories = Histories(store)
+    histories["bob"].append([said(f"parser {number}") for number in range(5)])
+    fork = histories["bob"].fork(id="of-ann")
+    fork.set_attributes(user="ann")
+    fork.append([said(f"parser {number}") for number in range(5, 8)])
+    middle = fork.fork(fork.version() - 1, id="of-ann-too")
+    middle.append([said("parser 8")])
+    for name, numbers in (("of-ann", range(7, -1, -1)), ("of-ann-too", [8, 6, 5, 4, 3, 2, 1, 0])):
+        query = {"words": "parser", "within": name, "limit": 3}
+        pages = [ann("search_events", **query)]
+        while pages[-1]["next"] is not None:
+            pages.append(ann("search_events", **query, after=pages[-1]["next"]))
+        assert all(page["complete"] for page in pages) is (seconds > 0)
+        hits = [hit for page in pages for hit in page["hits"]]
+        assert [hit["snippet"] for hit in hits] == [f"parser {number}" for number in numbers]
+        assert {hit["conversation"] for hit in hits} == {name}
+        assert "bob" not in json.dumps(pages)
