@@ -138,6 +138,34 @@ def test_words_beside_error_facet_search_errors_only(listed):
     assert listed.ask("document.querySelectorAll('.hit .bad').length") == 2
 
 
+PARTIAL = """
+const plain = window.fetch;
+window.fetch = async (...asked) => {
+  const answer = await plain(...asked);
+  if (!asked[0].startsWith("api/search")) return answer;
+  const lacking = asked[0].includes("README") ? { is_partial: true } : { read: 1 };
+  if (asked[0].includes("docs")) Object.assign(lacking, { unread: ["c1: damaged", "c2: lost", "c3: lost"] });
+  return new Response(JSON.stringify({ ...(await answer.json()), ...lacking }));
+};
+"""
+"""The answers of searches that had not enough time, or could not read a conversation."""
+
+
+def test_a_search_that_did_not_read_all_says_so(listed):
+    hits = "document.querySelector('.hits')?.innerText"
+    listed.run(f"{V}.choose('README')")
+    listed.wait(f"{hits}.startsWith('3 events in all runs')")
+    assert "Not all" not in listed.text(".hits")
+    listed.run(PARTIAL)
+    for line, begins, says in (
+        ("README Bash", "", "Not all conversations were searched."),
+        ("nothing", "No event contains these words.", "Not all conversations were searched."),
+        ("docs", "1 event", "searched: c1: damaged; c2: lost; 1 more."),
+    ):
+        listed.run(f"{V}.choose({line!r})")
+        listed.wait(f"{hits}?.startsWith({begins!r}) && {hits}.includes({says!r})")
+
+
 def test_hits_are_in_the_chosen_runs(listed):
     listed.run(f"""{V}.choose('tool:Edit "No such file"')""")
     listed.wait(

@@ -764,6 +764,7 @@ export class Runs {
             ? `${reply.more ? "The first " : ""}${count(reply.hits.length, asksForErrors ? "error" : "event")} in ${facets ? "the chosen" : "all"} runs with all of the words`
             : `No ${asksForErrors ? "error" : "event"} contains these words.`,
         ),
+        lacks(reply) ? el("p", { class: "soft" }, lacks(reply)) : "",
         ...reply.hits.map((hit) =>
           el(
             "a",
@@ -792,6 +793,14 @@ export class Runs {
       );
     }
   }
+}
+
+// What a search did not read, or an empty text. A search that found enough need not read the rest.
+function lacks({ more, read, conversations, unread, is_partial: isPartial }) {
+  if (!isPartial && !unread.length && (more || read >= conversations)) return "";
+  const reasons = unread.slice(0, 2).map(printable);
+  if (unread.length > 2) reasons.push(`${grouped(unread.length - 2)} more`);
+  return `Not all conversations were searched${reasons.length ? ": " : ""}${reasons.join("; ")}.`;
 }
 
 // The cost in a row, where there is room for three digits.
