@@ -6,7 +6,9 @@ import itertools
 import threading
 import time
 from collections import Counter
+from functools import partial
 from itertools import islice
+from types import SimpleNamespace
 
 import psycopg
 import pytest
@@ -31,7 +33,7 @@ from foldlog.eventstore.maintenance.copy import compare_stores, copy_store
 from foldlog.eventstore.maintenance.followers import confirm, follower_status
 from foldlog.eventstore.maintenance.verify import verify
 from foldlog.eventstore.proof.checkpoint import make_checkpoint
-from foldlog.eventstore.recorders.postgres.stores import _at_address
+from foldlog.eventstore.recorders.postgres.stores import Stores, _at_address
 from foldlog.eventstore.recorders.postgres.wire import TryAgain
 from foldlog.eventstore.recorders.types import Position, Unfinished
 from tests.at_once import at_once
@@ -798,3 +800,18 @@ def test_values_and_operations_of_several_stores_are_read_whole(pair):
         with pytest.raises(StoreRefused) as refused:
             vacuum(store)
         assert refused.value.kind == "read_only"
+
+
+def test_every_server_is_closed_even_if_one_refuses():
+    closed = []
+
+    def close(number):
+        closed.append(number)
+        if number == 1:
+            raise StoreUnavailable("server 1 is away", kind="away")
+
+    stores = Stores.__new__(Stores)
+    stores.servers = [SimpleNamespace(close=partial(close, number)) for number in range(3)]
+    with pytest.raises(StoreUnavailable, match="server 1 is away"):
+        stores.close()
+    assert sorted(closed) == [0, 1, 2]

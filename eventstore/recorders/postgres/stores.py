@@ -889,8 +889,9 @@ class Stores(Recorder):
         return worst._replace(held_back=sum(status.held_back for status in statuses))
 
     def close(self) -> None:
-        for server in self.servers:
-            server.close()
+        with contextlib.ExitStack() as closing:  # closes every server, also after an error
+            for server in self.servers:
+                closing.callback(server.close)
 
     # -- steps
 
