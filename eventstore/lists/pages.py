@@ -34,8 +34,10 @@ from foldlog.eventstore.recorders.types import ListedConversation, Record
 
 class RecentConversation(NamedTuple):
     """A conversation in a list. ``updated_at`` is the time of the conversation's last event.
-    ``version`` and ``updated_at`` may be some seconds old. ``attributes`` is None if the
-    conversation is encrypted and the store was opened without its key.
+    ``version`` and ``updated_at`` may be some seconds old. ``version`` is 0 for an import whose
+    events are not made yet (``ConversationRow.unmade``), and stays 0 in a store that was opened for
+    reading only. ``attributes`` is None if the conversation is encrypted and the store was opened
+    without its key.
     """
 
     id: str

@@ -29,6 +29,7 @@ from foldlog._reports.figures.writing import (
     FigureColumns,
     as_unsigned,
     digest_of,
+    name_of_attribute,
     place_of_texts,
     put_figures,
     put_replies,
@@ -109,7 +110,9 @@ class Where(NamedTuple):
             "errors": "any" if self.has_error else None,
         }
         pairs = [(what, name) for what, name in names.items() if name is not None]
-        return pairs + [("attribute", f"{name}={value}") for name, value in self.attributes.items()]
+        return pairs + [
+            ("attribute", name_of_attribute(name, value)) for name, value in self.attributes.items()
+        ]
 
 
 _UNCOUNTED = FigureColumns._make([0] * 5 + [None] * (len(FigureColumns._fields) - 5))

@@ -31,7 +31,7 @@ from foldlog.projections.conversations.companions import companion_of
 if TYPE_CHECKING:
     from foldlog._reports.figures.counting import Figures
 
-CODE: Final = 8
+CODE: Final = 9
 """The version of the code that makes figures. Figures of another version are counted again."""
 SAVED: Final = ("condensations", "tokens_saved", "cost")
 """The fields of ``SavingsDocument`` that are stored for each reason."""
@@ -306,7 +306,15 @@ def _counts(figures: Figures) -> Iterable[tuple[str, str, float | None]]:
     for name, value in (overview.attributes or {}).items():
         for item in value if isinstance(value, list | tuple) else [value]:
             if name not in ("title", INCOMPLETE) and isinstance(item, str | int):
-                yield "attribute", f"{name}={item}", 1
+                yield "attribute", name_of_attribute(name, item), 1
+
+
+def name_of_attribute(name: str, value: object) -> str:
+    """Return the name under which conversations with an attribute are counted, in the form in which
+    users write the attribute: ``flag=true``.
+    """
+    text = str(value).lower() if isinstance(value, bool) else value
+    return f"{name}={text}"
 
 
 def _events_counted(counts: Counts) -> Iterable[tuple[str, str, float | None]]:

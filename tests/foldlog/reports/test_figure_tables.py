@@ -12,6 +12,7 @@ from msgspec.json import encode
 import foldlog
 from foldlog import Action, Message, Observation
 from foldlog._reports.figures import counting
+from foldlog._reports.figures.choosing import chosen_by
 from foldlog._reports.figures.keeping_up import FigureCounter
 from foldlog.errors import InvalidArgument, KeyUnavailable
 from foldlog.eventstore import KeyRing, Store, open_store
@@ -119,6 +120,19 @@ def check_runs(store, tmp_path):
 
 def test_conversations_are_sorted_chosen_and_summed(store, tmp_path):
     check_runs(store, tmp_path)
+
+
+def test_a_facet_of_an_attribute_is_written_as_users_write_it(store):
+    histories = foldlog.Histories(store)
+    histories["run-2"].set_attributes(is_new=True, rank=3, team="True")
+    histories["run-3"].set_attributes(is_new=False)
+    figures = FiguresOfStore(store)
+    figures.refresh()
+    names = {facet.name for facet in figures.facets(LISTED) if facet.what == "attribute"}
+    assert names == {"is_new=true", "is_new=false", "rank=3", "team=True", "team=blue"}
+    for line, name in (("attribute:is_new=true", "run-2"), ("attribute:is_new=false", "run-3")):
+        assert figures.ids(chosen_by(line, set, set)) == {name}
+    assert figures.ids(LISTED._replace(attributes={"is_new": True})) == {"run-2"}
 
 
 def test_totals_of_a_store_follow_each_change(store):
