@@ -12,8 +12,8 @@ from msgspec.json import encode
 import foldlog
 from foldlog import Action, Message, Observation
 from foldlog._reports.figures import counting
-from foldlog._reports.figures.choosing import chosen_by
 from foldlog._reports.figures.keeping_up import FigureCounter
+from foldlog._reports.figures.search_line import chosen_by
 from foldlog.errors import InvalidArgument, KeyUnavailable
 from foldlog.eventstore import KeyRing, Store, open_store
 from foldlog.projections import Views
