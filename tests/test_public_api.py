@@ -145,7 +145,7 @@ def test_every_error_is_an_event_store_error():
         "Refused",
     }
     internal |= {"DamagedBlock", "OperationUnfinished", "NotIndexed", "StdoutFailed", "NeedsAll"}
-    internal |= {"StateIncomplete", "PromptChanged"}
+    internal |= {"StateIncomplete", "EarlierChanged", "CallsTakenBack"}
     # each adapter wants its SDK, and so does what it is made with
     adapters = tuple(adapter.module for adapter in ADAPTERS)
     others = {

@@ -48,6 +48,8 @@ from foldlog.formats.blocks import shown_blocks, thinking_of
 from foldlog.formats.event_fields import data_url, file_at, text_part
 from foldlog.formats.format import Format, first_named
 from foldlog.formats.model_calls import (
+    CallsReader,
+    CallsTakenBack,
     ModelCall,
     RecordedUsage,
     call_of_event,
@@ -347,33 +349,52 @@ _COUNTS = {
 }
 
 
-def _calls(events: Iterable[Event]) -> Iterator[ModelCall]:
-    """Yield the calls of models. A record ``session.usage_record`` has the tokens of one call.
+class CopilotCalls(CallsReader):
+    """Reads the calls of models. A record ``session.usage_record`` has the tokens of one call.
     Earlier releases only wrote ``session.shutdown`` at the end of a session, with the number of
     calls and tokens of each model. Replies after this record, for example in a resumed session, are
     counted one by one.
+
+    ``is_recorded``  whether there was a ``session.usage_record``
+    ``has_replies``  whether replies since the last ``session.shutdown`` were counted one by one
     """
-    replies: list[Event] = []
-    is_recorded = False
-    for event in events:
-        kind, data = (event.name, event.data) if isinstance(event, Annotation) else ("", None)
-        metrics = dict_or_empty(data, "modelMetrics") if kind == "session.shutdown" else {}
-        if kind == "session.usage_record":
-            yield from calls_of_replies(replies)
-            replies.clear()
-            is_recorded = True
-            used = dict_or_empty(data, "usage")
-            yield call_of_event(event, model_named(used), _tokens_of(used))
-        elif not is_recorded and not metrics:
-            replies.append(event)
-        elif not is_recorded:
-            replies.clear()
-            for model, counts_of_model in metrics.items():
-                calls = within(counts_of_model, "requests", "count")
-                tokens = _tokens_of(dict_or_empty(counts_of_model, "usage"))
-                count = calls if type(calls) is int else 0
-                yield call_of_event(event, model, tokens, None, count, model)
-    yield from calls_of_replies(replies)
+
+    is_recorded: bool = False
+    has_replies: bool = False
+
+    def calls(self, events: Iterable[Event]) -> Iterator[ModelCall]:
+        replies: list[Event] = []
+        for event in events:
+            kind, data = (event.name, event.data) if isinstance(event, Annotation) else ("", None)
+            metrics = dict_or_empty(data, "modelMetrics") if kind == "session.shutdown" else {}
+            if kind == "session.usage_record":
+                yield from calls_of_replies(replies)
+                replies.clear()
+                self.is_recorded = True
+                self.has_replies = False
+                used = dict_or_empty(data, "usage")
+                yield call_of_event(event, model_named(used), _tokens_of(used))
+            elif self.is_recorded:
+                continue
+            elif not metrics:
+                replies.append(event)
+            else:
+                if self.has_replies:
+                    raise CallsTakenBack
+                replies.clear()
+                yield from _calls_until_shutdown(event, metrics)
+        for call in calls_of_replies(replies):
+            self.has_replies = True
+            yield call
+
+
+def _calls_until_shutdown(event: Event, metrics: JsonMap) -> Iterator[ModelCall]:
+    """Yield the calls of each model in a ``session.shutdown``."""
+    for model, counts_of_model in metrics.items():
+        calls = within(counts_of_model, "requests", "count")
+        tokens = _tokens_of(dict_or_empty(counts_of_model, "usage"))
+        count = calls if type(calls) is int else 0
+        yield call_of_event(event, model, tokens, None, count, model)
 
 
 def _tokens_of(counts: JsonMap) -> dict[str, int]:
@@ -387,7 +408,7 @@ FORMAT = Format(
     expected="an event of Copilot CLI, with a text under 'type' and an object under 'data'",
     decoder=CopilotDecoder,
     conversation=first_named(_session),
-    recorded_usage=RecordedUsage(calls=_calls),
+    recorded_usage=RecordedUsage(reader=CopilotCalls),
     kept_in=("$COPILOT_HOME/session-state", "~/.copilot/session-state"),
     source_id=member("id"),
     where=_where,

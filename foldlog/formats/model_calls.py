@@ -7,6 +7,7 @@ each call, including failed calls. Imports copy model, usage and cost from the r
 
 from __future__ import annotations
 
+from abc import abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from datetime import datetime
 from typing import Any, NamedTuple, TypeGuard
@@ -61,15 +62,31 @@ class ModelCall(NamedTuple):
     is_total: bool = False
 
 
-class RecordedUsage(Struct, frozen=True, kw_only=True):
-    """How the events of a format record the calls of models.
+class CallsTakenBack(Exception):
+    """An event takes back calls that were counted before, so all events must be counted again."""
 
-    ``calls``      a function that returns the calls in events, or None if each reply has its own
-                   usage in ``meta``.
+
+class CallsReader(Struct):
+    """Reads the calls of models in the events of a history, a part of the events at a time. The
+    fields of a subclass say what the reader must know about the earlier events.
+    """
+
+    @abstractmethod
+    def calls(self, events: Iterable[Event]) -> Iterator[ModelCall]:
+        """Yield the calls in the next events. Raises ``CallsTakenBack``."""
+
+
+class RecordedUsage(Struct, frozen=True, kw_only=True):
+    """How the events of a format record the calls of models. Without ``reader`` and ``calls``, each
+    reply has its own usage in ``meta``.
+
+    ``reader``     a class that reads the calls in events, if a call depends on earlier events.
+    ``calls``      a function that returns the calls in all events of a history.
     ``is_copied``  whether the format's program forks a history by copying replies under new ids.
                    The time, tokens and cost of a copied reply stay the same.
     """
 
+    reader: type[CallsReader] | None = None
     calls: Callable[[Iterable[Event]], Iterator[ModelCall]] | None = None
     is_copied: bool = False
 

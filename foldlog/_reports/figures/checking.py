@@ -19,7 +19,7 @@ from msgspec import to_builtins
 from foldlog._reports.figures.blocks import find_wrong_sums
 from foldlog._reports.figures.counting import Figures, figures_of
 from foldlog._reports.figures.keeping_up import FigureCounter, read_state
-from foldlog._reports.figures.settled_replies import PromptChanged, StateIncomplete, read_blocks
+from foldlog._reports.figures.settled_replies import EarlierChanged, StateIncomplete, read_blocks
 from foldlog._reports.figures.tables import FigureTables, StoredFigures, text_of
 from foldlog._reports.figures.writing import CODE, as_unsigned, put_figures, put_replies
 from foldlog._reports.words.gist import count
@@ -135,7 +135,7 @@ def _is_state_of(
     try:
         blocks = read_blocks(store, row.id, state.spending.settled.count)
         counted_on = figures_of(store, views, row, state)
-    except PromptChanged:
+    except EarlierChanged:
         return True  # the next reader counts all events again
     except StateIncomplete:
         return False

@@ -203,7 +203,7 @@ def _add_later_events(
             yield Logged(recorded_at, event)
 
     new_calls_beside = [logged for logged in calls_beside if logged not in calls_of_parent]
-    figures.spending.take(
+    lacks_earlier = figures.spending.take(
         count_log(),
         new_calls_beside,
         start,
@@ -211,7 +211,7 @@ def _add_later_events(
         recorded_in=recorded_in,
         read_settled=partial(read_blocks, store, row.id),
     )
-    if figures.start and not figures.spending.counts_on:
+    if figures.start and lacks_earlier:
         figures.spending = Spending()
         figures.spending.take(
             read_log(0), new_calls_beside, start, calls_of_parent, recorded_in=recorded_in

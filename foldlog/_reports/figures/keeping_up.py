@@ -53,9 +53,9 @@ if TYPE_CHECKING:
     from foldlog.projections import Views
 
 _PROJECTION = "figures"
-_STATE_CODE: Final = 8
+_STATE_CODE: Final = 9
 """The version of the code that writes states. All events are counted again if a state is of another
-version: an earlier one does not say which calls a later reply left without a result.
+version: an earlier one does not say what the readers of calls know of earlier events.
 """
 _TOGETHER = 200
 """The number of conversations whose figures are counted before they are written."""

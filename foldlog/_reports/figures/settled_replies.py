@@ -76,9 +76,10 @@ class StateIncomplete(Exception):
     """A block of a state is missing or damaged, so the figures must be counted again."""
 
 
-class PromptChanged(StateIncomplete):
-    """A new line of an earlier reply has another prompt, and the curve of prompts has the prompt of
-    the earlier line, so the figures must be counted again.
+class EarlierChanged(StateIncomplete):
+    """An event changes what was counted of earlier events, so the figures must be counted again:
+    a new line of an earlier reply has another prompt than the curve of prompts, or the source takes
+    calls back.
     """
 
 

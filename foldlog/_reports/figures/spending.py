@@ -8,7 +8,7 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, S
 from itertools import chain, groupby
 from typing import Any, TypeVar
 
-from msgspec import Struct, field
+from msgspec import Struct, field, to_builtins
 from msgspec.structs import astuple, replace
 
 from foldlog._base.json_types import JsonObject
@@ -18,7 +18,7 @@ from foldlog._reports.answers.figures import ModelDocument, SpentDocument
 from foldlog._reports.figures.prices import Prices
 from foldlog._reports.figures.settled_replies import (
     Block,
-    PromptChanged,
+    EarlierChanged,
     Settled,
     blocks_to_settle,
 )
@@ -26,7 +26,13 @@ from foldlog._reports.figures.tools_of_replies import CountedReply, ToolCalls, T
 from foldlog._reports.words.times import happened_at
 from foldlog.eventstore import Event, Logged, ReadTransaction
 from foldlog.eventstore.documents.values import newest_value
-from foldlog.formats.model_calls import ModelCall, calls_beside, calls_of_event
+from foldlog.formats.model_calls import (
+    CallsReader,
+    CallsTakenBack,
+    ModelCall,
+    calls_beside,
+    calls_of_event,
+)
 from foldlog.formats.summed_calls import DIGITS, Calls, Curve, add_up, calls_in, hash_of_reply
 
 D = TypeVar("D", bound=Document)
@@ -65,6 +71,8 @@ class Spending(Struct):
     ``has_cost``   whether imported events record the cost of calls
     ``counts_on``  whether later events can be counted without reading the earlier events again
     ``tools``      the calls of tools in each reply
+    ``reader``     the format of the last imported event, and what its ``CallsReader`` knows of the
+                   events so far; None before the first imported event
     """
 
     calls: list[Calls] = []
@@ -79,6 +87,7 @@ class Spending(Struct):
     has_cost: bool = False
     counts_on: bool = True
     tools: ToolsOfReplies = field(default_factory=ToolsOfReplies)
+    reader: tuple[str, JsonObject] | None = None
 
     def take(
         self,
@@ -89,8 +98,10 @@ class Spending(Struct):
         *,
         recorded_in: Callable[[int], str],
         read_settled: Callable[[int], Sequence[Block]] = _read_none,
-    ) -> None:
-        """Count the calls in events.
+    ) -> bool:
+        """Count the calls in events. Return whether the calls may depend on events before these
+        events that were not counted either, such as the events of the parent of a fork. Raises
+        ``EarlierChanged`` if the events change a call that was counted before.
 
         ``beside``        the calls that the source records outside of its events
         ``start``         the calls in events before ``start`` are not counted; these events are
@@ -105,6 +116,7 @@ class Spending(Struct):
         # This import loads all formats.
         from foldlog.formats.imported_calls import calls_of_imported, counts_on
 
+        lacks_earlier = False
         sums = list[ModelCall]()
         growth = _Growth(read_settled)
         # The loop reads all events, through the generator that counts native calls. A history that
@@ -112,7 +124,10 @@ class Spending(Struct):
         all_events = self._count_native(logged, start, recorded_in, growth)
         for format, events in groupby(_imported(all_events), _format_of):
             self.counts_on = self.counts_on and counts_on(format)
-            for call in calls_of_imported(events, format):
+            reader = self._reader_of(format)
+            has_begun_to_read = reader is not None and self.reader is None
+            lacks_earlier |= has_begun_to_read or not counts_on(format)
+            for call in self._calls_in(calls_of_imported(events, format, reader)):
                 self.tools.note_call(call)
                 if call.is_total:
                     sums.append(call)
@@ -120,7 +135,8 @@ class Spending(Struct):
                 self.is_each = True
                 self.has_cost = self.has_cost or call.cost is not None
                 if call.event_id >= start:
-                    self._take_call(call, growth, is_imported=True)
+                    self._take_call(call, growth, may_go_on=reader is None)
+            self.reader = format, {} if reader is None else to_builtins(reader)
         if any(self.settled.has(reply) for reply in self.tools.named_replies - self.replies.keys()):
             self._unsettle(growth)
         self.tools.assign(self.replies)
@@ -138,6 +154,21 @@ class Spending(Struct):
         self.paid = None
         if costs and self.is_each and not self.has_cost:
             self.paid = sum(costs)
+        return lacks_earlier
+
+    def _reader_of(self, format: str) -> CallsReader | None:
+        """Return a reader that goes on after the last imported event, if that has the format."""
+        from foldlog.formats.imported_calls import reader_of
+
+        last_format, known = self.reader or ("", {})
+        return reader_of(format, known if last_format == format else None)
+
+    @staticmethod
+    def _calls_in(calls: Iterator[ModelCall]) -> Iterator[ModelCall]:
+        try:
+            yield from calls
+        except CallsTakenBack:
+            raise EarlierChanged from None
 
     def _count_native(
         self,
@@ -164,15 +195,15 @@ class Spending(Struct):
                 event = replace(event, timestamp=happened_at(event, recorded_at))
             yield event
 
-    def _take_call(self, call: ModelCall, growth: _Growth, *, is_imported: bool = False) -> None:
-        """Count a call. If it is imported, and belongs to a reply that began before the present
-        events, its prompt is counted already: the figures may have been counted between two lines
-        of the reply. Raises ``PromptChanged`` if this line has another prompt.
+    def _take_call(self, call: ModelCall, growth: _Growth, *, may_go_on: bool = False) -> None:
+        """Count a call. With ``may_go_on``, the call is of a reply whose lines may be counted one
+        after the other. If the reply began before the present events, its prompt is counted
+        already. Raises ``EarlierChanged`` if this line has another prompt.
         """
         calls = calls_in(call)
         prompt = calls.usage.get("prompt_tokens", 0)
         began: Calls | None = None
-        if is_imported and call.reply is not None:
+        if may_go_on and call.reply is not None:
             present = self._find(call.reply, growth)
             began = growth.before.get(call.reply, present)
         if call.calls == 1 and prompt and not call.by_condenser:
@@ -180,7 +211,7 @@ class Spending(Struct):
                 self.last = prompt
                 self.context.add(prompt)
             elif began.usage.get("prompt_tokens") != prompt:
-                raise PromptChanged
+                raise EarlierChanged
         if call.reply is None:
             self.calls.append(calls)
         else:

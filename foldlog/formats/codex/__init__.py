@@ -40,7 +40,7 @@ from typing import Any
 from foldlog.formats.codex.lines import ENVELOPES, is_session, line_of
 from foldlog.formats.codex.reading import CodexDecoder
 from foldlog.formats.codex.skeleton import CodexSkeleton
-from foldlog.formats.codex.usage import calls_of_events
+from foldlog.formats.codex.usage import CodexCalls
 from foldlog.formats.format import Format, first_named
 from foldlog.formats.model_calls import RecordedUsage
 from foldlog.formats.record import text_or_none, within
@@ -95,7 +95,7 @@ FORMAT = Format(
     looks_like="openai-responses",
     own_key=_own_key,
     source_id=_source_id,
-    recorded_usage=RecordedUsage(calls=calls_of_events),
+    recorded_usage=RecordedUsage(reader=CodexCalls),
     says_again=True,
     kept_in=(
         "$CODEX_HOME/sessions",

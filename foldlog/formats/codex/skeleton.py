@@ -203,7 +203,7 @@ class CodexSkeleton(Skeleton):
             self.count_part("annotation")
 
     def _spend(self, at: str | None, payload: _Payload | None) -> None:
-        """Count the usage of the last call: see ``calls_of_events``."""
+        """Count the usage of the last call: see ``CodexCalls``."""
         info = dict_or_empty(None if payload is None else payload.info)
         extra = self.state.extra
         last = info.get("last_token_usage")

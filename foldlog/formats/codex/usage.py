@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
+from typing import Any
 
-from msgspec import Struct
+from msgspec import Struct, field
 
 from foldlog._base.json_types import JsonMap
 from foldlog._base.usage import usage_of
@@ -12,6 +13,7 @@ from foldlog.eventstore import Annotation, Event, SystemMessage
 from foldlog.formats.event_fields import id_of_source
 from foldlog.formats.model_calls import (
     UNNAMED,
+    CallsReader,
     ModelCall,
     at_total,
     call_of_event,
@@ -21,46 +23,6 @@ from foldlog.formats.model_calls import (
 from foldlog.formats.record import Fields, dict_or_empty, text_or_none, within
 
 USAGE_RECORD = "token_usage_record"
-
-
-def calls_of_events(events: Iterable[Event]) -> Iterator[ModelCall]:
-    """Yield the calls of models, each with an id that is equal in all copies of the call.
-
-    ``token_count`` has the usage of the last call, and the total of all calls. ``turn_context``
-    names the model. Codex copies calls in two ways. An edited log repeats calls together with their
-    totals. A forked log begins with its own ``session_meta``, followed by copies of all lines of
-    the parent log with new times, including the ``session_meta`` of the parent. A copied call
-    therefore has the same total in both logs, and its id is made from this total. ``ancestor`` is
-    the id of the parent log, or of this log if it has no parent. Newer releases write the thread of
-    each call before its count: threads that begin with copies of one log count for themselves.
-    """
-    model = UNNAMED
-    last_total = Fields()
-    ancestor = None
-    totals = Totals()
-    for event in events:
-        if isinstance(event, SystemMessage):
-            model = event.meta.get("model", model)
-        if getattr(event, "name", "") == "session_meta" or event.meta.get("instructions") == "base":
-            ancestor = (
-                within(getattr(event, "data", None), "forked_from_id")
-                or id_of_source(event)
-                or ancestor
-            )
-        if not isinstance(event, Annotation) or not isinstance(event.data, dict):
-            continue
-        if event.name == USAGE_RECORD:
-            ancestor = text_or_none(event.data, "thread_id") or ancestor
-        if event.name == "turn_context":
-            model = model_named(event.data)
-        info = event.data.get("info") if event.name == "token_count" else None
-        last = info.get("last_token_usage") if isinstance(info, dict) else None
-        total = dict_or_empty(info, "total_token_usage")
-        # Codex often writes a count twice.
-        if isinstance(last, dict) and total != last_total:
-            call = call_of_event(event, model, usage_of(last))
-            yield totals.named(call, total, ancestor)
-            last_total = total
 
 
 class Totals(Struct):
@@ -82,3 +44,47 @@ class Totals(Struct):
         if ancestor:
             return call._replace(reply=f"{ancestor} {tokens} {self.falls}")
         return at_total(call, total)
+
+
+class CodexCalls(CallsReader):
+    """Reads the calls of models, each with an id that is equal in all copies of the call.
+
+    ``token_count`` has the usage of the last call, and the total of all calls. ``turn_context``
+    names the model. Codex copies calls in two ways. An edited log repeats calls together with their
+    totals. A forked log begins with its own ``session_meta``, followed by copies of all lines of
+    the parent log with new times, including the ``session_meta`` of the parent. A copied call
+    therefore has the same total in both logs, and its id is made from this total. ``ancestor`` is
+    the id of the parent log, or of this log if it has no parent. Newer releases write the thread of
+    each call before its count: threads that begin with copies of one log count for themselves.
+    """
+
+    model: Any = UNNAMED
+    last_total: Fields = field(default_factory=dict)
+    ancestor: Any = None
+    totals: Totals = field(default_factory=Totals)
+
+    def calls(self, events: Iterable[Event]) -> Iterator[ModelCall]:
+        for event in events:
+            if isinstance(event, SystemMessage):
+                self.model = event.meta.get("model", self.model)
+            is_session = getattr(event, "name", "") == "session_meta"
+            if is_session or event.meta.get("instructions") == "base":
+                self.ancestor = (
+                    within(getattr(event, "data", None), "forked_from_id")
+                    or id_of_source(event)
+                    or self.ancestor
+                )
+            if not isinstance(event, Annotation) or not isinstance(event.data, dict):
+                continue
+            if event.name == USAGE_RECORD:
+                self.ancestor = text_or_none(event.data, "thread_id") or self.ancestor
+            if event.name == "turn_context":
+                self.model = model_named(event.data)
+            info = event.data.get("info") if event.name == "token_count" else None
+            last = info.get("last_token_usage") if isinstance(info, dict) else None
+            total = dict_or_empty(info, "total_token_usage")
+            # Codex often writes a count twice.
+            if isinstance(last, dict) and total != self.last_total:
+                call = call_of_event(event, self.model, usage_of(last))
+                yield self.totals.named(call, total, self.ancestor)
+                self.last_total = total
