@@ -616,7 +616,8 @@ class HistoryLog:
     def set_attributes(self, /, **changed: Any) -> dict[str, Any]:
         """Change attributes by name. The value None removes an attribute. Attributes that you do
         not name stay unchanged. Return all attributes. The event of the newest change contains all
-        attributes, so redacting this event removes all attributes.
+        attributes, so redacting this event removes all attributes. Later imports of the
+        conversation's source do not change a title that you set.
 
         Other writers may append during the call. Raises the errors of ``append``. Durability: the
         attributes are on disk when the method returns.
@@ -632,6 +633,11 @@ class HistoryLog:
                 self._append_seen([], seen, {ATTRIBUTES: attributes})
             except VersionConflict:
                 continue
+            key = self._conversation_key()
+            if "title" in changed and key is not None:
+                from foldlog._imports.titles import note_chosen_title
+
+                note_chosen_title(self._store, key)
             return {**self._place(), **attributes}
 
     def _conversation_key(self) -> int | None:

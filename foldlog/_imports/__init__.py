@@ -6,6 +6,7 @@ reading.py           read a source in blocks
 comparing.py         decide whether a source is new, has new records, or is a fork
 writing.py           write the blocks and figures of a source
 making_events.py     make the events of a source
+titles.py            note that a user chose the title of an imported conversation
 events_in_memory.py  make events in memory if the store is read-only
 recording.py         store the records that a runtime appends
 refreshing.py        import the new records of a file
