@@ -415,9 +415,13 @@ class Skeleton(ABC):
                 state.longest_wait_s = max(state.longest_wait_s or 0.0, waited_s)
             state.reached = at
 
-    def count_part(self, kind: str) -> None:
-        """Count a part of a record that is neither a call nor a result, by its kind."""
+    def count_part(self, kind: str, *, is_blank: bool = False) -> None:
+        """Count a part of a record that is neither a call nor a result, by its kind. A message that
+        ``is_blank`` is not shown.
+        """
         self._count_kind(kind)
+        if is_blank or not self.is_shown:
+            return
         self.state.last = ENDS_WITH.get(kind, self.state.last)
         if kind == "agent":
             self._note_reply(is_call=False)

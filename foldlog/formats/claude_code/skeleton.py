@@ -112,6 +112,16 @@ def _results_in(message: _Message) -> list[_Block]:
     return [block for block in blocks if block.type == "tool_result"]
 
 
+def _is_blank(message: _Message) -> bool:
+    """Return whether a message has only white space, or what a redaction left of its texts."""
+    if type(message.content) is str:
+        return not message.content.strip()
+    blocks = message.content if type(message.content) is list else []
+    said = [block for block in blocks if block.type not in _UNSAID]
+    return all(block.type == "text" and not (block.text or "").strip() for block in said)
+
+
+_UNSAID: Final = frozenset(("tool_result", "thinking", "redacted_thinking"))
 _LINES_OF_CALLS_MAX: Final = 1_000
 """A response whose results are not complete after so many lines is not followed any further."""
 _IDS_MAX: Final = 200_000
@@ -371,7 +381,7 @@ class ClaudeCodeSkeleton(Skeleton):
         is_for_sub_agent = line.isSidechain and line.agentId is None
         is_users = line.isMeta is not True and not is_for_sub_agent
         self._was_asked |= is_users and self.is_shown
-        self.count_part("user" if is_users else "environment")
+        self.count_part("user" if is_users else "environment", is_blank=_is_blank(message))
         if is_users and self.state.asked is None:
             texts = [block.text for block in blocks if block.text]
             self.note_request(content if type(content) is str else "\n".join(texts))
@@ -392,7 +402,7 @@ class ClaudeCodeSkeleton(Skeleton):
                 self.on_finding(RESULT_FIRST.format(block.id))
         if not uses:
             says = any(block.type == "text" for block in blocks) or type(message.content) is str
-            self.count_part("agent" if says else "annotation")
+            self.count_part("agent" if says else "annotation", is_blank=_is_blank(message))
         if message.id and line.requestId:
             both = f"{message.id} {line.requestId}"
         else:
