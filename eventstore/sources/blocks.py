@@ -274,6 +274,13 @@ def fingerprint_of(head: bytes) -> bytes:
     return head[:HASH_BYTES]
 
 
+def place_of_beginning(fingerprint: bytes) -> bytes:
+    """Return the place of a source that ends with the record that has this fingerprint: see
+    ``ChainedRecord``. A source that goes on has another place.
+    """
+    return sha256(b"ends here" + fingerprint).digest()[:HASH_BYTES]
+
+
 class ChainedRecord(NamedTuple):
     """The number and the hash of a record. ``fingerprint`` identifies the record together with all
     records before it.

@@ -31,6 +31,7 @@ from foldlog.eventstore.sources.blocks import (
     chained,
     changed_records,
     each_hash,
+    place_of_beginning,
 )
 from foldlog.eventstore.sources.reading import (
     about,
@@ -140,6 +141,11 @@ class CopiedRecords:
             for record in self._records
             if is_new(record.number, original.made.get(record.number, (0, 0)))
             for fingerprint in (record.hash, record.fingerprint)
+        }
+        new |= {
+            place_of_beginning(record.fingerprint): record
+            for record in new.values()
+            if record.number + 1 == original.source.records
         }
         refused = sources.refused_among(new)
         if not refused:
@@ -448,7 +454,8 @@ def _refusal(record: ChainedRecord, refused: Mapping[bytes, bool]) -> int:
     """Return 2 if a store refuses a record by its own decision, 1 if it received its refusal with a
     copy, and 0 if it does not refuse the record.
     """
-    decisions = [refused[name] for name in (record.hash, record.fingerprint) if name in refused]
+    names = record.hash, record.fingerprint, place_of_beginning(record.fingerprint)
+    decisions = [refused[name] for name in names if name in refused]
     if not decisions:
         return 0
     return 2 if any(decisions) else 1

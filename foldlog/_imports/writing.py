@@ -38,6 +38,7 @@ from foldlog.eventstore.sources.blocks import (
     fingerprint_of,
     join,
     numbers_with,
+    place_of_beginning,
 )
 from foldlog.eventstore.sources.reading import (
     IMPORTED_AT,
@@ -491,6 +492,7 @@ class SourceWriter:
                 first(sources)
             stored = self.check_unchanged(sources, source)
             stored_source = source._replace(about=stored.about, sums=stored.sums)
+            stored_source = self._with_present_fingerprint(sources, stored_source, blocks)
             return self._put(writing, sources, stored_source, blocks)
 
         return self.database.recorder.transact(append)
@@ -532,6 +534,27 @@ class SourceWriter:
             self._is_place_noted = reading.is_done
         writing.end()
         return grown
+
+    def _with_present_fingerprint(
+        self, sources: SourcesToWrite, source: Source, blocks: Sequence[Block]
+    ) -> Source:
+        """Return the source with the fingerprint that one import of all its records would give it.
+        With fewer records than ``_FIRST``, its fingerprint was that of all documents with the same
+        beginning. Note the beginnings that earlier imports read as places of the source, so that
+        imports refuse copies of them after an erasure.
+        """
+        is_log = isinstance(self.skeleton, Skeleton)
+        if is_log or source.records >= _FIRST or continued(source) is not None:
+            return source
+        hashes = sources.hashes(source)[: source.records * HASH_BYTES]
+        new = b"".join(block.hashes for block in blocks)
+        stop = min(len(hashes + new) // HASH_BYTES, _FIRST)
+        for record in chained(hashes + new):
+            is_beginning = source.records <= record.number + 1 < stop
+            if is_beginning and not self.written:
+                place = self._present_place(source)._replace(records=record.number + 1)
+                sources.put_place(place_of_beginning(record.fingerprint), place)
+        return source._replace(fingerprint=fingerprint(self.skeleton, blocks, hashes))
 
     def _facts(self, sources: Sources, source: Source, *, is_whole: bool) -> JsonObject:
         """Return the new fields of ``Source.about``. ``is_whole`` is false if a new record was
@@ -619,6 +642,12 @@ class SourceWriter:
             if record.number not in redacted_numbers
             for fingerprint in (record.hash, record.fingerprint)
         }
+        if self.reading.is_done:
+            new |= {
+                place_of_beginning(record.fingerprint): record
+                for record in new.values()
+                if record.number + 1 == self.reading.records
+            }
         records = (new[fingerprint] for fingerprint in sources.refused_among(new))
         refused = {record.hash: record.number for record in records}
         if not refused:

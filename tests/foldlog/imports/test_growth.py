@@ -11,9 +11,11 @@ from zstandard import ZstdCompressor
 from foldlog import Histories
 from foldlog._imports import making_events
 from foldlog._imports.compacting import compacting, note_compaction
+from foldlog._imports.importing import Import
 from foldlog._reports.figures.checking import find_wrong_figures
 from foldlog._reports.records import decoding
 from foldlog.eventstore import DocumentChanges, Message, Redaction
+from foldlog.eventstore.maintenance.copy import copy_store
 from foldlog.eventstore.maintenance.rekey import rekey
 from foldlog.eventstore.sources.reading import blocks_of
 from foldlog.formats.resuming import WINDOW_MAX
@@ -179,6 +181,38 @@ def test_chosen_title_stays_also_as_the_title_of_the_program(more, tmp_path, sto
     history.set_attributes(title="Boards")
     opencode_imported(store, tmp_path, 30 + 2 * more, "Planks")
     assert history.attributes()["title"] == "Boards"
+    assert_sound(store)
+
+
+@pytest.mark.parametrize("name", ["claude-code", "codex"])
+def test_state_after_a_secret_record_is_that_of_the_events(name, tmp_path, store):
+    records = records_of(name)
+    for stop in range(2, len(records)):
+        path = write_lines(tmp_path / f"{stop}.jsonl", records[:stop])
+        last = path.read_bytes().splitlines()[-1]
+        (outcome,) = Import(
+            store,
+            [path],
+            name,
+            conversation=f"c{stop}",
+            is_secret=lambda line, last=last: line == last,
+        )
+        counted = figures_of(store, outcome.conversation)["state"]
+        events_of(store, outcome.conversation)
+        assert counted == figures_of(store, outcome.conversation)["state"], stop
+
+
+@pytest.mark.parametrize("is_used", [True, False])
+@pytest.mark.parametrize("more", [0, 10])
+def test_chosen_title_may_be_the_title_that_the_import_set(more, is_used, tmp_path, store):
+    history = Histories(store)[opencode_imported(store, tmp_path, 30, "Kites")]
+    if is_used:
+        history.view()
+    history.set_attributes(title="Kites")
+    for title in ("Boards", "Planks"):
+        opencode_imported(store, tmp_path, 30 + more, title)
+        history.set_attributes(team="red")
+        assert history.attributes()["title"] == "Kites"
     assert_sound(store)
 
 
@@ -589,16 +623,40 @@ def test_an_erased_log_is_imported_again_on_request(name, tmp_path, store, targe
     assert comparable(store, conversation) == comparable(target, conversation)
 
 
-@pytest.mark.parametrize("records", [3, 5])
-def test_erased_document_is_refused_from_an_earlier_copy(records, tmp_path, store):
-    said = [{"role": "system", "content": "Mend kites."}]
-    said += [{"role": role, "content": f"{role} {turn}"} for turn in (1, 2) for role in ROLES]
-    path = tmp_path / "first.jsonl"
-    for stop in (3, 5):
-        conversation = imported(store, write_lines(path, said[:stop]), "openai-chat").conversation
+@pytest.mark.parametrize("stops", [(4,), (1, 4), (1, 2, 3, 4), (3, 4), (1, 7)])
+def test_erased_document_refuses_only_itself(stops, tmp_path, store):
+    first, second = chat("kite"), chat("plank")
+    for stop in stops:
+        path = write_lines(tmp_path / "first.jsonl", first[:stop])
+        conversation = imported(store, path, "openai-chat").conversation
     Histories(store).erase(conversation, reason="asked for")
+    other = write_lines(tmp_path / "second.jsonl", second)
+    assert imported(store, other, "openai-chat").records == len(second)
+    path.rename(tmp_path / "third.jsonl")
+    assert "was erased" in str(refused(store, tmp_path / "third.jsonl", "openai-chat"))
+
+
+@pytest.mark.parametrize("records", [1, 2, 3, 4, 5])
+def test_erased_document_is_refused_from_an_earlier_copy(records, tmp_path, store, target):
+    said = chat("kite")
+    path = tmp_path / "first.jsonl"
+    for stop in (1, 3, 5):
+        conversation = imported(store, write_lines(path, said[:stop]), "openai-chat").conversation
     copy = write_lines(tmp_path / "copy.jsonl", said[:records])
+    other = imported(target, copy, "openai-chat").conversation
+    Histories(store).erase(conversation, reason="asked for")
     assert "erased" in str(refused(store, copy, "openai-chat"))
+    (copied,) = copy_store(target, store, other)
+    assert "erased" in copied.problem
+    assert imported(store, copy, "openai-chat", again=True).records == records
+
+
+def chat(word):
+    """Return a prompt that all chats have, and six messages of one chat, each with this word."""
+    return [
+        {"role": "system", "content": "Mend kites."},
+        *({"role": role, "content": f"{word} {turn}"} for turn in (1, 2, 3) for role in ROLES),
+    ]
 
 
 ROLES = ("user", "assistant")
