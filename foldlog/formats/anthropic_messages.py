@@ -186,8 +186,9 @@ class AnthropicDecoder(FollowingDecoder):
         self._count = 0
         """The number of the next message."""
 
-    def begin_redacted(self, collected: RecordEvents, record: Fields) -> None:
+    def read_redacted(self, collected: RecordEvents, record: Fields) -> None:
         self._number(collected, record)
+        super().read_redacted(collected, record)
 
     def _number(self, collected: RecordEvents, record: Fields) -> None:
         """Tag the events of a record, and count it if it is a message."""

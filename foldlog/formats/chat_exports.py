@@ -212,8 +212,9 @@ class TreeDecoder(FollowingDecoder):
             self._tip = record[exports.id]
             self._ends[record[exports.id]] = collected.version
 
-    def begin_redacted(self, collected: RecordEvents, record: Fields) -> None:
+    def read_redacted(self, collected: RecordEvents, record: Fields) -> None:
         """Go on after a redacted message, whose id is in its stored events."""
+        super().read_redacted(collected, record)
         name = _name_in(collected.stored)
         if name is None:
             return

@@ -126,8 +126,8 @@ class _Decoder(TreeDecoder):
         self._open: dict[Any, Action] = {}
         """Maps the id of a node to the call that still waits for its result after this node."""
 
-    def begin_redacted(self, collected: RecordEvents, record: Fields) -> None:
-        super().begin_redacted(collected, record)
+    def read_redacted(self, collected: RecordEvents, record: Fields) -> None:
+        super().read_redacted(collected, record)
         waiting = self._open.get(text_or_none(record, "parent"))
         for event in collected.stored:
             if isinstance(event, Action):

@@ -73,6 +73,13 @@ class RecordDecoder(ABC):
         change the decoder.
         """
 
+    def events_of_redacted(self, record: Any, stored: Sequence[Event]) -> list[Event]:
+        """Return the events of the next record, which was redacted after its events ``stored`` were
+        made. What is left of the record may make fewer events, or hidden ones, but a View still has
+        the stored events. A decoder that does not override this method reads what is left.
+        """
+        return self.events(record)
+
     def skip_to(self, next_id: int) -> None:
         """Continue with the event id ``next_id``. The ids before ``next_id`` are taken."""
         self.next_id = next_id

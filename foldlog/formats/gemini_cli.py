@@ -406,17 +406,19 @@ class GeminiDecoder(FollowingDecoder):
         elif isinstance(event, Observation):
             self._redacted.add(event.call_id)
 
-    def end_unread(self, stored: Sequence[Event]) -> None:
+    def read_redacted(self, collected: RecordEvents, record: Fields) -> None:
         """If the record set messages, they are not known. They become one message, to which a later
         record can return.
         """
+        super().read_redacted(collected, record)
+        stored = collected.stored
         self._end_resuming()
         returns = [event.version for event in stored if isinstance(event, Retraction)]
         sets_messages = any(event.shown or type(event) is CondensationAction for event in stored)
         if sets_messages:
             self._drop(0)
             self._messages.append(
-                _CurrentMessage({}, self.next_id, shown=True, calls=self._newest_calls.copy())
+                _CurrentMessage({}, collected.version, shown=True, calls=self._newest_calls.copy())
             )
         elif returns:
             ends = [message.end for message in self._messages]

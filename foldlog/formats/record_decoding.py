@@ -7,7 +7,7 @@ that ``NamedRecords.without_texts`` names.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any
 
 from msgspec.structs import force_setattr
@@ -65,11 +65,13 @@ def decoder_of(
     return format.reader(Options(prefix=prefix, findings=[] if findings is None else findings))
 
 
-def events_of(decoder: RecordDecoder, format: Format, record: Any) -> list[Event]:
-    """Return the events of the next record. Raises ``NotAnEvent`` for a value that is not a record
-    of the format.
+def events_of(
+    decoder: RecordDecoder, format: Format, record: Any, stored: Sequence[Event] = ()
+) -> list[Event]:
+    """Return the events of the next record. ``stored`` are the events of a record that was
+    redacted. Raises ``NotAnEvent`` for a value that is not a record of the format.
     """
-    events = decoder.events(record)
+    events = decoder.events_of_redacted(record, stored) if stored else decoder.events(record)
     number(events, format.name)
     if format.time is None:
         # an empty time means: at an unknown time before the import

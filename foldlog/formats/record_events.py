@@ -140,7 +140,6 @@ class FollowingDecoder(RecordDecoder):
         self._response: Any = None
         self._reported_fields = set[int]()
         self._facts: Facts = {}
-        self._stored: Sequence[Event] = ()
         self.adopted = 0
         """The number of members of the View that came from another program."""
         self.handed_over_at = 0
@@ -193,17 +192,12 @@ class FollowingDecoder(RecordDecoder):
         self._response = _response_after(event, self._response)
         self._remember_in_past(event)
 
-    def stand_for_next(self, events: Sequence[Event]) -> None:
-        """Let the next record have these stored events, because it was redacted after its events
-        were made. What is left of the record may make fewer events, or hidden ones, but a View
-        still has the stored events.
+    def read_redacted(self, collected: RecordEvents, record: Any) -> None:
+        """Read a redacted record that has lost the form of the format, so that ``read`` cannot read
+        it. Its events are ``collected.stored``. A format extends this method if it numbers its
+        records, or if it remembers more of a record than ``follow_stored`` can tell from an event.
         """
-        self._stored = events
-
-    def begin_redacted(self, collected: RecordEvents, record: Any) -> None:
-        """Prepare for the stored events of a redacted record that has lost the form of the format.
-        A format that numbers its records or tags their events by number does so here too.
-        """
+        collected.take_stored()
 
     def follow_stored(self, event: Event) -> None:
         """Follow a stored event of a redacted record. A format that has its own state of the calls
@@ -212,11 +206,6 @@ class FollowingDecoder(RecordDecoder):
         if isinstance(event, Observation) and self.calls.is_open(event.call_id):
             self.calls.close(event.call_id, event.cause)
         self.follow(event)
-
-    def end_unread(self, stored: Sequence[Event]) -> None:
-        """Handle the end of a redacted record of which too little is left to read it. ``stored``
-        are its events. A subclass may override ``end_unread``.
-        """
 
     def _remember_in_past(self, event: Event) -> None:
         """Note what an event means for a decoder that continues later: the id of a call, or a
@@ -248,23 +237,21 @@ class FollowingDecoder(RecordDecoder):
 
     def events(self, record: Any) -> list[Event]:
         """Return the events of the next record. A repeated record becomes one hidden event."""
-        stored = self._stored
-        self._stored = ()
+        return self.events_of_redacted(record, ())
+
+    def events_of_redacted(self, record: Any, stored: Sequence[Event]) -> list[Event]:
         self.past.next_record(self.next_id)
         try:
             self.check(record)
         except NotAnEvent:
             if not stored:
                 raise
-            # too little is left of the record, but its events are still in the View
             source_id = self.format.source_id(record) if type(record) is dict else None
             origin = Origin(format=self.format.name, id=source_id)
-            record_events = RecordEvents(self, origin, None, stored)
-            self.begin_redacted(record_events, record)
-            record_events.take_stored()
-            self.next_id += len(record_events.events)
-            self.end_unread(stored)
-            return record_events.events
+            redacted = RecordEvents(self, origin, None, stored)
+            self.read_redacted(redacted, record)
+            self.next_id += len(redacted.events)
+            return redacted.events
         time_and_id = time_and_id_of(self.format, record)
         at = time_if_without_id(time_and_id)
         self._add_id(time_and_id[1])

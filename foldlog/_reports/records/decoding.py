@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 from foldlog.eventstore import DocumentChanges, Event, Redaction, Store
@@ -49,16 +49,16 @@ def decode_records(
                 yield number, []
                 number += 1
                 continue
+            stored: Sequence[Event] = ()
             if number in events_of_records:
                 first, count = events_of_records[number]
                 _skip_to(store, source, decoder, first)
-                is_followed = number in redacted or stands(number)
-                if is_followed and isinstance(decoder, FollowingDecoder):
-                    decoder.stand_for_next(stored_events(store, source, first, count))
+                if number in redacted or stands(number):
+                    stored = stored_events(store, source, first, count)
             elif number == start:
                 _skip_to(store, source, decoder, version)
             try:
-                events = events_of(decoder, format, value)
+                events = events_of(decoder, format, value, stored)
             except NotAnEvent as error:
                 events = []
                 if format.skeleton is None:  # otherwise the import has reported this problem

@@ -156,8 +156,9 @@ class OpenHandsV0Decoder(FollowingDecoder):
             self._event_ids[source_id] = event.id
         self._last_action = event.id if is_action else None
 
-    def end_unread(self, stored: Sequence[Event]) -> None:
-        for event in stored:
+    def read_redacted(self, collected: RecordEvents, record: Any) -> None:
+        super().read_redacted(collected, record)
+        for event in collected.stored:
             if isinstance(event, Action) and event.tool in _DELEGATING:
                 self._open += 1
             elif isinstance(event, Observation) and event.tool == "delegate":

@@ -79,9 +79,9 @@ def decoded(monkeypatch):
     records = []
     original = decoding.events_of
 
-    def counted(decoder, format, record):
+    def counted(decoder, format, record, *stored):
         records.append(record)
-        return original(decoder, format, record)
+        return original(decoder, format, record, *stored)
 
     def since():
         number = len(records)
