@@ -321,6 +321,9 @@ class SourceWriter:
             self.begin_function(name, group, parent, shared_count)
         )
         self.key = source.conversation
+        # A question to the database after each commit took 2 % of a first import
+        # (``benchmarks.hooks --rows logs``).
+        self._names[source.conversation] = name
         self.written = source.records - shared_count
         group.clear()  # Free the memory of the group before the next blocks are read.
         self._append_groups(source, groups)

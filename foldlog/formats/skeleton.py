@@ -10,6 +10,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import UTC, datetime
+from functools import lru_cache
 from typing import Any, ClassVar, Final
 
 import msgspec
@@ -132,10 +133,14 @@ def _in_utc(at: str) -> str:
         return at
 
 
+_parse_time = lru_cache(maxsize=2)(datetime.fromisoformat)
+"""Caches the time of the last record, from which the wait for the next record is measured."""
+
+
 def _seconds_between(before: str, after: str) -> float:
     """Return the seconds from ``before`` to ``after``, or 0 if one of the texts is not a time."""
     try:
-        return (datetime.fromisoformat(after) - datetime.fromisoformat(before)).total_seconds()
+        return (_parse_time(after) - _parse_time(before)).total_seconds()
     except (TypeError, ValueError):
         return 0.0
 

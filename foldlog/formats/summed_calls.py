@@ -62,7 +62,8 @@ class Calls(NamedTuple):
     @property
     def tokens(self) -> int:
         """Return the tokens of prompts and replies together."""
-        return sum(self.usage.get(name, 0) for name in _PRICED)
+        usage = self.usage
+        return usage.get("prompt_tokens", 0) + usage.get("completion_tokens", 0)
 
     def negative(self) -> Calls:
         """Return a copy with negative figures. Adding the copy to a sum subtracts the calls."""
