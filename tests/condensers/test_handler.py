@@ -12,7 +12,9 @@ from foldlog.condensers import (
     Condensation,
     CondenseHandler,
     Condenser,
+    DigestCondenser,
     LLMSummarizingCondenser,
+    ModelCallFailed,
     NoCondensationAvailable,
     NoOpCondenser,
     ObservationMaskingCondenser,
@@ -22,7 +24,9 @@ from foldlog.condensers import (
     Usage,
     reports_of,
 )
+from foldlog.condensers.handler import Remembered
 from foldlog.condensers.models.estimate import ESTIMATE, tokens_of
+from foldlog.condensers.reports import with_reports
 from foldlog.eventstore import (
     ANY_VERSION,
     Annotation,
@@ -404,6 +408,17 @@ def test_an_answered_request_is_not_declined(full):
     assert (dropped["condenser"], dropped["outcome"]) == ("llm", "dropped")
 
 
+def test_each_condenser_declines_for_itself(c1):
+    c1.append(message("x" * 100), condensed(0, summary="y" * 100, offset=0))
+    condensers = [llm(), DigestCondenser(), DigestCondenser(), llm()]
+    for condenser in condensers:
+        with pytest.raises(NoCondensationAvailable) as declined:
+            c1.handle(condenser, Characters(60))
+        assert not declined.value.may_go_on, "no request made it necessary"
+    names = [action.metadata.get("condenser") for action in c1.condensations()]
+    assert names == [None, "llm", "digest", "llm"]
+
+
 @pytest.mark.parametrize("answer", [condensed(1), condensed(summary="S", offset=0)])
 def test_a_request_that_was_answered_meanwhile_is_not_declined(full, answer):
     class Declining(Condenser):
@@ -432,6 +447,7 @@ def test_an_agent_goes_on_if_only_a_request_is_declined(c1, model_fails, fallbac
 
 MADE = "foldlog.condensation.made"
 DECLINED = "foldlog.condensation.declined"
+FAILED = "foldlog.condensation.failed"
 
 
 def told(caplog, name):
@@ -513,6 +529,63 @@ def test_a_declined_condensation_is_told_with_its_reason(c1, caplog, condenser, 
     reason = "its model failed" if events > 1 else str(declined.value)
     values = {"condenser": "llm", "events_before": events, "reason": reason}
     assert told(caplog, DECLINED) == values
+
+
+def test_the_calls_of_one_summary_are_one_failure(full, caplog):
+    large = [message("a word " * 500, "agent" if n % 2 else "user") for n in range(8)]
+    full.append(large, message("done", "agent"), REQUEST)
+    report = {"failure": "unavailable", "metrics": {"usage": {"total_tokens": 5}, "cost": 0.25}}
+    parts = llm(
+        failed("context_window"), "so far", ModelCallFailed("m", "unavailable", "x", report)
+    )
+    full.handle(parts)
+    values = told(caplog, FAILED)
+    assert len(parts.llm.calls) == 3
+    assert {name: values[name] for name in ("failure", "outcome", "attempts", "condenser")} == {
+        "failure": "unavailable",
+        "outcome": "made a digest instead",
+        "attempts": 2,
+        "condenser": "llm",
+    }
+
+
+@pytest.mark.parametrize("version, ends", [(0, True), (1, False)])
+def test_rules_end_by_themselves_after_many_events(c1, version, ends, monkeypatch):
+    """An empty note ends rules that count, and no note is needed behind the last event for which
+    they count.
+    """
+    monkeypatch.setattr("foldlog.condensers.handler.RULES_COUNT_FOR", 20)
+    monkeypatch.setattr("foldlog.condensers.reports.RULES_COUNT_FOR", 20)
+    c1.append(pair(1), pair(2))
+    handler = c1.handler(MASK)
+    handler.handle("c1")
+    (recorded_at,) = [event.id for event in c1.store.events("c1") if isinstance(event, Annotation)]
+    c1.append(messages(recorded_at + 20 + version - c1.version()))
+    plain = c1.handler(NoOpCondenser())
+    plain.handle("c1")
+    assert [len(note) for note in c1.notes()] == [1, 0] if ends else [1]
+
+
+def test_a_wait_begins_only_where_a_digest_stands_for_a_model():
+    notes = Remembered("c1")
+    failure = {"failure": "refused"}
+    plain = with_reports(condensed(1), [failure])
+    instead = replace(plain, metadata={**plain.metadata, "instead_of": "llm"})
+    doubtful = replace(plain, metadata={**plain.metadata, "doubtful": True})
+    without = replace(condensed(1), metadata={"instead_of": "llm", "doubtful": True})
+    paid = with_reports(replace(condensed(1), metadata={"instead_of": "llm"}), [{"metrics": {}}])
+    for action in (plain, without, paid):
+        assert notes.with_wait(action, 7) is action
+    for action in (instead, doubtful):
+        waiting = notes.with_wait(action, 7)
+        assert reports_of(waiting) == [{**failure, "ask_again_at": 27}]
+        assert waiting.forgotten_event_ids == (1,)
+    notes.note_condensation(replace(waiting, id=7))
+    assert (notes.ask_again_at, notes.after_failure(30)) == (27, 70), "the next wait is longer"
+    notes.note_condensation(replace(without, id=28))
+    assert (notes.ask_again_at, notes.after_failure(30)) == (27, 70), "the wait goes on"
+    notes.note_condensation(plain)
+    assert (notes.ask_again_at, notes.after_failure(30)) == (0, 50), "the model answered"
 
 
 # --- others append meanwhile ---
