@@ -154,7 +154,6 @@ def test_a_summary_may_be_as_large_as_its_events():
         try:
             return fit_to_replace(reply, text, events) == text
         except ModelCallFailed as error:
-            assert error.failure == "bad_reply"
             return error.problem
 
     texts = ["word " * count for count in range(900, 1_100)]
