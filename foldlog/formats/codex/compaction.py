@@ -31,7 +31,7 @@ def newest_messages(texts: Sequence[str], tokens_max: int = _TOKENS_MAX) -> list
     for text in reversed(texts):
         if remaining == 0:
             break
-        tokens = _tokens_of(len(text.encode()))
+        tokens = _tokens_of(len(_in_utf8(text)))
         messages.append(text if tokens <= remaining else truncate_middle(text, remaining))
         remaining -= min(tokens, remaining)
     return messages[::-1]
@@ -41,7 +41,7 @@ def truncate_middle(text: str, tokens_max: int) -> str:
     """Return the beginning and the end of ``text``, with the number of tokens that are left out
     between them. Characters are never cut.
     """
-    body = text.encode()
+    body = _in_utf8(text)
     bytes_max = tokens_max * _BYTES_PER_TOKEN
     removed = _tokens_of(len(body) - bytes_max)
     begin = bytes_max // 2
@@ -54,6 +54,11 @@ def truncate_middle(text: str, tokens_max: int) -> str:
 def is_marked_summary(text: str) -> bool:
     """Return whether a summary has the sentence by which Codex recognizes it."""
     return text.startswith(_MARKED_SUMMARY)
+
+
+def _in_utf8(text: str) -> bytes:
+    """Return the bytes of a text. UTF-8 cannot hold a lone surrogate, which becomes ``?``."""
+    return text.encode(errors="replace")
 
 
 def _tokens_of(size_bytes: int) -> int:

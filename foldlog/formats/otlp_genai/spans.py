@@ -147,7 +147,7 @@ def _value_of_attribute(value: Any) -> Any:
             return [_value_of_attribute(item) for item in values]
         case {"kvlistValue": {"values": list(values)}}:
             return _pairs(values)
-        case {"intValue": str(number)} if number.lstrip("-").isdecimal() and len(number) < 20:
+        case {"intValue": str(number)} if number.removeprefix("-").isdecimal() and len(number) < 20:
             return int(number)
         case dict() if len(value) == 1:
             return next(iter(value.values()))

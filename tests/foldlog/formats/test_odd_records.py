@@ -124,6 +124,23 @@ def compaction_with(parts):
     return {"author": "user", "invocation_id": "i", "actions": actions}
 
 
+def span_named(name):
+    """Return a span with an attribute that is a damaged number."""
+    attribute = {"key": "gen_ai.request.seed", "value": {"intValue": "--5"}}
+    span = {"traceId": "t", "spanId": "s", "name": name, "attributes": [attribute]}
+    return {"resourceSpans": [{"scopeSpans": [{"spans": [span]}]}]}
+
+
+def rollout_compacted(text):
+    """Return a rollout whose compaction names no history, after a message of the user."""
+    said = {"type": "message", "role": "user", "content": [{"type": "input_text", "text": text}]}
+    return [
+        {"type": "session_meta", "payload": {"id": "s"}},
+        {"type": "response_item", "payload": said},
+        {"type": "compacted", "payload": {"message": "The tide turned."}},
+    ]
+
+
 def session_set(*messages):
     return {"sessionId": "s", "$set": {"messages": [*messages]}}
 
@@ -137,6 +154,9 @@ def said(message_id, text):
     [
         ("gemini-cli", [session_set(said({}, "a")), session_set(said("m", "b"))]),
         ("otlp-genai", [span_with(id=["c"], response="a")]),
+        ("otlp-genai", [span_named("chat")]),
+        ("codex", rollout_compacted("half of a letter: \ud83d")),
+        ("codex", rollout_compacted("half of a letter: \ud83d" + "x" * 90_000)),
         ("qwen-code", lines_with({"c": 1})),
         ("google-adk", [compaction_with(5)]),
     ],
