@@ -35,6 +35,7 @@ from foldlog.formats.files.readers import (
     Placed,
     open_read_only,
     parse_line,
+    row_named,
     rows_in,
     text_in_cell,
 )
@@ -140,7 +141,7 @@ def _bubbles(path: Path, conversation: str, names: list[str]) -> Iterator[Locate
     with open_read_only(path) as database:
         for name in names:
             place = f"{path}, bubble {name}"
-            row = database.execute(_BUBBLE, (f"bubbleId:{conversation}:{name}",)).fetchone()
+            row = row_named(database, _BUBBLE, f"bubbleId:{conversation}:{name}")
             if row is None or row[0] is None:
                 yield at(place, None, "is listed in its conversation, but is missing")
                 continue
@@ -178,7 +179,7 @@ def _messages(path: Path, root: str) -> Iterator[Located]:
     with open_read_only(path) as database:
 
         def blob(name: str) -> bytes | None:
-            row = database.execute("SELECT data FROM blobs WHERE id = ?", (name,)).fetchone()
+            row = row_named(database, "SELECT data FROM blobs WHERE id = ?", name)
             return bytes(row[0]) if row and type(row[0]) is bytes else None
 
         root_data = blob(root)

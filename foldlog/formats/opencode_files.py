@@ -19,12 +19,13 @@ messages.
 
 from __future__ import annotations
 
+import os
 import re
 import sqlite3
 from base64 import b64decode
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
-from functools import partial, reduce
+from functools import partial
 from itertools import islice
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -202,10 +203,14 @@ def _files(storage: Path, session: Path, table: str, of: str) -> Iterator[Locate
 
 
 def _part_files(storage: Path, messages: Sequence[str]) -> Iterator[tuple[str, Located]]:
-    """Yield the files with the parts of messages: see ``_Rows.read_parts``."""
+    """Yield the files with the parts of messages: see ``_Rows.read_parts``. A message whose id is
+    not the name of a folder in ``part`` has no parts.
+    """
     for name in messages:
-        for path in sorted((storage / "part" / name).glob("*.json")):
-            yield name, record_in(path)
+        folder = storage / "part" / name
+        if folder.name == name != ".." and os.path.isdir(folder):
+            for path in sorted(folder.glob("*.json")):
+                yield name, record_in(path)
 
 
 def _in_database(path: Path) -> Iterator[Contained]:
@@ -313,10 +318,14 @@ def _rows(path: Path, table: str, rows: Iterable[sqlite3.Row]) -> Iterator[Locat
         for column, value in row.items():
             *names, last = column.replace("_id", "ID").split("_")
             if value is not None:
-                holder = reduce(lambda held, name: held.setdefault(name, {}), names, fields)
                 if type(value) is bytes:
                     value = text_in_cell(value)
                 json_value = parsed_text(value) if column in _JSON else None
+                holder: Any = fields
+                for name in names:
+                    holder = holder.setdefault(name, {}) if type(holder) is dict else None
+                if type(holder) is not dict:  # another column has a value in this place
+                    holder, last = fields, column
                 holder[last] = value if json_value is None else json_value
         yield data._replace(value={**dict_or_empty(data.value), **fields})
 

@@ -123,6 +123,16 @@ def rows_in(path: Path, query: str) -> list[Any]:
         return []
 
 
+def row_named(database: sqlite3.Connection, query: str, name: str) -> Any:
+    """Return the first row of a query for a name, or None. The name may be any text of a record. If
+    it has a lone surrogate, no row has it, and SQLite would raise an error.
+    """
+    try:
+        return database.execute(query, (name,)).fetchone()
+    except UnicodeEncodeError:
+        return None
+
+
 class Placed:
     """Records that a format reads from its own files. Each iteration calls ``read``."""
 

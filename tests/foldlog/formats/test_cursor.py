@@ -8,6 +8,7 @@ import pytest
 from sqlite_utils import Database
 
 from foldlog import Annotation
+from foldlog._imports.importing import Import
 from foldlog.formats import NotAHistory
 from tests.foldlog.formats.reading import histories_at, recorded
 from tests.foldlog.imports.imports import new_store
@@ -114,6 +115,23 @@ def test_missing_or_damaged_bubble_is_a_finding(tmp_path):
     ]
 
 
+HALF = "\ud83d"
+"""Half of a letter outside the first plane of Unicode: JSON can hold it, and SQLite cannot."""
+
+
+def test_a_bubble_whose_name_is_half_a_letter_is_missing(tmp_path):
+    path = editor(tmp_path / "state.vscdb", b=("", [bubble("b-1", 1, "Gulls?")]))
+    listed = json.dumps([{"bubbleId": "b-1"}, {"bubbleId": HALF}])
+    execute(
+        path,
+        "UPDATE cursorDiskKV SET value = json_set(value, '$.fullConversationHeadersOnly',"
+        f" json('{listed}')) WHERE key = 'composerData:b'",
+    )
+    (history,) = histories_at(path)
+    assert [record["text"] for record in history.records] == ["Gulls?"]
+    assert "missing" in "".join(history.findings)
+
+
 CHAT = [record["message"] for record in recorded(CURSOR, "messages of the command line")]
 
 
@@ -130,6 +148,14 @@ def test_a_missing_message_is_a_finding(tmp_path):
     (history,) = histories_at(command_line(tmp_path, CHAT[0], listed=[lost, first]))
     assert len(history.records) == 1
     assert lost in history.findings[0]
+
+
+def test_a_root_whose_name_is_half_a_letter_is_missing(tmp_path):
+    path = command_line(tmp_path, *CHAT)
+    about = json.dumps({"agentId": "c-1", "latestRootBlobId": HALF}).encode()
+    execute(path, f"UPDATE meta SET value = '{about.hex()}'")
+    (outcome,) = Import(new_store(), [path])
+    assert "is missing" in str(outcome.error)
 
 
 def test_an_empty_store_of_cursor_is_no_history(tmp_path):

@@ -248,6 +248,31 @@ def test_a_damaged_database_hides_no_storage_beside_it(tmp_path):
     assert history.records == as_read(IN_ORDER)
 
 
+@pytest.mark.parametrize("first, second", [("summary", "summary_diffs"), ("share", "share_url")])
+def test_a_column_below_a_column_with_a_text_is_read(first, second, tmp_path):
+    path = database(tmp_path / "opencode.db", IN_ORDER)
+    execute(
+        path,
+        *(f"ALTER TABLE session ADD COLUMN {column}" for column in (first, second)),
+        f"UPDATE session SET {first} = 'gulls', {second} = '[1]'",
+    )
+    (history,) = histories_at(path)
+    assert history.records == as_read(IN_ORDER)
+
+
+@pytest.mark.parametrize("name", ["../elsewhere", "..", "x" * 300, "\ud83d", "a\0b"])
+def test_a_message_has_parts_only_in_its_own_folder(name, tmp_path):
+    path = stored(tmp_path / "storage", IN_ORDER)
+    (path / "elsewhere").mkdir()
+    for folder in (path, path / "elsewhere"):
+        (folder / "prt_9.json").write_text(json.dumps({"type": "text", "text": "of others"}))
+    message = path / "message" / "ses_1" / "msg_1.json"
+    message.write_text(json.dumps({**json.loads(message.read_text()), "id": name}))
+    (history,) = histories_at(path)
+    assert len(history.records) == len(IN_ORDER)
+    assert [record["parts"] for record in history.records if record["info"]["id"] == name] == [[]]
+
+
 # -- OpenCode 2
 # --------------------------------------------------------------------------------------------------
 
