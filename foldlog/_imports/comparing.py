@@ -482,8 +482,10 @@ class SourceImport(SourceWriter):
         if first is None or skeleton.follows is None:
             return
         first_hash = first.hashes[:HASH_BYTES]
-        if not any(self.hashes_of(source).startswith(first_hash) for source in sources):
-            self._hashes_before = self._first_hashes(sources[-1], skeleton.follows[1])
+        end = skeleton.follows[1]
+        is_after = not any(self.hashes_of(source).startswith(first_hash) for source in sources)
+        if is_after and end <= sources[-1].records:
+            self._hashes_before = self._first_hashes(sources[-1], end)
 
     def _first_hashes(self, source: Source, end: int) -> bytes:
         return self.hashes_of(source)[: end * HASH_BYTES]

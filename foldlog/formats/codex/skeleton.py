@@ -18,6 +18,7 @@ from foldlog.formats.codex.lines import (
     unmark,
 )
 from foldlog.formats.codex.usage import USAGE_RECORD, Totals
+from foldlog.formats.json_text import json_of
 from foldlog.formats.model_calls import UNNAMED, ModelCall
 from foldlog.formats.record import Fields, dict_or_empty, time_in, within
 from foldlog.formats.skeleton import Skeleton
@@ -25,6 +26,8 @@ from foldlog.formats.skeleton import Skeleton
 _CALLS = frozenset(("function_call", "custom_tool_call", "local_shell_call"))
 _OUTPUTS = frozenset(("function_call_output", "custom_tool_call_output"))
 _ANSWERS = _CALLS | _OUTPUTS
+_END_MAX = 2**63
+"""No session has so many records."""
 _SHELL = "local_shell"
 """The name of the tool of a call without a name."""
 
@@ -208,12 +211,23 @@ class CodexSkeleton(Skeleton):
         extra = self.state.extra
         last = info.get("last_token_usage")
         total = dict_or_empty(info, "total_token_usage")
-        last_total = extra.get("seen", {})
-        if type(last) is not dict or total == last_total:
+        seen = _as_stored(total)
+        if type(last) is not dict or seen == extra.get("seen", {}):
             return
         call = ModelCall(time_in(at), extra.get("model") or UNNAMED, usage_of(last))
         self.replies.add(self._totals.named(call, total, extra.get("ancestor")))
-        extra["seen"] = total
+        extra["seen"] = seen
+
+
+def _as_stored(total: Fields) -> Fields:
+    """Return a total as ``SourceState`` can hold it. A total with a number of more than 64 bits,
+    which no program counts, becomes its JSON text.
+    """
+    try:
+        _encode(total)
+    except OverflowError:
+        return {"text": json_of(total).decode()}
+    return total
 
 
 class _Numbered(Struct):
@@ -222,17 +236,18 @@ class _Numbered(Struct):
     ordinal: int | None = None
 
 
+_encode = msgspec.msgpack.Encoder().encode
 _decode_number = msgspec.json.Decoder(_Numbered).decode
 
 
 def _base_of(session: _Payload) -> tuple[str, int] | None:
     """Return the session that a session continues, and how many of its records: see
-    ``base_end``.
+    ``base_end``. A session that continues no record continues no session.
     """
     base = dict_or_empty(session.history_base)
     end = base.get("end_ordinal_exclusive")
     thread = base.get("thread_id")
-    if type(end) is not int or type(thread) is not str:
+    if type(end) is not int or not 0 < end < _END_MAX or type(thread) is not str:
         return None
     is_fork = session.forked_from_id and session.forked_from_ordinal_exclusive == end
     if is_fork and session.forked_from_id is not None:

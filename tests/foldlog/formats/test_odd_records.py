@@ -9,7 +9,7 @@ from foldlog.eventstore import Observation
 from foldlog.formats import decode
 from foldlog.formats.cursor import _names_of_blobs
 from foldlog.formats.openai_chat import alike
-from tests.foldlog.imports.imports import figures_of, imported_lines, new_store
+from tests.foldlog.imports.imports import bytes_of, figures_of, imported_lines, new_store
 
 
 def read_figures(tmp_path, *lines):
@@ -42,6 +42,38 @@ def test_nameless_shell_call_counts_as_shell(tmp_path):
         ),
     )
     assert figures["tools"] == {"local_shell": (2, 0), "(not named)": (1, 0)}
+
+
+SESSION = {"type": "session_meta", "payload": {"id": "s"}}
+
+
+def counted(total):
+    """Return the line of a rollout that counts a call of the model."""
+    info = {"last_token_usage": {"input_tokens": 3}, "total_token_usage": {"input_tokens": total}}
+    return {"type": "event_msg", "payload": {"type": "token_count", "info": info}}
+
+
+@pytest.mark.parametrize("total", [2**64, -(2**70), 10**30, {"a": [2**64]}])
+def test_a_total_that_is_too_long_for_the_state_is_counted_once(total, tmp_path):
+    lines = [f"{json.dumps(line)}\n".encode() for line in [SESSION, counted(total), counted(total)]]
+    with new_store() as store:
+        for count in (2, 3):
+            grown = imported_lines(store, tmp_path / "log.jsonl", lines[:count])
+        figures = figures_of(store, grown.conversation)
+    assert len(figures["calls"]) == 1
+    assert figures == read_figures(tmp_path, SESSION, counted(total), counted(total))
+
+
+@pytest.mark.parametrize("end", [-5, -1, 0, 2, 2**63, 10**30])
+def test_a_session_after_records_that_are_not_here_is_its_own(end, tmp_path):
+    base = {"thread_id": "s", "end_ordinal_exclusive": end}
+    later = {**SESSION, "payload": {"id": "t", "history_base": base}}
+    with new_store() as store:
+        for session in (SESSION, later):
+            line = f"{json.dumps(session)}\n".encode()
+            outcome = imported_lines(store, tmp_path / "log.jsonl", [line])
+        assert outcome.conversation == "t"
+        assert bytes_of(store, "t") == line
 
 
 def test_other_root_fields_do_not_move_blobs():
