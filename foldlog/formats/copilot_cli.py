@@ -35,7 +35,7 @@ from collections.abc import Iterable, Iterator
 from typing import Any
 
 from foldlog._base.json_types import JsonMap
-from foldlog._base.usage import usage_of
+from foldlog._base.usage import count_of, usage_of
 from foldlog.eventstore import (
     Annotation,
     CondensationAction,
@@ -391,9 +391,8 @@ class CopilotCalls(CallsReader):
 def _calls_until_shutdown(event: Event, metrics: JsonMap) -> Iterator[ModelCall]:
     """Yield the calls of each model in a ``session.shutdown``."""
     for model, counts_of_model in metrics.items():
-        calls = within(counts_of_model, "requests", "count")
+        count = count_of(within(counts_of_model, "requests", "count")) or 0
         tokens = _tokens_of(dict_or_empty(counts_of_model, "usage"))
-        count = calls if type(calls) is int else 0
         yield call_of_event(event, model, tokens, None, count, model)
 
 

@@ -64,6 +64,24 @@ def test_a_total_that_is_too_long_for_the_state_is_counted_once(total, tmp_path)
     assert figures == read_figures(tmp_path, SESSION, counted(total), counted(total))
 
 
+def ended(calls):
+    """Return the records of a session of Copilot CLI that made so many calls of a model."""
+    usage = {"requests": {"count": calls}, "usage": {"inputTokens": 5}}
+    own = {"parentId": None, "timestamp": "2026-01-05T09:00:00Z"}
+    return [
+        {**own, "type": "session.start", "id": "a", "data": {"sessionId": "s"}},
+        {**own, "type": "session.shutdown", "id": "b", "data": {"modelMetrics": {"m": usage}}},
+    ]
+
+
+@pytest.mark.parametrize("calls", [2**63, 10**30, -1, [2]])
+def test_a_number_of_calls_that_is_no_count_is_not_counted(calls, tmp_path):
+    assert (
+        read_figures(tmp_path, *ended(calls))["calls"]
+        == (read_figures(tmp_path, *ended(None))["calls"])
+    )
+
+
 @pytest.mark.parametrize("end", [-5, -1, 0, 2, 2**63, 10**30])
 def test_a_session_after_records_that_are_not_here_is_its_own(end, tmp_path):
     base = {"thread_id": "s", "end_ordinal_exclusive": end}
