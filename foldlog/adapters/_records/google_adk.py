@@ -127,6 +127,8 @@ def _snake_case(record: Any, levels: int = 8) -> Any:
         return [_snake_case(item, levels - 1) for item in record]
     if type(record) is not dict or "invocation_id" in record or not levels:
         return record
+    if any(type(key) is not str for key in record):
+        return record  # no JSON has such a key, so the record is refused
     named = {
         re.sub("[A-Z]", lambda letter: f"_{letter[0].lower()}", key): value
         for key, value in record.items()

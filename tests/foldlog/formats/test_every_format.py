@@ -286,6 +286,12 @@ def test_what_is_no_record_says_where_and_why(format):
             list(decode([record], format))
 
 
+@pytest.mark.parametrize("format", FORMATS)
+def test_an_object_that_no_json_has_is_no_record(format):
+    with open_histories("memory:") as histories, pytest.raises(InvalidEvent):
+        histories["c1"].append_records([{1: 2}], format=format)
+
+
 @pytest.mark.parametrize("format", WRITTEN)
 def test_custom_calls_and_refusals_are_written(format):
     call = {"id": "k1", "type": "custom", "custom": {"name": "patch", "input": "*** Begin"}}
