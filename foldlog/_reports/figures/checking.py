@@ -209,7 +209,10 @@ def _is_same(stored: Any, expected: Any) -> bool:
     """Return whether values are equal. Numbers may differ by rounding."""
     match stored, expected:
         case (bool() | int() | float(), bool() | int() | float()):
-            return math.isclose(stored, expected, rel_tol=_ROUNDED, abs_tol=_ROUNDED)
+            try:
+                return math.isclose(stored, expected, rel_tol=_ROUNDED, abs_tol=_ROUNDED)
+            except OverflowError:  # a whole number that is larger than any float
+                return bool(stored == expected)
         case dict(), dict():
             return stored.keys() == expected.keys() and all(
                 _is_same(value, expected[name]) for name, value in stored.items()

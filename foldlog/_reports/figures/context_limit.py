@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 from msgspec import Struct
 from msgspec.structs import replace
 
-from foldlog._base.usage import SYNTHETIC_MODEL, usage_of
+from foldlog._base.usage import SYNTHETIC_MODEL, count_of, usage_of
 from foldlog.condensers.models.limits import window_of
 from foldlog.eventstore import Action, Annotation, CondensationAction, Event, Message
 from foldlog.formats.event_fields import note_of
@@ -61,8 +61,10 @@ class ContextUse(Struct, array_like=True):
         if isinstance(event, Action | Message) and event.shown:
             usage = event.meta.get("usage")
             model = event.meta.get("model")
-            if isinstance(model, str) and model not in (SYNTHETIC_MODEL, *self.models):
-                self.models.append(model)
+            if isinstance(model, str):
+                model = model.encode(errors="replace").decode()  # UTF-8 holds no lone surrogate
+                if model not in (SYNTHETIC_MODEL, *self.models):
+                    self.models.append(model)
         elif isinstance(event, Annotation) and event.name == "token_count":
             info = within(event.data, "info")
             usage = within(info, "last_token_usage")
@@ -103,8 +105,10 @@ class ContextUse(Struct, array_like=True):
 
 
 def _tokens(value: Any) -> int | None:
-    """Return a recorded value as a number of tokens, or None if it is no positive whole number."""
-    return value if type(value) is int and value > 0 else None
+    """Return a recorded value as a number of tokens, or None if it is no positive whole number, or
+    larger than any count.
+    """
+    return value if type(value) is int and count_of(value) else None
 
 
 def limit_of_models(models: Iterable[str], largest_prompt: int) -> ContextLimit | None:

@@ -8,11 +8,11 @@ because tokens of a whole prompt cannot be compared with the sum of the tokens o
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from math import isfinite
 from typing import Any
 
 from msgspec.structs import replace
 
+from foldlog._base.usage import cost_of
 from foldlog._reports.answers.figures import SavingsDocument
 from foldlog.condensers import Usage
 from foldlog.eventstore import CondensationAction
@@ -46,8 +46,8 @@ def recorded_cost(event: CondensationAction) -> float | None:
         cost = Usage.of(reports).cost
     else:
         cost = metadata.get("cost", event.meta.get("cost", 0.0 if is_free else None))
-    is_known = isinstance(cost, int | float) and not isinstance(cost, bool) and isfinite(cost)
-    return float(cost) if is_known else None
+    known = cost_of(cost) if isinstance(cost, int | float) else None
+    return None if known is None else float(known)
 
 
 def saving_of(

@@ -189,7 +189,7 @@ def test_reply_has_cost_meta_and_time(history):
     assert len(history) == 2
 
 
-NO_NUMBERS = (None, "0.1", True, float("nan"), float("inf"))
+NO_NUMBERS = (None, "0.1", True, float("nan"), float("inf"), 10**400)
 
 
 @pytest.mark.parametrize(

@@ -20,7 +20,7 @@ from foldlog._reports.figures.checking import (
 )
 from foldlog._reports.figures.of_store import FiguresOfStore
 from foldlog._reports.records.compared_imports import find_wrong_events_of_records
-from foldlog.eventstore import Store, open_store
+from foldlog.eventstore import Message, Store, open_store
 from foldlog.eventstore.lists.checking import find_wrong_attributes
 from foldlog.projections import Views
 from tests.attacks.made_store import KEYS, RECORDS, reply, user
@@ -66,6 +66,14 @@ def problems(store: Store) -> list[str]:
 
 def test_right_figures_have_no_findings(store: Store) -> None:
     assert problems(store) == []
+
+
+def test_numbers_beyond_a_float_are_compared(path: Path) -> None:
+    with foldlog.open(path, keys=KEYS) as histories:
+        meta = {"usage": {"prompt_tokens": 5}, "parent": 10**400}
+        histories["paid"].append(Message(content="now", source="agent", meta=meta))
+        FiguresOfStore(histories.store).keep_up()
+        assert problems(histories.store) == []
 
 
 @pytest.mark.parametrize(

@@ -5,7 +5,7 @@ import random
 import pytest
 
 import foldlog
-from foldlog import Action, CondensationAction, Message, Observation
+from foldlog import Action, Annotation, CondensationAction, Message, Observation
 from foldlog._reports.figures import view_tokens
 from foldlog._reports.figures.tokens import event_tokens
 from foldlog.projections import Views
@@ -60,6 +60,29 @@ def test_sizes_of_a_growing_history(events, seed, tmp_path):
                 other = others.create("h")
                 other.append(events[:stop])
                 assert figures_of(other) == shown
+
+
+ODD = {
+    "the name of a model with half a letter": Message(
+        content="yes", source="agent", meta={"usage": {"prompt_tokens": 5}, "model": "m\ud83d"}
+    ),
+    "a window with more than 64 bits": Annotation(
+        name="token_count", data={"info": {"model_context_window": 2**64}}
+    ),
+    "a limit with more than 64 bits": CondensationAction(
+        forgotten_event_ids=(0,), metadata={"tokens_max": 2**64}
+    ),
+}
+
+
+@pytest.mark.parametrize("event", ODD.values(), ids=ODD)
+def test_odd_values_of_an_event_are_measured(event):
+    with foldlog.open("memory:") as histories:
+        history = histories["h"]
+        history.append([*turns(2), event])
+        assert figures_of(history) == figures_of(history)
+        assert len(history.stats().view_tokens) == 6
+        assert history.stats().max_input_tokens is None
 
 
 def tangled(chance, count):
