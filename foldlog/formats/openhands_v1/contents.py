@@ -68,7 +68,7 @@ def observation_content(observation: Fields) -> tuple[Content, Fields, bool]:
     is_error = observation.get("is_error") is True
     if type(error) is str and error and not content:
         return error, rest, True
-    if type(metadata) is dict and observation.get("kind") in _TERMINALS:
+    if type(metadata) is dict and text_or_empty(observation, "kind") in _TERMINALS:
         marker = _COMMAND_FAILED if error is True else ""
         prefix = text_or_empty(metadata, "prefix")
         suffix = text_or_empty(metadata, "suffix")

@@ -191,6 +191,15 @@ def rollout_compacted(text):
     ]
 
 
+def observed(**observation):
+    return {
+        "kind": "ObservationEvent",
+        "id": "o",
+        "source": "environment",
+        "observation": observation,
+    }
+
+
 def session_set(*messages):
     return {"sessionId": "s", "$set": {"messages": [*messages]}}
 
@@ -205,6 +214,7 @@ def said(message_id, text):
         ("gemini-cli", [session_set(said({}, "a")), session_set(said("m", "b"))]),
         ("otlp-genai", [span_with(id=["c"], response="a")]),
         ("otlp-genai", [span_named("chat")]),
+        ("openhands-v1", [observed(kind=["TerminalObservation"], metadata={"exit_code": 0})]),
         ("codex", rollout_compacted("half of a letter: \ud83d")),
         ("codex", rollout_compacted("half of a letter: \ud83d" + "x" * 90_000)),
         ("qwen-code", lines_with({"c": 1})),
