@@ -224,14 +224,15 @@ def in_doubt(events: Sequence[Event]) -> Iterator[int]:
     """Yield the ids of calls with an unknown outcome, and the ids of their results. Leave out a
     call if a message in ``events`` reports how the call ended.
     """
+    # A key is a text, but an event may hold any value in its place.
     settled = {
-        effect_fields(event.meta).get("key") for event in events if isinstance(event, Message)
+        str(effect_fields(event.meta).get("key")) for event in events if isinstance(event, Message)
     }
     for event in events:
         if not isinstance(event, Observation):
             continue
         fields = effect_fields(event.extras)
-        if fields.get("state") == "unknown" and fields.get("key") not in settled:
+        if fields.get("state") == "unknown" and str(fields.get("key")) not in settled:
             yield event.id
             if event.cause is not None:
                 yield event.cause

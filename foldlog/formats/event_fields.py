@@ -173,4 +173,5 @@ def arguments_of(call: Action) -> Fields:
 def note_of(event: Event) -> JsonObject | None:
     """Return what was handed over, if the event is the note of an earlier hand-over."""
     note = event.meta.get(HANDED_OVER)
-    return note if isinstance(event, Message) and isinstance(note, dict) else None
+    is_note = isinstance(note, dict) and isinstance(note.get("format"), str)
+    return note if is_note and isinstance(event, Message) else None

@@ -159,4 +159,7 @@ def test_calls_in_doubt_until_a_message_settles_them():
         8,
         7,
     ]
+    odd = replace(unknown, extras={MARK: {"state": "unknown", "key": ["a"]}})
+    assert [*in_doubt([odd, settled])] == [8, 7]
+    assert [*in_doubt([unknown, outcome({"key": {}})])] == [8, 7]
     assert effect_fields({MARK: "text"}) == effect_fields({}) == {}

@@ -18,6 +18,7 @@ from foldlog.condensers import Usage
 from foldlog.eventstore import CondensationAction
 from foldlog.formats.event_places import is_declined
 from foldlog.formats.model_calls import model_reports
+from foldlog.formats.record import text_or_empty
 from foldlog.projections.conversations.labels import label
 
 _WITHOUT_A_MODEL = frozenset(("amortized_forgetting", "conversation_window", "digest"))
@@ -38,7 +39,7 @@ def recorded_cost(event: CondensationAction) -> float | None:
     metadata = event.metadata
     is_free = (
         event.origin is None
-        and metadata.get("condenser") in _WITHOUT_A_MODEL
+        and text_or_empty(metadata, "condenser") in _WITHOUT_A_MODEL
         and "model" not in metadata
     )
     cost: Any

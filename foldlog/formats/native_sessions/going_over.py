@@ -21,6 +21,7 @@ from foldlog.eventstore import (
 )
 from foldlog.formats.blocks import texts_of
 from foldlog.formats.event_fields import note_of
+from foldlog.formats.record import strings_in
 from foldlog.projections import View
 
 SUMMARY = "[Summary of earlier events of this conversation, which are not shown.]"
@@ -160,7 +161,7 @@ def programs_of(view: View) -> list[str]:
     for event in view.events:
         note = note_of(event)
         if note is not None:
-            formats = [*note.get("programs", formats), note["format"]]
+            formats = [*(strings_in(note, "programs") or formats), note["format"]]
         elif event.origin is not None and not isinstance(event, Annotation):
             if not formats[-1]:
                 formats = formats[:-1]

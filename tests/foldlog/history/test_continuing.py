@@ -200,6 +200,13 @@ def test_fork_shows_what_the_program_was_given(histories, task, program):
     assert histories.import_(made.path)[0].version() == fork.version()
 
 
+@pytest.mark.parametrize("note", [{}, {"format": 5}, {"format": "codex", "programs": [{}]}])
+def test_a_note_that_foldlog_did_not_write_ends_no_hand_over(task, note):
+    task.append(Message(content="Go on.", source="user", meta={HANDED_OVER: note}))
+    made = task.continue_in("claude-code")
+    assert "this conversation ran in" in made.path.read_text()
+
+
 @pytest.mark.parametrize("program", PROGRAMS)
 def test_grown_session_is_the_fork(histories, task, program):
     made = task.continue_in(program)

@@ -194,7 +194,11 @@ NO_NUMBERS = (None, "0.1", True, float("nan"), float("inf"), 10**400)
 
 @pytest.mark.parametrize(
     "about, cost",
-    [({"meta": {"cost": 0.01}}, 0.01), *(({"metadata": {"cost": no}}, None) for no in NO_NUMBERS)],
+    [
+        ({"meta": {"cost": 0.01}}, 0.01),
+        ({"metadata": {"condenser": ["digest"]}}, None),
+        *(({"metadata": {"cost": no}}, None) for no in NO_NUMBERS),
+    ],
 )
 def test_condensation_has_its_recorded_cost(about, cost, histories):
     condensation = CondensationAction(id=1, forgotten_event_ids=(0,), **about)
