@@ -872,7 +872,7 @@ def _same_results(reading: ReadTransaction, events: Iterable[Event]) -> Iterator
     """
     results = [event for event in events if isinstance(event, Observation) and event.origin]
     for event in results:
-        first_id = event.meta.get(PLACED_FROM)
+        first_id = _placed_from(event)
         if first_id is not None:
             yield from reading.events(first_id, first_id + 1)
     early_ids = {
@@ -882,7 +882,13 @@ def _same_results(reading: ReadTransaction, events: Iterable[Event]) -> Iterator
     }
     if early_ids:
         later_events = reading.events(min(early_ids) + 1)
-        yield from (later for later in later_events if later.meta.get(PLACED_FROM) in early_ids)
+        yield from (later for later in later_events if _placed_from(later) in early_ids)
+
+
+def _placed_from(event: Event) -> int | None:
+    """Return the event of which a placed result is a copy: see ``PLACED_FROM``."""
+    first_id = event.meta.get(PLACED_FROM)
+    return first_id if type(first_id) is int else None
 
 
 def _readable(

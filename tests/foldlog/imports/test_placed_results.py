@@ -9,7 +9,7 @@ from itertools import pairwise
 import pytest
 
 from foldlog import Histories
-from foldlog.eventstore import Observation
+from foldlog.eventstore import Message, Observation
 from foldlog.formats.resuming import WINDOW_MAX
 from tests.figures import FiguresOfStore, Where
 from tests.foldlog.imports.imports import (
@@ -73,6 +73,15 @@ def test_prompt_is_the_prompt_of_the_lines_in_order(store, tmp_path):
     messages = prompt(Histories(store)["garden"])
     assert messages == expected
     assert SECRET in json.dumps(messages, default=str)
+
+
+def test_an_odd_value_in_a_later_event_ends_no_redaction(store, tmp_path):
+    imported(store, write(tmp_path / "garden.jsonl", SOURCE))
+    history = Histories(store)["garden"]
+    history.append(Message(content="Thanks.", source="user", meta={"placed_from": [2]}))
+    first, _ = (event for event in events_of(store, "garden") if isinstance(event, Observation))
+    redact_event(store, "garden", first.id)
+    assert SECRET not in json.dumps(prompt(history), default=str)
 
 
 @pytest.mark.parametrize("failed", [False, True])
