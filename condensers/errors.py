@@ -19,6 +19,7 @@ from foldlog._base.json_types import JsonMap
 from foldlog.eventstore import EventStoreError
 
 if TYPE_CHECKING:
+    from foldlog.condensers.base import Step
     from foldlog.condensers.reply import Reply
 
 Failure = Literal[
@@ -49,11 +50,15 @@ class NoCondensationAvailable(CondenserError):
     The error leaves the View unchanged. ``reports`` lists the reports of the failed step, including
     its cost: see ``Step``. ``may_go_on`` is true if only a request required the condensation, and
     foldlog declined the request. The agent can then go on with the View. In a pipeline,
-    ``condenser`` is the type of the part that raised the error.
+    ``condenser`` is the type of the part that raised the error. If the prompt is too long even with
+    its shortest texts, ``limit`` is how many tokens it may have, and ``last_resort`` is the step
+    that also shortens summaries, if this is enough.
     """
 
     may_go_on = False
     condenser = ""
+    limit: int | None = None
+    last_resort: Step | None = None
 
     def __init__(self, message: str, reports: tuple[JsonMap, ...] = ()) -> None:
         super().__init__(message)

@@ -197,12 +197,15 @@ def spare_loop_ends(view: View, forgotten: Iterable[Event]) -> tuple[Event, ...]
 
 def after_system_prompt(view: View) -> int:
     """Return the index after the first system prompt, which a model always needs, or 0 without
-    one.
+    one. System prompts that directly follow the first one belong to it.
     """
-    return next(
-        (index + 1 for index, event in enumerate(view.events) if isinstance(event, SystemMessage)),
-        0,
-    )
+    after = 0
+    for index, event in enumerate(view.events):
+        if isinstance(event, SystemMessage):
+            after = index + 1
+        elif after:
+            break
+    return after
 
 
 def stands_for_forgotten(event: Event) -> bool:

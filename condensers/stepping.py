@@ -62,16 +62,6 @@ LENGTH = "length"
 """The value of ``MASKED`` in the ``meta`` of an event with shortened texts."""
 
 
-class _TooLong(NoCondensationAvailable):
-    """A View exceeds ``limit``, in tokens, even with its shortest texts.
-
-    ``last_resort`` is the step that also shortens summaries, if this is enough.
-    """
-
-    limit = 0
-    last_resort: Step | None = None
-
-
 def step(condenser: Condenser, view: View, agent_llm: AgentModel | None) -> Step:
     """Run a step of ``condenser`` on ``view``, and return the result. All unseen events stay. The
     texts of unseen events are shortened if nothing else makes the prompt fit. If the View does not
@@ -88,7 +78,7 @@ def step(condenser: Condenser, view: View, agent_llm: AgentModel | None) -> Step
     guarded = replace(view, kept_from=_first_unseen(view))
     try:
         result = _step_or_digest(condenser, guarded, agent_llm)
-    except _TooLong as error:
+    except NoCondensationAvailable as error:
         if error.last_resort is None:
             raise
         result = error.last_resort
@@ -104,7 +94,7 @@ def _step_or_digest(condenser: Condenser, view: View, agent_llm: AgentModel | No
         with _using_models(ModelUse.SPARE if is_spared else ModelUse.TRY):
             result = _step(condenser, view, agent_llm)
     except NoCondensationAvailable as error:
-        is_too_long = isinstance(error, _TooLong) and condenser.handles_condensation_requests()
+        is_too_long = error.limit is not None and condenser.handles_condensation_requests()
         if not condenser.fallback or not (is_spared or error.model_failed or is_too_long):
             raise
         return _step_without_model(condenser, view, agent_llm, error)
@@ -136,13 +126,12 @@ def _step_without_model(
         try:
             result, new_reports = _step(condenser, view, agent_llm)
         except NoCondensationAvailable as error:
-            max_tokens = error.limit if isinstance(error, _TooLong) else None
             try:
                 result, new_reports = _step(
-                    default_condenser(max_tokens=max_tokens), view, agent_llm
+                    default_condenser(max_tokens=error.limit or None), view, agent_llm
                 )
             except NoCondensationAvailable:
-                if isinstance(failed, _TooLong):
+                if failed.limit is not None:
                     raise failed from failed.__cause__
                 error.reports = (*reports, *error.reports)
                 raise error from failed
@@ -225,8 +214,8 @@ def _condense_requested(
     result, new_reports = run_step(condenser, requested, agent_llm)
     if isinstance(result, View):
         why = (
-            f"the condenser {condenser.type!r} cannot shorten the prompt of {over.sums[-1]} tokens;"
-            f" use a model that accepts more than {over.limit} tokens"
+            f"the condenser {condenser.type!r} forgets nothing on request; choose one that does,"
+            f" such as 'digest', or a model that accepts more than {over.limit} tokens"
         )
         raise NoCondensationAvailable(why, new_reports)
     metadata = {**result.action.metadata, "reason": Reason.TOKENS.value, "tokens_max": over.limit}
@@ -269,8 +258,8 @@ def _shorten(
     condenser: Condenser, view: View, over: Overrun, error: NoCondensationAvailable
 ) -> Step:
     """Return the step that shortens texts instead of forgetting events, except the texts of
-    summaries. Raises ``_TooLong`` if the prompt stays too long; the error has the step that
-    shortens summaries too.
+    summaries. Raises ``NoCondensationAvailable`` with the limit if the prompt stays too long; the
+    error has the step that shortens summaries too.
     """
     ids = {event.id for event in view.events}
     summaries = {event.id for event in view.events if isinstance(event, CondensationSummary)}
@@ -316,7 +305,9 @@ def _with_shorter_texts(
     return Step(shown, (*error.reports, {**report, "reason": "tokens", **counts}))
 
 
-def _too_long(shortest: View, over: Overrun, error: NoCondensationAvailable) -> _TooLong:
+def _too_long(
+    shortest: View, over: Overrun, error: NoCondensationAvailable
+) -> NoCondensationAvailable:
     """Return the error for a View that exceeds a limit even with its shortest texts, ``shortest``.
     Its message says how many tokens the tools, the system prompt and other events need.
     """
@@ -335,14 +326,13 @@ def _too_long(shortest: View, over: Overrun, error: NoCondensationAvailable) -> 
         "other events": others_total,
     }
     tokens_by_part = ", ".join(f"{tokens} for {part}" for part, tokens in counts.items() if tokens)
-    long = [part for part, tokens in counts.items() if tokens and part != "other events"]
-    advice = f"Shorten {' or '.join(long)}, or raise the limit." if long else "Raise the limit."
+    longest = max(counts, key=counts.__getitem__)
+    advice = "Raise" if longest == "other events" else f"Shorten {longest}, or raise"
     why = str(error).removesuffix(SEND_IT)
-    too_long = _TooLong(
+    too_long = NoCondensationAvailable(
         f"the prompt may have {over.limit} tokens. If all texts of results, messages and arguments"
         f" were cut to {_LENGTHS[0]} characters, the prompt would have {total}: {tokens_by_part}."
-        f" {advice} To clear old tool results, begin a pipeline with the condenser"
-        f" clear_tool_uses, and set its trigger below the limit. {why[:1].upper()}{why[1:]}",
+        f" {advice} the limit. {why[:1].upper()}{why[1:]}",
         error.reports,
     )
     too_long.limit = over.limit

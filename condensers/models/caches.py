@@ -17,20 +17,15 @@ class CacheRule:
     ``step``        the cache reads a multiple of this number of tokens
     ``read``        the price of a token that the cache reads, as a part of a new token's price
     ``write``       the price of a token that is written to the cache, as a part of this price
-    ``needs_marks``     whether the cache ends at marks in the prompt (``cache_control``)
     ``tool_choice_is_apart``    whether a request that forbids tool calls still reads the cache
-    ``source``      the provider's page
     """
 
-    provider: str
     models: str
     least: int
     step: int = 1
     read: float = 0.1
     write: float = 1.0
-    needs_marks: bool = False
     tool_choice_is_apart: bool = False
-    source: str = ""
 
     def cached(self, tokens: int) -> int:
         """Return how many tokens the cache reads if a prompt begins with ``tokens`` tokens of an
@@ -39,29 +34,18 @@ class CacheRule:
         return 0 if tokens < self.least else tokens - tokens % self.step
 
 
-_ANTHROPIC = CacheRule(
-    provider="Anthropic",
-    models="claude",
-    least=1_024,
-    write=1.25,
-    needs_marks=True,
-    source="https://platform.claude.com/docs/en/build-with-claude/prompt-caching",
-)
+# https://platform.claude.com/docs/en/build-with-claude/prompt-caching
+_ANTHROPIC = CacheRule(models="claude", least=1_024, write=1.25)
 """Anthropic drops cached messages if the tool choice changes."""
+# https://developers.openai.com/api/docs/guides/prompt-caching
 _OPENAI = CacheRule(
-    provider="OpenAI",
     models=r"\bgpt-|\bo\d|codex",
     least=1_024,
     step=128,
     tool_choice_is_apart=True,
-    source="https://developers.openai.com/api/docs/guides/prompt-caching",
 )
-_GEMINI = CacheRule(
-    provider="Gemini",
-    models="gemini",
-    least=4_096,
-    source="https://ai.google.dev/gemini-api/docs/caching",
-)
+# https://ai.google.dev/gemini-api/docs/caching
+_GEMINI = CacheRule(models="gemini", least=4_096)
 
 RULES = (
     replace(_ANTHROPIC, models=r"claude.*(opus-4[-.][56]|haiku-4[-.]5)", least=4_096),
@@ -74,7 +58,7 @@ RULES = (
 )
 """The rules of the providers. The first rule whose ``models`` match applies."""
 
-OTHER = CacheRule(provider="other", models="", least=1_024)
+OTHER = CacheRule(models="", least=1_024)
 """The rule for all other models. Most providers cache from 1,024 tokens on."""
 
 

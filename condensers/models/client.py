@@ -22,6 +22,7 @@ from urllib.parse import urlsplit
 
 from foldlog._base.json_types import JsonMap, JsonObject
 from foldlog._base.telemetry import span
+from foldlog._base.values import named_in
 from foldlog.condensers.errors import InvalidCondenser, ModelCallFailed, TokensUnknown
 from foldlog.condensers.models.counting import (
     count_at_most,
@@ -414,11 +415,8 @@ def _countable(schema: Any) -> Any:
 
 def _shows_remote_images(messages: Sequence[JsonMap]) -> bool:
     # Litellm would download such an image to measure it.
-    contents = (message.get("content") for message in messages)
-    parts = (part for content in contents if isinstance(content, list | tuple) for part in content)
-    images = (part.get("image_url") for part in parts if isinstance(part, Mapping))
-    urls = (image.get("url") if isinstance(image, Mapping) else image for image in images)
-    return any(isinstance(url, str) and url.startswith(("http://", "https://")) for url in urls)
+    addresses = (text for name, text in named_in(messages) if name in ("image_url", "url"))
+    return any(address.startswith(("http://", "https://")) for address in addresses)
 
 
 def _counter_is_disabled() -> bool:

@@ -27,7 +27,6 @@ from foldlog.condensers.errors import (
 from foldlog.condensers.models.agents_model import AskingCondenser
 from foldlog.condensers.models.caches import CacheRule
 from foldlog.condensers.models.estimate import ESTIMATE, estimate
-from foldlog.condensers.models.failures import problem_of
 from foldlog.condensers.models.limits import Window
 from foldlog.condensers.models.replies import (
     ask,
@@ -46,6 +45,7 @@ from foldlog.condensers.reply import Reply, ToolCall
 from foldlog.condensers.reports import DOUBTFUL, NOT_JUDGED, Usage, without_failure
 from foldlog.condensers.rolling import ModelUse, model_use
 from foldlog.condensers.strategies.digest import LENGTH_MIN, summary_of
+from foldlog.condensers.strategies.digest.facts import one_line
 from foldlog.condensers.strategies.digest.fold import BETWEEN, without_digest
 from foldlog.condensers.strategies.next_prompt import Request, next_prompt
 from foldlog.condensers.strategies.parts import next_part, size_of
@@ -373,13 +373,17 @@ class ModelSummaryCondenser(AskingCondenser, SummarizingCondenser):
             return ""
         judgement = judge()
         if judgement.problem:
-            raise useless(reply, f"{problem_of(text)!r} is no summary: {judgement.problem}")
+            raise useless(reply, f"{one_line(text, _QUOTED)!r} is no summary: {judgement.problem}")
         return judgement.doubt if self.fallback else ""
 
 
 _LENGTH_IN_DOUBT = 6_000
 """How many characters a digest below a doubtful text has at most, if ``digest_length`` is not more.
 """
+
+
+_QUOTED = 80
+"""How many characters of a text that is no summary the problem quotes."""
 
 
 def _with_costs(metadata: JsonMap, reports: Sequence[Report]) -> JsonObject:

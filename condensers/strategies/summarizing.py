@@ -214,7 +214,7 @@ class SummarizingCondenser(RollingCondenser):
             f"the View has {count(len(view), 'event')}, and none can be forgotten after its first"
             f" {start}"
         )
-        if over:
+        if over and not over.has_room(start, self.keep_ratio):
             problem += (
                 f": the first {count(start, 'event takes', 'events take')} {over.sums[start]}"
                 f" tokens, and the prompt may have {over.limit}"

@@ -1,6 +1,6 @@
 """This module decides whether a text of a model can be a summary of events.
 
-``fit_to_replace`` compares sizes: a summary is neither tiny nor larger than its events.
+``fit_to_replace`` compares sizes: a summary is not larger than its events.
 
 ``judge_summary`` looks for terms of the events in the text. So a refusal in any language, a
 question to the user or a word that is repeated a thousand times is no summary, without a list of
@@ -17,7 +17,6 @@ from itertools import chain, pairwise
 from typing import Final, NamedTuple
 
 from foldlog.condensers.models.estimate import estimate, event_size
-from foldlog.condensers.models.failures import problem_of
 from foldlog.condensers.models.replies import useless
 from foldlog.condensers.prompts import Prompt
 from foldlog.condensers.prompts.rendering import event_text
@@ -25,13 +24,6 @@ from foldlog.condensers.reply import Reply
 from foldlog.condensers.reports import DOUBTFUL, NOT_JUDGED
 from foldlog.condensers.strategies.summarizing import SMALL
 from foldlog.eventstore import CondensationSummary, Event
-from foldlog.eventstore.errors import count
-
-_RATIO_MAX: Final = 2_000
-_LEAST: Final = 16
-"""A summary with fewer than ``_LEAST`` tokens is too short if the replaced events have more than
-``_RATIO_MAX`` times the tokens of the summary.
-"""
 
 _WORD: Final = re.compile(r"\w+")
 _WITHOUT_SPACES: Final = re.compile(r"[\u2e80-\u9fff\uac00-\ud7af\u0e00-\u0e7f]")
@@ -65,17 +57,11 @@ the newest event, does not.
 
 
 def fit_to_replace(reply: Reply, text: str, events: Sequence[Event]) -> str:
-    """Return the summary ``text``. Raises ``ModelCallFailed`` if it cannot replace the events,
-    because it is too short, or has more estimated tokens than the events.
+    """Return the summary ``text``. Raises ``ModelCallFailed`` if it has more estimated tokens than
+    the events.
     """
     tokens = event_size(CondensationSummary(content=text))
     replaced = sum(map(event_size, events))
-    if estimate(text) < min(_LEAST, replaced // _RATIO_MAX):
-        raise useless(
-            reply,
-            f"{problem_of(text)!r} cannot replace {count(len(events), 'event')} of about"
-            f" {replaced} tokens",
-        )
     if tokens > max(replaced, SMALL):
         raise useless(
             reply,

@@ -85,13 +85,9 @@ def is_prose(line: str) -> bool:
     return len(words) >= 3 and not line.startswith(("    ", "\t")) and plain >= 0.7 * len(words)
 
 
-# --- questions and commands ---
+# --- questions ---
 
 SENTENCE_END = re.compile(r"(?<=[.!?;。！？])\s+|\n+")
-_COMMAND = re.compile(
-    r"(?:<command>|^```(?:bash|sh)?$)((?:(?!^```|</?command>).)+)(?:</command>|^```)\s*\Z",
-    re.DOTALL | re.MULTILINE,
-)
 
 
 def question_in(text: str) -> str:
@@ -99,14 +95,6 @@ def question_in(text: str) -> str:
     return next(
         (sentence for sentence in reversed(sentences) if sentence.endswith(("?", "？"))), ""
     )
-
-
-def command_in(text: str) -> tuple[str, str]:
-    """Split an agent's text in SWE-agent's format into the text before the command, and the
-    command. The command may be empty.
-    """
-    match = _COMMAND.search(text)
-    return (text[: match.start()], match[1].strip()) if match else (text, "")
 
 
 # --- outputs ---

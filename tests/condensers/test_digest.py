@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given, strategies as st
 from msgspec.structs import replace
 
-from foldlog.condensers import ESTIMATE
+from foldlog.condensers import ESTIMATE, StructuredSummaryCondenser
 from foldlog.condensers.stepping import step
 from foldlog.condensers.strategies.digest import (
     Digest,
@@ -31,6 +31,7 @@ from foldlog.eventstore.events import (
     CondensationSummary,
     Message,
     Observation,
+    SystemMessage,
 )
 from foldlog.projections import View
 from foldlog.replays import replay
@@ -49,7 +50,7 @@ from tests.condensers.made import (
     plan,
     viewed,
 )
-from tests.condensers.scripted import Characters
+from tests.condensers.scripted import FULL_STATE, Characters, Scripted, called
 from tests.golden.cases import cases_in, write_anew
 from tests.how_many import examples, some
 from tests.imported import SHIPPED, imported
@@ -224,7 +225,7 @@ def test_a_line_that_just_fits_is_not_cut():
 def test_names_in_bookkeeping_are_no_words_of_the_user():
     queued = Annotation(name="queue-operation", data={"content": "see src/dates.py"}, shown=True)
     folded = Digest().plus(viewed(queued, message("see src/rest.py")))
-    assert [folded.names[name].is_used for name in ("src/dates.py", "src/rest.py")] == [False, True]
+    assert [*folded.names] == ["src/rest.py"]
     empty = Digest().plus(viewed(Annotation(name="queue-operation", data="x", shown=True)))
     assert not any(empty.lines.values())
     blank = Annotation(name="queue-operation", data={"content": " "}, shown=True)
@@ -567,6 +568,23 @@ def test_context_of_a_runtime_stays_before_the_first_request(before, head):
     view = viewed([message(context, source) for source in before], message("mend the kite"), work)
     shown = after(view, DigestCondenser(max_size=30).condense(view))
     assert [event.id < 0 for event in shown].index(True) == head
+
+
+@pytest.mark.parametrize(
+    "condenser",
+    [
+        DigestCondenser(max_size=30),
+        StructuredSummaryCondenser(Scripted(called(FULL_STATE)), max_size=30),
+    ],
+    ids=["digest", "structured_summary"],
+)
+def test_all_system_prompts_at_the_beginning_stay(condenser):
+    prompts = [SystemMessage(content=f"Rule {n}") for n in range(3)]
+    work = [pair(n, command=f"make {n} {'x' * 80}") for n in range(40)]
+    view = viewed(prompts, message("mend the kite"), work, SystemMessage(content="late"))
+    shown = after(view, condenser.condense(view))
+    assert shown.system_prompt == "Rule 0\n\nRule 1\n\nRule 2\n\nlate"
+    assert shown[3].id < 0
 
 
 @pytest.mark.parametrize("before", [[], [SYSTEM]], ids=["no prompt", "a system prompt"])

@@ -296,6 +296,7 @@ def test_a_text_that_says_nothing_is_no_summary(text, kind):
     (report,) = (report for report in reports_of(made) if "failure" in report)
     assert report["failure"] == "bad_reply"
     assert report["metrics"]["cost"] == 0.01
+    assert len(report["problem"]) < 200
 
 
 @pytest.mark.parametrize(

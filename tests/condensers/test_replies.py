@@ -7,7 +7,6 @@ import pytest
 from foldlog.condensers import InvalidCondenser, ModelCallFailed, ToolCall
 from foldlog.condensers.errors import NoCondensationAvailable
 from foldlog.condensers.models.deadline import abandoned_after
-from foldlog.condensers.models.estimate import estimate
 from foldlog.condensers.models.replies import ask, check_reply, read_json, reply_of, request_for
 from foldlog.condensers.reports import (
     ASK_AGAIN_AT,
@@ -18,9 +17,7 @@ from foldlog.condensers.reports import (
     cost_something,
     model_of,
 )
-from foldlog.condensers.strategies.summary_check import fit_to_replace
 from foldlog.eventstore import Annotation, CondensationAction
-from tests.condensers.made import message
 from tests.condensers.scripted import said
 
 
@@ -141,18 +138,6 @@ def test_longest_reply_and_a_reply_of_calls_are_usable():
 def test_without_a_model_nobody_can_be_asked():
     with pytest.raises(InvalidCondenser, match="the condenser names no model; give the condenser"):
         ask(None, [], {})
-
-
-def test_least_text_in_place_of_many_events():
-    events = [message("word " * 40_000)]
-    least = "w " * 14 + "w"
-    while estimate(least) < 16:
-        least += " w"
-    assert estimate(least) == 16
-    assert fit_to_replace(said(least), least, events) == least
-    with pytest.raises(ModelCallFailed, match="cannot replace 1 event of about"):
-        fit_to_replace(said("w"), least[:-4], events)
-    assert fit_to_replace(said("w"), "w", [message("word " * 300)]) == "w"
 
 
 def test_json_of_another_shape():

@@ -10,7 +10,7 @@ from foldlog.condensers import (
     Reason,
     Requirement,
 )
-from foldlog.condensers.models.caches import RULES, CacheRule, cache_rule
+from foldlog.condensers.models.caches import CacheRule, cache_rule
 from foldlog.condensers.strategies.savings import REPLY, SUMMARY, saves
 from foldlog.eventstore import Message
 from tests.condensers.made import (
@@ -26,12 +26,8 @@ from tests.condensers.made import (
 )
 from tests.condensers.scripted import Scripted, Weights
 
-CHEAP = CacheRule(provider="a", models="", least=0, read=0.1)
+CHEAP = CacheRule(models="", least=0, read=0.1)
 HUNDREDS = Weights(100, 100)
-
-
-def test_each_rule_names_the_page_that_it_was_taken_from():
-    assert all(rule.source.startswith("https://") for rule in RULES)
 
 
 def sums_of(view):
@@ -84,14 +80,14 @@ def test_a_cache_may_read_a_part_of_each_prompt(usage, most):
 
 
 def test_a_cache_that_is_written_at_a_low_price_costs_nothing_more():
-    rule = CacheRule(provider="a", models="", least=0, read=0.1, write=0.05)
+    rule = CacheRule(models="", least=0, read=0.1, write=0.05)
     view = viewed(turns(20))
     assert saves(view, sums_of(view), slice(0, 15), 656, rule)
     assert not saves(view, sums_of(view), slice(0, 15), 657, rule)
 
 
 def test_parallel_calls_are_one_call_of_the_model():
-    rule = CacheRule(provider="a", models="", least=0, read=0.1, write=0.1)
+    rule = CacheRule(models="", least=0, read=0.1, write=0.1)
     events = [message()]
     for number in range(10):
         events += [call(call_id=f"{name}{number}", response_id=f"r{number}") for name in "ab"]
@@ -104,7 +100,7 @@ def test_parallel_calls_are_one_call_of_the_model():
 
 
 def test_only_calls_since_the_last_condensation_count():
-    nothing_lost = CacheRule(provider="a", models="", least=0, read=0.1, write=0.1)
+    nothing_lost = CacheRule(models="", least=0, read=0.1, write=0.1)
     view = viewed(turns(20))
     assert saves(view, sums_of(view), slice(2, 15), 0, nothing_lost)
     view = viewed(turns(20), condensed(2, 3, summary="s", offset=2))

@@ -220,14 +220,37 @@ def test_a_decline_names_the_fewest_possible_tokens(agent):
             " raise the",
         ),
         ({"content": ""}, 20, r"4196: 4196 for other events\. Raise the"),
+        (
+            {"content": "a " * 100},
+            20,
+            r"\d+: \d+ for the system prompt, \d+ for other events\. Raise the",
+        ),
     ],
-    ids=["tools", "system prompt", "other events"],
+    ids=["tools", "system prompt", "other events", "a short system prompt"],
 )
 def test_a_decline_says_what_takes_the_room(fields, count, problem):
     view = viewed(SystemMessage(**fields), [message("a " * 190)] * count)
-    with pytest.raises(NoCondensationAvailable, match=f"would have {problem} limit. To ") as error:
+    with pytest.raises(NoCondensationAvailable, match=f"would have {problem} limit. ") as error:
         step(condenser_from_config({"type": "digest", "max_tokens": 2_000}), view, ESTIMATE)
     assert "send the View" not in str(error.value)
+
+
+@pytest.mark.parametrize("kind", ["noop", "clear_tool_uses", "recent_events"])
+def test_a_condenser_that_forgets_nothing_names_one_that_does(kind):
+    view = viewed(SYSTEM, [message("a " * 190)] * 20)
+    with pytest.raises(NoCondensationAvailable) as error:
+        step(condenser_from_config({"type": kind}), view, Characters(max_input_tokens=2_000))
+    assert type(error.value) is NoCondensationAvailable
+    assert str(error.value).endswith(
+        f"Raise the limit. The condenser '{kind}' forgets nothing on request; choose one that does,"
+        " such as 'digest', or a model that accepts more than 2000 tokens"
+    )
+
+
+def test_a_model_without_room_is_no_wrong_setting():
+    view = viewed(SYSTEM, message("a " * 190))
+    with pytest.raises(NoCondensationAvailable, match="the prompt may have 0 tokens"):
+        step(condenser_from_config({"type": "digest"}), view, Characters(max_input_tokens=0))
 
 
 def test_results_of_a_whole_loop_are_shortened(agent):

@@ -473,19 +473,11 @@ def test_a_model_without_an_ability_is_refused(kind, ability):
 # --- a reply is judged before it replaces anything ---
 
 
-@pytest.mark.parametrize(
-    "reply, problem",
-    [
-        ("ok", "cannot replace 41 events"),
-        ("It is done", "cannot replace 41 events"),
-        ("word " * 60_000, "of the events that it replaces"),
-    ],
-)
-def test_an_unfit_reply_replaces_nothing(reply, problem):
+def test_a_reply_that_is_longer_than_the_events_replaces_nothing():
     view = viewed(message(f"fact {n} {'xyz ' * 400}") for n in range(60))
-    result, (report,) = llm(reply, max_size=40).step(view)
+    result, (report,) = llm("word " * 60_000, max_size=40).step(view)
     assert result is view
-    assert problem in report["problem"]
+    assert "of the events that it replaces" in report["problem"]
     assert report["metrics"]["cost"] == 0.01
 
 

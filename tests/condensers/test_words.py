@@ -14,7 +14,6 @@ from foldlog.condensers.strategies.digest.commands import (
     first_line,
     kinds_of_check,
     only_reads,
-    searches,
     sends,
 )
 from foldlog.condensers.strategies.digest.facts import (
@@ -29,7 +28,6 @@ from foldlog.condensers.strategies.digest.names import is_file, names_in, words_
 from foldlog.condensers.strategies.digest.rare import WordCounts
 from foldlog.condensers.strategies.user_words import (
     answers_in,
-    command_in,
     error_line,
     is_prose,
     last_line,
@@ -58,7 +56,6 @@ from tests.condensers.made import answer, call, message
         ("bash -lc 'ruff check'", set()),
         ("ruff check", {"lint"}),
         ("", set()),
-        ("edit 1:2\npytest", set()),
     ],
 )
 def test_kinds_of_check(command, kinds):
@@ -88,11 +85,7 @@ def test_first_line_that_says_something():
     assert first_line("--\nab") == ""
 
 
-def test_commands_that_search_or_send():
-    assert [searches(command) for command in ("rg x", "git grep x", "a; /usr/bin/grep x")] == [
-        True
-    ] * 3
-    assert not any(map(searches, ("rg x | wc", "git log", "")))
+def test_commands_that_send():
     assert [sends(command) for command in ("git push", "gh pr create", "curl -X POST u")] == [
         True
     ] * 3
@@ -140,7 +133,7 @@ def test_commands_that_search_or_send():
             {"path": "a.py", "old_str": "x = 100\ny = 200", "new_str": "y = 200"},
             Section.CHANGED,
             "a.py",
-            ("a.py", "edited", "removed x = 100"),
+            ("a.py", "edited", ""),
         ),
         (
             {"path": "a.py", "command": "create", "file_text": "# why\n\nx = 100"},
@@ -155,12 +148,13 @@ def test_commands_that_search_or_send():
             ("a.md", "edited", "# why"),
         ),
         ({"path": "a.py"}, Section.READ, "a.py", None),
-        ({"cmd": ["ls", "-l"], "workdir": "/w"}, Section.READ, "`ls -l` in /w", None),
-        ({"command": "make `x`", "cwd": "/w"}, Section.RAN, "`make 'x'` in /w", None),
+        ({"cmd": ["ls", "-l"], "workdir": "/w"}, Section.READ, "`ls -l`", None),
+        ({"command": "make `x`", "cwd": "/w"}, Section.RAN, "`make 'x'`", None),
         ({"command": "make a <<E\n1\n2\nE"}, Section.RAN, "`make a <<E … (3 lines)`", None),
         ({"command": "make a <<E"}, Section.RAN, "`make a <<E`", None),
         ({"pattern": "x"}, Section.READ, 'tool {"pattern": "x"}', None),
         ({"question": "x", "timeout": 7}, Section.CALLED, 'tool {"question": "x"}', None),
+        ({}, Section.CALLED, "tool {}", None),
     ],
 )
 def test_what_a_call_does(arguments, section, text, change):
@@ -170,7 +164,7 @@ def test_what_a_call_does(arguments, section, text, change):
 
 
 def test_calls_that_do_nothing_but_speak():
-    for arguments in ({}, {"thought": "hm", "summary": "x"}, {"todos": []}, {"taskId": "1"}):
+    for arguments in ({"thought": "hm", "summary": "x"}, {"todos": []}, {"taskId": "1"}):
         assert deed_of("tool", arguments) is None
     assert [*words_in_call({"message": "a", "thought": "b", "summary": "c"})] == ["b", "a"]
     assert [*words_in_call({"message": "a", "path": "b"})] == []
@@ -201,7 +195,7 @@ def test_tasks_in_a_call():
     [
         ("fine\nExit code: 0", {}, "", (False, 0, "", "fine")),
         ("bad\nno rule\nExit code: 2", {}, "", (True, 2, "no rule", "no rule")),
-        ("Exit code: 1", {}, "grep x a", (False, 1, "", "no match")),
+        ("Exit code: 1", {}, "grep x a", (True, 1, "", "")),
         ("grep: a: No such file\nExit code: 2", {}, "grep x a", (True, 2, 1, 1)),
         ("x", {"extras": {"metadata": {"exit_code": -1}}}, "", (False, None, "", "x")),
         ("x", {"extras": {"exit_code": 3}}, "", (True, 3, "x", "x")),
@@ -259,14 +253,12 @@ def test_lines_of_an_output_that_say_how_it_ended():
     assert last_line("a\n" + 2_000 * "b") == 2_000 * "b"
 
 
-def test_questions_answers_and_commands():
+def test_questions_and_answers():
     assert question_in("One. Two? Three.") == "Two?"
     assert question_in("One? Two? Three.") == "Two?"
     assert question_in("One.") == ""
     assert answers_in("User has answered your questions: red. You can now continue") == "red"
     assert answers_in("red. You can now continue") == ""
-    assert command_in("I look.\n```bash\nls\n```\n") == ("I look.\n", "ls")
-    assert command_in("I look.") == ("I look.", "")
 
 
 def test_text_that_a_user_wrote():

@@ -56,11 +56,6 @@ _SENDS = re.compile(
     r"|gh (?:pr|issue|release|gist) (?:create|comment|edit|merge|close|reopen|review)"
     r"|(?:curl|gh api)\b[^|]*?(?:-X|--request|--method)[ =]?(?:POST|PATCH|PUT|DELETE))\b"
 )
-_SEARCHES = frozenset({"rg", "grep", "egrep", "ag"})
-_EDIT = re.compile(r"\Aedit(?: \d+:\d+)?\n")
-"""The first line of a SWE-agent command that edits the open file, at the lines that it names or at
-the cursors. The lines after this first line are the new text of the file.
-"""
 _ANY = re.compile(r"(?:\.\*|\*|\.\.\.|[$^/\"'])+\Z|\A[\"'^]+")
 
 
@@ -88,19 +83,9 @@ def kinds_of_check(command: str) -> set[str]:
     return kinds - {"check"} or kinds
 
 
-def searches(command: str) -> bool:
-    """Return whether a command ends with a search. A search exits with 1 if it finds nothing."""
-    words = _parse(bare(command))[-1]
-    return words[:2] == ["git", "grep"] or basename("".join(words[:1])) in _SEARCHES
-
-
 def sends(command: str) -> bool:
     """Return whether a command sends something that a second run would send again."""
     return bool(_SENDS.search(_DOCUMENT.sub(r"\3", bare(command))))
-
-
-def is_edit(command: str) -> bool:
-    return bool(_EDIT.match(command))
 
 
 def _kinds(words: Sequence[str]) -> set[str]:
@@ -144,8 +129,6 @@ def _parse(text: str) -> Sequence[Sequence[str]]:
     """Return the words of each simple command, without redirections. There is at least one simple
     command, which may have no words.
     """
-    if is_edit(text):
-        text = ""
     without_documents = _DOCUMENT.sub(r"\3", text)[:_READ_MAX]
     return _parsed_words(without_documents.replace("\\\n", " "))
 

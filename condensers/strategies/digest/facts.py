@@ -21,7 +21,6 @@ from foldlog.condensers.strategies.digest.commands import (
     first_line,
     kinds_of_check,
     only_reads,
-    searches,
 )
 from foldlog.condensers.strategies.user_words import (
     EXIT_CODE,
@@ -88,7 +87,6 @@ class CallOutcome(NamedTuple):
 
 _PATHS = ("path", "file_path", "filename", "file", "target_file", "notebook_path")
 _COMMANDS = ("command", "cmd", "code", "script")
-_DIRECTORIES = ("workdir", "cwd", "working_directory", "directory")
 _NEW_TEXTS = (
     "new_str",
     "new_string",
@@ -117,8 +115,6 @@ _ERROR = re.compile(
 )
 """Matches the results of failed tools. Only results without an exit code are searched."""
 
-_DOCUMENT = re.compile(r"<<|\Aedit(?: \d+:\d+)?\Z")
-"""Matches a shell command with an embedded text, such as a here-document."""
 _PATCHED = re.compile(r"^\*\*\* (Add|Update|Delete) File: *(.+?) *$", re.MULTILINE)
 _MOVED = re.compile(r"^\*\*\* Move to: *(.+?) *$", re.MULTILINE)
 _PATCH = "*** Begin Patch"
@@ -143,7 +139,7 @@ def deed_of(tool: str, arguments: JsonMap) -> Deed | None:
     their own.
     """
     if (
-        arguments.keys() <= {*_WORDS, *_ASIDES}
+        (arguments and arguments.keys() <= {*_WORDS, *_ASIDES})
         or task_list(arguments) is not None
         or arguments.keys() & _TASK_KEYS
     ):
@@ -160,10 +156,7 @@ def deed_of(tool: str, arguments: JsonMap) -> Deed | None:
         return Deed(Section.READ, path)
     command = _first_text(arguments, _COMMANDS)
     if command:
-        directory = one_line(_first_text(arguments, _DIRECTORIES))
-        text = f"`{_command(command).replace('`', chr(39))}`" + (
-            f" in {directory}" if directory else ""
-        )
+        text = f"`{_command(command).replace('`', chr(39))}`"
         section = Section.READ if only_reads(bare(command)) else Section.RAN
         return Deed(section, text, command=command)
     shown = {key: value for key, value in arguments.items() if key not in _ASIDES}
@@ -188,16 +181,13 @@ def _edit(path: str, verbs: set[str], texts: list[str], arguments: JsonMap) -> F
 
 
 def _first_new_line(old: str, new: str, path: str) -> str:
-    """Return the first line that is only in ``new``. If the change only removed lines, return the
-    first removed line. Comments are skipped if there is code.
+    """Return the first line that is only in ``new``, or an empty text. Comments are skipped if
+    there is code.
     """
-    for before, after, what in ((old, new, ""), (new, old, "removed ")):
-        kept = set(map(str.strip, before.splitlines()))
-        lines = [line for line in after.splitlines() if line.strip() not in kept]
-        code = [line for line in lines if path.endswith(".md") or not _COMMENT.match(line)]
-        if line := first_line("\n".join([*code, *lines])):
-            return what + clip_line(line, _LINE_MAX)
-    return ""
+    kept = set(map(str.strip, old.splitlines()))
+    lines = [line for line in new.splitlines() if line.strip() not in kept]
+    code = [line for line in lines if path.endswith(".md") or not _COMMENT.match(line)]
+    return clip_line(first_line("\n".join([*code, *lines])), _LINE_MAX)
 
 
 def _patch_changes(text: str) -> Iterator[FileChange]:
@@ -229,16 +219,14 @@ def outcome_of(observation: Observation, command: str = "") -> CallOutcome:
         or refusal is not None
     )
     cause = error_line(text[refusal.start() :] if refusal else text) if failed else ""
-    is_vain = exit_code == 1 and not cause and searches(command)
-    failed = failed and not is_vain
-    error = one_line(cause) if failed else ""
+    error = one_line(cause)
     is_check = bool(kinds_of_check(command))
     commit = _COMMIT.search(text)
     return CallOutcome(
         failed=failed,
         exit_code=exit_code,
         error=error,
-        last="no match" if is_vain else error or last_line(text, is_check),
+        last=error or last_line(text, is_check),
         commit=f"{commit[3]} ({commit[2]} on {commit[1]})" if commit else "",
     )
 
@@ -294,9 +282,7 @@ def _first_text(arguments: JsonMap, keys: Iterable[str]) -> str:
 def _command(text: str) -> str:
     """Return a command on one line, without an embedded document."""
     lines = bare(text).splitlines()
-    heredoc = next(
-        (place for place, line in enumerate(lines) if _DOCUMENT.search(line)), len(lines)
-    )
+    heredoc = next((place for place, line in enumerate(lines) if "<<" in line), len(lines))
     left_out = len(lines) - heredoc - 1
     shown = one_line(" ".join(lines[: heredoc + 1]), _RAN_MAX)
     return shown + (f" … ({left_out} lines)" if left_out > 0 else "")

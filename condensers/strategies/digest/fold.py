@@ -4,7 +4,6 @@ events are added at once or in parts.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from itertools import islice
@@ -12,12 +11,11 @@ from math import sqrt
 from typing import NamedTuple
 
 from foldlog._base.values import texts_in
-from foldlog.condensers.prompts.rendering import arguments_of, clip_line, readable
+from foldlog.condensers.prompts.rendering import arguments_of, clip_line
 from foldlog.condensers.selection import ids_named
 from foldlog.condensers.strategies.digest.commands import (
     covers,
     forget_commands,
-    is_edit,
     kinds_of_check,
     sends,
 )
@@ -32,13 +30,12 @@ from foldlog.condensers.strategies.digest.facts import (
     task_made,
     words_in_call,
 )
-from foldlog.condensers.strategies.digest.names import CUT, is_file, names_in, words_in
+from foldlog.condensers.strategies.digest.names import is_file, names_in, words_in
 from foldlog.condensers.strategies.digest.order import in_order_of_calls
 from foldlog.condensers.strategies.digest.rare import WordCounts
 from foldlog.condensers.strategies.user_words import (
     SENTENCE_END,
     answers_in,
-    command_in,
     is_frame,
     of_user,
     question_in,
@@ -66,8 +63,6 @@ _SHOWN_MAX = 160
 _SUMMARY_MAX = 20_000
 _ENDING_MAX = 120
 _DONE = ("completed", "done")
-_SPACES = r"[^\S\n]*"
-"""Spaces within a line. With line breaks among them, many empty lines would cost their square."""
 _QUEUED = " (written while the agent worked)"
 _ANSWER_MAX = 30
 """A user's message of at most ``_ANSWER_MAX`` characters is shown with the question that it
@@ -179,9 +174,7 @@ class Digest:
                 self._quote(event.id, event.content)
             case Message(source="user"):
                 self._take_request(event)
-            case Message(source="environment"):
-                self._take_answer(event)
-            case Message():
+            case Message(source="agent"):
                 self._say(words_of(event.content), event.id)
             case Action(source="user" | "environment", thought=""):
                 return  # This event was not sent to a model.
@@ -226,22 +219,22 @@ class Digest:
             self._put(Section.ASKED, request, DigestLine(request + _QUEUED, event.id))
 
     def without_shown_requests(self, shown: Iterable[Event]) -> Digest:
-        """Return the digest without the waiting requests that an event of ``shown`` has as lines of
-        their own: the program has sent the request since, and the View shows it.
+        """Return the digest without the waiting requests that are a text or a line of an event of
+        ``shown``: the program has sent the request since, and the View shows it.
         """
         asked = self.lines[Section.ASKED]
         waiting = {request for request, line in asked.items() if line.text.endswith(_QUEUED)}
         if not waiting:
             return self
-        texts = [
-            words_of(event.content) for event in shown if isinstance(event, Message | Observation)
-        ]
-        lines = {
-            request: line
-            for request, line in asked.items()
-            if request not in waiting or not any(map(_lines_of(request).search, texts))
+        lines = set[str]()
+        for event in shown:
+            if isinstance(event, Message | Observation):
+                text = words_of(event.content)
+                lines.update(map(one_line, (text, *text.splitlines())))
+        unsent = {
+            request: line for request, line in asked.items() if request not in waiting & lines
         }
-        return replace(self, lines={**self.lines, Section.ASKED: lines})
+        return replace(self, lines={**self.lines, Section.ASKED: unsent})
 
     def below(self, text: str) -> Digest:
         """Return the digest without what a summary above it says: ``text`` takes the place of
@@ -265,17 +258,6 @@ class Digest:
         self._note_request(of_user(words_of(event.content)), event.id)
         if self.said and self.has_calls and len(self.said.text) > _ANSWER_MAX:
             self._keep_last_text(Section.REPORTED)
-
-    def _take_answer(self, event: Message) -> None:
-        """Note a message of the environment. If the agent's last text ended with a command, the
-        message is the result of this command.
-        """
-        text, command = command_in(self.said.text) if self.said else ("", "")
-        if self.said and command:
-            self.said = self.said._replace(text=text)
-            call_id = self.said.event_id
-            self._take_deed(deed_of("run", {"command": command}), call_id)
-            self._take_result(Observation(id=event.id, content=event.content, cause=call_id))
 
     def _note_request(self, text: str, event_id: int, before: str = "") -> None:
         """Note a request of the user. ``before`` is written before its text."""
@@ -385,7 +367,7 @@ class Digest:
         if not outcome.error:
             self._note_finished_steps(deed, outcome, event.id)
         elif deed.section is not Section.READ:  # A failed read or search is not an open error.
-            self._open(deed.text, _subject_of(deed), outcome, event.id)
+            self._open(deed.text, deed.command or deed.text, outcome, event.id)
 
     def _deed_of(self, event: Observation) -> Deed | None:
         return self._pending.get(event.cause) or self._pending.get(event.call_id)
@@ -433,7 +415,7 @@ class Digest:
     def _note_finished_steps(self, deed: Deed, outcome: CallOutcome, event_id: int) -> None:
         """Note what a call has finished: repaired errors, a commit, and something that was sent."""
         if outcome.is_proven:
-            repaired = {_subject_of(deed), *(change.path for change in deed.changes)}
+            repaired = {deed.command or deed.text, *(change.path for change in deed.changes)}
             self.errors = {
                 subject: error
                 for subject, error in self.errors.items()
@@ -455,8 +437,6 @@ class Digest:
             case Action():
                 for text in (words_of(event.thought), *texts_in(arguments_of(event))):
                     self._remember(names_in(text), event.id)
-            case Annotation():
-                self._remember(names_in(readable(event.data)), event.id, is_used=False)
             case Message(source="environment"):
                 self._remember(names_in(words_of(event.content)), event.id, is_used=False)
             case Message():
@@ -495,20 +475,6 @@ class Digest:
 
 def without_digest(summary: str) -> str:
     return summary.partition(f"{BETWEEN}{TITLE}")[0]
-
-
-def _lines_of(request: str) -> re.Pattern[str]:
-    """Return the pattern of a request as lines of their own. A request that was cut is the
-    beginning of such lines.
-    """
-    words = r"\s+".join(map(re.escape, request.removesuffix(CUT).split()))
-    end = "" if request.endswith(CUT) else rf"{_SPACES}$"
-    return re.compile(rf"^{_SPACES}{words}{end}", re.MULTILINE)
-
-
-def _subject_of(deed: Deed) -> str:
-    # The next edit of the open file repairs an edit that failed.
-    return "edit" if is_edit(deed.command) else deed.command or deed.text
 
 
 def _describe_refused(deed: Deed) -> str:

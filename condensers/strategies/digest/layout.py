@@ -41,9 +41,7 @@ SHARES: Mapping[Section, float] = {
 }
 """The share of a digest that each section may use, with the most important section first."""
 _NAMES_SHARE = 0.28
-"""The share of a digest for names with the words around them. This share is
-exceeded only if the lines of all sections fit.
-"""
+"""The share of a digest that the sections leave for names with the words around them."""
 _USED_IS_NEWER = 200
 """A name that the user or the agent wrote ranks as if it were ``_USED_IS_NEWER`` events newer."""
 _FILES_SINCE = 20
@@ -55,15 +53,12 @@ _BETWEEN = " | "
 _CUT_TWICE = f"{CUT}{_BETWEEN}{CUT}"
 _CUT_BETWEEN = 3
 """How many characters a cut between two sentences takes at most."""
-_OMITTED = " earlier left out)"
 _ID_LENGTH = 14
 
 _LENGTHS: Mapping[Section, Sequence[int]] = {
     Section.ASKED: (2_000, 1_000, 500, 320, 240, 160, 80),
-    Section.BUILT: (500, 300, 160),
     Section.REPORTED: (2_000, 1_000, 500, 300, 160),
     Section.SAID: (2_000, 1_000, 500, 300),
-    Section.CHANGED: (300, 120),
     Section.EARLIER: (300, 120),
 }
 """The lengths to which the older lines of a section may be cut. The layout takes the longest length
@@ -99,10 +94,7 @@ def text_of(digest: Digest, max_length: int) -> str:
         texts[section] = _section(section, lines[section], min(len(before) + rest, most)) or before
         rest -= len(texts[section]) - len(before)
     body = "".join(texts.values())
-    most = room - len(body)
-    if _OMITTED in body:
-        most = min(most, int(_NAMES_SHARE * room))
-    if lines_of_names := _lines_of_names(names, body, most):
+    if lines_of_names := _lines_of_names(names, body, room - len(body)):
         texts[Section.NAMES] = _section_text(Section.NAMES, _with_log_ids(lines_of_names, digest))
     return title + "".join(texts.values())
 
@@ -182,9 +174,7 @@ def _section(section: Section, lines: Sequence[DigestLine], room: int) -> str:
     *older, newest = shown = [*lines[:1], *lines[1 + skipped :]]
     lengths = _LENGTHS.get(section, (_LINE_MAX,))
     for length in lengths:
-        most_of_first = max(length, room // 4 * (section is Section.ASKED))
-        cut = (_cut(line, most_of_first if line is lines[0] else length) for line in older)
-        shown = [*cut, newest]
+        shown = [*(_cut(line, length) for line in older), newest]
         if len(listed := _section_text(section, shown, skipped)) <= room:
             return listed
     first = shown[: min(len(older), section is Section.ASKED)]
@@ -203,7 +193,7 @@ def _section(section: Section, lines: Sequence[DigestLine], room: int) -> str:
 
 
 def _section_text(section: Section, lines: Sequence[DigestLine], left_out: int = 0) -> str:
-    note = [f"({left_out}{_OMITTED}"] if left_out else []
+    note = [f"({left_out} earlier left out)"] if left_out else []
     return _BULLET.join((f"\n\n## {section.value}", *note, *map(_with_id, lines)))
 
 
