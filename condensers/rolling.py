@@ -68,11 +68,21 @@ class RollingCondenser(Condenser, ABC):
     def handles_condensation_requests(self) -> bool:
         return True
 
+    @property
+    def _has_digest(self) -> bool:
+        """Whether a digest takes the place of a condensation whose model fails."""
+        return self.fallback and model_use.get() is ModelUse.TRY
+
+    @property
+    def _events_max(self) -> int | None:
+        """The number of events above which a View is condensed, or None without such a limit."""
+        return getattr(self, "max_size", None)
+
     def reasons(self, view: View, agent_llm: AgentModel | None = None) -> frozenset[Reason]:
         """Return the reasons why a condensation is due now. The set is empty if no condensation is
         due. The default reasons are a request and a View with more than ``max_size`` events.
         """
-        return reasons_by_size(view, getattr(self, "max_size", None))
+        return reasons_by_size(view, self._events_max)
 
     @model_is_optional
     def should_condense(self, view: View, agent_llm: AgentModel | None = None) -> bool:
@@ -179,7 +189,7 @@ class RollingCondenser(Condenser, ABC):
         if "reason" not in action.metadata:
             events_after = len(view.then((action,)))
             due = self.reasons(view, agent_llm)
-            metadata = self._metadata(view, events_after, due, getattr(self, "max_size", None))
+            metadata = self._metadata(view, events_after, due)
             action = replace(action, metadata={**metadata, **action.metadata})
         return condensation if action is condensation.action else Condensation(action)
 
@@ -246,9 +256,7 @@ class RollingCondenser(Condenser, ABC):
                 f"nothing can be forgotten: {why_not}{describe_unseen(view)}", reports
             )
         due = self.reasons(view)
-        metadata = self._metadata(
-            view, len(view) - len(forgotten), due, getattr(self, "max_size", None)
-        )
+        metadata = self._metadata(view, len(view) - len(forgotten), due)
         if kept_whole:
             metadata["events_kept_whole"] = kept_whole
         return Condensation(with_reports(forget(forgotten, metadata), reports))
@@ -258,7 +266,6 @@ class RollingCondenser(Condenser, ABC):
         view: View,
         events_after: int,
         reasons: Set[Reason],
-        max_size: int | None,
         outcome: str = "condensed",
     ) -> JsonObject:
         """Return the metadata of a condensation: the condenser, the outcome, the reasons and the
@@ -273,7 +280,7 @@ class RollingCondenser(Condenser, ABC):
             "events_after": events_after,
         }
         if Reason.EVENTS in reasons:
-            metadata["events_max"] = max_size
+            metadata["events_max"] = self._events_max
         return metadata
 
     def _report_size(self, view: View, why: str) -> tuple[Report, ...]:
@@ -299,8 +306,7 @@ class RollingCondenser(Condenser, ABC):
         """Return the hard reset. Raises ``unavailable``, or the error of the reset with the reports
         of both, if there is none.
         """
-        is_tried_once = self.fallback and model_use.get() is ModelUse.TRY
-        if is_tried_once and unavailable.model_failed:
+        if self._has_digest and unavailable.model_failed:
             raise unavailable
         try:
             reset = call_with_model(self.hard_context_reset, view, agent_llm)

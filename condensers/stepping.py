@@ -206,11 +206,10 @@ def _condense_requested(
     """Return the condensation that the condenser makes on a request. Raises
     ``NoCondensationAvailable`` if it makes none.
     """
-    requested = replace(
-        view.then((CondensationRequest(id=view.version),)), kept_from=view.kept_from, kept=view.kept
-    )
+    requested = view.then((CondensationRequest(id=view.version),))
     # ``then`` drops ``state.past``, which a plan needs to check for redactions.
-    requested = replace(requested, state=replace(requested.state, past=view.state.past))
+    state = replace(requested.state, past=view.state.past)
+    requested = replace(requested, state=state, kept_from=view.kept_from, kept=view.kept)
     result, new_reports = run_step(condenser, requested, agent_llm)
     if isinstance(result, View):
         why = (

@@ -21,7 +21,7 @@ from foldlog.condensers.models.agents_model import AskingCondenser
 from foldlog.condensers.models.replies import ask, made_by, read_json, report_on
 from foldlog.condensers.prompts import load_prompt
 from foldlog.condensers.prompts.rendering import arguments_of, event_block
-from foldlog.condensers.rolling import ModelUse, RollingCondenser, check_sizes, model_use
+from foldlog.condensers.rolling import RollingCondenser, check_sizes
 from foldlog.condensers.selection import ends, events_to_forget, sent_ids, stands_for_forgotten
 from foldlog.eventstore import (
     Action,
@@ -112,8 +112,7 @@ class LLMAttentionCondenser(AmortizedForgettingCondenser, AskingCondenser):
             chosen = read_json(reply, reply.text or "", _Chosen, "the reply").ids
         except ModelCallFailed as error:
             # In a step of a handler, a digest takes the place of the model, or the step waits.
-            has_digest = self.fallback and model_use.get() is ModelUse.TRY
-            if error.failure != "bad_reply" or has_digest:
+            if error.failure != "bad_reply" or self._has_digest:
                 raise NoCondensationAvailable(
                     f"the model chose nothing: {error.problem}", (error.report,)
                 ) from error

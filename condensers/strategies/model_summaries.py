@@ -186,11 +186,6 @@ class ModelSummaryCondenser(AskingCondenser, SummarizingCondenser):
     def _is_spared(self) -> bool:
         return self.fallback and model_use.get() is ModelUse.SPARE
 
-    @property
-    def _has_digest(self) -> bool:
-        """Whether a digest takes the place of a summary that cannot be used."""
-        return self.fallback and model_use.get() is ModelUse.TRY
-
     def summary(self, view: View, span: slice) -> Summary:
         """Return the model's summary of the events in ``span``. A digest follows a text that is
         doubtful, or takes its place if the model is spared. Raises ``ModelCallFailed``.
@@ -430,6 +425,7 @@ class LLMSummarizingCondenser(ModelSummaryCondenser):
         text = partial.text or ""
         answer = {"role": "assistant", "content": text}
         wish = {"role": "user", "content": load_prompt("finish").text.strip()}
+        first = without_failure(cut.report)
         try:
             reply = self._ask(request, answer, wish)
         except ModelCallFailed as error:
@@ -439,12 +435,10 @@ class LLMSummarizingCondenser(ModelSummaryCondenser):
                 further = without_failure(further)
             sentences = WHOLE_SENTENCES.match(text)
             if sentences is None or (error.partial is not None and self._has_digest):
-                error.reports = (without_failure(cut.report), *error.reports)
+                error.reports = (first, *error.reports)
                 raise
-            reports = (without_failure(cut.report), further)
-            return _Written(sentences[0].strip(), partial, reports, is_cut=True)
-        reports = (without_failure(cut.report), report_on(reply))
-        return _Written(_joined(text, self._text(reply)), reply, reports)
+            return _Written(sentences[0].strip(), partial, (first, further), is_cut=True)
+        return _Written(_joined(text, self._text(reply)), reply, (first, report_on(reply)))
 
 
 def _joined(text: str, rest: str) -> str:

@@ -96,7 +96,7 @@ class SummarizingCondenser(RollingCondenser):
     )
 
     def check_sizes(self) -> None:
-        check_sizes(self._size, self.keep_first, beside=1, keep_ratio=self.keep_ratio)
+        check_sizes(self._events_max, self.keep_first, beside=1, keep_ratio=self.keep_ratio)
 
     @abstractmethod
     def summary(self, view: View, span: slice) -> Summary:
@@ -169,7 +169,7 @@ class SummarizingCondenser(RollingCondenser):
         return self._condensation(view, span, summary, agent_llm, "reset")
 
     @property
-    def _size(self) -> int:
+    def _events_max(self) -> int:
         return self.size_by_default if self.max_size is None else self.max_size
 
     def size_limit(self, agent_llm: AgentModel | None) -> int | None:
@@ -178,7 +178,7 @@ class SummarizingCondenser(RollingCondenser):
     def limits(self, agent_llm: AgentModel | None) -> tuple[int | None, int | None]:
         # The default limit of events applies only if no token limit is known.
         tokens = limit_of(agent_llm, self.max_tokens, self.token_margin_ratio)
-        return self._size if tokens is None else self.max_size, tokens
+        return self._events_max if tokens is None else self.max_size, tokens
 
     def overrun(self, view: View, agent_llm: AgentModel | None) -> Overrun | None:
         return overrun_of(view, agent_llm, self.limits(agent_llm)[1])
@@ -251,7 +251,7 @@ class SummarizingCondenser(RollingCondenser):
         if Reason.REQUEST in due:
             tails.append(int(len(view) * self.keep_ratio) - head_and_summary)
         if Reason.EVENTS in due or not due:
-            tails.append(int(self._size * self.keep_ratio) - head_and_summary)
+            tails.append(int(self._events_max * self.keep_ratio) - head_and_summary)
         return tails
 
     def _condensation(
@@ -274,7 +274,7 @@ class SummarizingCondenser(RollingCondenser):
         due = self.reasons(view, agent_llm)
         events_after = len(view) - len(forgotten) + 1
         metadata = {
-            **self._metadata(view, events_after, due, self._size, outcome),
+            **self._metadata(view, events_after, due, outcome),
             **summary.metadata,
         }
         if over is not None:

@@ -107,7 +107,6 @@ _TASK_KEYS = frozenset({"taskId", "activeForm"})
 _TASK_MADE = re.compile(r"Task #(\d+) created successfully: (.+)")
 _WORDS = ("thought", "message", "final_thought")
 _ASIDES = frozenset({"security_risk", "summary", "timeout", "is_input", "thought"})
-_EXIT_UNKNOWN = -1
 _ERROR = re.compile(
     r"\A\s*(?:ERROR|Error):"
     r"|^(?:Your changes have NOT been applied|(?:ERROR:? )?No replacement was performed).*$",
@@ -237,7 +236,7 @@ def _exit_code(extras: JsonMap, text: str) -> int | None:
     if not isinstance(code, int):
         match = EXIT_CODE.search(text[:_HEADER_MAX]) or EXIT_CODE.search(text[-400:])
         code = int(match[1]) if match else None
-    return None if code == _EXIT_UNKNOWN else code
+    return None if code == -1 else code  # OpenHands writes -1 if it does not know the code.
 
 
 def words_in_call(arguments: JsonMap) -> Iterator[str]:

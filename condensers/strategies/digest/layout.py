@@ -81,7 +81,11 @@ def text_of(digest: Digest, max_length: int) -> str:
     lines = _lines(digest)
     room = max_length - len(title)
     texts = dict.fromkeys(Section, "")
-    names = sorted(digest.names.items(), key=lambda named: _newness(named[1]), reverse=True)
+    names = sorted(
+        digest.names.items(),
+        key=lambda named: named[1].event_id + _USED_IS_NEWER * named[1].is_used,
+        reverse=True,
+    )
     names_length = sum(len(stood.line) + _ID_LENGTH for _, stood in names)
     if digest.files:
         texts[Section.CHANGED] = _section_text(Section.CHANGED, (), len(digest.files))
@@ -174,11 +178,11 @@ def _section(section: Section, lines: Sequence[DigestLine], room: int) -> str:
     *older, newest = shown = [*lines[:1], *lines[1 + skipped :]]
     lengths = _LENGTHS.get(section, (_LINE_MAX,))
     for length in lengths:
-        shown = [*(_cut(line, length) for line in older), newest]
+        cut = [_cut(line, length) for line in older]
+        shown = [*cut, newest]
         if len(listed := _section_text(section, shown, skipped)) <= room:
             return listed
-    first = shown[: min(len(older), section is Section.ASKED)]
-    for begin in (first, []):
+    for begin in (cut[: section is Section.ASKED], []):
         others = shown[len(begin) :]
         sizes = accumulate(len(_with_id(line)) + len(_BULLET) for line in reversed(others))
         count = bisect_right([*sizes], room - len(_section_text(section, begin, len(lines))))
@@ -221,7 +225,3 @@ def _lines_of_names(
         DigestLine(_BETWEEN.join(lines).replace(_CUT_TWICE, f" {CUT} "), event_id)
         for event_id, lines in sorted(by_event.items())
     ]
-
-
-def _newness(stood: NamePlace) -> int:
-    return stood.event_id + _USED_IS_NEWER * stood.is_used
