@@ -13,13 +13,12 @@ EventStoreError
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 from foldlog._base.json_types import JsonMap
 from foldlog.eventstore import EventStoreError
 
 if TYPE_CHECKING:
-    from foldlog.condensers.base import Step
     from foldlog.condensers.reply import Reply
 
 Failure = Literal[
@@ -51,14 +50,14 @@ class NoCondensationAvailable(CondenserError):
     its cost: see ``Step``. ``may_go_on`` is true if only a request required the condensation, and
     foldlog declined the request. The agent can then go on with the View. In a pipeline,
     ``condenser`` is the type of the part that raised the error. If the prompt is too long even with
-    its shortest texts, ``limit`` is how many tokens it may have, and ``last_resort`` is the step
-    that also shortens summaries, if this is enough.
+    its shortest texts, ``limit`` is how many tokens it may have, and ``last_resort`` is the
+    ``Step`` that also shortens summaries, if this is enough.
     """
 
     may_go_on = False
     condenser = ""
     limit: int | None = None
-    last_resort: Step | None = None
+    last_resort: Any = None
 
     def __init__(self, message: str, reports: tuple[JsonMap, ...] = ()) -> None:
         super().__init__(message)

@@ -89,14 +89,17 @@ def ends(view: View, keep_first: int, keep_last: int) -> set[int]:
 def events_to_forget(view: View, kept: Set[int], *, summaries: bool = False) -> tuple[Event, ...]:
     """Return the events to forget if a strategy keeps the events at the indices ``kept``.
 
-    If a strategy keeps an event of a unit, the whole unit stays. Calls without a result and the
-    events from ``first_kept_index`` on stay too. Summaries of forgotten events do not belong to a
+    If a strategy keeps an event of a unit, the whole unit stays. If it keeps the first system
+    prompt, all system prompts at the beginning stay. Calls without a result and the events from
+    ``first_kept_index`` on stay too. Summaries of forgotten events do not belong to a
     unit. If ``summaries`` is true, summaries outside of ``kept`` are forgotten. If ``summaries`` is
     false, all summaries stay.
     """
     events: list[Event] = []
     points = view.cut_points
     all_kept = {*kept, *range(first_kept_index(view), len(view))}
+    if 0 in kept and isinstance(view[0], SystemMessage):
+        all_kept.update(range(after_system_prompt(view)))
     start = 0
     # Unit n lies between the cut points n - 1 and n. All events between the kept units are
     # forgotten.

@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given, strategies as st
 from msgspec.structs import replace
 
-from foldlog.condensers import ESTIMATE, StructuredSummaryCondenser
+from foldlog.condensers import ESTIMATE
 from foldlog.condensers.stepping import step
 from foldlog.condensers.strategies.digest import (
     Digest,
@@ -31,7 +31,6 @@ from foldlog.eventstore.events import (
     CondensationSummary,
     Message,
     Observation,
-    SystemMessage,
 )
 from foldlog.projections import View
 from foldlog.replays import replay
@@ -50,7 +49,7 @@ from tests.condensers.made import (
     plan,
     viewed,
 )
-from tests.condensers.scripted import FULL_STATE, Characters, Scripted, called
+from tests.condensers.scripted import Characters
 from tests.golden.cases import cases_in, write_anew
 from tests.how_many import examples, some
 from tests.imported import SHIPPED, imported
@@ -568,23 +567,6 @@ def test_context_of_a_runtime_stays_before_the_first_request(before, head):
     view = viewed([message(context, source) for source in before], message("mend the kite"), work)
     shown = after(view, DigestCondenser(max_size=30).condense(view))
     assert [event.id < 0 for event in shown].index(True) == head
-
-
-@pytest.mark.parametrize(
-    "condenser",
-    [
-        DigestCondenser(max_size=30),
-        StructuredSummaryCondenser(Scripted(called(FULL_STATE)), max_size=30),
-    ],
-    ids=["digest", "structured_summary"],
-)
-def test_all_system_prompts_at_the_beginning_stay(condenser):
-    prompts = [SystemMessage(content=f"Rule {n}") for n in range(3)]
-    work = [pair(n, command=f"make {n} {'x' * 80}") for n in range(40)]
-    view = viewed(prompts, message("mend the kite"), work, SystemMessage(content="late"))
-    shown = after(view, condenser.condense(view))
-    assert shown.system_prompt == "Rule 0\n\nRule 1\n\nRule 2\n\nlate"
-    assert shown[3].id < 0
 
 
 @pytest.mark.parametrize("before", [[], [SYSTEM]], ids=["no prompt", "a system prompt"])

@@ -219,6 +219,30 @@ def test_the_head_stays(events, requested, condenser):
         assert ids(view.then([result]))[:head] == ids(view)[:head]
 
 
+@pytest.mark.parametrize(
+    "condenser",
+    [
+        DigestCondenser(max_size=30),
+        LLMSummarizingCondenser(Scripted("in short"), max_size=30, keep_first=1),
+        StructuredSummaryCondenser(Scripted(called(FULL_STATE)), max_size=30),
+        AmortizedForgettingCondenser(max_size=30),
+        LLMAttentionCondenser(Scripted(said('{"ids": []}')), max_size=30),
+        ConversationWindowCondenser(),
+        RecentEventsCondenser(max_events=30),
+    ],
+    ids=lambda condenser: condenser.type,
+)
+def test_all_system_prompts_at_the_beginning_stay(condenser):
+    prompts = [SystemMessage(content=f"Rule {number}") for number in range(3)]
+    work = [Message(source="agent", content=f"I look at part_{number}.py.") for number in range(60)]
+    view = viewed([*prompts, Message(source="user", content="Mend it."), *work], requested=True)
+    result = condenser.condense(view)
+    shown = view.then([result.action]) if isinstance(result, Condensation) else result
+    assert len(shown) < 40
+    assert shown.system_prompt == "Rule 0\n\nRule 1\n\nRule 2"
+    assert ids(shown)[:3] == [0, 1, 2]
+
+
 def head_that_stays(condenser, view):
     """Return how many events stay at the beginning. The next digest replaces a digest there."""
     head = getattr(condenser, "keep_first", 0)

@@ -178,11 +178,11 @@ def _section(section: Section, lines: Sequence[DigestLine], room: int) -> str:
     *older, newest = shown = [*lines[:1], *lines[1 + skipped :]]
     lengths = _LENGTHS.get(section, (_LINE_MAX,))
     for length in lengths:
-        cut = [_cut(line, length) for line in older]
-        shown = [*cut, newest]
+        shown = [*(_cut(line, length) for line in older), newest]
         if len(listed := _section_text(section, shown, skipped)) <= room:
             return listed
-    for begin in (cut[: section is Section.ASKED], []):
+    first = shown[: min(len(older), section is Section.ASKED)]
+    for begin in (first, []):
         others = shown[len(begin) :]
         sizes = accumulate(len(_with_id(line)) + len(_BULLET) for line in reversed(others))
         count = bisect_right([*sizes], room - len(_section_text(section, begin, len(lines))))
