@@ -32,6 +32,15 @@ function number(value, bytes) {
   return buffer.subarray(8 - bytes);
 }
 
+// An id may have halves of surrogate pairs. The store writes each with three bytes, and Node would replace it.
+function utf8(text) {
+  return Buffer.concat([...text].map((char) => {
+    const code = char.codePointAt(0);
+    const isHalf = code >= 0xd800 && code < 0xe000;
+    return Buffer.from(isHalf ? [0xe0 | (code >> 12), 0x80 | ((code >> 6) & 0x3f), 0x80 | (code & 0x3f)] : char);
+  }));
+}
+
 // A checkpoint is a C2SP signed note: origin, number of leaves, root, empty line, signatures.
 function readCheckpoint(note, key) {
   const end = note.indexOf("\n\n") + 1;
@@ -94,7 +103,7 @@ function checkConsistency(earlier, later, path) {
 
 // The owner chose the name and the texts, which could look like lines of this program.
 const escaped = (unit) => `\\u${unit.charCodeAt(0).toString(16).padStart(4, "0")}`;
-const onOneLine = (text) => text.replace(/[\p{Cc}\p{Cf}\p{Zl}\p{Zp}]/gu, (char) => char.split("").map(escaped).join(""));
+const onOneLine = (text) => text.replace(/[\p{Cc}\p{Cf}\p{Cs}\p{Zl}\p{Zp}]/gu, (char) => char.split("").map(escaped).join(""));
 
 function checkEvent(proof, key) {
   check(typeof proof.conversation === "string" && Number.isSafeInteger(proof.event) && Number.isSafeInteger(proof.generation),
@@ -109,7 +118,7 @@ function checkEvent(proof, key) {
   let head = fromHex(proof.before);
   for (const [fields, committed] of proof.links) head = sha256(head, fromHex(proof.salt, 16), `salted ${fields}\n`, fromHex(committed));
   const version = proof.event + proof.links.length;
-  const leaf = sha256([0], sha256(proof.conversation), [0], number(proof.generation, 4), number(version, 8), head, fromHex(proof.ledger),
+  const leaf = sha256([0], sha256(utf8(proof.conversation)), [0], number(proof.generation, 4), number(version, 8), head, fromHex(proof.ledger),
     ...(proof.extent ? [fromHex(proof.extent)] : []));
   check(rootOf(leaf, proof.leaf, size, hashes(proof.path)).equals(root), "the checkpoint does not cover the event");
   const recordedAt = new Date(Number(proof.links[0][0].split(" ")[4]) / 1000).toISOString();

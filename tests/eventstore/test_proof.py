@@ -607,6 +607,25 @@ def test_verifier_names_the_conversation_among_those_with_its_id(names):
 
 
 @pytest.mark.parametrize(
+    "name, shown", [(b"caf\xe9", r"caf\udce9"), (b"\xf0\x9f\x98\x80", "\U0001f600")]
+)
+def test_verifier_proves_an_event_of_a_name_that_is_no_utf_8(audit, name, shown):
+    """A file name in another encoding, for example, which a program took as an id."""
+    path = audit / f"{name.hex()}.db"
+    with opened(path) as store:
+        say(store, os.fsdecode(name), "one")
+    for file, options in (
+        ("bytes.txt", ()),
+        ("bytes.json", ("--prove", os.fsdecode(name), "0", "--in", audit / "bytes.txt")),
+    ):
+        ran = foldlog(path, "checkpoint", "--key", audit / "key.pem", *options)
+        assert ran.returncode == 0, ran.stderr
+        (audit / file).write_text(ran.stdout)
+    status, output = run_verifier(audit, "bytes.json", "public.pem", "bytes.txt")
+    assert (status, output.partition(", recorded")[0]) == (0, f"event 0 of {shown}")
+
+
+@pytest.mark.parametrize(
     "field, value", [("conversation", [97]), ("event", "1"), ("generation", "0"), ("event", 1.5)]
 )
 def test_verifier_refuses_values_of_other_types(audit, field, value):

@@ -512,9 +512,12 @@ def print_problems() -> bool:
     return _found
 
 
-def emit(document: Struct) -> None:
-    """Print the one JSON document that ``--json`` promises."""
-    sys.stdout.write(f"{well_formed(json_text(document, indent=2))}\n")
+def emit(document: Struct, *, exact: bool = False) -> None:
+    """Print the one JSON document that ``--json`` promises. With ``exact``, print lone surrogates
+    unchanged, so that a program that compares texts reads the same ones.
+    """
+    text = json_text(document, indent=2)
+    sys.stdout.write(f"{text if exact else well_formed(text)}\n")
 
 
 def emit_list(

@@ -79,7 +79,7 @@ def run(
         if key is not None:
             note = signed(note, key, sign_command)
         if prove is not None:
-            terminal.emit(prove_event(store, note, *prove))
+            terminal.emit(prove_event(store, note, *prove), exact=True)
         elif since is not None:
             from foldlog._reports.records.compared_imports import verify_with_records  # all formats
 
