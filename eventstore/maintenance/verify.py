@@ -100,6 +100,16 @@ class Later(NamedTuple):
     erased: int = 0
 
 
+class Unmade(NamedTuple):
+    """What a checkpoint covers of an import: its first ``records`` records and ``version`` events.
+    The first ``made`` records had become events; None if the checkpoint does not cover how many.
+    """
+
+    made: int | None
+    records: int
+    version: int
+
+
 class Verdict(NamedTuple):
     """The findings in one conversation. If ``conversation`` is None, the findings are problems of
     the database itself.
@@ -121,8 +131,8 @@ class Verdict(NamedTuple):
     ``redacted_unread``   if the key of an encrypted conversation is missing, the events that were
                           redacted since then
     ``receipts_unread``   if the key is missing, the events that are receipts and came since then
-    ``covered``           for an import that got events since then, the numbers of its source
-                          records and of its events that the checkpoint covers
+    ``unmade_then``       for an import that may have had records without events then, what of it
+                          the checkpoint covers
     """
 
     conversation: str | None
@@ -140,7 +150,7 @@ class Verdict(NamedTuple):
     between: tuple[tuple[int, bytes], ...] = ()
     redacted_unread: tuple[int, ...] = ()
     receipts_unread: tuple[int, ...] = ()
-    covered: tuple[int, int] | None = None
+    unmade_then: Unmade | None = None
 
     @property
     def events(self) -> int:

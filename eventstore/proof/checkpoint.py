@@ -185,7 +185,9 @@ class _NewLeaves:
             source = Sources(self._database, self._reader).find_by_key(state.key, texts=())
         of_source: tuple[int, bytes, str, tuple[int, ...]] = (0, b"", "", ())
         between = (0, b"")
+        made = 0
         if source is not None:
+            made = source.made
             numbers = tuple(sorted(source.redacted))
             of_source = source.records, source.head, source.format, numbers
             between = self._between(source, utf8(state.id), generation)
@@ -198,6 +200,7 @@ class _NewLeaves:
             FORM,
             *between,
             **origin_of_fork(state),
+            made=made,
         )
 
     def _between(self, source: Source, name: bytes, generation: int) -> tuple[int, bytes]:

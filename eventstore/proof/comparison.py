@@ -19,6 +19,7 @@ from foldlog.eventstore.maintenance.copy import OF_THE_STORE
 from foldlog.eventstore.maintenance.verify import (
     Later,
     RedactedEvent,
+    Unmade,
     Verdict,
     VerifyFinding,
     of_all,
@@ -185,7 +186,7 @@ class _Comparison:
             findings=tuple(findings),
             redactions=redactions,
             redacted_records=self._redacted_since(state, leaves[-1]),
-            covered=_covered(state, leaves[-1]),
+            unmade_then=_unmade(state, leaves[-1]),
         )
 
     def _count(self, state: Conversation, leaves: Sequence[Leaf]) -> None:
@@ -386,6 +387,11 @@ class _Comparison:
             yield f"its source is missing, and had {had} at the checkpoint"
         elif source.records < extent.records:
             yield f"its source had {had} at the checkpoint, and has {source.records:,}"
+        elif source.made < extent.made:
+            yield (
+                f"{extent.made:,} records of its source had become events at the checkpoint, and"
+                f" {source.made:,} have now"
+            )
         elif source.format != extent.format:
             yield f"its source had the format {extent.format!r} at the checkpoint"
         elif self._head_of_source(source, extent.records) != extent.source_head:
@@ -556,10 +562,16 @@ class _Comparison:
         return tuple(event for event in events if isinstance(event, Redaction))
 
 
-def _covered(state: Conversation, leaf: Leaf) -> tuple[int, int] | None:
-    """Return ``Verdict.covered``."""
-    records = 0 if leaf.extent is None else leaf.extent.records
-    return (records, leaf.version) if records and state.version > leaf.version else None
+def _unmade(state: Conversation, leaf: Leaf) -> Unmade | None:
+    """Return ``Verdict.unmade_then``."""
+    extent = leaf.extent
+    if extent is None or not extent.records:
+        return None
+    if extent.form > 1:
+        made = extent.made
+        return Unmade(made, extent.records, leaf.version) if made < extent.records else None
+    # Earlier checkpoints do not cover how many records had become events.
+    return Unmade(None, extent.records, leaf.version) if state.version > leaf.version else None
 
 
 def _copied_receipts(reader: Reader, state: Conversation) -> list[Row]:

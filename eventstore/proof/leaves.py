@@ -29,7 +29,7 @@ from foldlog.eventstore.recorders.types import (
 
 NO_HEAD: Final = bytes(HEAD_BYTES)
 """Stands where a conversation has no head, and where a ledger has no entry."""
-FORM: Final = 1
+FORM: Final = 2
 """The form of new extents, the first byte of what their hash covers."""
 _numbers: Final = struct.Struct(">BIQ").pack
 _time: Final = struct.Struct(">q").pack
@@ -38,7 +38,7 @@ _begins: Final = struct.Struct(">BQQ").pack
 _NO_TEXT: Final = sha256().digest()
 _NOTHING_OF_FORM_0: Final = _number(0) + NO_HEAD + 3 * _NO_TEXT
 _NOTHING_BESIDE: Final = _NOTHING_OF_FORM_0 + 2 * (_number(0) + NO_HEAD) + _number(0) + _NO_TEXT
-"""What an extent hashes after its times if a conversation has events and nothing else."""
+"""What an extent of form 1 hashes after its times if a conversation has events and nothing else."""
 _PAGE: Final = 1_000
 
 
@@ -57,11 +57,13 @@ class Extent(msgspec.Struct, frozen=True, array_like=True):
                           heads of the events from ``clear_from`` on. Each leaf has the events that
                           were new. Empty for a conversation that was not encrypted
     ``created_at``        when the conversation began, in microseconds since 1970
-    ``form``              0 in checkpoints of earlier versions, which lack the next fields
+    ``form``              0 in checkpoints of earlier versions, which lack the next fields, and 1 in
+                          those that lack the last one
     ``between_from``, ``between``  a hash over the texts between the records of the source, from the
                           record ``between_from`` on. Each leaf has the records that were new. Empty
                           if there is only white space and commas
     ``parent``, ``parent_version``  the id of a fork's parent, and the first event of the fork
+    ``made``              how many of the first records of the source had become events
     """
 
     recorded_at: int
@@ -78,11 +80,14 @@ class Extent(msgspec.Struct, frozen=True, array_like=True):
     between: bytes = b""
     parent: str = ""
     parent_version: int = 0
+    made: int = 0
 
     @property
     def hash(self) -> bytes:
         if self.form:
             beside = _NOTHING_BESIDE if self._is_plain else self._beside
+            if self.form > 1:
+                beside += _number(self.made)
             return sha256(_begins(self.form, self.recorded_at, self.created_at) + beside).digest()
         created_at = _number(self.created_at) if self.created_at else b""
         clear = _number(self.clear_from) + self.clear if self.clear else b""
@@ -130,7 +135,7 @@ class Extent(msgspec.Struct, frozen=True, array_like=True):
 
     @property
     def _is_plain(self) -> bool:
-        # Most extents are, so their hash costs less.
+        # Most extents are, so their hash costs less. Without records, ``made`` is 0.
         return not (
             self.records
             or self.redacted

@@ -47,8 +47,12 @@ class Arena:
 
     def judge_without_key(self) -> list[str]:
         """Return the findings without the key, but not what could not be checked."""
+        return self.judge_without_views()
+
+    def judge_without_views(self, **options: Any) -> list[str]:
+        """Return the findings of ``verify --against NOTE``, but not what could not be checked."""
         checks = Checks()
-        with open_store(self.url) as store:
+        with open_store(self.url, **options) as store:
             compared = verify_with_records(store, self.note)
             for _ in checks.count(compared, lambda **_: None):
                 pass

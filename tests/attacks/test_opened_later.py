@@ -8,12 +8,16 @@ import json
 import zlib
 from array import array
 from collections.abc import Callable
+from dataclasses import replace
+from typing import Any
 
 import pytest
 
 import foldlog
+from foldlog._imports import projecting
 from foldlog._reports.figures.of_store import FiguresOfStore
 from foldlog.eventstore import open_store
+from foldlog.eventstore.proof.checkpoint import make_checkpoint
 from tests.attacks.arenas import Arena
 from tests.attacks.made_store import KEYS, user
 from tests.attacks.operators import Operator
@@ -71,6 +75,93 @@ def put_between(op: Operator) -> None:
         if row["conversation"] == key:
             made = array("I", [0, 0, 1, 1, 2, 1, 2, 3, 1])
             op.update("made", row, places=zlib.compress(made.tobytes()))
+
+
+def change_made(op: Operator, *made: int, of_source: int = 3) -> None:
+    """Change of which records the events are, and how many records have become events."""
+    key = op.conversation(NAME)["key"]
+    for row in op.rows("made"):
+        if row["conversation"] == key:
+            op.update("made", row, places=zlib.compress(array("I", made).tobytes()))
+    for row in op.rows("sources"):
+        if row["conversation"] == key:
+            op.update("sources", row, made=of_source)
+    op.execute("UPDATE conversations SET pending = ? WHERE key = ?", 3 - of_source, key)
+
+
+def give_a_record_to_covered_events(op: Operator) -> None:
+    say_otherwise(op)
+    change_made(op, 0, 0, 1, 1, 1, 1, 2, 0, 1)
+
+
+def lose_the_last_record(op: Operator) -> None:
+    """The last two records became no events, so no reader makes their events."""
+    key = op.conversation(NAME)["key"]
+    op.execute("DELETE FROM events WHERE conversation = ? AND id > 0", key)
+    change_made(op, 0, 0, 1)
+
+
+def put_before_the_last_record(op: Operator) -> None:
+    """The last record has no events yet, but the forged event has its id."""
+    key = op.conversation(NAME)["key"]
+    *_, last = op.events(key)
+    op.rewrite(key, with_fields(last, body=last.body.replace(b"unopened", b"burn it")))
+    change_made(op, 0, 0, 1, 1, 1, 1, of_source=2)
+
+
+def make_again(op: Operator) -> None:
+    """The next reader makes the events of the first record again."""
+    change_made(op, of_source=0)
+
+
+@pytest.mark.parametrize(
+    "change, problem",
+    [
+        (give_a_record_to_covered_events, OTHER),
+        (lose_the_last_record, OTHER),
+        (put_before_the_last_record, f"event 2: {ADDED} 2 of its source"),
+        (make_again, "1 records of its source had become events at the checkpoint, and 0 have now"),
+    ],
+)
+def test_events_of_records_that_had_none_at_the_checkpoint_are_compared(
+    arena: Arena,
+    monkeypatch: pytest.MonkeyPatch,
+    change: Callable[[Operator], None],
+    problem: str,
+) -> None:
+    """At the checkpoint, the import has events of its first record only. The list which says this
+    is the owner's.
+    """
+    arena.restore()
+    later = interrupted(arena, monkeypatch)
+    assert later.judge_without_views() == []
+    with without_key(arena) as all_:
+        all_[NAME].view()
+    assert later.judge(keys=KEYS) == []
+    operator = arena.operator()
+    change(operator)
+    operator.close()
+    assert f"{NAME}: {problem}" in later.judge_without_views(keys=KEYS)
+
+
+def interrupted(arena: Arena, monkeypatch: pytest.MonkeyPatch) -> Arena:
+    """Make the events of the first record, and then a checkpoint."""
+    write = projecting._Making._write
+
+    def write_first(self: Any, first: int, *arguments: Any, **named: Any) -> None:
+        if first > 0:
+            raise KeyboardInterrupt
+        write(self, first, *arguments, **named)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(projecting, "_EVENTS", 1)
+        patch.setattr(projecting._Making, "_write", write_first)
+        with without_key(arena) as all_, pytest.raises(KeyboardInterrupt):
+            all_[NAME].view()
+    with open_store(arena.url) as store:
+        row = store.conversation(NAME, as_stored=True)
+        assert (row.version, row.unmade) == (1, 2)
+        return replace(arena, note=make_checkpoint(store))
 
 
 def say_that_records_were_handed_over(op: Operator) -> None:

@@ -712,9 +712,10 @@ def test_key_of_a_plain_conversation_is_named(path, note):
 # -- the leaves of a checkpoint
 
 
-def test_leaves_of_an_earlier_form_are_made_again_once(path, note, monkeypatch):
-    monkeypatch.setattr(checkpoint, "FORM", 0)
-    monkeypatch.setattr(stored_leaves, "FORM", 0)
+@pytest.mark.parametrize("form", [0, 1])
+def test_leaves_of_an_earlier_form_are_made_again_once(path, note, monkeypatch, form):
+    monkeypatch.setattr(checkpoint, "FORM", form)
+    monkeypatch.setattr(stored_leaves, "FORM", form)
     with opened(path) as store:
         say(store, "a", "five")
         earlier = make_checkpoint(store)
@@ -726,7 +727,7 @@ def test_leaves_of_an_earlier_form_are_made_again_once(path, note, monkeypatch):
         assert make_checkpoint(store) == now
     forms = {leaf.extent.form for leaf in leaves[earlier.size :] if leaf.extent is not None}
     names = {leaf.name for leaf in leaves[earlier.size :]}
-    assert forms == {1}
+    assert forms == {2}
     assert names == {leaf.name for leaf in leaves}
 
 
@@ -746,6 +747,8 @@ def test_hash_of_an_extent_of_a_later_form_begins_with_the_form():
         + sha256().digest()
     )
     assert Extent(7, created_at=5, form=1).hash == sha256(covered).digest()
+    covered = b"\2" + covered[1:] + bytes(8)
+    assert Extent(7, created_at=5, form=2).hash == sha256(covered).digest()
 
 
 def test_hash_of_an_extent_covers_each_field():
@@ -761,11 +764,12 @@ def test_hash_of_an_extent_covers_each_field():
         "between": b"b" * 32,
         "parent": "a",
         "parent_version": 1,
+        "made": 1,
     }
-    with_one = {Extent(7, form=1, **{field: value}).hash for field, value in fields.items()}
+    with_one = {Extent(7, form=2, **{field: value}).hash for field, value in fields.items()}
     assert len(with_one) == len(fields)
     without_one = {
-        Extent(7, form=1, **{**fields, field: type(value)()}).hash
+        Extent(7, form=2, **{**fields, field: type(value)()}).hash
         for field, value in fields.items()
     }
     assert len(without_one) == len(fields)

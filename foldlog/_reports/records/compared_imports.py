@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from functools import partial
 from itertools import pairwise
+from typing import NamedTuple
 
 from foldlog._reports.records.decoding import decode_records
 from foldlog.eventstore import Event, Store
@@ -13,7 +14,7 @@ from foldlog.eventstore.errors import count
 from foldlog.eventstore.log.database import Database
 from foldlog.eventstore.log.row import is_redacted
 from foldlog.eventstore.maintenance.archive_objects import address_of_object, read_archived
-from foldlog.eventstore.maintenance.verify import Verdict, VerifyFinding, of_all
+from foldlog.eventstore.maintenance.verify import Unmade, Verdict, VerifyFinding, of_all
 from foldlog.eventstore.proof.comparison import verify_against
 from foldlog.eventstore.proof.signed_note import StoreCheckpoint
 from foldlog.eventstore.recorders.base import Reader
@@ -85,65 +86,106 @@ def verify_with_records(store: Store, note: StoreCheckpoint) -> Iterator[Verdict
     Raises the errors of reading. Cost: decoding the source of each such import.
     """
     for verdict in verify_against(store, note):
-        if verdict.conversation is None or verdict.covered is None:
+        if verdict.conversation is None or verdict.unmade_then is None:
             yield verdict
             continue
-        records, version = verdict.covered
-        found = _find_other_events(store, verdict.conversation, records, version)
+        found = _find_other_events(store, verdict.conversation, verdict.unmade_then)
         yield verdict._replace(findings=(*verdict.findings, *found))
 
 
-def _find_other_events(
-    store: Store, conversation: str, records: int, version: int
-) -> Iterator[VerifyFinding]:
-    """Yield a finding for the first record, of the first ``records``, that became other events than
-    its decoder makes. Events before ``version`` are not compared.
+def _find_other_events(store: Store, conversation: str, unmade: Unmade) -> Iterator[VerifyFinding]:
+    """Yield a finding for the first record that had no events at a checkpoint, and became other
+    events than its decoder makes.
     """
 
-    def read(sources: Sources) -> tuple[Conversation | None, Source | None, Made, set[int]]:
+    def read(sources: Sources) -> _Opened | None:
         source = sources.of(conversation)
-        if source is None:
-            return None, None, {}, set()
         state = sources.find(conversation)
-        return state, source, sources.made(source), sources.all_redacted(source)
+        if state is None or source is None:
+            return None
+        return _Opened(state, source, sources.made(source), sources.all_redacted(source))
 
-    state, source, made, redacted = query_sources(store.database, read)
-    if state is None or source is None:
+    opened = query_sources(store.database, read)
+    if opened is None:
         return
-    if continued(source) is not None and not state.parent_version:
+    if opened.is_continued and not opened.state.parent_version:
         # Records that were handed over have no events, but only a fork gets such records.
         yield of_all(_CONTINUES)
         return
-    start = max((number for number, (first, _) in made.items() if first < version), default=-1) + 1
-    stop = min(records, source.made)
-    first_redacted = min(redacted, default=stop)
-    rows = _rows_since(store.database, state, version)
-    of_redacted = {
-        event_id
-        for number in redacted
-        for first, events in [made.get(number, (0, 0))]
-        for event_id in range(first, first + events)
-    }
-    for number, events in decode_records(store, source, made, source.records, 0, []):
+    if (opened.source.made, opened.state.version) != (unmade.made, unmade.version):
+        yield from _compare(store, opened, unmade)
+
+
+class _Opened(NamedTuple):
+    """An import, and the events of its records."""
+
+    state: Conversation
+    source: Source
+    made: Made
+    redacted: set[int]
+
+    @property
+    def is_continued(self) -> bool:
+        return continued(self.source) is not None
+
+    def first_unmade(self, unmade: Unmade) -> int:
+        """Return the first record that had no events at the checkpoint."""
+        if unmade.made is not None:
+            return unmade.made
+        # The list of the events of records is not proved, but nothing else says it.
+        before = (number for number, (first, _) in self.made.items() if first < unmade.version)
+        return max(before, default=-1) + 1
+
+    def added_among(self, rows: Sequence[Row]) -> list[int]:
+        """Return the ids of rows that may not come before the events of a record."""
+        of_redacted = {
+            event_id
+            for number in self.redacted
+            for first, events in [self.made.get(number, (0, 0))]
+            for event_id in range(first, first + events)
+        }
+        return [
+            row.id
+            for row in rows
+            if not (self.is_continued or row.kind in _BETWEEN or row.id in of_redacted)
+        ]
+
+    def why_not_compared(self, number: int) -> str:
+        """Return why other events than those of its decoder prove no change of a record, or an
+        empty text.
+        """
+        first_redacted = min(self.redacted, default=number)
+        if first_redacted < number:
+            return f"record {first_redacted} before it was redacted"
+        if self.source.reader != READER:
+            return "an earlier version of foldlog made them"
+        return ""
+
+
+def _compare(store: Store, opened: _Opened, unmade: Unmade) -> Iterator[VerifyFinding]:
+    """Yield a finding as ``_find_other_events`` does."""
+    source = opened.source
+    start = opened.first_unmade(unmade)
+    stop = min(unmade.records, source.made)
+    rows = _rows_since(store.database, opened.state, unmade.version)
+    for number, events in decode_records(store, source, opened.made, source.records, 0, []):
+        if number < min(start, stop) or (number < stop and number in opened.redacted):
+            continue
+        if number < stop:
+            own, before = _rows_of(rows, *opened.made.get(number, (0, 0)))
+        else:
+            # Before the last record has its events, nobody can append.
+            own, before = [], [*rows] if number < unmade.records else []
+        if before and (added := opened.added_among(before)):
+            yield VerifyFinding(added[0], added[0], _ADDED.format(number))
+            return
         if number >= stop:
             return
-        if number < start or number in redacted:
-            continue
-        own, before = _rows_of(rows, *made.get(number, (0, 0)))
-        added = [row for row in before if row.kind not in _BETWEEN and row.id not in of_redacted]
-        if added and continued(source) is None:
-            yield VerifyFinding(added[0].id, added[0].id, _ADDED.format(number))
+        if not _are_same(own, events):
+            problem = opened.why_not_compared(number)
+            text = _NOT_COMPARED.format(number, problem) if problem else _OTHERWISE.format(number)
+            yield of_all(text, unproved=bool(problem))
             return
-        if _are_same(own, events):
-            continue
-        problem = ""
-        if number > first_redacted:
-            problem = f"record {first_redacted} before it was redacted"
-        elif source.reader != READER:
-            problem = "an earlier version of foldlog made them"
-        text = _NOT_COMPARED.format(number, problem) if problem else _OTHERWISE.format(number)
-        yield of_all(text, unproved=bool(problem))
-        return
 
 
 def _rows_since(database: Database, state: Conversation, start: int) -> Iterator[Row]:
