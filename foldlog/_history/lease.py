@@ -45,7 +45,7 @@ from foldlog.eventstore.recorders.base import Reader, Transaction
 from foldlog.eventstore.recorders.types import Record, utf8
 
 if TYPE_CHECKING:
-    from foldlog.projections import Views
+    from foldlog.projections import View, Views
 from foldlog.projections.units import awaited_positions
 
 T = TypeVar("T")
@@ -323,17 +323,24 @@ def find_wrong_open_calls(store: Store, views: Views, row: ConversationRow) -> I
     is cached.
     """
     cached = CachedValues(store, OPEN_CALLS, _AWAITED).load([row]).get(row.id)
-    if cached is None or (row.unmade and row.version):
-        return  # a View would make the events of the other records
-    if row.unmade:
-        if cached:
-            yield _WRONG_OPEN_CALLS
+    if cached is None:
         return
-    view = views.current(row.id)
+    view = _view_of_stored_events(store, row) if row.unmade else views.current(row.id)
     if view.version != row.version:
         return  # another process has appended since
     if cached != len(awaited_positions(view.events, view.units)):
         yield _WRONG_OPEN_CALLS
+
+
+def _view_of_stored_events(store: Store, row: ConversationRow) -> View:
+    """Return the View of an import without making the events of its other records."""
+    from foldlog._reports.records.decoding import stored_events  # loads all formats
+    from foldlog.eventstore.sources.reading import source_of
+    from foldlog.projections import View
+
+    source = source_of(store.database, row.id)
+    events = [] if source is None else stored_events(store, source, 0, row.version)
+    return View.from_events(events)
 
 
 def _above(

@@ -14,9 +14,12 @@ import pytest
 import foldlog
 from foldlog._app.cli.verification import Checks
 from foldlog._app.server import pages
+from foldlog._history.lease import _AWAITED, OPEN_CALLS, find_wrong_open_calls
+from foldlog._imports.projecting import make_events
 from foldlog._reports.figures.view_tokens import ViewMeasuring
 from foldlog._reports.records.compared_imports import verify_with_records
 from foldlog.eventstore import open_store
+from foldlog.eventstore.cached_values import CachedValues
 from foldlog.eventstore.proof.checkpoint import make_checkpoint
 from foldlog.eventstore.proof.signed_note import StoreCheckpoint
 from foldlog.projections import Views
@@ -115,3 +118,24 @@ def test_changed_cache_is_found(path: Path, projection: str, forge: Forge, probl
     assert found.startswith(problem)
     assert run_foldlog("store", "verify", "--views", "--repair", "--db", str(path)) == 0
     assert findings(path, note) == []
+
+
+def test_changed_cache_of_an_import_that_grew_is_found(tmp_path: Path) -> None:
+    """The last record of the source has no event yet, and the check makes none."""
+    path = tmp_path / "store.db"
+    (tmp_path / "session.json").write_text(json.dumps({"messages": [user("look"), user("now")]}))
+    with foldlog.open(path) as all_:
+        all_.import_(tmp_path / "session.json", conversation="grown")
+        make_events(all_.store, "grown", leaves_last=True)
+        row = all_.store.conversation("grown", as_stored=True)
+        assert (row.version, row.unmade) == (1, 1)
+        with CachedValues(all_.store, OPEN_CALLS, _AWAITED) as counts:
+            counts.keep(row, 0)
+        row = all_.store.conversation("grown", as_stored=True)
+        assert [*find_wrong_open_calls(all_.store, Views(all_.store), row)] == []
+        assert [*all_.to_resume()] == []
+        with CachedValues(all_.store, OPEN_CALLS, _AWAITED) as counts:
+            counts.keep(row, 1)
+        [problem] = find_wrong_open_calls(all_.store, Views(all_.store), row)
+        assert problem.startswith("the stored number of its open calls")
+        assert [*all_.to_resume()] == ["grown"]
