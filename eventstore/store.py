@@ -57,7 +57,7 @@ from foldlog.eventstore.log.reading import ReadTransaction
 from foldlog.eventstore.log.results import ConversationRow, Ingested, Logged, Recorded, row_of
 from foldlog.eventstore.log.row import LONG_BODY, dense_events, from_microseconds, with_sums
 from foldlog.eventstore.log.seal import EVENT_BYTES_MAX, WriteSettings
-from foldlog.eventstore.log.writing import InlineProjection, WriteTransaction
+from foldlog.eventstore.log.writing import InlineProjection, WriteTransaction, list_changes
 from foldlog.eventstore.recorders.base import Reader, Recorder, Transaction
 from foldlog.eventstore.recorders.types import Conversation, Row
 from foldlog.eventstore.recorders.writers import note_committed
@@ -250,6 +250,7 @@ class Store:
                 now = database.now() if recorded_at is None else recorded_at
                 _, appended_at = writing.append(batch, now, secret)
                 project_batch(writing, batch, state.version, appended_at, self._project)
+            list_changes(writing, events)
             also(writing)
             writing.end()
             return writing.version

@@ -32,7 +32,6 @@ from foldlog.eventstore.errors import (
     VersionConflict,
 )
 from foldlog.eventstore.events import (
-    ATTRIBUTES,
     CondensationAction,
     DocumentChanges,
     Event,
@@ -55,7 +54,7 @@ from foldlog.eventstore.log.row import (
     stored_event_of,
     with_times,
 )
-from foldlog.eventstore.log.writing import WriteTransaction, begin_new, list_again
+from foldlog.eventstore.log.writing import WriteTransaction, begin_new, list_changes
 from foldlog.eventstore.recorders.base import Transaction
 from foldlog.eventstore.recorders.types import (
     Ancestor,
@@ -269,9 +268,7 @@ class Appending(Struct, eq=False):
             new_events.remember(writing, version, begins=version == 0)
         if self.project is not None:
             self.project(writing, self.decided)
-        for event in self.decided:
-            if type(event) is DocumentChanges and ATTRIBUTES in event.changed:
-                list_again(writing, event.changed[ATTRIBUTES].get("value"))
+        list_changes(writing, self.decided)
         if self.also is not None:
             self.also(writing)
 

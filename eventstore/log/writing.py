@@ -22,7 +22,14 @@ from foldlog.eventstore.arguments import check_map
 from foldlog.eventstore.codec import Encoded
 from foldlog.eventstore.codec_json import Body, whole_pairs
 from foldlog.eventstore.errors import InvalidArgument, KeyUnavailable
-from foldlog.eventstore.events import ATTRIBUTES, VIEWS, Detached, Event, KeyChanged
+from foldlog.eventstore.events import (
+    ATTRIBUTES,
+    VIEWS,
+    Detached,
+    DocumentChanges,
+    Event,
+    KeyChanged,
+)
 from foldlog.eventstore.log.database import Database, LastConversation, give_data_key
 from foldlog.eventstore.log.keys import SET_A_KEY, DataKey, KeyRing, key_missing
 from foldlog.eventstore.log.ledger import enter
@@ -401,6 +408,13 @@ _CODE: Final = 1
 """The version of the code that writes records of attributes."""
 _to_json = msgspec.json.Encoder(order="sorted").encode
 _from_json = msgspec.json.Decoder(dict[str, Any]).decode
+
+
+def list_changes(writing: WriteTransaction, events: Iterable[object]) -> None:
+    """Write the list entry of a conversation if one of its new events changes its attributes."""
+    for event in events:
+        if type(event) is DocumentChanges and ATTRIBUTES in event.changed:
+            list_again(writing, event.changed[ATTRIBUTES].get("value"))
 
 
 def list_again(writing: WriteTransaction, attributes: JsonMap | None) -> None:

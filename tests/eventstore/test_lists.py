@@ -2,11 +2,14 @@
 
 import pytest
 
+import foldlog
 from foldlog import Histories
+from foldlog._imports.projecting import make_events
 from foldlog.eventstore import DocumentChanges, KeyRing, KeyUnavailable, open_store
 from foldlog.eventstore.lists import keeping_up
 from foldlog.eventstore.lists.checking import find_unlisted, find_wrong_attributes
 from foldlog.eventstore.lists.tombstones import list_tombstones
+from tests.foldlog.records import lines_of
 from tests.said import said
 from tests.stored_rows import execute
 
@@ -128,3 +131,17 @@ def test_pages_of_erased_conversations(url):
         ]
         rest = list_tombstones(store.database, "b", 5)
         assert [row.id for row in rest] == ["\uffff", "\U0001f600"]
+
+
+def test_an_import_is_listed_by_the_attributes_of_its_events(tmp_path, url):
+    """They are in its list entry as soon as its records are events."""
+    first, *others = lines_of("claude-code")
+    (tmp_path / "cut.jsonl").write_bytes(b"".join([first, b"{\n", *others]))
+    with foldlog.open(url) as histories:
+        [imported] = histories.import_(tmp_path / "cut.jsonl")
+        histories.list(age_max_s=0)
+    with open_store(url) as store:
+        assert store.conversation(imported.id, as_stored=True).unmade
+        make_events(store, imported.id)
+        assert "incomplete" in Histories(store)[imported.id].attributes()
+        assert [*find_wrong_attributes(store.database, imported.id)] == []
