@@ -55,6 +55,7 @@ def path(tmp_path: Path) -> Path:
         documents = pages.Pages(all_.store)
         documents.history("chat")
         documents.dropped("chat")
+        pages.Pages(all_.store, 9_000).history("chat")  # serve --agent-limit 9000
     return path
 
 
@@ -95,6 +96,7 @@ def other_measures(number: int, new: object) -> Forge:
     "projection, forge, problem",
     [
         ("page", other_title, "the stored document of its page"),
+        ("page 9000", other_title, "the stored document of its page"),
         ("page", other_tokens, "the stored document of its page"),
         ("needed again", no_condensations, "the stored list of terms that it needed again"),
         ("open_calls", lambda body: b"0", "the stored number of its open calls"),
@@ -118,6 +120,12 @@ def test_changed_cache_is_found(path: Path, projection: str, forge: Forge, probl
     assert found.startswith(problem)
     assert run_foldlog("store", "verify", "--views", "--repair", "--db", str(path)) == 0
     assert findings(path, note) == []
+
+
+def test_pages_of_two_limits_are_cached_apart(path: Path) -> None:
+    with open_store(path) as store:
+        shown = [pages.Pages(store, limit).history("chat").limit for limit in (None, 9_000, 7_000)]
+    assert shown == [None, 9_000, 7_000]
 
 
 def test_changed_cache_of_an_import_that_grew_is_found(tmp_path: Path) -> None:

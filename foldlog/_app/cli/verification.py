@@ -141,15 +141,21 @@ class Checks:
         """Compare what readers cache beside the events of a conversation. With ``repair``, delete
         it first: the next reader makes it again.
         """
-        from foldlog._app.server.pages import NEEDED_AGAIN, PAGE, find_wrong_documents
+        from foldlog._app.server.pages import (
+            NEEDED_AGAIN,
+            find_wrong_documents,
+            names_of_cached_pages,
+        )
         from foldlog._history.lease import OPEN_CALLS, find_wrong_open_calls
         from foldlog._reports.figures.view_tokens import VIEW_SIZES, find_wrong_sizes
 
         def forget(transaction: Transaction) -> None:
             state = store.database.find(transaction, name, as_stored=True)
-            for projection in (OPEN_CALLS, VIEW_SIZES, PAGE, NEEDED_AGAIN):
-                if state is not None:
-                    transaction.put_records(state.key, projection, (), replace_all=True)
+            if state is None:
+                return
+            pages = names_of_cached_pages(transaction, state.key)
+            for projection in (OPEN_CALLS, VIEW_SIZES, NEEDED_AGAIN, *pages):
+                transaction.put_records(state.key, projection, (), replace_all=True)
 
         if repair:
             store.database.recorder.transact(forget)

@@ -7,6 +7,7 @@ import re
 import threading
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -36,6 +37,7 @@ from foldlog._reports.figures.tokens import CountsTokens
 from foldlog._reports.needed_again import needed_again
 from foldlog.eventstore import ConversationRow, CorruptEvent, Logged, Store
 from foldlog.eventstore.cached_values import CachedValues
+from foldlog.eventstore.recorders.base import Reader
 from foldlog.formats.open_calls import Recent
 from foldlog.projections.conversations.unreadable import iter_log
 from foldlog.projections.errors import NoSuchEvent
@@ -63,8 +65,11 @@ _LONG = 5_000
 PAGE = "page"
 NEEDED_AGAIN = "needed again"
 """The names of the cached documents."""
-_CODE = 3
+_CODE = 4
 """The version of the cached documents. Documents of other versions are discarded."""
+
+_RECORDS_MAX = 1_000
+"""The largest number of names that are read of a conversation's cached values."""
 
 D = TypeVar("D", bound=Document)
 
@@ -178,13 +183,15 @@ class Pages:
             cache.flush()
 
     def _beside(self, name: str) -> CachedValues:
-        """Return the cache for the documents with this name. Figures of tokens depend on the model
-        and the limit, so each pair of these has its own.
+        """Return the cache for the documents with this name. A page shows the limit and the tokens
+        that a model counted, so each pair of a model and a limit has its own.
         """
-        of_model = ""
-        if self._model is not None:
-            of_model = f" {self._model.model} {self._limit}"
-        return CachedValues(self._store, f"{name}{of_model}", _CODE)
+        shown = []
+        if name == PAGE and self._model is not None:
+            shown = [self._model.model, str(self._limit)]
+        elif name == PAGE and self._limit is not None:
+            shown = [str(self._limit)]
+        return CachedValues(self._store, " ".join([name, *shown]), _CODE)
 
     def write_report(self, conversation: str, path: Path, notes: Sequence[NoteDocument]) -> None:
         """Write the page of a conversation into a file: see ``report.write_report``."""
@@ -271,21 +278,35 @@ class Pages:
 def find_wrong_documents(store: Store, row: ConversationRow) -> Iterator[str]:
     """Yield the cached documents of the page of a conversation that differ from its events, if no
     model counted their tokens. Context windows of models are not compared, because they are not in
-    the events. Raises the errors of reading. Cost: making the page, if it is cached.
+    the events. Raises the errors of reading. Cost: making each page that is cached.
     """
-    if row.unmade:
-        return  # the next reader makes events, which change the version
-    pages = Pages(store)
-    page = pages._kept(row, PAGE, HistoryDocument)
-    made = None if page is None else pages._made(row.id)
-    dropped = pages._kept(row, NEEDED_AGAIN, NeededListDocument)
-    needed = None if dropped is None else _needed_again(store, row.id)
-    if store.version(row.id) != row.version:
-        return  # another process has appended since
-    if page is not None and made is not None and _comparable(page) != _comparable(made):
-        yield "the stored document of its page differs from its events"
-    if dropped is not None and needed is not None and _plain(dropped) != _plain(needed):
-        yield "the stored list of terms that it needed again differs from its events"
+    if row.unmade or row.version < _LONG:
+        return  # the next reader makes events, which change the version; or nothing is cached
+    problems = []
+    for limit in store.database.recorder.query(partial(_limits_of_cached_pages, store, row)):
+        pages = Pages(store, limit)
+        page = pages._kept(row, PAGE, HistoryDocument)
+        if page is not None and _comparable(page) != _comparable(pages._made(row.id)):
+            problems.append("the stored document of its page differs from its events")
+    dropped = Pages(store)._kept(row, NEEDED_AGAIN, NeededListDocument)
+    if dropped is not None and _plain(dropped) != _plain(_needed_again(store, row.id)):
+        problems.append("the stored list of terms that it needed again differs from its events")
+    if store.version(row.id) == row.version:  # otherwise, another process has appended since
+        yield from problems
+
+
+def _limits_of_cached_pages(store: Store, row: ConversationRow, reader: Reader) -> list[int | None]:
+    """Return the limits of the cached pages whose tokens no model counted."""
+    state = store.database.find(reader, row.id, as_stored=True)
+    names = () if state is None else names_of_cached_pages(reader, state.key)
+    return [int(name.removeprefix(PAGE)) if name != PAGE else None for name in names]
+
+
+def names_of_cached_pages(reader: Reader, key: int) -> list[str]:
+    """Return the names under which pages are cached whose tokens no model counted."""
+    records = reader.records(key, None, 0, _RECORDS_MAX)
+    names = {record.projection for record in records}
+    return sorted(name for name in names if re.fullmatch(rf"{PAGE}( [0-9]{{1,18}})?", name))
 
 
 def _comparable(document: HistoryDocument) -> Any:
