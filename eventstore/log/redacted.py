@@ -28,10 +28,13 @@ from foldlog._base.telemetry import OF_APPENDS, SHOWN
 from foldlog._base.usage import (
     CALLS,
     CONDENSER_META,
+    COPIED,
     COST,
+    PLACED_FROM,
     USAGE_MAPS,
     USAGE_NAMES,
     USAGE_TEXTS,
+    WRITTEN_AGAIN,
     cost_of,
     describes_call,
     recorded_calls,
@@ -97,17 +100,20 @@ def without_content(event: Event, redacted: Redacted) -> Event:
 
 def may_remain_of(remaining: Event, event: Event) -> bool:
     """Return whether ``remaining`` may be what a redaction left of ``event``. The redactions of
-    earlier versions left fewer counts.
+    earlier versions left no marks, and before that fewer counts.
     """
     redacted = remaining.redacted
     if redacted is None or not can_be_redacted(event):
         return False
     return any(
-        _redact(event, redacted, all_counts=all_counts) == remaining for all_counts in (True, False)
+        _redact(event, redacted, all_counts=all_counts, marks=marks) == remaining
+        for all_counts, marks in ((True, True), (True, False), (False, False))
     )
 
 
-def _redact(event: Event, redacted: Redacted, *, all_counts: bool = True) -> Event:
+def _redact(
+    event: Event, redacted: Redacted, *, all_counts: bool = True, marks: bool = True
+) -> Event:
     usage_in = partial(_usage_in, all_counts=all_counts)
     # Figures read the calls of imported events by another rule.
     is_call = describes_call if event.origin is None else reports_usage
@@ -115,10 +121,22 @@ def _redact(event: Event, redacted: Redacted, *, all_counts: bool = True) -> Eve
         "meta": usage_in(event.meta, is_call=is_call),
         "extra": {},
         "origin": _origin(event.origin),
+        **_fields_without_content(event, usage_in),
     }
-    return replace(
-        event, **remaining, redacted=redacted, **_fields_without_content(event, usage_in)
-    )
+    if marks and event.origin is not None:
+        remaining["meta"] |= _marks_in(event.meta)
+        if isinstance(event, Retraction) and event.reason == WRITTEN_AGAIN:
+            remaining["reason"] = WRITTEN_AGAIN
+    return replace(event, **remaining, redacted=redacted)
+
+
+def _marks_in(meta: JsonMap) -> JsonObject:
+    """Return the marks that say how figures count an imported event. They are no text of a user."""
+    return {
+        name: meta[name]
+        for name, kinds in ((COPIED, (bool,)), (PLACED_FROM, (int, type(None))))
+        if name in meta and type(meta[name]) in kinds
+    }
 
 
 def _usage_in(

@@ -46,6 +46,11 @@ is the id of the event with the same result, which the source has before its cal
 if the source has no result of the call. Figures count neither.
 """
 
+WRITTEN_AGAIN: Final = "the source has this again"
+"""The reason of an imported retraction that comes before repeated records. Figures count a repeated
+event once.
+"""
+
 _NAMES: Mapping[str, tuple[str, ...]] = {
     "prompt_tokens": ("prompt_tokens", "input_tokens"),
     "cached_tokens": (

@@ -39,6 +39,7 @@ from typing import Any, NamedTuple
 
 from msgspec.structs import force_setattr
 
+from foldlog._base.usage import WRITTEN_AGAIN
 from foldlog.eventstore import (
     Action,
     Annotation,
@@ -69,7 +70,6 @@ from foldlog.formats.record import (
     within,
 )
 from foldlog.formats.record_events import FollowingDecoder, RecordEvents, TimeAndId
-from foldlog.formats.repeated_events import WRITTEN_AGAIN
 from foldlog.formats.resuming import Facts, microseconds, time_of
 
 NAME = "gemini-cli"

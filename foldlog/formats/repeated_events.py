@@ -9,11 +9,9 @@ from collections.abc import Callable, Iterable
 from itertools import islice
 from operator import attrgetter
 
+from foldlog._base.usage import WRITTEN_AGAIN
 from foldlog.eventstore import Event, Retraction
 from foldlog.projections import contains, intervals_kept
-
-WRITTEN_AGAIN = "the source has this again"
-"""The reason of a retraction that comes before repeated records."""
 
 
 def is_replacing(event: Event) -> bool:

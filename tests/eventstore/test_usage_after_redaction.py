@@ -10,11 +10,12 @@ from hypothesis import example, given, strategies as st
 from msgspec.structs import replace
 
 import foldlog
-from foldlog import CondensationAction, Message
-from foldlog._base.usage import usage_of
+from foldlog import CondensationAction, Message, Retraction
+from foldlog._base.usage import WRITTEN_AGAIN, usage_of
 from foldlog.eventstore import Origin, Redacted
 from foldlog.eventstore.log.redacted import _redact, may_remain_of, without_content
-from foldlog.formats.model_calls import ModelCall, calls_of_event, calls_of_replies
+from foldlog.formats.model_calls import ModelCall, calls_of_event, calls_of_replies, is_copy
+from foldlog.formats.repeated_events import is_replacing
 from tests.golden.rows import rows
 from tests.said import said
 
@@ -168,3 +169,33 @@ def test_event_that_an_earlier_version_redacted_is_known_by_a_retry() -> None:
     assert may_remain_of(of_earlier_version, reply)
     assert not may_remain_of(of_another_reply, reply)
     assert without_content(of_earlier_version, RECEIPT) == of_earlier_version
+
+
+ORIGIN = Origin(format="gemini-cli")
+
+
+@pytest.mark.parametrize("meta", [{"copied": True}, {"placed_from": 3}, {"placed_from": None}])
+def test_marks_of_an_imported_event_remain(meta: dict[str, Any]) -> None:
+    """Figures leave out a copy, and so do exports, also once its content is redacted."""
+    event = replace(replied({**meta, "note": "secret"}), origin=ORIGIN)
+    remaining = without_content(event, RECEIPT)
+    assert remaining.meta == meta
+    assert is_copy(remaining) == is_copy(event)
+    assert without_content(remaining, RECEIPT) == remaining
+    assert may_remain_of(replace(remaining, meta={}), event)  # of an earlier version
+
+
+def test_marks_that_are_texts_or_of_no_import_do_not_remain() -> None:
+    texts = {"copied": "secret", "placed_from": "secret"}
+    assert without_content(replace(replied(texts), origin=ORIGIN), RECEIPT).meta == {}
+    assert without_content(replied({"copied": True}), RECEIPT).meta == {}
+
+
+def test_retraction_before_repeated_records_keeps_its_reason() -> None:
+    """Figures count the repeated events once. Another reason is a text of a user."""
+    again = Retraction(version=1, reason=WRITTEN_AGAIN, origin=ORIGIN)
+    remaining = without_content(again, RECEIPT)
+    assert is_replacing(remaining)
+    assert without_content(remaining, RECEIPT) == remaining
+    for event in (replace(again, reason="my secret"), replace(again, origin=None)):
+        assert without_content(event, RECEIPT).reason == "[redacted]"
