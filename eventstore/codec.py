@@ -45,7 +45,6 @@ from foldlog.eventstore.events import (
     Event,
     KnownEvent,
     Origin,
-    Redaction,
     Source,
     UnknownEvent,
 )
@@ -66,9 +65,9 @@ function upgrades version 1.
 _STORED_AS: Mapping[type, tuple[str, int]] = {
     type_: (kind, len(UPCASTS.get(kind, ())) + 1) for kind, type_ in KINDS.items()
 }
-_STORE_ONLY = frozenset(
-    kind for kind, type_ in KINDS.items() if issubclass(type_, Entry) or type_ is Redaction
-)
+ENTRY_KINDS = frozenset(kind for kind, type_ in KINDS.items() if issubclass(type_, Entry))
+"""The kinds of the entries of ledgers. No event of a conversation has one of these kinds."""
+_STORE_ONLY = ENTRY_KINDS | {"redaction"}
 _TYPED = frozenset({"timestamp", "origin", "forgotten_event_ids", "redacted"})
 
 

@@ -39,6 +39,7 @@ from foldlog.eventstore.recorders.types import Conversation, Unfinished, as_rows
 from foldlog.eventstore.store import Store
 
 _CHANGED = "it was changed at the same time; archive it again"
+_IN_BOTH = "it is in the store and in the object of its archive"
 _WRONG_OBJECT = (
     "the object {} does not have the bytes that were written; the events are whole in this store;"
     " look at the object store, then archive the conversation again"
@@ -126,23 +127,32 @@ def check_archived(store: Store, verdict: Verdict) -> Verdict:
         return verdict
     state, address = archived
     check = None
+    findings = database.recorder.query(partial(_beside_object, state=state))
     try:
         rows = as_rows(row for row, _ in read_archived(state.id, address))
         check = Check(database, state, state.version, rows)
-        findings = [*check.run()]
+        findings += check.run()
         if len(rows) != state.archived:
             counted = count(state.archived, "archived event")
             problem = f"its row counts {counted}, and the archive has {len(rows):,}"
             findings.append(VerifyFinding(None, None, problem))
     except KeyUnavailable:  # which is a finding already
-        return verdict
+        check = None
     except FAILURES as error:
-        findings = [VerifyFinding(None, None, str(error))]
+        findings.append(VerifyFinding(None, None, str(error)))
     if findings and database.recorder.query(find) != archived:  # it was restored or erased
         *_, verdict = verify(store, state.id)
         return check_archived(store, verdict)
     redacted = () if check is None else tuple(check.redacted())
     return verdict._replace(findings=(*verdict.findings, *findings), redacted=redacted)
+
+
+def _beside_object(reader: Reader, state: Conversation) -> list[VerifyFinding]:
+    """Return a finding if the store has an event that only the object may have. Followers would
+    read it, and the events of the object could not be put back.
+    """
+    columns = reader.columns(state.key, state.begins, state.version - 1, 1)
+    return [VerifyFinding(event_id, event_id, _IN_BOTH) for event_id, *_ in columns]
 
 
 def _read_stored(

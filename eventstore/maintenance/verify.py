@@ -16,6 +16,7 @@ from operator import attrgetter
 from typing import NamedTuple, TypeVar
 
 from foldlog.eventstore import codec
+from foldlog.eventstore.codec import ENTRY_KINDS
 from foldlog.eventstore.codec_json import (
     BEGINS_WITH_LIST,
     Undecodable,
@@ -315,6 +316,8 @@ def _findings_without_key(
                 return
             if index in misfits:
                 yield VerifyFinding(row.id, row.id, _MISFIT)
+            if row.kind in ENTRY_KINDS:
+                yield VerifyFinding(row.id, row.id, _ENTRY)
             if recorded_at < newest_at or (counts is not None and counts != (shown, structural)):
                 yield VerifyFinding(row.id, row.id, "it does not follow the event before it")
                 return
@@ -405,6 +408,7 @@ def _findings_in_number(conversation: Conversation, redacted: int) -> Iterator[V
 
 _PAGE = 250
 _MISSING = ("it is missing", "they are missing")
+_ENTRY = "it is an entry of a ledger, which would say that the conversation was changed"
 _MISFIT = (
     "the columns of its row contradict its meta: the kind, the flag 'shown' or the flag"
     " 'structural' differs"
@@ -639,6 +643,8 @@ class Check:
             self._find(event_id, problem)
         elif recorded_at < self._newest_at:
             self._find(event_id, "it is dated before the event before it")
+        elif kind in ENTRY_KINDS:
+            self._find(event_id, _ENTRY)
         elif kind == "redaction" or is_redacted(proof):
             problem_of_redaction = self._note_redaction(row)
             if problem_of_redaction is not None:
@@ -854,7 +860,9 @@ def checks_of_past(database: Database, fork: Conversation) -> Iterator[Check | V
 
 
 def findings_in_ledger(database: Database, key: int, conversation: str) -> Iterator[VerifyFinding]:
-    """Yield the damaged entries of a ledger."""
+    """Yield the damaged entries of a ledger, and rows that are no entries: followers would read
+    them as events of the conversation.
+    """
     for row in database.recorder.query(
         partial(decoded_entries, key=key, conversation=conversation)
     ):
@@ -864,6 +872,8 @@ def findings_in_ledger(database: Database, key: int, conversation: str) -> Itera
                 f" {row.body.decode()}"
             )
             yield of_all(problem)
+        elif row.kind not in ENTRY_KINDS:
+            yield of_all(f"its ledger has a row that is no entry, {row.kind!r}, number {row.id}")
 
 
 def findings_beside(

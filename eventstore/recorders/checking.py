@@ -63,10 +63,11 @@ def contradictions(
     hidden: Iterable[Sequence[bytes]],
     without_position: Iterable[Sequence[Any]],
     with_two_positions: Iterable[Sequence[Any]],
+    followed_alone: Iterable[Sequence[Any]],
 ) -> Iterator[str]:
     """Describe a number of conversations whose lists contradict their events, conversations that
-    are hidden, and pairs of a conversation and the number of its events without a position, or with
-    two.
+    are hidden, and pairs of a conversation and the number of its events without a position, with
+    two, or before its first event.
     """
     if lists:
         yield (
@@ -90,6 +91,12 @@ def contradictions(
         yield (
             f"{have} two positions in conversation {str(name, 'utf-8', 'replace')!r}, so followers"
             " read them twice"
+        )
+    for name, events in followed_alone:
+        stand = count(events, "event stands", "events stand")
+        yield (
+            f"{stand} before the first event of conversation {str(name, 'utf-8', 'replace')!r}, so"
+            " only followers read them"
         )
 
 

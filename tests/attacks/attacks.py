@@ -14,9 +14,9 @@ from typing import Any, NamedTuple
 
 from foldlog._reports.figures.checking import forget_figures
 from foldlog._reports.figures.of_store import FiguresOfStore
-from foldlog.eventstore import open_store
+from foldlog.eventstore import Event, open_store
 from foldlog.eventstore.codec import encode
-from foldlog.eventstore.events import Redacted, RedactionCopied
+from foldlog.eventstore.events import Detached, Erased, Redacted, RedactionCopied
 from foldlog.eventstore.log.redacted import without_content
 from foldlog.eventstore.log.row import (
     checksum_seed,
@@ -27,7 +27,7 @@ from foldlog.eventstore.log.row import (
     with_checksums,
 )
 from foldlog.eventstore.log.seal import WITH_BYTES
-from foldlog.eventstore.recorders.types import row_of
+from foldlog.eventstore.recorders.types import Row, row_of
 from foldlog.eventstore.sources.blocks import GENESIS, chain_head
 from tests.attacks.made_store import KEYS
 from tests.attacks.operators import Operator, Stored
@@ -59,6 +59,7 @@ def attacks(op: Operator) -> list[Attack]:
         of_bytes_beside,
         of_redactions,
         of_order,
+        of_followers,
         of_sources,
         of_documents,
         of_lists,
@@ -340,17 +341,10 @@ def _erase_content(op: Operator, key: int, event_id: int, way: str) -> None:
     if way == "as the past of a detached fork":
         op.execute("UPDATE conversations SET parent_version = 9 WHERE key = ?", key)
     elif way == "by an entry of the ledger":
-        [(last,)] = op.execute("SELECT max(position) FROM events")
         entries = op.events(-key)
         entry = encode(RedactionCopied(event_ids=(event_id,)), ours=True)
         new = row_of(len(entries), entry.kind, 1, False, False, present(), 0, entry.body, b"")
-        [new] = with_checksums(checksum_seed(op.name_of(key)), [new])
-        op.execute(
-            "INSERT INTO events (position, conversation, id, kind, shown, structural, meta, body)"
-            f" VALUES (?, ?, ?, ?, ?, ?, ?, {op.as_body(new)})",
-            *(last + 1, -key, new.id, op.kind(new), op.flag(False), op.flag(False)),
-            *(new.meta, new.body),
-        )
+        _insert_event(op, -key, new)
 
 
 # -- order, ends and places
@@ -434,6 +428,67 @@ def _cut(op: Operator, key: int, last: int) -> None:
 def _remove(op: Operator, key: int) -> None:
     op.execute("DELETE FROM events WHERE conversation = ?", key)
     op.execute("DELETE FROM conversations WHERE key = ?", key)
+
+
+# -- rows that only followers read
+
+
+def of_followers(op: Operator) -> Iterator[Attack]:
+    """Put an event where no reader of its conversation looks, but followers read it."""
+    for name, event_id in (("fork", 1), ("empty fork", 0), ("archived", 1)):
+        yield Attack(
+            f"{name}: an event that only followers read",
+            "followers",
+            partial(_insert_for_followers, name=name, event_id=event_id),
+        )
+    yield Attack(
+        "chat: an event in its ledger",
+        "followers",
+        partial(_insert_for_followers, name="chat", event_id=0, in_ledger=True),
+    )
+    for entry in (Erased(reason="asked"), Detached(parent="boss", version=1)):
+        yield Attack(
+            f"chat: an entry {encode(entry, ours=True).kind} among its events",
+            "followers",
+            partial(_append_entry, name="chat", entry=entry),
+        )
+
+
+def _insert_for_followers(
+    op: Operator, name: str, event_id: int, *, in_ledger: bool = False
+) -> None:
+    key = op.conversation(name)["key"]
+    [row] = op.events(op.conversation("once")["key"])
+    _insert_event(op, -key if in_ledger else key, with_fields(row, event_id=event_id))
+
+
+def _append_entry(op: Operator, name: str, entry: Event) -> None:
+    state = op.conversation(name)
+    *_, last = op.events(state["key"])
+    encoded = encode(entry, ours=True)
+    row = with_fields(
+        last,
+        event_id=last.id + 1,
+        kind=encoded.kind,
+        shown=False,
+        structural=False,
+        shown_before=last.shown_before + last.shown,
+        structural_before=last.structural_before + last.structural,
+        body=encoded.body,
+    )
+    _insert_event(op, state["key"], row)
+    op.relink(state, op.events(state["key"]), row.id)
+
+
+def _insert_event(op: Operator, key: int, row: Row) -> None:
+    [(last,)] = op.execute("SELECT max(position) FROM events")
+    [row] = with_checksums(checksum_seed(op.name_of(key)), [row])
+    op.execute(
+        "INSERT INTO events (position, conversation, id, kind, shown, structural, meta, body)"
+        f" VALUES (?, ?, ?, ?, ?, ?, ?, {op.as_body(row)})",
+        *(last + 1, key, row.id, op.kind(row), op.flag(row.shown), op.flag(row.structural)),
+        *(row.meta, row.body),
+    )
 
 
 # -- sources of imports
@@ -558,6 +613,7 @@ def of_documents(op: Operator) -> Iterator[Attack]:
             ("title", "Burn it"),
             ("where", {"parent": "boss", "cwd": "/elsewhere"}),
             ("usage", [call]),
+            ("unread", [1]),
         ):
             yield Attack(
                 f"{name}: another {field} beside its records, and its figures are counted again",

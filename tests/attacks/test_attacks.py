@@ -54,8 +54,8 @@ OF_CONVERSATIONS = {
         frozenset({"conversations", "/api/history", "/api/report", "/api/task"}),
     ),
     # Opening an import also makes events of them.
-    r"\w+: another (title|where|usage) beside its records": Limit(
-        "the title, folder, parent and usage that its program keeps beside the records",
+    r"\w+: another (title|where|usage|unread) beside its records": Limit(
+        "the title, folder, parent, usage and unread lines that are kept beside the records",
         on_any_page=True,
     ),
 }
@@ -97,6 +97,10 @@ FORMER_HOLES = [
     "documents: a record of other attributes",
     "unopened: a record of other attributes",
     "unopened: lists have a later time for it",
+    "fork: an event that only followers read",
+    "archived: an event that only followers read",
+    "chat: an event in its ledger",
+    "chat: an entry erased among its events",
 ]
 """Attacks that nobody found once."""
 

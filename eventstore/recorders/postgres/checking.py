@@ -96,7 +96,10 @@ def findings(connection: psycopg.Connection[Any], statements: Mapping[str, bytes
     hidden = connection.execute(statements["hidden"]).fetchall()
     without_position = connection.execute(statements["without_position"]).fetchall()
     with_two_positions = connection.execute(statements["with_two_positions"]).fetchall()
-    yield from contradictions(contradicting, hidden, without_position, with_two_positions)
+    followed_alone = connection.execute(statements["followed_alone"]).fetchall()
+    yield from contradictions(
+        contradicting, hidden, without_position, with_two_positions, followed_alone
+    )
     checker = connection.execute(
         "SELECT to_regprocedure('bt_index_check(regclass, boolean)')"
     ).fetchone()

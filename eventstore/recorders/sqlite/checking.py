@@ -69,6 +69,7 @@ def findings(reader: sqlite3.Connection) -> Iterator[str]:
         reader.execute(SQL["hidden"]),
         reader.execute(SQL["without_position"]),
         reader.execute(SQL["with_two_positions"]),
+        reader.execute(SQL["followed_alone"]),
     )
     recorded, stored, is_a_number = reader.execute(SQL["positions_given_and_found"]).fetchone()
     if type(recorded) is not int or not is_a_number:

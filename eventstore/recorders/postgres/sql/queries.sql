@@ -961,6 +961,15 @@ WHERE coalesce(e.position, 0) <= 0 AND c.visible AND c.erased_at IS NULL AND e.i
     )
 GROUP BY c.key, c.id
 
+-- Rows before the first event of a conversation, or of a ledger. A fork that is being detached gets such rows, without positions.
+-- name: followed_alone
+SELECT c.id, count(*) FROM {schema}.conversations c JOIN {schema}.events e ON e.conversation = c.key
+WHERE e.position IS NOT NULL AND e.id < CASE WHEN c.parent IS NULL THEN 0 ELSE coalesce(c.parent_version, 0) END
+GROUP BY c.key, c.id
+UNION ALL
+SELECT c.id, count(*) FROM {schema}.conversations c JOIN {schema}.events e ON e.conversation = -c.key
+WHERE e.id < 0 GROUP BY c.key, c.id
+
 -- name: with_two_positions
 SELECT c.id, count(*) FROM {schema}.publications p
 JOIN {schema}.events e ON e.conversation = p.conversation AND e.id >= p.first_id AND e.id < p.first_id + p.size

@@ -326,6 +326,15 @@ SELECT c.id, count(*) FROM events e JOIN conversations c ON c.key = e.conversati
 WHERE e.position <= 0 AND c.visible AND c.erased_at IS NULL AND e.id >= coalesce(c.parent_version, 0)
     AND (c.first_position IS NULL OR e.id >= c.published) GROUP BY c.key
 
+-- Rows before the first event of a conversation, or of a ledger. A fork that is being detached gets such rows, without positions.
+-- name: followed_alone
+SELECT c.id, (
+    SELECT count(*) FROM events e
+    WHERE e.conversation = c.key AND e.position > 0
+        AND e.id < CASE WHEN c.parent IS NULL THEN 0 ELSE coalesce(c.parent_version, 0) END
+) + (SELECT count(*) FROM events e WHERE e.conversation = -c.key AND e.id < 0) AS events
+FROM conversations c WHERE events > 0
+
 -- name: with_two_positions
 SELECT c.id, count(*) FROM conversations c JOIN events e ON e.conversation = c.key AND e.id < c.published
 WHERE e.position > 0 AND c.first_position IS NOT NULL AND c.visible AND c.erased_at IS NULL GROUP BY c.key
