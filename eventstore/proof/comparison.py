@@ -486,8 +486,8 @@ class _Comparison:
         extent = covered[-1] if covered else Extent(0)
         if extent.form and extent.parent and not self._may_have_no_parent(state, extent):
             yield (
-                f"it was a fork of {extent.parent!r} at the checkpoint, and no entry of its ledger"
-                " says that it was detached"
+                f"it was a fork of {extent.parent!r} at the checkpoint, and no erasure of that"
+                " conversation detached it"
             )
         if state.erasure is None:
             is_comparable = state.parent is not None or state.version == 0
@@ -502,8 +502,8 @@ class _Comparison:
             yield f"its parent differs from the checkpoint, at which it {was}"
 
     def _may_have_no_parent(self, state: Conversation, extent: Extent) -> bool:
-        """Return whether a fork still has a parent, or an entry of its ledger says from where it
-        was detached. A copy of a fork alone has neither.
+        """Return whether a fork still has a parent, or was detached when its parent was erased: an
+        entry of its ledger says from where. A copy of a fork alone has neither.
         """
         if state.parent is not None or state.erasure is not None or self.is_copy:
             return True
@@ -511,11 +511,12 @@ class _Comparison:
         entries_of_fork = (
             stored_event_of(state.id, row) for row in rows if row.encoding != DAMAGED
         )
-        return any(
+        has_entry = any(
             isinstance(entry, Detached)
             and (entry.parent, entry.version) == (extent.parent, extent.parent_version)
             for entry in entries_of_fork
         )
+        return has_entry and self._recorder.query(partial(_was_erased, name=extent.parent))
 
     def _has_ledger(self, key: int, leaves: Sequence[Leaf]) -> bool:
         """Return whether a ledger continues the ledger of each leaf. A copy has another ledger."""
@@ -585,6 +586,14 @@ def _state_of(reader: Reader, verdict: Verdict) -> Conversation | None:
     if newest is None:
         return None
     return [*tombstones_before(reader, newest), newest][verdict.generation]
+
+
+def _was_erased(reader: Reader, name: str) -> bool:
+    """Return whether a conversation with this id was erased."""
+    newest = reader.conversation(name)
+    if newest is None:
+        return False
+    return any(state.erasure is not None for state in (newest, *tombstones_before(reader, newest)))
 
 
 def _state_and_ledgers(reader: Reader, verdict: Verdict) -> tuple[Conversation | None, set[bytes]]:

@@ -20,7 +20,7 @@ import foldlog
 from foldlog._reports.store_info import store_info
 from foldlog.eventstore import KeyRing, open_store
 from foldlog.eventstore.codec import encode
-from foldlog.eventstore.events import Redacted, RedactionCopied
+from foldlog.eventstore.events import Detached, Redacted, RedactionCopied
 from foldlog.eventstore.log.ledger import enter
 from foldlog.eventstore.log.redacted import without_content
 from foldlog.eventstore.log.row import (
@@ -131,11 +131,14 @@ def put_redacted_form(path, name, event_id, **fields):
 
 def enter_copied(path, name, **fields):
     """Add an entry to the ledger of a conversation, as a copy does for a redaction of before."""
+    add_entry(path, name, RedactionCopied(**fields))
+
+
+def add_entry(path, name, entry):
     with opened(path) as store:
 
         def work(transaction):
-            state = transaction.conversation(name)
-            enter(transaction, state, RedactionCopied(**fields), present())
+            enter(transaction, transaction.conversation(name), entry, present())
 
         store.database.recorder.transact(work)
 
@@ -202,18 +205,18 @@ def test_detached_fork_keeps_its_receipts(path, note):
     assert "fork" in findings(path, note)
 
 
-def test_fork_that_was_detached_without_an_entry_is_named(path, note):
-    """Lists and pages then show no fork, and nothing says from where it came."""
+@pytest.mark.parametrize("with_entry", [False, True])
+def test_fork_that_was_detached_without_an_erasure_is_named(path, note, with_entry):
+    """Lists and pages then show no fork."""
     fork, parent = key_of(path, "fork"), key_of(path, "parent")
     last = "SELECT max(position) FROM events"
     past = [stored_row(path, parent, event_id) for event_id in range(2)]
+    insert = (
+        "INSERT INTO events (position, conversation, id, kind, shown, structural, meta, body)"
+        " VALUES (?, ?, ?, ?, ?, 0, ?, CAST(? AS TEXT))"
+    )
     for row in with_checksums(checksum_seed("fork"), past):
-        run(
-            path,
-            "INSERT INTO events (position, conversation, id, kind, shown, structural, meta, body)"
-            " VALUES (?, ?, ?, ?, 1, 0, ?, CAST(? AS TEXT))",
-            *(row.id - 1_000, fork, row.id, row.kind, row.meta, row.body),
-        )
+        run(path, insert, row.id - 1_000, fork, row.id, row.kind, 1, row.meta, row.body)
     run(
         path,
         f"UPDATE conversations SET parent = NULL, published = 2, first_position = ({last}) + 1"
@@ -221,10 +224,12 @@ def test_fork_that_was_detached_without_an_entry_is_named(path, note):
         fork,
     )
     run(path, f"UPDATE store SET value = ({last}) + 2 WHERE name = 'positions_given'")
+    if with_entry:
+        add_entry(path, "fork", Detached(parent="parent", version=2))
     assert findings(path, note) == {
         "fork": [
-            "it was a fork of 'parent' at the checkpoint, and no entry of its ledger says that it"
-            " was detached",
+            "it was a fork of 'parent' at the checkpoint, and no erasure of that conversation"
+            " detached it",
         ]
     }
 
