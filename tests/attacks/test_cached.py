@@ -15,7 +15,7 @@ import foldlog
 from foldlog._app.cli.verification import Checks
 from foldlog._app.server import pages
 from foldlog._history.lease import _AWAITED, OPEN_CALLS, find_wrong_open_calls
-from foldlog._imports.projecting import make_events
+from foldlog._imports.making_events import make_events
 from foldlog._reports.figures.view_tokens import ViewMeasuring
 from foldlog._reports.records.compared_imports import verify_with_records
 from foldlog.eventstore import open_store

@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 
 import foldlog
-from foldlog._imports import projecting
+from foldlog._imports import making_events
 from foldlog._reports.figures.of_store import FiguresOfStore
 from foldlog.eventstore import open_store
 from foldlog.eventstore.proof.checkpoint import make_checkpoint
@@ -146,7 +146,7 @@ def test_events_of_records_that_had_none_at_the_checkpoint_are_compared(
 
 def interrupted(arena: Arena, monkeypatch: pytest.MonkeyPatch) -> Arena:
     """Make the events of the first record, and then a checkpoint."""
-    write = projecting._Making._write
+    write = making_events._Making._write
 
     def write_first(self: Any, first: int, *arguments: Any, **named: Any) -> None:
         if first > 0:
@@ -154,8 +154,8 @@ def interrupted(arena: Arena, monkeypatch: pytest.MonkeyPatch) -> Arena:
         write(self, first, *arguments, **named)
 
     with monkeypatch.context() as patch:
-        patch.setattr(projecting, "_EVENTS", 1)
-        patch.setattr(projecting._Making, "_write", write_first)
+        patch.setattr(making_events, "_EVENTS", 1)
+        patch.setattr(making_events._Making, "_write", write_first)
         with without_key(arena) as all_, pytest.raises(KeyboardInterrupt):
             all_[NAME].view()
     with open_store(arena.url) as store:

@@ -4,7 +4,7 @@ import pytest
 
 import foldlog
 from foldlog import Histories
-from foldlog._imports.projecting import make_events
+from foldlog._imports.making_events import make_events
 from foldlog.eventstore import DocumentChanges, KeyRing, KeyUnavailable, open_store
 from foldlog.eventstore.lists import keeping_up
 from foldlog.eventstore.lists.checking import find_unlisted, find_wrong_attributes
