@@ -514,12 +514,6 @@ class ReadTransaction:
 
     # -- for the store and its maintenance
 
-    def page(self, start: int, stop: int) -> Iterable[Event]:
-        """Return the events with ``start <= id < stop``, in one read. Errors are raised during the
-        iteration: see ``events``.
-        """
-        return dense_events(self.conversation, self.rows(start, stop, stop - start), start, stop)
-
     def rows(self, start: int, stop: int, limit: int, which: str = "rows") -> Sequence[Row]:
         """Return decrypted rows with ``start <= id < stop``. A damaged row is returned with the
         encoding ``DAMAGED``. ``which`` is the name of the query, as in ``Reader.rows``.

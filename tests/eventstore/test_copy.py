@@ -1,5 +1,6 @@
 """A copy follows its source: what it cannot apply whole, it does not apply at all, and says so."""
 
+import random
 import re
 from contextlib import suppress
 
@@ -8,7 +9,10 @@ import pytest
 from foldlog.eventstore import (
     CannotRedact,
     CondensationAction,
+    ConversationHasForks,
+    ConversationNotFound,
     CorruptEvent,
+    InvalidArgument,
     Store,
     open_store,
 )
@@ -454,3 +458,77 @@ def test_the_outcome_of_a_copy_is_whole(source, target):
         copy.Moved("a", 0, 2),
         copy.Moved("b", 0, 1),
     ]
+
+
+class Growing:
+    """A store whose conversations grow, fork, condense, and lose events at random."""
+
+    def __init__(self, store, copy, seed):
+        self.store = store
+        self.copy = copy
+        self.random = random.Random(seed)
+        self.names = ["a"]
+        self.count = 0
+        say(store, "a", "zero", "one", "two")
+
+    def grow(self):
+        say(self.store, self.random.choice([*self.names, self.new_name()]), "x", "y")
+        self.look()
+
+    def new_name(self):
+        self.count += 1
+        return f"c{self.count}"
+
+    def look(self):
+        rows = self.store.iter_conversations()
+        self.names = [row.id for row in rows if row.erased_at is None]
+
+    def fork(self):
+        name = self.random.choice(self.names)
+        at = self.random.randint(1, self.store.version(name))
+        self.store.fork(name, at, self.new_name())
+        self.look()
+
+    def condense(self):
+        name = self.random.choice(self.names)
+        version = self.store.version(name)
+        event = CondensationAction(forgotten_event_ids=[0], summary="s", summary_offset=0)
+        self.store.append(name, event, expected_version=version)
+
+    def redact(self):
+        name = self.random.choice(self.names)
+        with suppress(CannotRedact, InvalidArgument):  # the event may be of the parent
+            redacted(self.store, name, self.random.randrange(self.store.version(name)))
+
+    def erase(self):
+        """Erase a conversation in both stores, because a copy erases nothing."""
+        name = self.random.choice(self.names)
+        detach = self.random.random() < 0.5
+        if len(self.names) > 2:
+            with suppress(ConversationHasForks):
+                erased(self.store, name, detach_forks=detach)
+                with suppress(ConversationNotFound):
+                    erased(self.copy, name, detach_forks=True)
+            self.look()
+
+
+@pytest.mark.parametrize("seed", range(8))
+def test_after_a_copy_there_is_nothing_left_to_copy(source, target, seed):
+    growing = Growing(source, target, seed)
+    for _ in range(6):
+        for _ in range(4):
+            step = ["grow", "grow", "fork", "condense", "redact", "erase"]
+            getattr(growing, growing.random.choice(step))()
+        some = growing.random.sample(growing.names, min(2, len(growing.names)))
+        assert set(problems(source, target, *some).values()) == {None}
+        assert {*problems(source, target).values()} == {None}
+        assert differing(source, target, *growing.names) == []
+        for moved in copy_store(source, target, jobs=1):
+            assert moved[1:] == (0, moved.version, None, 0, None, 0)
+        for name in growing.names:
+            assert [*target.events(name)] == [*source.events(name)]
+            assert target.query(name, lambda read: read.head) == source.query(
+                name, lambda read: read.head
+            )
+    assert_sound(source)
+    assert_sound(target)

@@ -26,6 +26,7 @@ from foldlog.eventstore import (
     open_store,
 )
 from foldlog.eventstore.codec import encode
+from foldlog.eventstore.documents.differences import apply_change, difference
 from tests.how_many import examples
 from tests.said import said, say, texts
 
@@ -276,3 +277,14 @@ def test_refused_import_names_the_event(store):
     with pytest.raises(InvalidEvent, match=r"event 1 of the history: .* type set"):
         store.ingest("c1", [Annotation(name="a"), Annotation(name="b", data={1})])
     assert not list(store.conversations())
+
+
+@pytest.mark.parametrize("text", ["a", "\ud800"])
+def test_the_order_of_names_is_no_difference(text):
+    before = {"a": text, "b": [1, {"d": b"\xff", "c": 2**70}]}
+    after = {"b": [1, {"c": 2**70, "d": b"\xff"}], "a": text}
+    assert difference(before, after) is None
+    for other in ({**after, "b": [True, after["b"][1]]}, {**after, "a": text + text}):
+        change = difference(before, other)
+        assert change is not None
+        assert apply_change(before, change) == other

@@ -358,3 +358,8 @@ def test_what_amcheck_finds_is_a_finding(schema, store, postgres_server):
         assert list(store._recorder.check()) == []
     finally:
         postgres_server.sql("DROP FUNCTION IF EXISTS public.bt_index_check, public.not_there")
+
+
+def test_nobody_holds_the_locks_of_an_idle_store(store):
+    assert store._recorder._holder([]) == ""
+    assert store._recorder._holder([123_456_789]) == ""

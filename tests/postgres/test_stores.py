@@ -408,7 +408,10 @@ def test_a_store_moves_by_copy(many, postgres_server, other_server):
         names = [f"moved {n}" for n in range(16)]
         for name in names:
             say(store, name, "0")
-    number = home(names[0])
+        number = home(names[0])
+        # a fork is beside its parent, also if its name leads to the store that moves
+        stays = next(name for name in (f"stays {n}" for n in range(99)) if home(name) == number)
+        store.fork(next(name for name in names if home(name) != number), 1, stays)
     alone = many.replace("schema=many", f"schema=many_{number:02d}").replace(
         f"stores={COUNT}", f"part={number}/{COUNT}"
     )
@@ -421,7 +424,7 @@ def test_a_store_moves_by_copy(many, postgres_server, other_server):
     try:
         moved = f"{many}&moved={number}@127.0.0.1:{other_server.port}"
         with open_store(moved) as store:
-            assert [store.version(name) for name in names] == [1] * 16
+            assert [store.version(name) for name in [*names, stays]] == [1] * 17
             for name in names:
                 say(store, name, "1")
             assert len([entry for entry in store.follow() if entry.conversation in names]) == 32

@@ -35,8 +35,8 @@ def has_our_mark(connection: sqlite3.Connection) -> bool:
 def has_our_mark_in_header(path: str) -> bool:
     """Return whether the beginning of a file that SQLite cannot read has our mark."""
     with open(path, "rb") as file:
-        header = file.read(72)
-    return header[68:72] == _APPLICATION_ID.to_bytes(4, "big")
+        file.seek(68)
+        return file.read(4) == _APPLICATION_ID.to_bytes(4, "big")
 
 
 def migrate(connection: sqlite3.Connection, path: str, inode: int) -> None:

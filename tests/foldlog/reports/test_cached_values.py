@@ -316,3 +316,16 @@ def test_values_of_many_conversations_are_written_before_the_end(histories, monk
     assert others == {name: f"about {name}" for name in "abc"}
     values.flush()
     assert len(CachedValues(store, "test", 1).load([*store.iter_conversations()])) == 4
+
+
+def test_a_value_is_the_same_before_and_after_it_is_stored(url):
+    with foldlog.open(url) as histories:
+        store = histories.store
+        rows = [*store.conversations()]
+        ours = CachedValues(store, "test", 1)
+        for row in rows:
+            ours.keep(row, {1: row.id, "two": [[3, 4]]})
+        held = ours.load(rows)
+        assert held == {row.id: {"1": row.id, "two": [[3, 4]]} for row in rows}
+        ours.flush()
+        assert CachedValues(store, "test", 1).load(rows) == held
