@@ -489,6 +489,29 @@ def test_text_between_records_is_covered_by_the_leaf_that_has_the_records(tmp_pa
     assert [*findings(path, first)] == [*findings(path, second)] == ["log"]
 
 
+def test_a_leaf_of_an_earlier_form_covers_no_text_between_records(tmp_path, monkeypatch):
+    path = tmp_path / "store.db"
+    source = tmp_path / "log.jsonl"
+    lines = [json.dumps(message) for message in MESSAGES]
+    source.write_text("\n".join([lines[0], "{damaged", lines[1], ""]))
+    into = ("import", str(source), "--conversation", "log")
+    run_foldlog(*into, "--db", str(path))
+    monkeypatch.setattr(checkpoint, "FORM", 0)
+    monkeypatch.setattr(stored_leaves, "FORM", 0)
+    with opened(path) as store:
+        earlier = make_checkpoint(store)
+    monkeypatch.undo()
+    assert findings(path, earlier) == {}
+    source.write_text(source.read_text() + "\n".join(["{damaged too", lines[0], ""]))
+    run_foldlog(*into, "--db", str(path))
+    with opened(path) as store:
+        later = make_checkpoint(store)
+    assert findings(path, earlier) == findings(path, later) == {}
+    put_between(path, "log", b"{more\n")
+    assert findings(path, earlier) == {}
+    assert [*findings(path, later)] == ["log"]
+
+
 @pytest.mark.parametrize("change", ["salt = x'00'", "seed = x'00'", "parent = 1", "visible = 2"])
 def test_changed_row_of_an_import_without_events_is_named(path, note, change):
     run(path, f"UPDATE conversations SET {change} WHERE id = 'unopened'")

@@ -7,6 +7,7 @@ The main thread leads alone, so the callers that share a transaction are other t
 import contextvars
 import gc
 import signal
+import sqlite3
 import threading
 import time
 import weakref
@@ -15,7 +16,9 @@ from contextlib import contextmanager
 import pytest
 
 from foldlog.eventstore.errors import StoreRefused, StoreUnavailable
+from foldlog.eventstore.recorders.sqlite import SQLiteRecorder
 from foldlog.eventstore.recorders.sqlite.group_commit import CommitQueue
+from foldlog.eventstore.recorders.types import Conversation
 from tests.waiting import until
 
 PATIENCE_S = 60
@@ -582,3 +585,37 @@ def test_interrupted_waiter_leaves(queue, groups, wait):
         finish([pressing])
     assert callers.finish() == ["after"]
     assert groups.committed == [["first"], ["after"]]
+
+
+def test_a_database_that_cannot_write_fails_the_group_and_a_taken_name_only_its_job(tmp_path):
+    recorder = SQLiteRecorder(str(tmp_path / "store.db"))
+    errors = []
+
+    def note(action):
+        try:
+            action()
+        except sqlite3.Error as error:
+            errors.append(error)
+
+    def work(transaction):
+        name = Conversation(0, "c", 5, bytes(16))
+        transaction.begin(name)
+        note(lambda: transaction.begin(name))
+        connection = recorder._writing.connection
+        connection.execute("PRAGMA query_only = 1")
+        note(lambda: transaction.set_value("name", "value"))
+        connection.execute("PRAGMA query_only = 0")
+
+    try:
+        recorder.transact(work)
+        taken, read_only = errors
+        assert isinstance(taken, sqlite3.IntegrityError)
+        refusal = recorder._writing.error_of_job(taken)
+        assert isinstance(refusal, StoreUnavailable)
+        assert str(refusal).endswith("failed: conversations.id; nothing was written")
+        assert isinstance(read_only, sqlite3.OperationalError)
+        assert recorder._writing.error_of_job(read_only) is None
+        foreign = sqlite3.OperationalError("of a program")
+        assert recorder._writing.error_of_job(foreign) is foreign
+    finally:
+        recorder.close()

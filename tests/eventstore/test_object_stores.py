@@ -323,7 +323,7 @@ def test_erasure_in_a_copied_file_leaves_the_object(server, copy_path, path, pre
         assert copy.erase("c", reason="asked to").bytes_pending
         with pytest.raises(ConversationErased):
             content(copy)
-        said = f"the object {to}/.* was not deleted: .* store vacuum --copied-objects'"
+        said = f"^the object {to}/.* was not deleted: .* store vacuum --copied-objects'"
         with pytest.raises(StoreRefused, match=said) as caught:
             copy.maintenance.vacuum()
         assert caught.value.unfinished
