@@ -77,7 +77,7 @@ def read_condenser_config(document: _Table, name: str | None = None) -> BaseMode
     of ``parse_config``.
     """
     for key in document:
-        similar = difflib.get_close_matches(key.lower(), _OURS, n=1, cutoff=0.8)
+        similar = difflib.get_close_matches(key.lower(), _OURS, cutoff=0.8)
         if similar and key not in _OURS:
             raise InvalidCondenser(f"{key}: unknown table; did you mean [{similar[0]}]?")
     section = _table(document, "condenser")

@@ -12,6 +12,7 @@ from foldlog.condensers import (
     ClearToolUsesCondenser,
     CondenseHandler,
     ObservationMaskingCondenser,
+    RecentEventsCondenser,
     condenser_from_config,
     is_masked,
     reports_of,
@@ -19,11 +20,23 @@ from foldlog.condensers import (
 from foldlog.condensers.models.estimate import event_size
 from foldlog.condensers.strategies.clearing import _MARK_TOKENS
 from foldlog.condensers.strategies.hiding import mask_events
-from foldlog.eventstore import ANY_VERSION, Action, Annotation, open_store
+from foldlog.eventstore import ANY_VERSION, Action, Annotation, CondensationAction, open_store
+from foldlog.eventstore.events import summary_id
 from foldlog.projections import View, Views, begins_reply
 from foldlog.projections.call_states import MARK, in_doubt
 from foldlog.projections.messages.turns import turns
-from tests.condensers.made import answer, call, message, pair, plan, shown, viewed
+from tests.condensers.made import (
+    answer,
+    call,
+    message,
+    messages,
+    new_history,
+    pair,
+    plan,
+    shown,
+    viewed,
+)
+from tests.said import ids
 
 BIG = "word " * 400
 BLOCK = ({"type": "thinking", "thinking": "so it is", "signature": "s"},)
@@ -185,3 +198,25 @@ def test_unseen_results_and_results_in_doubt_are_not_masked():
 
     assert masked(view) == [4, 6]
     assert masked(View(view.state, (), kept_from=5)) == [4]
+
+
+def test_recent_events_hide_summaries_in_between():
+    forgetting = CondensationAction(forgotten_event_ids=[1, 2], summary="earlier", summary_offset=1)
+    with new_history() as history:
+        history.append([*messages(4), forgetting, *messages(2, 4)])
+        view = history.view()
+    assert ids(view.events) == [0, summary_id(4), 3, 5, 6]
+    for most, first, expected in (
+        (2, 1, [0, 6]),
+        (3, 2, [0, summary_id(4), 6]),
+        (4, 1, [0, 3, 5, 6]),
+    ):
+        step = RecentEventsCondenser(max_events=most, keep_first=first).step(view)
+        assert ids(step.result.events) == expected
+        assert step.result.events == tuple(event for event in view.events if event.id in expected)
+        (report,) = step.reports
+        assert report == {
+            "condenser": "recent_events",
+            "rule": {"max_events": most, "keep_first": first},
+            "hidden": 5 - most,
+        }
