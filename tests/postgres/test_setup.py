@@ -24,7 +24,7 @@ from foldlog.eventstore import (
     open_store,
 )
 from foldlog.eventstore.recorders import statements as sql_files
-from foldlog.eventstore.recorders.postgres import refusals, setup, wire
+from foldlog.eventstore.recorders.postgres import recorder, refusals, setup, wire
 from foldlog.eventstore.recorders.postgres.deleted_rows import Tables
 from foldlog.eventstore.recorders.urls import without_password
 from tests.at_once import at_once
@@ -657,3 +657,23 @@ def test_a_refusal_in_another_language_is_known_by_its_code(url, monkeypatch):
 
 def without_options(url):
     return url.partition("?")[0]
+
+
+@pytest.mark.parametrize(
+    "where, sought",
+    [
+        ("/db", "primary"),
+        ("a/db", "primary"),
+        ("a,b/db", "read-write"),
+        ("a:1,b:2/db", "read-write"),
+        ("/db?hostaddr=192.0.2.1", "primary"),
+        ("/db?hostaddr=192.0.2.1,192.0.2.2", "read-write"),
+        ("/db?host=a,b&hostaddr=192.0.2.1,192.0.2.2", "read-write"),
+        ("a,b/db?target_session_attrs=prefer-standby", "prefer-standby"),
+    ],
+)
+def test_a_writer_seeks_a_server_that_takes_writes(where, sought):
+    url = f"postgresql://{where}"
+    assert recorder._parameters(url, writable=True)["target_session_attrs"] == sought
+    readers = "prefer-standby" if sought == "prefer-standby" else "any"
+    assert recorder._parameters(url, writable=False)["target_session_attrs"] == readers

@@ -123,8 +123,6 @@ class SQLiteTransaction(SQLiteReader, Transaction):
         return super()._delete_all(key, limit)
 
     def _begin_row(self, new: Conversation, *columns: Any) -> int:
-        if new.replaces is not None:
-            self.forget()
         key = self.write("begin_conversation", *columns).lastrowid
         assert key is not None  # an INSERT into a rowid table sets it
         return key
