@@ -456,9 +456,8 @@ def test_frequent_words_are_searched_in_their_docs(histories, monkeypatch):
     found = candidates(store, SECRET)
     assert found.keys is None
     keys = [row.key for row in found_rows(store)]
-    ranges = store.database.recorder.query(lambda reader: index.ranges_of(reader, keys, found.docs))
-    [[doc]] = found.docs.found.values()
-    assert doc >= 0
+    ranges = store.database.recorder.query(lambda reader: index.ranges_of(reader, keys, found))
+    assert [*map(int.bit_count, found.docs.found.values())] == [4]  # the parts of one doc
     if store.database.recorder.store_count == 1:
         # The range of this doc, and the events that the index lacks. The small index of another
         # store has no words with such hashes at all, so its docs are searched.
@@ -475,17 +474,59 @@ def test_a_rare_phrase_of_frequent_words_is_searched_in_its_docs(histories, monk
         histories[f"{name} with phrase"].append([*common * 4, said("it is the there"), *common * 4])
         index.make_if_missing(store)
         index.refresh(store)  # the second time, into the same segment
-    assert candidates(store, "the store").keys is None
-    found = candidates(store, "is the there")
+    assert looked_up(store, "the store").keys is None
+    found = looked_up(store, "is the there")
     names = [row.id for row in found_rows(store) if row.key in found.keys]
     assert sorted(names) == ["early with phrase", "late with phrase"]
-    assert {stop - first for [(first, stop)] in found.ranges.values()} == {16}
+    assert [*found.ranges.values()] == [[(12, 16)]] * 2  # the event 12 and its neighbours
     hits = search(store, '"is the there"').hits
     assert [(hit.conversation, hit.id) for hit in hits] == [
         ("late with phrase", 12),
         ("early with phrase", 12),
     ]
-    assert candidates(store, "store the").keys == frozenset()
+    assert looked_up(store, "store the").keys == frozenset()
+
+
+def looked_up(store: Store, phrase: str) -> index.Candidates:
+    """Return the candidates for a phrase of frequent words in the whole store."""
+    found = candidates(store, phrase)
+    if not found.pairs:  # its words are not in most events
+        return found
+    return store.database.recorder.query(lambda reader: index.look_up_pairs(reader, found.pairs))
+
+
+@pytest.mark.parametrize("places, few", [(1, -1), (1, 3), (3, 3), (100, 3)])
+def test_a_phrase_of_frequent_words_is_first_looked_up_in_some_places(
+    histories, monkeypatch, places, few
+):
+    """The first conversations usually have enough hits. Behind them, all are looked up."""
+    store = histories.store
+    monkeypatch.setattr(index, "_FEW_DOCS", few)
+    monkeypatch.setattr(index, "_SAMPLE", 10)
+    monkeypatch.setattr(index, "_OF_DOCS", 0)  # each word is frequent
+    monkeypatch.setattr(searching, "_PLACES_WITH_PAIRS", places)
+    monkeypatch.setattr(searching, "_FIRST_PLACES", 2)
+    monkeypatch.setattr(searching, "_MORE_PLACES", 1)
+    chosen = random.Random(places)
+    words = ["the", "store", "is", "there", "it"]
+    for number in range(12):
+        texts = [" ".join(chosen.choices(words, k=8)) for _ in range(chosen.randrange(1, 60))]
+        histories[f"c{number}"].append(list(map(said, texts)))
+    index.make(store)
+    index.refresh(store)
+    say(store, "c3", "the store is later")
+    say(store, "new", "is the store is there")
+    assert candidates(store, '"the store is"').pairs
+    for phrase in ('"the store is"', '"is the store is"', '"it it it it"', '"there store" "it is"'):
+        expected = scanned(monkeypatch, store, phrase, limit=None).hits
+        assert search(store, phrase, limit=None).hits == expected
+        assert search(store, phrase, limit=5).hits == expected[:5]
+        hits = [(hit.conversation, hit.id) for hit in expected]
+        assert walk(partial(search, store), phrase, 3) == hits
+    assert len(scanned(monkeypatch, store, '"the store is"', limit=None).hits) > 5
+    among = ["c1", "c5", "new"]
+    found = search(store, '"the store"', among=among, limit=None).hits
+    assert found == scanned(monkeypatch, store, '"the store"', among=among, limit=None).hits
 
 
 def found_rows(store: Store):

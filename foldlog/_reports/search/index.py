@@ -2,9 +2,9 @@
 search, and the search then reads only these events.
 
 A *doc* is up to 16 consecutive events of a conversation, or records of its source without events. A
-*segment* has up to 128 docs, and for each hash of their words the docs that have the word. For each
-pair of neighbouring words, it has 128 bits: the docs that may have the pair. Segments are in the
-store (``make_search_docs`` in ``queries.sql``).
+*segment* has up to 128 docs, and for each hash of their words the docs that have the word. A *part*
+is 4 of the 16 events of a doc. For each pair of neighbouring words, a segment has the parts that
+may have the pair. Segments are in the store (``make_search_docs`` in ``queries.sql``).
 
 Appends do not write the index, because it would take as long as the append: ``refresh`` adds the
 new events. A search reads the events that the index lacks. When the content of a conversation is
@@ -24,11 +24,11 @@ from bisect import bisect_left
 from collections import defaultdict
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from functools import partial
-from itertools import islice
+from itertools import accumulate, chain, islice
+from operator import itemgetter
 from typing import Any, Final, NamedTuple, TypeVar
 
 from foldlog._reports.search.words import (
-    PAIRS,
     hashes_of,
     hashes_to_find,
     pairs_of,
@@ -59,9 +59,12 @@ FACT: Final = "search_index"
 words of encrypted conversations, or an empty text if there is no index. An index of another form
 counts as none.
 """
-_PLAIN: Final = "plain 4"
-_ALL: Final = "all 4"
+_PLAIN: Final = "plain 5"
+_ALL: Final = "all 5"
 _EVENTS_IN_DOC: Final = 16
+_PARTS: Final = 4
+_EVENTS_IN_PART: Final = _EVENTS_IN_DOC // _PARTS
+_ALL_PARTS: Final = (1 << _PARTS) - 1
 _DOCS: Final = 128
 """The maximum number of docs in a segment."""
 _DOC_BITS: Final = 7
@@ -69,9 +72,10 @@ _BUCKETS: Final = 256
 _BUCKET_BITS: Final = 8
 _PAIR_BUCKETS: Final = 128
 """The rows of pairs have the buckets behind the buckets of words."""
-_BYTES_OF_PAIR: Final = _DOCS // 8
-_BITS_OF_BYTE: Final = [[bit for bit in range(8) if byte >> bit & 1] for byte in range(256)]
-_BYTES_OF_PAIRS: Final = PAIRS // _PAIR_BUCKETS * _BYTES_OF_PAIR
+_PART_BITS: Final = 7
+_IN_BUCKET: Final = (1 << _PART_BITS) - 1
+"""A bucket has 128 pairs."""
+_FAR: Final = 255
 _PAGE: Final = 1_024
 """The number of events that are read at once."""
 _AT_ONCE: Final = 512
@@ -83,9 +87,11 @@ _PAIRS_MAX: Final = 4
 words.
 """
 _FEW_DOCS: Final = 2_000
-"""If more docs have the words, the search takes the conversations in their order, because the first
-conversations then have enough hits.
+"""If more docs, or 4 parts for each, have the words, the search takes the conversations in their
+order, because the first conversations then have enough hits.
 """
+_NEAR: Final = 8
+"""To read so many events in between takes less time than a second read."""
 _LAST: Final = 2**63 - 1
 """A position behind all events."""
 _MANY: Final = 20_000
@@ -106,26 +112,26 @@ Range = tuple[int, int | None]
 class Docs(NamedTuple):
     """The docs that have the words of a search.
 
-    ``found``     their numbers, by their segments
+    ``found``     a bit for each part of each doc, by their segments
     ``segments``  the segments in which words were looked up
     ``counts``    the number of docs of each segment that takes further docs
     """
 
-    found: Mapping[int, set[int]]
+    found: Mapping[int, int]
     segments: Collection[int] = ()
     counts: Mapping[int, int] = {}
 
     @property
-    def size(self) -> int:
-        return sum(map(len, self.found.values()))
+    def are_few(self) -> bool:
+        return sum(map(int.bit_count, self.found.values())) <= _FEW_DOCS * _PARTS
 
-    def may_have(self, segment: int, doc: int) -> bool:
-        """Return whether a doc has the words. A doc that was added after the search has begun may
-        have any words.
+    def parts(self, segment: int, doc: int) -> int:
+        """Return a bit for each part of a doc that may have the words. A doc that was added after
+        the search has begun may have any words.
         """
         if segment not in self.segments or doc >= self.counts.get(segment, _DOCS):
-            return True
-        return doc in self.found.get(segment, ())
+            return _ALL_PARTS
+        return self.found.get(segment, 0) >> doc * _PARTS & _ALL_PARTS
 
 
 class Candidates(NamedTuple):
@@ -136,11 +142,14 @@ class Candidates(NamedTuple):
                 ``ranges`` is searched completely.
     ``docs``    the docs that have the words, if ``keys`` is None: see ``ranges_of``. None if the
                 words are in most docs.
+    ``pairs``   pairs of words that were not looked up, because the words are in most docs: see
+                ``ranges_of`` and ``look_up_pairs``
     """
 
     keys: frozenset[int] | None
     ranges: dict[int, list[Range]]
     docs: Docs | None = None
+    pairs: Sequence[int] = ()
 
 
 class IndexState(NamedTuple):
@@ -163,7 +172,7 @@ class IndexState(NamedTuple):
 
 class _Doc(NamedTuple):
     """The hashes of words of some consecutive events of a conversation, or of records of its source
-    if ``of_records`` is 1. ``conversation`` is a key.
+    if ``of_records`` is 1. ``conversation`` is a key. ``pairs`` are the pairs of each part.
     """
 
     conversation: int
@@ -171,7 +180,7 @@ class _Doc(NamedTuple):
     first: int
     stop: int
     hashes: set[int]
-    pairs: set[int]
+    pairs: list[set[int]]
 
 
 class _Place(NamedTuple):
@@ -321,38 +330,95 @@ def candidates(reader: Reader, terms: Sequence[str]) -> Candidates | None:
     if not state_of(reader).is_complete:
         return None
     docs = _docs_with_all(reader, hashes_to_find(terms)[:_HASHES_MAX])
-    for pair in pairs_to_find(terms)[:_PAIRS_MAX]:
-        if docs is not None and docs.size <= _FEW_DOCS:
+    pairs = pairs_to_find(terms)[:_PAIRS_MAX]
+    if docs is None:
+        return Candidates(None, {}, pairs=pairs)
+    return _candidates_in(reader, _docs_with_pairs(reader, docs, pairs))
+
+
+def look_up_pairs(reader: Reader, pairs: Sequence[int]) -> Candidates:
+    """Return the conversations that may have events with all of some pairs."""
+    return _candidates_in(reader, _docs_with_pairs(reader, None, pairs))
+
+
+def _docs_with_pairs(reader: Reader, docs: Docs | None, pairs: Sequence[int]) -> Docs | None:
+    """Return those of ``docs`` that may have all pairs. None stands for all docs."""
+    for pair in pairs:
+        if docs is not None and docs.are_few:
             break
         docs = _in_both(docs, _docs_with_pair(reader, pair))
+    return docs
+
+
+def _candidates_in(reader: Reader, docs: Docs | None) -> Candidates:
+    """Return the conversations of some docs, and those that are not in the index. None stands for
+    all docs.
+    """
     if docs is None:
         return Candidates(None, {})
-    if docs.size > _FEW_DOCS:
+    if not docs.are_few:
         counts = {
             segment: count
             for _, _, segment in reader.ask_all("search_state")
             for (count,) in reader.ask("docs_of_segment", segment)
         }
         return Candidates(None, {}, docs._replace(counts=counts))
-    pairs = [(segment, doc) for segment, numbers in docs.found.items() for doc in numbers]
-    rows = reader.ask_all("search_docs", json.dumps(pairs)) if pairs else []
-    whole, ranges = _as_ranges([*rows, *reader.ask_all("search_unread")])
+    places = [
+        (segment, doc)
+        for segment, bits in docs.found.items()
+        for doc in range(_DOCS)
+        if bits >> doc * _PARTS & _ALL_PARTS
+    ]
+    rows = reader.ask_all("search_docs", json.dumps(places)) if places else []
+    whole, ranges = _as_ranges([*_parts_of(rows, docs), *reader.ask_all("search_unread")])
     return Candidates(frozenset([*whole, *ranges]), ranges)
 
 
-def ranges_of(reader: Reader, keys: Sequence[int], docs: Docs) -> dict[int, list[Range] | None]:
+def ranges_of(
+    reader: Reader, keys: Sequence[int], found: Candidates
+) -> dict[int, list[Range] | None]:
     """Return the events to search in some conversations, or None to search a conversation
-    completely. A conversation that cannot have hits is left out.
+    completely. A conversation that cannot have hits is left out. The pairs of ``found`` are looked
+    up in the segments of these conversations.
     """
-    rows = [
-        place
-        for segment, doc, *place in reader.ask_all("search_docs_of", json.dumps(keys))
-        if segment is not None and docs.may_have(segment, doc)
-    ]
+    places = reader.ask_all("search_docs_of", json.dumps(keys))
+    docs = found.docs
+    if docs is None:
+        # These docs were read before, so that no doc is newer than the words of its segment.
+        docs = _docs_in_segments(reader, {place[0] for place in places} - {None}, found.pairs)
     wanted = frozenset(keys)
     unread = [row for row in reader.ask_all("search_unread") if row[0] in wanted]
-    whole, ranges = _as_ranges([*rows, *unread])
+    whole, ranges = _as_ranges([*_parts_of(places, docs), *unread])
     return {**ranges, **dict.fromkeys(whole)}
+
+
+def _parts_of(rows: Iterable[Sequence[Any]], docs: Docs) -> Iterator[tuple[int, int, int, int]]:
+    """Yield ``(conversation, of_records, first, stop)`` for the consecutive events that may have
+    the words in the docs of these rows. Records are yielded as whole docs, because a search reads
+    all records of a conversation.
+    """
+    for segment, doc, conversation, of_records, first, stop in rows:
+        parts = 0 if segment is None else docs.parts(segment, doc)
+        if of_records and parts:
+            yield conversation, of_records, first, stop
+            continue
+        for begin, end in _RUNS_OF_PARTS[parts]:
+            start = first + begin * _EVENTS_IN_PART
+            if start < stop:
+                yield conversation, 0, start, min(first + end * _EVENTS_IN_PART, stop)
+
+
+def _runs(bits: int) -> list[tuple[int, int]]:
+    """Return the first bit of each run of bits that are set, and the bit behind the last one."""
+    runs = list[tuple[int, int]]()
+    for number in range(bits.bit_length()):
+        if bits >> number & 1:
+            begin = runs.pop()[0] if runs and runs[-1][1] == number else number
+            runs.append((begin, number + 1))
+    return runs
+
+
+_RUNS_OF_PARTS: Final = [_runs(parts) for parts in range(_ALL_PARTS + 1)]
 
 
 def _as_ranges(places: Iterable[Sequence[Any]]) -> tuple[set[int], dict[int, list[Range]]]:
@@ -366,7 +432,20 @@ def _as_ranges(places: Iterable[Sequence[Any]]) -> tuple[set[int], dict[int, lis
             ranges[key].append((first, stop))
         else:
             whole.add(key)
-    return whole, {key: ranges[key] for key in ranges.keys() - whole}
+    return whole, {key: _joined(ranges[key]) for key in ranges.keys() - whole}
+
+
+def _joined(ranges: Iterable[Range]) -> list[Range]:
+    """Return the ranges in order. Ranges that are near each other become one."""
+    joined = list[Range]()
+    for first, stop in sorted(ranges, key=itemgetter(0)):
+        begin, end = joined[-1] if joined else (first, first)
+        if joined and (end is None or first <= end + _NEAR):
+            later = None if end is None or stop is None else max(end, stop)
+            joined[-1] = begin, later
+        else:
+            joined.append((first, stop))
+    return joined
 
 
 def unplaced(reader: Reader) -> Collection[int] | None:
@@ -390,8 +469,9 @@ def _in_both(docs: Docs | None, others: Docs | None) -> Docs | None:
     if docs is None or others is None:
         return docs or others
     segments = docs.found.keys() & others.found.keys()
+    found = {segment: docs.found[segment] & others.found[segment] for segment in segments}
     return Docs(
-        {segment: docs.found[segment] & others.found[segment] for segment in segments},
+        {segment: bits for segment, bits in found.items() if bits},
         frozenset(docs.segments).intersection(others.segments),
     )
 
@@ -400,37 +480,53 @@ def _docs_with(reader: Reader, word_hash: int) -> Docs | None:
     """Return the docs with a hash, or None if a quarter of the docs has it: see ``_SAMPLE``."""
     first = word_hash >> _BUCKET_BITS << _DOC_BITS
 
-    def docs_of(data: bytes) -> set[int]:
+    def docs_of(data: bytes) -> int:
         entries = _unpacked(data)
         begin = bisect_left(entries, first)
         end = bisect_left(entries, first + _DOCS, begin)
-        return {entry - first for entry in entries[begin:end]}
+        bits = 0
+        for entry in entries[begin:end]:
+            bits |= _ALL_PARTS << (entry - first) * _PARTS
+        return bits
 
     return _docs_in_bucket(reader, word_hash % _BUCKETS, docs_of, _OF_DOCS)
 
 
 def _docs_with_pair(reader: Reader, pair: int) -> Docs | None:
-    """Return the docs that may have a pair, or None if most docs may have it."""
-    begin = pair // _PAIR_BUCKETS * _BYTES_OF_PAIR
-    end = begin + _BYTES_OF_PAIR
-
-    def docs_of(data: bytes) -> set[int]:
-        bits = _unpacked_pairs(data)[begin:end]
-        return {
-            place * 8 + bit
-            for place, byte in enumerate(bits)
-            if byte
-            for bit in _BITS_OF_BYTE[byte]
-        }
-
+    """Return the docs that may have a pair, or None if most parts of docs may have it."""
+    docs_of = partial(_bits_of_pair, pair)
     return _docs_in_bucket(reader, _bucket_of_pair(pair), docs_of, _OF_DOCS_WITH_PAIR)
 
 
+def _bits_of_pair(pair: int, data: bytes) -> int:
+    """Return a bit for each part of a doc that may have a pair. A far step may be taken for a
+    place, because to leave these out takes as long as the rest.
+    """
+    number = pair // _PAIR_BUCKETS
+    places = accumulate(_steps_of_pairs(data))
+    bits = 0
+    for part in [place >> _PART_BITS for place in places if place & _IN_BUCKET == number]:
+        bits |= 1 << part
+    return bits
+
+
+def _docs_in_segments(reader: Reader, segments: Collection[int], pairs: Sequence[int]) -> Docs:
+    """Return the docs of some segments that may have all pairs."""
+    found = dict[int, int]()
+    numbers = json.dumps([*segments])
+    for pair in pairs:
+        rows = reader.ask_all("words_in_segments", numbers, _bucket_of_pair(pair))
+        for segment, data in rows:
+            bits = _bits_of_pair(pair, data)
+            found[segment] = found.get(segment, bits) & bits
+    return Docs(found, found.keys())
+
+
 def _docs_in_bucket(
-    reader: Reader, bucket: int, docs_of: Callable[[bytes], set[int]], most: float
+    reader: Reader, bucket: int, docs_of: Callable[[bytes], int], most: float
 ) -> Docs | None:
     """Return the docs that ``docs_of`` finds in the rows of a bucket, or None if it finds more than
-    this share of the first docs.
+    this share of the parts of the first docs.
     """
     found = {}
     segments = set[int]()
@@ -439,8 +535,8 @@ def _docs_in_bucket(
         segments.add(segment)
         if docs := docs_of(data):
             found[segment] = docs
-            count += len(docs)
-        if number * _DOCS > _SAMPLE and count > number * _DOCS * most:
+            count += docs.bit_count()
+        if number * _DOCS > _SAMPLE and count > number * _DOCS * _PARTS * most:
             return None
     return Docs(found, segments)
 
@@ -465,15 +561,36 @@ def _packed(entries: Iterable[int]) -> bytes:
     return zlib.compress(array("I", sorted(entries)).tobytes(), 1)
 
 
-def _unpacked_pairs(data: bytes) -> bytes:
-    """Return the bits of pairs that were compressed. Raises the error of a damaged index."""
+def _packed_pairs(places: Iterable[int]) -> bytes:
+    """Compress the places of pairs, in order. The place of a pair is the number of the part that
+    has it, and then the number of the pair in its bucket. Each byte is a step to the next place; a
+    step of ``_FAR`` leads to no place.
+    """
+    steps = bytearray()
+    last = 0
+    for place in places:
+        distance = place - last
+        while distance >= _FAR:
+            steps.append(_FAR)
+            distance -= _FAR
+        steps.append(distance)
+        last = place
+    return zlib.compress(steps, 1)
+
+
+def _steps_of_pairs(data: bytes) -> bytes:
+    """Return the steps that were compressed. Raises the error of a damaged index."""
     try:
-        bits = zlib.decompress(data)
+        return zlib.decompress(data)
     except zlib.error as error:
         raise _damaged(error) from error
-    if len(bits) != _BYTES_OF_PAIRS:
-        raise _damaged(f"{len(bits)} bytes of pairs")
-    return bits
+
+
+def _unpacked_pairs(data: bytes) -> list[int]:
+    """Return the places of pairs that were compressed."""
+    steps = _steps_of_pairs(data)
+    places = zip(steps, accumulate(steps), strict=True)
+    return [place for step, place in places if step != _FAR]
 
 
 def _damaged(problem: object) -> StoreDamaged:
@@ -489,7 +606,7 @@ def _damaged(problem: object) -> StoreDamaged:
 def refresh(store: Store, on_events: Callable[[int], object] = lambda count: None) -> int:
     """Add the new events to the index, and return the number of added events and records. Several
     processes may call ``refresh`` at the same time. ``on_events`` is called with the number of
-    events that were added together. Cost: about 150 µs of processor time for each new event of 500
+    events that were added together. Cost: about 170 µs of processor time for each new event of 500
     bytes.
     """
     return _Refresh(store, on_events).run()
@@ -610,7 +727,8 @@ class _Refresh:
                 )
                 for together in _pages(events, _EVENTS_IN_DOC):
                     first = together[0].id
-                    yield _Doc(key, 0, first, first + len(together), *_words(together))
+                    words = _words([[event] for event in together])
+                    yield _Doc(key, 0, first, first + len(together), *words)
 
     def _read_events(self, reader: Reader, key: int, start: int, stop: int) -> list[Event]:
         """Return events of a conversation. Return no events if the conversation is not there any
@@ -635,7 +753,7 @@ class _Refresh:
             first = together[0][0]
             stop = together[-1][0] + 1
             if any(place.first < stop and place.stop > first for place in places):
-                words = _words(event for _, events in together for event in events)
+                words = _words([events for _, events in together])
                 yield _Doc(source.conversation, 1, first, stop, *words)
 
     def _write(self, number: int, docs: Sequence[_Doc], read: Mapping[int, bool]) -> None:
@@ -719,54 +837,48 @@ def _put_in_segment(
         for word_hash in doc.hashes:
             entry = (word_hash >> _BUCKET_BITS << _DOC_BITS) | number
             buckets[word_hash % _BUCKETS].append(entry)
-    bits = _bits_of_pairs(docs, first)
+    places = _places_of_pairs(docs, first)
     if first:
         for bucket, data in transaction.ask("words_of_segment", segment):
             if bucket in buckets:
                 buckets[bucket].extend(_unpacked(data))
-            elif bucket in bits:
-                bits[bucket] = _in_either(bits[bucket], _unpacked_pairs(data))
+            elif bucket in places:
+                places[bucket] = [*_unpacked_pairs(data), *places[bucket]]
     for bucket in sorted(buckets):
         transaction.write("put_search_words", segment, bucket, _packed(buckets[bucket]))
-    for bucket in sorted(bits):
-        transaction.write("put_search_words", segment, bucket, zlib.compress(bits[bucket], 1))
+    for bucket in sorted(places):
+        transaction.write("put_search_words", segment, bucket, _packed_pairs(places[bucket]))
     for number, doc in enumerate(docs, first):
         begin = (doc.conversation, doc.of_records, doc.first)
         transaction.write("leave_search_doc", *begin)
         transaction.write("put_search_doc", segment, number, *begin, doc.stop)
 
 
-def _bits_of_pairs(docs: Sequence[_Doc], first: int) -> dict[int, bytes]:
-    """Return the bits of the pairs of docs, by their buckets. ``first`` is the number of the first
-    doc. Each step is one of all pairs, because a step for each pair would take half of the time of
-    an index.
+def _places_of_pairs(docs: Sequence[_Doc], first: int) -> dict[int, list[int]]:
+    """Return the places of the pairs of docs, by their buckets. ``first`` is the number of the
+    first doc.
     """
-    columns = defaultdict[int, int](int)
-    for number, doc in enumerate(docs, first):
-        has_pair = bytearray(PAIRS)
-        for pair in doc.pairs:
-            has_pair[pair] = 1
-        # The eight docs of a byte have one bit each in the byte of a pair.
-        columns[number // 8] |= int.from_bytes(has_pair, "little") << number % 8
-    bytes_of_docs = {place: bits.to_bytes(PAIRS, "little") for place, bits in columns.items()}
-    buckets = {}
-    for bucket in range(_PAIR_BUCKETS):
-        data = bytearray(_BYTES_OF_PAIRS)
-        for place, column in bytes_of_docs.items():
-            data[place::_BYTES_OF_PAIR] = column[bucket::_PAIR_BUCKETS]
-        if any(data):
-            buckets[_BUCKETS + bucket] = bytes(data)
-    return buckets
+    places = defaultdict[int, list[int]](list)
+    parts = (pairs for doc in docs for pairs in doc.pairs)
+    for number, pairs in enumerate(parts, first * _PARTS):
+        place = number << _PART_BITS
+        for pair in pairs:
+            places[pair % _PAIR_BUCKETS].append(place | pair // _PAIR_BUCKETS)
+    return {_BUCKETS + bucket: sorted(of_bucket) for bucket, of_bucket in places.items()}
 
 
-def _in_either(bits: bytes, others: bytes) -> bytes:
-    both = int.from_bytes(bits) | int.from_bytes(others)
-    return both.to_bytes(len(bits))
-
-
-def _words(events: Iterable[Event]) -> tuple[set[int], set[int]]:
-    texts = [words_in(text_of(event)) for event in events if has_content(event)]
-    return hashes_of(texts), pairs_of(texts)
+def _words(items: Sequence[Sequence[Event]]) -> tuple[set[int], list[set[int]]]:
+    """Return the hashes of the words of a doc, and the pairs of each of its parts. ``items`` are
+    the events of each record, or single events.
+    """
+    texts = [
+        [words_in(text_of(event)) for event in events if has_content(event)] for events in items
+    ]
+    parts = [
+        pairs_of([*chain.from_iterable(texts[begin : begin + _EVENTS_IN_PART])])
+        for begin in range(0, _EVENTS_IN_DOC, _EVENTS_IN_PART)
+    ]
+    return hashes_of(chain.from_iterable(texts)), parts
 
 
 def _pages(items: Iterable[T], size: int) -> Iterator[list[T]]:

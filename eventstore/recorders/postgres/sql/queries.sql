@@ -1816,8 +1816,12 @@ ON CONFLICT (conversation) DO UPDATE SET stays = 1
 -- name: words_in_bucket
 SELECT segment, words FROM {schema}.search_words WHERE bucket = $1::bigint
 
+-- name: words_in_segments
+SELECT w.segment, w.words FROM jsonb_array_elements_text(convert_from($1::bytea, 'UTF8')::jsonb) s
+JOIN {schema}.search_words w ON w.bucket = $2::bigint AND w.segment = s::bigint
+
 -- name: search_docs
-SELECT d.conversation, d.of_records::bigint, d.first, d.stop
+SELECT d.segment, d.doc::bigint, d.conversation, d.of_records::bigint, d.first, d.stop
 FROM jsonb_array_elements(convert_from($1::bytea, 'UTF8')::jsonb) w
 JOIN {schema}.search_docs d ON d.segment = (w ->> 0)::bigint AND d.doc = (w ->> 1)::bigint
 

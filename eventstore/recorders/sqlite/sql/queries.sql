@@ -1296,8 +1296,12 @@ INSERT OR REPLACE INTO search_unread (conversation, stays) VALUES (?, 1)
 -- name: words_in_bucket
 SELECT segment, words FROM search_words WHERE bucket = ?
 
+-- name: words_in_segments
+SELECT w.segment, w.words
+FROM json_each(?) s CROSS JOIN search_words w ON w.bucket = ? AND w.segment = s.value
+
 -- name: search_docs
-SELECT d.conversation, d.of_records, d.first, d.stop
+SELECT d.segment, d.doc, d.conversation, d.of_records, d.first, d.stop
 FROM json_each(?) w CROSS JOIN search_docs d ON d.segment = w.value ->> 0 AND d.doc = w.value ->> 1
 
 -- The conversations to search, in the order of lists: see foldlog/_reports/figures/activity.py.
