@@ -17,8 +17,7 @@ from foldlog.formats.codex.lines import (
     texts_in,
     unmark,
 )
-from foldlog.formats.codex.usage import USAGE_RECORD, Totals
-from foldlog.formats.json_text import json_of
+from foldlog.formats.codex.usage import USAGE_RECORD, Totals, kept_total
 from foldlog.formats.model_calls import UNNAMED, ModelCall
 from foldlog.formats.record import Fields, dict_or_empty, time_in, within
 from foldlog.formats.skeleton import Skeleton
@@ -211,23 +210,12 @@ class CodexSkeleton(Skeleton):
         extra = self.state.extra
         last = info.get("last_token_usage")
         total = dict_or_empty(info, "total_token_usage")
-        seen = _as_stored(total)
+        seen = kept_total(total)
         if type(last) is not dict or seen == extra.get("seen", {}):
             return
         call = ModelCall(time_in(at), extra.get("model") or UNNAMED, usage_of(last))
         self.replies.add(self._totals.named(call, total, extra.get("ancestor")))
         extra["seen"] = seen
-
-
-def _as_stored(total: Fields) -> Fields:
-    """Return a total as ``SourceState`` can hold it. A total with a number of more than 64 bits,
-    which no program counts, becomes its JSON text.
-    """
-    try:
-        _encode(total)
-    except OverflowError:
-        return {"text": json_of(total).decode()}
-    return total
 
 
 class _Numbered(Struct):
@@ -236,7 +224,6 @@ class _Numbered(Struct):
     ordinal: int | None = None
 
 
-_encode = msgspec.msgpack.Encoder().encode
 _decode_number = msgspec.json.Decoder(_Numbered).decode
 
 

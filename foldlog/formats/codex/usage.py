@@ -11,6 +11,7 @@ from foldlog._base.json_types import JsonMap
 from foldlog._base.usage import usage_of
 from foldlog.eventstore import Annotation, Event, SystemMessage
 from foldlog.formats.event_fields import id_of_source
+from foldlog.formats.json_text import json_of
 from foldlog.formats.model_calls import (
     UNNAMED,
     CallsReader,
@@ -20,9 +21,10 @@ from foldlog.formats.model_calls import (
     model_named,
     tokens_of,
 )
-from foldlog.formats.record import Fields, dict_or_empty, text_or_none, within
+from foldlog.formats.record import Fields, dict_or_empty, text_or_none
 
 USAGE_RECORD = "token_usage_record"
+_COUNT_END = 2**63
 
 
 class Totals(Struct):
@@ -44,6 +46,16 @@ class Totals(Struct):
         if ancestor:
             return call._replace(reply=f"{ancestor} {tokens} {self.falls}")
         return at_total(call, total)
+
+
+def kept_total(total: Fields) -> Fields:
+    """Return a total in a form that any state can hold, and that is equal for equal totals. A total
+    of which a value is no whole number of 64 bits becomes its JSON text. No release of Codex writes
+    such a total.
+    """
+    if all(type(count) is int and abs(count) < _COUNT_END for count in total.values()):
+        return total
+    return {"text": json_of(total).decode()}
 
 
 class CodexCalls(CallsReader):
@@ -70,8 +82,8 @@ class CodexCalls(CallsReader):
             is_session = getattr(event, "name", "") == "session_meta"
             if is_session or event.meta.get("instructions") == "base":
                 self.ancestor = (
-                    within(getattr(event, "data", None), "forked_from_id")
-                    or id_of_source(event)
+                    text_or_none(getattr(event, "data", None), "forked_from_id")
+                    or text_or_none(id_of_source(event))
                     or self.ancestor
                 )
             if not isinstance(event, Annotation) or not isinstance(event.data, dict):
@@ -84,7 +96,7 @@ class CodexCalls(CallsReader):
             last = info.get("last_token_usage") if isinstance(info, dict) else None
             total = dict_or_empty(info, "total_token_usage")
             # Codex often writes a count twice.
-            if isinstance(last, dict) and total != self.last_total:
+            if isinstance(last, dict) and (kept := kept_total(total)) != self.last_total:
                 call = call_of_event(event, self.model, usage_of(last))
                 yield self.totals.named(call, total, self.ancestor)
-                self.last_total = total
+                self.last_total = kept

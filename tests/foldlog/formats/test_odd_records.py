@@ -5,11 +5,19 @@ import re
 
 import pytest
 
+from foldlog._reports.figures.checking import find_wrong_figures
 from foldlog.eventstore import Observation
 from foldlog.formats import decode
 from foldlog.formats.cursor import _names_of_blobs
 from foldlog.formats.openai_chat import alike
-from tests.foldlog.imports.imports import bytes_of, figures_of, imported_lines, new_store
+from foldlog.projections import Views
+from tests.foldlog.imports.imports import (
+    bytes_of,
+    events_of,
+    figures_of,
+    imported_lines,
+    new_store,
+)
 
 
 def read_figures(tmp_path, *lines):
@@ -62,6 +70,24 @@ def test_a_total_that_is_too_long_for_the_state_is_counted_once(total, tmp_path)
         figures = figures_of(store, grown.conversation)
     assert len(figures["calls"]) == 1
     assert figures == read_figures(tmp_path, SESSION, counted(total), counted(total))
+
+
+NAN = float("nan")
+FORKED = {"type": "session_meta", "payload": {"id": "s", "forked_from_id": NAN}}
+
+
+@pytest.mark.parametrize(
+    "session, total", [(SESSION, NAN), (SESSION, float("inf")), (SESSION, 2**64), (FORKED, 7)]
+)
+def test_figures_go_on_after_a_value_that_json_has_not(session, total, tmp_path):
+    lines = [f"{json.dumps(line)}\n".encode() for line in [session, counted(total), counted(total)]]
+    with new_store() as store:
+        for count in (2, 3):
+            outcome = imported_lines(store, tmp_path / "log.jsonl", lines[:count])
+            events_of(store, outcome.conversation)
+            assert len(figures_of(store, outcome.conversation)["calls"]) == 1
+            wrong = find_wrong_figures(store, Views(store), outcome.conversation)
+            assert [*wrong] == []
 
 
 def ended(calls):
