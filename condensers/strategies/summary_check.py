@@ -57,9 +57,11 @@ the newest event, does not.
 
 
 def fit_to_replace(reply: Reply, text: str, events: Sequence[Event]) -> str:
-    """Return the summary ``text``. Raises ``ModelCallFailed`` if it has more estimated tokens than
-    the events.
+    """Return the summary ``text``. Raises ``ModelCallFailed`` if it cannot replace the events,
+    because it is empty, or has more estimated tokens than the events.
     """
+    if not text.strip():
+        raise useless(reply, "the reply has no text")
     tokens = event_size(CondensationSummary(content=text))
     replaced = sum(map(event_size, events))
     if tokens > max(replaced, SMALL):

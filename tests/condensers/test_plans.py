@@ -10,12 +10,14 @@ from msgspec.structs import replace
 
 from foldlog.condensers import NoCondensationAvailable
 from foldlog.condensers.handler import planned_before
+from foldlog.condensers.selection import middle
 from foldlog.eventstore.events import (
     CondensationAction,
     Retraction,
 )
 from foldlog.projections import View, well_formed
 from foldlog.projections.units import pending_positions, units
+from tests.condensers.made import history, message, pair
 from tests.condensers.test_laws import condensers, loops, stepped, viewed as viewed_if_asked
 from tests.golden.cases import cases_in, write_anew
 from tests.how_many import examples
@@ -63,6 +65,25 @@ def test_a_plan_that_holds_loses_nothing_else(events, later, condenser):
         is_silent = sendable == [True, False]  # no message could be sent
         # Where ids of calls or of sources repeat, a plan may be refused that would take nothing.
         assert outdated(plan, came[:n]) or not (lost or parted or returned or is_silent)
+
+
+@pytest.mark.parametrize(
+    "keep_first, keep_last, span",
+    [
+        (0, 0, slice(0, 4)),
+        (1, 1, slice(1, 3)),
+        (1, 2, slice(1, 3)),  # the tail shrinks by a part of a unit
+        (2, 0, slice(3, 4)),  # the head grows by a part of a unit
+        (4, 0, None),
+        (5, 0, None),
+        (99, 0, None),
+        (0, 99, None),
+        (0, -1, None),
+    ],
+)
+def test_the_span_between_head_and_tail(keep_first, keep_last, span):
+    view = View.from_events(history(message(), pair(1), message()))
+    assert middle(view, keep_first, keep_last) == span
 
 
 def run_case(case, output):

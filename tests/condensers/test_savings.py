@@ -51,6 +51,14 @@ def test_it_is_due_when_calls_paid_its_cost():
     assert not saves(view, sums_of(view), span, 38, CHEAP)
 
 
+def test_events_before_the_forgotten_ones_are_not_written_again():
+    # 20 calls have paid 20 / 2 * 0.1 * 2,625. Of the 3,500 tokens after the head, 875 are written
+    # again at 0.9 of the price: 787.5.
+    view = viewed(turns(40))
+    assert saves(view, sums_of(view), slice(5, 35), 1_837, CHEAP)
+    assert not saves(view, sums_of(view), slice(5, 35), 1_838, CHEAP)
+
+
 def test_usage_tells_what_the_cache_reads():
     usage = {"prompt_tokens": 1_000, "completion_tokens": 1, "cached_tokens": 0}
     view = viewed(turns(20, usage=usage))
@@ -86,12 +94,14 @@ def test_a_cache_that_is_written_at_a_low_price_costs_nothing_more():
     assert not saves(view, sums_of(view), slice(0, 15), 657, rule)
 
 
-def test_parallel_calls_are_one_call_of_the_model():
+@pytest.mark.parametrize("order", [(0, 1, 2, 3), (0, 2, 1, 3)])
+def test_parallel_calls_are_one_call_of_the_model(order):
     rule = CacheRule(models="", least=0, read=0.1, write=0.1)
     events = [message()]
     for number in range(10):
-        events += [call(call_id=f"{name}{number}", response_id=f"r{number}") for name in "ab"]
-        events += [answer(call_id=f"{name}{number}") for name in "ab"]
+        response = [call(call_id=f"{name}{number}", response_id=f"r{number}") for name in "ab"]
+        response += [answer(call_id=f"{name}{number}") for name in "ab"]
+        events += [response[place] for place in order]
     view = viewed(events)
     assert len(view) == 41
     # Ten calls have paid 10 / 2 * 0.1 for 7/8 of 3,000 tokens.

@@ -706,3 +706,20 @@ def test_a_summary_always_has_an_eighth_of_the_limit(others, keep_first, fits, r
         match=f"of {fits + 1:,} characters, the prompt would have {others + fits + 1} tokens, and it",
     ):
         condenser.get_condensation(view, Thousands())
+
+
+@pytest.mark.parametrize("shortest, taken", [(3_000, 5_000), (2_001, 5_000), (2_000, 2_000)])
+def test_the_longest_text_is_taken_if_none_leaves_the_room_that_is_wanted(shortest, taken):
+    """Beside 38,000 tokens, 2,000 are within the limit, and 5,000 are accepted."""
+
+    class Writing(SummarizingCondenser):
+        def summary(self, view, span):
+            shorter = {6_000: 5_000, 5_000: 4_000, 4_000: shortest}
+            return Summary(
+                "x" * 6_000,
+                shorter=lambda text: "x" * shorter[len(text)] if len(text) in shorter else None,
+            )
+
+    condenser = Writing(keep_first=38, max_size=1_000, max_tokens=40_000)
+    made = plan(condenser.get_condensation(viewed(messages(60)), Thousands()))
+    assert (len(made.summary), made.metadata["tokens_after"]) == (taken, 38_000 + taken)

@@ -166,6 +166,4 @@ def test_a_summary_may_be_as_large_as_its_events():
             " that it replaces"
         )
     assert fits("word " * 400, [message()]) is True, "512 tokens are always allowed"
-    assert fits("", [message()]) is True, "an empty event may have an empty summary"
-    large = [message("word " * 1_000)] * 4
-    assert fits("", large) == (f"'' cannot replace 4 events of about {4 * replaced} tokens")
+    assert fits("", [message()]) == fits(" \n", [message()]) == "the reply has no text"
