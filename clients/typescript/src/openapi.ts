@@ -201,9 +201,10 @@ export interface paths {
          * @description List the conversations that have some attributes, and that the token may see.
          *
          *     ``where`` are attributes as ``name=value``, separated by commas. Write a comma, an equals sign
-         *     or a percent sign inside a name or a value as ``%2C``, ``%3D`` or ``%25``. ``below`` is the
-         *     beginning of the ids: then the page has all conversations below it, in no order. ``after`` is
-         *     ``next`` of the page before.
+         *     or a percent sign inside a name or a value as ``%2C``, ``%3D`` or ``%25``. The values are texts,
+         *     so an attribute that is a number or a boolean is not found. ``below`` is the beginning of the
+         *     ids: then the page has all conversations below it, in no order. ``after`` is ``next`` of the
+         *     page before.
          *
          *     Scope: read.
          */
@@ -898,7 +899,7 @@ export interface paths {
          * Return the sums of the figures of all conversations that the token may see.
          * @description Return the sums of the figures of all conversations that the token may see.
          *
-         *     ``where`` are attributes as ``name=value``, as in a list of conversations.
+         *     ``where`` are attributes as ``name=value``, as in a list of conversations: values are texts.
          *
          *     Scope: read.
          */

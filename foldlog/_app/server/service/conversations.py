@@ -183,9 +183,10 @@ def list_conversations(
     """List the conversations that have some attributes, and that the token may see.
 
     ``where`` are attributes as ``name=value``, separated by commas. Write a comma, an equals sign
-    or a percent sign inside a name or a value as ``%2C``, ``%3D`` or ``%25``. ``below`` is the
-    beginning of the ids: then the page has all conversations below it, in no order. ``after`` is
-    ``next`` of the page before.
+    or a percent sign inside a name or a value as ``%2C``, ``%3D`` or ``%25``. The values are texts,
+    so an attribute that is a number or a boolean is not found. ``below`` is the beginning of the
+    ids: then the page has all conversations below it, in no order. ``after`` is ``next`` of the
+    page before.
     """
     asked = attributes_in(where)
     attributes = {**asked, **request.principal.where}

@@ -70,7 +70,7 @@ def read_stats(request: AdmittedRequest, *, with_children: bool = False) -> Stat
 def read_store_stats(request: AdmittedRequest, *, where: Where = "") -> StatsDocument:
     """Return the sums of the figures of all conversations that the token may see.
 
-    ``where`` are attributes as ``name=value``, as in a list of conversations.
+    ``where`` are attributes as ``name=value``, as in a list of conversations: values are texts.
     """
     histories = request.histories
     asked = attributes_in(where)
