@@ -523,8 +523,6 @@ def as_chunk(columns: Sequence[Any]) -> Chunk:
 @lru_cache(1_000)  # there are few kinds and many rows
 def kind_name(kind: object) -> str:
     # A damaged value is converted to a text too, and the row's checksum then does not match.
-    if isinstance(kind, str):
-        return kind
     if isinstance(kind, bytes):
         return str(kind, "utf-8", "replace")
     return repr(kind)

@@ -650,3 +650,13 @@ def test_commands_are_freed_after_a_fold():
 
 if __name__ == "__main__":
     write_anew("digests", run_case)
+
+
+@pytest.mark.parametrize("size, is_answer", [(3, True), (30, True), (31, False)])
+def test_a_short_message_is_shown_with_the_question_that_it_answers(size, is_answer):
+    text = ("yes " * 10)[:size].strip().ljust(size, "!")
+    asked = message("Shall I delete the old table?", "agent")
+    expected = "Tidy the database."
+    answer_line = f"{text} (the agent had asked: Shall I delete the old table? [1])"
+    events = (message("Tidy the database."), asked, message(text), message("done", "agent"))
+    assert section(digest(*events), ASKED) == [expected, answer_line if is_answer else text]
