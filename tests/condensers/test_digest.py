@@ -538,6 +538,22 @@ def test_a_continued_fold_equals_a_fresh_fold():
     assert compared > 40
 
 
+def test_a_fold_after_a_retraction_has_the_first_event():
+    with new_history() as history:
+        for number in range(6):
+            history.append(edit(number))
+        view = history.view()
+        assert files_known(text_of(digest_of(view, view[:4]), LENGTH)) == 2
+        history.append([message("aside")])
+        history.retract(history.version() - 1)
+        history.append(edit(9))
+        view = history.view()
+        text = text_of(digest_of(view, view[:6]), LENGTH)
+        fresh = View.from_events(history.events())
+        assert text == text_of(digest_of(fresh, fresh[:6]), LENGTH)
+        assert files_known(text) == 3
+
+
 def test_later_digests_omit_redacted_events():
     with new_history(DigestCondenser(max_size=12)) as history:
         history.append([message("go on"), message("never tell anybody of the_secret_kite")])
