@@ -561,7 +561,7 @@ class Remembered:
         """
         reports = reports_of(action)
         has_failed = "instead_of" in action.metadata and failures_in(reports)
-        if not (has_failed or DOUBTFUL in action.metadata):
+        if not reports or not (has_failed or DOUBTFUL in action.metadata):
             return action
         marked = [*reports[:-1], {**reports[-1], ASK_AGAIN_AT: self.after_failure(version)}]
         return replace(action, metadata={**action.metadata, CONDENSER_METADATA_KEY: marked})
