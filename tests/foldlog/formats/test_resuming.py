@@ -164,7 +164,7 @@ def damaged(records: list[Any], chance: random.Random) -> list[Any]:
         earlier = max(0, place - chance.choice((1, 2, 3, 5, 20, 60, 150)))
         record = records[place]
         other = records[earlier]
-        if type(record) is not dict or type(other) is not dict:
+        if type(record) is not dict or type(other) is not dict or not (record and other):
             continue
         damage = chance.randrange(8)
         if damage == 0:
