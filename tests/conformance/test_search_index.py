@@ -616,3 +616,25 @@ def test_an_index_is_missed_in_a_store_with_many_events(histories, monkeypatch):
     assert index.is_missed(store)
     index.make(store)
     assert not index.is_missed(store)
+
+
+def test_a_search_looks_up_only_conversations_that_it_may_read(histories, monkeypatch):
+    """A token that sees two conversations waits for the words of no other."""
+    store = histories.store
+    monkeypatch.setattr(index, "_SAMPLE", 10)
+    monkeypatch.setattr(index, "_OF_DOCS", 0)  # each word is frequent
+    for number in range(20):
+        histories[f"c{number}"].append([said("the store is there")] * 3)
+    index.make(store)
+    index.refresh(store)
+    asked = []
+    ranges_of = index.ranges_of
+    monkeypatch.setattr(
+        index,
+        "ranges_of",
+        lambda reader, keys, found: asked.append(len(keys)) or ranges_of(reader, keys, found),
+    )
+    monkeypatch.setattr(index, "look_up_pairs", None)  # is not called
+    found = search(store, '"the store is"', among=["c3", "c17"], limit=None)
+    assert [hit.conversation for hit in found.hits] == ["c17"] * 3 + ["c3"] * 3
+    assert sum(asked) == 2

@@ -91,6 +91,7 @@ def collect_stats(
     prices: Prices | None = None,
     has_task: bool = False,
     is_complete: bool = False,
+    is_quick: bool = False,
 ) -> Stats:
     """Count what has changed, and return the totals of ``conversations``, or of all conversations
     if the argument is None. For a single conversation, the function also computes the sizes of its
@@ -102,6 +103,7 @@ def collect_stats(
     ``has_task``     also add up a single conversation and its sub-agents, in ``Stats.task``
     ``is_complete``  count all conversations that have changed. Otherwise ``Stats.behind`` says what
                      the totals of all conversations and the task lack
+    ``is_quick``     do so for several ``conversations`` too
 
     Raises ``ConversationNotFound``, ``ConversationErased`` or ``KeyUnavailable``. Cost: see
     ``FiguresOfStore``; with ``has_task``, the figures of the whole store are brought up to date
@@ -112,7 +114,8 @@ def collect_stats(
         views,
         prices,
         on_events=on_events,
-        is_quick=conversations is None and not is_complete,
+        is_quick=not is_complete
+        and (conversations is None or (is_quick and len(conversations) != 1)),
     )
     rows = None
     if conversations is not None:

@@ -544,10 +544,19 @@ def _first_places(
     count = 0
     for page in _in_order(store, found, behind):
         yield from _places_in_page(store, found, page, among)
-        count += len(page)
+        count += len(_chosen(page, among))
         if count >= _PLACES_WITH_PAIRS:
             return SearchPlace(*page[-1].at, page[-1].name, 0)
     return None
+
+
+def _chosen(page: Iterable[_Candidate], among: Collection[str] | None) -> list[_Candidate]:
+    """Return the candidates that the search may read."""
+    return [
+        candidate
+        for candidate in page
+        if candidate.stop != 0 and (among is None or candidate.name in among)
+    ]
 
 
 def _places_in_page(
@@ -557,16 +566,11 @@ def _places_in_page(
     among: Collection[str] | None,
 ) -> Iterator[_Place]:
     """Yield the conversations of a page that may have hits."""
-    ranges = _ranges_of_page(store, found, page)
-    chosen = iter(
-        [
-            candidate
-            for candidate in page
-            if candidate.stop != 0
-            and (among is None or candidate.name in among)
-            and candidate.key in ranges
-        ]
-    )
+    candidates = _chosen(page, among)
+    if not candidates:
+        return
+    ranges = _ranges_of_page(store, found, candidates)
+    chosen = iter([candidate for candidate in candidates if candidate.key in ranges])
     size = _FIRST_ROWS
     while candidates := [*islice(chosen, size)]:
         rows = _plain_rows(store, [candidate.key for candidate in candidates])

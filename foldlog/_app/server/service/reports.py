@@ -81,7 +81,9 @@ def read_store_stats(request: AdmittedRequest, *, where: Where = "") -> StatsDoc
         names = request.visible_ids(attributes)
     else:
         names = None
-    stats = collect_stats(histories.store, names, views=histories.views, prices=request.prices)
+    stats = collect_stats(
+        histories.store, names, views=histories.views, prices=request.prices, is_quick=True
+    )
     return stats.document()
 
 

@@ -12,6 +12,7 @@ from foldlog._app.server import threads
 from foldlog._app.server.service import conversations, exports, reports, search, service, views
 from foldlog._app.server.service.service import Service
 from foldlog._app.server.service.tokens import TokenEntry, Tokens
+from foldlog._reports.figures import of_store
 from foldlog.eventstore import open_store
 from foldlog.eventstore.recorders.sqlite.reader import SQLiteReader
 from tests.http_client import HttpClient, Refusal
@@ -94,6 +95,19 @@ def test_figures_count_what_a_token_may_read(admin, ann):
     assert admin("read_store_stats", where="user=bob")["conversations"] == 1
     assert ann("read_store_stats")["conversations"] == 1
     assert ann("read_store_stats", where="user=bob")["conversations"] == 0
+
+
+def test_figures_of_many_conversations_say_what_they_lack(admin, ann, store, monkeypatch):
+    for number in range(5):
+        admin("create_conversation", body={"id": str(number), "attributes": {"user": "ann"}})
+    monkeypatch.setattr(of_store, "_EVENTS_AT_ONCE", 0)  # one conversation
+    for left in (5, 4):
+        stats = admin("read_store_stats", where="user=ann")
+        assert (stats["conversations"], stats["behind"]["conversations"]) == (6 - left, left)
+    assert ann("read_store_stats")["behind"]["conversations"] == 3
+    of_store.FiguresOfStore(store).refresh()
+    assert "behind" not in ann("read_store_stats")
+    assert ann("read_stats", conversation="ann")["events"]["action"] == 1
 
 
 def test_tombstones_are_listed_in_pages_for_administrators(admin, ann):
