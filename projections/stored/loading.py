@@ -139,13 +139,13 @@ def load_revision(
     """Load the last revision at or before ``version``, and fold the events after it, up to
     ``version``, but at most one chunk.
 
-    Return the fold, and the revisions that are missing before ``version``. Return None if the
-    conversation has no revision, or if its last revision is unreadable or was made by another
-    version of the code. Cost: reading the events that the revision shows, and at most one chunk of
-    later events.
+    Without a revision, fold from the first event. Return the fold, and the revisions that are
+    missing before ``version``. Return None if the last revision is unreadable or was made by
+    another version of the code. Cost: reading the events that the revision shows, and at most one
+    chunk of later events.
     """
     stored = stored_revision(version, past)
-    if stored is None or stored[0] == 0:
+    if stored is None:
         return None
     stored_at, revision = stored
     try:
