@@ -170,7 +170,6 @@ class CachedValues:
                         record = Record(row.version, self._code, json.dumps(value).encode())
                         writing = WriteTransaction(transaction, conversation, database)
                         writing.put_records(self._projection, [record], replace_all=True)
-                        writing.end()
 
         if not new or not database.recorder.offer(write, at_once=self._at_once):
             return False

@@ -476,3 +476,21 @@ def test_document_of_a_view_that_goes_on_in_memory(store, views):
     view = views.current("c").then(all_said("a"))
     assert view.state.past.document("attributes") == {"user": "ann"}
     assert view.state.past.document("other") is None
+
+
+def test_the_view_that_was_changed_last_stays_in_memory(store, views, monkeypatch):
+    monkeypatch.setattr(views_module, "_REMEMBERED", 2)
+    for name in ("a", "b"):
+        store.append(name, said("zero"), expected_version=0)
+        views.current(name)
+    other = Views(store)
+    store.append("a", CondensationRequest(), expected_version=1)
+    changed = views.current("a")
+    before = views.current("b")
+    store.append("a", said("one"), expected_version=2)
+    changed = views.current("a")
+    store.append("c", said("zero"), expected_version=0)
+    views.current("c")
+    assert views.current("a") is changed
+    assert views.current("b") is not before
+    assert views.current("b") == other.current("b") == before
