@@ -164,8 +164,7 @@ ADDED = {
     "policy p on events": "CREATE POLICY p ON {0}.events USING (id < 1)",
     "child table {0}.c of events": "CREATE TABLE {0}.c () INHERITS ({0}.events)",
     "child table {0}.c of store": (
-        "CREATE TABLE {0}.c () INHERITS ({0}.store);"
-        " INSERT INTO {0}.c SELECT * FROM ONLY {0}.store"
+        "CREATE TABLE {0}.c () INHERITS ({0}.store); INSERT INTO {0}.c SELECT * FROM ONLY {0}.store"
     ),
 }
 
