@@ -34,6 +34,11 @@ from tests.shown_at import shown_at
     )
 )
 def test_lifetimes_agree_with_the_views(events):
+    check_lifetimes(events)
+
+
+def check_lifetimes(events):
+    """Compare the lifetimes of a log's events with the Views of all its versions."""
     folding = LifetimesFold(
         "c", lambda event: 3, [target(event) for event in events if isinstance(event, Retraction)]
     )
