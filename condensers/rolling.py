@@ -182,10 +182,9 @@ class RollingCondenser(Condenser, ABC):
         if not isinstance(condensation, Condensation):
             # ``_checked_step`` in ``condensers/base.py`` raises ``TypeError`` for another result.
             return condensation
+        action = condensation.action
         if self._has_should_condense:
-            action = self._forgetting_summaries(view, condensation.action)
-        else:
-            action = condensation.action
+            action = self._forgetting_summaries(view, action)
         if "reason" not in action.metadata:
             events_after = len(view.then((action,)))
             due = self.reasons(view, agent_llm)

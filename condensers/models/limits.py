@@ -39,10 +39,8 @@ def litellms_table() -> Mapping[str, msgspec.Raw]:
     package = find_spec("litellm")
     if package:
         table = Path(package.origin or "").with_name("model_prices_and_context_window_backup.json")
-    else:
-        table = None
-    if table and table.exists():
-        return msgspec.json.decode(table.read_bytes(), type=dict[str, msgspec.Raw])
+        if table.exists():
+            return msgspec.json.decode(table.read_bytes(), type=dict[str, msgspec.Raw])
     return {}
 
 

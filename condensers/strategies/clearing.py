@@ -63,10 +63,9 @@ class ClearToolUsesCondenser(Condenser):
             # The prompt of a reply contains all events before the reply. None stands for the reply
             # that comes next.
             if event is None or begins_reply(event, reply):
+                count = 0
                 if tokens > self.trigger:
                     count = max(0, len(clearable) - self.keep)
-                else:
-                    count = 0
                 old = [*chain(*clearable[:count])]
                 gain = sum(sizes[cleared] - _MARK_TOKENS for cleared in old)
                 if gain >= self.clear_at_least:

@@ -59,10 +59,9 @@ class RecentEventsCondenser(Condenser):
         }
         if kept_whole := len(view) - len(hidden) - len(positions):
             report["events_kept_whole"] = kept_whole
+        shown = view
         if hidden:
             shown = view.with_events(event for event in view.events if event.id not in hidden)
-        else:
-            shown = view
         return Step(shown, (report,))
 
 

@@ -368,17 +368,13 @@ class ModelSummaryCondenser(AskingCondenser, SummarizingCondenser):
             return ""
         judgement = judge()
         if judgement.problem:
-            raise useless(reply, f"{one_line(text, _QUOTED)!r} is no summary: {judgement.problem}")
+            raise useless(reply, f"{one_line(text, 80)!r} is no summary: {judgement.problem}")
         return judgement.doubt if self.fallback else ""
 
 
 _LENGTH_IN_DOUBT = 6_000
 """How many characters a digest below a doubtful text has at most, if ``digest_length`` is not more.
 """
-
-
-_QUOTED = 80
-"""How many characters of a text that is no summary the problem quotes."""
 
 
 def _with_costs(metadata: JsonMap, reports: Sequence[Report]) -> JsonObject:

@@ -210,13 +210,10 @@ class Digest:
         """Note a request that the user wrote while the agent worked. Claude Code puts such a
         request into a result, or sends it later.
         """
-        if isinstance(event.data, dict):
-            text = event.data.get("content")
-        else:
-            text = None
-        request = one_line(of_user(text)) if isinstance(text, str) else ""
-        if request:
-            self._put(Section.ASKED, request, DigestLine(request + _QUEUED, event.id))
+        match event.data:
+            case {"content": str(text)}:
+                if request := one_line(of_user(text)):
+                    self._put(Section.ASKED, request, DigestLine(request + _QUEUED, event.id))
 
     def without_shown_requests(self, shown: Iterable[Event]) -> Digest:
         """Return the digest without the waiting requests that are a text or a line of an event of
@@ -226,11 +223,10 @@ class Digest:
         waiting = {request for request, line in asked.items() if line.text.endswith(_QUEUED)}
         if not waiting:
             return self
-        lines = set[str]()
-        for event in shown:
-            if isinstance(event, Message | Observation):
-                text = words_of(event.content)
-                lines.update(map(one_line, (text, *text.splitlines())))
+        texts = [
+            words_of(event.content) for event in shown if isinstance(event, Message | Observation)
+        ]
+        lines = {one_line(line) for text in texts for line in (text, *text.splitlines())}
         unsent = {
             request: line for request, line in asked.items() if request not in waiting & lines
         }

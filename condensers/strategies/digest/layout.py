@@ -41,7 +41,9 @@ SHARES: Mapping[Section, float] = {
 }
 """The share of a digest that each section may use, with the most important section first."""
 _NAMES_SHARE = 0.28
-"""The share of a digest that the sections leave for names with the words around them."""
+"""The share of a digest for names with the words around them. This share is
+exceeded only if the lines of all sections fit.
+"""
 _USED_IS_NEWER = 200
 """A name that the user or the agent wrote ranks as if it were ``_USED_IS_NEWER`` events newer."""
 _FILES_SINCE = 20
@@ -53,6 +55,7 @@ _BETWEEN = " | "
 _CUT_TWICE = f"{CUT}{_BETWEEN}{CUT}"
 _CUT_BETWEEN = 3
 """How many characters a cut between two sentences takes at most."""
+_OMITTED = " earlier left out)"
 _ID_LENGTH = 14
 
 _LENGTHS: Mapping[Section, Sequence[int]] = {
@@ -98,7 +101,10 @@ def text_of(digest: Digest, max_length: int) -> str:
         texts[section] = _section(section, lines[section], min(len(before) + rest, most)) or before
         rest -= len(texts[section]) - len(before)
     body = "".join(texts.values())
-    if lines_of_names := _lines_of_names(names, body, room - len(body)):
+    most = room - len(body)
+    if _OMITTED in body:
+        most = min(most, int(_NAMES_SHARE * room))
+    if lines_of_names := _lines_of_names(names, body, most):
         texts[Section.NAMES] = _section_text(Section.NAMES, _with_log_ids(lines_of_names, digest))
     return title + "".join(texts.values())
 
@@ -178,7 +184,9 @@ def _section(section: Section, lines: Sequence[DigestLine], room: int) -> str:
     *older, newest = shown = [*lines[:1], *lines[1 + skipped :]]
     lengths = _LENGTHS.get(section, (_LINE_MAX,))
     for length in lengths:
-        shown = [*(_cut(line, length) for line in older), newest]
+        most_of_first = max(length, room // 4 * (section is Section.ASKED))
+        cut = (_cut(line, most_of_first if line is lines[0] else length) for line in older)
+        shown = [*cut, newest]
         if len(listed := _section_text(section, shown, skipped)) <= room:
             return listed
     first = shown[: min(len(older), section is Section.ASKED)]
@@ -197,7 +205,7 @@ def _section(section: Section, lines: Sequence[DigestLine], room: int) -> str:
 
 
 def _section_text(section: Section, lines: Sequence[DigestLine], left_out: int = 0) -> str:
-    note = [f"({left_out} earlier left out)"] if left_out else []
+    note = [f"({left_out}{_OMITTED}"] if left_out else []
     return _BULLET.join((f"\n\n## {section.value}", *note, *map(_with_id, lines)))
 
 
