@@ -239,11 +239,11 @@ def load_modules() -> None:
     """Import what a search imports when it needs it, so that the first search of a server does not
     wait for it.
     """
-    from foldlog._reports.figures import activity, documents, writing
+    from foldlog._reports.figures import activity, documents, reading_together, writing
     from foldlog._reports.records import decoding
     from foldlog._reports.search import index
 
-    _ = activity, documents, writing, decoding, index
+    _ = activity, documents, reading_together, writing, decoding, index
 
 
 class _Search:
