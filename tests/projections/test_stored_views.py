@@ -494,3 +494,24 @@ def test_the_view_that_was_changed_last_stays_in_memory(store, views, monkeypatc
     assert views.current("a") is changed
     assert views.current("b") is not before
     assert views.current("b") == other.current("b") == before
+
+
+def test_large_views_are_forgotten_except_the_newest(store, monkeypatch):
+    views = Views(store)
+    for name in ("small", "large", "larger", "last"):
+        store.append(name, said("x" * (10 if name == "small" else 4_000)), expected_version=0)
+    remembered = []
+    monkeypatch.setattr(views_module, "_REMEMBERED_BYTES", 9_500)
+    for name in ("small", "large", "larger", "last"):
+        views.current(name)
+        remembered.append([*views._latest])
+    assert remembered == [
+        ["small"],
+        ["small", "large"],
+        ["small", "large", "larger"],
+        ["larger", "last"],
+    ]
+    monkeypatch.setattr(views_module, "_REMEMBERED_BYTES", 5)
+    view = views.current("small")
+    assert [*views._latest] == ["small"]
+    assert views.current("small") is view
