@@ -91,8 +91,9 @@ TimeAndId = tuple[SourceTime, Any]
 
 def time_and_id_of(format: Format, record: Any) -> TimeAndId:
     """Return the time and the id of a record."""
+    source_id = format.source_id(record)
     time = (None, None) if format.time is None else format.time(record)
-    return time, format.source_id(record)
+    return time, source_id
 
 
 def time_if_without_id(time_and_id: TimeAndId) -> datetime | None:
@@ -240,10 +241,10 @@ class FollowingDecoder(RecordDecoder):
         return self.events_of_redacted(record, ())
 
     def events_of_redacted(self, record: Any, stored: Sequence[Event]) -> list[Event]:
-        self.past.next_record(self.next_id)
         try:
             self.check(record)
         except NotAnEvent:
+            self.past.next_record(self.next_id)
             if not stored:
                 raise
             source_id = self.format.source_id(record) if type(record) is dict else None
@@ -254,9 +255,9 @@ class FollowingDecoder(RecordDecoder):
             return redacted.events
         time_and_id = time_and_id_of(self.format, record)
         at = time_if_without_id(time_and_id)
-        self._add_id(time_and_id[1])
         collected = self.begin_record(record, time_and_id)
         collected.stored = stored
+        self.past.next_record(self.next_id, time_and_id[1], id_may_return=self.ids_return)
         key = 0 if self.repeat == "events" else key_of(record)
         if key and self._repeats.has(key, at):
             self.past.break_off()
@@ -272,10 +273,6 @@ class FollowingDecoder(RecordDecoder):
         if key:
             self.remember(key, time_and_id)
         return collected.events
-
-    def _add_id(self, source_id: Any) -> None:
-        if source_id is not None:
-            self.past.add_new(f"record {source_id}", may_return=self.ids_return)
 
     def _report_unread(self, record: Any, collected: RecordEvents) -> None:
         """Report each field whose text is in no event, once for a field of this name."""

@@ -98,11 +98,17 @@ class Past:
         """The version before the window."""
         return self._window[0].version if self._window else inf
 
-    def next_record(self, version: int) -> None:
-        """Begin a record. A full window loses its oldest record."""
+    def next_record(
+        self, version: int, source_id: Any = None, *, id_may_return: bool = False
+    ) -> None:
+        """Begin a record, and remember its id: see ``add_new``. A full window loses its oldest
+        record.
+        """
         if len(self._window) == WINDOW_MAX:
             self._leave()
         self._window.append(_WindowRecord(len(self._ids), version))
+        if source_id is not None:
+            self.add_new(f"record {source_id}", may_return=id_may_return)
 
     def set_time(self, time: datetime) -> None:
         """Set the time of the present record, which has no id."""

@@ -12,7 +12,6 @@ from __future__ import annotations
 
 from typing import Any
 
-from foldlog.formats.blocks import kind_of
 from foldlog.formats.claude_code.lines import Kept, is_boundary, is_of_person, is_summary
 from foldlog.formats.record import Fields, dicts_in, text_or_none
 from foldlog.formats.resuming import Past
@@ -59,7 +58,7 @@ def parent_of(record: Fields) -> Any:
     return parent if type(parent) is str or parent is PREVIOUS else None
 
 
-def _blocks(record: Fields) -> list[Any]:
+def _blocks(record: Fields) -> list[Fields]:
     return dicts_in(record, "message", "content")
 
 
@@ -71,14 +70,14 @@ def calls_of(record: Fields) -> frozenset[Any]:
     if record.get("type") != "assistant":
         return _NO_CALLS
     return frozenset(
-        [str(block.get("id")) for block in _blocks(record) if kind_of(block) == "tool_use"]
+        [str(block.get("id")) for block in _blocks(record) if block.get("type") == "tool_use"]
     )
 
 
 def is_result(record: Fields) -> bool:
     """Return whether a line has the result of a call."""
     return record.get("type") == "user" and "tool_result" in [
-        kind_of(block) for block in _blocks(record)
+        block.get("type") for block in _blocks(record)
     ]
 
 

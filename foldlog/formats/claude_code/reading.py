@@ -43,7 +43,7 @@ from foldlog.formats.claude_code.lines import (
 from foldlog.formats.event_fields import text_part
 from foldlog.formats.open_calls import NO_RESULT, NewestCalls, Recent
 from foldlog.formats.record import Fields, omit, text_or_none, usage_meta
-from foldlog.formats.record_events import FollowingDecoder, RecordEvents, TimeAndId
+from foldlog.formats.record_events import FollowingDecoder, RecordEvents
 from foldlog.formats.repeated_records import key_of
 from foldlog.formats.resuming import Facts, checksum
 
@@ -138,15 +138,6 @@ class ClaudeCodeDecoder(FollowingDecoder):
         super().adopt(record, event_ids)
         self._switches.grow(self.adopted)
 
-    def begin_record(self, record: Fields, time_and_id: TimeAndId) -> RecordEvents:
-        self._begins = not self._is_begun and record["type"] in SAID
-        if self._begins:
-            self._is_begun = True
-            self._side = is_side(record)
-            self._session = record.get("sessionId")
-            self._switches.is_of_side = self._side
-        return super().begin_record(record, time_and_id)
-
     def follow_stored(self, event: Event) -> None:
         super().follow_stored(event)
         self._parallel.follow(event)
@@ -158,6 +149,12 @@ class ClaudeCodeDecoder(FollowingDecoder):
         kind = record["type"]
         message = record.get("message")
         is_of_side = is_side(record)
+        self._begins = not self._is_begun and kind in SAID
+        if self._begins:
+            self._is_begun = True
+            self._side = is_of_side
+            self._session = record.get("sessionId")
+            self._switches.is_of_side = is_of_side
         begins_main = self._side and begins_main_chain(record)
         if begins_main:
             self.past.needs_all()
@@ -195,14 +192,15 @@ class ClaudeCodeDecoder(FollowingDecoder):
             fields = omit(record, *_TAKEN)
             collected.close(kind, content if kind in SAID and type(content) is list else fields)
         self._switches.grow(collected.version)
-        if collected.shown and kind in SAID:
-            self._name_session(record.get("sessionId"), begins=version == 0)
+        session = record.get("sessionId")
+        if collected.shown and kind in SAID and session != self._session:
+            self._begin_session(session, is_new_tree=version == 0)
 
-    def _name_session(self, session: Any, *, begins: bool) -> None:
-        """If a line begins another session, the View hides all earlier lines. The import also
-        reports the second session to the user, as a finding.
+    def _begin_session(self, session: Any, *, is_new_tree: bool) -> None:
+        """Continue with a line of another session. If the line begins a new tree, the View hides
+        all earlier lines, and the import reports the second session to the user, as a finding.
         """
-        if begins and session != self._session:
+        if is_new_tree:
             self.report(
                 f"begins the session {session!r}, so the View no longer shows the lines of"
                 f" {self._session!r}; import each session from its own file"
@@ -258,8 +256,9 @@ class ClaudeCodeDecoder(FollowingDecoder):
             else:
                 collected.parts += shown_blocks(block)
         later = () if collected.parts and thinks else tuple(collected.thinking)
-        if is_agent and collected.response is not None:
-            self._thinking[collected.response] = later
+        response = collected.response
+        if is_agent and response is not None and (later or response in self._thinking):
+            self._thinking[response] = later
         if later:
             collected.thinking = []
         collected.say(
@@ -332,11 +331,11 @@ class ClaudeCodeDecoder(FollowingDecoder):
         is_awaited = self._awaited and type(uuid) is str and checksum(uuid) in self._awaited
         if kind == "summary" or is_awaited:
             self.past.needs_all()
-        title = self._titles.of(
-            kind, record.get("uuid"), record.get(TITLES.get(kind, "")), record.get("leafUuid")
-        )
         collected.meta = self._usage_in(
             record.get("message"), record.get("requestId"), record.get("costUSD")
+        )
+        title = self._titles.of(
+            kind, uuid, record.get(TITLES.get(kind, "")), record.get("leafUuid")
         )
         if title is not None:
             collected.meta["title"] = title
