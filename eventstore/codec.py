@@ -153,7 +153,7 @@ def encode(event: Event, *, finite: bool = False, ours: bool = False) -> Encoded
         else:
             without_id = replace(known_event, id=NOT_RECORDED)
         try:
-            if isinstance(event.timestamp, datetime):
+            if isinstance(event.timestamp, datetime) and event.timestamp.tzinfo is not UTC:
                 without_id = _with_event_time(without_id, event.timestamp)
             body, read_back = _round_trip(kind, schema, without_id, finite and event.origin is None)
         except (TypeError, ValueError) as error:  # ``Undecodable`` is a ``ValueError``

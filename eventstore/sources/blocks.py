@@ -65,9 +65,9 @@ class Block(NamedTuple):
         place = 2 * (number - self.first)
         return self.raw[self.places[place] : self.places[place + 1]]
 
-    def records(self) -> Iterator[bytes]:
+    def records(self) -> list[bytes]:
         edges = iter(self.places)
-        return (self.raw[start:end] for start, end in zip(edges, edges, strict=True))
+        return [self.raw[start:end] for start, end in zip(edges, edges, strict=True)]
 
     def before(self, number: int) -> Block:
         """Return the part of the block before a record."""

@@ -237,12 +237,15 @@ class _Making:
         self.leaves_last = leaves_last
         self.conversation = conversation
         self.state: DecoderState | None = None
+        self.redacted = set[int]()
+        """The numbers of the redacted records, including shared records."""
 
         def read(sources: Sources) -> tuple[Source | None, int, dict[int, tuple[int, int]]]:
-            source = sources.of(conversation)
             row = sources.find(conversation)
+            source = sources.of_state(row)
             if source is None or row is None or source.made == source.records:
                 return source, 0 if row is None else row.version, {}
+            self.redacted = sources.all_redacted(source)
             if continues and continued(source) is None:
                 self.state = _state_of(sources, source, row)
             if self.state is None or about(source).get("unread"):
@@ -253,9 +256,9 @@ class _Making:
 
         self.source, self.version, self.events_of_records = query_sources(store.database, read)
         self.made = 0 if self.source is None else self.source.made
-        facts = {} if self.source is None else about(self.source)
-        self._recorded_at: int | None = facts.get(IMPORTED_AT)
-        self._secret = bytes.fromhex(facts[SECRET]) if SECRET in facts else None
+        self._facts = {} if self.source is None else about(self.source)
+        self._recorded_at: int | None = self._facts.get(IMPORTED_AT)
+        self._secret = bytes.fromhex(self._facts[SECRET]) if SECRET in self._facts else None
         self.findings = list[tuple[int, str]]()
         self.is_written = False
         """Whether all events that are to be stored are stored."""
@@ -270,20 +273,19 @@ class _Making:
         source = self.source
         if source is None or source.made == source.records:
             return
-        redacted = query_sources(self.store.database, Sources.all_redacted, source)
         start = source.made
         stop = max(source.records - self.leaves_last, start)
         findings = list[str]()
         # A redacted record is blank, and may have fewer events than before. Later records depend on
         # it, so they may have fewer events, too.
-        first_redacted = min(redacted, default=start)
+        first_redacted = min(self.redacted, default=start)
         first = start
         new_records = dict[int, tuple[int, int]]()
         new_events = list[Event]()
         first_ids = {number: place[0] for number, place in self.events_of_records.items()}
-        prefix = str(about(source).get("prefix", ""))
+        prefix = str(self._facts.get("prefix", ""))
         self.decoder = decoder_of(format_named(source.format), prefix, findings)
-        for number, events in self._decoded(source, findings):
+        for number, events in self._decode(source, findings):
             if number < start:
                 first_id, event_count = self.events_of_records.get(number, (0, 0))
                 differs = event_count != len(events)
@@ -294,8 +296,9 @@ class _Making:
                     self._check_difference(number, event_count, first_redacted)
                 findings.clear()
                 continue
-            self.findings += [(number, finding) for finding in findings]
-            findings.clear()
+            if findings:
+                self.findings += [(number, finding) for finding in findings]
+                findings.clear()
             if number == stop:  # only the findings of the last record are wanted
                 return
             if events:
@@ -329,8 +332,8 @@ class _Making:
         if can_follow and not self._standing.has(number):
             raise _DiffersAfterRedaction(number)
 
-    def _decoded(self, source: Source, findings: list[str]) -> Iterator[tuple[int, list[Event]]]:
-        """Yield the number and the events of each record, from the first record that the decoder
+    def _decode(self, source: Source, findings: list[str]) -> Iterator[tuple[int, list[Event]]]:
+        """Return the number and the events of each record, from the first record that the decoder
         needs on.
         """
         decoder = self.decoder
@@ -338,9 +341,7 @@ class _Making:
         if self.state is not None and isinstance(decoder, FollowingDecoder):
             window = self.state.window
             decoder.continue_from(self.state)
-            if window == 0:
-                decoder.end_window()
-        decoded = decode_records(
+        return decode_records(
             self.store,
             source,
             self.events_of_records,
@@ -351,10 +352,6 @@ class _Making:
             window,
             self._standing.has,
         )
-        for number, events in decoded:
-            yield number, events
-            if window and number + 1 == source.made and isinstance(decoder, FollowingDecoder):
-                decoder.end_window()
 
     def report(self, findings: list[tuple[int, str]] | None) -> None:
         """Add the findings to a list, or log them without a list."""
@@ -401,7 +398,7 @@ class _Making:
                 if stop == stored.records:
                     facts.pop(SECRET, None)
                 if sets_title:
-                    facts[TITLED] = about(source)[TITLE]
+                    facts[TITLED] = self._facts[TITLE]
                 if self._parent is not None and REDACTED not in facts:
                     facts[WHERE] = {PARENT: self._parent, **facts.get(WHERE, {})}
                 sources.put(stored._replace(made=stop, about=msgspec.json.encode(facts)))
@@ -446,8 +443,7 @@ class _Making:
         """Return the change that sets the facts which no record contains: the usage, the title and
         the places of unread records. Also return what ``change_of_documents`` returns beside it.
         """
-        assert self.source is not None
-        facts = about(self.source)
+        facts = self._facts
         changed = {IMPORTED: facts["usage"]} if facts.get("usage") else {}
         title = self._new_title(is_new=is_new)
         attributes = {} if title is None else {TITLE: title}
@@ -462,10 +458,8 @@ class _Making:
         """Return the title of the source if it is to be set: of a new source, or if the last title
         that an import set was another one.
         """
-        assert self.source is not None
-        facts = about(self.source)
-        title: str | None = facts.get(TITLE)
-        return title if is_new or facts.get(TITLED) not in (None, title) else None
+        title: str | None = self._facts.get(TITLE)
+        return title if is_new or self._facts.get(TITLED) not in (None, title) else None
 
 
 def _state_of(sources: Sources, source: Source, row: Conversation) -> DecoderState | None:

@@ -59,7 +59,7 @@ def parse(text: bytes) -> Any:
         value = parse_stored(text)
     except RecursionError:
         raise UnreadableJson(TOO_DEEP) from None
-    if brackets(text) > DEPTH_MAX:
+    if _may_be_deep(text):
         check_depth(value)
     return value
 

@@ -7,7 +7,7 @@ that ``NamedRecords.without_texts`` names.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 from msgspec.structs import force_setattr
@@ -132,7 +132,7 @@ class NamedRecords:
         matches ``_NAME``, in the record's order. Numbers and fields of nested objects do not stay,
         even if they are ids or times.
         """
-        (value,) = values_of(iter((record,)))
+        (value,) = values_of([record])
         fields = dict_or_empty(value)
         rest = {
             name: field
@@ -166,10 +166,12 @@ class DecodedRecords(NamedRecords):
             self.on_finding(problem)
 
 
-def values_of(records: Iterator[bytes]) -> Iterator[Any]:
-    """Yield the values of stored records. Yield None for a record that is not JSON."""
+def values_of(records: Iterable[bytes]) -> list[Any]:
+    """Return the values of stored records. A record that is not JSON has the value None."""
+    values = list[Any]()
     for record in records:
         try:
-            yield parse(record)
+            values.append(parse(record))
         except UnreadableJson:
-            yield None
+            values.append(None)
+    return values

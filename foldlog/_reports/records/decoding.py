@@ -44,6 +44,8 @@ def decode_records(
     number = 0 if window is None else start - window
     for block in blocks_of(store.database, source, number):
         for value in values_of(block.since(max(number, block.first)).records()):
+            if window is not None and number == start and isinstance(decoder, FollowingDecoder):
+                decoder.end_window()
             if handed_over is not None and number < len(handed_over.event_ids):
                 _adopt(decoder, value, number, handed_over)
                 yield number, []
