@@ -98,8 +98,10 @@ def _clear_handed_over(
     ids = [*event_ids]
     if not ids:
         return
-    forks = [*forks_that_share(sources.database, sources.reader, conversation.key, ids)]
-    for holder in (conversation, *(fork for fork, _ in forks)):
+    holders = [conversation]
+    for fork, _ in forks_that_share(sources.database, sources.reader, conversation.key, ids):
+        holders.append(fork)
+    for holder in holders:
         source = sources.find_by_key(holder.key)
         handed_over = None if source is None else continued(source)
         if source is not None and handed_over is not None and min(ids) < handed_over.version:

@@ -797,12 +797,12 @@ def _read_related(
         name: [*events.get(name, ()), *map(_recorded_id, unread_ids.get(name, ()))]
         for name in {**events, **unread_ids}
     }
+    sources = Sources(store.database, moment.reader)
     asked: Mapping[str, Collection[int]] = ids_by_name
     while asked:
-        _read_records(store, moment, asked, ids_by_name, events)
+        _read_records(sources, moment, asked, ids_by_name, events)
         asked = _ids_of_placed(moment, events)
     found = _Found(events, [], [])
-    sources = Sources(store.database, moment.reader)
     for name, known in events.items():
         reading = moment.conversation(name)
         state = reading.state
@@ -827,7 +827,7 @@ def _read_related(
 
 
 def _read_records(
-    store: Store,
+    sources: Sources,
     moment: Moment,
     asked: Mapping[str, Collection[int]],
     ids_by_name: Mapping[str, Collection[int]],
@@ -835,7 +835,7 @@ def _read_records(
 ) -> None:
     """Add the events ``asked`` for, and all events of their records, to ``events``."""
     states = [(moment.conversation(name).state, ids) for name, ids in asked.items()]
-    of_records = events_of_records(Sources(store.database, moment.reader), states)
+    of_records = events_of_records(sources, states)
     all_ids = chain(asked.items(), ((name, sorted(ids)) for name, ids in of_records.items()))
     for name, ids in all_ids:
         known = events.setdefault(name, {})
