@@ -5,6 +5,7 @@ from __future__ import annotations
 import shlex
 from importlib.util import find_spec
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from msgspec import UNSET, UnsetType
 
@@ -33,7 +34,11 @@ from foldlog._reports.answers.comparison import ComparisonDocument, CurvePointDo
 from foldlog._reports.answers.figures import TaskDocument
 from foldlog._reports.comparison import comparison, describe_condenser, verdict_of
 from foldlog._reports.words.gist import task_words
+from foldlog.eventstore import Store
 from foldlog.projections import Views
+
+if TYPE_CHECKING:
+    from foldlog._reports.figures.prices import Prices
 
 
 @conversation_argument
@@ -78,7 +83,6 @@ def run(
     Example: foldlog compare tidewatch --config small.toml
     """
     from foldlog._reports.dropped import dropped_document, dropped_in
-    from foldlog._reports.figures.of_store import FiguresOfStore
     from foldlog._reports.figures.prices import Prices
     from foldlog.condensers.models.caches import cache_rule
 
@@ -111,12 +115,7 @@ def run(
         rows = comparison(replays, asks, price, about, cache_rule(agent or ""))
         verdict = verdict_of(rows, price, priced, "" if counter else "≈ ")
         dropped = [*map(dropped_document, dropped_in(store, conversation))]
-        stored = FiguresOfStore(store, prices=table)
-        task: TaskDocument | UnsetType = UNSET
-        if stored.trees.children(conversation):
-            # Counting writes figures, and a comparison leaves the store of a single agent as it is.
-            ((_, figures),) = stored.of([store.conversation(conversation)])
-            task = stored.tasks([figures]).get(conversation, UNSET)
+        task = _task_of(store, conversation, table)
         points: list[CurvePointDocument] = []
         if curve is not None:
             from foldlog._reports.recall_curve import write_plot
@@ -145,3 +144,16 @@ def run(
             f"the agent's replies come from {called}; to use the tokenizer and price of this model,"
             f" add --agent-model {shlex.quote(called)}"
         )
+
+
+def _task_of(store: Store, conversation: str, prices: Prices) -> TaskDocument | UnsetType:
+    """Return the figures of a conversation with its sub-agents, if it has any. Counting writes
+    figures, and a comparison leaves the store of a single agent as it is.
+    """
+    from foldlog._reports.figures.of_store import FiguresOfStore
+
+    stored = FiguresOfStore(store, prices=prices)
+    if not stored.trees.children(conversation):
+        return UNSET
+    ((_, figures),) = stored.of([store.conversation(conversation)])
+    return stored.tasks([figures]).get(conversation, UNSET)

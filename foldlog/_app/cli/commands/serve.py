@@ -7,6 +7,7 @@ import secrets
 import sys
 from contextlib import suppress
 from pathlib import Path
+from typing import Any, Final
 
 from foldlog._app.cli.agent_model import agent_model_option, named_model
 from foldlog._app.cli.exit_status import Refused
@@ -32,6 +33,17 @@ would take 5 ms with Python's default. Without such threads, an append takes as 
 """
 _TOKEN_CHARACTERS_MIN = 8
 _LOCAL = ("localhost", "127.0.0.1", "::1")
+_SETTINGS: Final[dict[str, Any]] = {
+    "log_level": "warning",
+    "access_log": False,
+    "timeout_graceful_shutdown": 1,
+    "server_header": False,
+    "lifespan": "on",
+    "loop": "uvloop",
+    "ws": "none",
+    "proxy_headers": False,
+}
+"""The settings of uvicorn."""
 
 
 @option(
@@ -98,13 +110,7 @@ def run(
 
     Example: foldlog serve --port 8080
     """
-    if no_token and host not in _LOCAL:
-        raise Refused(f"--no-token is for localhost only; at {host} a token is required")
-    if token is not None and len(token) < _TOKEN_CHARACTERS_MIN:
-        raise Refused(
-            f"the token has {len(token)} characters; use at least {_TOKEN_CHARACTERS_MIN}, or leave"
-            " out --token to get a new token"
-        )
+    _check_token(host, token, is_needed=not no_token)
     try:
         import starlette  # noqa: F401 - fail before the store is opened
         import uvicorn
@@ -160,22 +166,23 @@ def run(
                 "the store has no search index, so a search may read all events; start the server"
                 " with --search-index to make one"
             )
-        settings = uvicorn.Config(
-            app,
-            log_level="warning",
-            access_log=False,
-            timeout_graceful_shutdown=1,
-            server_header=False,
-            lifespan="on",
-            loop="uvloop",
-            http=GuardedProtocol,
-            ws="none",
-            proxy_headers=False,
-        )
-        server = uvicorn.Server(settings)
+        server = uvicorn.Server(uvicorn.Config(app, http=GuardedProtocol, **_SETTINGS))
         # A second Ctrl-C cuts the server off, which is no error.
         logging.getLogger("uvicorn.error").addFilter(lambda record: not server.force_exit)
         return_large_blocks()
         sys.setswitchinterval(_SWITCH_S)
         with suppress(KeyboardInterrupt), Keeper(store):  # Ctrl-C is the usual end of a server
             server.run(sockets=[listener])
+
+
+def _check_token(host: str, token: str | None, *, is_needed: bool) -> None:
+    """Raise ``Refused`` for a token that is too short, and for a server without a token that other
+    machines can reach.
+    """
+    if not is_needed and host not in _LOCAL:
+        raise Refused(f"--no-token is for localhost only; at {host} a token is required")
+    if token is not None and len(token) < _TOKEN_CHARACTERS_MIN:
+        raise Refused(
+            f"the token has {len(token)} characters; use at least {_TOKEN_CHARACTERS_MIN}, or leave"
+            " out --token to get a new token"
+        )

@@ -72,22 +72,13 @@ def run(
 
     Example: foldlog store verify --against checkpoint.txt
     """
-    if start and conversations:
-        raise Refused("--from continues a check of all conversations; leave out the names")
-    if repair and not views:
-        raise Refused("--repair rebuilds stored Views; add --views")
-    if against is not None and (start or conversations):
-        raise Refused("--against compares all conversations; leave out names and other options")
+    _check_options(conversations, against, start, views=views, repair=repair)
     note, stamped_at = read_against(against, keys, ca)
     checks = Checks()
     try:
         with open_existing(db) as store, terminal.working("verifying", "events") as update:
-            if repair and not store.database.recorder.writable:
-                raise Refused(
-                    "--repair writes, but the store is open for reading only; leave out --repair,"
-                    " or open the store without ?mode=ro at the end of its URL, as a user who may"
-                    " write it"
-                )
+            if repair:
+                _check_is_writable(store)
             find_conversation = require_id if repair else resolve
             names = [find_conversation(store, name) for name in conversations]
             update(total=events_total(store, names, start))
@@ -131,6 +122,27 @@ def run(
         )
     if not terminal.prints_json():  # the document has the outcome already
         show_outcome(checks, stamped_at, with_views=views)
+
+
+def _check_options(
+    conversations: Sequence[str], against: Path | None, start: str, *, views: bool, repair: bool
+) -> None:
+    """Raise ``Refused`` for options that contradict one another."""
+    if start and conversations:
+        raise Refused("--from continues a check of all conversations; leave out the names")
+    if repair and not views:
+        raise Refused("--repair rebuilds stored Views; add --views")
+    if against is not None and (start or conversations):
+        raise Refused("--against compares all conversations; leave out names and other options")
+
+
+def _check_is_writable(store: Store) -> None:
+    """Raise ``Refused`` if the store is open for reading only."""
+    if not store.database.recorder.writable:
+        raise Refused(
+            "--repair writes, but the store is open for reading only; leave out --repair, or open"
+            " the store without ?mode=ro at the end of its URL, as a user who may write it"
+        )
 
 
 def _in_words(finding: tuple[str | None, str]) -> str:
