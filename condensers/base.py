@@ -124,13 +124,19 @@ class Summarizer(Protocol):
     """A model that a condenser asks for a text."""
 
     @property
-    def model(self) -> str: ...
+    def model(self) -> str:
+        """The name of the model, with which condensations and reports name it."""
+        ...
 
     @property
-    def supports_function_calling(self) -> bool: ...
+    def supports_function_calling(self) -> bool:
+        """Whether ``complete`` may be called with ``tools`` and ``tool_choice``."""
+        ...
 
     @property
-    def supports_response_schema(self) -> bool: ...
+    def supports_response_schema(self) -> bool:
+        """Whether ``complete`` may be called with ``response_schema``."""
+        ...
 
     def complete(
         self,
@@ -144,10 +150,9 @@ class Summarizer(Protocol):
         configuration sets how often a failed call is retried.
 
         With ``tool_choice``, the model must call the tool of this name, or no tool if the name is
-        ``none``. With ``response_schema``,
-        the answer must follow this JSON schema. If the model does not answer, raises
-        ``ModelCallFailed`` and no other error. Some models also raise ``ModelCallFailed`` if the
-        answer is truncated, filtered or empty.
+        ``none``. With ``response_schema``, the answer must follow this JSON schema. If the model
+        does not answer, raises ``ModelCallFailed`` and no other error. Some models also raise
+        ``ModelCallFailed`` if the answer is truncated, filtered or empty.
         """
         ...
 
@@ -162,7 +167,9 @@ class AgentModel(Protocol):
     """
 
     @property
-    def model(self) -> str: ...
+    def model(self) -> str:
+        """The name of the model."""
+        ...
 
     @property
     def max_input_tokens(self) -> int | None:
@@ -170,7 +177,9 @@ class AgentModel(Protocol):
         ...
 
     @property
-    def max_output_tokens(self) -> int | None: ...
+    def max_output_tokens(self) -> int | None:
+        """The maximum number of tokens of a reply, or None if it is unknown."""
+        ...
 
     def token_sums(self, view: View) -> Sequence[int]:
         """Return the token counts of the prompts of ``view[:0]``, ``view[:1]``, …,

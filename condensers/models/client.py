@@ -292,10 +292,12 @@ class LLM(TokenCounter):
 
     @property
     def max_input_tokens(self) -> int | None:
+        """The limit of a prompt in the configuration, or else in litellm's table."""
         return self.config.max_input_tokens or _known_limit(self.model, "max_input_tokens")
 
     @property
     def max_output_tokens(self) -> int | None:
+        """The limit of a reply in the configuration, or else in litellm's table."""
         return self.config.max_output_tokens or _known_limit(self.model, "max_output_tokens")
 
     @property
@@ -328,6 +330,9 @@ class LLM(TokenCounter):
         return name
 
     def tokens_at_most(self, view: View) -> int | None:
+        """Return a number of tokens that the prompt of a View does not exceed, or None if no such
+        number can be found. Cheaper than ``token_sums``, which counts exactly.
+        """
         try:
             return self._bounds.token_sums(view)[-1]
         except (TokensUnknown, *STUMBLES):
@@ -374,8 +379,8 @@ def _known_limit(model: str, limit: str) -> int | None:
 
 
 def _entry(model: str) -> JsonMap | None:
-    known = lookup(model)
-    return None if known is None else known[1]
+    name_and_entry = lookup(model)
+    return None if name_and_entry is None else name_and_entry[1]
 
 
 def _model_info(model: str) -> JsonMap | None:
@@ -394,9 +399,9 @@ def _model_info(model: str) -> JsonMap | None:
 
 def _bare_name(model: str) -> str:
     """Return the name of a model without its provider, by which litellm finds a tokenizer."""
-    known = lookup(model)
-    if known is not None:
-        return known[0]
+    name_and_entry = lookup(model)
+    if name_and_entry is not None:
+        return name_and_entry[0]
     try:
         return str(_litellm().get_llm_provider(model)[0])
     except _litellm().exceptions.BadRequestError:

@@ -92,6 +92,7 @@ class Seen(Struct, frozen=True):
 
     @classmethod
     def of(cls, reading: ReadTransaction) -> Seen:
+        """Return what a transaction sees of its conversation."""
         return cls(reading.key, reading.version, reading.redactions)
 
     def at(self, version: int) -> Seen:

@@ -122,6 +122,7 @@ class ReadTransaction:
 
     @property
     def conversation(self) -> str:
+        """The id of the conversation."""
         return self.state.id
 
     @property
@@ -133,6 +134,7 @@ class ReadTransaction:
 
     @property
     def version(self) -> int:
+        """The number of events, including those that a fork shares."""
         return self.state.version
 
     @property

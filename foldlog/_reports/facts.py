@@ -49,6 +49,7 @@ class Fact:
 
     @property
     def is_known(self) -> bool:
+        """Whether an event or a summary with the words is sent to the model."""
         return bool(self.known_by)
 
     def __repr__(self) -> str:
