@@ -217,7 +217,7 @@ class RollingCondenser(Condenser, ABC):
         why_not: str,
         reports: tuple[Report, ...] = (),
         *,
-        summaries: bool = False,
+        with_summaries: bool = False,
     ) -> Condensation:
         """Return a condensation that has no summary and forgets the events that the strategy does
         not keep.
@@ -228,7 +228,7 @@ class RollingCondenser(Condenser, ABC):
                 extends them to whole units.
             why_not: The reason, if nothing can be forgotten.
             reports: The condensation stores these reports.
-            summaries: Whether summaries outside of ``kept`` are forgotten too.
+            with_summaries: Whether summaries outside of ``kept`` are forgotten too.
 
         Returns:
             The condensation. The caller appends it.
@@ -240,8 +240,8 @@ class RollingCondenser(Condenser, ABC):
         Cost: one pass over the View.
         """
         kept = {*kept, *range(first_kept_index(view), len(view))}
-        forgotten = events_to_forget(view, kept, summaries=summaries)
-        if not summaries:
+        forgotten = events_to_forget(view, kept, with_summaries=with_summaries)
+        if not with_summaries:
             kept |= {
                 index for index, event in enumerate(view.events) if stands_for_forgotten(event)
             }

@@ -86,14 +86,16 @@ def ends(view: View, keep_first: int, keep_last: int) -> set[int]:
     return {*range(min(keep_first, count)), *range(max(0, count - keep_last), count)}
 
 
-def events_to_forget(view: View, kept: Set[int], *, summaries: bool = False) -> tuple[Event, ...]:
+def events_to_forget(
+    view: View, kept: Set[int], *, with_summaries: bool = False
+) -> tuple[Event, ...]:
     """Return the events to forget if a strategy keeps the events at the indices ``kept``.
 
     If a strategy keeps an event of a unit, the whole unit stays. If it keeps the first system
     prompt, all system prompts at the beginning stay. Calls without a result and the events from
-    ``first_kept_index`` on stay too. Summaries of forgotten events do not belong to a
-    unit. If ``summaries`` is true, summaries outside of ``kept`` are forgotten. If ``summaries`` is
-    false, all summaries stay.
+    ``first_kept_index`` on stay too. Summaries of forgotten events do not belong to a unit. If
+    ``with_summaries`` is true, summaries outside of ``kept`` are forgotten. Otherwise, all
+    summaries stay.
     """
     events: list[Event] = []
     points = view.cut_points
@@ -109,7 +111,9 @@ def events_to_forget(view: View, kept: Set[int], *, summaries: bool = False) -> 
     events += view.events[start : points[-1]]
     return spare_loop_ends(
         view,
-        events if summaries else [event for event in events if not stands_for_forgotten(event)],
+        events
+        if with_summaries
+        else [event for event in events if not stands_for_forgotten(event)],
     )
 
 

@@ -64,7 +64,7 @@ class AmortizedForgettingCondenser(RollingCondenser):
         else:
             are = count(len(view), "event is", "events are")
             why_not = f"{are} more than half of max_size ({target})"
-        return self.without_summary(view, positions, why_not, summaries=True)
+        return self.without_summary(view, positions, why_not, with_summaries=True)
 
 
 # --- the choice of a model ---

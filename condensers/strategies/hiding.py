@@ -51,7 +51,7 @@ class RecentEventsCondenser(Condenser):
         doubts = set(in_doubt(view.events))
         positions = ends(view, self.keep_first, self.max_events - self.keep_first)
         positions |= {index for index, event in enumerate(view.events) if event.id in doubts}
-        hidden = {event.id for event in events_to_forget(view, positions, summaries=True)}
+        hidden = {event.id for event in events_to_forget(view, positions, with_summaries=True)}
         report: JsonObject = {
             "condenser": self.type,
             "rule": asdict(self),

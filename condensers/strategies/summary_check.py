@@ -92,11 +92,11 @@ def judge_summary(
     """
     summaries = [event for event in events if isinstance(event, CondensationSummary)]
     new = [_words_of(event) for event in events if not isinstance(event, CondensationSummary)]
-    known = set[str]().union(*map(_words_of, (*before, *summaries)))
-    terms = _rare_words(new).difference(known, _words(prompt.text))
+    known_words = set[str]().union(*map(_words_of, (*before, *summaries)))
+    terms = _rare_words(new).difference(known_words, _words(prompt.text))
     if len(terms) < _TERMS_FEW:
         return Judgement(doubt=NOT_JUDGED)
-    words = {*_words(text)} - known
+    words = {*_words(text)} - known_words
     shared = terms & words
     if len(shared) < (_SHARED_LEAST if len(terms) >= _TERMS_MANY else 1):
         return Judgement(
@@ -133,8 +133,8 @@ def _is_of_one_part(shared: Set[str], terms: set[str], words_of: Sequence[Set[st
         terms.intersection(chain.from_iterable(words_of[start : start + size]))
         for start in range(0, len(words_of), size)
     ]
-    told = sum(bool(part & shared) for part in parts)
-    return told < min(2, sum(map(bool, parts)))
+    covered = sum(bool(part & shared) for part in parts)
+    return covered < min(2, sum(map(bool, parts)))
 
 
 def _rare_words(words_of: Sequence[Set[str]]) -> set[str]:

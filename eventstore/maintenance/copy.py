@@ -217,7 +217,11 @@ def _copy_lists_of_checkpoints(source: Database, target: Database) -> None:
 
     def names(reader: Reader) -> list[str]:
         newest = reader.records(OF_THE_STORE, None, 0, _ALL)
-        return [one.projection for one in newest if one.projection.startswith(LISTS_OF_CHECKPOINTS)]
+        return [
+            record.projection
+            for record in newest
+            if record.projection.startswith(LISTS_OF_CHECKPOINTS)
+        ]
 
     for name in source.recorder.query(names):
         after = 0

@@ -181,7 +181,7 @@ def verify(
         state = database.recorder.query(lambda reader: reader.conversation(conversation))
         if state is None:
             raise ConversationNotFound(conversation)
-        yield from _generations(database, state, past=True)
+        yield from _generations(database, state, with_past=True)
         return
     unlisted: list[VerifyFinding] = []
     is_closed = threading.Event()
@@ -235,23 +235,23 @@ def _findings_in_database(
 
 
 def _generations(
-    database: Database, conversation: Conversation, *, past: bool = False
+    database: Database, conversation: Conversation, *, with_past: bool = False
 ) -> Iterator[Verdict]:
     """Yield the verdicts on the erased conversations that had the same id before, then the verdict
-    on the conversation. ``past`` is true if the events that a fork shares are checked too.
+    on the conversation. ``with_past`` is true if the events that a fork shares are checked too.
     """
     try:
         tombstones = database.recorder.query(lambda reader: tombstones_before(reader, conversation))
     except StoreDamaged:
         tombstones = ()  # the check of the database names the damage
     for number, generation_state in enumerate((*tombstones, conversation)):
-        yield _verdict(database, generation_state, past=past)._replace(generation=number)
+        yield _verdict(database, generation_state, with_past=with_past)._replace(generation=number)
 
 
 def _verdict(
-    database: Database, conversation: Conversation, *, past: bool, attempts: int = _ATTEMPTS
+    database: Database, conversation: Conversation, *, with_past: bool, attempts: int = _ATTEMPTS
 ) -> Verdict:
-    """Check a conversation or its tombstone. If ``past`` is true, check the events that a fork
+    """Check a conversation or its tombstone. If ``with_past`` is true, check the events that a fork
     shares with its parent too; a check of the whole store checks them as the parent's. If there are
     findings and the conversation has changed in the meantime, check it again, up to ``attempts``
     times.
@@ -262,7 +262,7 @@ def _verdict(
         if conversation.erasure:
             checked = _findings_in_tombstone(database, conversation)
         else:
-            checked = _findings(database, conversation, past, redacted, between)
+            checked = _findings(database, conversation, with_past, redacted, between)
         # running the check also fills ``redacted`` and ``between``
         findings = list(checked)
     except KeyUnavailable as error:
@@ -273,7 +273,7 @@ def _verdict(
     if findings and conversation.erasure is None and attempts:
         present = _changed_since(database, conversation)
         if present is not None:  # another process may have written between two reads
-            return _verdict(database, present, past=past, attempts=attempts - 1)
+            return _verdict(database, present, with_past=with_past, attempts=attempts - 1)
     return Verdict(
         conversation.id,
         *conversation.end,
@@ -361,7 +361,7 @@ def _findings_in_tombstone(
 def _findings(
     database: Database,
     conversation: Conversation,
-    past: bool,
+    with_past: bool,
     redacted: list[RedactedEvent],
     between: TextsBetween,
 ) -> Iterator[VerifyFinding]:
@@ -388,7 +388,7 @@ def _findings(
             yield from _findings_in_number(conversation, own.redacted_rows)
         if not in_rows and not own.rises:  # rows that were moved or doubled have named themselves
             yield of_all(_EXCHANGED)
-    if conversation.parent is not None and (past or not conversation.head):
+    if conversation.parent is not None and (with_past or not conversation.head):
         for part in checks_of_past(database, conversation):
             yield from [part] if isinstance(part, VerifyFinding) else part.run()
     yield from findings_beside(database, conversation, own.codec)
@@ -462,8 +462,8 @@ def of_all(
 
 
 def _missing(first: int, last: int) -> VerifyFinding:
-    one, several = _MISSING
-    return VerifyFinding(first, last, one if first == last else several)
+    singular, plural = _MISSING
+    return VerifyFinding(first, last, singular if first == last else plural)
 
 
 class _Places:

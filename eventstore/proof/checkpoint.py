@@ -103,8 +103,8 @@ class _NewLeaves:
         if until == 0:  # the store has only imports without events
             touched = ()
         if not self._is_first:
-            found = (self._reader.conversation(key) for key, _ in sorted(touched) if key)
-            states = [state for state in found if state and (state.visible or state.erasure)]
+            changed = (self._reader.conversation(key) for key, _ in sorted(touched) if key)
+            states = [state for state in changed if state and (state.visible or state.erasure)]
         else:
             states = [*_all_states(self._reader)]
         leaves = [self._leaf(state) for state in states]

@@ -541,7 +541,7 @@ class _Comparison:
             if leaf.version < state.version and state.archived:
                 archived = read_archived(state.id, address_of_object(reader, state.key))
                 return [row.head for row, _ in archived if row.id == last]
-            past = (one.key for one in state.lineage if leaf.version <= one.stop)
+            past = (part.key for part in state.lineage if leaf.version <= part.stop)
             *_, key = (state.key, *past)
             return [row.head for row in reader.rows(key, last, leaf.version, 1)]
 

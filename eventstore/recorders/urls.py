@@ -102,8 +102,10 @@ def parse_url(url: str) -> Location:
     options, others = _options(repr(url), query, _SQLITE_OPTIONS)
     if others:
         unknown = others[0].partition("=")[0]
-        known = ", ".join(sorted(_SQLITE_OPTIONS))
-        raise InvalidOption(f"{url!r} has an unknown option {unknown!r}; the options are {known}")
+        option_names = ", ".join(sorted(_SQLITE_OPTIONS))
+        raise InvalidOption(
+            f"{url!r} has an unknown option {unknown!r}; the options are {option_names}"
+        )
     return Location("sqlite", path, options)
 
 

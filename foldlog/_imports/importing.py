@@ -165,15 +165,15 @@ class Import:
 
     def _check_is_one(self) -> None:
         """Raise ``InvalidArgument`` if the paths contain several histories."""
-        found = 0
+        history_count = 0
         for path in self._paths:
             with suppress(NotAHistory, OSError):
                 items = histories(path, self._recognize, lambda file: None)
-                found += sum(isinstance(item, FoundHistory) for item in items)
-        if found > 1:
+                history_count += sum(isinstance(item, FoundHistory) for item in items)
+        if history_count > 1:
             raise InvalidArgument(
                 f"--conversation {self._conversation!r} names one conversation, but these paths"
-                f" have {found:,} conversations; leave out --conversation, or name one file"
+                f" have {history_count:,} conversations; leave out --conversation, or name one file"
             )
 
     def _below(self, root: Path) -> Iterator[Imported | Failed]:

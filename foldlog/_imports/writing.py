@@ -563,16 +563,16 @@ class SourceWriter:
         """Return the new fields of ``Source.about``. ``is_whole`` is false if a new record was
         redacted.
         """
-        found = self.found_history
+        found_history = self.found_history
         former = about(source)
         fields: JsonObject = {
             "paths": self._paths(source),
             "prefix": self.options.prefix,
-            "usage": _merge_usage(former.get("usage", ()), found.usage),
+            "usage": _merge_usage(former.get("usage", ()), found_history.usage),
             "unread": self.reading.unread,
             IMPORTED_AT: self.database.now(),
         }
-        link = {**(found.link or found.format.begun_by(found.path))}
+        link = {**(found_history.link or found_history.format.begun_by(found_history.path))}
         # A skeleton that has not seen the first records takes a side chain for a sub-agent's log.
         parent = _parent_in(self.skeleton) if self._counts else None
         if PARENT not in link and parent:

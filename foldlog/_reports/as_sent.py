@@ -42,13 +42,13 @@ class Sent:
     empty if the log has no rules.
 
     If a rule cannot be applied, for example because it belongs to a condenser of your own, ``sent``
-    is the whole View, ``rules`` gives the error, and ``known`` is False.
+    is the whole View, ``rules`` gives the error, and ``is_known`` is False.
     """
 
     view: View
     sent: View
     rules: str = ""
-    known: bool = True
+    is_known: bool = True
 
     @cached_property
     def _events(self) -> dict[int, Event]:
@@ -60,7 +60,7 @@ class Sent:
         """
         if not self.rules:
             return ""
-        if not self.known:
+        if not self.is_known:
             return "unknown"
         if (event := self._events.get(event_id)) is None:
             return "hidden"
@@ -84,7 +84,7 @@ def sent(store: Store, conversation: str, view: View) -> Sent:
     try:
         return Sent(view, _apply(rules, view), words)
     except (InvalidCondenser, msgspec.ValidationError) as error:
-        return Sent(view, view, f"{words}, which cannot be applied: {error}", known=False)
+        return Sent(view, view, f"{words}, which cannot be applied: {error}", is_known=False)
 
 
 class _Shortening(msgspec.Struct):

@@ -207,13 +207,13 @@ def _lost_terms(before: View, after: View) -> tuple[tuple[Event, ...], dict[str,
 
 
 def terms_not_passed_on(
-    known: Sequence[Event], passed_on: Iterable[Event], later: Iterable[Event]
+    known_events: Sequence[Event], passed_on: Iterable[Event], later: Iterable[Event]
 ) -> tuple[DroppedTermDocument, ...]:
-    """Return the terms of the events ``known`` that ``passed_on`` does not contain. ``needed_in``
-    is the first event of ``later`` in which the agent wrote the term.
+    """Return the terms of ``known_events`` that ``passed_on`` does not contain. ``needed_in`` is
+    the first event of ``later`` in which the agent wrote the term.
     """
-    terms = _terms_only_in(known, passed_on)
-    waiting = terms.keys() - _terms_of_the_program(known)
+    terms = _terms_only_in(known_events, passed_on)
+    waiting = terms.keys() - _terms_of_the_program(known_events)
     needed = dict[str, int]()
     for event in islice(later, EVENTS_AFTER):
         if event.shown and begins_reply(event):
@@ -221,13 +221,13 @@ def terms_not_passed_on(
     return _sorted_terms(terms, needed)
 
 
-def _terms_only_in(known: Iterable[Event], shown: Iterable[Event]) -> dict[str, int]:
-    """Return the terms of the events ``known`` that ``shown`` does not contain, each with the last
-    event that contains it.
+def _terms_only_in(events: Iterable[Event], shown: Iterable[Event]) -> dict[str, int]:
+    """Return the terms of ``events`` that ``shown`` does not contain, each with the last event that
+    contains it.
     """
     last: dict[str, int] = {}
     words = set[str]()
-    for event in sorted(known, key=lambda event: event.id, reverse=True):
+    for event in sorted(events, key=lambda event: event.id, reverse=True):
         new = event_words(event) - words
         words |= new
         for term in terms_in(new):

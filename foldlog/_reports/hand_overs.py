@@ -153,15 +153,15 @@ def _compare(
     """
     call, result = beginning
     events = [event for event in store.events(name) if event.shown]
-    given = [*takewhile(lambda event: not begins_reply(event), events)]
-    own = events[len(given) :]
-    given += store.events(parent, call, call + 1)
-    not_given = terms_not_passed_on([*views.at(parent, call)], given, own)
+    given_events = [*takewhile(lambda event: not begins_reply(event), events)]
+    own_events = events[len(given_events) :]
+    given_events += store.events(parent, call, call + 1)
+    not_given = terms_not_passed_on([*views.at(parent, call)], given_events, own_events)
     not_returned: tuple[DroppedTermDocument, ...] = ()
     if result is not None:
         shown = views.at(parent, result + 1)
         later = store.events(parent, result + 1)
-        not_returned = terms_not_passed_on(own, shown, later)
+        not_returned = terms_not_passed_on(own_events, shown, later)
     return HandOverDocument(
         conversation=name,
         parent=parent,

@@ -49,10 +49,10 @@ def calls_of_children(
             call = open_calls[event.call_id]
             results[call] = event.id
             record = (records.text_of(event.id) or b"").decode()
-            if found := named.search(f"{event.content}\n{_part_of(record, event.call_id, named)}"):
-                calls.setdefault(own_names[found[1]], call)
-            elif found := named.search(record):
-                near_calls.setdefault(own_names[found[1]], call)
+            if match := named.search(f"{event.content}\n{_part_of(record, event.call_id, named)}"):
+                calls.setdefault(own_names[match[1]], call)
+            elif match := named.search(record):
+                near_calls.setdefault(own_names[match[1]], call)
     # a record with the results of several calls names a sub-agent near each of them
     calls = {**near_calls, **calls}
     for child in {*children} - calls.keys():

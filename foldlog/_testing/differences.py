@@ -88,9 +88,9 @@ def name_differences(view: View, asked: AskedPrompt) -> Iterator[str]:
         if not name or message.get("role", "tool") == "tool":  # a call has the name of its tool
             continue
         text = words_of(content_of(message.get("content") or ""))
-        names = {known for words, known in named if is_same(words, text)}
-        if name not in names:
-            others = ", ".join(repr(known) for known in sorted(filter(None, names))) or "none"
+        recorded = {sender for words, sender in named if is_same(words, text)}
+        if name not in recorded:
+            others = ", ".join(map(repr, sorted(filter(None, recorded)))) or "none"
             yield f"message {number} has the name {name!r}, and the run has {others} there"
 
 

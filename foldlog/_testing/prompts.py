@@ -158,9 +158,9 @@ class PromptReader:
         """
         return unpaired(self._view)
 
-    def _numbered(self, found: str) -> str:
+    def _numbered(self, ignored_id: str) -> str:
         """Return the number that stands for an ignored id, which is a new one for a new id."""
-        return self._ids.setdefault(found, f"<id {len(self._ids) + 1}>")
+        return self._ids.setdefault(ignored_id, f"<id {len(self._ids) + 1}>")
 
     def _without_ignored(self, text: str) -> str:
         if "system" in self._ignore:
@@ -189,12 +189,12 @@ def with_recorded_cuts(messages: Messages, recorded: Messages) -> Messages:
     """Return the messages with the recorded lines of digests, where a line is cut at another place.
     A digest cuts long lines, and an ignored time or id may have another length in this run.
     """
-    known = [*_ignored_lines(recorded)]
+    recorded_lines = [*_ignored_lines(recorded)]
     lines = {
         line: same
         for line in _ignored_lines(messages)
-        if line not in known
-        for same in known
+        if line not in recorded_lines
+        for same in recorded_lines
         if _is_same_but_for_cut(line, same)
     }
     if not lines:

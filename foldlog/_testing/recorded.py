@@ -323,8 +323,8 @@ class RecordedRun:
         alone = reader_of_theirs.unpaired()
         if alone:
             # A program that does not use foldlog may send them, as it did in the recorded run.
-            known = unpaired(view)
-            alone = [text for text in alone if not any(is_same(other, text) for other in known)]
+            expected = unpaired(view)
+            alone = [text for text in alone if not any(is_same(other, text) for other in expected)]
         return differences + alone
 
     def _view_at(self, version: int) -> View:

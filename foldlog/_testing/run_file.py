@@ -85,21 +85,23 @@ class Run(NamedTuple):
         """Return a run without secrets, and what was replaced. Raises ``InvalidOption`` if
         ``detect-secrets`` is not installed.
         """
-        found: list[str] = []
+        replacements: list[str] = []
         passwords = self._passwords()
 
         def replaced(value: Any, place: str) -> Any:
             changed: dict[str, str] = {}
             hidden = _without_password_fields(value)
             if hidden != value:
-                found.append(f"{place}: a password replaced")
+                replacements.append(f"{place}: a password replaced")
             value = hidden
             parts = (part for pair in values_in(value) for part in pair)
             for text in dict.fromkeys(part for part in parts if isinstance(part, str)):
                 rest = without_passwords(without_secrets(text), passwords)
                 if rest != text:
                     changed[text] = rest
-                    found.append(f"{place}: {', '.join(kinds_in(text)) or 'a password'} replaced")
+                    replacements.append(
+                        f"{place}: {', '.join(kinds_in(text)) or 'a password'} replaced"
+                    )
             return replace_texts(value, changed, names=True)
 
         beside = {
@@ -107,7 +109,7 @@ class Run(NamedTuple):
             for number, fields in self.beside.items()
         }
         bodies = [replaced(body, f"event {number}") for number, body in enumerate(self.bodies)]
-        return Run(replaced(self.id, "the id"), beside, bodies), found
+        return Run(replaced(self.id, "the id"), beside, bodies), replacements
 
     def _passwords(self) -> list[str]:
         """Return the long values of fields such as ``password`` and ``api_key``, and the long

@@ -121,8 +121,8 @@ class LinkedEntries:
         entry at ``version``.
         """
         event_ids = {
-            found.conversation: found.event_id
-            for found in self._histories.find(entry_id, format=self.format)
+            entry.conversation: entry.event_id
+            for entry in self._histories.find(entry_id, format=self.format)
         }
         name: str | None = conversation
         while event_ids and name is not None:

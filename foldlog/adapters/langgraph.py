@@ -189,13 +189,13 @@ class FoldlogSaver(WithHistories, base.BaseCheckpointSaver[Any]):  # type: ignor
         checkpoint_id = conf.get("checkpoint_id")
         thread = self._thread(conf)
         if checkpoint_id:
-            checkpoint = self._checkpoints.find(thread, checkpoint_id, hidden=self._hidden_too)
+            checkpoint = self._checkpoints.find(thread, checkpoint_id, with_hidden=self._hidden_too)
             whole = None
             if checkpoint is not None:
                 with suppress(ConversationErased):  # The thread was deleted after it was read.
                     whole = self._checkpoints.whole(thread, checkpoint)
         else:
-            whole, _ = self._checkpoints.newest(thread, hidden=self._hidden_too)
+            whole, _ = self._checkpoints.newest(thread, with_hidden=self._hidden_too)
         if whole is None:
             return None
         return self._tuple(
@@ -352,7 +352,7 @@ class FoldlogSaver(WithHistories, base.BaseCheckpointSaver[Any]):  # type: ignor
         stored.
         """
         keys = [key for key in [*self._questions] if key[:2] == (thread, checkpoint_id)]
-        found = self._checkpoints.find(thread, checkpoint_id, hidden=True) if keys else None
+        found = self._checkpoints.find(thread, checkpoint_id, with_hidden=True) if keys else None
         if found is not None:
             history = self._sync[found.branch]
             for key in keys:
@@ -428,7 +428,7 @@ class FoldlogSaver(WithHistories, base.BaseCheckpointSaver[Any]):  # type: ignor
             thread_id = conf["thread_id"] if target is None else target
             namespace = conf.get("checkpoint_ns", "")
             thread = self._first_conversation(thread_id, namespace)
-            if self._checkpoints.find(thread, checkpoint_id, hidden=True) is None:
+            if self._checkpoints.find(thread, checkpoint_id, with_hidden=True) is None:
                 parent = (original.parent_config or {}).get("configurable", {}).get("checkpoint_id")
                 config = _config_of(thread_id, namespace, parent)
                 self.put(
@@ -483,7 +483,7 @@ class FoldlogSaver(WithHistories, base.BaseCheckpointSaver[Any]):  # type: ignor
         conf = config["configurable"]
         names = frozenset(channels)
         thread = self._thread(conf)
-        target = self._checkpoints.find(thread, conf.get("checkpoint_id"), hidden=True)
+        target = self._checkpoints.find(thread, conf.get("checkpoint_id"), with_hidden=True)
         if target is None:
             return {name: {"writes": []} for name in channels}
         mark = self._checkpoints.mark(thread, target.branch)

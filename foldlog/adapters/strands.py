@@ -465,11 +465,11 @@ class FoldlogSessionRepository(WithHistories, SessionRepository):  # type: ignor
     def _found(self, history: History, message_id: int) -> tuple[list[int], Any] | None:
         """Return the last message with this id: the ids of its events, and its record."""
         with suppress(ConversationErased):
-            found = None
+            newest = None
             for events, record in _records_by_events(history):
                 if record["message_id"] == message_id:
-                    found = events, record
-            return found
+                    newest = events, record
+            return newest
         return None
 
 

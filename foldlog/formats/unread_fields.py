@@ -45,11 +45,11 @@ def unread_fields(
     texts = list(_texts_in(record, repeated))
     if not texts:
         return []
-    known = set(_texts_of(events))
-    unknown = [(path, text) for path, text in texts if text not in known]
+    known_texts = set(_texts_of(events))
+    unknown = [(path, text) for path, text in texts if text not in known_texts]
     if not unknown:
         return []
-    joined = "\n".join(known)
+    joined = "\n".join(known_texts)
     fields = dict.fromkeys(path for path, text in unknown if not _is_part(text, joined))
     return list(fields)
 

@@ -67,10 +67,10 @@ def check_replaceable(path: str) -> None:
         )
 
 
-def replace(path: str, new: str, kept: str) -> str | None:
+def replace(path: str, new: str, former_name: str) -> str | None:
     """Replace the store at ``path`` by ``new``, a complete file in the store's folder. Keep the
-    former file, with its log, under the name ``kept``. Return the name of the former file. If only
-    a log existed, return the name of the log. If neither a file nor a log existed, return None.
+    former file, with its log, as ``former_name``. Return the name of the former file. If only a log
+    existed, return the name of the log. If neither a file nor a log existed, return None.
 
     During the replacement, no process acknowledges an append to the store. If another process has
     already replaced the file, nothing is done.
@@ -82,7 +82,7 @@ def replace(path: str, new: str, kept: str) -> str | None:
             return None
         if os.path.exists(file.path):
             give_rights(new, file.path)
-            _give_name(file.path, kept)
+            _give_name(file.path, former_name)
         elif os.geteuid() == 0:
             # If root restores the file of a service, the file gets the owner of the folder.
             with suppress(PermissionError):
@@ -91,21 +91,23 @@ def replace(path: str, new: str, kept: str) -> str | None:
             with suppress(FileNotFoundError):
                 # Readers make empty logs.
                 if suffix != "-shm" and os.path.getsize(f"{file.path}{suffix}"):
-                    _give_name(f"{file.path}{suffix}", f"{kept}{suffix}")
+                    _give_name(f"{file.path}{suffix}", f"{former_name}{suffix}")
                 os.unlink(f"{file.path}{suffix}")
         sync(folder)
         os.rename(new, file.path)
         give_rights(f"{file.path}-queue", file.path)
         sync(folder)
-    return next((name for name in (kept, f"{kept}-wal") if os.path.exists(name)), None)
+    return next(
+        (name for name in (former_name, f"{former_name}-wal") if os.path.exists(name)), None
+    )
 
 
 def finish_replacing(path: str) -> None:
-    # If ``replace`` was killed, the file at ``path`` may also have the name ``kept``. Take the
+    # If ``replace`` was killed, the file at ``path`` may also have its former name. Take the
     # remaining steps only in this case. In any other case, another file is already at ``path``.
-    for kept in names_of_former(path):
-        if os.path.exists(f"{kept}{NEW}") and os.path.samefile(kept, path):
-            replace(path, f"{kept}{NEW}", kept)
+    for former_name in names_of_former(path):
+        if os.path.exists(f"{former_name}{NEW}") and os.path.samefile(former_name, path):
+            replace(path, f"{former_name}{NEW}", former_name)
 
 
 def names_of_former(path: str) -> list[str]:

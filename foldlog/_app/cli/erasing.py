@@ -199,11 +199,11 @@ def ask(
         shown.append(f"… and {len(rows) - _NAMED_MAX:,} more")
     if rows:
         of = f"conversation {rows[0].id!r}"
-        it = "it"
+        pronoun = "it"
         if len(rows) > 1:
             of = f"each of {len(rows):,} conversations"
-            it = "them"
-        question = f"Erase {it} from {store_name(db)} for good? This cannot be undone."
+            pronoun = "them"
+        question = f"Erase {pronoun} from {store_name(db)} for good? This cannot be undone."
         terminal.confirm("erase", "erased", shown, question, of)
 
 

@@ -22,10 +22,10 @@ def places_of(name: str) -> list[Path]:
     ``Refused`` if the places are unknown, or if none of them has a history.
     """
     if name not in formats() or not formats()[name].kept_in:
-        known = ", ".join(formats_with_places())
+        format_names = ", ".join(formats_with_places())
         raise Refused(
             f"foldlog does not know where {name!r} stores its histories; name a PATH, or one of "
-            f"{known}"
+            f"{format_names}"
         )
     expanded = {
         place: os.path.expanduser(os.path.expandvars(place)) for place in formats()[name].kept_in

@@ -118,8 +118,8 @@ def settings_in(path: Path, text: str | None) -> MutableMapping[str, Any]:
 def _days(text: Any, default: int | None) -> float | None:
     """Return a duration of Gemini's settings, such as ``30d``, in days."""
     days_of = {"h": 1 / 24, "d": 1, "w": 7, "m": 30}
-    found = _DURATION.fullmatch(text) if isinstance(text, str) else None
-    return default if found is None else int(found[1]) * days_of[found[2]]
+    match = _DURATION.fullmatch(text) if isinstance(text, str) else None
+    return default if match is None else int(match[1]) * days_of[match[2]]
 
 
 PROGRAMS = {

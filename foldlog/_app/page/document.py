@@ -220,7 +220,7 @@ class PageFold:
             kinds=_KINDS,
             events=ColumnsDocument(
                 kind=self._kinds[since:],
-                tokens=[one.tokens for one in lives.events[since:]],
+                tokens=[life.tokens for life in lives.events[since:]],
                 time=_steps(self._times[since:]),
                 left=left_at,
                 by=by,
@@ -230,11 +230,11 @@ class PageFold:
             spans=spans,
             summaries=tuple(
                 LivedDocument(
-                    id=one.id,
-                    tokens=one.tokens,
-                    spans=_spans(one),
+                    id=life.id,
+                    tokens=life.tokens,
+                    spans=_spans(life),
                 )
-                for one in lives.summaries.values()
+                for life in lives.summaries.values()
             ),
             order=tuple(lives.order),
             changes=tuple(changes),

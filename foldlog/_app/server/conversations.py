@@ -216,18 +216,18 @@ class ServedConversations:
                 line.searched = self._search_on(words, line.searched)
             return line.searched
 
-    def _search_on(self, words: str, known: _Searched) -> _Searched:
+    def _search_on(self, words: str, last_search: _Searched) -> _Searched:
         """Return what is found from the place to which the last search came. If that search was
         complete, and the store was written since, the search begins anew.
         """
         version = self._store.database.data_version()
-        if known.searched_to is not None:
-            begun = known._replace(lacks=known.lacks or known.of != version)
-        elif known.of == version:
-            return known
+        if last_search.searched_to is not None:
+            begun = last_search._replace(lacks=last_search.lacks or last_search.of != version)
+        elif last_search.of == version:
+            return last_search
         else:
-            begun = _Searched(version, known.ids, frozenset(self._ids_with(words)))
-        found = search(
+            begun = _Searched(version, last_search.ids, frozenset(self._ids_with(words)))
+        result = search(
             self._store,
             words,
             limit=None,
@@ -235,14 +235,14 @@ class ServedConversations:
             seconds=_SEARCH_S,
             behind=begun.searched_to,
         )
-        new = begun.new | {hit.conversation for hit in found.hits}
+        new = begun.new | {hit.conversation for hit in result.hits}
         ids = begun.ids | new
-        lacks = begun.lacks or bool(found.unread)
-        if found.searched_to is None:
+        lacks = begun.lacks or bool(result.unread)
+        if result.searched_to is None:
             is_sound, again = self._found_again(words, ids - new)
             ids = new | again
             lacks = lacks or not is_sound
-        return _Searched(begun.of, ids, new, found.searched_to, lacks)
+        return _Searched(begun.of, ids, new, result.searched_to, lacks)
 
     def _found_again(self, words: str, ids: Collection[str]) -> tuple[bool, frozenset[str]]:
         """Return whether all of these conversations could be read, and those with the words. The
@@ -252,10 +252,10 @@ class ServedConversations:
         if not ids:
             return True, frozenset()
         try:
-            found = search(self._store, words, among=ids, limit=None, limit_each=1)
+            result = search(self._store, words, among=ids, limit=None, limit_each=1)
         except (CorruptEvent, StoreDamaged):  # none of them can be read
             return False, frozenset()
-        return not found.unread, frozenset(hit.conversation for hit in found.hits)
+        return not result.unread, frozenset(hit.conversation for hit in result.hits)
 
     def _noted(self) -> Collection[str]:
         """Return the conversations with notes."""

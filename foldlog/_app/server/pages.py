@@ -107,9 +107,9 @@ class Pages:
         """
         if since == 0:
             row = self._store.conversation(conversation)
-            kept = self._kept(row, PAGE, HistoryDocument)
-            if kept is not None:
-                return kept
+            cached = self._kept(row, PAGE, HistoryDocument)
+            if cached is not None:
+                return cached
         try:
             with self._fold(conversation) as fold:
                 row = self._store.conversation(conversation)._replace(version=fold.version)

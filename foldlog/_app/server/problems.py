@@ -119,7 +119,7 @@ def refusal_of(error: Exception, *, has_lease: bool = False) -> Refusal:
     """
     if isinstance(error, Refusal):
         return error
-    kind = next((known for known in STATUS_BY_ERROR if isinstance(error, known)), None)
+    kind = next((kind for kind in STATUS_BY_ERROR if isinstance(error, kind)), None)
     if kind is None:
         return Refusal(500, f"the server failed: {type(error).__name__}")
     status = 412 if kind is LeaseTaken and has_lease else STATUS_BY_ERROR[kind]

@@ -226,8 +226,8 @@ class FigureCounter:
         """
         overlooked = {*self._tables.to_count()}
         for _ in range(_LOOKS_FOR_OVERLOOKED):
-            _, found = self._find_outdated(self._store.database.now())
-            overlooked -= found.keys()
+            _, outdated = self._find_outdated(self._store.database.now())
+            overlooked -= outdated.keys()
             overlooked &= self._tables.to_count().keys()
         return len(overlooked)
 
@@ -566,7 +566,9 @@ class FigureCounter:
         """
         written = set[str]()
         # All processes use the same order, so that no two processes can wait for each other.
-        names = sorted((name for name, (_, each) in counted.items() if each.is_sound), key=utf8)
+        names = sorted(
+            (name for name, (_, figures) in counted.items() if figures.is_sound), key=utf8
+        )
         begin = 0
         while begin < len(names):
             tried = list[str]()

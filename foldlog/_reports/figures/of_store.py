@@ -348,9 +348,12 @@ class FiguresOfStore:
     def _rows_of(self, keys: Sequence[int]) -> list[Row]:
         """Return the conversations with these keys, except those that were erased meanwhile."""
         figures = self._tables.of_keys(keys)
-        found = [figures[key] for key in keys if key in figures]
-        plain = self._plain_rows(found)
-        rows = [(plain.get(each.id) or self._row(each), each) for each in found]
+        in_order = [figures[key] for key in keys if key in figures]
+        plain = self._plain_rows(in_order)
+        rows = [
+            (plain.get(row_figures.id) or self._row(row_figures), row_figures)
+            for row_figures in in_order
+        ]
         return [(row, row_figures) for row, row_figures in rows if row is not None]
 
     def _plain_rows(self, figures: Sequence[StoredFigures]) -> dict[str, ConversationRow]:
@@ -361,13 +364,13 @@ class FiguresOfStore:
 
         def read(reader: Reader) -> dict[str, ConversationRow]:
             rows = {}
-            for each in figures:
+            for row_figures in figures:
                 try:
-                    state = database.find(reader, each.id, as_stored=True)
+                    state = database.find(reader, row_figures.id, as_stored=True)
                 except EventStoreError:
                     continue
                 if state is not None and state.erasure is None and state.replaces is None:
-                    rows[each.id] = row_of(state)
+                    rows[row_figures.id] = row_of(state)
             return rows
 
         try:

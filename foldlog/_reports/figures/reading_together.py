@@ -28,13 +28,13 @@ def read_together(store: Store, ahead: Callable[[Reader], object], work: Callabl
 
     def read(reader: Reader) -> T:
         ahead(reader)
-        one = _OneTransaction(recorder, reader)
+        one_transaction = _OneTransaction(recorder, reader)
         own = copy(store)
         own.database = copy(store.database)
-        own._recorder = own.database.recorder = cast(Recorder, one)
+        own._recorder = own.database.recorder = cast(Recorder, one_transaction)
         result = work(own)
-        if one.lost is not None:
-            raise one.lost
+        if one_transaction.lost is not None:
+            raise one_transaction.lost
         return result
 
     return recorder.query(read)

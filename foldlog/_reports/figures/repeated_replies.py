@@ -73,14 +73,14 @@ class RepeatedReplies:
     def _find_repeated(self, sought: set[int]) -> dict[int, set[int]]:
         """Return the replies in ``sought`` that several conversations have, by conversation."""
         found_in = dict[int, set[int]]()
-        found = set[int]()
+        seen = set[int]()
         repeated = set[int]()
         for key, (_, hashes) in self._hashes.items():
             found_here = sought.intersection(_split(hashes))
             if found_here:
                 found_in[key] = found_here
-                repeated |= found & found_here
-                found |= found_here
+                repeated |= seen & found_here
+                seen |= found_here
         return {
             key: hashes & repeated
             for key, hashes in found_in.items()

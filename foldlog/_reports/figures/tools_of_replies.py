@@ -154,8 +154,8 @@ class ToolsOfReplies(Struct):
         start = self.turns[turn - 1] if turn else -1
         stop = self.turns[turn] if turn < len(self.turns) else event_id + sys.maxsize
         place = bisect_right(self.calls, event_id, key=itemgetter(0))
-        for found, reply in (*self.calls[max(0, place - 1) : place], *self.calls[place:][:1]):
-            if start < found < stop:
+        for call, reply in (*self.calls[max(0, place - 1) : place], *self.calls[place:][:1]):
+            if start < call < stop:
                 return reply
         return None
 

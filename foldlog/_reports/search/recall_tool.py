@@ -218,10 +218,10 @@ class RecallTool:
         """
         words = SearchTerms(query, every=False)
         shown_ids = {event.id for event in self._views.current(self._id)}
-        kept = self._kept_intervals()
+        kept_ids = self._kept_intervals()
         ranked = []
         for event in events_with(self._store, self._id, words, unread_problems, _text):
-            if not _may_be_shown(event, kept):
+            if not _may_be_shown(event, kept_ids):
                 continue
             text = _text(event)
             if positions := words.places_in(text):
@@ -247,7 +247,7 @@ class RecallTool:
         results are read as can be shown.
         """
         names_path = re.compile(rf"(?<![\w.-]){re.escape(path)}(?!\w)").search
-        kept = self._kept_intervals()
+        kept_ids = self._kept_intervals()
         with_words = events_with(
             self._store, self._id, SearchTerms(f'"{path}"'), unread_problems, _text
         )
@@ -256,22 +256,24 @@ class RecallTool:
             for event in with_words
             if isinstance(event, Action)
             and any(map(names_path, texts_in(parse(event.arguments))))
-            and _may_be_shown(event, kept)
+            and _may_be_shown(event, kept_ids)
             and not self._is_own(event)
         ]
         events = list[Event]()
         for call in reversed(calls):
             events.append(call)
             if len(events) <= _SHOWN_MOST:
-                events += self._readable(self._result_of(call), kept)
+                events += self._readable(self._result_of(call), kept_ids)
         return [_Hit(event, _text(event), 0) for event in events]
 
-    def _readable(self, events: Iterable[Event], kept: Intervals) -> list[Event]:
+    def _readable(self, events: Iterable[Event], kept_ids: Intervals) -> list[Event]:
         """Return the events that the tool may show: not retracted, and not a call or a result of
-        the tool itself. ``kept`` comes from ``_kept_intervals``. Cost: for each result, the method
-        reads its call.
+        the tool itself. ``kept_ids`` comes from ``_kept_intervals``. Cost: for each result, the
+        method reads its call.
         """
-        return [event for event in events if _may_be_shown(event, kept) and not self._is_own(event)]
+        return [
+            event for event in events if _may_be_shown(event, kept_ids) and not self._is_own(event)
+        ]
 
     def _is_own(self, event: Event) -> bool:
         """Return whether the event is a call of the tool itself, or the result of one."""
@@ -354,16 +356,16 @@ def _has_call_id(result: Observation, call: Action) -> bool:
     return call.call_id is not None and result.call_id == call.call_id
 
 
-def _may_be_shown(event: Event, kept: Intervals) -> bool:
+def _may_be_shown(event: Event, kept_ids: Intervals) -> bool:
     """Return whether an event is part of the conversation that a model may see, and was neither
-    retracted nor redacted. ``kept`` comes from ``_kept_intervals``.
+    retracted nor redacted. ``kept_ids`` comes from ``_kept_intervals``.
     """
     return (
         event.shown
         and has_content(event)
         and not isinstance(event, SystemMessage)
         and not is_structural(event)
-        and contains(kept, event.id)
+        and contains(kept_ids, event.id)
     )
 
 

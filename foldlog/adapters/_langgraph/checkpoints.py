@@ -140,7 +140,7 @@ class Checkpoints:
         return query_all(self.histories.store.database, read)
 
     def find(
-        self, thread: str, checkpoint_id: str | None = None, *, hidden: bool = False
+        self, thread: str, checkpoint_id: str | None = None, *, with_hidden: bool = False
     ) -> Checkpoint | None:
         """Return a checkpoint, by default the newest checkpoint. An empty id is no id, as in the
         SDK's own savers. Return None if the checkpoint does not exist or is hidden.
@@ -148,28 +148,28 @@ class Checkpoints:
         Cost: the branches of the thread are read.
         """
         if not checkpoint_id:
-            return next(self.walk(thread, hidden=hidden), None)
+            return next(self.walk(thread, with_hidden=with_hidden), None)
         branches = self.branches.of(thread)
-        if not hidden and _is_hidden(branches)(checkpoint_id):
+        if not with_hidden and _is_hidden(branches)(checkpoint_id):
             return None
         return self.branches.locate(branches, checkpoint_id)
 
-    def walk(self, thread: str, *, hidden: bool = False) -> Iterator[Checkpoint]:
+    def walk(self, thread: str, *, with_hidden: bool = False) -> Iterator[Checkpoint]:
         """Yield the checkpoints of a thread, the newest checkpoint first. Cost: the branches of the
         thread and the yielded checkpoints are read.
         """
-        return self._walk(self.branches.of(thread), hidden)
+        return self._walk(self.branches.of(thread), with_hidden)
 
-    def _walk(self, branches: list[ThreadBranch], hidden: bool) -> Iterator[Checkpoint]:
-        """Yield the checkpoints of branches, the newest first, also those that are ``hidden``."""
+    def _walk(self, branches: list[ThreadBranch], with_hidden: bool) -> Iterator[Checkpoint]:
+        """Yield the checkpoints of branches, the newest first."""
         walked = self.branches.walk(branches)
-        if hidden:
+        if with_hidden:
             return walked
         is_hidden = _is_hidden(branches)
         return (checkpoint for checkpoint in walked if not is_hidden(checkpoint.id))
 
     def newest(
-        self, thread: str, *, hidden: bool = False
+        self, thread: str, *, with_hidden: bool = False
     ) -> tuple[WholeCheckpoint | None, Iterator[Checkpoint]]:
         """Return the newest checkpoint with its documents, records and notes, all read at one
         moment, and an iterator over the earlier checkpoints.
@@ -184,12 +184,12 @@ class Checkpoints:
                 key=lambda branch: branch.tip.id,
                 default=None,
             )
-            if branch is None or (not hidden and _is_hidden(branches)(branch.tip.id)):
+            if branch is None or (not with_hidden and _is_hidden(branches)(branch.tip.id)):
                 return branches, None
             return branches, self._whole(thread, branch.tip, moment, branch.documents)
 
         branches, whole = self._query(work)
-        walked = self._walk(branches, hidden)
+        walked = self._walk(branches, with_hidden)
         checkpoint = next(walked, None)
         if whole is None and checkpoint is not None:
             whole = self.whole(thread, checkpoint)
@@ -278,7 +278,7 @@ class Checkpoints:
         while last is not None and last.parent is not None:
             ancestors = self.branches.led_to(last, count)
             if not ancestors:
-                elsewhere = self.find(thread, last.parent, hidden=True)
+                elsewhere = self.find(thread, last.parent, with_hidden=True)
                 ancestors = [] if elsewhere is None else [elsewhere]
             yield from ancestors
             last = ancestors[-1] if ancestors else None

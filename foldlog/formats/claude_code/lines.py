@@ -241,15 +241,15 @@ def said_beside(record: Fields) -> tuple[Content, Source] | None:
     """
     queued = queued_prompt_of(record)
     rendered = words_of(record)
-    said: tuple[Content, Source] | None
+    text_and_source: tuple[Content, Source] | None
     if not is_blank(rendered):
-        said = rendered, "environment" if queued is None else queued[1]
+        text_and_source = rendered, "environment" if queued is None else queued[1]
     elif queued is not None:
-        said = queued
+        text_and_source = queued
     else:
         command = command_of(record)
-        said = None if command is None else (command, "environment")
-    return None if said is None or is_blank(said[0]) else said
+        text_and_source = None if command is None else (command, "environment")
+    return None if text_and_source is None or is_blank(text_and_source[0]) else text_and_source
 
 
 TITLES = {"summary": "summary", "ai-title": "aiTitle", "custom-title": "customTitle"}

@@ -348,11 +348,15 @@ class CodexDecoder(FollowingDecoder):
         a View shows events in the order of their ids.
         """
         members = self.shown.all()
-        said = [(event_id, member) for event_id, member in members if _is_of_user(event_id, member)]
-        texts = newest_messages([member.text for _, member in said])
+        of_user = [
+            (event_id, member) for event_id, member in members if _is_of_user(event_id, member)
+        ]
+        texts = newest_messages([member.text for _, member in of_user])
         stays = {event_id for event_id, member in members if member.role >= _INSTRUCTED}
         new_from = 0
-        for (event_id, member), text in zip(said[len(said) - len(texts) :], texts, strict=True):
+        for (event_id, member), text in zip(
+            of_user[len(of_user) - len(texts) :], texts, strict=True
+        ):
             if not member.is_text or text != member.text:
                 break
             stays.add(event_id)

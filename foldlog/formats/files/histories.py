@@ -144,7 +144,7 @@ def _histories_inside(
     if format is None or format.files is None:
         return None
     contained = format.files.histories(path)
-    names = Names(root, path, folder=path.is_dir())
+    names = Names(root, path, is_folder=path.is_dir())
     if format is earlier_format:
         return _with_names(names, format, path, contained)
     passed = list[Contained]()
@@ -316,7 +316,7 @@ def _of_event_files(
     ]
     files = [folder / name for name in _with_missing(steps)]
     reader = Placed(partial(map, record_in, files))
-    name, _ = Names(root, home, folder=True).of(
+    name, _ = Names(root, home, is_folder=True).of(
         state, conversation=format.conversation(record.value for record in reader)
     )
     if (home / "subagents").is_dir():

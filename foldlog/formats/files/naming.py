@@ -40,18 +40,18 @@ class Names:
     ``root``.
     """
 
-    def __init__(self, root: Path, place: Path, *, folder: bool = False) -> None:
+    def __init__(self, root: Path, place: Path, *, is_folder: bool = False) -> None:
         absolute = Path(os.path.abspath(place))
         self._root = Path(os.path.abspath(root))
         stem = absolute.stem
         if absolute.suffix == ".zst":  # log.jsonl.zst
             stem = Path(stem).stem
-        self._whole = absolute if folder else absolute.with_name(stem)
+        self._whole = absolute if is_folder else absolute.with_name(stem)
         self._stem = self._whole.name
         if self._root in absolute.parents:
             self._place = self._path_from_root()
         else:
-            self._place = self._alone(folder=folder)
+            self._place = self._alone(is_folder=is_folder)
         self._counts: dict[str, int] = {}
         """Maps a name to the number of histories that have asked for it."""
 
@@ -61,10 +61,10 @@ class Names:
         path = self._whole.relative_to(start)
         return str(path.parent if path.name == path.parent.name else path)
 
-    def _alone(self, *, folder: bool) -> str:
+    def _alone(self, *, is_folder: bool) -> str:
         """Return the name of a file that was imported by itself."""
         parent = self._whole.parent.name
-        says_nothing = not folder and _SAYS_NOTHING.fullmatch(self._stem) is not None
+        says_nothing = not is_folder and _SAYS_NOTHING.fullmatch(self._stem) is not None
         if says_nothing and parent:
             return f"{parent}/{self._stem}"
         return self._stem

@@ -88,8 +88,8 @@ def _document(
             UnreadEventDocument(event=event_id, problem=problem)
             for event_id, problem in problems.items()
         ),
-        sent_events=events if sent_view.known else None,
-        sent_summaries=summaries if sent_view.known else None,
+        sent_events=events if sent_view.is_known else None,
+        sent_summaries=summaries if sent_view.is_known else None,
         summaries=tuple(
             SummaryDocument(event=event.id, position=position, text=event.content)
             for position, event in enumerate(view)

@@ -53,7 +53,8 @@ def show_grouped(grouped: GroupedDocument, stats: Stats, first_day: str) -> None
         rows = sorted(grouped.tools.items(), key=lambda item: item[1].calls, reverse=True)
         columns = (Column("tool", least=12), Column("calls", "right"), Column("errors", "right"))
         print_rows(
-            columns, [(tool, f"{one.calls:,}", number_words(one.errors)) for tool, one in rows]
+            columns,
+            [(tool, f"{figures.calls:,}", number_words(figures.errors)) for tool, figures in rows],
         )
         return
     if grouped.by == By.AGENT:
@@ -64,7 +65,8 @@ def show_grouped(grouped: GroupedDocument, stats: Stats, first_day: str) -> None
         terminal.say(f"no recorded call{since} has a model, usage or cost")
         return
     _show_calls(
-        [((one.day or one.model,), one) for one in grouped.models], (Column(grouped.by, least=30),)
+        [((figures.day or figures.model,), figures) for figures in grouped.models],
+        (Column(grouped.by, least=30),),
     )
     _show_unknown(stats)
 
@@ -83,7 +85,7 @@ def show_stats(stats: Stats, title: str) -> None:
     tools = sorted(stats.tools.items(), key=lambda item: item[1].calls, reverse=True)
     _show_bars(
         "calls by tool",
-        [(tool, one.calls, _errors(one)) for tool, one in tools[:_TOOLS]],
+        [(tool, figures.calls, _errors(figures)) for tool, figures in tools[:_TOOLS]],
         left_out=len(tools) - _TOOLS,
     )
     if len(stats.days) > 1:
@@ -206,11 +208,11 @@ def _show_calls(
     rows = [
         (
             *names,
-            calls_words(one),
-            *(number_words(getattr(one, f"{name}_tokens")) for name in _TOKENS),
-            spent_words(one),
+            calls_words(figures),
+            *(number_words(getattr(figures, f"{name}_tokens")) for name in _TOKENS),
+            spent_words(figures),
         )
-        for names, one in groups
+        for names, figures in groups
     ]
     columns = (
         *named,
@@ -221,17 +223,19 @@ def _show_calls(
         COST,
     )
     if len(rows) > 1:
-        total = spent(one for _, one in groups)
+        total = spent(figures for _, figures in groups)
         empty = [""] * (len(named) - 1)
         rows.append(
             ("in all", *empty, calls_words(total), *[""] * len(_TOKENS), spent_words(total))
         )
     print_rows(columns, rows)
-    cached = [one for _, one in groups if one.cached_tokens and one.cost_without_cache]
-    if any(one.cost != one.cost_without_cache for one in cached):
-        models = ", ".join(sorted({one.model for one in cached}))
-        without = sum(one.cost_without_cache or 0.0 for one in cached)
-        cost = sum(one.cost or 0.0 for one in cached)
+    cached = [
+        figures for _, figures in groups if figures.cached_tokens and figures.cost_without_cache
+    ]
+    if any(figures.cost != figures.cost_without_cache for figures in cached):
+        models = ", ".join(sorted({figures.model for figures in cached}))
+        without = sum(figures.cost_without_cache or 0.0 for figures in cached)
+        cost = sum(figures.cost or 0.0 for figures in cached)
         terminal.say_wrapped(
             f"without the provider's cache, the calls of {models} would have cost ≈"
             f" {cost_words(without)} instead of {cost_words(cost)}"

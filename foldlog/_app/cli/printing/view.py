@@ -28,7 +28,7 @@ def show_view(name: str, prompt: Sent, start: int, problems: Mapping[int, str]) 
     view = prompt.view
     states = states_of(prompt)
     amount = events_and_summaries(*sent_of(prompt))
-    if prompt.known:
+    if prompt.is_known:
         summary = f"the model is sent {amount or 'no events'}"
     else:
         summary = "foldlog does not know what the model is sent"

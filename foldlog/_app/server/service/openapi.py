@@ -256,7 +256,7 @@ def _open_objects(schema: Any) -> None:
     if not isinstance(default, dict) or not default:
         schema.pop("default", None)
         if default:
-            told = f"{schema.get('description', '')} By default {json.dumps(default)}."
-            schema["description"] = told.strip()
+            description = f"{schema.get('description', '')} By default {json.dumps(default)}."
+            schema["description"] = description.strip()
     for member in schema.values():
         _open_objects(member)

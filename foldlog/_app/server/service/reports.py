@@ -271,14 +271,14 @@ def compare_conversations(request: AdmittedRequest, *, other: Text) -> ComparedC
     and last answers of both.
     """
     store = request.histories.store
-    one = request.history.id
+    conversation = request.history.id
     request.principal.check_conversation(other)
     request.check_visible(request.histories[other])
-    shared = common_past(store, one, other)
+    shared = common_past(store, conversation, other)
     if shared is None:
-        runs = compared_runs(store, one, other, request.prices)
+        runs = compared_runs(store, conversation, other, request.prices)
         return ComparedConversations(divergence=None, runs=runs)
-    divergence = find_divergence(store, one, other, shared, request.prices)
+    divergence = find_divergence(store, conversation, other, shared, request.prices)
     return ComparedConversations(divergence=divergence, runs=None)
 
 

@@ -505,24 +505,24 @@ def _check_producer(state: StreamState, producer: Producer) -> Producer | None:
     producer has a newer epoch (403), if a new epoch does not begin with 0 (400), or if the stream
     has too many producers (400).
     """
-    known = state.producers.get(producer.id)  # its epoch and its newest number
-    if known is None:
+    newest = state.producers.get(producer.id)  # its epoch and its newest number
+    if newest is None:
         if len(state.producers) >= _PRODUCERS_MAX:
             raise StreamRefusal(400, f"the stream has {_PRODUCERS_MAX} producers already")
         expected = 0
-    elif producer.epoch < known[0]:
+    elif producer.epoch < newest[0]:
         raise StreamRefusal(
             403,
-            f"producer {producer.id!r} has the epoch {known[0]} now, and this request"
+            f"producer {producer.id!r} has the epoch {newest[0]} now, and this request"
             f" {producer.epoch}; begin a newer epoch",
-            producer_epoch=known[0],
+            producer_epoch=newest[0],
         )
-    elif producer.epoch > known[0]:
+    elif producer.epoch > newest[0]:
         if producer.seq:
             raise StreamRefusal(400, "a new epoch begins with Producer-Seq 0")
         expected = 0
     else:
-        expected = known[1] + 1
+        expected = newest[1] + 1
     if producer.seq < expected:
         return producer._replace(seq=expected - 1)
     if producer.seq > expected:

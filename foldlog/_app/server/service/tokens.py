@@ -300,7 +300,7 @@ class Tokens:
             return self._page_reader(token.strip().removeprefix(_READ))
         digest = sha256(token.strip().encode("utf-8", "surrogatepass")).digest()
         holders = [
-            principal for known, principal in self._principals if compare_digest(known, digest)
+            principal for stored, principal in self._principals if compare_digest(stored, digest)
         ]
         if scheme.lower() != "bearer" or not token.strip():
             raise Refusal(401, "send a token: Authorization: Bearer TOKEN")

@@ -163,12 +163,12 @@ def why(request: AdmittedRequest, event: int, *, at: Count | None = None) -> Eve
 @operation("GET", "/conversations/{conversation}/difference")
 def difference(request: AdmittedRequest, *, before: Count, after: Count) -> ViewDifference:
     """Return the events that entered or left the View between two versions."""
-    found = request.history.difference(before, after)
+    changes = request.history.difference(before, after)
     return ViewDifference(
         before=before,
         after=after,
-        entered=list(map(event_document, found.entered)),
-        left=list(map(event_document, found.left)),
+        entered=list(map(event_document, changes.entered)),
+        left=list(map(event_document, changes.left)),
     )
 
 
