@@ -8,6 +8,5 @@ condensing_differences.py  where a program condensed elsewhere than the run
 answers.py                 a recorded reply as the answer of an API, also as a stream
 server.py                  a server on this machine that answers from a run
 run_file.py                a run in a file: one JSON object a line
-passwords.py               passwords in the texts of a run
 going_on.py                the rest of a run with another model or condenser, in a fork
 """

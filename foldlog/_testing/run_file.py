@@ -23,15 +23,15 @@ from foldlog._base.usage import COPIED
 from foldlog._base.values import replace_texts, values_in
 from foldlog._history.history import History
 from foldlog._history.sent_requests import beside_of
-from foldlog._reports.search.secrets import kinds_in, without_secrets
-from foldlog._testing.calls import recorded_calls
-from foldlog._testing.passwords import (
+from foldlog._reports.search.passwords import (
     PASSWORD,
     is_long,
     is_password,
     passwords_in,
     without_passwords,
 )
+from foldlog._reports.search.secrets import kinds_in, without_secrets
+from foldlog._testing.calls import recorded_calls
 from foldlog.eventstore import Annotation, DocumentChanges, Event, InvalidArgument, Redaction
 from foldlog.eventstore.codec import decode
 from foldlog.eventstore.files.whole_file import whole_file

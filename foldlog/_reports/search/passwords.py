@@ -1,5 +1,5 @@
-"""Replace the passwords in the texts of a run. A password has no known shape, so what stands before
-it finds it: the name of a field, a variable, an option, a header or a few words.
+"""Replace the passwords in texts. A password has no known shape, so what stands before it finds it:
+the name of a field, a variable, an option, a header or a few words.
 """
 
 from __future__ import annotations
