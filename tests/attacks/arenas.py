@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from foldlog._app.cli.verification import Checks
+from foldlog._app.cli.verify_findings import Checks
 from foldlog._reports.records.compared_imports import verify_with_records
 from foldlog._reports.search import index
 from foldlog.errors import EventStoreError

@@ -12,7 +12,7 @@ import msgspec
 import pytest
 
 import foldlog
-from foldlog._app.cli.verification import Checks
+from foldlog._app.cli.verify_findings import Checks
 from foldlog._app.server import pages
 from foldlog._history.lease import _AWAITED, OPEN_CALLS, find_wrong_open_calls
 from foldlog._imports.making_events import make_events

@@ -16,7 +16,7 @@ from typing import Any
 import pytest
 
 import foldlog
-from foldlog._app.cli.verification import Checks
+from foldlog._app.cli.verify_findings import Checks
 from foldlog.eventstore import open_store
 from foldlog.eventstore.proof.checkpoint import make_checkpoint
 from foldlog.eventstore.proof.comparison import verify_against

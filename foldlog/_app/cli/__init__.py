@@ -38,7 +38,7 @@ The files:
     log_reading.py listing.py replaying.py serving.py keeping_up.py
                                                the work of log, list, compare, serve and keep-up
     record_files.py database_export.py run_export.py  the files of export
-    erasing.py redacting.py vacuuming.py verification.py
+    erasing.py redacting.py vacuuming.py verify_findings.py
     checkpoints.py
                                                the work of commands for a whole store
     quick_hook.py quick_completion.py          a hook and completion, with few imports

@@ -5,7 +5,7 @@ from __future__ import annotations
 from datetime import datetime
 
 from foldlog._app.cli import terminal
-from foldlog._app.cli.verification import Checks
+from foldlog._app.cli.verify_findings import Checks
 from foldlog._reports.words.gist import count
 from foldlog.eventstore.events import Redaction
 from foldlog.eventstore.log.row import from_microseconds

@@ -26,7 +26,7 @@ from foldlog._app.cli.printing.verification import (
     show_redacted_records,
 )
 from foldlog._app.cli.stores import events_total, open_existing, require_id, resolve
-from foldlog._app.cli.verification import Checks, verdict_document
+from foldlog._app.cli.verify_findings import Checks, verdict_document
 from foldlog._reports.answers.document import stream
 from foldlog._reports.answers.verification import VerifiedDocument
 from foldlog.eventstore import Store
