@@ -149,6 +149,37 @@ def figures_of(
     return figures
 
 
+class _Beside:
+    """What is read of a conversation besides the events that are counted: its structural events,
+    the imported calls of models, and where a fork began. If something cannot be read, ``findings``
+    says why, and what was to be read later is empty. Raises ``ConversationErased``.
+    """
+
+    def __init__(self, store: Store, row: ConversationRow, *, with_parent: bool) -> None:
+        """With ``with_parent``, the calls of the parent are read too, because figures of the
+        parent count them.
+        """
+        self.structural = list[Event]()
+        self.findings = list[str]()
+        self.calls = list[Any]()
+        self.calls_of_parent = list[Any]()
+        self.origins: tuple[Border, ...] = ()
+        try:
+            self.origins = store.query(row.id, lambda reading: reading.origins())
+            self.structural = store.query(
+                row.id, lambda reading: [*reading.structural_events(0, row.version)]
+            )
+            self.calls = store.query(row.id, lambda reading: imported_calls(reading, row.version))
+            if with_parent and row.parent is not None:
+                self.calls_of_parent = store.query(
+                    row.parent, lambda reading: imported_calls(reading, reading.version)
+                )
+        except ConversationErased:
+            raise
+        except EventStoreError as error:
+            self.findings.append(str(error))
+
+
 def _add_later_events(
     store: Store,
     views: Views,
@@ -160,35 +191,19 @@ def _add_later_events(
     """Count the events after those that ``figures`` count. ``on_events`` is told how many events
     are counted. Raises ``KeyUnavailable`` if the conversation's key is missing.
     """
-    structural = list[Event]()
-    findings = list[str]()
-    calls_beside = list[Any]()
-    calls_of_parent = list[Any]()
-    origins: tuple[Border, ...] = ()
-    try:
-        origins = store.query(row.id, lambda reading: reading.origins())
-        structural = store.query(
-            row.id, lambda reading: [*reading.structural_events(0, row.version)]
-        )
-        calls_beside = store.query(row.id, lambda reading: imported_calls(reading, row.version))
-        if figures.start and row.parent is not None:
-            calls_of_parent = store.query(
-                row.parent, lambda reading: imported_calls(reading, reading.version)
-            )
-    except ConversationErased:
-        raise
-    except EventStoreError as error:
-        findings.append(str(error))
-    counts_event = counted_in(structural, row.version)
-    was_replaced = any(is_replacing(event) and event.id >= figures.counted for event in structural)
+    beside = _Beside(store, row, with_parent=figures.start > 0)
+    counts_event = counted_in(beside.structural, row.version)
+    was_replaced = any(
+        is_replacing(event) and event.id >= figures.counted for event in beside.structural
+    )
     if was_replaced or not figures.spending.counts_on:
         figures = Figures(figures.version, start=figures.start, overview=figures.overview)
     counts = figures.counts
     start = max(figures.counted, figures.start)
     on_events(start)
-    counts.findings += findings
+    counts.findings += beside.findings
 
-    recorded_in = partial(_find_origin, row.id, origins)
+    recorded_in = partial(_find_origin, row.id, beside.origins)
 
     def read(conversation: str, first: int, stop: int | None) -> Iterator[Logged]:
         return read_in_steps(partial(store.log, conversation), first, stop or row.version)
@@ -202,21 +217,21 @@ def _add_later_events(
             counts.count(recorded_at, event)
             yield Logged(recorded_at, event)
 
-    new_calls_beside = [logged for logged in calls_beside if logged not in calls_of_parent]
+    new_calls = [logged for logged in beside.calls if logged not in beside.calls_of_parent]
     lacks_earlier = figures.spending.take(
         count_log(),
-        new_calls_beside,
+        new_calls,
         start,
-        calls_of_parent,
+        beside.calls_of_parent,
         recorded_in=recorded_in,
         read_settled=partial(read_blocks, store, row.id),
     )
     if figures.start and lacks_earlier:
         figures.spending = Spending()
         figures.spending.take(
-            read_log(0), new_calls_beside, start, calls_of_parent, recorded_in=recorded_in
+            read_log(0), new_calls, start, beside.calls_of_parent, recorded_in=recorded_in
         )
-    _count_condensations(views, row.id, figures, filter(counts_event, structural), start)
+    _count_condensations(views, row.id, figures, filter(counts_event, beside.structural), start)
     figures.sum_calls()
     figures.counted = row.version
     counts.conversations = 1
