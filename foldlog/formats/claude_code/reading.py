@@ -256,9 +256,8 @@ class ClaudeCodeDecoder(FollowingDecoder):
             else:
                 collected.parts += shown_blocks(block)
         later = () if collected.parts and thinks else tuple(collected.thinking)
-        response = collected.response
-        if is_agent and response is not None and (later or response in self._thinking):
-            self._thinking[response] = later
+        if is_agent and collected.response is not None:
+            self._thinking[collected.response] = later
         if later:
             collected.thinking = []
         collected.say(
