@@ -189,14 +189,14 @@ def test_hidden_checkpoints_are_left_out(checkpoints, histories):
     checkpoints.hide(THREAD, below="001")
     assert ids(opened(histories).walk(THREAD)) == ["002", "001"]
     assert checkpoints.find(THREAD, "003") is None
-    assert contents(checkpoints, checkpoints.find(THREAD, "003", hidden=True))[0] == [*"abcd"]
+    assert contents(checkpoints, checkpoints.find(THREAD, "003", with_hidden=True))[0] == [*"abcd"]
     put(checkpoints, 4, "002", "abcx")
     assert checkpoints.find(THREAD).branch == f"{THREAD}/@004"
     assert contents(checkpoints, checkpoints.find(THREAD))[0] == [*"abcx"]
     assert checkpoints.newest(THREAD)[0] == checkpoints.whole(THREAD, checkpoints.find(THREAD))
     checkpoints.hide(THREAD, ["004"])
     assert checkpoints.newest(THREAD)[0].checkpoint == checkpoints.find(THREAD)
-    assert checkpoints.newest(THREAD, hidden=True)[0].checkpoint.id == "004"
+    assert checkpoints.newest(THREAD, with_hidden=True)[0].checkpoint.id == "004"
     assert checkpoints.newest(f"{THREAD}/none")[0] is None
 
 
