@@ -58,7 +58,8 @@ def serving(db: str, folder: Path) -> Iterator[str]:
         "--port",
         str(port),
     ]
-    environment = {**os.environ, "CHAT_DB": db, "PYTHONPATH": f"{folder}:{EXAMPLES}"}
+    path = f"{folder}:{EXAMPLES}:{os.environ.get('PYTHONPATH', '')}"
+    environment = {**os.environ, "CHAT_DB": db, "PYTHONPATH": path}
     with (folder / "out").open("wb") as out:
         server = subprocess.Popen(
             command, cwd=folder, env=environment, stdout=out, stderr=out, start_new_session=True
