@@ -9,7 +9,6 @@ making_events.py     make the events of a source
 titles.py            note that a user chose the title of an imported conversation
 events_in_memory.py  make events in memory if the store is read-only
 recording.py         store the records that a runtime appends
-refreshing.py        import the new records of a file
 session_forks.py     fork a conversation for a session in which another program goes on
 compacting.py        note a compaction that the program has not written to its file yet
 redacting.py         redact records of a source

@@ -3,6 +3,7 @@
 programs.py            the five programs: where they store transcripts and settings, and what they
                        delete
 asked_conversation.py  finds the conversation for a call of a tool
+refreshing.py          imports the new records of a conversation's file
 mcp_tools.py           the five tools; their answers are texts
 mcp_server.py          serves the tools over MCP
 hook.py                runs when a program calls a hook

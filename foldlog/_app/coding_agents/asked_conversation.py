@@ -10,10 +10,10 @@ from itertools import islice
 from pathlib import Path
 from typing import NamedTuple
 
+from foldlog._app.coding_agents.refreshing import import_again
 from foldlog._imports.compacting import compacting
 from foldlog._imports.importing import Failed, Import
 from foldlog._imports.redacting import source_files
-from foldlog._imports.refreshing import import_again
 from foldlog._reports.figures.source_places import in_folder, places
 from foldlog.eventstore import EventStoreError, Store
 from foldlog.projections.conversations.companions import ids_beginning_with

@@ -8,7 +8,7 @@ import os
 import pytest
 
 from foldlog import Histories
-from foldlog._imports.refreshing import import_again
+from foldlog._app.coding_agents.refreshing import import_again
 from foldlog.eventstore import open_store
 from foldlog.formats import NotAHistory
 from foldlog.formats.files.readers import array_in

@@ -20,8 +20,8 @@ from foldlog._app.cli.options import (
 from foldlog._app.cli.printing.events import event_id_in
 from foldlog._app.cli.printing.explanation import answer_about_task, show_why, why_document
 from foldlog._app.cli.stores import open_existing, resolve
+from foldlog._app.coding_agents.refreshing import import_again
 from foldlog._imports.compacting import compacting
-from foldlog._imports.refreshing import import_again
 from foldlog._reports.answers.views import DroppedTermDocument
 from foldlog._reports.as_sent import why_sent
 from foldlog._reports.dropped import dropped_by
