@@ -7,8 +7,10 @@ import os
 import re
 import sqlite3
 import threading
+import time
 from contextlib import closing
 from pathlib import Path
+from types import SimpleNamespace
 
 import psutil
 import pytest
@@ -431,6 +433,31 @@ def test_other_program_holds_the_file(path):
             other.execute("ROLLBACK")
         # The other program wrote nothing, so the store stayed open.
         say(store, "c1", "hi")
+
+
+def test_first_opening_waits_for_the_locks_of_a_killed_process(path, monkeypatch):
+    waits = []
+    with closing(sqlite3.connect(path, isolation_level=None)) as killed:
+        killed.execute("BEGIN IMMEDIATE")
+
+        def release(seconds):
+            waits.append(seconds)
+            if len(waits) == 3:
+                killed.execute("ROLLBACK")
+
+        clock = SimpleNamespace(sleep=release, monotonic=time.monotonic)
+        monkeypatch.setattr(store_file, "time", clock)
+        with Store(SQLiteRecorder(path, patience_s=60)) as store:
+            say(store, "c1", "hi")
+            assert store.version("c1") == 1
+    assert len(waits) == 3
+
+
+def test_first_opening_waits_no_longer_than_its_patience(path):
+    with closing(sqlite3.connect(path, isolation_level=None)) as other:
+        other.execute("BEGIN IMMEDIATE")
+        with pytest.raises(StoreUnavailable, match="database is locked"):
+            SQLiteRecorder(path, patience_s=0.05)
 
 
 # -- groups

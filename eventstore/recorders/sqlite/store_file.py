@@ -25,12 +25,14 @@ import sqlite3
 import stat
 import struct
 import sys
+import time
 import weakref
 from typing import Final
 from urllib.parse import quote_from_bytes
 
 from foldlog.eventstore.errors import StoreRefused, StoreUnavailable
 from foldlog.eventstore.recorders.base import PATIENCE_S
+from foldlog.eventstore.recorders.sqlite.errors import primary_code
 from foldlog.eventstore.recorders.sqlite.process_forks import check_not_inherited, identity
 from foldlog.eventstore.recorders.urls import absolute_hint
 
@@ -50,6 +52,7 @@ TO_SAVE: Final = (
 )
 
 
+_AGAIN_S: Final = 0.01
 MOVED: Final = ("moved", "replaced")
 """If an error has one of these kinds, the store's name no longer leads to the opened file."""
 
@@ -272,7 +275,7 @@ class StoreFile:
         """Turn on the write-ahead log, and choose how SQLite syncs the file. If the file is not
         ``durable``, a power cut may lose the newest commits, but never a part of a commit.
         """
-        mode = connection.execute("PRAGMA journal_mode = WAL").fetchone()[0]
+        mode = self._with_log(connection)
         if mode != b"wal":
             raise StoreUnavailable(
                 f"{self.path} cannot have a write-ahead log (SQLite stays in mode {mode.decode()});"
@@ -284,6 +287,20 @@ class StoreFile:
         connection.execute("PRAGMA fullfsync = ON")
         connection.execute("PRAGMA checkpoint_fullfsync = ON")
         connection.execute("PRAGMA secure_delete = ON")
+
+    def _with_log(self, connection: sqlite3.Connection) -> bytes:
+        """Ask for a write-ahead log, and return the mode that SQLite has then. SQLite waits for no
+        lock here, and the locks of a process that was killed may be released after its place in
+        foldlog's write lock.
+        """
+        deadline = time.monotonic() + self._patience_s
+        while True:
+            try:
+                return bytes(connection.execute("PRAGMA journal_mode = WAL").fetchone()[0])
+            except sqlite3.OperationalError as error:
+                if primary_code(error) != sqlite3.SQLITE_BUSY or time.monotonic() >= deadline:
+                    raise
+            time.sleep(_AGAIN_S)
 
     def _is_read_only(self) -> bool:
         """Return whether nobody can write the file and its folder, and no log exists."""
