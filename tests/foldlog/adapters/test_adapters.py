@@ -9,7 +9,7 @@ from tests.adapters_list import ADAPTERS
 
 ROOT = Path(__file__).parents[3]
 PLACE = ROOT / "foldlog" / "adapters"
-SHARED = {"langgraph_deltas", "__init__", "_linked", "_shared", "_streams"}
+SHARED = {"langgraph_deltas", "__init__", "_linked_entries", "_shared", "_streams"}
 """Files that are no adapters."""
 EXTRAS = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["optional-dependencies"]
 
