@@ -529,6 +529,52 @@ def test_a_phrase_of_frequent_words_is_first_looked_up_in_some_places(
     assert found == scanned(monkeypatch, store, '"the store"', among=among, limit=None).hits
 
 
+@pytest.fixture
+def frequent(histories, monkeypatch):
+    """A store in which all words of "the store is" are frequent, in 20 conversations."""
+    monkeypatch.setattr(index, "_SAMPLE", 10)
+    monkeypatch.setattr(index, "_OF_DOCS", 0)
+    monkeypatch.setattr(searching, "_PLACES_WITH_PAIRS", 4)
+    monkeypatch.setattr(searching, "_FIRST_PLACES", 2)
+    monkeypatch.setattr(searching, "_MORE_PLACES", 1)
+    for number in range(20):
+        text = "the store is there" if number in (2, 15, 18) else "is there the store"
+        histories[f"c{number}"].append([said(text)] * 3)
+    index.make(histories.store)
+    index.refresh(histories.store)
+    assert candidates(histories.store, '"the store is"').pairs
+    return histories
+
+
+def test_a_conversation_that_goes_on_during_a_search_is_not_missed(frequent, monkeypatch):
+    """Its new event moves it before the places that the search has passed."""
+    look_up = searching._look_up_pairs
+
+    def after_an_append(*arguments):
+        frequent["c2"].append([said("thanks")])
+        return look_up(*arguments)
+
+    monkeypatch.setattr(searching, "_look_up_pairs", after_an_append)
+    found = search(frequent.store, '"the store is"', limit=None)
+    hits = sorted((hit.conversation, hit.id) for hit in found.hits)
+    assert hits == [(f"c{number}", event) for number in (15, 18, 2) for event in range(3)]
+
+
+def test_damaged_pairs_are_reported_and_all_events_are_read(frequent):
+    store = frequent.store
+    expected = search(store, '"the store is"', limit=None).hits
+
+    def damage(transaction):
+        for _, _, segment in transaction.ask_all("search_state"):
+            for bucket in range(256, 256 + 128):
+                transaction.write("put_search_words", segment, bucket, b"damaged")
+
+    store.database.recorder.transact(damage)
+    result = search(store, '"the store is"', limit=None)
+    assert result.hits == expected
+    assert ["foldlog store index --again" in text for text in result.unread] == [True]
+
+
 def found_rows(store: Store):
     def read(reader):
         return [

@@ -411,7 +411,7 @@ def _places_to_search(
             count = 0  # the first page had the number
         else:
             count = _count_places(store, unread) if among is None else len(among)
-        return True, count, _found_places(store, found, among, behind)
+        return True, count, _found_places(store, found, among, behind, unread)
     places = [
         place
         for place in _places(store, conversation, unread)
@@ -497,11 +497,20 @@ def _look_up(store: Store, terms: Sequence[str], unread: list[str]) -> Candidate
         return None
 
 
-def _look_up_pairs(store: Store, pairs: Sequence[int]) -> Candidates:
-    """Return the candidates with all pairs."""
-    from foldlog._reports.search.index import look_up_pairs
+def _look_up_pairs(store: Store, pairs: Sequence[int], unread: list[str]) -> Candidates:
+    """Return the candidates with all pairs, or all conversations if the pairs are damaged."""
+    from foldlog._reports.search.index import Candidates, look_up_pairs
 
-    return store.database.recorder.query(partial(look_up_pairs, pairs=pairs))
+    try:
+        return store.database.recorder.query(partial(look_up_pairs, pairs=pairs))
+    except StoreDamaged as error:
+        _note_once(unread, str(error))
+        return Candidates(None, {})
+
+
+def _note_once(unread: list[str], problem: str) -> None:
+    if problem not in unread:
+        unread.append(problem)
 
 
 def _count_places(store: Store, unread: list[str]) -> int:
@@ -518,32 +527,48 @@ def _found_places(
     found: Candidates,
     among: Collection[str] | None,
     behind: SearchPlace | None,
+    unread: list[str],
 ) -> Iterator[_Place]:
-    """Yield the conversations that may have hits, in the order of the search."""
+    """Yield the conversations that may have hits, in the order of the search. ``unread`` gets what
+    is damaged in the index.
+    """
+    read = set[str]()
+    last = None
     if found.pairs:
-        last = yield from _first_places(store, found, among, behind)
+        last = yield from _first_places(store, found, among, behind, read, unread)
         if last is None:
             return
-        first_name = None if behind is None else behind.conversation
-        found = _look_up_pairs(store, found.pairs)
-        for page in _in_order(store, found, last):
-            others = [candidate for candidate in page if candidate.name != first_name]
-            yield from _places_in_page(store, found, others, among)
-        return
+        found = _look_up_pairs(store, found.pairs, unread)
     for page in _in_order(store, found, behind):
-        yield from _places_in_page(store, found, page, among)
+        others = [_not_before(candidate, last) for candidate in page if candidate.name not in read]
+        yield from _places_in_page(store, found, others, among, unread)
+
+
+def _not_before(candidate: _Candidate, last: SearchPlace | None) -> _Candidate:
+    """Return a candidate at the place of ``last`` if it stands before it: an append has moved it
+    since the search passed that place.
+    """
+    if last is None or _is_behind(candidate.at, candidate.name, last):
+        return candidate
+    return candidate._replace(at=(last.is_timed, last.at))
 
 
 def _first_places(
-    store: Store, found: Candidates, among: Collection[str] | None, behind: SearchPlace | None
+    store: Store,
+    found: Candidates,
+    among: Collection[str] | None,
+    behind: SearchPlace | None,
+    read: set[str],
+    unread: list[str],
 ) -> Generator[_Place, None, SearchPlace | None]:
     """Yield the first conversations that may have the pairs of ``found``. The pairs are looked up
     only for these conversations, which usually have enough hits. Return the place behind them, or
-    None at the end.
+    None at the end. ``read`` gets the names of the conversations.
     """
     count = 0
     for page in _in_order(store, found, behind):
-        yield from _places_in_page(store, found, page, among)
+        yield from _places_in_page(store, found, page, among, unread)
+        read.update(candidate.name for candidate in page)
         count += len(_chosen(page, among))
         if count >= _PLACES_WITH_PAIRS:
             return SearchPlace(*page[-1].at, page[-1].name, 0)
@@ -564,12 +589,19 @@ def _places_in_page(
     found: Candidates,
     page: Sequence[_Candidate],
     among: Collection[str] | None,
+    unread: list[str],
 ) -> Iterator[_Place]:
-    """Yield the conversations of a page that may have hits."""
+    """Yield the conversations of a page that may have hits. ``unread`` gets what is damaged in the
+    index.
+    """
     candidates = _chosen(page, among)
     if not candidates:
         return
-    ranges = _ranges_of_page(store, found, candidates)
+    try:
+        ranges = _ranges_of_page(store, found, candidates)
+    except StoreDamaged as error:
+        _note_once(unread, str(error))
+        ranges = dict.fromkeys(candidate.key for candidate in candidates)
     chosen = iter([candidate for candidate in candidates if candidate.key in ranges])
     size = _FIRST_ROWS
     while candidates := [*islice(chosen, size)]:
