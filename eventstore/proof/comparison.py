@@ -538,7 +538,7 @@ class _Comparison:
 
         def read(reader: Reader) -> Sequence[bytes]:
             last = leaf.version - 1
-            if leaf.version < state.version and state.archived:
+            if state.begins <= last and leaf.version < state.version and state.archived:
                 archived = read_archived(state.id, address_of_object(reader, state.key))
                 return [row.head for row, _ in archived if row.id == last]
             past = (part.key for part in state.lineage if leaf.version <= part.stop)

@@ -287,6 +287,15 @@ def test_archive_is_compared(path, note, tmp_path):
     assert "is missing" in findings(path, note)["d"][0]
 
 
+def test_archived_fork_had_the_head_of_its_parent(path, tmp_path):
+    with opened(path) as store:
+        store.fork("d", 3, "e")
+        note = make_checkpoint(store)
+        say(store, "e", "five", "six")
+        archive(store, "e", f"file://{tmp_path}/objects")
+    assert findings(path, note) == {}
+
+
 def change_leaf(path, note, name):
     """Change the head in a leaf of the stored list of checkpoints, as if the conversation had
     another head.
