@@ -949,8 +949,9 @@ export interface paths {
          *
          *     ``format`` is a format of ``docs/FORMATS.md``, by default the format of the source. ``view``
          *     asks for the messages of the next prompt, by default as openai-chat. A page ends at about 8 MB;
-         *     ``after`` is ``next`` of the page before. For a minute, the next page goes on with the export of
-         *     this page, so the pages show the conversation as it was at the first page.
+         *     ``after`` is ``next`` of the page before. The server holds the newest four exports for a minute,
+         *     and the next page then goes on with the export of this page. Other pages cost an export of their
+         *     own.
          *
          *     Scope: read.
          */

@@ -352,6 +352,7 @@ def erase(
         if request.principal.where:
             raise Refusal(409, "the conversation has forks; ask an administrator") from None
         raise
+    request.exports.clear()
     return ErasedConversation.of(tombstone, events=tombstone.version)
 
 

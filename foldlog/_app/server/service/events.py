@@ -383,6 +383,7 @@ def redact(
     receipt = request.history.redact(
         events, reason=reason, by=by or request.principal.name, with_summaries=with_summaries
     )
+    request.exports.clear()
     return RedactedEvents.of(
         receipt,
         redacted=receipt.event_ids,

@@ -11,7 +11,7 @@ from __future__ import annotations
 import time
 from collections import OrderedDict
 from collections.abc import Iterator
-from itertools import chain
+from itertools import chain, islice
 from threading import Lock
 from typing import Any, Final, NamedTuple
 
@@ -30,10 +30,11 @@ _HELD_S: Final = 60.0
 
 
 class ExportPlace(NamedTuple):
-    """A place in an export: behind the first ``after`` records. ``format`` is the format that the
-    client named, if it named one.
+    """A place in an export: behind the first ``after`` records. ``holder`` is the name of the token
+    that reads it. ``format`` is the format that the client named, if it named one.
     """
 
+    holder: str
     conversation: str
     format: str | None
     after: int
@@ -62,8 +63,7 @@ class Export:
 
     def skip(self, count: int) -> None:
         """Leave out the next records."""
-        for _ in range(count):
-            next(self._records, None)
+        self._records = islice(self._records, count, None)
 
     def read_page(self, page_bytes: int) -> tuple[list[Any], bool]:
         """Return the next records, up to the record that passes ``page_bytes``, and whether further
@@ -96,13 +96,21 @@ class HeldExports:
             return self._exports.pop(place, None)
 
     def hold(self, place: ExportPlace, export: Export) -> None:
-        """Hold an export until its next page is asked for."""
+        """Hold an export until its next page is asked for. If another export is at the same place,
+        nobody can tell which one the next request means, so none of them is held.
+        """
         export.held_at = time.monotonic()
         with self._lock:
+            if self._exports.pop(place, None) is not None:
+                return
             self._exports[place] = export
-            self._exports.move_to_end(place)
             while len(self._exports) > _HELD_MAX:
                 self._exports.popitem(last=False)
+
+    def clear(self) -> None:
+        """Drop all exports. After a redaction or an erasure, forks lack the same events."""
+        with self._lock:
+            self._exports.clear()
 
     def drop_old(self) -> None:
         """Drop the exports that nobody went on with. The service calls this at each request."""

@@ -148,12 +148,13 @@ def export(
 
     ``format`` is a format of ``docs/FORMATS.md``, by default the format of the source. ``view``
     asks for the messages of the next prompt, by default as openai-chat. A page ends at about 8 MB;
-    ``after`` is ``next`` of the page before. For a minute, the next page goes on with the export of
-    this page, so the pages show the conversation as it was at the first page.
+    ``after`` is ``next`` of the page before. The server holds the newest four exports for a minute,
+    and the next page then goes on with the export of this page. Other pages cost an export of their
+    own.
     """
     history = request.history
     # The records of a View are all in memory, so they are not held for the next page.
-    place = ExportPlace(history.id, format, after)
+    place = ExportPlace(request.principal.name, history.id, format, after)
     exported = None if view else request.exports.take(place)
     if exported is None or not exported.is_of(history):
         exported = Export(history, format, view=view)

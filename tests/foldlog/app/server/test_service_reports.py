@@ -211,6 +211,41 @@ def test_an_export_shows_no_content_that_was_redacted_between_its_pages(admin, e
     assert admin.refusal("export", conversation="long", **query).status == 410
 
 
+def test_an_export_behind_its_end_has_no_records(admin):
+    page = admin("export", conversation="ann", format="openai-chat", after=10**15)
+    assert (page["records"], page["next"]) == ([], None)
+
+
+def test_each_token_goes_on_with_its_own_export(admin, ann, monkeypatch):
+    monkeypatch.setattr(reports, "_PAGE_BYTES", 0)
+    query = {"conversation": "ann", "format": "openai-chat"}
+    first = admin("export", **query)
+    body = {"messages": [{"role": "user", "content": "later"}]}
+    admin("append_events", conversation="ann", body=body)
+    assert ann("export", **query) == first
+    assert admin("export", **query, after=1)["next"] is None  # as it was at its first page
+    second = ann("export", **query, after=1)
+    assert second["next"] == 2
+    assert ann("export", **query, after=2)["records"] == [{"role": "user", "content": "later"}]
+
+
+def test_of_two_exports_at_one_place_none_is_held(app, admin, monkeypatch):
+    """Nobody can tell which of them the next page means."""
+    monkeypatch.setattr(reports, "_PAGE_BYTES", 0)
+    for held in (1, 0):
+        admin("export", conversation="ann", format="openai-chat")
+        assert len(app._service._exports._exports) == held
+
+
+@pytest.mark.parametrize("change", ["redact", "erase"])
+def test_a_redaction_drops_the_exports_that_are_held(app, admin, monkeypatch, change):
+    monkeypatch.setattr(reports, "_PAGE_BYTES", 0)
+    admin("export", conversation="ann", format="openai-chat")
+    body = {"events": [0], "reason": "asked"} if change == "redact" else {"reason": "asked"}
+    admin(change, conversation="bob", body=body)
+    assert len(app._service._exports._exports) == 0
+
+
 def test_an_export_that_nobody_went_on_with_is_dropped(app, admin, events_read, monkeypatch):
     held = app._service._exports
     for number in range(6):
