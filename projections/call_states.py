@@ -224,15 +224,15 @@ def in_doubt(events: Sequence[Event]) -> Iterator[int]:
     """Yield the ids of calls with an unknown outcome, and the ids of their results. Leave out a
     call if a message in ``events`` reports how the call ended.
     """
+    keys = [effect_fields(event.meta).get("key") for event in events if isinstance(event, Message)]
     # A key is a text, but an event may hold any value in its place.
-    settled = {
-        str(effect_fields(event.meta).get("key")) for event in events if isinstance(event, Message)
-    }
+    settled = {key for key in keys if type(key) is str}
     for event in events:
         if not isinstance(event, Observation):
             continue
         fields = effect_fields(event.extras)
-        if fields.get("state") == "unknown" and str(fields.get("key")) not in settled:
+        key = fields.get("key")
+        if fields.get("state") == "unknown" and not (type(key) is str and key in settled):
             yield event.id
             if event.cause is not None:
                 yield event.cause

@@ -161,5 +161,7 @@ def test_calls_in_doubt_until_a_message_settles_them():
     ]
     odd = replace(unknown, extras={MARK: {"state": "unknown", "key": ["a"]}})
     assert [*in_doubt([odd, settled])] == [8, 7]
+    named_none = replace(unknown, extras={MARK: {"state": "unknown", "key": "None"}})
+    assert [*in_doubt([named_none, Message(source="user", content="")])] == [8, 7]
     assert [*in_doubt([unknown, outcome({"key": {}})])] == [8, 7]
     assert effect_fields({MARK: "text"}) == effect_fields({}) == {}
