@@ -543,8 +543,8 @@ class SourceWriter:
     ) -> Source:
         """Return the source with the fingerprint that one import of all its records would give it.
         With fewer records than ``_FIRST``, its fingerprint was that of all documents with the same
-        beginning. Note the beginnings that earlier imports read as places of the source, so that
-        imports refuse copies of them after an erasure.
+        beginning. Note the beginnings that earlier imports may have read as places of the source,
+        so that imports refuse copies of them after an erasure.
         """
         is_log = isinstance(self.skeleton, Skeleton)
         if is_log or source.records >= _FIRST or continued(source) is not None:
