@@ -49,6 +49,7 @@ class ModelCall(NamedTuple):
     ``by_condenser``  whether a condenser made the calls, and not the agent.
     ``event_id``      the event that records the calls, or -1 if no event records them.
     ``is_total``      whether the source adds up all calls of the run.
+    ``began``         the first event of the reply, if ``event_id`` is a later one.
     """
 
     at: datetime | None
@@ -60,6 +61,11 @@ class ModelCall(NamedTuple):
     by_condenser: bool = False
     event_id: int = -1
     is_total: bool = False
+    began: int | None = None
+
+    @property
+    def first_event(self) -> int:
+        return self.event_id if self.began is None else self.began
 
 
 class CallsTakenBack(Exception):
@@ -226,20 +232,24 @@ def calls_of_replies(events: Iterable[Event]) -> Iterator[ModelCall]:
     the whole reply.
     """
     replies: dict[str | int, Event] = {}
+    began: dict[str | int, int] = {}
     for event in events:
         if event.meta and reports_usage(event.meta):
             reply = event.meta.get("reply") or id_of_source(event)
-            replies[str(reply) if reply else event.id] = event
-    for event in replies.values():
+            name = str(reply) if reply else event.id
+            replies[name] = event
+            began.setdefault(name, event.id)
+    for name, event in replies.items():
         meta = event.meta
         calls = recorded_calls(meta)
-        yield call_of_event(
+        call = call_of_event(
             event,
             model_named(meta),
             usage_of(dict_or_empty(meta, "usage")),
             cost_of(meta.get("cost")),
             1 if calls is None else calls,
         )
+        yield call if began[name] == event.id else call._replace(began=began[name])
 
 
 def at_total(call: ModelCall, total: JsonMap) -> ModelCall:

@@ -229,7 +229,7 @@ def _add_later_events(
     if figures.start and lacks_earlier:
         figures.spending = Spending()
         figures.spending.take(
-            read_log(0), new_calls, start, beside.calls_of_parent, recorded_in=recorded_in
+            read_log(0), new_calls, figures.start, beside.calls_of_parent, recorded_in=recorded_in
         )
     _count_condensations(views, row.id, figures, filter(counts_event, beside.structural), start)
     figures.sum_calls()

@@ -8,7 +8,7 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, S
 from itertools import chain, groupby
 from typing import Any, TypeVar
 
-from msgspec import Struct, field, to_builtins
+from msgspec import Struct, ValidationError, field, to_builtins
 from msgspec.structs import astuple, replace
 
 from foldlog._base.json_types import JsonObject
@@ -20,6 +20,7 @@ from foldlog._reports.figures.settled_replies import (
     Block,
     EarlierChanged,
     Settled,
+    StateIncomplete,
     blocks_to_settle,
 )
 from foldlog._reports.figures.tools_of_replies import CountedReply, ToolCalls, ToolsOfReplies
@@ -118,10 +119,11 @@ class Spending(Struct):
 
         lacks_earlier = False
         sums = list[ModelCall]()
+        found = list[tuple[ModelCall, bool]]()
         growth = _Growth(read_settled)
         # The loop reads all events, through the generator that counts native calls. A history that
         # went on in another program has events of several formats.
-        all_events = self._count_native(logged, start, recorded_in, growth)
+        all_events = self._find_native(logged, start, recorded_in, found)
         for format, events in groupby(_imported(all_events), _format_of):
             self.counts_on = self.counts_on and counts_on(format)
             reader = self._reader_of(format)
@@ -135,8 +137,11 @@ class Spending(Struct):
                 self.is_each = True
                 self.has_cost = self.has_cost or call.cost is not None
                 if call.event_id >= start:
-                    self._take_call(call, growth, may_go_on=reader is None)
+                    found.append((call, reader is None))
             self.reader = format, {} if reader is None else to_builtins(reader)
+        # A format may yield its calls only after later events were read.
+        for call, may_go_on in sorted(found, key=lambda each: each[0].first_event):
+            self._take_call(call, growth, may_go_on=may_go_on)
         if any(self.settled.has(reply) for reply in self.tools.named_replies - self.replies.keys()):
             self._unsettle(growth)
         self.tools.assign(self.replies)
@@ -161,7 +166,10 @@ class Spending(Struct):
         from foldlog.formats.imported_calls import reader_of
 
         last_format, known = self.reader or ("", {})
-        return reader_of(format, known if last_format == format else None)
+        try:
+            return reader_of(format, known if last_format == format else None)
+        except ValidationError:
+            raise StateIncomplete from None
 
     @staticmethod
     def _calls_in(calls: Iterator[ModelCall]) -> Iterator[ModelCall]:
@@ -170,15 +178,15 @@ class Spending(Struct):
         except CallsTakenBack:
             raise EarlierChanged from None
 
-    def _count_native(
+    def _find_native(
         self,
         logged: Iterable[Logged],
         start: int,
         recorded_in: Callable[[int], str],
-        growth: _Growth,
+        found: list[tuple[ModelCall, bool]],
     ) -> Iterator[Event]:
-        """Yield all events, and count the calls of those that foldlog recorded itself. An imported
-        event without a time gets the time at which it was recorded.
+        """Yield all events, and add the calls of those that foldlog recorded itself to ``found``.
+        An imported event without a time gets the time at which it was recorded.
         """
         for recorded_at, event in logged:
             if event.id >= start:
@@ -190,7 +198,7 @@ class Spending(Struct):
                         place = f"{recorded_in(event.id)} {event.id} {recorded_at} {number}"
                         call = call._replace(reply=place, event_id=event.id)
                         self.tools.note_call(call)
-                    self._take_call(call, growth)
+                    found.append((call._replace(event_id=event.id), False))
             elif event.meta and event.timestamp is None:
                 event = replace(event, timestamp=happened_at(event, recorded_at))
             yield event

@@ -10,12 +10,13 @@ from typing import Any
 import msgspec
 import pytest
 from msgspec import to_builtins
+from msgspec.structs import replace
 
 import foldlog
 from foldlog._reports.figures import counting, keeping_up
 from foldlog._reports.figures.checking import find_wrong_figures
 from foldlog._reports.figures.counting import figures_of
-from foldlog._reports.figures.settled_replies import EarlierChanged
+from foldlog._reports.figures.settled_replies import EarlierChanged, StateIncomplete
 from foldlog._reports.figures.spending import Spending
 from foldlog.eventstore import Action, Annotation, Event, Logged, Message, Observation, Origin
 from foldlog.projections import Views
@@ -135,6 +136,67 @@ def test_calls_of_a_session_grow(name: str, seed: int) -> None:
     chosen = random.Random(f"{name} {seed}")
     events = session(name, chosen)
     grown(events, [*range(1, len(events) + 1)])
+
+
+def with_replies(events: list[Event], chosen: random.Random) -> list[Event]:
+    """Return the events with replies between them that foldlog recorded itself."""
+    mixed = list[Event]()
+    for event in events:
+        mixed.append(event)
+        if chosen.random() < 0.15:
+            usage = {"prompt_tokens": chosen.randrange(1, 10), "completion_tokens": 2}
+            meta = {"model": "own", "usage": usage}
+            mixed.append(Message(content="so", source="agent", meta=meta))
+    return [replace(event, id=number) for number, event in enumerate(mixed)]
+
+
+@pytest.mark.parametrize("seed", some(range(100), 8))
+@pytest.mark.parametrize("name", ["codex", "copilot-cli", "pi", "claude-code"])
+def test_calls_of_a_session_that_goes_on_in_foldlog_grow(name: str, seed: int) -> None:
+    chosen = random.Random(f"{name} {seed}")
+    events = with_replies(session(name, chosen), chosen)
+    grown(events, [*range(1, len(events) + 1)])
+    replies = taken(Spending(), events, 0).replies
+    one_by_one = Spending()
+    for stop in range(1, len(events) + 1):
+        try:
+            one_by_one = taken(one_by_one, events[:stop], stop - 1)
+        except EarlierChanged:
+            one_by_one = taken(Spending(), events[:stop], 0)
+    assert [*one_by_one.replies] == [*replies]  # in the same order: the last one is the present
+
+
+def usage_of_codex(total: int) -> Annotation:
+    info = {
+        "last_token_usage": {"input_tokens": 3, "output_tokens": 1},
+        "total_token_usage": {"input_tokens": total, "output_tokens": 1},
+    }
+    origin = Origin(format="codex", id=f"e{total}")
+    return Annotation(name="token_count", data={"info": info}, origin=origin)
+
+
+def test_replies_of_a_fork_stay_when_imported_events_come(tmp_path: Path) -> None:
+    with foldlog.open(tmp_path / "store.db") as histories:
+        history = histories.create("c")
+        history.append(Message(content="hi", source="user"))
+        fork = history.fork()
+        meta = {"model": "own", "usage": {"prompt_tokens": 100, "completion_tokens": 10}}
+        fork.append(Message(content="a", source="agent", meta=meta))
+        assert [model for _, model in fork.stats().models] == ["own"]
+        for total in (3, 6):
+            fork.append(usage_of_codex(total))
+            assert {model for _, model in fork.stats().models} == {"own", "(not named)"}
+        wrong = find_wrong_figures(histories.store, Views(histories.store), fork.id)
+        assert [*wrong] == []
+
+
+def test_a_reader_of_another_form_is_made_again() -> None:
+    events = [usage_of_codex(3), usage_of_codex(6)]
+    spending = taken(Spending(), [replace(events[0], id=0)], 0)
+    assert spending.reader is not None
+    spending.reader[1]["totals"] = "other"
+    with pytest.raises(StateIncomplete):
+        taken(spending, [replace(event, id=number) for number, event in enumerate(events)], 1)
 
 
 @pytest.mark.parametrize("name", ["codex", "copilot-cli"])
