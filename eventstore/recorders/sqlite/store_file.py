@@ -53,6 +53,7 @@ TO_SAVE: Final = (
 
 
 _AGAIN_S: Final = 0.01
+"""The time between two attempts to turn on the log. A killed process releases its locks in less."""
 MOVED: Final = ("moved", "replaced")
 """If an error has one of these kinds, the store's name no longer leads to the opened file."""
 
