@@ -240,10 +240,12 @@ def _generations(
     """Yield the verdicts on the erased conversations that had the same id before, then the verdict
     on the conversation. ``with_past`` is true if the events that a fork shares are checked too.
     """
-    try:
-        tombstones = database.recorder.query(lambda reader: tombstones_before(reader, conversation))
-    except StoreDamaged:
-        tombstones = ()  # the check of the database names the damage
+    tombstones: Sequence[Conversation] = ()
+    if conversation.replaces is not None:
+        with suppress(StoreDamaged):  # the check of the database names the damage
+            tombstones = database.recorder.query(
+                lambda reader: tombstones_before(reader, conversation)
+            )
     for number, generation_state in enumerate((*tombstones, conversation)):
         yield _verdict(database, generation_state, with_past=with_past)._replace(generation=number)
 
@@ -298,7 +300,7 @@ def _findings_without_key(
     places = _Places()
     while not conversation.archived and event_id < conversation.version:
         page, columns = database.recorder.query(
-            partial(_page, key=conversation.key, start=event_id, stop=conversation.version)
+            partial(_page, _PAGE, key=conversation.key, start=event_id, stop=conversation.version)
         )
         if not page:
             yield _missing(event_id, conversation.version - 1)
@@ -329,9 +331,10 @@ def _findings_without_key(
 
 
 def _page(
-    reader: Reader, key: int, start: int, stop: int
+    limit: int, reader: Reader, key: int, start: int, stop: int
 ) -> tuple[Sequence[Row], Sequence[Columns]]:
-    return reader.rows(key, start, stop, _PAGE), reader.columns(key, start, stop, _PAGE)
+    """Return at most ``limit`` rows and their columns."""
+    return reader.rows(key, start, stop, limit), reader.columns(key, start, stop, limit)
 
 
 def _changed_since(database: Database, former: Conversation) -> Conversation | None:
@@ -558,10 +561,10 @@ class Check:
 
     def run(self) -> list[VerifyFinding]:
         """Check the rows, and return the findings."""
-        for page in self._pages():
-            decoded = self.codec.decode_rows(page)
-            misfits = self._misfits(page)
-            for index, row in enumerate(decoded):
+        for page, columns in self._pages():
+            self._places.take(columns)
+            misfits = _misfits(page, columns)
+            for index, row in enumerate(self.codec.decode_rows(page)):
                 self._take(row, is_misfit=index in misfits)
         self._miss(self._stop)
         self.findings = [
@@ -572,12 +575,12 @@ class Check:
         self._match_receipts()
         return self.findings
 
-    def _pages(self) -> Iterator[Sequence[Row]]:
-        """Yield the stored rows in pages, up to the end of the check or further, until each
-        redacted event has its receipt.
+    def _pages(self) -> Iterator[tuple[Sequence[Row], Sequence[Columns]]]:
+        """Yield the stored rows and their columns in pages, up to the end of the check or further,
+        until each redacted event has its receipt. Archived rows have no columns.
         """
         if self._archived:
-            yield self._archived
+            yield self._archived, ()
         # While a redacted event has no receipt, pages after ``stop`` are read too.
         key = self._conversation.key
         recorder = self._database.recorder
@@ -585,7 +588,7 @@ class Check:
         while self._next < self._stop or (self._next < end and self._without_receipt()):
             start = self._next
             stop = self._stop if self._next < self._stop else end
-            page = _readable(recorder, lambda limit, reader: reader.rows(key, start, stop, limit))  # noqa: B023
+            page = _readable(recorder, partial(_page, key=key, start=start, stop=stop))
             if isinstance(page, StoreDamaged):
                 self._find(start, f"it cannot be read: {page.__cause__ or page}")
                 self._go_on(start + 1)
@@ -593,20 +596,6 @@ class Check:
             yield page
             if self._next == start:  # the conversation has no more rows
                 self._miss(stop)
-
-    def _misfits(self, page: Sequence[Row]) -> set[int]:
-        """Read the columns of a page. Return the indices of the rows that contradict them."""
-        if not page:
-            return set()
-        key = self._conversation.key
-        start = page[0].id
-        stop = page[-1].id + 1
-        size = len(page)
-        columns = self._database.recorder.query(
-            lambda reader: reader.columns(key, start, stop, size)
-        )
-        self._places.take(columns)
-        return _misfits(page, columns)
 
     def _take(self, row: Row, *, is_misfit: bool = False) -> None:
         """Check the next decoded row. ``is_misfit`` is true if its columns contradict its meta."""
@@ -822,8 +811,8 @@ def readable_conversations(
 
 
 def _readable(
-    recorder: Recorder, read: Callable[[int, Reader], Sequence[T]], limit: int = _PAGE
-) -> Sequence[T] | StoreDamaged:
+    recorder: Recorder, read: Callable[[int, Reader], T], limit: int = _PAGE
+) -> T | StoreDamaged:
     """Read up to ``limit`` rows, or fewer if the database is damaged. Return the error if the first
     row cannot be read.
     """

@@ -535,6 +535,8 @@ class _Comparison:
         """Return whether the conversation had the head of the leaf at the version of the leaf."""
         if state.erasure is not None:  # the rows of earlier versions are gone
             return leaf.version < state.erasure.events or leaf.head == state.erasure.head
+        if (leaf.version, leaf.head) == state.end:  # which was read from its last row
+            return True
 
         def read(reader: Reader) -> Sequence[bytes]:
             last = leaf.version - 1
