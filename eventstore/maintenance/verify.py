@@ -214,6 +214,7 @@ def _findings_in_database(
     try:
         # If the check ends with an error, ``extend`` has added the findings before it.
         findings.extend(map(of_all, recorder.check(is_stopped)))
+        findings += [of_all(problem, unproved=True) for problem in recorder.unchecked()]
         backup_paths = [
             operation.state
             for operation in recorder.query(lambda reader: reader.unfinished())
@@ -427,7 +428,8 @@ class VerifyFinding(NamedTuple):
     """A problem of the events ``first`` to ``last``, or of the whole conversation if ``first`` and
     ``last`` are None. If ``needs_key`` is true, nothing was checked, because a key is missing. If
     ``unfinished`` is true, nothing is damaged, and the next vacuum finishes an operation. If
-    ``unproved`` is true, nothing is known to be changed, but the checkpoint does not cover it.
+    ``unproved`` is true, nothing is known to be changed, but the checkpoint does not cover it, or a
+    newer version of foldlog made it.
     """
 
     first: int | None

@@ -305,6 +305,11 @@ class PostgresRecorder(Recorder):
         # A server with data checksums also reports each page with a wrong checksum.
         yield from self._beside(lambda connection: list(findings(connection, self._statements)))
 
+    def unchecked(self) -> Iterator[str]:
+        from foldlog.eventstore.recorders.postgres.checking import unchecked  # as above
+
+        yield from self._beside(lambda connection: list(unchecked(connection, self._statements)))
+
     def status(self) -> status.Status:
         return self._beside(lambda connection: status.status(connection, self._statements))
 

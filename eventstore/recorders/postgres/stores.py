@@ -883,6 +883,11 @@ class Stores(Recorder):
             for problem in self.server_of(number)[1].check(is_stopped):
                 yield f"store {number}: {problem}"
 
+    def unchecked(self) -> Iterator[str]:
+        for number in self.numbers:
+            for problem in self.server_of(number)[1].unchecked():
+                yield f"store {number}: {problem}"
+
     def status(self) -> Status:
         statuses = [self.server_of(number)[1].status() for number in self.numbers]
         worst = max(statuses, key=lambda status: status.horizon_age)
