@@ -46,7 +46,8 @@ from foldlog.eventstore.sources.reading import blocks_of
 from foldlog.eventstore.sources.tables import Source, Sources, query_sources
 from foldlog.eventstore.store import Store
 
-_BEFORE: Final = "it was not proved, because the checkpoint of an earlier version does not cover"
+_EARLIER: Final = "the checkpoint of an earlier version does not cover"
+_BEFORE: Final = f"it was not proved, because {_EARLIER}"
 _LEDGER_OF_A_COPY: Final = (
     "its ledger was not compared: this is a copy of the store of the checkpoint, or its id was"
     " changed"
@@ -73,14 +74,14 @@ def verify_against(store: Store, checkpoint: StoreCheckpoint) -> Iterator[Verdic
             continue
         yield from comparison.missing()
         findings = (*verdict.findings, *map(of_all, comparison.problems()))
-        if comparison.is_copy:
-            findings = (*findings, of_all(_LEDGER_OF_A_COPY, unproved=True))
+        findings += tuple(of_all(text, unproved=True) for text in comparison.unproved())
         yield verdict._replace(findings=findings, later=comparison.later)
 
 
 class _Comparison:
     """The comparison of a store with a checkpoint. ``compare`` extends the verdict of ``verify``
-    about one conversation. Call ``missing`` and ``problems`` after the last conversation.
+    about one conversation. Call ``missing``, ``problems`` and ``unproved``
+    after the last conversation.
     """
 
     def __init__(self, store: Store, checkpoint: StoreCheckpoint) -> None:
@@ -130,6 +131,13 @@ class _Comparison:
         if not self._has_ledger(OF_THE_STORE, self._of_place.get((b"", 0), ())):
             yield "the ledger of the store was changed since the checkpoint"
 
+    def unproved(self) -> Iterator[str]:
+        """Yield what about the whole store was not compared."""
+        if self.is_copy:
+            yield _LEDGER_OF_A_COPY
+        if not all(map(_covers_beginning, self._newest.values())):
+            yield f"{_EARLIER} when conversations began"
+
     def missing(self) -> Iterator[Verdict]:
         """Yield verdicts about the tombstones and conversations that are not in the store."""
         for place, leaves in self._of_place.items():
@@ -172,6 +180,8 @@ class _Comparison:
             if present != state:
                 return self.compare(verdict, attempts - 1)
         findings += map(of_all, changes)
+        if leaves[-1].extent is None and not leaves[-1].erased and state.erasure is not None:
+            findings.append(of_all(f"{_BEFORE} the time of its last event", unproved=True))
         if state.erasure is None:
             if any(finding.needs_key for finding in findings):
                 verdict = self._with_unread_redactions(state, leaves[-1], verdict)
@@ -240,11 +250,12 @@ class _Comparison:
         for event in verdict.redacted:
             if event.id < leaf.version:
                 yield from self._changes_of_redacted(leaf, event)
-        if leaf.extent is None:
-            if state.key in self._with_source:
-                yield of_all(f"{_BEFORE} the source of an import", unproved=True)
-            return
         is_read = not any(finding.needs_key for finding in verdict.findings)
+        has_source = state.key in self._with_source
+        for uncovered in _not_covered(state, leaf.extent, has_source=has_source, is_read=is_read):
+            yield of_all(f"{_BEFORE} {uncovered}", unproved=True)
+        if leaf.extent is None:
+            return
         if not is_read:
             yield from self._changes_in_clear(state, leaves)
             # A copy of a redacted event has its receipt in the ledger.
@@ -563,6 +574,31 @@ class _Comparison:
         rows = self._database.codec_of(state).decode_rows(self._recorder.query(read))
         events = (stored_event_of(state.id, row) for row in rows)
         return tuple(event for event in events if isinstance(event, Redaction))
+
+
+def _not_covered(
+    state: Conversation, extent: Extent | None, *, has_source: bool, is_read: bool
+) -> Iterator[str]:
+    """Yield what a leaf without an extent, or an extent of an earlier form, does not cover."""
+    is_first_form = extent is None or not extent.form
+    if is_first_form and state.parent is not None:
+        yield "from where a fork comes"
+    if extent is None:
+        if has_source:
+            yield "the source of an import"
+        if not is_read:
+            yield "the order, kinds and times of events without their key"
+        return
+    if is_first_form and extent.records:
+        yield "the texts between the records of its source"
+    if extent.form < 2 and extent.records:
+        yield "how many records of its source had become events"
+
+
+def _covers_beginning(leaf: Leaf) -> bool:
+    """Return whether a leaf covers when its conversation began. The store itself has a leaf too."""
+    extent = leaf.extent
+    return not leaf.name or (extent is not None and bool(extent.form or extent.created_at))
 
 
 def _unmade(state: Conversation, leaf: Leaf) -> Unmade | None:

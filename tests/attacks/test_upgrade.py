@@ -17,7 +17,7 @@ import pytest
 
 import foldlog
 from foldlog._app.cli.verify_findings import Checks
-from foldlog.eventstore import open_store
+from foldlog.eventstore import KeyRing, open_store
 from foldlog.eventstore.proof.checkpoint import make_checkpoint
 from foldlog.eventstore.proof.comparison import verify_against
 from foldlog.eventstore.proof.signed_note import StoreCheckpoint, read_note
@@ -57,22 +57,31 @@ def note(schema: str) -> StoreCheckpoint:
     return read_note(CHECKPOINTS[schema]["note"])
 
 
-def checks_of(path: Path, note: StoreCheckpoint) -> Checks:
+def checks_of(path: Path, note: StoreCheckpoint, keys: KeyRing | None = KEYS) -> Checks:
     checks = Checks()
-    with open_store(path, keys=KEYS) as store:
+    with open_store(path, keys=keys) as store:
         for _ in checks.count(verify_against(store, note), lambda **_: None):
             pass
     return checks
 
 
-def test_upgrade_raises_no_alarm(path: Path, note: StoreCheckpoint) -> None:
+def test_upgrade_raises_no_alarm(path: Path, note: StoreCheckpoint, schema: str) -> None:
     checks = checks_of(path, note)
     assert checks.conversations > 15
     assert checks.findings == []
     assert all(EARLIER in text for _, text in checks.not_checked)
+    # Only the leaves of schemas 6 and 7 cover when a conversation began, and no leaf of these
+    # schemas covers how many records had become events.
+    beginnings = (None, f"{EARLIER} when conversations began")
+    assert (beginnings in checks.not_checked) == (int(schema) < 6)
+    texts = [text for name, text in checks.not_checked if name == "used"]
+    made = f"it was not proved, because {EARLIER} how many records of its source had become events"
+    assert (made in texts) == (int(schema) > 3)
 
 
-def test_work_after_an_upgrade_raises_no_alarm(path: Path, note: StoreCheckpoint) -> None:
+def test_work_after_an_upgrade_raises_no_alarm(
+    path: Path, note: StoreCheckpoint, schema: str
+) -> None:
     with foldlog.open(path, keys=KEYS) as histories:
         for name in ("plain none", "encrypted none", "plain zstd"):
             histories[name].append(said("more"))
@@ -82,8 +91,20 @@ def test_work_after_an_upgrade_raises_no_alarm(path: Path, note: StoreCheckpoint
     checks = checks_of(path, note)
     assert checks.findings == []
     assert all(EARLIER in text for _, text in checks.not_checked)
+    last = f"it was not proved, because {EARLIER} the time of its last event"
+    assert (("exact", last) in checks.not_checked) == (int(schema) < 4)
     now = checks_of(path, later)
     assert (now.findings, now.not_checked) == ([], [])
+
+
+def test_what_a_leaf_does_not_cover_without_the_key_is_named(
+    path: Path, note: StoreCheckpoint, schema: str
+) -> None:
+    checks = checks_of(path, note, None)
+    assert checks.findings == []
+    order = f"it was not proved, because {EARLIER} the order, kinds and times of events"
+    texts = [text for name, text in checks.not_checked if name == "encrypted none"]
+    assert any(order in text for text in texts) == (int(schema) < 4)
 
 
 def test_change_after_an_upgrade_is_named(path: Path, note: StoreCheckpoint) -> None:

@@ -53,6 +53,8 @@ MESSAGES = [
     {"role": "user", "content": "pay 100 to the mill"},
     {"role": "assistant", "content": "I pay 100 to the mill"},
 ]
+_BEFORE = "it was not proved, because the checkpoint of an earlier version does not cover "
+_MADE = _BEFORE + "how many records of its source had become events"
 
 
 def opened(path, **options):
@@ -501,14 +503,15 @@ def test_a_leaf_of_an_earlier_form_covers_no_text_between_records(tmp_path, monk
     with opened(path) as store:
         earlier = make_checkpoint(store)
     monkeypatch.undo()
-    assert findings(path, earlier) == {}
+    uncovered = {"log": [_BEFORE + "the texts between the records of its source", _MADE]}
+    assert findings(path, earlier) == uncovered
     source.write_text(source.read_text() + "\n".join(["{damaged too", lines[0], ""]))
     run_foldlog(*into, "--db", str(path))
     with opened(path) as store:
         later = make_checkpoint(store)
-    assert findings(path, earlier) == findings(path, later) == {}
+    assert findings(path, later) == {}
     put_between(path, "log", b"{more\n")
-    assert findings(path, earlier) == {}
+    assert findings(path, earlier) == uncovered
     assert [*findings(path, later)] == ["log"]
 
 
@@ -740,8 +743,17 @@ def test_key_of_a_plain_conversation_is_named(path, note):
 # -- the leaves of a checkpoint
 
 
-@pytest.mark.parametrize("form", [0, 1])
-def test_leaves_of_an_earlier_form_are_made_again_once(path, note, monkeypatch, form):
+_OF_FORM_0 = {
+    "fork": [_BEFORE + "from where a fork comes"],
+    "opened": [_BEFORE + "the texts between the records of its source", _MADE],
+    "unopened": [_BEFORE + "the texts between the records of its source", _MADE],
+}
+_OF_FORM_1 = {"opened": [_MADE], "unopened": [_MADE]}
+
+
+@pytest.mark.parametrize("form, uncovered", [(0, _OF_FORM_0), (1, _OF_FORM_1)])
+def test_leaves_of_an_earlier_form_are_made_again_once(path, note, monkeypatch, form, uncovered):
+    """What they do not cover is named."""
     monkeypatch.setattr(checkpoint, "FORM", form)
     monkeypatch.setattr(stored_leaves, "FORM", form)
     with opened(path) as store:
@@ -751,7 +763,8 @@ def test_leaves_of_an_earlier_form_are_made_again_once(path, note, monkeypatch, 
     with opened(path) as store:
         now = make_checkpoint(store)
         leaves = store.database.recorder.query(partial(leaves_of, checkpoint=now))
-        assert changes(store, earlier) == {}
+        assert changes(store, earlier) == uncovered
+        assert changes(store, now) == {}
         assert make_checkpoint(store) == now
     forms = {leaf.extent.form for leaf in leaves[earlier.size :] if leaf.extent is not None}
     names = {leaf.name for leaf in leaves[earlier.size :]}
