@@ -7,6 +7,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from foldlog.eventstore import ReadTransaction, Store
+from foldlog.eventstore.log.finding import find_existing
+from foldlog.eventstore.recorders.base import Reader
 from foldlog.eventstore.recorders.types import Record
 from foldlog.projections.stored.loading import fold_whole
 from foldlog.projections.stored.revision_codec import CODE, PROJECTION
@@ -39,11 +41,18 @@ class Audit:
 
 def audit(store: Store, conversation: str) -> Audit:
     """Fold a conversation from its first event, and compare the fold with every stored revision.
+    Missing events of an import are not made, because a check writes nothing.
 
     Raises the errors of ``Views.current``. Cost: reading the log, in one read transaction. Memory:
     the View, and a few hundred bytes for each structural event.
     """
-    return store.query(conversation, _audit)
+    database = store.database
+
+    def read(reader: Reader) -> Audit:
+        state = find_existing(database, reader, conversation, as_stored=True)
+        return _audit(ReadTransaction(reader, state, database))
+
+    return database.recorder.query(read)
 
 
 def _audit(reading: ReadTransaction) -> Audit:

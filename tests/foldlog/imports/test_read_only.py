@@ -5,7 +5,10 @@ looks as it will after its first use.
 import pytest
 
 import foldlog
+from foldlog._app.cli.verify_findings import Checks
+from foldlog._imports.making_events import make_events
 from foldlog.eventstore import StoreRefused
+from foldlog.eventstore.maintenance.verify import verify
 from foldlog.projections import Views
 from tests.foldlog.imports.imports import KEYS, imported, open_with_imports
 from tests.foldlog.records import lines_of
@@ -96,3 +99,20 @@ def test_several_logs_are_read_by_turns(opened, tmp_path):
     assert [[first, *log] for first, log in zip(read, logs, strict=True)] == [
         [*writing.events(name)] for name in names
     ]
+
+
+def test_a_check_with_views_makes_no_events(opened, tmp_path):
+    """An auditor must not change what is audited."""
+    writing, _ = opened
+    name = imported(writing, session(tmp_path)).conversation
+    make_events(writing, name, leaves_last=True)
+    before = writing.conversation(name, as_stored=True)
+    assert before.version > 0
+    assert before.unmade == 1
+    checks = Checks()
+    for _ in checks.with_views(
+        writing, checks.count(verify(writing), lambda **_: None), repair=False
+    ):
+        pass
+    assert (checks.findings, checks.not_checked) == ([], [])
+    assert writing.conversation(name, as_stored=True) == before
