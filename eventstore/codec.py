@@ -13,7 +13,7 @@ decoder puts an unknown field into ``extra``, and returns an event of unknown ki
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import UTC, datetime
 from itertools import chain, repeat
 from reprlib import repr as short
@@ -176,6 +176,13 @@ def encode(event: Event, *, finite: bool = False, ours: bool = False) -> Encoded
     if without_id is not event:
         force_setattr(read_back, "id", event.id)
     return _new(Encoded, (kind, schema, read_back.shown, event.structural, body, read_back, None))
+
+
+def encode_all(events: Iterable[Event | Encoded]) -> list[Encoded]:
+    """Return imported events in their stored form. Some may be encoded already. Raises what
+    ``encode`` raises.
+    """
+    return [event if type(event) is Encoded else encode(event) for event in events]  # type: ignore[arg-type]
 
 
 def _refuse(event: Event, kind: str) -> NoReturn:

@@ -13,7 +13,7 @@ from typing import Any, Final, Literal, TypeVar
 
 from foldlog.eventstore.append_rules import State, check_version
 from foldlog.eventstore.arguments import NUMBER_MAX, check_whole
-from foldlog.eventstore.codec import Encoded, encode
+from foldlog.eventstore.codec import Encoded, encode, encode_all
 from foldlog.eventstore.codec_json import size_of
 from foldlog.eventstore.errors import (
     ConversationNotFound,
@@ -235,7 +235,7 @@ class Store:
 
         Cost: writing the events.
         """
-        batch = [self._encode(event, finite=False) for event in events]
+        batch = [self._with_sums(encoded) for encoded in encode_all(events)]
         database = self.database
 
         def append_records(transaction: Transaction) -> int:
@@ -471,6 +471,12 @@ class Store:
         that JSON cannot hold.
         """
         encoded = event if type(event) is Encoded else encode(event, finite=finite)  # type: ignore[arg-type]
+        return self._with_sums(encoded)
+
+    def _with_sums(self, encoded: Encoded) -> Encoded:
+        """Return an encoded event, a long one with its sums. Raises ``InvalidEvent`` for one that
+        is too large.
+        """
         body = encoded.body
         size = len(body) if type(body) is bytes else size_of(body)
         if size > self._event_bytes_max:

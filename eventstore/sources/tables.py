@@ -421,7 +421,8 @@ class Sources:
                 in_blocks |= self._index(conversation, first, count, encoding, data).made
                 continue
             numbers = array("I")
-            numbers.frombytes(self._unpacked(conversation, data))
+            (unpacked,) = self._unpacked(conversation, [data])
+            numbers.frombytes(unpacked)
             events = zip(numbers[1::3], numbers[2::3], strict=True)
             in_rows.update(zip(numbers[::3], events, strict=True))
         return in_rows, in_blocks
@@ -537,7 +538,7 @@ class Sources:
             head,
             fingerprint,
             tuple(numbers),
-            *(self._unpacked(key, data) for data in opened),
+            *self._unpacked(key, opened),
         )
 
     def _key(self, conversation: int) -> DataKey | None:
@@ -576,11 +577,12 @@ class Sources:
 
     def _raw(self, conversation: int, first: int, encoding: int, body: bytes) -> bytes:
         opened = self._opened(conversation, encoding, b"body", first, body)
-        return self._unpacked(conversation, opened, first)
+        (raw,) = self._unpacked(conversation, [opened], first)
+        return raw
 
-    def _unpacked(self, conversation: int, data: bytes, first: int = 0) -> bytes:
+    def _unpacked(self, conversation: int, packed: Iterable[bytes], first: int = 0) -> list[bytes]:
         try:
-            return unpack(data)
+            return [unpack(data) for data in packed]
         except DamagedBlock as error:
             raise self._corrupt(conversation, first, error) from error
 
@@ -605,7 +607,9 @@ class SourcesToWrite(Sources):
 
     @classmethod
     def beside(cls, writing: WriteTransaction) -> Self:
-        return cls(writing.database, writing.transaction, keys={writing.key: writing.data_key})
+        return cls(
+            writing.database, writing.transaction, keys={writing.state.key: writing.data_key}
+        )
 
     def settle(self, conversation: int) -> Source | None:
         """Move the data that is stored with appended blocks (``AppendedIndex``) to the row of the
@@ -642,8 +646,9 @@ class SourcesToWrite(Sources):
         key = source.conversation
         texts = (source.about, source.sums)
         names = (b"about", b"sums")
+        packed = [pack(text) for text in texts]
         sealed = [
-            self._sealed(key, name, 0, pack(text)) for name, text in zip(names, texts, strict=True)
+            self._sealed(key, name, 0, data) for name, data in zip(names, packed, strict=True)
         ]
         redacted = array("I", source.redacted).tobytes()
         # The sums may have many megabytes, and the database copies them, so free the plain texts
@@ -718,9 +723,11 @@ class SourcesToWrite(Sources):
         return detached
 
     def add_made(self, source: Source, made: Made) -> None:
-        """Store the events of new records. Fill the last row first."""
-        rows = self.reader.ask("made_near", source.conversation, sys.maxsize, 1)
-        last_row, _ = self._made_in(source.conversation, rows)
+        """Store the events of new records. Fill the last row first. ``source`` is as stored."""
+        last_row: Made = {}
+        if source.made:
+            rows = self.reader.ask("made_near", source.conversation, sys.maxsize, 1)
+            last_row, _ = self._made_in(source.conversation, rows)
         self._fill_made(source, last_row, made)
 
     def _fill_made(self, source: Source, last_row: Made, made: Made) -> None:

@@ -37,6 +37,7 @@ from foldlog.eventstore.recorders.errors import FAILURES, NOTHING_WRITTEN
 from foldlog.eventstore.recorders.types import Conversation, Record
 from foldlog.eventstore.sources.reading import IMPORTED_AT, about, continued
 from foldlog.eventstore.sources.tables import (
+    CONTINUED,
     REDACTED,
     TITLE,
     TITLED,
@@ -246,6 +247,8 @@ class _Making:
             if source is None or row is None or source.made == source.records:
                 return source, 0 if row is None else row.version, {}
             self.redacted = sources.all_redacted(source)
+            if source.made == 0:
+                return source, row.version, {}
             if continues and continued(source) is None:
                 self.state = _state_of(sources, source, row)
             if self.state is None or about(source).get("unread"):
@@ -350,8 +353,12 @@ class _Making:
             findings,
             decoder,
             window,
-            self._standing.has,
+            self._stands,
         )
+
+    def _stands(self, number: int) -> bool:
+        """Return whether the stored events of a record stand for it."""
+        return number in self.redacted or self._standing.has(number)
 
     def report(self, findings: list[tuple[int, str]] | None) -> None:
         """Add the findings to a list, or log them without a list."""
@@ -384,17 +391,19 @@ class _Making:
         def write_progress(writing: WriteTransaction) -> None:
             sources = SourcesToWrite.beside(writing)
             stored = sources.settle(source.conversation)
-            # If a record was redacted since it was read, the new events may contain its text.
-            if stored is None or (stored.made, _redacted_in(stored)) != (
-                first,
-                _redacted_in(source),
+            facts = {} if stored is None else about(stored)
+            # If a record was redacted since it was read, the new events may contain its text. The
+            # mark tells of a redaction of only the title or another text that no record contains.
+            if (
+                stored is None
+                or (stored.made, stored.redacted) != (first, source.redacted)
+                or (REDACTED in facts) != (REDACTED in self._facts)
             ):
                 raise VersionConflict(self.conversation, self.version, self.version)
-            sources.add_made(source, records_made)
+            sources.add_made(stored, records_made)
             if stop < stored.records - self.leaves_last:
                 sources.set_progress(stored, stored.records, stop, stored.head)
             else:
-                facts = about(stored)
                 if stop == stored.records:
                     facts.pop(SECRET, None)
                 if sets_title:
@@ -402,7 +411,7 @@ class _Making:
                 if self._parent is not None and REDACTED not in facts:
                     facts[WHERE] = {PARENT: self._parent, **facts.get(WHERE, {})}
                 sources.put(stored._replace(made=stop, about=msgspec.json.encode(facts)))
-                self._put_state(writing, sources, stored, stop)
+                self._put_state(writing, stop)
             writing.set_unmade(stored.records - stop)
 
         try:
@@ -423,25 +432,23 @@ class _Making:
                 error.args = (f"{str(error).removesuffix(NOTHING_WRITTEN)}; {progress}",)
             raise
 
-    def _put_state(
-        self, writing: WriteTransaction, sources: Sources, source: Source, records: int
-    ) -> None:
+    def _put_state(self, writing: WriteTransaction, records: int) -> None:
         """Store the state of the decoder after ``records`` records, if it has one."""
         state = None
-        if isinstance(self.decoder, FollowingDecoder) and continued(source) is None:
+        if isinstance(self.decoder, FollowingDecoder) and CONTINUED not in self._facts:
             state = self.decoder.state()
         rows = []
         if state is not None:
-            redacted = len(sources.all_redacted(source))
-            stored = _Stored(VERSION, records, redacted, state)
+            stored = _Stored(VERSION, records, len(self.redacted), state)
             rows = [Record(writing.version, READER, msgspec.msgpack.encode(stored))]
         writing.put_records(_PROJECTION, rows, replace_all=True)
 
     def _documents(
         self, first_ids: Mapping[int, int], end: int, *, is_new: bool
-    ) -> tuple[DocumentChanges | None, Seen, bool]:
+    ) -> tuple[DocumentChanges | None, Seen | None, bool]:
         """Return the change that sets the facts which no record contains: the usage, the title and
-        the places of unread records. Also return what ``change_of_documents`` returns beside it.
+        the places of unread records. Also return what ``change_of_documents`` returns beside it. A
+        source without such facts changes nothing, so nothing is read.
         """
         facts = self._facts
         changed = {IMPORTED: facts["usage"]} if facts.get("usage") else {}
@@ -451,6 +458,8 @@ class _Making:
             unread = [(place, _first_since(first_ids, place, end)) for place in places]
             changed[UNREAD] = [*map(list, unread)]
             attributes[INCOMPLETE] = incomplete(unread)
+        if not (changed or attributes):
+            return None, None, False
         titled = None if is_new else facts.get(TITLED)
         return change_of_documents(self.store, self.conversation, changed, attributes, titled)
 
@@ -482,13 +491,6 @@ def _state_of(sources: Sources, source: Source, row: Conversation) -> DecoderSta
         if is_valid and stored.state.window < source.made:
             return stored.state
     return None
-
-
-def _redacted_in(source: Source) -> tuple[object, ...]:
-    """Return values that change with each redaction. The second value changes if a redaction
-    removes only the title or another text that no record contains.
-    """
-    return source.redacted, REDACTED in about(source)
 
 
 def _first_since(first_ids: Mapping[int, int], record: int, end: int) -> int:

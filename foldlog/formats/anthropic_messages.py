@@ -69,6 +69,7 @@ from foldlog.formats.openai_chat import beside
 from foldlog.formats.record import (
     Fields,
     Located,
+    TimeAndId,
     at,
     dict_or_empty,
     dicts_in,
@@ -81,7 +82,7 @@ from foldlog.formats.record import (
     time_at,
     within,
 )
-from foldlog.formats.record_events import FollowingDecoder, RecordEvents, TimeAndId
+from foldlog.formats.record_events import FollowingDecoder, RecordEvents
 from foldlog.formats.reply_encoders import RepliesEncoder, thinking_before, thoughts_before
 
 NAME = "anthropic-messages"

@@ -62,7 +62,7 @@ def _part_of(block: Any) -> Fields | None:
     if type(text) is dict:
         text = text.get("value")
     if type(text) is str:
-        return text_part(text)
+        return {"type": "text", "text": text}
     if kind in _IMAGES:
         return image_at(block["image_url"]) if type(block.get("image_url")) is str else None
     if kind != "image" and kind not in _FILES:

@@ -28,6 +28,7 @@ from foldlog.formats.json_text import UnreadableJson
 from foldlog.formats.record import (
     Fields,
     Located,
+    TimeAndId,
     at,
     describe_type,
     member,
@@ -35,7 +36,7 @@ from foldlog.formats.record import (
     text_or_empty,
     text_or_none,
 )
-from foldlog.formats.record_events import FollowingDecoder, RecordEvents, TimeAndId
+from foldlog.formats.record_events import FollowingDecoder, RecordEvents
 
 # -- files -----------------------------------------------------------------------------------------
 

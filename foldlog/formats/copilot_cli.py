@@ -47,6 +47,7 @@ from foldlog.eventstore import (
 from foldlog.formats.blocks import shown_blocks, thinking_of
 from foldlog.formats.event_fields import data_url, file_at, text_part
 from foldlog.formats.format import Format, first_named
+from foldlog.formats.json_text import key_of
 from foldlog.formats.model_calls import (
     CallsReader,
     CallsTakenBack,
@@ -69,7 +70,6 @@ from foldlog.formats.record import (
     within,
 )
 from foldlog.formats.record_events import FollowingDecoder, RecordEvents
-from foldlog.formats.repeated_records import key_of
 from foldlog.formats.resuming import Facts
 
 NAME = "copilot-cli"

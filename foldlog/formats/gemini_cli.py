@@ -60,6 +60,7 @@ from foldlog.formats.open_calls import NO_RESULT, NewestCalls
 from foldlog.formats.prompt_changes import change_of_prompt
 from foldlog.formats.record import (
     Fields,
+    TimeAndId,
     dicts_in,
     joined_text,
     member,
@@ -69,7 +70,7 @@ from foldlog.formats.record import (
     usage_meta,
     within,
 )
-from foldlog.formats.record_events import FollowingDecoder, RecordEvents, TimeAndId
+from foldlog.formats.record_events import FollowingDecoder, RecordEvents
 from foldlog.formats.resuming import Facts, microseconds, time_of
 
 NAME = "gemini-cli"

@@ -11,12 +11,14 @@ from __future__ import annotations
 import json
 import re
 import sys
-from typing import Any
+from hashlib import blake2b
+from typing import Any, Final
 
 import msgspec
 
 from foldlog.eventstore.codec_json import brackets, plain
 from foldlog.eventstore.errors import InvalidEvent
+from foldlog.formats.record import NotAnEvent
 
 DEPTH_MAX = 480
 """The largest number of nested levels in a record. The store accepts 500 levels, and an event adds
@@ -36,6 +38,7 @@ _SAMPLES = 10
 _STEP = max(1, DIGITS_MAX // _SAMPLES)
 _DIGITS_AT_STEPS = re.compile(rb"\d{%d}" % _SAMPLES)
 """Matches every ``_STEP``-th byte of a text that contains a number with too many digits."""
+_KEY_BYTES: Final = 8
 
 _SPACE = re.compile(r"\s*")
 _JOINED = re.compile(rb"\}\s*\{")
@@ -213,6 +216,17 @@ def bytes_of(value: Any) -> bytes:
         finite = json.loads(text, parse_constant=lambda constant: None)
         text = json.dumps(finite, separators=(",", ":"))
     return text.encode("ascii")
+
+
+def key_of(value: Any) -> int:
+    """Return a number that is equal for values with equal JSON text, in every process. Raises
+    ``NotAnEvent`` for a record that is nested too deep.
+    """
+    try:
+        digest = blake2b(bytes_of(value), digest_size=_KEY_BYTES).digest()
+    except RecursionError:
+        raise NotAnEvent(TOO_DEEP) from None
+    return int.from_bytes(digest, signed=True)
 
 
 def json_text(value: Any) -> str:

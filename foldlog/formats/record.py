@@ -241,6 +241,18 @@ without a zone as a text for ``origin.time``, or None.
 """
 
 
+TimeAndId = tuple[SourceTime, Any]
+"""The time of a record, and its id or None."""
+
+
+def time_and_id_of(
+    record: Any, time: Callable[[Any], SourceTime] | None, source_id: Callable[[Any], Any]
+) -> TimeAndId:
+    """Return the time and the id of a record, as a format reads them."""
+    record_id = source_id(record)
+    return (None, None) if time is None else time(record), record_id
+
+
 def read_time(text: Any) -> SourceTime:
     """Return the time in a text of a source. Return ``(None, None)`` for a text that is not a time.
     The result is also ``(None, None)`` for the beginning of 1970, because programs write this time

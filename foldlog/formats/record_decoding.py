@@ -7,16 +7,14 @@ that ``NamedRecords.without_texts`` names.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable
 from typing import Any
 
-from msgspec.structs import force_setattr
-
 from foldlog.eventstore import Event
-from foldlog.formats.event_places import number
 from foldlog.formats.format import LOOK_AT, Format, Options, RecordDecoder
 from foldlog.formats.json_text import UnreadableJson, bytes_of, parse
 from foldlog.formats.record import NotAnEvent, dict_or_empty
+from foldlog.formats.record_events import events_of
 from foldlog.formats.skeleton import with_place
 
 _STAY = frozenset(
@@ -63,22 +61,6 @@ def decoder_of(
     record on.
     """
     return format.reader(Options(prefix=prefix, findings=[] if findings is None else findings))
-
-
-def events_of(
-    decoder: RecordDecoder, format: Format, record: Any, stored: Sequence[Event] = ()
-) -> list[Event]:
-    """Return the events of the next record. ``stored`` are the events of a record that was
-    redacted. Raises ``NotAnEvent`` for a value that is not a record of the format.
-    """
-    events = decoder.events_of_redacted(record, stored) if stored else decoder.events(record)
-    number(events, format.name)
-    if format.time is None:
-        # an empty time means: at an unknown time before the import
-        for event in events:
-            assert event.origin is not None
-            force_setattr(event.origin, "time", event.origin.time or "")
-    return events
 
 
 def parent_named_in(events: Iterable[Event]) -> str | None:

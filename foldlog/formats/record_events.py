@@ -11,7 +11,7 @@ from datetime import datetime
 from functools import partial
 from typing import Any, ClassVar, Literal
 
-from msgspec.structs import replace
+from msgspec.structs import force_setattr, replace
 
 from foldlog._base.usage import COPIED, PLACED_FROM
 from foldlog.eventstore import (
@@ -28,19 +28,22 @@ from foldlog.eventstore import (
     SystemMessage,
 )
 from foldlog.formats.blocks import content_of_parts as content_of_parts, is_blank
+from foldlog.formats.event_places import number
 from foldlog.formats.format import Format, Options, RecordDecoder
+from foldlog.formats.json_text import key_of
 from foldlog.formats.open_calls import NewestCalls, OpenCalls, describe_supplied
 from foldlog.formats.prompt_changes import Cause, change_of_prompt
 from foldlog.formats.record import (
     Fields,
     NotAnEvent,
-    SourceTime,
+    TimeAndId,
     name_of_type,
     refuse,
     text_or_empty,
+    time_and_id_of,
     usage_meta,
 )
-from foldlog.formats.repeated_records import REPEATED, Repeats, key_of
+from foldlog.formats.repeated_records import REPEATED, Repeats
 from foldlog.formats.resuming import (
     CallsInWindow,
     DecoderState,
@@ -83,17 +86,6 @@ def _response_after(event: Event, response: Any) -> Any:
         type(event) is Message and event.source != "agent"
     )
     return None if ends_response else response
-
-
-TimeAndId = tuple[SourceTime, Any]
-"""The time of a record, and its id or None."""
-
-
-def time_and_id_of(format: Format, record: Any) -> TimeAndId:
-    """Return the time and the id of a record."""
-    source_id = format.source_id(record)
-    time = (None, None) if format.time is None else format.time(record)
-    return time, source_id
 
 
 def time_if_without_id(time_and_id: TimeAndId) -> datetime | None:
@@ -253,7 +245,7 @@ class FollowingDecoder(RecordDecoder):
             self.read_redacted(redacted, record)
             self.next_id += len(redacted.events)
             return redacted.events
-        time_and_id = time_and_id_of(self.format, record)
+        time_and_id = time_and_id_of(record, self.format.time, self.format.source_id)
         at = time_if_without_id(time_and_id)
         collected = self.begin_record(record, time_and_id)
         collected.stored = stored
@@ -337,7 +329,8 @@ class FollowingDecoder(RecordDecoder):
         while link is not None and link is not before:
             tags.append(link.member[1])
             link = link.before
-        collected = self.begin_record(record, time_and_id_of(self.format, record))
+        time_and_id = time_and_id_of(record, self.format.time, self.format.source_id)
+        collected = self.begin_record(record, time_and_id)
         other = self.tag(Message(content="", source="agent"), collected)
         self.shown.newest = before
         for place, event_id in enumerate(event_ids):
@@ -381,6 +374,23 @@ class FollowingDecoder(RecordDecoder):
     @abstractmethod
     def read(self, collected: RecordEvents, record: Any) -> None:
         """Add the events of a record, at least one event."""
+
+
+def events_of(
+    decoder: RecordDecoder, format: Format, record: Any, stored: Sequence[Event] = ()
+) -> list[Event]:
+    """Return the events of the next record. ``stored`` are the events of a record that was
+    redacted. Raises ``NotAnEvent`` for a value that is not a record of the format.
+    """
+    events = decoder.events_of_redacted(record, stored) if stored else decoder.events(record)
+    if len(events) != 1 or events[0].origin is None:  # most records make one event
+        number(events, format.name)
+    if format.time is None:
+        # an empty time means: at an unknown time before the import
+        for event in events:
+            assert event.origin is not None
+            force_setattr(event.origin, "time", event.origin.time or "")
+    return events
 
 
 class RecordEvents:

@@ -6,12 +6,8 @@ from __future__ import annotations
 
 from array import array
 from datetime import UTC, datetime
-from hashlib import blake2b
-from typing import Any, Final
 
 from foldlog.eventstore import Annotation, Event
-from foldlog.formats.json_text import TOO_DEEP, bytes_of
-from foldlog.formats.record import NotAnEvent
 from foldlog.formats.resuming import DecoderState, Facts, Past, time_of
 
 REPEATED = "repeated record"
@@ -20,7 +16,6 @@ _RECORDS_MIN = 3
 """The smallest number of equal records that count as a repetition. Fewer equal records may be a
 message that was sent again.
 """
-_KEY_BYTES: Final = 8
 
 
 class Repeats:
@@ -111,17 +106,6 @@ class Repeats:
         if is_late:
             return self._places.get(key, -1) + 1
         return int(self._in_order[0] == key)
-
-
-def key_of(record: Any) -> int:
-    """Return a number that is equal for records with equal JSON text, in every process. Raises
-    ``NotAnEvent`` for a record that is nested too deep.
-    """
-    try:
-        digest = blake2b(bytes_of(record), digest_size=_KEY_BYTES).digest()
-    except RecursionError:
-        raise NotAnEvent(TOO_DEEP) from None
-    return int.from_bytes(digest, signed=True)
 
 
 def is_repeated(event: Event) -> bool:

@@ -28,7 +28,8 @@ from foldlog.eventstore.sources.tables import TITLE, WHERE, Source, Sources, que
 from foldlog.formats.forking import lacking
 from foldlog.formats.format import Format
 from foldlog.formats.record import INCOMPLETE, NotAnEvent, pick, time_in
-from foldlog.formats.record_decoding import decoder_of, events_of, values_of
+from foldlog.formats.record_decoding import decoder_of, values_of
+from foldlog.formats.record_events import events_of
 from foldlog.formats.registry import format_named
 from foldlog.formats.skeleton import Skeleton, count_block, state_with_calls
 from foldlog.projections import Views

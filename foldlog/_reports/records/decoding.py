@@ -13,8 +13,8 @@ from foldlog.eventstore.sources.reading import about, blocks_of, continued
 from foldlog.eventstore.sources.tables import Continued, Source, Sources, query_sources
 from foldlog.formats.format import RecordDecoder
 from foldlog.formats.record import NotAnEvent
-from foldlog.formats.record_decoding import decoder_of, events_of, values_of
-from foldlog.formats.record_events import FollowingDecoder
+from foldlog.formats.record_decoding import decoder_of, values_of
+from foldlog.formats.record_events import FollowingDecoder, events_of
 from foldlog.formats.registry import format_named
 
 
@@ -27,20 +27,21 @@ def decode_records(
     findings: list[str],
     decoder: RecordDecoder | None = None,
     window: int | None = None,
-    stands: Callable[[int], bool] = lambda number: False,
+    stands: Callable[[int], bool] | None = None,
 ) -> Iterator[tuple[int, list[Event]]]:
     """Yield each record's number and events. ``events_of_records`` maps the number of a record to
     the id of its first event and the count of its events. The events of record ``start`` and of
     later records have the ids from ``version`` on. A record that was handed over to the program has
-    no events of its own. A record that was redacted after its events were made has its stored
-    events, and so has a record for which ``stands`` is true. If ``window`` is not None, ``decoder``
+    no events of its own. A record has its stored events if ``stands`` is true for its number, by
+    default if it was redacted after its events were made. If ``window`` is not None, ``decoder``
     continues from a state, and begins so many records before ``start``.
     """
     format = format_named(source.format)
     if decoder is None:
         decoder = decoder_of(format, str(about(source).get("prefix", "")), findings)
     handed_over = continued(source)
-    redacted = query_sources(store.database, Sources.all_redacted, source)
+    if stands is None:
+        stands = query_sources(store.database, Sources.all_redacted, source).__contains__
     number = 0 if window is None else start - window
     for block in blocks_of(store.database, source, number):
         for value in values_of(block.since(max(number, block.first)).records()):
@@ -55,7 +56,7 @@ def decode_records(
             if number in events_of_records:
                 first, count = events_of_records[number]
                 _skip_to(store, source, decoder, first)
-                if number in redacted or stands(number):
+                if stands(number):
                     stored = stored_events(store, source, first, count)
             elif number == start:
                 _skip_to(store, source, decoder, version)
@@ -74,7 +75,9 @@ def _skip_to(store: Store, source: Source, decoder: RecordDecoder, next_id: int)
     appended documents and redactions before it.
     """
     skipped = next_id - decoder.next_id
-    if skipped <= 0 or decoder.next_id == 0 or not decoder.minds_others:
+    if skipped == 0:
+        return
+    if skipped < 0 or decoder.next_id == 0 or not decoder.minds_others:
         decoder.skip_to(next_id)
         return
     others = stored_events(store, source, decoder.next_id, skipped)

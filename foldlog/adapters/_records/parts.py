@@ -21,12 +21,13 @@ from foldlog.formats.format import Format, Options, RecordDecoder, RecordEncoder
 from foldlog.formats.record import (
     Fields,
     SourceTime,
+    TimeAndId,
     dict_or_empty,
     text_or_empty,
     text_or_none,
     within,
 )
-from foldlog.formats.record_events import FollowingDecoder, RecordEvents, TimeAndId
+from foldlog.formats.record_events import FollowingDecoder, RecordEvents
 from foldlog.formats.reply_encoders import RepliesEncoder
 
 Made = tuple[type[Event], Fields]

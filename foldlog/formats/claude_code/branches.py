@@ -10,10 +10,10 @@ follows any line of a group follows the whole group.
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, NamedTuple
 
 from foldlog.formats.claude_code.lines import Kept, is_boundary, is_of_person, is_summary
-from foldlog.formats.record import Fields, dicts_in, text_or_none
+from foldlog.formats.record import Fields, dicts_in, has, text_or_none
 from foldlog.formats.resuming import Past
 
 SAID = ("user", "assistant")
@@ -23,8 +23,7 @@ bookkeeping may stand between two lines of a branch.
 """
 
 
-def accepts(record: Any) -> bool:
-    return type(record) is dict and type(record.get("type")) is str
+accepts = has(type=str)
 
 
 def is_of_branch(record: Fields) -> bool:
@@ -58,27 +57,28 @@ def parent_of(record: Fields) -> Any:
     return parent if type(parent) is str or parent is PREVIOUS else None
 
 
-def _blocks(record: Fields) -> list[Fields]:
-    return dicts_in(record, "message", "content")
+class _Said(NamedTuple):
+    """What the groups depend on in the message of a line: the id of the model's response, the ids
+    of its calls, and whether the message has the result of a call.
+    """
+
+    response: str | None = None
+    calls: frozenset[Any] = frozenset()
+    has_result: bool = False
 
 
-_NO_CALLS: frozenset[Any] = frozenset()
+_NOTHING_SAID = _Said()
 
 
-def calls_of(record: Fields) -> frozenset[Any]:
-    """Return the ids of the calls in a line."""
-    if record.get("type") != "assistant":
-        return _NO_CALLS
-    return frozenset(
-        [str(block.get("id")) for block in _blocks(record) if block.get("type") == "tool_use"]
-    )
-
-
-def is_result(record: Fields) -> bool:
-    """Return whether a line has the result of a call."""
-    return record.get("type") == "user" and "tool_result" in [
-        block.get("type") for block in _blocks(record)
-    ]
+def _said_in(record: Fields) -> _Said:
+    if record["type"] not in SAID:
+        return _NOTHING_SAID
+    blocks = dicts_in(record, "message", "content")
+    response = text_or_none(record, "message", "id")
+    if record["type"] == "user":
+        return _Said(has_result="tool_result" in [block.get("type") for block in blocks])
+    calls = frozenset([str(block.get("id")) for block in blocks if block.get("type") == "tool_use"])
+    return _Said(response, calls)
 
 
 class _Group:
@@ -141,9 +141,15 @@ class Switches:
         """Return whether a line is of the chain that the View shows."""
         return is_side(record) == self.is_of_side and type(record.get("uuid")) is str
 
+    def grow(self, version: int) -> None:
+        """Note that the newest group ends at a version."""
+        if self._newest is not None:
+            self._newest.version = version
+
     def follow(self, record: Fields) -> int | None:
         """Return the version to which a retraction must go back before the line ``record``. Return
-        None if the line follows the newest line, and 0 if it begins a new tree.
+        None if the line follows the newest line, and 0 if it begins a new tree. Before, call
+        ``grow`` with the version after the events of the lines so far.
         """
         self.is_copy = False
         self.missing = None
@@ -151,22 +157,22 @@ class Switches:
             self._others.add(str(record.get("uuid")))
             return None
         uuid = record["uuid"]
-        response = _response(record)
+        said = _said_in(record)
+        response = said.response
         if not self._past.is_whole:
             self._check_window(record, response)
         if not is_of_branch(record):
             self._groups[uuid] = self._parent_group(record)
             return None
         back_to = None
-        calls = calls_of(record)
         if self._newest is None:
             self._newest = _Group(None)
-        elif self._calls.get(uuid) == calls and self._is_on_branch(self._groups.get(uuid)):
+        elif self._calls.get(uuid) == said.calls and self._is_on_branch(self._groups.get(uuid)):
             self.is_copy = True
         else:
             parent = self._parent_group(record)
             self.missing = self._missing_parent(record)
-            is_of_group = is_result(record) or (
+            is_of_group = said.has_result or (
                 response is not None and self._responses.get(response) is parent
             )
             if not (is_of_group and self._is_on_branch(parent)):
@@ -179,9 +185,9 @@ class Switches:
         if response is not None:
             self._past.add(f"reply {response}")
             self._responses[response] = self._newest
-        if calls:
-            self._calls[uuid] = calls
-        if is_boundary(record):
+        if said.calls:
+            self._calls[uuid] = said.calls
+        if record["type"] not in SAID and is_boundary(record):
             self._boundary = self._newest
             self._kept = Kept.by(record)
         return back_to
@@ -199,11 +205,6 @@ class Switches:
             self._past.needs_all()
         if is_far and type(parent) is str and parent not in self._others:
             self._groups.setdefault(parent, _BEFORE)
-
-    def grow(self, version: int) -> None:
-        """Note that the newest group ends at a version."""
-        if self._newest is not None:
-            self._newest.version = version
 
     def _parent_group(self, record: Fields) -> _Group | None:
         """Return the group that a line follows, or None if the line begins a new tree."""
@@ -244,9 +245,3 @@ def _is_below(place: _Group | None, group: _Group | None) -> bool:
     while place is not None and place is not group:
         place = place.above
     return place is group
-
-
-def _response(record: Fields) -> str | None:
-    if record.get("type") == "assistant":
-        return text_or_none(record, "message", "id")
-    return None

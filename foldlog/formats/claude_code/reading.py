@@ -41,10 +41,10 @@ from foldlog.formats.claude_code.lines import (
     said_beside,
 )
 from foldlog.formats.event_fields import text_part
+from foldlog.formats.json_text import key_of
 from foldlog.formats.open_calls import NO_RESULT, NewestCalls, Recent
 from foldlog.formats.record import Fields, omit, text_or_none, usage_meta
 from foldlog.formats.record_events import FollowingDecoder, RecordEvents
-from foldlog.formats.repeated_records import key_of
 from foldlog.formats.resuming import Facts, checksum
 
 Shown = tuple[str | None, bool]
@@ -85,13 +85,15 @@ class ClaudeCodeDecoder(FollowingDecoder):
         """Checksums of the lines before the window for which a title waits."""
         self._prompt: int | None = None
         """The key of the last system prompt with its tools."""
-        self._switches = Switches(self.past)
-        self._missing_parents = set[str]()
         self._early: Recent[str, Observation] = Recent(EARLY_MAX)
         """Results that were written before their calls, by the ids of the calls."""
         self._early_before = frozenset[int]()
         """Checksums of the calls whose results came before the window."""
         self._parallel = NewestCalls()
+        self._switches = Switches(self.past)
+        self._version = 0
+        """The version after the events of the lines so far."""
+        self._missing_parents = set[str]()
         self._boundary: Fields = {}
         """The ``compact_boundary`` line whose summary has not been read yet."""
         self._session: Any = None
@@ -136,7 +138,7 @@ class ClaudeCodeDecoder(FollowingDecoder):
 
     def adopt(self, record: Any, event_ids: Sequence[int]) -> None:
         super().adopt(record, event_ids)
-        self._switches.grow(self.adopted)
+        self._version = self.adopted
 
     def follow_stored(self, event: Event) -> None:
         super().follow_stored(event)
@@ -160,6 +162,7 @@ class ClaudeCodeDecoder(FollowingDecoder):
             self.past.needs_all()
             self._side = False
             self._switches.begin_main_chain()
+        self._switches.grow(self._version)
         version = self._switches.follow(record)
         if begins_main:
             version = 0
@@ -191,7 +194,7 @@ class ClaudeCodeDecoder(FollowingDecoder):
         if collected.is_empty:
             fields = omit(record, *_TAKEN)
             collected.close(kind, content if kind in SAID and type(content) is list else fields)
-        self._switches.grow(collected.version)
+        self._version = collected.version
         session = record.get("sessionId")
         if collected.shown and kind in SAID and session != self._session:
             self._begin_session(session, is_new_tree=version == 0)
@@ -257,7 +260,10 @@ class ClaudeCodeDecoder(FollowingDecoder):
                 collected.parts += shown_blocks(block)
         later = () if collected.parts and thinks else tuple(collected.thinking)
         if is_agent and collected.response is not None:
-            self._thinking[collected.response] = later
+            if later:
+                self._thinking[collected.response] = later
+            else:
+                self._thinking.pop(collected.response, None)
         if later:
             collected.thinking = []
         collected.say(
@@ -314,13 +320,14 @@ class ClaudeCodeDecoder(FollowingDecoder):
         call.
         """
         response = message.get("id")
+        if type(response) is str:
+            if self.past.is_before_window(f"reply {response}"):
+                self.past.needs_all()
+            self.past.add(f"reply {response}")
         collected.response = response if type(response) is str else _line_id(collected)
         if collected.shown and self._parallel.response not in (None, collected.response):
             self._supply_results(collected)
         if collected.response is not None:
-            if self.past.is_before_window(f"reply {collected.response}"):
-                self.past.needs_all()
-            self.past.add(f"reply {collected.response}")
             collected.thinking = [*self._thinking.get(collected.response, ())]
 
     def _tell(self, collected: RecordEvents, record: Fields) -> None:

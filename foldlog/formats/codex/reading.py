@@ -34,11 +34,11 @@ from foldlog.formats.codex.lines import (
     unmark,
 )
 from foldlog.formats.event_fields import text_part
+from foldlog.formats.json_text import key_of
 from foldlog.formats.messages import READER
 from foldlog.formats.open_calls import OpenCalls
 from foldlog.formats.record import Fields, NotAnEvent, omit, text_or_empty, within
 from foldlog.formats.record_events import FollowingDecoder, RecordEvents
-from foldlog.formats.repeated_records import key_of
 from foldlog.formats.resuming import Facts
 
 _ITEMS = ("response_item", "event_msg")

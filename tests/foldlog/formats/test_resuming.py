@@ -17,8 +17,8 @@ from foldlog.eventstore import CondensationAction, Event, Retraction
 from foldlog.formats import resuming
 from foldlog.formats.format import Format
 from foldlog.formats.record import NotAnEvent
-from foldlog.formats.record_decoding import decoder_of, events_of
-from foldlog.formats.record_events import FollowingDecoder
+from foldlog.formats.record_decoding import decoder_of
+from foldlog.formats.record_events import FollowingDecoder, events_of
 from foldlog.formats.registry import format_named
 from foldlog.formats.resuming import DecoderState, NeedsAll
 from tests.foldlog.records import GOLDEN, read_lines, records_of
