@@ -610,7 +610,7 @@ def _range(start: int, stop: int | None) -> tuple[int, int]:
 
 
 def iter_logged(reading: ReadTransaction, start: int, stop: int) -> Iterator[Logged]:
-    return logged_in(reading.conversation, reading.rows(start, stop, stop - start), start, stop)
+    return logged_in(reading.conversation, reading.rows(start, stop), start, stop)
 
 
 def logged_in(conversation: str, rows: Sequence[Row], start: int, stop: int) -> Iterator[Logged]:

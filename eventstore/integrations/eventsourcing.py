@@ -70,7 +70,14 @@ from foldlog.eventstore.log.writing import WriteTransaction, begin_new
 from foldlog.eventstore.opening import recorder_and_settings
 from foldlog.eventstore.recorders.base import Reader, Transaction
 from foldlog.eventstore.recorders.errors import FAILURES
-from foldlog.eventstore.recorders.types import Conversation, Place, PlacedRow, Record, Row
+from foldlog.eventstore.recorders.types import (
+    NOT_BEGUN,
+    Conversation,
+    Place,
+    PlacedRow,
+    Record,
+    Row,
+)
 
 BATCH_MAX = 1_000
 """The maximal number of events in a ``RecordedBatch``."""
@@ -439,7 +446,9 @@ def _insert(database: Database, transaction: Transaction, stored: StoredEvent, n
     encoded = _encode(kind, schema, stored.state, event)
     state = check_not_erased(database.find(transaction, conversation))
     if state is None:
-        state = begin_new(transaction, database, Conversation(0, conversation, now, new_salt()))
+        state = begin_new(
+            transaction, database, Conversation(NOT_BEGUN, conversation, now, new_salt())
+        )
     if version < state.begins:
         raise StoreUnavailable(
             f"conversation {conversation!r} already has event {version}, which it shares with"

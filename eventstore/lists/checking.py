@@ -70,7 +70,7 @@ def find_wrong_attributes(database: Database, conversation: str) -> Iterator[str
             is_wrong = version > state.version
             if version == state.version:
                 # An import without events is listed by the time when it began.
-                is_wrong = at != (state.updated_at or state.created_at)
+                is_wrong = at != state.changed_at
             if is_wrong:
                 yield "its version or time in lists differs from its events"
             raw = bytes(digests)

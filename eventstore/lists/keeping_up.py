@@ -54,7 +54,7 @@ class _Newest(NamedTuple):
     @property
     def at(self) -> int:
         """The time of the last event, or for an import without events the time when it began."""
-        return self.conversation.updated_at or self.conversation.created_at
+        return self.conversation.changed_at
 
 
 class Progress(NamedTuple):

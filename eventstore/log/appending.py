@@ -57,6 +57,7 @@ from foldlog.eventstore.log.row import (
 from foldlog.eventstore.log.writing import WriteTransaction, begin_new, list_changes
 from foldlog.eventstore.recorders.base import Transaction
 from foldlog.eventstore.recorders.types import (
+    NOT_BEGUN,
     Ancestor,
     Conversation,
     Outcome,
@@ -305,7 +306,7 @@ class Appending(Struct, eq=False):
             raise CorruptEvent(
                 conversation, 0, "the record of an idempotency key of the conversation is damaged"
             )
-        rows = reading.rows(first_id, first_id + count, count)
+        rows = reading.rows(first_id, first_id + count)
         recorded = list(dense_events(conversation, rows, first_id, first_id + count))
         requested = number_events(map(_decoded_event, self.batch), first_id)
         stored = [stored_event_of(conversation, row) for row in rows]
@@ -350,7 +351,7 @@ def open_to_append(
         return WriteTransaction(transaction, last.state, database, last.codec)
     state, replaces = find_to_append(database, transaction, conversation, fence)
     if state is None:
-        state = Conversation(0, conversation, 0, new_salt(), replaces=replaces)
+        state = Conversation(NOT_BEGUN, conversation, 0, new_salt(), replaces=replaces)
     return WriteTransaction(transaction, state, database)
 
 
@@ -459,7 +460,7 @@ def begin_fork(
     owner = _find_owner(database, transaction, original, at)
     parent = ReadTransaction(transaction, owner, database)
     new = Conversation(
-        0,
+        NOT_BEGUN,
         new_id,
         database.now(),
         # If the owner is encrypted, the fork gets a data key too, and the data key contains the

@@ -37,7 +37,7 @@ from foldlog.eventstore.log.row import (
 from foldlog.eventstore.log.writing import WriteTransaction, begin_new
 from foldlog.eventstore.recorders.base import Reader, Recorder, Transaction
 from foldlog.eventstore.recorders.errors import FAILURES
-from foldlog.eventstore.recorders.types import Conversation, Row
+from foldlog.eventstore.recorders.types import NOT_BEGUN, Conversation, Row
 
 CHUNK = 1_000
 """The number of rows in one transaction. Writing 1,000 rows holds the write lock for 10 to 50 ms.
@@ -195,7 +195,7 @@ def ingest(
     existing = database.recorder.query(lambda reader: find_begun(database, reader, conversation))
     if existing is not None:
         history = new_events(database, existing, history)
-    state = existing or Conversation(0, conversation, database.now(), new_salt())
+    state = existing or Conversation(NOT_BEGUN, conversation, database.now(), new_salt())
     with StagedWriter(database, state, existing) as writer:
         for chunk in split_into_batches(history):
             rows, state = make_rows(

@@ -14,7 +14,7 @@ from hashlib import blake2b
 from operator import attrgetter
 from typing import Final
 
-from foldlog.eventstore.arguments import check_whole
+from foldlog.eventstore.arguments import NUMBER_MAX, check_whole
 from foldlog.eventstore.codec_json import size_of
 from foldlog.eventstore.errors import CorruptEvent, EventsNotMade, StoreDamaged, TooManyBytes
 from foldlog.eventstore.events import Detached, DocumentChanges, Event
@@ -81,11 +81,16 @@ def views_up_to(bytes_max: int | None) -> Iterator[None]:
         VIEW_LIMIT.bytes_max = before
 
 
+def question_of_rows(key: int, start: int, stop: int) -> tuple[str, tuple[int, ...]]:
+    """Return the question with which ``Reader.rows`` reads all rows of a range."""
+    return "rows", (key, start, stop, NUMBER_MAX)
+
+
 def question_of_page(key: int, start: int, stop: int) -> tuple[str, tuple[int, ...]]:
     """Return the question with which a page of a conversation's events is read: see
     ``Reader.ask_ahead``.
     """
-    return "rows_until", (key, start, stop, stop - start, _PAGE_BYTES)
+    return "rows_until", (key, start, stop, NUMBER_MAX, _PAGE_BYTES)
 
 
 class ReadTransaction:
@@ -191,9 +196,7 @@ class ReadTransaction:
         """
         if self._whole("version", version) == self.version:
             return self.head
-        if not 0 < version < self.version:
-            return None
-        return self.last_row(version).head
+        return self.last_row(version).head if 0 < version < self.version else None
 
     def events(self, start: int = 0, stop: int | None = None) -> Iterator[Event]:
         """Yield the events with ``start <= id < stop`` in the order of their ids. Raises
@@ -220,8 +223,7 @@ class ReadTransaction:
         Cost: reading the returned events.
         """
         check_whole("count", count, 0)
-        first = max(self.version - count, 0)
-        return tuple(self.events(first))
+        return tuple(self.events(self.version - count))
 
     def events_after_head(self, head: bytes | None, start: int, stop: int) -> list[Event] | None:
         """Return the events with ``start <= id < stop``. Return None if ``head`` is not the head of
@@ -231,11 +233,7 @@ class ReadTransaction:
         returned events and the event before them.
         """
         bytes_max = VIEW_LIMIT.bytes_max
-        stored = list(
-            self._reader.rows(
-                self.state.key, start - 1, stop, stop - start + 1, bytes_max=bytes_max
-            )
-        )
+        stored = list(self._reader.rows(self.state.key, start - 1, stop, bytes_max=bytes_max))
         if not stored or stored[0].id != start - 1 or stored[0].head != head:
             return None
         rows = self._decode_for_view(stored, [self._own_segment()])
@@ -254,10 +252,12 @@ class ReadTransaction:
         read of the returned events. Each end of an interval that is neither shown nor structural
         costs a further read.
         """
-        if intervals:  # the intervals ascend, so a check of the outer ends is enough
-            self._whole("the first interval", intervals[0][0])
-            self._whole("the last interval", intervals[-1][1])
-        parts = self._parts(intervals[0][0] if intervals else self.version)
+        if not intervals:
+            return []
+        # The intervals ascend, so a check of the outer ends is enough.
+        self._whole("the first interval", intervals[0][0])
+        self._whole("the last interval", intervals[-1][1])
+        parts = self._parts(intervals[0][0])
         rows = list(
             self._reader.flagged_rows(
                 self.state.key, split_intervals(intervals, parts), VIEW_LIMIT.bytes_max
@@ -308,8 +308,6 @@ class ReadTransaction:
         """
         start = max(self._whole("start", start), 0)
         stop = self._last(stop)
-        if start >= stop:
-            return
         name = self.conversation
         expected = 0 if start == 0 else None
         page = _FIRST_PAGE
@@ -375,7 +373,7 @@ class ReadTransaction:
                 raise CorruptEvent(self.conversation, last + 1, _MISSING)
             last = row.id
             expected = after
-        reaches_the_end = bool(intervals) and intervals[-1][1] >= self.version - 1
+        reaches_the_end = intervals[-1][1] >= self.version - 1
         is_missing = reaches_the_end and expected != self.state.shown + self.state.structural
         if is_missing and are_in_one_interval(last, self.version):
             raise CorruptEvent(self.conversation, last + 1, _MISSING)
@@ -385,7 +383,7 @@ class ReadTransaction:
         row is missing or unreadable.
         """
         name = self.conversation
-        (row,) = dense_rows(name, self.rows(version - 1, version, 1), version - 1, version)
+        (row,) = dense_rows(name, self.rows(version - 1, version), version - 1, version)
         return sound(name, row)
 
     def documents_before(self, version: int) -> DocumentChanges | None:
@@ -488,7 +486,7 @@ class ReadTransaction:
                 for record in stored
                 if codec.decoded_record(projection, record) is None
             )
-            after = max(after + 1, stored[-1].version)
+            after = stored[-1].version
 
     def streams(self) -> list[Stream]:
         """Return the streams of the conversation, the newest first."""
@@ -516,9 +514,12 @@ class ReadTransaction:
 
     # -- for the store and its maintenance
 
-    def rows(self, start: int, stop: int, limit: int, which: str = "rows") -> Sequence[Row]:
-        """Return decrypted rows with ``start <= id < stop``. A damaged row is returned with the
-        encoding ``DAMAGED``. ``which`` is the name of the query, as in ``Reader.rows``.
+    def rows(
+        self, start: int, stop: int, limit: int = NUMBER_MAX, which: str = "rows"
+    ) -> Sequence[Row]:
+        """Return at most ``limit`` decrypted rows with ``start <= id < stop``. A damaged row is
+        returned with the encoding ``DAMAGED``. ``which`` is the name of the query, as in
+        ``Reader.rows``.
         """
         decoded: list[Row] = []
         for part in self._parts(start):
@@ -538,9 +539,7 @@ class ReadTransaction:
             first = max(start, part.start)
             last = min(stop, part.stop)
             if first < last:
-                stored = self._reader.rows(
-                    part.key, first, last, last - first, bytes_max=_PAGE_BYTES
-                )
+                stored = self._reader.rows(part.key, first, last, bytes_max=_PAGE_BYTES)
                 rows = part.codec.decode_first(stored, _PAGE_BYTES)
                 end = first + len(rows)
                 # If a row is missing, ``end`` is wrong. With ``last``, the caller expects more rows
@@ -625,7 +624,7 @@ class ReadTransaction:
         while stored := self._reader.records(key, projection, after, _PAGE):
             decoded = [codec.decoded_record(projection, record) for record in stored]
             yield from (record for record in decoded if record is not None)
-            after = max(after, stored[-1].version)
+            after = stored[-1].version
 
     def _decode_rows(self, rows: Sequence[Row]) -> Sequence[Row]:
         return self._codec().decode_rows(rows) if rows else ()

@@ -237,7 +237,7 @@ def make_rows(
     if head is None:
         head = first_head(conversation, salt)
     seed = checksum_seed(name)
-    recorded_at = now if updated_at is None or updated_at < now else updated_at
+    recorded_at = now if updated_at is None else max(now, updated_at)
     salts = (
         urandom(SALT_BYTES * len(batch)) if secret is None else _salts(secret, event_id, len(batch))
     )

@@ -39,6 +39,7 @@ from foldlog.eventstore.log.row import make_rows
 from foldlog.eventstore.log.seal import RowCodec, mark_of
 from foldlog.eventstore.recorders.base import Reader, Transaction
 from foldlog.eventstore.recorders.types import (
+    NOT_BEGUN,
     Chunk,
     Conversation,
     Place,
@@ -87,7 +88,7 @@ class WriteTransaction(ReadTransaction):
     @property
     def is_begun(self) -> bool:
         """Whether the conversation exists. The first append begins it, and gives it its key."""
-        return self.state.key != 0
+        return self.state.key != NOT_BEGUN
 
     @property
     def appended_at(self) -> int:
@@ -119,9 +120,7 @@ class WriteTransaction(ReadTransaction):
         """
         state = self.state
         stored_digests = None if digests is None else tuple(digests)
-        self._reader.put_listing(
-            state.key, state.updated_at or state.created_at, version, stored_digests
-        )
+        self._reader.put_listing(state.key, state.changed_at, version, stored_digests)
 
     def forget_records(self, codec: RowCodec | None = None) -> None:
         """Delete the records, except for the records of attributes and Views. If ``codec`` is
@@ -178,7 +177,7 @@ class WriteTransaction(ReadTransaction):
         self, batch: Sequence[Encoded], now: int, secret: bytes | None = None
     ) -> tuple[Place, int]:
         """Append events: see ``make_rows``. Return their place, and their time in microseconds."""
-        if self.state.key == 0:
+        if self.state.key == NOT_BEGUN:
             self.state = begin_new(self._reader, self.database, self.state._replace(created_at=now))
         settings = self.database.settings
         codec = self._known_codec

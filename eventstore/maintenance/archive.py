@@ -179,7 +179,7 @@ def _read_stored(
         stays = "it has no events of its own except the last one"
     if stays is not None:
         return state, [], stays
-    rows = reader.rows(state.key, 0, last, last)
+    rows = reader.rows(state.key, 0, last)
     positions = reader.ask("positions", state.key, last)
     return state, [(row, at) for row, (at,) in zip(rows, positions, strict=True)], None
 

@@ -390,7 +390,7 @@ def _is_stale(database: Database, key: int) -> bool:
     staged = database.recorder.query(lambda reader: reader.conversation(key))
     if staged is None:
         return False
-    return (staged.updated_at or staged.created_at) < database.now() - _STALE_US
+    return staged.changed_at < database.now() - _STALE_US
 
 
 def size_on_disk(path: str | None) -> int | None:

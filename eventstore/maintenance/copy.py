@@ -70,6 +70,7 @@ from foldlog.eventstore.maintenance.verify import Unlisted, readable_conversatio
 from foldlog.eventstore.recorders.base import Reader, Transaction
 from foldlog.eventstore.recorders.types import (
     HEAD_BYTES,
+    NOT_BEGUN,
     Chunk,
     Conversation,
     RecalledKey,
@@ -685,7 +686,7 @@ class CopyWriter(StagedWriter):
         ):
             raise HistoryDiverged(new.id, 0, existing.version)
         self.end = existing or Conversation(
-            0,
+            NOT_BEGUN,
             new.id,
             new.created_at,
             new.salt,
@@ -886,7 +887,7 @@ def _copy_tombstone(
     if present is None or replaces is not None:
         refused = query_sources(source, Sources.refused_of, tombstone.key)
         new = transaction.begin(
-            Conversation(0, tombstone.id, tombstone.created_at, b"", replaces=replaces)
+            Conversation(NOT_BEGUN, tombstone.id, tombstone.created_at, b"", replaces=replaces)
         )
         enter_erasure(transaction, new, erasure)
         SourcesToWrite(target, transaction).refuse(new.key, refused, own=False)
@@ -934,7 +935,7 @@ def _redact_too(
     check_finished(transaction, existing.key)
     to_redact: list[tuple[Event, Row]] = []
     for redacted in redacted_rows:
-        for row in writing.rows(redacted.id, redacted.id + 1, 1):
+        for row in writing.rows(redacted.id, redacted.id + 1):
             if is_redacted(row.proof):
                 continue
             if redacted.head != row.head or redacted.proof[HEAD_BYTES:] != commitment_of(

@@ -248,7 +248,7 @@ def _copy_on(transaction: Transaction, database: Database, fork: str | int) -> b
         start = int(operation.state)
     stop = min(start + _CHUNK, state.begins)
     writing = WriteTransaction(transaction, state, database)
-    rows = dense_rows(state.id, writing.rows(start, stop, stop - start), start, stop)
+    rows = dense_rows(state.id, writing.rows(start, stop), start, stop)
     copied = [sound(state.id, row) for row in rows]
     writing.insert_past(copied)
     enter_copied_redactions(writing, redacted_bodies(copied))

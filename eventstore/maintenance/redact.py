@@ -277,7 +277,7 @@ def _erase_content(
     """
     state = writing.state
     by, reason = who
-    now = max(writing.database.now(), state.updated_at or 0)
+    now = max(writing.database.now(), state.changed_at)
     at = from_microseconds(now)
     receipts: dict[int, Redacted] = {}
     redacted: list[tuple[Event, Redacted, Row]] = []
@@ -331,7 +331,7 @@ def enter_copied_redactions(writing: WriteTransaction, bodies: Mapping[int, str]
         copied = RedactionCopied(
             event_ids=tuple(ids), bodies=tuple(bodies[event_id] for event_id in ids)
         )
-        at = max(writing.database.now(), writing.state.updated_at or 0)
+        at = max(writing.database.now(), writing.state.changed_at)
         enter(writing.transaction, writing.state, copied, at)
 
 

@@ -235,7 +235,8 @@ def _choose_key(
         # step raises ``pending_until``, because events may be appended in the meantime.
         mark = codec.mark._replace(pending_from=0, pending_until=conversation.version)
         return _Start(conversation, data_key, mark)
-    if keys is None or conversation.key_id == keys.current:
+    assert keys is not None  # without it, ``codec_of`` has raised ``KeyUnavailable``
+    if conversation.key_id == keys.current:
         return _Start(conversation, data_key, codec.mark)
     # Only the wrapping key changes, and the data key stays the same, so the rows need no change.
     wrapped = keys.wrap(conversation.id, data_key.secret)

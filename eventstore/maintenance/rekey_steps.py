@@ -219,10 +219,7 @@ class _Change:
         end = conversation.version if state.decrypt else state.until
         start = state.next
         stop = min(state.next + size, end)
-        if start < stop:
-            rows = self._transaction.rows(conversation.key, start, stop, stop - start)
-        else:
-            rows = ()
+        rows = self._transaction.rows(conversation.key, start, stop)
         head = self._head_before(start)
         replacements: list[tuple[Row, Row]] = []
         damaged: list[int] = []
@@ -284,7 +281,7 @@ class _Change:
         reading = ReadTransaction(
             self._transaction, self._conversation, self._database, self._codec
         )
-        rows = reading.rows(start - 1, start, 1)
+        rows = reading.rows(start - 1, start)
         return rows[0].head if rows and rows[0].encoding != DAMAGED else None
 
     def _follows(self, head: bytes | None, row: Row) -> bool:

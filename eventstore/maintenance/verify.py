@@ -541,7 +541,7 @@ class Check:
         if conversation.parent is not None:
             parent = conversation.parent
             first = conversation.begins
-            rows = database.recorder.query(lambda reader: reader.rows(parent, first - 1, first, 1))
+            rows = database.recorder.query(lambda reader: reader.rows(parent, first - 1, first))
             self._head = rows[0].head if rows else None
             self._newest_at = rows[0].recorded_at if rows else 0
             counts = [
@@ -647,14 +647,9 @@ class Check:
 
     def _miss(self, until: int) -> None:
         """Report that the rows from the next one to ``until`` - 1 are missing."""
-        first = self._next
-        if first >= until:
-            return
-        before = self.findings[-1] if self.findings else None
-        if before is not None and before.missing and before.last == first - 1:
-            first = self.findings.pop().first or 0
-        self.findings.append(_missing(first, until - 1))
-        self._go_on(until)
+        if self._next < until:
+            self.findings.append(_missing(self._next, until - 1))
+            self._go_on(until)
 
     def _go_on(self, event_id: int) -> None:
         """Continue with the row ``event_id``, whose head and counts cannot be compared."""

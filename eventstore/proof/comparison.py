@@ -287,7 +287,7 @@ class _Comparison:
 
         def read(reader: Reader) -> tuple[list[int], list[int]]:
             pages = redacted_pages(reader, state)
-            columns = reader.columns(state.key, leaf.version, state.version, state.version)
+            columns = reader.columns(state.key, leaf.version, state.version)
             redacted = [row.id for page in pages for row in page]
             return redacted, [event_id for event_id, kind, *_ in columns if kind == b"redaction"]
 
@@ -556,7 +556,7 @@ class _Comparison:
                 return [row.head for row, _ in archived if row.id == last]
             past = (part.key for part in state.lineage if leaf.version <= part.stop)
             *_, key = (state.key, *past)
-            return [row.head for row in reader.rows(key, last, leaf.version, 1)]
+            return [row.head for row in reader.rows(key, last, leaf.version)]
 
         return leaf.head in self._recorder.query(read)
 
@@ -567,9 +567,9 @@ class _Comparison:
 
         # Not ``Store.events``, because it restores an archived conversation.
         def read(reader: Reader) -> list[Row]:
-            columns = reader.columns(state.key, version, state.version, state.version)
+            columns = reader.columns(state.key, version, state.version)
             ids = [event_id for event_id, kind, *_ in columns if kind == b"redaction"]
-            return [row for n in ids for row in reader.rows(state.key, n, n + 1, 1)]
+            return [row for n in ids for row in reader.rows(state.key, n, n + 1)]
 
         rows = self._database.codec_of(state).decode_rows(self._recorder.query(read))
         events = (stored_event_of(state.id, row) for row in rows)

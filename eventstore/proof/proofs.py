@@ -91,7 +91,7 @@ def prove_event(
                 " a checkpoint of the present state"
             )
         version, number = min(covering)
-        stored = reading.rows(event_id, version, version - event_id)
+        stored = reading.rows(event_id, version)
         rows = [
             sound(conversation, row) for row in dense_rows(conversation, stored, event_id, version)
         ]

@@ -215,7 +215,7 @@ class Reader(ABC):
         key: int,
         start: int,
         stop: int,
-        limit: int,
+        limit: int = NUMBER_MAX,
         which: str = "rows",
         bytes_max: int | None = None,
     ) -> Sequence[Row]:
@@ -235,7 +235,9 @@ class Reader(ABC):
     def _rows_until(self, bytes_max: int, *parameters: int) -> list[Columns]:
         """Return the columns of the query ``rows``, up to the row that passes ``bytes_max``."""
 
-    def columns(self, key: int, start: int, stop: int, limit: int) -> Sequence[Columns]:
+    def columns(
+        self, key: int, start: int, stop: int, limit: int = NUMBER_MAX
+    ) -> Sequence[Columns]:
         """Return the id, the kind (in UTF-8), ``shown``, ``structural`` and the position of each
         row that ``rows`` would return. On a server, staged rows have no position.
         """
@@ -515,7 +517,7 @@ class Reader(ABC):
         conversation = as_conversation(columns)
         if conversation.parent is None or conversation.version:
             return conversation
-        border = self.rows(conversation.parent, conversation.begins - 1, conversation.begins, 1)
+        border = self.rows(conversation.parent, conversation.begins - 1, conversation.begins)
         if not border:
             return conversation._replace(version=conversation.begins)
         if border[0].meta is UNREADABLE:

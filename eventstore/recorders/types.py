@@ -20,6 +20,8 @@ from foldlog.eventstore.errors import InvalidArgument, StoreDamaged
 T = TypeVar("T")
 
 _REMEDY: Final = "run 'foldlog store verify', then 'foldlog store copy --damaged'"
+NOT_BEGUN: Final = 0
+"""The key of a conversation that is not stored yet."""
 HEAD_BYTES: Final = 32
 """The size in bytes of a head. The proof of a row begins with the head."""
 
@@ -361,6 +363,11 @@ class Conversation(NamedTuple):
     def lacks_events(self) -> bool:
         """Whether some of its events are not in the log: not made yet, or archived."""
         return self.unmade > 0 or self.archived > 0
+
+    @property
+    def changed_at(self) -> int:
+        """The time of the last event, or for an import without events the time when it began."""
+        return self.updated_at or self.created_at
 
     @property
     def begins(self) -> int:

@@ -20,7 +20,7 @@ from foldlog.eventstore.log.keys import DataKey
 from foldlog.eventstore.log.row import is_redacted
 from foldlog.eventstore.log.writing import EVERY, WriteTransaction, begin_new
 from foldlog.eventstore.recorders.base import Reader, Transaction
-from foldlog.eventstore.recorders.types import Conversation, Row
+from foldlog.eventstore.recorders.types import NOT_BEGUN, Conversation, Row
 from foldlog.eventstore.sources.blocks import (
     GENESIS,
     HASH_BYTES,
@@ -445,7 +445,7 @@ def _check_events(writing: WriteTransaction, part: Source, made: Made, start: in
         for event_id in range(first, first + count)
     }
     for event_id in new:
-        for row in writing.rows(event_id, event_id + 1, 1):
+        for row in writing.rows(event_id, event_id + 1):
             if is_redacted(row.proof):
                 raise _would_come_back(writing.conversation, new[event_id])
 
@@ -533,7 +533,7 @@ def _open_in_target(
     if existing is not None:
         writing = WriteTransaction(transaction, existing, target)
         return writing, SourcesToWrite.beside(writing)
-    new = Conversation(0, conversation.id, conversation.created_at, conversation.salt)
+    new = Conversation(NOT_BEGUN, conversation.id, conversation.created_at, conversation.salt)
     writing = WriteTransaction(transaction, begin_new(transaction, target, new), target)
     writing.begin()
     writing.list_as(0, [EVERY])

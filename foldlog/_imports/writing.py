@@ -27,7 +27,7 @@ from foldlog.eventstore.log.appending import Seen, begin_fork
 from foldlog.eventstore.log.row import new_salt
 from foldlog.eventstore.log.writing import EVERY, WriteTransaction, begin_new
 from foldlog.eventstore.recorders.base import Transaction
-from foldlog.eventstore.recorders.types import Conversation
+from foldlog.eventstore.recorders.types import NOT_BEGUN, Conversation
 from foldlog.eventstore.sources.blocks import (
     GENESIS,
     HASH_BYTES,
@@ -468,7 +468,7 @@ class SourceWriter:
             sources_to_write = SourcesToWrite(database, transaction)
             sources_to_write.allow(self.place)
         replaces = None if existing is None else existing.key
-        new = Conversation(0, name, database.now(), new_salt(), replaces=replaces)
+        new = Conversation(NOT_BEGUN, name, database.now(), new_salt(), replaces=replaces)
         begun = begin_new(transaction, database, new)
         writing = WriteTransaction(transaction, begun, database)
         writing.begin()

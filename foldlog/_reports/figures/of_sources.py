@@ -22,7 +22,7 @@ from foldlog.eventstore.log.row import new_salt
 from foldlog.eventstore.log.writing import WriteTransaction, begin_new
 from foldlog.eventstore.recorders.base import Transaction
 from foldlog.eventstore.recorders.sqlite.memory import MemoryRecorder
-from foldlog.eventstore.recorders.types import Conversation
+from foldlog.eventstore.recorders.types import NOT_BEGUN, Conversation
 from foldlog.eventstore.sources.reading import IMPORTED_AT, about, blocks_of
 from foldlog.eventstore.sources.tables import TITLE, WHERE, Source, Sources, query_sources
 from foldlog.formats.forking import lacking
@@ -108,7 +108,9 @@ def _count_decoded(store: Store, source: Source, format: Format) -> Figures:
 
 def _begin_copy(database: Database, transaction: Transaction) -> None:
     """Begin a conversation that still has records without events, as an import does."""
-    begun = begin_new(transaction, database, Conversation(0, _COPY, database.now(), new_salt()))
+    begun = begin_new(
+        transaction, database, Conversation(NOT_BEGUN, _COPY, database.now(), new_salt())
+    )
     writing = WriteTransaction(transaction, begun, database)
     writing.begin()
     writing.set_unmade(1)

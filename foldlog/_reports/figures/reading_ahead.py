@@ -10,7 +10,7 @@ from typing import Any, Final
 from foldlog._reports.figures.overview import FIRST
 from foldlog.eventstore import ConversationRow
 from foldlog.eventstore.log.ledger import first_question
-from foldlog.eventstore.log.reading import question_of_page
+from foldlog.eventstore.log.reading import question_of_page, question_of_rows
 from foldlog.eventstore.recorders.base import Reader
 
 _SHORT: Final = 30
@@ -46,7 +46,7 @@ def read_ahead(reader: Reader, *, rows: Iterable[ConversationRow], projection: s
         ]
         for start, stop in ((0, first), (FIRST, version)):
             if start < stop:  # titles and figures read the same events in two ways
-                questions.append(("rows", (key, start, stop, stop - start)))
+                questions.append(question_of_rows(key, start, stop))
                 questions.append(question_of_page(key, start, stop))
         if version:
             questions.append(reader.flagged_question(key, [(0, version - 1, key)]))

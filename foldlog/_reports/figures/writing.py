@@ -260,7 +260,7 @@ def _columns_of(conversation: Conversation, figures: Figures) -> FigureColumns:
         code=CODE,
         version=conversation.version,
         is_companion=int(bool(companion_of(conversation.id))),
-        recorded_at=conversation.updated_at or conversation.created_at,
+        recorded_at=conversation.changed_at,
         local_times=local_times,
         first_at=None if counts.first_at is None else event_microseconds(counts.first_at),
         last_at=None if counts.last_at is None else event_microseconds(counts.last_at),

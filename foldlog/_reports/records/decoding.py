@@ -95,7 +95,7 @@ def stored_events(store: Store, source: Source, first: int, count: int) -> list[
         conversation = database.find_key(reader, source.conversation)
         if conversation is None or conversation.erasure is not None:
             return []
-        rows = ReadTransaction(reader, conversation, database).rows(first, first + count, count)
+        rows = ReadTransaction(reader, conversation, database).rows(first, first + count)
         return [*dense_events(conversation.id, rows, first, first + count)]
 
     return database.recorder.query(read)

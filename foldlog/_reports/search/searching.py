@@ -46,6 +46,7 @@ from foldlog.eventstore import (
 )
 from foldlog.eventstore.arguments import check_text, check_time, check_whole
 from foldlog.eventstore.log.database import check_not_erased
+from foldlog.eventstore.log.reading import question_of_rows
 from foldlog.eventstore.log.redacted import has_content
 from foldlog.eventstore.log.results import row_of
 from foldlog.eventstore.log.row import PLAIN, events_of_rows, from_microseconds
@@ -452,7 +453,7 @@ def _questions(place: _Place) -> Iterator[tuple[str, Sequence[Any]]]:
     yield "conversation", (place.row.id,)
     pages = _Conversation.pages_from_the_end(place.ranges or (), 0, place.row.version)
     for start, stop in islice(pages, _ASKED_AHEAD):
-        yield "rows", (place.key, start, stop, stop - start)
+        yield question_of_rows(place.key, start, stop)
 
 
 def _places_in_chain_behind(places: Sequence[_Place], behind: SearchPlace) -> Iterator[_Place]:
@@ -1311,7 +1312,7 @@ class _Conversation:
             def rows(reading: Any, first: int = start, end: int = end) -> list[Row]:
                 return [
                     row
-                    for row in reading.rows(first, end, end - first)
+                    for row in reading.rows(first, end)
                     if row.encoding != PLAIN or may_be_in(row.body.lower())
                 ]
 
