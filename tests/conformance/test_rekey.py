@@ -21,11 +21,12 @@ from foldlog.eventstore import (
     Store,
     StoreRefused,
 )
+from foldlog.eventstore.log.importing import staged_keys
 from foldlog.eventstore.log.row import PLAIN, checksum_seed, with_checksums
 from foldlog.eventstore.log.seal import ENCRYPTED, Compression, WriteSettings, compress
 from foldlog.eventstore.maintenance import rekey_steps as rekeying
 from foldlog.eventstore.maintenance.rekey import Rekeyed, rekey
-from foldlog.eventstore.recorders.types import as_rows
+from foldlog.eventstore.recorders.types import Conversation, as_rows
 from foldlog.projections import Views
 from tests.between import Between, call_before
 from tests.how_many import some
@@ -376,3 +377,26 @@ def test_a_rekey_ends_at_a_missing_row(recorder):
     with pytest.raises(CorruptEvent, match=f"event {conversation.version}"):
         rekeying.change_all(database, conversation.key)
     assert recorder.query(lambda reader: [*reader.unfinished(conversation.key)]) == []
+
+
+def test_a_rekey_of_one_conversation_leaves_the_imports_of_others(recorder):
+    """A rekey discards what killed imports have left in the old form."""
+    store = store_on(recorder, None)
+    say(store, "a", "hi")
+    for name in ("a", "b"):
+        staged = Conversation(0, name, 1, b"salt", visible=False)
+        recorder.transact(partial(_begin, staged))
+
+    def staged_in():
+        with recorder.read() as reader:
+            return [name for name in ("a", "b") if staged_keys(reader, name)]
+
+    keyed = store_on(recorder, None, "one")
+    assert [rekeyed.conversation for rekeyed in rekey(keyed, "a")] == ["a"]
+    assert staged_in() == ["b"]
+    assert [rekeyed.conversation for rekeyed in rekey(keyed)] == ["a"]
+    assert staged_in() == []
+
+
+def _begin(conversation, transaction):
+    transaction.begin(conversation)

@@ -1,6 +1,8 @@
 """Streams: texts beside the log that are written piece by piece."""
 
+from datetime import UTC, datetime, timedelta
 from functools import partial
+from types import SimpleNamespace
 
 import pytest
 
@@ -322,3 +324,94 @@ def test_a_closed_reply_is_kept_for_its_whole_time():
     left = closed._replace(closed_at=None)
     abandoned_us = streams.ABANDONED_S * 1_000_000
     assert [streams._is_old(left, abandoned_us + late) for late in (0, 1)] == [False, True]
+
+
+def test_a_later_stream_has_a_higher_number(recorder, settings, monkeypatch):
+    """Also if its clock stands still or goes back, and chance has no more bits."""
+    moments = [datetime(2026, 1, 2, tzinfo=UTC)]
+    store = Store(recorder, settings, clock=lambda: moments[-1])
+    store.append("c", said("hi"), expected_version=0)
+    monkeypatch.setattr(streams, "os", SimpleNamespace(urandom=lambda size: b"\xff" * size))
+    began_at = 1_767_312_000_000_000
+    first = streams.Stream((began_at << 10) + 1_023, "a", "text/plain", began_at)
+    assert begin(store, name="a") == first
+    moments.append(moments[0] - timedelta(seconds=1))
+    assert begin(store, name="b") == first._replace(
+        number=first.number + 1, name="b", began_at=began_at - 1_000_000
+    )
+    monkeypatch.setattr(streams, "os", SimpleNamespace(urandom=lambda size: b"\x02" * size))
+    moments.append(moments[0] + timedelta(microseconds=1))
+    third = first._replace(number=(began_at + 1 << 10) + 8, name="c", began_at=began_at + 1)
+    assert begin(store, name="c") == third
+    stored = store.query("c", lambda reading: [stream.number for stream in reading.streams()])
+    assert stored == [third.number, first.number + 1, first.number]
+
+
+def test_a_reply_that_is_written_notes_the_time_every_ten_seconds(recorder, settings):
+    moments = [datetime(2026, 1, 2, tzinfo=UTC)]
+    store = Store(recorder, settings, clock=lambda: moments[-1])
+    store.append("c", said("hi"), expected_version=0)
+    reply = begin(store)
+    other = begin(store, name="other")
+    noted = []
+    for microseconds in (9_999_999, 10_000_000, 10_000_001, 19_999_999, 20_000_000, 20_000_001):
+        moments.append(moments[0] + timedelta(microseconds=microseconds))
+        reply = append(store, reply, "x")
+        other = append(store, other, "x")
+        assert reply == newest(store)
+        noted.append(reply.state.decode())
+    first, second = (
+        f'{{"wrote_at": {1_767_312_000_000_000 + late}}}' for late in (10**7, 2 * 10**7)
+    )
+    assert noted == ["{}", first, first, first, second, second]
+    assert other.state == newest(store, "other").state == b"{}"
+
+
+@pytest.mark.parametrize(
+    "state, noted_at",
+    [
+        (b"{}", 0),
+        (b"[]", 0),
+        (b"7", 0),
+        (b"{", 0),
+        (b'{"wrote_at": null}', 0),
+        (b'{"wrote_at": 1.5}', 0),
+        (b'{"wrote_at": true}', 0),
+        (b'{"wrote_at": 12, "dies": 3}', 12),
+    ],
+)
+def test_a_state_without_a_time_is_never_noted(state, noted_at):
+    assert streams._wrote_at(state) == noted_at
+
+
+def test_old_streams():
+    """A closed reply is old after a minute, an open one a week after its last note, and another
+    stream when it dies.
+    """
+    kept_us = streams.KEPT_S * 1_000_000
+    abandoned_us = streams.ABANDONED_S * 1_000_000
+    reply = streams.Stream(1, streams.REPLY, "text/plain", 5)
+    other = reply._replace(name="other")
+    dying = other._replace(state=b'{"dies": 70}')
+    noted = reply._replace(state=b'{"wrote_at": 9}')
+    never = None
+    old_from = [
+        (reply, abandoned_us + 6),
+        (noted, abandoned_us + 10),
+        (noted._replace(began_at=20), abandoned_us + 21),
+        (reply._replace(closed_at=7), kept_us + 8),
+        (noted._replace(closed_at=7), kept_us + 8),
+        (reply._replace(state=b'{"dies": 70}'), 70),
+        (other, never),
+        (other._replace(closed_at=7), never),
+        (other._replace(closed_at=7, event=0, events=1), kept_us + 8),
+        (other._replace(event=0, events=1), abandoned_us + 6),
+        (dying, 70),
+        (dying._replace(closed_at=7), 70),
+    ]
+    for stream, begins in old_from:
+        if begins is never:
+            assert not streams._is_old(stream, 2 * abandoned_us), stream
+        else:
+            late = [streams._is_old(stream, begins + late) for late in (-1, 0, 1)]
+            assert late == [False, True, True], stream

@@ -84,3 +84,29 @@ def test_ids_equal_list_and_tuple():
     assert ids == (3, 1)
     assert hash(ids) == hash((3, 1))
     assert ids != "31"
+
+
+@pytest.mark.parametrize(
+    "fields, unknown",
+    [
+        ({"forgotten_event_ids": [4, 5, 6]}, 6),
+        ({"forgotten_event_ids": [5, 6]}, 5),
+        ({"forgotten_event_ids": [6, 7]}, 6),
+        ({"forgotten_event_ids": [0, 5]}, 5),
+        ({"forgotten_events_start_id": 5, "forgotten_events_end_id": 8}, 5),
+        ({"forgotten_events_start_id": 1, "forgotten_events_end_id": 8}, 8),
+    ],
+)
+def test_a_condensation_names_the_first_event_that_is_missing(fields, unknown):
+    forgets = CondensationAction(**fields)
+    words = f"event 0 of this append to conversation 'c1' forgets event {unknown}; it may forget"
+    with pytest.raises(InvalidEvent, match=f"^{words} earlier events"):
+        decide(State("c1", 5), Append([forgets], 5))
+
+
+def test_a_range_of_one_event():
+    def forgotten(start, end):
+        action = CondensationAction(forgotten_events_start_id=start, forgotten_events_end_id=end)
+        return action.forgotten.intervals
+
+    assert (forgotten(3, 3), forgotten(3, 4)) == (((3, 3),), ((3, 4),))

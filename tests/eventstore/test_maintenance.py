@@ -1,6 +1,7 @@
 """Backups are made while others write, and a vacuum returns space and changes no position."""
 
 from datetime import UTC, datetime, timedelta
+from types import SimpleNamespace
 
 import pytest
 
@@ -12,7 +13,9 @@ from foldlog.eventstore import (
 )
 from foldlog.eventstore.files.written_files import file_words
 from foldlog.eventstore.log.importing import BACKUP, staged_keys
+from foldlog.eventstore.maintenance import rekey_steps
 from foldlog.eventstore.maintenance.backup import Vacuumed, back_up, vacuum
+from foldlog.eventstore.maintenance.rekey_steps import ChangedRows, RekeyState, change_all
 from foldlog.eventstore.maintenance.verify import verify
 from foldlog.eventstore.recorders.sqlite import SQLiteRecorder
 from foldlog.eventstore.recorders.types import Conversation
@@ -187,3 +190,35 @@ def test_readers_go_on_during_a_vacuum(store):
 )
 def test_a_written_file_is_named_in_words(name, words):
     assert file_words(name) == words
+
+
+def test_a_rekey_adapts_the_rows_of_its_transactions(monkeypatch):
+    """A transaction that has read too much halves the next one, each other one doubles it."""
+    state = RekeyState(decrypt=False, compression=None, until=100, next=0, key=None)
+    too_much = rekey_steps._BYTES + 1
+    steps = [
+        ChangedRows(4, (1,), False, too_much, state),
+        ChangedRows(0, (), False, too_much, state),
+        ChangedRows(2, (7, 9), False, too_much, state),
+        ChangedRows(1, (), False, rekey_steps._BYTES, state),
+        ChangedRows(0, (), False, 0, state),
+        ChangedRows(0, (), False, 0, state),
+        ChangedRows(5, (80,), True, 0, None),
+    ]
+    sizes = []
+    pauses = []
+
+    def step(transaction, database, key, size):
+        assert (transaction, key) == ("transaction", 17)
+        sizes.append(size)
+        return steps[len(sizes) - 1]
+
+    monkeypatch.setattr(rekey_steps, "_step", step)
+    monkeypatch.setattr(rekey_steps, "_ROWS_FIRST", 4)
+    monkeypatch.setattr(rekey_steps, "_ROWS_MAX", 5)
+    monkeypatch.setattr(rekey_steps, "time", SimpleNamespace(sleep=pauses.append))
+    recorder = SimpleNamespace(transact=lambda work: work("transaction"))
+    changed = change_all(SimpleNamespace(recorder=recorder), 17)
+    assert changed == ChangedRows(12, (1, 7, 9, 80), True)
+    assert sizes == [4, 2, 1, 1, 2, 4, 5]
+    assert pauses == [rekey_steps.REST_S] * 3

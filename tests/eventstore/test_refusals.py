@@ -1,6 +1,9 @@
 """Refusals of a store that no other test reaches: each error names the mistake."""
 
+import json
+import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 
@@ -8,6 +11,7 @@ from foldlog import Histories
 from foldlog.eventstore import (
     CondensationAction,
     ConversationNotFound,
+    DocumentChanges,
     Documents,
     InvalidArgument,
     InvalidEvent,
@@ -20,20 +24,34 @@ from foldlog.eventstore import (
 )
 from foldlog.eventstore.codec_json import (
     Undecodable,
+    exact_of,
     put_back,
     take_bytes_out,
+    text_of,
     with_list,
     without_list,
 )
+from foldlog.eventstore.documents import changes
 from foldlog.eventstore.errors import InvalidOption, StoreRefused, StoreUnavailable
+from foldlog.eventstore.files import whole_file
 from foldlog.eventstore.files.compressed import unpacked_of
-from foldlog.eventstore.files.written_files import describe_file, file_words, read_models
+from foldlog.eventstore.files.targets import check_target, is_device
+from foldlog.eventstore.files.written_files import (
+    describe_file,
+    erased_sources,
+    file_words,
+    may_hold,
+    note_sources,
+    read_models,
+    stores_in,
+)
 from foldlog.eventstore.integrations.eventsourcing import Factory
+from foldlog.eventstore.lists.pages import recent_conversations
 from foldlog.eventstore.log import seal
 from foldlog.eventstore.log.database import Binding
 from foldlog.eventstore.log.importing import StagedWriter
 from foldlog.eventstore.log.row import NotAsWritten
-from foldlog.eventstore.log.seal import compress, decompress
+from foldlog.eventstore.log.seal import checked_compression, compress, decompress
 from foldlog.eventstore.log.writing import digests_of
 from foldlog.eventstore.maintenance.archive import archive
 from foldlog.eventstore.maintenance.archive_objects import read_object, restore
@@ -383,3 +401,139 @@ def test_a_file_that_was_moved_is_described_and_forgotten(tmp_path):
 def test_a_damaged_idempotency_key_fits_no_append(columns):
     assert tuple(as_recalled((3, 2, b"p")))[:3] == (3, 2, b"p")
     assert tuple(as_recalled(columns))[:3] == (-1, 0, b"p")
+
+
+@pytest.mark.parametrize("others", [{"a": 1}, {"b": -1}, {"b": True}, {"b": "1"}, {"b": None}])
+def test_documents_beside_a_change_are_named_once_and_by_an_id(others):
+    changed = {"a": {"value": 1}}
+    with pytest.raises(InvalidEvent, match="is named twice, or has the event id"):
+        DocumentChanges(changed=changed, others=others)
+    assert DocumentChanges(changed=changed, others={"b": 0}).newest() == {"a": -1, "b": 0}
+
+
+def test_exact_fields_are_written_in_one_way():
+    written = text_of({"text": "half \ud800"})
+    fields = json.loads(written)
+    assert exact_of(fields, written) == {"text": "half \ud800"}
+    text = fields["$exact"]
+    for other in (f"{text}*", f"*{text}", f"{text[:4]}\n{text[4:]}", text[:-1], None):
+        with pytest.raises(Undecodable, match="field \\$exact cannot be read"):
+            exact_of({**fields, "$exact": other}, written)
+
+
+def test_a_compression_is_refused_before_it_is_used(monkeypatch):
+    def missing():
+        raise InvalidOption("zstd is missing")
+
+    monkeypatch.setattr(seal, "_zstandard", missing)
+    assert [checked_compression(name) for name in ("none", "zlib")] == ["none", "zlib"]
+    with pytest.raises(InvalidOption, match="zstd is missing"):
+        checked_compression("zstd")
+    with pytest.raises(InvalidOption, match="unknown compression 'lz4'; choose none, zlib, zstd"):
+        checked_compression("lz4")
+
+
+def test_a_target_is_a_name_of_a_new_file(tmp_path):
+    with pytest.raises(InvalidOption, match="has a character that no file name can have"):
+        check_target(tmp_path / "a\0b")
+    with pytest.raises(InvalidOption, match="is a folder; name a file"):
+        check_target(tmp_path)
+    with open_store(f"sqlite:///{tmp_path}/store.db"):
+        with pytest.raises(InvalidOption, match="is a database, and the new file would replace it"):
+            check_target(tmp_path / "store.db")
+        with pytest.raises(InvalidOption, match=r"belongs to the database .*/store\.db; choose"):
+            check_target(tmp_path / "store.db-wal")
+    check_target(tmp_path / "other.db-wal")
+
+
+def test_a_link_to_a_file_that_is_open_is_no_target(tmp_path):
+    file = tmp_path / "file"
+    link = tmp_path / "link"
+    link.symlink_to(file)
+    assert not is_device(link)
+    file.write_text("x")
+    assert (is_device(link), is_device(file), is_device(Path("/dev/null"))) == (False, False, True)
+    with file.open() as opened:
+        named = Path(f"/proc/self/fd/{opened.fileno()}")
+        with pytest.raises(InvalidOption, match="is a link to a file that is already open"):
+            is_device(named)
+    program = (
+        "from pathlib import Path\n"
+        "from foldlog.eventstore.files.targets import is_device\n"
+        "is_device(Path('/dev/stdout'))\n"
+    )
+    with file.open("w") as output:
+        ran = subprocess.run(
+            [sys.executable, "-c", program], stdout=output, stderr=subprocess.PIPE, text=True
+        )
+    assert "/dev/stdout is a link to a file that is already open" in ran.stderr
+
+
+def test_a_file_system_without_links_replaces_no_file(tmp_path, monkeypatch):
+    def refused(*names):
+        raise PermissionError("no links here")
+
+    monkeypatch.setattr(whole_file.os, "link", refused)
+    part, there, new = (tmp_path / name for name in ("part", "there", "new"))
+    part.write_text("new")
+    there.write_text("old")
+    with pytest.raises(FileExistsError):
+        whole_file.give_name(part, there)
+    assert (part.read_text(), there.read_text()) == ("new", "old")
+    whole_file.give_name(part, new)
+    assert (part.exists(), new.read_text()) == (False, "new")
+
+
+def test_names_of_files_name_their_conversations(tmp_path):
+    there = tmp_path / "there.jsonl"
+    there.write_text("{}")
+    (tmp_path / "folder").mkdir()
+    with open_store("memory:") as store:
+        say(store, "a", "zero")
+        paths = [str(there), str(tmp_path / "moved.jsonl"), str(tmp_path / "folder"), str(there)]
+        assert note_sources(store, [], ["a"]) == []
+        assert note_sources(store, paths, ["a", "b"]) == [
+            f'imported file of ["a", "b"] {there}',
+            f'imported file of ["a", "b"] {tmp_path}/moved.jsonl',
+            f'imported folder of ["a", "b"] {tmp_path}/folder',
+        ]
+        assert note_sources(store, paths[:1], ["a", "b"]) == []
+        note_sources(store, paths[:1], ["c"])
+        confirm(store, f'export of ["d"] {there}', 0)
+        confirm(store, "imported by hand", 0)
+        both = [str(there), str(tmp_path / "folder")]
+        found = {name: sorted(paths) for name, paths in erased_sources(store).items()}
+        assert found == {"a": sorted(both), "b": sorted(both), "c": [str(there)]}
+    name = f'export of ["a", "b"] {there}'
+    conversations = [None, ["b"], ["c"], []]
+    assert [may_hold(name, ids) for ids in conversations] == [True, True, False, False]
+    assert [may_hold(f"backup {there}", ids) for ids in conversations] == [True] * 4
+    assert [may_hold("a read model", ids) for ids in conversations] == [True] * 4
+
+
+def test_backups_that_are_still_databases(tmp_path):
+    with open_store(f"sqlite:///{tmp_path}/store.db"):
+        pass
+    (tmp_path / "text.db").write_text("no database")
+    files = ["store.db", "text.db", "missing.db"]
+    names = [f"{kind} {tmp_path}/{file}" for kind in ("backup", "former file") for file in files]
+    assert [*stores_in([*names, f"export {tmp_path}/store.db"])] == [f"{tmp_path}/store.db"] * 2
+
+
+def test_a_page_of_a_list_has_no_negative_size():
+    with open_store("memory:") as store:
+        say(store, "a", "zero")
+        with pytest.raises(InvalidArgument, match="limit is -1; use a whole number from 0"):
+            recent_conversations(store.database, {}, limit=-1, after=None, age_max_s=0)
+        page = recent_conversations(store.database, {}, limit=0, after=None, age_max_s=0)
+        assert (page.conversations, page.after) == ((), None)
+
+
+def test_few_documents_stay_in_memory(monkeypatch):
+    monkeypatch.setattr(changes, "_CACHED_MAX", 2)
+    with open_store("memory:") as store:
+        for name in "abca":
+            Documents(store).append(name, (), {"plan": f"of {name}"})
+            Documents(store).append(name, (), {"plan": f"later {name}"})
+        assert [*store.last_documents] in (["c", "a"], ["b", "a"])
+        assert Documents(store).all("b") == {"plan": "later b"}

@@ -329,3 +329,43 @@ def test_a_value_is_the_same_before_and_after_it_is_stored(url):
         assert held == {row.id: {"1": row.id, "two": [[3, 4]]} for row in rows}
         ours.flush()
         assert CachedValues(store, "test", 1).load(rows) == held
+
+
+def test_values_of_several_conversations(histories):
+    """A conversation without a value hides no value of a later one, and each change of a
+    conversation that matters hides its value.
+    """
+    store = histories.store
+    names = ["a", "b", "c", "d", "e"]
+    for name in names:
+        histories[name].append([said(name), said("again")])
+    values = CachedValues(store, "test", 1)
+    rows = {row.id: row for row in store.iter_conversations()}
+    for name in ("b", "c", "e"):
+        values.keep(rows[name], {1: f"of {name}"})
+    everything = {name: {"1": f"of {name}"} for name in ("b", "c", "e")}
+    assert values.load([*rows.values()]) == everything
+    assert values.load([*rows.values()], dict[int, str]) == {
+        name: {1: f"of {name}"} for name in ("b", "c", "e")
+    }
+    values.flush()
+    assert values._held == {}
+    assert CachedValues(store, "test", 1).load([*rows.values()]) == everything
+    histories["b"].redact(0, reason="asked for")
+    histories["c"].append(said("more"))
+    held = CachedValues(store, "test", 1)
+    now = [*store.iter_conversations()]
+    unwritten = CachedValues(store, "test", 1)
+    unwritten.keep(rows["b"], "old")
+    unwritten.keep(rows["c"], "old")
+    assert unwritten.load(now) == {"e": {"1": "of e"}}
+    assert unwritten.load(now, of_any_version=True) == {"c": "old", "e": {"1": "of e"}}
+    assert held.load(now) == {"e": {"1": "of e"}}
+    for text in ("first", "second"):
+        held.keep(store.conversation("e"), text)
+        held.flush()
+        histories["e"].append(said(text))
+    with store.database.recorder.read() as reader:
+        key = reader.conversation("e").key
+        stored = [(record.version, record.body) for record in reader.records(key, "test", 0, 9)]
+    assert stored == [(3, b'"second"')]
