@@ -13,7 +13,9 @@ from hypothesis import given, strategies as st
 from msgspec.structs import replace
 
 from foldlog.condensers import ESTIMATE
+from foldlog.condensers.base import Overrun
 from foldlog.condensers.stepping import step
+from foldlog.condensers.strategies import digest as strategy
 from foldlog.condensers.strategies.digest import (
     Digest,
     DigestCondenser,
@@ -24,7 +26,7 @@ from foldlog.condensers.strategies.digest import (
 from foldlog.condensers.strategies.digest.commands import covers, kinds_of_check
 from foldlog.condensers.strategies.digest.facts import Section
 from foldlog.condensers.strategies.digest.fold import DigestLine
-from foldlog.condensers.strategies.digest.layout import LENGTH_LEAST, text_of
+from foldlog.condensers.strategies.digest.layout import LENGTH_LEAST, _cut, text_of
 from foldlog.eventstore.events import (
     Action,
     Annotation,
@@ -664,15 +666,39 @@ def test_commands_are_freed_after_a_fold():
     assert commands._parsed_words.cache_info().currsize == 0
 
 
-if __name__ == "__main__":
-    write_anew("digests", run_case)
-
-
 @pytest.mark.parametrize("size, is_answer", [(3, True), (30, True), (31, False)])
 def test_a_short_message_is_shown_with_the_question_that_it_answers(size, is_answer):
     text = ("yes " * 10)[:size].strip().ljust(size, "!")
     asked = message("Shall I delete the old table?", "agent")
     expected = "Tidy the database."
-    answer_line = f"{text} (the agent had asked: Shall I delete the old table? [1])"
+    answer_line = f"{text} (the agent had asked [1]: Shall I delete the old table?)"
     events = (message("Tidy the database."), asked, message(text), message("done", "agent"))
     assert section(digest(*events), ASKED) == [expected, answer_line if is_answer else text]
+
+
+@pytest.mark.parametrize("length", [30, 60, 90])
+def test_a_cut_answer_keeps_what_the_user_said(length):
+    asked = message("I have both. Which of the two files that you named do I read first?", "agent")
+    made = Digest().plus(viewed(message("Begin."), asked, message("read the guide first")))
+    (line,) = list(made.lines[Section.ASKED].values())[1:]
+    assert line.text.startswith("read the guide first (the agent had asked [1]: Which of the two")
+    cut = _cut(line, length).text
+    assert len(cut) <= length + 1
+    assert cut.startswith("read the guide first")
+
+
+def test_a_default_limit_is_exceeded_by_one_token(monkeypatch):
+    view = viewed(message("Begin."), *runs(6), message("done", "agent"))
+    condenser = DigestCondenser()
+    sums = ESTIMATE.token_sums(view)
+    head = sums[condenser._head(view)]
+    monkeypatch.setattr(strategy, "_TOKENS", sums[-1] - 2 * head)
+    assert condenser.overrun(view, None) is None
+    monkeypatch.setattr(strategy, "_TOKENS", sums[-1] - 2 * head - 1)
+    assert condenser.overrun(view, None) == Overrun(sums, sums[-1] - 1, ESTIMATE)
+    of_user = viewed(message("Begin."), *[message("more words")] * 20)
+    assert condenser.overrun(of_user, None) is None
+
+
+if __name__ == "__main__":
+    write_anew("digests", run_case)

@@ -262,7 +262,7 @@ class Digest:
             return  # Nothing is left of a command that the user ran in the program's shell.
         if len(request) <= _ANSWER_MAX and self.said and (question := question_in(self.said.text)):
             request = (
-                f"{request} (the agent had asked: {one_line(question)} [{self.said.event_id}])"
+                f"{request} (the agent had asked [{self.said.event_id}]: {one_line(question)})"
             )
         line = DigestLine(before + request, event_id)
         self._put(Section.ASKED, request, self._ranked(line))
