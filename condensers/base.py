@@ -520,10 +520,9 @@ def _checked_step(condenser: Condenser, view: View, agent_llm: AgentModel | None
     step: Any = condenser.step(view, agent_llm)
     result = step.result if isinstance(step, Step) else step
     advice = "return the View to continue with, or a Condensation"
-    if (
-        isinstance(result, View)
-        and result is not view
-        and (result.version, result.kept_from) != (view.version, view.kept_from)
+    if isinstance(result, View) and (result.version, result.kept_from) != (
+        view.version,
+        view.kept_from,
     ):
         advice = (
             "return view.with_events(events), since a new View does not belong to the conversation"

@@ -347,7 +347,7 @@ class WaitingCalls:
 
     def __init__(self) -> None:
         self.waiting: dict[int, tuple[int, str | None]] = {}
-        self._by_call_id: dict[str, list[int]] = {}
+        self._by_call_id: dict[str | None, list[int]] = {}
         """Maps a call id to the event ids of its actions. An observation without a cause answers
         the last of these actions that is unanswered.
         """
@@ -376,7 +376,7 @@ class WaitingCalls:
         """
         call_id = observation.call_id
         event_id = observation.cause
-        if event_id is None and call_id is not None:
+        if event_id is None:
             same = self._by_call_id.get(call_id, [])
             # An action that an observation answered by its event id is still in this list.
             while same and same[-1] not in self.waiting:

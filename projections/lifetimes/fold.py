@@ -6,9 +6,10 @@ the event. Between structural events, events only join the end of the View.
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Callable, Iterable, Sequence
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
+from itertools import count
 
 import msgspec
 
@@ -336,15 +337,13 @@ class _Order:
         """Maps the id and the place of an event or a summary to the ids and the places of the
         summaries that directly follow it.
         """
-        self._count: Counter[int] = Counter()
+        self._numbers: defaultdict[int, Iterator[int]] = defaultdict(count)
 
     def put(self, summary: int, after: int | None) -> int:
         """Give a summary a new place after an event or a summary, or at the beginning. Return the
         number of the place.
         """
-        place = self._count[summary]
-        self.places[summary] = place
-        self._count[summary] += 1
+        place = self.places[summary] = next(self._numbers[summary])
         anchor = NOT_RECORDED if after is None else after
         self._after.setdefault((anchor, self.places.get(anchor, 0)), []).append((summary, place))
         return place

@@ -14,6 +14,7 @@ import sys
 import tomllib
 import traceback
 from importlib.metadata import EntryPoint, EntryPoints
+from pathlib import Path
 from typing import Literal
 from unittest.mock import patch
 
@@ -519,3 +520,18 @@ def test_configuration_of_no_registered_class_is_refused():
 
 if __name__ == "__main__":
     write_anew("configurations", run_case)
+
+
+def test_configurations_are_the_same_where_nothing_was_imported_before():
+    """Fields and limits of configurations are made at import, here in a process of its own."""
+    program = (
+        "from tests.condensers.test_config import CASES, run_case\n"
+        "for case in CASES:\n"
+        "    for output, text in case.outputs.items():\n"
+        "        assert run_case(case, output) == text, case.rule\n"
+    )
+    root = Path(__file__).parents[2]
+    run = subprocess.run(
+        [sys.executable, "-c", program], cwd=root, capture_output=True, text=True, check=False
+    )
+    assert run.returncode == 0, run.stderr

@@ -557,3 +557,49 @@ def test_the_window_is_that_of_the_newest_reply_whose_model_is_known(monkeypatch
     assert limits.window_in(viewed(by("old"), message(), by("new", "user"))) is windows["old"]
     assert limits.window_in(viewed(by("old"), by("unknown"), by(7))) is windows["old"]
     assert limits.window_in(viewed(by("new", "user"), by("unknown"))) is None
+
+
+@pytest.mark.parametrize(
+    "model, name, entry",
+    [
+        ("gpt", "gpt", "gpt"),
+        ("gpt-latest", None, None),
+        ("ft:gpt", None, None),
+        ("mistral", None, None),
+        ("unknown", None, None),
+        ("openai/gpt", "gpt", "gpt"),
+        ("openai/own", "own", None),
+        ("openai/special", "special", "openai/special"),
+        ("openai/mistral", "mistral", None),
+        ("openai/ft:gpt", None, None),
+        ("openai/a/b", None, None),
+        ("anthropic/claude", "claude", "claude"),
+        ("anthropic/own", None, None),
+        ("anthropic/gpt", None, None),
+        ("groq/llama", "llama", "groq/llama"),
+        ("groq/a:b", "a:b", "groq/a:b"),
+        ("groq/own", None, None),
+        ("azure/gpt", None, None),
+    ],
+)
+def test_the_entry_of_a_model(monkeypatch, model, name, entry):
+    providers = {
+        "gpt": "openai",
+        "ft:gpt": "openai",
+        "gpt-latest": "openai",
+        "claude": "anthropic",
+        "mistral": "mistral",
+        "openai/special": "openai",
+        "openai/ft:gpt": "openai",
+        "groq/llama": "groq",
+        "groq/a:b": "groq",
+        "azure/gpt": "azure",
+    }
+    entries = {key: {"litellm_provider": provider} for key, provider in providers.items()}
+    table = {key: Raw(json.dumps({**own, "key": key}).encode()) for key, own in entries.items()}
+    monkeypatch.setattr(limits, "litellms_table", lambda: table)
+    found = lookup(model)
+    if name is None:
+        assert found is None
+    else:
+        assert (found[0], found[1].get("key")) == (name, entry)

@@ -267,6 +267,7 @@ def test_text_that_a_user_wrote():
     assert of_user("<command-name>/fix</command-name><command-args>a</command-args>") == "/fix a"
     assert of_user("<command-name>/clear</command-name>") == ""
     assert of_user("a < b") == "a < b"
+    assert of_user("one<ide_selection>two</ide_selection>three") == "one\nthree"
 
 
 def test_pasted_texts_are_described():

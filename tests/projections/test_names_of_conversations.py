@@ -5,7 +5,7 @@ from datetime import UTC, datetime
 import pytest
 
 import foldlog
-from foldlog.eventstore import CorruptEvent, Logged
+from foldlog.eventstore import CorruptEvent, EventStoreError, Logged
 from foldlog.projections.conversations.companions import (
     and_companions,
     companion_of,
@@ -13,6 +13,7 @@ from foldlog.projections.conversations.companions import (
     forked_from,
     ids_beginning_with,
     ids_from,
+    origins_of,
     sessions_beginning_with,
     with_companions,
 )
@@ -143,3 +144,18 @@ def test_view_without_the_events_that_cannot_be_read(store):
     view = sound_view(store, "abc", None, problems)
     assert (view.version, ids(view), problems) == (1, [0], {})
     assert sound_view(store, "abc", 0, problems).version == 0
+
+
+def test_a_whole_id_below_a_shortened_session_is_alone(store):
+    histories = foldlog.Histories(store)
+    for name in ("xyz/a", "xyz/a-1"):
+        histories[name].append(said("x"))
+    assert [*ids_beginning_with(store, "xy/a")] == ["xyz/a"]
+
+
+def test_origins_are_unknown_without_the_key_of_the_fork():
+    class Locked:
+        def origins(self):
+            raise EventStoreError("the key is missing")
+
+    assert origins_of(Locked()) == []
