@@ -185,9 +185,10 @@ def verify(
         return
     unlisted: list[VerifyFinding] = []
     is_closed = threading.Event()
+    problems = database.recorder.check(is_closed.is_set)
     with ThreadPoolExecutor(1, "check") as beside:
         # The database checks itself outside of Python, so this check takes no extra time.
-        database_findings = beside.submit(_findings_in_database, database, is_closed.is_set)
+        database_findings = beside.submit(_findings_in_database, database, problems)
         try:
             last_id = None
             for item in readable_conversations(database.recorder, start):
@@ -205,15 +206,15 @@ def verify(
             is_closed.set()
 
 
-def _findings_in_database(
-    database: Database, is_stopped: Callable[[], bool]
-) -> list[VerifyFinding]:
-    """Return what is wrong with the database as a whole, outside of any conversation."""
+def _findings_in_database(database: Database, problems: Iterator[str]) -> list[VerifyFinding]:
+    """Return what is wrong with the database as a whole, outside of any conversation. ``problems``
+    come from ``Recorder.check``.
+    """
     recorder = database.recorder
     findings: list[VerifyFinding] = []
     try:
         # If the check ends with an error, ``extend`` has added the findings before it.
-        findings.extend(map(of_all, recorder.check(is_stopped)))
+        findings.extend(map(of_all, problems))
         findings += [of_all(problem, unproved=True) for problem in recorder.unchecked()]
         backup_paths = [
             operation.state

@@ -1145,6 +1145,10 @@ class Recorder(ABC):
 
         Soon after ``is_stopped()`` has become true, the generator ends, perhaps with an
         ``EventStoreError``. A server finishes the running statement first.
+
+        The call imports modules; the iteration, which may be in another thread, imports none.
+        Python 3.11 fails to parse two modules in two threads at once, and pytest parses the modules
+        of foldlog.
         """
 
     def unchecked(self) -> Iterator[str]:

@@ -6,6 +6,8 @@ import json
 import re
 import shutil
 import sqlite3
+import sys
+import threading
 from collections import deque
 from contextlib import suppress
 from functools import partial
@@ -659,3 +661,20 @@ def test_a_record_newer_than_its_conversation_is_named(path):
         f"projection 'views' has a record for version {kept[0]}, but the conversation has"
         f" {version} events: the newest events may be cut off"
     ]
+
+
+def test_a_module_is_imported_in_the_thread_of_the_caller(tmp_path, monkeypatch):
+    """Python 3.11 fails if two threads parse modules at once, as they do under pytest."""
+    threads = []
+
+    class Finder:
+        def find_spec(self, name, path=None, target=None):
+            if name == sqlite_checking.__name__:
+                threads.append(threading.current_thread())
+
+    with open_store(tmp_path / "store.db") as store:
+        say(store, "c", "0")
+        monkeypatch.delitem(sys.modules, sqlite_checking.__name__)
+        monkeypatch.setattr(sys, "meta_path", [Finder(), *sys.meta_path])
+        assert problems_of(store) == []
+    assert threads == [threading.main_thread()]

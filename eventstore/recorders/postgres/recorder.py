@@ -298,12 +298,15 @@ class PostgresRecorder(Recorder):
         return True
 
     def check(self, is_stopped: Callable[[], bool] = lambda: False) -> Iterator[str]:
-        if is_stopped():
-            return
         from foldlog.eventstore.recorders.postgres.checking import findings  # only verify needs it
 
-        # A server with data checksums also reports each page with a wrong checksum.
-        yield from self._beside(lambda connection: list(findings(connection, self._statements)))
+        def checked() -> Iterator[str]:
+            if is_stopped():
+                return
+            # A server with data checksums also reports each page with a wrong checksum.
+            yield from self._beside(lambda connection: list(findings(connection, self._statements)))
+
+        return checked()
 
     def unchecked(self) -> Iterator[str]:
         from foldlog.eventstore.recorders.postgres.checking import unchecked  # as above

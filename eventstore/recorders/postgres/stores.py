@@ -879,9 +879,8 @@ class Stores(Recorder):
         return all(outcomes)
 
     def check(self, is_stopped: Callable[[], bool] = lambda: False) -> Iterator[str]:
-        for number in self.numbers:
-            for problem in self.server_of(number)[1].check(is_stopped):
-                yield f"store {number}: {problem}"
+        checks = [(number, self.server_of(number)[1].check(is_stopped)) for number in self.numbers]
+        return (f"store {number}: {problem}" for number, check in checks for problem in check)
 
     def unchecked(self) -> Iterator[str]:
         for number in self.numbers:

@@ -295,12 +295,15 @@ class SQLiteRecorder(Recorder):
     def check(self, is_stopped: Callable[[], bool] = lambda: False) -> Iterator[str]:
         from foldlog.eventstore.recorders.sqlite.checking import findings  # only verify needs it
 
-        with ReadConnection(self._readers, "check") as connection:
-            connection.set_progress_handler(is_stopped, _STEPS_TO_STOP)
-            try:
-                yield from findings(connection)
-            finally:
-                connection.set_progress_handler(None, 0)
+        def checked() -> Iterator[str]:
+            with ReadConnection(self._readers, "check") as connection:
+                connection.set_progress_handler(is_stopped, _STEPS_TO_STOP)
+                try:
+                    yield from findings(connection)
+                finally:
+                    connection.set_progress_handler(None, 0)
+
+        return checked()
 
     def copy_to(self, path: str, on_progress: Callable[[int, int], object]) -> SQLiteRecorder:
         with ReadConnection(self._readers, f"copy to {path} from") as connection:
