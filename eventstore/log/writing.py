@@ -131,7 +131,7 @@ class WriteTransaction(ReadTransaction):
         own = self._codec()
         if codec is not None:
             self.seal_streams(codec)
-        for newest in self._reader.records(key, None, 0, _PROJECTIONS_MAX):
+        for newest in self._reader.newest_records(key, _PROJECTIONS_MAX):
             name = newest.projection
             encoded: list[Record] = []
             if codec is None:

@@ -217,7 +217,7 @@ def _copy_lists_of_checkpoints(source: Database, target: Database) -> None:
     """
 
     def names(reader: Reader) -> list[str]:
-        newest = reader.records(OF_THE_STORE, None, 0, _ALL)
+        newest = reader.newest_records(OF_THE_STORE, _ALL)
         return [
             record.projection
             for record in newest

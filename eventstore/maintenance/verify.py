@@ -886,7 +886,7 @@ def _findings_in_records(
     reader: Reader, conversation: Conversation, codec: RowCodec
 ) -> Iterator[VerifyFinding]:
     """Yield the records of projections that are damaged, or newer than their conversation."""
-    for newest in reader.records(conversation.key, None, 0, _PAGE):
+    for newest in reader.newest_records(conversation.key, _PAGE):
         projection = newest.projection
         version = -1
         while records := reader.records(conversation.key, projection, version, _PAGE):

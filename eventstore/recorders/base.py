@@ -302,16 +302,17 @@ class Reader(ABC):
         return row_position, as_text(conversation), event_id
 
     def records(
-        self, key: int, projection: str | None, version: int, limit: int, *, backwards: bool = False
+        self, key: int, projection: str, version: int, limit: int, *, backwards: bool = False
     ) -> Sequence[Record]:
         """Return records of a projection for versions greater than ``version``, in ascending order.
-        If ``backwards`` is true, return the records up to ``version`` in descending order. If
-        ``projection`` is None, return the newest record of each projection.
+        If ``backwards`` is true, return the records up to ``version`` in descending order.
         """
-        if projection is None:
-            return list(map(as_record, self.ask("newest_records", key, limit)))
         statement = "records_back" if backwards else "records"
         return list(map(as_record, self.ask(statement, key, projection, version, limit)))
+
+    def newest_records(self, key: int, limit: int) -> Sequence[Record]:
+        """Return the newest record of each projection, for at most ``limit`` projections."""
+        return list(map(as_record, self.ask("newest_records", key, limit)))
 
     def records_of(
         self, projection: str, first: str, last: str

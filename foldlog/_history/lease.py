@@ -257,7 +257,7 @@ def _read_ends(database: Database, reader: Reader) -> dict[str, datetime | None]
     that is over and was not released.
     """
     ends: dict[str, datetime | None] = {}
-    for record in reader.records(_STORE_KEY, None, 0, sys.maxsize):
+    for record in reader.newest_records(_STORE_KEY, sys.maxsize):
         if not record.projection.startswith("lease "):
             continue
         row = _decode_row(record.projection, record)

@@ -164,9 +164,9 @@ class PostgresTransaction(OpenTransaction, PostgresReader, Transaction):
         super().set_key(conversation, first=first)
 
     def records(
-        self, key: int, projection: str | None, version: int, limit: int, *, backwards: bool = False
+        self, key: int, projection: str, version: int, limit: int, *, backwards: bool = False
     ) -> Sequence[Record]:
-        if key != _STORE_KEY or projection is None or (version, limit, backwards) != _NEWEST:
+        if key != _STORE_KEY or (version, limit, backwards) != _NEWEST:
             return super().records(key, projection, version, limit, backwards=backwards)
         assumed = self._assumptions.record(projection) if self._may_assume_more else None
         if assumed is not None:

@@ -75,7 +75,7 @@ class SQLiteTransaction(SQLiteReader, Transaction):
         self._last_stream = None
 
     def records(
-        self, key: int, projection: str | None, version: int, limit: int, *, backwards: bool = False
+        self, key: int, projection: str, version: int, limit: int, *, backwards: bool = False
     ) -> Sequence[Record]:
         asked = key, projection, version, limit, backwards
         last = self._last_record

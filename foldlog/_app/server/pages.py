@@ -304,7 +304,7 @@ def _limits_of_cached_pages(store: Store, row: ConversationRow, reader: Reader) 
 
 def names_of_cached_pages(reader: Reader, key: int) -> list[str]:
     """Return the names under which pages are cached whose tokens no model counted."""
-    records = reader.records(key, None, 0, _RECORDS_MAX)
+    records = reader.newest_records(key, _RECORDS_MAX)
     names = {record.projection for record in records}
     return sorted(name for name in names if re.fullmatch(rf"{PAGE}( [0-9]{{1,18}})?", name))
 
