@@ -159,7 +159,7 @@ def test_what_lists_show_needs_no_object(recorder, to, tmp_path, attributes):
         history.append(message(number))
     [result] = histories.maintenance.archive(timedelta(), to)
     key = recorder.query(lambda reader: reader.conversation("c1")).key
-    records = recorder.query(lambda reader: reader.records(key, None, 0, 100))
+    records = recorder.query(lambda reader: reader.newest_records(key, 100))
     assert {record.projection for record in records} <= {ATTRIBUTES, VIEWS}
     [name] = objects(to)
     (tmp_path / "objects" / name).unlink()

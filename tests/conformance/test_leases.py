@@ -403,7 +403,7 @@ def test_other_operations_do_not_end_a_lease(worker, other, recorder):
 def test_a_damaged_lease_is_none(worker, other, recorder):
     damaged = Record(1, 1, b'{"token":1,"worker":"?","until":9e18,"ttl":1}', 0, 7)
     with worker.lease():
-        [taken] = recorder.query(lambda reader: reader.records(0, None, 0, 9))
+        [taken] = recorder.query(lambda reader: reader.newest_records(0, 9))
         put = methodcaller("put_records", 0, taken.projection, [damaged], replace_all=True)
         recorder.transact(put)
         with pytest.raises(LeaseTaken):

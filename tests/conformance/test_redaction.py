@@ -82,7 +82,7 @@ def stored(store):
             rows += opened.rows(row.begins, row.version, 10_000)
             rows += as_rows(reader.rows(row.key, 0, 10_000, 10_000))
             rows += reader.recalled(row.key, "", 10_000)
-            rows += reader.records(row.key, None, 0, 100)
+            rows += reader.newest_records(row.key, 100)
         return rows
 
     return repr(store.database.recorder.query(read)).encode()

@@ -11,13 +11,16 @@ from foldlog import Histories
 from foldlog.eventstore import (
     CondensationAction,
     ConversationNotFound,
+    CorruptEvent,
     DocumentChanges,
     Documents,
     InvalidArgument,
     InvalidEvent,
     KeyRing,
     KeyUnavailable,
+    Origin,
     Retraction,
+    Store,
     VersionConflict,
     confirm,
     open_store,
@@ -32,7 +35,12 @@ from foldlog.eventstore.codec_json import (
     without_list,
 )
 from foldlog.eventstore.documents import changes
-from foldlog.eventstore.errors import InvalidOption, StoreRefused, StoreUnavailable
+from foldlog.eventstore.errors import (
+    InvalidOption,
+    StoreDamaged,
+    StoreRefused,
+    StoreUnavailable,
+)
 from foldlog.eventstore.files import whole_file
 from foldlog.eventstore.files.compressed import unpacked_of
 from foldlog.eventstore.files.targets import check_target, is_device
@@ -47,21 +55,25 @@ from foldlog.eventstore.files.written_files import (
 )
 from foldlog.eventstore.integrations.eventsourcing import Factory
 from foldlog.eventstore.lists.pages import recent_conversations
-from foldlog.eventstore.log import seal
+from foldlog.eventstore.log import finding, seal
 from foldlog.eventstore.log.database import Binding
 from foldlog.eventstore.log.importing import StagedWriter
+from foldlog.eventstore.log.origins import find, index
 from foldlog.eventstore.log.row import NotAsWritten
-from foldlog.eventstore.log.seal import checked_compression, compress, decompress
+from foldlog.eventstore.log.seal import WriteSettings, checked_compression, compress, decompress
 from foldlog.eventstore.log.writing import digests_of
 from foldlog.eventstore.maintenance.archive import archive
 from foldlog.eventstore.maintenance.archive_objects import read_object, restore
 from foldlog.eventstore.maintenance.copy import copy_store
 from foldlog.eventstore.maintenance.erase import erase
+from foldlog.eventstore.maintenance.redact import redact
 from foldlog.eventstore.maintenance.rekey import rekey
 from foldlog.eventstore.maintenance.verify import verify
 from foldlog.eventstore.proof.time_stamp import stamped_at
-from foldlog.eventstore.recorders.types import as_recalled
+from foldlog.eventstore.recorders.types import Record, as_recalled
+from tests.privacy import erased
 from tests.said import said, say
+from tests.sound import assert_sound
 
 
 @pytest.mark.parametrize(
@@ -537,3 +549,71 @@ def test_few_documents_stay_in_memory(monkeypatch):
             Documents(store).append(name, (), {"plan": f"later {name}"})
         assert [*store.last_documents] in (["c", "a"], ["b", "a"])
         assert Documents(store).all("b") == {"plan": "later b"}
+
+
+def test_a_redaction_passes_over_a_conversation_that_is_gone():
+    """The caller chose the other conversations before one of them was erased."""
+    with open_store("memory:") as store:
+        for name in ("a", "b", "c"):
+            say(store, name, "secret", "more")
+        erased(store, "b")
+        others = {"b": [0], "missing": [0], "c": [1]}
+        receipt = redact(store, "a", 0, reason="asked for", by="me", others=others)
+        assert [event.redacted is not None for event in store.events("a")] == [True, False, False]
+        assert [event.redacted is not None for event in store.events("c")] == [False, True, False]
+        assert (receipt.forks, receipt.bytes_pending) == ((), False)
+
+
+def test_an_index_names_the_first_event_of_a_source_id():
+    with open_store("memory:", keys=KeyRing(["11" * 32])) as store:
+        known, other = Origin(format="f", id="one"), Origin(format="f", id="two")
+        events = [said("zero"), said("one", origin=known), said("again", origin=known)]
+        store.append("c", [*events, said("two", origin=other)], expected_version=0)
+        index(store.database, "c")
+        found = [find(store.database, "f", source_id) for source_id in ("one", "two", "three")]
+        assert found == [(("c", 1),), (("c", 3),), ()]
+        assert_sound(store)
+
+
+@pytest.mark.parametrize("reverse, ids", [(False, range(29)), (True, range(39, 29, -1))])
+def test_pages_around_damage_keep_their_order(monkeypatch, reverse, ids):
+    """A page that cannot be read is halved, also if it is the first one that is read."""
+    read_page = finding._read_page
+
+    def read_but_one(reading, first, stop, decode, *, reverse):
+        if first <= 29 < stop:
+            raise StoreDamaged("a page is damaged")
+        return read_page(reading, first, stop, decode, reverse=reverse)
+
+    monkeypatch.setattr(finding, "PAGE", 8)
+    monkeypatch.setattr(finding, "_SHORT_PAGE", 3)
+    with open_store("memory:") as store:
+        say(store, "c", *map(str, range(40)))
+        sound = store.events("c", reverse=reverse)
+        assert [event.id for event in sound] == [*range(40)][:: -1 if reverse else 1]
+        for stop in (32, 40):
+            monkeypatch.setattr(finding, "_read_page", read_but_one)
+            read = []
+            with pytest.raises(
+                CorruptEvent, match="it cannot be read: a page is damaged"
+            ) as raised:
+                read.extend(event.id for event in store.events("c", 0, stop, reverse=reverse))
+            assert raised.value.event_id == 29
+            assert read == [event_id for event_id in ids if event_id < stop]
+            monkeypatch.setattr(finding, "_read_page", read_page)
+
+
+def test_a_key_encrypts_the_records_of_the_first_version():
+    def repeat(writing):
+        writing.put_records("texts", [Record(writing.version, 1, b"secret")])
+
+    with open_store("memory:") as store:
+        store.append("c", said("secret"), expected_version=0, also=repeat)
+        keyed = Store(store.database.recorder, WriteSettings(keys=KeyRing(["11" * 32])))
+        keyed.append("c", said("more"), expected_version=1)
+        [record] = keyed.query("c", lambda reading: reading.own_records("texts"))
+        assert (record.version, record.body) == (1, b"secret")
+        with store.database.recorder.read() as reader:
+            [stored] = reader.records(reader.conversation("c").key, "texts", 0, 9)
+        assert (stored.version, stored.encoding) == (1, seal.ENCRYPTED)
+        assert b"secret" not in stored.body
