@@ -35,7 +35,7 @@ from foldlog.eventstore.maintenance.rekey import rekey
 from foldlog.eventstore.proof import checkpoint, stored_leaves
 from foldlog.eventstore.proof.checkpoint import make_checkpoint
 from foldlog.eventstore.proof.comparison import verify_against
-from foldlog.eventstore.proof.leaves import Extent
+from foldlog.eventstore.proof.leaves import Extent, Leaf
 from foldlog.eventstore.proof.proofs import prove_event
 from foldlog.eventstore.proof.stored_leaves import leaves_of
 from foldlog.eventstore.sources.blocks import GENESIS, chain_head
@@ -907,3 +907,54 @@ def test_damaged_index_of_a_block_is_named(path, change):
     assert found.startswith(
         "opened: the records of the source from 0 on cannot be read: it cannot be decompressed: "
     )
+
+
+@pytest.mark.parametrize(
+    "fields, has_right_lengths",
+    [
+        ({}, True),
+        ({"source_head": b"x" * 32, "clear": b"y" * 32, "between": b"z" * 32}, True),
+        ({"source_head": b"x" * 31}, False),
+        ({"source_head": b"x" * 33, "clear": b"y" * 32}, False),
+        ({"source_head": b"x" * 32, "clear": b"y"}, False),
+        ({"clear": b"y" * 64}, False),
+        ({"between": b"z" * 31}, False),
+        ({"redacted": ((0, ""), (3, "ab" * 32))}, True),
+        ({"redacted": ((0, ""), (3, "ab" * 31))}, False),
+        ({"redacted": ((0, "ab" * 16),)}, False),
+        ({"redacted": ((3, "ab" * 33),), "between": b"z" * 32}, False),
+        ({"redacted": ((3, "ab" * 32),), "between": b"z"}, False),
+    ],
+)
+def test_the_hashes_of_an_extent_have_fixed_lengths(fields, has_right_lengths):
+    extent = Extent(7, form=2, **fields)
+    assert extent.has_right_lengths == has_right_lengths
+    leaf = Leaf(b"a", 0, False, 1, b"h" * 32, b"l" * 32, extent)
+    assert leaf.has_right_lengths == has_right_lengths
+    assert replace(leaf, extent=None).has_right_lengths
+    for name in ("head", "ledger"):
+        for size in (0, 31, 33):
+            assert not replace(leaf, **{name: b"h" * size}).has_right_lengths
+    assert not replace(leaf, head=b"h", ledger=b"l").has_right_lengths
+
+
+def test_a_comparison_counts_what_came_after_the_newest_leaf():
+    """Each checkpoint adds leaves for the conversations that changed since the one before."""
+    with open_store("memory:") as store:
+        counts = []
+        say(store, "a", "one", "two", "three")
+        say(store, "b", "one")
+        notes = [make_checkpoint(store)]
+        say(store, "a", "four", "five")
+        say(store, "c", "one", "two")
+        notes.append(make_checkpoint(store))
+        say(store, "a", "six")
+        store.fork("a", 4, "fork")
+        say(store, "fork", "own", "second")
+        erased(store, "c")
+        notes.append(make_checkpoint(store))
+        for note in notes:
+            *_, of_store = verify_against(store, note)
+            assert of_store.findings == ()
+            counts.append(tuple(of_store.later))
+        assert counts == [(5, 0, 1, 1), (3, 0, 1, 1), (0, 0, 0, 0)]
