@@ -308,7 +308,17 @@ class Reader(ABC):
         If ``backwards`` is true, return the records up to ``version`` in descending order.
         """
         statement = "records_back" if backwards else "records"
-        return list(map(as_record, self.ask(statement, key, projection, version, limit)))
+        records = list(map(as_record, self.ask(statement, key, projection, version, limit)))
+        versions = [record.version for record in records]
+        if versions != sorted(versions, reverse=backwards) or (
+            records and (versions[0] <= version) != backwards
+        ):
+            # A reader that goes on behind the last version would read these records for ever.
+            raise StoreDamaged(
+                f"the records of projection {projection!r} of conversation number {key} are out of"
+                " order; run 'foldlog store verify', then 'foldlog store copy --damaged'"
+            )
+        return records
 
     def newest_records(self, key: int, limit: int) -> Sequence[Record]:
         """Return the newest record of each projection, for at most ``limit`` projections."""

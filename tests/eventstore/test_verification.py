@@ -649,6 +649,27 @@ def test_a_damaged_record_of_the_first_version_is_made_again(path):
         assert store.query("a", lambda read: [*read.damaged_records("views")]) == [1]
 
 
+def test_records_out_of_order_are_named_and_not_read_for_ever(path):
+    path.unlink()
+    with open_store(f"sqlite:///{path}") as store:
+        say(store, "a", "one", "two", "three")
+        for version in range(3, 6):
+            store.append("a", CondensationRequest(), expected_version=version)
+        Views(store).rebuild("a")
+        whole = Views(store).current("a")
+    execute(path, "PRAGMA wal_checkpoint(TRUNCATE)")
+    data = bytearray(path.read_bytes())
+    assert data.count(b"views\x06") == 1
+    data[data.index(b"views\x06") + len("views")] = 2
+    path.write_bytes(data)
+    order = "the records of projection 'views' of conversation number 1 are out of order"
+    assert findings_in(path)["a"][0].startswith(order)
+    with open_store(f"sqlite:///{path}") as store:
+        assert Views(store).current("a") == whole
+        with pytest.raises(StoreDamaged, match=order):
+            store.query("a", lambda read: [*read.damaged_records("views")])
+
+
 def test_a_record_newer_than_its_conversation_is_named(path):
     with open_store(f"sqlite:///{path}") as store:
         Views(store).current("a")
