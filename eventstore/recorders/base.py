@@ -305,7 +305,8 @@ class Reader(ABC):
         self, key: int, projection: str, version: int, limit: int, *, backwards: bool = False
     ) -> Sequence[Record]:
         """Return records of a projection for versions greater than ``version``, in ascending order.
-        If ``backwards`` is true, return the records up to ``version`` in descending order.
+        If ``backwards`` is true, return the records up to ``version`` in descending order. Raises
+        ``StoreDamaged`` if they are out of order.
         """
         statement = "records_back" if backwards else "records"
         records = list(map(as_record, self.ask(statement, key, projection, version, limit)))
