@@ -392,10 +392,12 @@ class _Making:
             sources = SourcesToWrite.beside(writing)
             stored = sources.settle(source.conversation)
             facts = {} if stored is None else about(stored)
-            # If a record was redacted since it was read, the new events may contain its text. The
-            # mark tells of a redaction of only the title or another text that no record contains.
+            # If the source was erased since it was read, and another conversation has its name, the
+            # new events are not of that one. If a record was redacted, they may contain its text.
+            # The mark tells of a redaction of only the title or another text that no record has.
             if (
                 stored is None
+                or writing.state.key != source.conversation
                 or (stored.made, stored.redacted) != (first, source.redacted)
                 or (REDACTED in facts) != (REDACTED in self._facts)
             ):

@@ -6,11 +6,20 @@ from itertools import count
 
 import pytest
 
+from foldlog._imports import making_events
 from foldlog._imports.importing import Import, Imported
-from tests.between import at_each_moment
+from foldlog.eventstore import Store
+from foldlog.eventstore.maintenance import erase
+from foldlog.eventstore.maintenance.backup import vacuum
+from tests.between import at_each_moment, call_before
 from tests.eventstore.interruptions import interrupted_at
-from tests.foldlog.imports.imports import bytes_of, events_of, imported, open_with_imports
-from tests.foldlog.records import lines_of
+from tests.foldlog.imports.imports import (
+    bytes_of,
+    events_of,
+    imported,
+    open_with_imports,
+)
+from tests.foldlog.records import lines_of, write_lines
 from tests.sound import assert_sound
 
 _STEP = 311
@@ -71,3 +80,49 @@ def test_erasure_during_an_import(tmp_path):
         (outcome,) = outcomes
         assert isinstance(outcome, Imported) or "erased" in str(outcome.error)
         assert_sound(histories.store)
+
+
+def write_messages(path, word):
+    """Write a session of three messages."""
+    lines = [
+        {
+            "type": "user",
+            "uuid": f"u{number}",
+            "parentUuid": f"u{number - 1}" if number else None,
+            "sessionId": "s",
+            "timestamp": f"2026-01-05T09:00:0{number}Z",
+            "message": {"role": "user", "content": f"{word} {number}"},
+        }
+        for number in range(3)
+    ]
+    return write_lines(path, lines)
+
+
+@pytest.mark.parametrize("at_once", [1_000, 1])
+def test_events_of_an_erased_source_are_not_those_of_its_name(at_once, tmp_path, monkeypatch):
+    """An erasure ends after its mark, and the name begins again, while a reader makes events."""
+    monkeypatch.setattr(making_events, "_EVENTS", at_once)
+    secret, other = (write_messages(tmp_path / f"{word}.jsonl", word) for word in ("key", "tea"))
+
+    def killed(*arguments):
+        raise KeyboardInterrupt
+
+    with open_with_imports() as store:
+        expected = events_of(store, imported(store, other, "claude-code").conversation)
+    with open_with_imports(tmp_path / "store.db") as store:
+        name = imported(store, secret).conversation
+
+        def begin_again():
+            with open_with_imports(tmp_path / "store.db") as store:
+                with monkeypatch.context() as patched:
+                    patched.setattr(erase, "_delete_rows", killed)
+                    with pytest.raises(KeyboardInterrupt):
+                        erase.erase(store, name, reason="asked for")
+                imported(store, other, again=True, conversation=name)
+
+        recorder = call_before(store.database.recorder, 0, begin_again)
+        making_events.make_events(Store(recorder, store.database.settings), name)
+        assert events_of(store, name) == expected
+        assert bytes_of(store, name) == other.read_bytes()
+        vacuum(store)  # completes the erasure
+        assert_sound(store)
