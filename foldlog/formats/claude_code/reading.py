@@ -259,13 +259,10 @@ class ClaudeCodeDecoder(FollowingDecoder):
             else:
                 collected.parts += shown_blocks(block)
         later = () if collected.parts and thinks else tuple(collected.thinking)
-        if is_agent and collected.response is not None:
-            if later:
-                self._thinking[collected.response] = later
-            else:
-                self._thinking.pop(collected.response, None)
         if later:
             collected.thinking = []
+            if type(response := record["message"].get("id")) is str:
+                self._thinking[response] = later
         collected.say(
             "agent" if is_agent else user, as_text=is_agent or type(content) is str, **flags
         )
@@ -324,11 +321,10 @@ class ClaudeCodeDecoder(FollowingDecoder):
             if self.past.is_before_window(f"reply {response}"):
                 self.past.needs_all()
             self.past.add(f"reply {response}")
+            collected.thinking = [*self._thinking.pop(response, ())]
         collected.response = response if type(response) is str else _line_id(collected)
         if collected.shown and self._parallel.response not in (None, collected.response):
             self._supply_results(collected)
-        if collected.response is not None:
-            collected.thinking = [*self._thinking.get(collected.response, ())]
 
     def _tell(self, collected: RecordEvents, record: Fields) -> None:
         # the first event of a sub-agent also names the session that started the sub-agent
