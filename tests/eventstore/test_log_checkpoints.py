@@ -123,6 +123,28 @@ def test_log_begins_again_after_its_last_reader(store, tmp_path, committed_betwe
     assert pages_of_log(tmp_path / "history.db") < grown + 2 * AT
 
 
+def test_thread_goes_on_when_a_commit_has_begun_the_log_again(tmp_path, monkeypatch):
+    runs = list[int]()
+    write_back = rewriting.write_back
+
+    def counted(connection):
+        runs.append(1)
+        return write_back(connection)
+
+    monkeypatch.setattr(rewriting, "write_back", counted)
+    monkeypatch.setattr(log_checkpoints, "AT", AT)
+    for module in (log_checkpoints, writing):
+        monkeypatch.setattr(module, "IN_COMMITS_AT", 2 * AT)
+    with open_store(tmp_path / "history.db") as store:
+        append_in_turn(store, 1)
+        with reading(store, "c1"):
+            append_in_turn(store, 5 * AT)
+        append_in_turn(store, 3)  # one writes all back, so the next begins the log again
+        runs.clear()
+        append_in_turn(store, 2 * AT)
+        assert runs
+
+
 def test_commit_writes_back_where_the_thread_fails(tmp_path, monkeypatch):
     def fail(self):
         raise sqlite3.OperationalError("disk I/O error")

@@ -47,6 +47,9 @@ class LogCheckpoints:
         self._file = file
         self._alone = alone
         self._next_at = AT
+        """The length of the log, in pages, at which the next checkpoint begins."""
+        self._pages = 0
+        """The length of the log at the last commit."""
         self._stopped = False
         self._turn = threading.Lock()
         """The thread that writes the log back holds this lock."""
@@ -56,10 +59,13 @@ class LogCheckpoints:
         """
 
     def look(self, pages: int) -> None:
-        """If the log is longer than ``AT``, begin to write it back. If the log is much too long,
-        wait until it is written back. Call ``look`` after each commit, under the write lock, with
-        the number of pages in the log.
+        """If the log has ``AT`` pages, or ``AT`` more than a checkpoint had to leave, begin to
+        write it back. If the log is much too long, wait until it is written back. Call ``look``
+        after each commit, under the write lock, with the number of pages in the log.
         """
+        if pages < self._pages:  # A commit has begun the log again, so nothing is left in it.
+            self._next_at = AT
+        self._pages = pages
         if self._stopped:
             return
         if pages >= self._next_at and not self._turn.locked():
