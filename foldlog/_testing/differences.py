@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Collection, Iterable, Iterator
 from itertools import zip_longest
@@ -40,11 +41,16 @@ def is_same(recorded: Any, asked: Any) -> bool:
     """Return whether two JSON values are equal, where any text may stand for a placeholder."""
     if recorded == asked:
         return True
-    first, *parts = map(re.escape, PLACEHOLDER.split(as_json(recorded)))
+    first, *parts = map(re.escape, PLACEHOLDER.split(_in_order(recorded)))
     if not parts:
         return False
     between = "".join(map(_UP_TO.format, parts[:-1]))
-    return re.fullmatch(f"{first}{between}{_ANY_TEXT}{parts[-1]}", as_json(asked)) is not None
+    return re.fullmatch(f"{first}{between}{_ANY_TEXT}{parts[-1]}", _in_order(asked)) is not None
+
+
+def _in_order(value: Any) -> str:
+    """Return a value as JSON with its keys in order. A text gets quotation marks, too."""
+    return json.dumps(value, ensure_ascii=False, sort_keys=True, default=as_json)
 
 
 def beside_differences(
