@@ -758,7 +758,7 @@ def _deltas_in(conversation: str, body: bytes) -> list[Delta]:
     """
     try:
         return decode_deltas(body)
-    except msgspec.DecodeError as error:
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
         raise InvalidArgument(
             f"conversation {conversation!r}: the stream {REPLY!r} has a chunk that is not a delta"
             f" of a reply: {error}; read or delete the stream over HTTP"

@@ -171,7 +171,7 @@ def _prices_in(path: Path) -> dict[str, Price]:
         content = path.read_bytes()
         entries = msgspec.json.decode(content, type=dict[str, dict[str, Any]])
         prices = {model: _price(entry) for model, entry in entries.items()}
-    except (OSError, msgspec.MsgspecError) as error:
+    except (OSError, msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
         raise InvalidArgument(
             f"the prices in {str(path)!r} cannot be read: {error}; {_FORM}"
         ) from error

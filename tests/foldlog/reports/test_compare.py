@@ -214,6 +214,12 @@ def test_a_given_price_needs_no_litellm(foldlog, work, monkeypatch, tmp_path):
         assert "At the price of own: $500,000.00 for a million new tokens" in ran.out
         assert install_command("llm") in ran.out
     assert foldlog("compare c1 --agent-model other --prices prices.json").status == 2
+    for unreadable in (b'{"\xff": {}}', b'{"m": ' + 100_000 * b"[" + 100_000 * b"]" + b"}"):
+        (tmp_path / "prices.json").write_bytes(unreadable)
+        assert (
+            "the prices in 'prices.json' cannot be read"
+            in foldlog("compare c1 --prices prices.json").err
+        )
     (tmp_path / "prices.json").write_text("{}")
     assert "name the agent's model with" in foldlog("compare c1 --prices prices.json").err
 

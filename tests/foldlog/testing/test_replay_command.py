@@ -112,6 +112,10 @@ def test_another_condenser_gets_the_recorded_replies(run, tmp_path):
         ("refund --until 0", "and --until is 0; name a number from 1 to 5"),
         ("refund --then ''", "--then is empty"),
         ("refund --until 2 --then 'echo no reply'", "printed no reply as JSON: b'no reply"),
+        (
+            """refund --until 2 --then "printf '\\"\\\\377\\"'" """,
+            "printed no reply as JSON: b'\"\\xff\"'",
+        ),
         ("empty", "has no reply of a model"),
     ],
 )

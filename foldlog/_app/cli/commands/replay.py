@@ -135,7 +135,7 @@ def _asking(then: str) -> Ask:
                 raise Refused(f"{then} ended with {ran.returncode}: {problem}")
             try:
                 return msgspec.json.decode(ran.stdout)
-            except (msgspec.DecodeError, RecursionError) as error:
+            except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
                 raise Refused(f"{then} printed no reply as JSON: {ran.stdout[:200]!r}") from error
 
         return run_command

@@ -119,7 +119,7 @@ class StreamSource:
 
     def find(self, reading: ReadTransaction) -> Stream:
         """Return the stream. Raises ``StreamNotFound``."""
-        stream = self.find_any(reading)
+        stream = self.find_or_none(reading)
         if stream is None:
             raise StreamNotFound(reading.conversation, repr(self.name))
         return stream
@@ -136,8 +136,8 @@ class StreamSource:
         stream = reading.stream(number)
         return newest if stream is None or stream.name != self.name else stream
 
-    def find_any(self, reading: ReadTransaction) -> Stream | None:
-        """Return the stream, or None if there is none whose time to live has not passed."""
+    def find_or_none(self, reading: ReadTransaction) -> Stream | None:
+        """Return the stream, or None if it does not exist or its time to live has passed."""
         stream = streams.newest(reading, self.name)
         if stream is None or streams.is_dead(stream, self.database.now()):
             return None

@@ -351,7 +351,7 @@ def _put(source: StreamSource, headers: Mapping[str, str], body: bytes, host: st
         _check_deltas(chunks)
 
     def create(writing: WriteTransaction) -> tuple[Stream, bool]:
-        existing = source.find_any(writing)
+        existing = source.find_or_none(writing)
         if existing is not None and not _is_ended_reply(existing):
             has_body = bool(chunks) and source.is_reply
             loses_body = has_body and not _is_of_same_writer(existing, state)
@@ -472,7 +472,7 @@ def _check_deltas(chunks: Sequence[tuple[int, bytes]]) -> None:
     for _, body in chunks:
         try:
             decode_deltas(body)
-        except msgspec.DecodeError as error:
+        except (msgspec.DecodeError, RecursionError) as error:
             raise StreamRefusal(
                 400, f"a value is no delta of a reply: {error}; nothing was written"
             ) from None
@@ -574,7 +574,7 @@ def _chunks(kind: str, body: bytes, *, is_first: bool = False) -> list[tuple[int
         raws = [body.strip()]
         if isinstance(msgspec.json.decode(body), list):
             raws = [bytes(raw) for raw in msgspec.json.decode(body, type=list[msgspec.Raw])]
-    except (msgspec.DecodeError, UnicodeDecodeError) as error:
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
         raise StreamRefusal(400, f"the body is not JSON: {error}") from None
     if not raws and not is_first:
         raise StreamRefusal(400, "an empty array appends nothing; send values")

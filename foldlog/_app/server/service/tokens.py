@@ -284,7 +284,7 @@ class Tokens:
             )
         try:
             entries = msgspec.toml.decode(text, type=dict[str, TokenEntry])
-        except (msgspec.ValidationError, msgspec.DecodeError) as error:
+        except (msgspec.DecodeError, UnicodeDecodeError) as error:
             raise InvalidOption(f"the file of tokens {path}: {error}") from error
         if not entries:
             raise InvalidOption(f"the file of tokens {path} has no token; add a table [NAME]")

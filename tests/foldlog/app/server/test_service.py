@@ -504,6 +504,14 @@ def test_tokens_that_no_request_could_use_are_refused(tmp_path, text, problem):
         Tokens.from_file(path)
 
 
+def test_file_of_tokens_that_is_not_utf_8_is_refused(tmp_path):
+    path = tmp_path / "tokens.toml"
+    path.touch(0o600)
+    path.write_bytes(b'[caf\xe9]\nscope = "read"\ntoken = "x"')
+    with pytest.raises(InvalidOption, match="codec can't decode byte 0xe9"):
+        Tokens.from_file(path)
+
+
 @pytest.mark.parametrize("mebibytes", [5, 33])
 def test_figures_and_open_calls_of_a_large_view(tmp_path, mebibytes):
     with foldlog.open(tmp_path / "store.db", compression="zlib") as histories:

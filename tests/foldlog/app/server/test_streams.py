@@ -352,7 +352,8 @@ def test_wrong_requests_of_streams_are_refused(client, app):
     assert client.get("/v1/stream/c1/reply/more").status == 404
     forked = put(client, headers={**JSON, "stream-forked-from": REPLY})
     assert (forked.status, "after an erasure" in forked.json()["detail"]) == (405, True)
-    assert put(client, body=b"{").status == 400
+    for unreadable in (b"{", b'["\xff"]', 100_000 * b"[" + 100_000 * b"]"):
+        assert put(client, body=unreadable).status == 400
     without_zone = put(client, headers={**JSON, "stream-expires-at": "2099-01-01T00:00:00"})
     assert (without_zone.status, "without a zone" in without_zone.json()["detail"]) == (400, True)
     put(client)
