@@ -425,7 +425,7 @@ def check(url: str, load: Load) -> Outcome:
                 if load.erased.get(conversation):
                     erased_texts += 1
             except ConversationErased:
-                erased_texts += _left_of(store, conversation) or conversation not in load.erased
+                erased_texts += _has_remains(store, conversation) or conversation not in load.erased
             except EventStoreError as error:
                 print(f"{conversation}: {type(error).__name__}: {error}", flush=True)
                 unreadable += 1
@@ -462,7 +462,8 @@ def _describe_unseen(url: str, unseen: Sequence[Acknowledged]) -> str:
     return f"{len(unseen)} unseen: {', '.join(first[:5])}"
 
 
-def _left_of(store: Store, conversation: str) -> bool:
+def _has_remains(store: Store, conversation: str) -> bool:
+    """Return whether anything of an erased conversation is left beside its tombstone."""
     with store._recorder.read() as reader:
         row = reader.conversation(conversation)
         if row is None or row.salt or row.key_id or row.sealed_key:

@@ -9,6 +9,7 @@ append   the CPU time of an append beside a stream of 50 chunks a second of anot
 turns    the CPU time of an append after each chunk of another writer of its store, and after each
          chunk of a writer of another store
 
+\b
 readers  the time from a chunk to 100 readers of the service, at 50 chunks a second
 post     the CPU time of the service for a POST of 20 characters
 space    the size of a store after a reply of 5,000 chunks, and after the same reply in one piece,

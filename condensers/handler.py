@@ -428,7 +428,8 @@ class CondenseHandler:
             annotated = view.then([recorded.event for recorded in appended])
             return with_field(view, state=annotated.state)
         # If the rules changed, this View was made by the old rules and must not be sent.
-        return view if batches[0] is outcomes else None
+        changes_rules = batches[0] is not outcomes
+        return None if changes_rules else view
 
     def _must_be_recorded(self, conversation: str, rules: Sequence[str], version: int) -> bool:
         recorded_at, recorded = newest_rules(self._store, conversation, version)

@@ -294,7 +294,8 @@ def decode(
     shown: bool = False,
     structural: bool = False,
 ) -> Event:
-    """Decode the event ``event_id`` from the columns of its row.
+    """Decode the event ``event_id`` from the columns of its row. Raises ``Undecodable`` for a body
+    that no version of foldlog wrote.
 
     If this version of foldlog does not know the kind or the schema version, the returned
     ``UnknownEvent`` gets ``shown`` and ``structural`` from the row. An older schema version, an

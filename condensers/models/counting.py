@@ -122,8 +122,8 @@ def _encoder(encoding: str) -> Callable[[str], int]:
 
 
 def count_prompt(encoding: str, messages: Sequence[JsonMap], tools: Sequence[Any]) -> int:
-    """Return litellm's count of a prompt. Raises ``TokensUnknown`` if the prompt contains more than
-    text. Raises other errors if a message or a tool is malformed.
+    """Return litellm's count of a prompt. Raises ``TokensUnknown`` for parts that are no text: see
+    ``_count_message``. Raises other errors if a message or a tool is malformed.
     """
     count = _encoder(encoding)
     return sum(_count_message(message, count) for message in messages) + _count_frame(
@@ -132,8 +132,8 @@ def count_prompt(encoding: str, messages: Sequence[JsonMap], tools: Sequence[Any
 
 
 def count_at_most(messages: Sequence[JsonMap], tools: Sequence[Any]) -> int:
-    """Return a number that no tokenizer's count of a prompt exceeds. Cost: a pass over the texts,
-    without a tokenizer. Raises ``TokensUnknown`` if the prompt contains more than text.
+    """Return a number that ``count_prompt`` exceeds with no encoding. Cost: a pass over the texts,
+    without a tokenizer. Raises ``TokensUnknown`` where ``count_prompt`` does.
     """
     return sum(
         _MESSAGE_TOKENS + _count_message(message, _bytes_at_most) for message in messages
@@ -149,8 +149,9 @@ def _bytes_at_most(text: str) -> int:
 
 
 def _count_message(message: JsonMap, count: Callable[[str], int]) -> int:
-    """Return the tokens of a message, counted as litellm counts them. Raises ``TokensUnknown`` for
-    a field that this module does not know.
+    """Return the tokens of a message, counted as litellm counts them: a field that is no text, such
+    as thinking blocks or audio, counts nothing. Raises ``TokensUnknown`` for a part of the content
+    that is no text, a ``function_call`` and ``search_results``.
     """
     tokens = _MESSAGE_TOKENS
     for key, value in message.items():

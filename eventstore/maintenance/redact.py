@@ -55,6 +55,13 @@ from foldlog.eventstore.recorders.types import Place, RecalledKey, Row
 from foldlog.eventstore.store import Store
 
 
+class _Decision(NamedTuple):
+    """Who decided a redaction, and why."""
+
+    by: str
+    reason: str
+
+
 class Quote(NamedTuple):
     """An event that may quote a redacted event: a condensation, or an event of a companion
     conversation. ``redacted`` is true if the content of the quoting event is erased too.
@@ -141,7 +148,7 @@ def redact(
     receipt, place, key = on_finished(
         database,
         lambda transaction: _redact(
-            transaction, database, conversation, event_id, (by, reason), others or {}, also
+            transaction, database, conversation, event_id, _Decision(by, reason), others or {}, also
         ),
     )
     if complete:
@@ -159,12 +166,13 @@ def _redact(
     database: Database,
     conversation: str,
     named_id: int,
-    who: tuple[str, str],
+    decision: _Decision,
     others: Mapping[str, Sequence[int]],
     also: Callable[[Transaction, Mapping[str, Sequence[int]]], object] | None,
 ) -> tuple[RedactionReceipt, Place | None, int]:
-    """Redact in one transaction. ``who`` is the person and the reason. Return the receipt, its
-    place if a receipt was appended, and the key of the conversation.
+    """Redact an event and the events ``others`` of other conversations in one transaction. ``also``
+    is called in it, with all events to redact. Return the receipt, its place if a receipt was
+    appended, and the key of the conversation.
     """
     state = find_existing(database, transaction, conversation)
     check_finished(transaction, state.key)
@@ -175,11 +183,11 @@ def _redact(
     quotes = [*_condensations_that_quote(stored, sharing, to_redact)]
     if also is not None:
         also(transaction, to_redact)
-    receipts, place = _erase_content(writing, stored, sharing, who)
+    receipts, place = _erase_content(writing, stored, sharing, decision)
     forks = [fork.conversation for fork, _ in sharing[1:]]
     for name in others:
         if name != conversation:
-            forks += _redact_beside(transaction, database, name, to_redact[name], who)
+            forks += _redact_beside(transaction, database, name, to_redact[name], decision)
     copy_quotes = (
         Quote(name, event_id, redacted=True)
         for name in to_redact
@@ -226,7 +234,7 @@ def _redact_beside(
     database: Database,
     conversation: str,
     event_ids: Sequence[int],
-    who: tuple[str, str],
+    decision: _Decision,
 ) -> list[str]:
     """Erase the content of events of another conversation. Return the forks that share them."""
     state = database.find(transaction, conversation)
@@ -237,7 +245,7 @@ def _redact_beside(
     writing = WriteTransaction(transaction, state, database)
     stored = _stored(writing, event_ids)
     sharing = sharing_events(transaction, writing, stored)
-    _erase_content(writing, stored, sharing, who)
+    _erase_content(writing, stored, sharing, decision)
     return [fork.conversation for fork, _ in sharing[1:]]
 
 
@@ -270,13 +278,13 @@ def _erase_content(
     writing: WriteTransaction,
     stored: Mapping[int, tuple[Row, Event]],
     sharing: Sequence[tuple[ReadTransaction, Sequence[int]]],
-    who: tuple[str, str],
+    decision: _Decision,
 ) -> tuple[dict[int, Redacted], Place | None]:
     """Erase the content of the events ``stored``, and append a receipt. Return the receipts of all
     these events by id, and the place of the new receipt if an event was not redacted before.
     """
     state = writing.state
-    by, reason = who
+    by, reason = decision
     now = max(writing.database.now(), state.changed_at)
     at = from_microseconds(now)
     receipts: dict[int, Redacted] = {}

@@ -425,9 +425,10 @@ class Reader(ABC):
     def next_touched(
         self, after_position: int, events: int
     ) -> tuple[int, int | None, Sequence[tuple[int, int]]]:
-        """Do as ``touched``, but read at most about ``events`` events. The second value is the time
-        of the position that is returned, in microseconds since 1970, or None if it is the last
-        position.
+        """Return the position up to which about ``events`` events were looked at, its time, and
+        the conversations whose list entries may be outdated: see ``touched``. ``after_position``
+        must not be 0. The time is in microseconds since 1970, 0 if the position is that of a
+        publication, which has no time, or None if the position is the last one.
         """
         until = last = int(self.value("last_position"))
         at = None

@@ -366,8 +366,10 @@ class Sources:
             return Near(first_in_blocks, sys.maxsize, in_blocks)
         first = min((first for first, _ in in_rows.values()), default=first_in_blocks)
         if first <= event_id:
-            if sum(encoding is None for _, _, encoding, _ in rows) == _ROWS:
-                return Near(first, sum(in_rows[max(in_rows)]), in_rows)
+            is_full_page = sum(encoding is None for _, _, encoding, _ in rows) == _ROWS
+            if is_full_page:
+                last_id, count = in_rows[max(in_rows)]
+                return Near(first, last_id + count, in_rows)
             return Near(first, sys.maxsize, in_rows | in_blocks)
         parent = self.parent_of(source)
         if parent is None:

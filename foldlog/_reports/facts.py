@@ -136,8 +136,8 @@ def _known_by(prompt: Sent, spans: Sequence[_Span], terms: SearchTerms) -> list[
 
 
 def _as_shown(event: Event) -> Event | None:
-    """Return what a View shows of an event: of a condensation its summary, and of an event that is
-    never shown None.
+    """Return the event as a View shows it, for example a condensation as its summary. Return None
+    for an event that no View shows.
     """
     if isinstance(event, CondensationAction):
         return None if event.summary is None else summary_event(event)
@@ -229,4 +229,4 @@ def _name_event(event_id: int) -> str:
     """Return the words for an event or a summary in a sentence."""
     if event_id >= 0:
         return f"event {event_id}"
-    return f"the summary of condensation {_first_version(event_id) - 1}"
+    return f"the summary of condensation {summary_of(event_id)}"

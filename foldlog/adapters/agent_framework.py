@@ -523,11 +523,13 @@ def _before(context: Any, prompt: SentRecords, history: History) -> list[Event]:
         for calls in whole.units.parallel_calls
         for at in calls.members
     }
+    # The events of a message with calls come where the last of its parallel calls is.
     before = sorted(enumerate(whole), key=lambda item: last.get(_head_of(item[1]), item[0]))
+    sent = {None, *answered}
     return [
         event
         for event in [*(event for _, event in before), *called]
-        if _call_to_approve(event) in {None, *answered}
+        if _call_to_approve(event) in sent
     ]
 
 

@@ -433,6 +433,7 @@ class FoldlogSessionService(OpenHistories, BaseSessionService):  # type: ignore[
         """
         history = self._sync[self.conversation(*names)]
         handler = self._sync._handler.reading(history._store, history._views)
+        # The reports belong to the View. If another writer appends before them, the View is old.
         while True:
             view = history.view()
             result, reports = handler.preview(view)

@@ -182,7 +182,8 @@ class SessionRows:
 
     def _is_late(self, message: int, part: int, time: int) -> bool:
         """Return whether a row after a point may belong to the records before it, or between them.
-        Messages with equal times are in the order of their ids, which is not looked at.
+        OpenCode orders messages with equal times by their ids. Ids are not looked at, so a later
+        row with an equal time counts as late.
         """
         # The planner of SQLite does not know how many parts come after the point.
         is_few = self._last_part() - part <= _FEW_PARTS

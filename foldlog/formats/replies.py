@@ -177,8 +177,10 @@ def events_of_reply(
     timestamp: datetime | None = None,
 ) -> tuple[Event, ...]:
     """Return the events of a model's reply. ``cost`` and ``meta`` are added to the ``meta`` of the
-    first of them, and ``timestamp`` is the time of all. Raises ``InvalidEvent`` for a message of
-    the user or the system, and for a reply with neither a text nor a call.
+    first message, call or request for a compaction, and ``timestamp`` is the time of all. Raises
+    ``InvalidEvent`` for a message of the user or the system, and for a reply with neither a text
+    nor a call. Raises ``InvalidArgument`` for a cost that is no number of US dollars, and
+    ``TypeError`` for a ``timestamp`` that is no time.
     """
     if cost is not None and (type(cost) not in (int, float) or not 0 <= cost < float("inf")):
         raise InvalidArgument(

@@ -1,5 +1,5 @@
 """What only the recorder of SQLite has: files, a schema, connections, and groups that share a
-transaction. The rest is tested with all.
+transaction. ``tests/conformance`` tests what all recorders share.
 """
 
 import gc

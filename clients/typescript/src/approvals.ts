@@ -52,15 +52,16 @@ export function refusalOf({ reason, by }: RecordedDecision): string {
   return reason || `${by} refused the call`;
 }
 
-/** What a person is told to decide: the words of the SDK, beside the tool and its arguments. */
+/** The question whether to run a call. */
 export interface Question {
   /** Who is asked, by default "user". */
   to?: string | undefined;
+  /** What the person is shown beside the tool and its arguments, such as the words of an SDK. */
   shown?: Record<string, unknown>;
 }
 
 /** Record that a person was asked about a call, once, however often it is called. */
 export async function askOnce(history: History, call: OpenCall, { to = "user", shown = {} }: Question): Promise<void> {
-  const question = { tool: call.tool, arguments: call.arguments, ...shown };
+  const question = { ...shown, tool: call.tool, arguments: call.arguments };
   await history.askApproval(call, { to, shown: question }, { idempotencyKey: `ask ${call.id}` });
 }

@@ -10,8 +10,8 @@ of names must be unchanged.
 A process that closes any descriptor of a file loses all its POSIX locks on the file, including
 SQLite's locks. If the locks are lost, another process believes that it is the last user of the
 file, and removes the log when it ends. On Linux, each connection to a file with a log therefore
-holds a second lock. Closing another descriptor does not release the second lock. No other code of
-foldlog opens the file.
+holds a second lock. Closing another descriptor does not release the second lock. Other code of
+foldlog opens the file only through ``eventstore.files.open_files``, which keeps these locks.
 """
 
 from __future__ import annotations

@@ -151,8 +151,8 @@ class _Opened(NamedTuple):
         ]
 
     def why_not_compared(self, number: int) -> str:
-        """Return why other events than those of its decoder prove no change of a record, or an
-        empty text.
+        """Return why events of a record may differ from the events of its decoder, although nobody
+        changed the record. Return an empty text if they must be equal.
         """
         first_redacted = min(self.redacted, default=number)
         if first_redacted < number:

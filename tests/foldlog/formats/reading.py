@@ -38,8 +38,8 @@ def recorded(format: str, name: str) -> list[Any]:
 def histories_at(
     path: str | os.PathLike[str], format: str = "auto", store: Store | None = None
 ) -> list[ReadHistory]:
-    """Return the histories at a path, in their order, in a new store or in this one. Raises why
-    there is none.
+    """Return the histories at a path, in their order, in a new store or in this one. Raises the
+    error of an import that failed, and ``NotAHistory`` if there is no history.
     """
     if store is None:
         with new_store() as store:

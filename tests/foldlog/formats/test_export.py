@@ -59,24 +59,28 @@ def test_written_history_is_told_the_same_again(history, format):
 
 @pytest.mark.parametrize("options", ["", "--view"])
 @pytest.mark.parametrize(
-    "prompts", [(), ("be brief",), ("be brief", ({"type": "text", "text": "x"},))]
+    "prompts, system, system_of_view",
+    [
+        ((), None, None),
+        (("be brief",), "be brief", "be brief"),
+        (
+            ("be brief", ({"type": "text", "text": "x"},)),
+            [{"type": "text", "text": "be brief"}, {"type": "text", "text": "x"}],
+            "be brief\n\nx",
+        ),
+    ],
 )
-def test_messages_of_anthropic_are_the_body_of_a_request(foldlog, prompts, options):
+def test_messages_of_anthropic_are_the_body_of_a_request(
+    foldlog, prompts, system, system_of_view, options
+):
     with foldlog_package.open("foldlog.db") as histories:
         histories["a"].append([*(SystemMessage(content=prompt) for prompt in prompts), *HISTORY])
     exported = f"export a --format anthropic-messages --output out.json {options}"
     assert "role of" not in foldlog(exported).err
     body = json.loads(Path("out.json").read_text())
-    assert list(body) == ["system", "messages"] if prompts else ["messages"]
+    assert list(body) == (["system", "messages"] if prompts else ["messages"])
     assert {message["role"] for message in body["messages"]} == {"user", "assistant"}
-    texts = {
-        0: None,
-        1: "be brief",
-        2: [{"type": "text", "text": text} for text in ("be brief", "x")],
-    }
-    if options and prompts[1:]:
-        texts[2] = "be brief\n\nx"
-    assert body.get("system") == texts[len(prompts)]
+    assert body.get("system") == (system_of_view if options else system)
     assert foldlog("import out.json --format anthropic-messages --conversation b").status == 0
     with foldlog_package.open("foldlog.db") as histories:
         one, other = (histories[name].view() for name in "ab")

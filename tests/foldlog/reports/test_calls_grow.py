@@ -1,4 +1,4 @@
-"""The figures of new events are those of all events, and earlier events are not read for them."""
+"""Counting only the new events gives the figures of all events, and reads no earlier event."""
 
 from __future__ import annotations
 

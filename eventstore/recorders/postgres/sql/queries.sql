@@ -453,6 +453,8 @@ FROM {schema}.listing l JOIN {schema}.conversations c ON c.key = l.conversation 
 LEFT JOIN {schema}.records r ON r.conversation = l.conversation AND r.projection = 'attributes'::bytea
 WHERE l.conversation = $1::bigint
 
+-- A page of the conversations that have all $4 digests of $1, the newest first, behind the time $2 and the key $3. It
+-- reads the rows of the first digest.
 -- name: listed
 SELECT {listed_columns}
 FROM (

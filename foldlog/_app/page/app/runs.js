@@ -488,11 +488,11 @@ export class Runs {
         el("h2", {}, name),
         ...some.map((facet) => {
           const isOn = this.isOn(key, facet.name);
-          const words = key === "state" ? (STATES_OF_RUNS[facet.name] ?? facet.name) : printable(facet.name);
+          const label = key === "state" ? (STATES_OF_RUNS[facet.name] ?? facet.name) : printable(facet.name);
           return el(
             "button",
-            { "aria-pressed": isOn, title: words, onclick: () => this.toggle(key, facet.name) },
-            el("span", {}, words),
+            { "aria-pressed": isOn, title: label, onclick: () => this.toggle(key, facet.name) },
+            el("span", {}, label),
             el("span", { class: "number" }, grouped(facet.conversations)),
           );
         }),

@@ -29,10 +29,10 @@ def run(
     change the key: put the new key before the old key, restart the programs that use the store, run
     this command, then remove the old key.
 
-    FOLDLOG_COMPRESSION chooses zlib, zstd or none. Without a key, encrypted events stay encrypted.
-    --decrypt stores encrypted events as plain text. If no compression is chosen, the compression of
-    stored events does not change. Heads do not change. The old bytes stay in a SQLite file until
-    'foldlog store vacuum' removes them.
+    FOLDLOG_COMPRESSION chooses zlib, zstd or none. Encrypted events need their key, and stay
+    encrypted. --decrypt stores encrypted events as plain text. If no compression is chosen, the
+    compression of stored events does not change. Heads do not change. The old bytes stay in a
+    SQLite file until 'foldlog store vacuum' removes them.
 
     Example: FOLDLOG_KEY_FILE=key foldlog store rekey
     """
