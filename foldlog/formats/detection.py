@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
-from itertools import islice
+from itertools import chain, islice
 from os import PathLike
 from pathlib import Path
 from typing import Any
@@ -20,7 +20,7 @@ from typing import Any
 from foldlog.eventstore import InvalidArgument
 from foldlog.formats.blocks import kind_of
 from foldlog.formats.files.found_sources import FoundHistory, NotAHistory
-from foldlog.formats.format import LOOK_AT, Format, Recognize
+from foldlog.formats.format import LOOK_AT, Format, Recognize, refuses_none
 from foldlog.formats.json_text import UnreadableJson, parse_utf8
 from foldlog.formats.record import describe_type, dicts_in
 from foldlog.formats.registry import AUTO, each_format, format_named
@@ -143,9 +143,25 @@ def of_lines(path: Path) -> Format | None:
         return None
     if format.files is not None and format.files.holds(path, begin):
         return None
-    first += records
-    is_most = 2 * sum(map(format.matches, first)) >= len(first)
-    return format if is_most and not any(map(format.refuses, first)) else None
+    is_clear = _most_match(format, chain(first, records), min(len(lines), LOOK_AT))
+    return format if is_clear else None
+
+
+def _most_match(format: Format, records: Iterable[Any], most: int) -> bool:
+    """Return whether at least half of the records match a format, and it refuses none of them.
+    There are at most ``most`` records. They are parsed one by one, so no record is read that cannot
+    change the answer.
+    """
+    count = 0
+    matching = 0
+    for record in records:
+        if format.refuses(record):
+            return False
+        count += 1
+        matching += format.matches(record)
+        if 2 * matching >= most and format.refuses is refuses_none:
+            break
+    return 2 * matching >= count
 
 
 def _readable_records(lines: Sequence[bytes]) -> Iterator[Any]:

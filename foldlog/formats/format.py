@@ -192,6 +192,11 @@ class FileReader(ABC):
         """Yield the histories in this file or folder, in a stable order."""
 
 
+def refuses_none(record: Any) -> bool:
+    """Return False: the records of most formats look like those of no other program."""
+    return False
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Format:
     """One format of histories. All other code uses the format only through this object.
@@ -288,7 +293,7 @@ class Format:
     files: FileReader | None = None
     looks_like: str = ""
     own: Callable[[Any], bool] = lambda record: False
-    refuses: Callable[[Any], bool] = lambda record: False
+    refuses: Callable[[Any], bool] = refuses_none
     note: str = ""
     document: Callable[[Iterable[Any]], Any] | None = None
     own_key: Callable[[Any], Any] = lambda record: None

@@ -3,11 +3,14 @@ alike they look.
 """
 
 import contextlib
+from dataclasses import replace
+from itertools import product
 from random import Random
 
 import pytest
 
 from foldlog.formats import FORMATS, NotAHistory, detect
+from foldlog.formats.detection import _most_match
 from foldlog.runtimes import format_named
 from tests.foldlog.formats.reading import histories_at
 from tests.foldlog.records import GOLDEN, read_lines, records_of, write_lines
@@ -31,6 +34,22 @@ def test_records_are_of_this_format_or_of_none(row, tmp_path):
         detect(row["records"])
     with pytest.raises(NotAHistory, match=f": {NOTHING} .*; {NAME_IT}"):
         histories_at(write_lines(tmp_path / "a.jsonl", row["records"]))
+
+
+@pytest.mark.parametrize("unreadable", [0, 1, 3])
+def test_half_of_the_lines_of_a_log_are_of_its_format(unreadable):
+    format = replace(format_named("codex"), matches=bool)
+    for count in range(1, 8):
+        for lines in product((True, False), repeat=count):
+            is_most = 2 * sum(lines) >= count
+            assert _most_match(format, iter(lines), count + unreadable) == is_most
+
+
+@pytest.mark.parametrize("number", range(8))
+def test_line_of_another_program_refuses_a_log(number):
+    format = replace(format_named("codex"), matches=lambda record: True, refuses=number.__eq__)
+    assert not _most_match(format, range(8), 8)
+    assert _most_match(format, range(9, 17), 8)
 
 
 OTHERS = {row["name"]: row["records"] for row in DETECTED if row["format"] is None}
