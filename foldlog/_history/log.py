@@ -477,11 +477,13 @@ class HistoryLog:
         documents: Mapping[str, Any] | None = None,
         idempotency_key: str | None = None,
         guard: Guard | None = None,
+        also: Callable[[WriteTransaction], object] | None = None,
     ) -> tuple[Recorded, ...]:
-        """Append events that were made from earlier events. Raises ``VersionConflict`` if another
-        event was appended, or if an event was redacted after ``expected_version`` was read.
+        """Append events that were made from earlier events. ``also`` writes further data in the
+        same transaction. Raises ``VersionConflict`` if another event was appended, or if an event
+        was redacted after ``expected_version`` was read.
         """
-        write = partial(self._write, guard=guard, idempotency_key=idempotency_key)
+        write = partial(self._write, guard=guard, idempotency_key=idempotency_key, also=also)
         return self._append(events, expected_version, write, documents)
 
     def _appendable(self, events: Appended, idempotency_key: str | None) -> Event | list[Event]:
@@ -622,6 +624,11 @@ class HistoryLog:
         Other writers may append during the call. Raises the errors of ``append``. Durability: the
         attributes are on disk when the method returns.
         """
+        note_title = None
+        if "title" in changed:
+            from foldlog._imports.titles import note_chosen_title
+
+            note_title = note_chosen_title
         while True:
             seen = self._seen()
             attributes = {
@@ -630,14 +637,14 @@ class HistoryLog:
             }
             attributes = {name: value for name, value in attributes.items() if value is not None}
             try:
-                self._append_seen([], seen, {ATTRIBUTES: attributes})
+                recorded = self._append_seen([], seen, {ATTRIBUTES: attributes}, also=note_title)
             except VersionConflict:
                 continue
             key = self._conversation_key()
-            if "title" in changed and key is not None:
-                from foldlog._imports.titles import note_chosen_title
+            if "title" in changed and not recorded and key is not None:
+                from foldlog._imports.titles import note_equal_title
 
-                note_chosen_title(self._store, key)
+                note_equal_title(self._store, key)
             return {**self._place(), **attributes}
 
     def _conversation_key(self) -> int | None:
