@@ -29,7 +29,15 @@ from foldlog._imports.writing import (
 from foldlog.eventstore import DocumentChanges, Redaction, Store, VersionConflict
 from foldlog.eventstore.recorders.base import Transaction
 from foldlog.eventstore.recorders.types import Conversation
-from foldlog.eventstore.sources.blocks import GENESIS, HASH_BYTES, chain_head, count_shared
+from foldlog.eventstore.sources.blocks import (
+    GENESIS,
+    HASH_BYTES,
+    Block,
+    chain_head,
+    count_shared,
+    fingerprint_of,
+    place_of_beginning,
+)
 from foldlog.eventstore.sources.reading import about, blocks_of, continued, end_of_records
 from foldlog.eventstore.sources.tables import Continued, Place, Source, Sources, SourcesToWrite
 from foldlog.formats.files.found_sources import FoundHistory, NotAHistory, SourceRefused
@@ -125,11 +133,21 @@ class SourceImport(SourceWriter):
             sources = Sources(self.database, transaction)
             is_here = sources.find(name) is not None
             is_known = is_here or sources.places(self.place)
-            if is_known or sources.refused_among([self.place, fingerprint(skeleton, blocks)]):
+            if is_known or sources.refused_among([self.place, *self._fingerprints(blocks)]):
                 return None
             return begin(transaction)
 
         return NewSource(self, name, begin_new, size)
+
+    def _fingerprints(self, blocks: Sequence[Block]) -> list[bytes]:
+        """Return the fingerprints by which a whole new source may be refused. A document is also
+        refused as a beginning of an erased document.
+        """
+        fingerprints = [fingerprint(self.skeleton, blocks)]
+        if not isinstance(self.skeleton, Skeleton):
+            head = chain_head(GENESIS, b"".join(block.hashes for block in blocks))
+            fingerprints.append(place_of_beginning(fingerprint_of(head)))
+        return fingerprints
 
     def finish_new(self, new: NewSource, source: Source) -> Imported:
         """Finish the import of a source that ``new.begin`` has stored."""

@@ -9,7 +9,7 @@ import pytest
 from zstandard import ZstdCompressor
 
 from foldlog import Histories
-from foldlog._imports import making_events
+from foldlog._imports import making_events, titles
 from foldlog._imports.compacting import compacting, note_compaction
 from foldlog._imports.importing import Import
 from foldlog._reports.figures.checking import find_wrong_figures
@@ -213,6 +213,23 @@ def test_chosen_title_may_be_the_title_that_the_import_set(more, is_used, tmp_pa
         opencode_imported(store, tmp_path, 30 + more, title)
         history.set_attributes(team="red")
         assert history.attributes()["title"] == "Kites"
+    assert_sound(store)
+
+
+def test_title_is_chosen_with_its_note_or_not_at_all(monkeypatch, tmp_path, store):
+    history = Histories(store)[opencode_imported(store, tmp_path, 30, "Kites")]
+    history.view()
+
+    def stop(*arguments):
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patches:
+        patches.setattr(titles, "_forget_set_title", stop)
+        with pytest.raises(KeyboardInterrupt):
+            history.set_attributes(title="Mine")
+    assert history.attributes()["title"] == "Kites"
+    opencode_imported(store, tmp_path, 31, "Boards")
+    assert history.attributes()["title"] == "Boards"
     assert_sound(store)
 
 
@@ -649,6 +666,30 @@ def test_erased_document_is_refused_from_an_earlier_copy(records, tmp_path, stor
     (copied,) = copy_store(target, store, other)
     assert "erased" in copied.problem
     assert imported(store, copy, "openai-chat", again=True).records == records
+
+
+def test_refused_beginning_leaves_the_other_sources_together(monkeypatch, tmp_path, store):
+    erased = chat("kite")
+    for stop in (2, 5):
+        path = write_lines(tmp_path / "log.jsonl", erased[:stop])
+        conversation = imported(store, path, "openai-chat").conversation
+    Histories(store).erase(conversation, reason="asked for")
+    folder = tmp_path / "folder"
+    folder.mkdir()
+    write_lines(folder / "copy.jsonl", erased[:2])
+    for word in ("plank", "board"):
+        write_lines(folder / f"{word}.jsonl", chat(word))
+    alone = []
+    import_alone = Import._import
+
+    def note(self, history):
+        alone.append(history.path.name)
+        return import_alone(self, history)
+
+    monkeypatch.setattr(Import, "_import", note)
+    outcomes = [*Import(store, [folder], "openai-chat")]
+    assert [type(outcome).__name__ for outcome in outcomes].count("Failed") == 1
+    assert alone == ["copy.jsonl"]
 
 
 def chat(word):
