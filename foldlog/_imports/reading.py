@@ -42,6 +42,8 @@ _PADDING: Final = b" \t\r\0"
 _LOST: Final = "{:,} NUL bytes, in whose place the machine may have lost records in a crash"
 _NOT_UTF_8: Final = "has bytes that are not UTF-8, which are read as U+FFFD"
 _BUFFER: Final = 2**20
+_LOG_BUFFER: Final = 2**17
+"""The number of bytes per read of a log. With Python's 8 KB, most blocks take several reads."""
 
 Add = Callable[[bytes, bytes], None]
 """A function that is called with each record, in UTF-8, and its hash. The function raises
@@ -170,7 +172,7 @@ class LineReading(_Reading):
     def _open(self) -> BinaryIO:
         if self.is_packed:
             return open_unpacked(self.path, _BUFFER)
-        return self.path.open("rb")
+        return self.path.open("rb", _LOG_BUFFER)
 
     def _next(self, file: BinaryIO) -> bytes:
         """Return the bytes of the next block: whole lines, but at the end of the file also an

@@ -133,6 +133,7 @@ def _in_utc(at: str) -> str:
         return at
 
 
+_TO_THE_MINUTE: Final = len("2026-01-01T00:00")
 _parse_time = lru_cache(maxsize=2)(datetime.fromisoformat)
 """Caches the time of the last record, from which the wait for the next record is measured."""
 
@@ -298,7 +299,12 @@ class Skeleton(ABC):
         """Count a record, in UTF-8, with the hash ``record_hash``. Raises ``UnreadableJson`` for a
         record that is not JSON.
         """
-        skeleton, text = self._read(record)
+        skeleton: Any
+        text = record
+        try:
+            skeleton = self._decode(record)
+        except msgspec.DecodeError:
+            skeleton, text = self._read_leniently(record)
         if skeleton is None or not self.is_record(skeleton):
             self._seen.is_again(record_hash, None, None)
             self._count_kind(OF_ANOTHER_SHAPE)
@@ -326,7 +332,11 @@ class Skeleton(ABC):
         try:
             return self._decode(record), record
         except msgspec.DecodeError:
-            text = bytes_of(whole_pairs(parse(record), "replace"))
+            return self._read_leniently(record)
+
+    def _read_leniently(self, record: bytes) -> tuple[Any, bytes]:
+        """Return as ``_read`` does for a record that is not strict JSON, or has another shape."""
+        text = bytes_of(whole_pairs(parse(record), "replace"))
         try:
             return self._decode(text), text
         except msgspec.DecodeError:
@@ -416,9 +426,18 @@ class Skeleton(ABC):
             if at < state.first_at or not state.first_at:
                 state.first_at = at
             if state.reached and is_answer:
-                waited_s = _seconds_between(state.reached, at)
-                state.longest_wait_s = max(state.longest_wait_s or 0.0, waited_s)
+                self._count_wait(at)
             state.reached = at
+
+    def _count_wait(self, at: str) -> None:
+        """Note the wait from the last activity to ``at``, if it is the longest so far."""
+        state = self.state
+        longest_s = state.longest_wait_s
+        is_short = at[:_TO_THE_MINUTE] == state.reached[:_TO_THE_MINUTE]
+        # Most waits end in the minute in which they begin, so most times need not be parsed.
+        if longest_s is None or longest_s < 60 or not is_short:
+            waited_s = _seconds_between(state.reached, at)
+            state.longest_wait_s = max(longest_s or 0.0, waited_s)
 
     def count_part(self, kind: str, *, is_blank: bool = False) -> None:
         """Count a part of a record that is neither a call nor a result, by its kind. A message that

@@ -206,6 +206,8 @@ def as_text_column(name: str) -> str:
     halves of surrogate pairs.
     """
     name = name.replace("\0", "\ufffd").replace(DIGEST, "\ufffd")
+    if name.isascii():
+        return name
     return name.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
 
 

@@ -18,12 +18,12 @@ from __future__ import annotations
 from array import array
 from collections import deque
 from typing import Any, Final, NamedTuple
-from zlib import crc32
 
 from foldlog._base.usage import cost_of
 from foldlog.eventstore import Content, Source
 from foldlog.formats.blocks import content_of, content_of_parts, is_blank
 from foldlog.formats.event_fields import parts_in, text_part
+from foldlog.formats.hash_set import checksum
 from foldlog.formats.record import (
     Fields,
     dict_or_empty,
@@ -252,6 +252,10 @@ def said_beside(record: Fields) -> tuple[Content, Source] | None:
     return None if text_and_source is None or is_blank(text_and_source[0]) else text_and_source
 
 
+SAYING_BESIDE: Final = frozenset(("attachment", "system"))
+"""The types of the lines from which ``said_beside`` returns a text."""
+
+
 TITLES = {"summary": "summary", "ai-title": "aiTitle", "custom-title": "customTitle"}
 """Maps the type of a line to the field with the title. The weakest title comes first."""
 LINES_MAX: Final = 4_096
@@ -285,7 +289,7 @@ class Titles:
         """Return the title that a line sets, or None."""
         awaited = None
         if type(uuid) is str:
-            self.lines.append(_hash_of(uuid))
+            self.lines.append(checksum(uuid))
             awaited = self.awaiting.pop(uuid, None)
         rank = _RANKS.get(kind, -1)
         if rank < self.rank or type(title) is not str or not title.strip():
@@ -296,11 +300,7 @@ class Titles:
             return title
         if type(leaf) is not str:
             return None
-        if _hash_of(leaf) in self.lines:
+        if checksum(leaf) in self.lines:
             return title
         self.awaiting[leaf] = title
         return None
-
-
-def _hash_of(uuid: str) -> int:
-    return crc32(uuid.encode(errors="surrogatepass"))

@@ -5,7 +5,6 @@ from __future__ import annotations
 from array import array
 from collections.abc import Iterator
 from typing import Any, ClassVar, Final
-from zlib import crc32
 
 import msgspec
 from msgspec import UNSET, Struct, UnsetType
@@ -18,6 +17,7 @@ from foldlog.formats.claude_code.lines import (
     LINES_MAX,
     ONE_ID,
     RESULT_FIRST,
+    SAYING_BESIDE,
     TITLES,
     WITHOUT_PARENT,
     Kept,
@@ -25,7 +25,7 @@ from foldlog.formats.claude_code.lines import (
     cost_in,
     said_beside,
 )
-from foldlog.formats.hash_set import HashSet
+from foldlog.formats.hash_set import HashSet, checksum
 from foldlog.formats.model_calls import UNNAMED
 from foldlog.formats.open_calls import NO_RESULT, describe_supplied
 from foldlog.formats.record import Fields, text_or_none
@@ -134,10 +134,6 @@ _BESIDE: Final = ("type", "subtype", "content", "attachment", "rendered")
 """The fields of a line that is no message, of which the model may get a text."""
 
 
-def _checksum(uuid: str) -> int:
-    return crc32(uuid.encode(errors="surrogatepass"))
-
-
 def _is_answer(message: _Message) -> bool:
     is_reply = message.role == "assistant"
     if type(message.content) is not list:
@@ -183,8 +179,8 @@ class ClaudeCodeSkeleton(Skeleton):
         if self.state.records and len(set(self._titles.lines)) >= LINES_MAX:
             self._ids = None
         elif self.state.records:
-            for checksum in self._titles.lines:
-                self._ids.add(checksum.to_bytes(4))
+            for line in self._titles.lines:
+                self._ids.add(line.to_bytes(4))
         self._missing = set[str]()
         self._is_missing = False
         """Whether no line before the present line is its parent."""
@@ -249,10 +245,11 @@ class ClaudeCodeSkeleton(Skeleton):
             self._count_user(skeleton, message)
         elif kind == "assistant" and message is not None:
             self._count_reply(skeleton, message)
-        else:
-            beside = {name: getattr(skeleton, name) for name in _BESIDE}
-            said = said_beside(beside)
+        elif kind in SAYING_BESIDE:
+            said = said_beside({name: getattr(skeleton, name) for name in _BESIDE})
             self.count_part("annotation" if said is None else said[1])
+        else:
+            self.count_part("annotation")
 
     def _follow(self, line: _Line) -> None:
         """Note whether a line leaves the branch of the calls without results, and which of them get
@@ -266,11 +263,11 @@ class ClaudeCodeSkeleton(Skeleton):
             return
         parent = line.parentUuid
         if line.type in SAID and parent is not UNSET and not (message and _results_in(message)):
-            follows = isinstance(parent, str) and _checksum(parent) in parallel.lines
+            follows = isinstance(parent, str) and checksum(parent) in parallel.lines
             if not follows or len(parallel.lines) > _LINES_OF_CALLS_MAX:
                 self._parallel = parallel = _Parallel()
         if line.uuid is not None:
-            parallel.lines.append(_checksum(line.uuid))
+            parallel.lines.append(checksum(line.uuid))
         says = message is not None and type(message.content) is list
         if line.type == "assistant" and says and self.reply != parallel.response:
             if parallel.open and parallel.has_answer:
@@ -303,8 +300,8 @@ class ClaudeCodeSkeleton(Skeleton):
             self._side = is_side  # this message decides which chain the View shows
         if is_first or is_side != self._side or not isinstance(parent, str) or parent == before:
             return
-        checksum = _checksum(parent).to_bytes(4)
-        self._is_missing = not self._kept.continues_from(parent) and checksum not in ids
+        parent_line = checksum(parent).to_bytes(4)
+        self._is_missing = not self._kept.continues_from(parent) and parent_line not in ids
         if self._is_missing and parent not in self._missing:
             self._missing.add(parent)
             self.on_finding(WITHOUT_PARENT.format(parent))
@@ -319,7 +316,7 @@ class ClaudeCodeSkeleton(Skeleton):
 
     def _call_of_view(self, line: _Line, call_id: str, tool: str) -> None:
         if not self._parallel.open and self._parallel.response != self.reply:
-            lines = [] if line.uuid is None else [_checksum(line.uuid)]
+            lines = [] if line.uuid is None else [checksum(line.uuid)]
             self._parallel = _Parallel(self.reply or "", lines=lines)
         self._parallel.open[call_id] = tool
 
@@ -415,7 +412,8 @@ class ClaudeCodeSkeleton(Skeleton):
             self._usage = usage_of(message.usage)
         if message.model == SYNTHETIC_MODEL:
             return
-        self.note_place(None, model=message.model)
+        if not line.cwd:  # ``count`` has noted the model together with the folder
+            self.note_place(None, model=message.model)
         if self._usage:
             model = message.model or UNNAMED
             cost = cost_in(line.costUSD)

@@ -8,11 +8,14 @@ writes the table again. Look at what changed.
 
 import json
 import tempfile
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import pytest
 
+from foldlog.eventstore.sources.blocks import hash_of
 from foldlog.formats import FORMATS as OURS
+from foldlog.formats.claude_code.skeleton import ClaudeCodeSkeleton
 from tests.figures import FiguresOfStore, Where
 from tests.foldlog.imports.imports import imported, open_with_imports
 from tests.foldlog.records import CORPUS, GOLDEN
@@ -20,6 +23,31 @@ from tests.foldlog.records import CORPUS, GOLDEN
 TABLE = GOLDEN / "figures.json"
 NOT_BEFORE_USE = frozenset(("events", "kinds", "view_tokens", "condensations", "attributes"))
 """What a source counts in records, or does not know, before its events are made."""
+
+
+@pytest.mark.parametrize(
+    "waits_s", [(5,), (59.5, 0.5), (70, 20), (20, 70), (61, 59, 0, 62.5), (100, 3, 40, 99, 101)]
+)
+def test_longest_wait_is_counted_across_minutes(waits_s):
+    skeleton = ClaudeCodeSkeleton()
+    at = datetime(2026, 1, 1, 12, tzinfo=UTC)
+
+    def count(role):
+        text = json.dumps(
+            {
+                "type": role,
+                "uuid": f"{role} {at}",
+                "timestamp": at.isoformat().replace("+00:00", "Z"),
+                "message": {"role": role, "content": "kites"},
+            }
+        ).encode()
+        skeleton.add(text, hash_of(text))
+
+    for wait_s in waits_s:
+        count("user")
+        at += timedelta(seconds=wait_s)
+        count("assistant")
+    assert skeleton.state.longest_wait_s == max(waits_s)
 
 
 def row_of(store, conversation):

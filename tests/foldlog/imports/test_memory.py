@@ -5,6 +5,7 @@ import json
 import random
 import sys
 import tracemalloc
+import zlib
 from types import BuiltinFunctionType, FunctionType, ModuleType
 
 import pytest
@@ -15,7 +16,7 @@ from foldlog.formats.claude_code.skeleton import ClaudeCodeSkeleton
 from foldlog.formats.detection import recognize
 from foldlog.formats.files.found_sources import FoundHistory
 from foldlog.formats.files.histories import histories
-from foldlog.formats.hash_set import HashSet
+from foldlog.formats.hash_set import HashSet, checksum
 from foldlog.formats.skeleton import Seen, SourceState
 from foldlog.formats.summed_calls import HASH_BYTES
 from tests.foldlog.imports.imports import figures_of, imported, new_store, set_sizes
@@ -224,3 +225,9 @@ def test_a_total_in_between_changes_no_later_total():
         assert len(total.hashes) == (number + 1) * HASH_BYTES
     assert watched.replies.total() == unwatched.replies.total()
     assert watched.encode() == unwatched.encode()
+
+
+def test_checksum_is_that_of_zlib():
+    for number in range(64):
+        text = "\ud800kite" * number
+        assert checksum(text) == zlib.crc32(text.encode(errors="surrogatepass"))
