@@ -215,7 +215,7 @@ def _round_trip(kind: str, schema: int, event: KnownEvent, finite: bool) -> tupl
     except UnicodeEncodeError:
         body = b""  # a text has a lone surrogate
     if len(body) > _LONG:
-        if type(event) is not Action and event.origin is None and not _nest(event):
+        if type(event) is not Action and not _nest(event):
             return body, msgspec.convert(asdict(event), type(event))
         _check_depth(event, body)
     if body:

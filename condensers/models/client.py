@@ -356,7 +356,7 @@ class LLM(TokenCounter):
             count = _litellm().token_counter(
                 model=name,
                 messages=list(messages),
-                tools=[_countable(tool) for tool in tools] or None,
+                tools=[_countable(tool) for tool in tools],
                 use_default_image_token_count=_shows_remote_images(messages),
             )
         except UnicodeEncodeError:

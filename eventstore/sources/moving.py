@@ -535,7 +535,6 @@ def _open_in_target(
         return writing, SourcesToWrite.beside(writing)
     new = Conversation(NOT_BEGUN, conversation.id, conversation.created_at, conversation.salt)
     writing = WriteTransaction(transaction, begin_new(transaction, target, new), target)
-    writing.begin()
     writing.list_as(0, [EVERY])
     return writing, SourcesToWrite.beside(writing)
 

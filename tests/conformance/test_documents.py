@@ -82,6 +82,14 @@ def test_an_equal_value_appends_no_event(store, documents):
         documents.append("c1", (), {"n": True}, expected_version=1)
 
 
+def test_a_document_that_changes_nothing_begins_no_conversation(store, documents):
+    for expected in (0, ANY_VERSION):
+        assert documents.append("new", (), {"n": DELETED}, expected_version=expected) == ()
+    with pytest.raises(VersionConflict, match="is at version 0, but the append expected version 1"):
+        documents.append("new", (), {"n": DELETED}, expected_version=1)
+    assert store.conversations() == ()
+
+
 def test_a_small_change_is_a_small_event(store, documents):
     state = {"usage": [{"tokens": n} for n in range(500)], "name": "agent"}
     put(documents, state=state)

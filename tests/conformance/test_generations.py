@@ -11,6 +11,7 @@ from foldlog.eventstore import (
     ConversationErased,
     ConversationNotFound,
     Documents,
+    StoreUnavailable,
     VersionConflict,
     open_store,
 )
@@ -19,6 +20,7 @@ from foldlog.eventstore.maintenance import erase as erasing
 from foldlog.eventstore.maintenance.copy import copy_store
 from foldlog.eventstore.maintenance.erase import erase
 from foldlog.eventstore.maintenance.verify import verify
+from foldlog.eventstore.recorders.types import NOT_BEGUN, Conversation
 from foldlog.eventstore.store import bind
 from tests.between import before_next_call
 from tests.privacy import erased
@@ -188,3 +190,28 @@ def test_a_fork_under_an_erased_forks_id(histories, store):
     store.fork("f", 2, "c1", replace_erased=True)
     past = histories["c1"].view().state.past
     assert [event.content for event in past.events(0, 2)] == ["first", "second"]
+
+
+@pytest.mark.parametrize("visible", [True, False])
+def test_only_an_erased_conversation_is_replaced(store, visible):
+    """Also if a program that begins the new one has not looked at the old one."""
+    recorder = store.database.recorder
+    store.append("c1", said("first"), expected_version=0)
+    key = recorder.query(lambda reader: reader.conversation("c1")).key
+
+    def begin(transaction):
+        new = Conversation(NOT_BEGUN, "c1", 1, b"s" * 16, replaces=key, visible=visible)
+        staged = transaction.begin(new)
+        if not visible:
+            transaction.publish(staged.key, 0)
+
+    with pytest.raises(StoreUnavailable) as refused:
+        recorder.transact(begin)
+    assert refused.value.kind == "taken"
+    assert texts(store, "c1") == ["first"]
+    assert_sound(store)
+    erased(store, "c1")
+    recorder.transact(begin)
+    with pytest.raises(StoreUnavailable):  # it was replaced already
+        recorder.transact(begin)
+    assert recorder.query(lambda reader: reader.conversation("c1")).replaces == key

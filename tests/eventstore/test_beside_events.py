@@ -198,6 +198,20 @@ def test_rest_of_an_event_redacted_later_is_covered(path, note):
     assert "its receipt is for another redacted form" in findings(path, note)["c"][0]
 
 
+@pytest.mark.parametrize("has_receipt", [True, False])
+def test_a_checkpoint_says_nothing_of_the_event_after_it(path, has_receipt):
+    with opened(path) as store:
+        say(store, "new", "one")
+        note = make_checkpoint(store)
+        say(store, "new", "two", "three")
+        if has_receipt:
+            redacted(store, "new", 1)
+    put_redacted_form(path, "new", 1, source="environment")
+    [problem] = findings(path, note)["new"]
+    assert problem.startswith("event 1: ")
+    assert "since the checkpoint" not in problem
+
+
 def test_detached_fork_keeps_its_receipts(path, note):
     with opened(path) as store:
         redacted(store, "parent", 1)
