@@ -467,3 +467,24 @@ def test_fork_copied_alone_keeps_its_shared_records(store, target, path, name, l
     copied(store, target, fork)
     assert bytes_of(target, fork) == bytes_of(store, fork) == path.read_bytes()
     assert_sound(target)
+
+
+def test_a_copy_follows_records_that_became_no_events(store, target, path):
+    """The events of the source were made between two copies, and its last records became none."""
+    last = [{"type": "file-history-snapshot", "messageId": f"m{n}"} for n in range(3)]
+    lines = [path.read_text(), *(f"{json.dumps(record)}\n" for record in last)]
+    path.write_text("".join(lines))
+    name = imported(store, path).conversation
+    copy_all(store, target)
+    assert target.conversation(name, as_stored=True).unmade == source_of(store, name).records
+    used(store, name)
+    made = source_of(store, name).made
+    assert made == source_of(store, name).records
+    [unequal] = compare_stores(store, target)
+    assert unequal.behind
+    copy_all(store, target)
+    assert (source_of(target, name).made, [*compare_stores(store, target)]) == (made, [])
+    row = target.conversation(name, as_stored=True)
+    assert (row.unmade, row.version) == (0, store.version(name))
+    assert bytes_of(target, name) == path.read_bytes()
+    assert_sound(target)
