@@ -23,9 +23,10 @@ from foldlog.formats.claude_code.lines import (
     Kept,
     Titles,
     cost_in,
+    number_of,
     said_beside,
 )
-from foldlog.formats.hash_set import HashSet, checksum
+from foldlog.formats.hash_set import HashSet
 from foldlog.formats.model_calls import UNNAMED
 from foldlog.formats.open_calls import NO_RESULT, describe_supplied
 from foldlog.formats.record import Fields, text_or_none
@@ -263,11 +264,11 @@ class ClaudeCodeSkeleton(Skeleton):
             return
         parent = line.parentUuid
         if line.type in SAID and parent is not UNSET and not (message and _results_in(message)):
-            follows = isinstance(parent, str) and checksum(parent) in parallel.lines
+            follows = isinstance(parent, str) and number_of(parent) in parallel.lines
             if not follows or len(parallel.lines) > _LINES_OF_CALLS_MAX:
                 self._parallel = parallel = _Parallel()
         if line.uuid is not None:
-            parallel.lines.append(checksum(line.uuid))
+            parallel.lines.append(number_of(line.uuid))
         says = message is not None and type(message.content) is list
         if line.type == "assistant" and says and self.reply != parallel.response:
             if parallel.open and parallel.has_answer:
@@ -300,7 +301,7 @@ class ClaudeCodeSkeleton(Skeleton):
             self._side = is_side  # this message decides which chain the View shows
         if is_first or is_side != self._side or not isinstance(parent, str) or parent == before:
             return
-        parent_line = checksum(parent).to_bytes(4)
+        parent_line = number_of(parent).to_bytes(4)
         self._is_missing = not self._kept.continues_from(parent) and parent_line not in ids
         if self._is_missing and parent not in self._missing:
             self._missing.add(parent)
@@ -316,7 +317,7 @@ class ClaudeCodeSkeleton(Skeleton):
 
     def _call_of_view(self, line: _Line, call_id: str, tool: str) -> None:
         if not self._parallel.open and self._parallel.response != self.reply:
-            lines = [] if line.uuid is None else [checksum(line.uuid)]
+            lines = [] if line.uuid is None else [number_of(line.uuid)]
             self._parallel = _Parallel(self.reply or "", lines=lines)
         self._parallel.open[call_id] = tool
 
@@ -340,11 +341,13 @@ class ClaudeCodeSkeleton(Skeleton):
         texts = (words for _, words in _failed_results(record))
         return next((words for words in texts if words_in_refusal_text(words) is None), "")
 
-    def _is_refused(self, call_id: str | None) -> bool:
-        return any(
-            failed == call_id and words_in_refusal_text(words) is not None
-            for failed, words in _failed_results(self._text)
-        )
+    def _refused_calls(self) -> list[str | None]:
+        """Return the ids of the calls that a person refused. Cost: the record is decoded again."""
+        return [
+            call_id
+            for call_id, words in _failed_results(self._text)
+            if words_in_refusal_text(words) is not None
+        ]
 
     def _store_session(self, line: _Line) -> None:
         session = line.sessionId
@@ -363,13 +366,15 @@ class ClaudeCodeSkeleton(Skeleton):
         content = message.content
         blocks = content if type(content) is list else []
         results = _results_in(message)
+        has_failed = any(block.is_error is True for block in results)
+        refused_calls = self._refused_calls() if has_failed else []
         for block in results:
             failed = block.is_error is True
-            refused = failed and self._is_refused(block.tool_use_id)
             call_id = block.tool_use_id
+            refused = failed and call_id in refused_calls
             if self._is_missing and call_id and call_id not in self.state.waiting:
                 self._early[:] = [*self._early, call_id][-EARLY_MAX:]
-            self.count_result(block.tool_use_id, failed=failed, refused=refused)
+            self.count_result(call_id, failed=failed, refused=refused)
             if self.is_shown and call_id:
                 self._parallel.has_answer |= self._parallel.open.pop(call_id, None) is not None
         if len(results) == len(blocks) and results:
