@@ -26,7 +26,7 @@ NOT_BEFORE_USE = frozenset(("events", "kinds", "view_tokens", "condensations", "
 
 
 @pytest.mark.parametrize(
-    "waits_s", [(5,), (59.5, 0.5), (70, 20), (20, 70), (61, 59, 0, 62.5), (100, 3, 40, 99, 101)]
+    "waits_s", [(5, 20), (59.5, 0.5), (70, 20), (20, 70), (61, 59, 0, 62.5), (100, 3, 40, 99, 101)]
 )
 def test_longest_wait_is_counted_across_minutes(waits_s):
     skeleton = ClaudeCodeSkeleton()
