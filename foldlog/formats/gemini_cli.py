@@ -441,9 +441,10 @@ class GeminiDecoder(FollowingDecoder):
             self._add_message(collected, record)
         elif type(session.get("messages")) is list:
             self.past.break_off()
-            self._set_or_wait(
-                collected, [item for item in session["messages"] if type(item) is dict]
-            )
+            messages = dicts_in(session, "messages")
+            for message in messages:  # a later record may replace a message by its id
+                self.past.add(f"record {message.get('id')}")
+            self._set_or_wait(collected, messages)
         elif session_in(record) is not None:
             self.past.needs_all()
             self._is_resuming = bool(self._messages)

@@ -188,9 +188,15 @@ class Switches:
         if said.calls:
             self._calls[uuid] = said.calls
         if record["type"] not in SAID and is_boundary(record):
-            self._boundary = self._newest
-            self._kept = Kept.by(record)
+            self._begin_compaction(record)
         return back_to
+
+    def _begin_compaction(self, boundary: Fields) -> None:
+        """Note the boundary line of a compaction, which may name kept messages of later lines."""
+        self._boundary = self._newest
+        self._kept = Kept.by(boundary)
+        for name in self._kept.parents():
+            self._past.add(f"kept {name}")
 
     def _check_window(self, record: Fields, response: str | None) -> None:
         """Raise ``NeedsAll`` if a line may follow a line before the window."""
@@ -200,7 +206,9 @@ class Switches:
             group = self._groups.get(parent, _BEFORE)
         follows = parent is not None or not self.names_parents
         is_far = follows and (group is None or group is _BEFORE)
-        is_kept = type(parent) is str and self._kept.continues_from(parent)
+        is_kept = type(parent) is str and (
+            self._kept.continues_from(parent) or self._past.is_before_window(f"kept {parent}")
+        )
         if is_far or is_kept or (response and self._past.is_before_window(f"reply {response}")):
             self._past.needs_all()
         if is_far and type(parent) is str and parent not in self._others:

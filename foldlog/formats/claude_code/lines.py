@@ -146,6 +146,10 @@ class Kept(NamedTuple):
         """Return whether a line whose parent is ``parent`` comes right after the kept messages."""
         return parent in self.ids or parent == self.last
 
+    def parents(self) -> list[str]:
+        """Return each id for which ``continues_from`` is true."""
+        return sorted(self.ids) if self.last is None else [*sorted(self.ids), self.last]
+
     def among(self, names: list[str | None]) -> set[str | None]:
         """Return those ids of ``names`` that are kept. The ids that the boundary lists are returned
         even if ``names`` has them not.

@@ -14,7 +14,7 @@ from foldlog._imports.compacting import compacting, note_compaction
 from foldlog._imports.importing import Import
 from foldlog._reports.figures.checking import find_wrong_figures
 from foldlog._reports.records import decoding
-from foldlog.eventstore import DocumentChanges, Message, Redaction
+from foldlog.eventstore import DocumentChanges, Message, Redaction, Retraction
 from foldlog.eventstore.maintenance.copy import copy_store
 from foldlog.eventstore.maintenance.rekey import rekey
 from foldlog.eventstore.sources.reading import blocks_of
@@ -1056,6 +1056,64 @@ def test_rewind_changes_no_figure_of_a_message_that_came_twice(tmp_path, store, 
     for stored in (store, target):
         assert Histories(stored)["s1"].stats().events["retraction"] == 1
         assert [*find_wrong_figures(stored, Views(stored), "s1")] == []
+
+
+NAMED_BEFORE = {
+    "claude-code": [
+        *turns(3),
+        {
+            **COMPACTED["claude-code"][2],
+            "logicalParentUuid": "u2",
+            "compactMetadata": {
+                "preservedSegment": {"headUuid": "u1", "tailUuid": "u4", "anchorUuid": "b"}
+            },
+        },
+        *(
+            {**turn, "parentUuid": "u1" if number == 3 else f"u{number - 1}"}
+            for number, turn in enumerate(turns(7, 3), 3)
+        ),
+    ],
+    "gemini-cli": [
+        *GEMINI[:3],
+        {
+            "$set": {
+                "messages": [
+                    GEMINI[3]["$set"]["messages"][0],
+                    {"id": "c2", "type": "gemini", "content": "seen"},
+                ]
+            }
+        },
+        *({**GEMINI[1], "id": f"u{number}"} for number in range(2, 5)),
+        {"id": "c2", "type": "gemini", "content": "seen, and mended"},
+        {**GEMINI[1], "id": "u5"},
+    ],
+}
+"""Logs in which a record names a later message, or has a message without a record of its own. This
+record is soon before the window. A line then follows or replaces the message.
+"""
+
+
+@pytest.mark.parametrize("name", NAMED_BEFORE)
+def test_message_that_only_another_record_names_is_known_in_a_growth(
+    name, tmp_path, target, monkeypatch
+):
+    records = NAMED_BEFORE[name]
+    lines = [json.dumps(record).encode() for record in records]
+    path = tmp_path / "log.jsonl"
+    conversation = grown(target, path, lines, name)
+    whole = comparable(target, conversation)
+    assert Retraction in map(type, whole["events"])
+    every = range(1, len(lines))
+    for stops in (*([stop] for stop in every), every):
+        with new_store() as store:
+            assert grown(store, path, lines, name, *stops) == conversation
+            assert comparable(store, conversation) == whole, stops
+            assert_sound(store)
+    with new_store() as store:
+        grown(store, path, lines[:-1], name, *every[:-1])
+        monkeypatch.setattr(making_events, "VERSION", "another")
+        grown(store, path, lines, name)
+        assert comparable(store, conversation) == whole
 
 
 def openhands_events(*events):
