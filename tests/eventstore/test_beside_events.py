@@ -968,7 +968,10 @@ def test_a_comparison_counts_what_came_after_the_newest_leaf():
         erased(store, "c")
         notes.append(make_checkpoint(store))
         for note in notes:
-            *_, of_store = verify_against(store, note)
+            *verdicts, of_store = verify_against(store, note)
             assert of_store.findings == ()
+            assert {(verdict.redacted_records, verdict.redactions) for verdict in verdicts} == {
+                ((), ())
+            }
             counts.append(tuple(of_store.later))
         assert counts == [(5, 0, 1, 1), (3, 0, 1, 1), (0, 0, 0, 0)]

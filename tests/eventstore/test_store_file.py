@@ -5,6 +5,7 @@ to.
 import os
 import re
 import shutil
+import sqlite3
 import subprocess
 import sys
 from functools import partial
@@ -18,6 +19,8 @@ from foldlog.eventstore import (
 )
 from foldlog.eventstore.maintenance.backup import back_up, vacuum
 from foldlog.eventstore.recorders.errors import FAILURES
+from foldlog.eventstore.recorders.sqlite import store_file
+from foldlog.eventstore.recorders.sqlite.store_file import StoreFile
 from tests.reading import reading
 from tests.said import say, texts
 
@@ -450,3 +453,26 @@ class Agent:
     def end(self):
         self._process.communicate(timeout=300)
         assert self._process.returncode == 0
+
+
+def test_only_a_reader_opens_a_file_without_locks(tmp_path, monkeypatch):
+    """On a read-only disk, a reader makes no files beside the store. A writer gets SQLite's error."""
+    opened = []
+    connect = sqlite3.connect
+
+    def noted_connect(database, **options):
+        opened.append(str(database).partition("?")[2])
+        return connect(database, **options)
+
+    url = f"sqlite:///{tmp_path}/store.db"
+    with open_store(url) as store:
+        append(store, "first")
+    monkeypatch.setattr(StoreFile, "_is_on_read_only_disk", lambda file: True)
+    monkeypatch.setattr(store_file.sqlite3, "connect", noted_connect)
+    with open_store(url) as store:
+        append(store, "second")
+    assert {*opened} == {"mode=rw"}
+    opened.clear()
+    with open_store(f"{url}?mode=ro") as store:
+        assert texts(store, "c1") == ["first", "second"]
+    assert "immutable=1" in opened

@@ -20,6 +20,7 @@ from foldlog.eventstore import (
 from foldlog.eventstore.errors import TooManyBytes
 from foldlog.eventstore.log import writing
 from foldlog.eventstore.log.reading import views_up_to
+from foldlog.eventstore.log.seal import RowCodec
 from foldlog.eventstore.log.writing import WriteTransaction
 from foldlog.projections import View, Views
 from tests.eventstore.test_sqlite import FollowedBy, execute
@@ -206,3 +207,20 @@ def test_a_grown_view_is_not_longer_than_a_read_one(store):
     with views_up_to(900), pytest.raises(TooManyBytes):
         views.current("c")
     assert views.current("c") == folded(store)
+
+
+def test_a_view_that_is_too_long_as_stored_is_not_decoded(store, monkeypatch):
+    append(store, *all_said(*["x" * 500] * 3))
+
+    def read():
+        return store.query("c", lambda reading: ids(reading.shown_events([(0, 2)])))
+
+    with views_up_to(2_500):
+        assert read() == [0, 1, 2]
+
+    def decode_first(*arguments):
+        raise AssertionError("the rows need no decoding")
+
+    monkeypatch.setattr(RowCodec, "decode_first", decode_first)
+    with views_up_to(400), pytest.raises(TooManyBytes):
+        read()
