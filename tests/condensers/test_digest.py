@@ -27,6 +27,7 @@ from foldlog.condensers.strategies.digest.commands import covers, kinds_of_check
 from foldlog.condensers.strategies.digest.facts import Section
 from foldlog.condensers.strategies.digest.fold import DigestLine
 from foldlog.condensers.strategies.digest.layout import LENGTH_LEAST, _cut, text_of
+from foldlog.eventstore import open_store
 from foldlog.eventstore.events import (
     Action,
     Annotation,
@@ -34,7 +35,7 @@ from foldlog.eventstore.events import (
     Message,
     Observation,
 )
-from foldlog.projections import View
+from foldlog.projections import View, Views
 from foldlog.replays import replay
 from tests.beside import SAMPLES, needs_samples
 from tests.condensers.made import (
@@ -674,6 +675,25 @@ def test_a_short_message_is_shown_with_the_question_that_it_answers(size, is_ans
     answer_line = f"{text} (the agent had asked [1]: Shall I delete the old table?)"
     events = (message("Tidy the database."), asked, message(text), message("done", "agent"))
     assert section(digest(*events), ASKED) == [expected, answer_line if is_answer else text]
+
+
+@pytest.mark.parametrize(
+    "before, after",
+    [((1, 4), (0, 4)), ((0, 4), (1, 4)), ((0, 6), (0, 4)), ((0, 4), (0, 6)), ((1, 4), (1, 6))],
+)
+def test_a_digest_goes_on_only_from_a_part_of_itself(before, after):
+    """The digests are of the events from one index to another; the other events are shown."""
+    requests = [message(f"Begin with part {number} of the plan.") for number in range(7)]
+
+    def text_after(*ranges):
+        with open_store("memory:") as store:
+            store.append("c", requests, expected_version=0)
+            view = Views(store).current("c")
+            return [text_of(digest_of(view, view[start:stop]), LENGTH) for start, stop in ranges][
+                -1
+            ]
+
+    assert text_after(before, after) == text_after(after)
 
 
 @pytest.mark.parametrize("length", [30, 60, 90])
