@@ -555,6 +555,16 @@ class ReadTransaction:
         """
         return past_of(self.database, self._reader, self.state)
 
+    def owner_of(self, event_id: int) -> str:
+        """Return the id of the conversation to which an event belongs: an ancestor, if the
+        conversation is a fork that shares the event.
+        """
+        if event_id < self.state.begins:
+            for part in self.past:
+                if part.start <= event_id < part.stop:
+                    return part.id
+        return self.state.id
+
     def recall(self, idempotency_key: str) -> RecalledKey | None:
         """Return the events that an append recorded under a caller's idempotency key, or None if
         the key is new. Raises ``CorruptEvent`` if a program without the data key changed the

@@ -385,11 +385,10 @@ def _read(writing: WriteTransaction, event_id: int, named_id: int) -> tuple[Row,
             f" {state.version - 1}"
         )
     if event_id < state.begins:
-        owner = next(part.id for part in writing.past if part.start <= event_id < part.stop)
         raise InvalidArgument(
-            f"event {event_id} of conversation {state.id!r} belongs to conversation {owner!r},"
-            f" from which {state.id!r} was forked; redact the event there, which redacts"
-            " it in every fork too"
+            f"event {event_id} of conversation {state.id!r} belongs to conversation"
+            f" {writing.owner_of(event_id)!r}, from which {state.id!r} was forked; redact the"
+            " event there, which redacts it in every fork too"
         )
     row = writing.last_row(event_id + 1)
     event = stored_event_of(state.id, row)

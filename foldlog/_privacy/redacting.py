@@ -50,6 +50,7 @@ from foldlog.eventstore import (
     CondensationAction,
     ConversationErased,
     ConversationRow,
+    CorruptEvent,
     DocumentChanges,
     Event,
     EventStoreError,
@@ -72,7 +73,6 @@ from foldlog.eventstore.files.written_files import (
     source_name,
 )
 from foldlog.eventstore.log.finding import Moment, query_all
-from foldlog.eventstore.log.reading import ReadTransaction
 from foldlog.eventstore.log.redacted import can_be_redacted, has_content
 from foldlog.eventstore.log.writing import WriteTransaction
 from foldlog.eventstore.maintenance import redact
@@ -386,8 +386,11 @@ class Redacting:
                     continue
                 if is_single:
                     raise
-                stay.append(Problem(name, str(error)))
-                self._refused.add((name, ids[0]))
+                # A fork may share the event with a conversation that was redacted together with
+                # a later event of the fork.
+                if not self._is_redacted(name, ids[0]):
+                    stay.append(Problem(name, str(error)))
+                    self._refused.add((name, ids[0]))
             on_events(len(ids))
         for name in chosen.beside:
             with self._without_erased():
@@ -396,6 +399,14 @@ class Redacting:
             with self._without_erased():
                 _delete_streams(self.store_of(name), name, found)
         return receipts, stay
+
+    def _is_redacted(self, name: str, event_id: int) -> bool:
+        """Return whether an event exists and is redacted now."""
+        recorded_id = _recorded_id(event_id)
+        with self._without_erased():
+            events = self.store_of(name).events(name, recorded_id, recorded_id + 1)
+            return any(not has_content(event) for event in events)
+        return False
 
     def _detached_forks(self, except_ids: Container[str]) -> list[ConversationRow]:
         """Return the searched forks that have no parent any more."""
@@ -751,7 +762,9 @@ def _with_copies(
     """Return the events with the other events of their records, their copies in companions, and the
     titles that repeat them. The names of what cannot be read are added to ``unread``.
     """
-    found = query_all(store.database, partial(_read_related, store, events_by_name, unread_ids))
+    found = query_all(
+        store.database, partial(_read_related, store, events_by_name, unread_ids, unread)
+    )
     events = found.events
     for state, own_ids, companions in found.beside:
         redacted = (events[state.id][event_id] for event_id in own_ids)
@@ -762,13 +775,25 @@ def _with_copies(
         texts = texts_of(redacted, staying)
         for companion in companions:
             copies = copies_of(texts, _readable(store, companion, 0, unread))
-            if copies:
-                events.setdefault(companion.id, {}).update((copy.id, copy) for copy in copies)
+            for owner, copy in _with_owners(store, companion, copies):
+                events.setdefault(owner, {})[copy.id] = copy
     for session, handed_over in found.sessions:
         titles = titles_in(handed_over, _readable(store, session, session.begins, unread))
         if titles:
             events.setdefault(session.id, {}).update((title.id, title) for title in titles)
     return {name: [*known.values()] for name, known in events.items()}
+
+
+def _with_owners(
+    store: Store, conversation: Conversation, events: Sequence[Event]
+) -> list[tuple[str, Event]]:
+    """Return events of a conversation, each with the conversation to which it belongs."""
+    if all(event.id >= conversation.begins for event in events):
+        return [(conversation.id, event) for event in events]
+    return store.query(
+        conversation.id,
+        lambda reading: [(reading.owner_of(event.id), event) for event in events],
+    )
 
 
 class _Found(NamedTuple):
@@ -789,9 +814,12 @@ def _read_related(
     store: Store,
     events_by_name: Mapping[str, Sequence[Event]],
     unread_ids: Mapping[str, Collection[int]],
+    unread: list[str],
     moment: Moment,
 ) -> _Found:
-    """Read the events of the same records, and look up the places where copies may be."""
+    """Read the events of the same records and the placed results, and look up the places where
+    copies may be.
+    """
     events = {name: {event.id: event for event in named} for name, named in events_by_name.items()}
     ids_by_name = {
         name: [*events.get(name, ()), *map(_recorded_id, unread_ids.get(name, ()))]
@@ -801,7 +829,7 @@ def _read_related(
     asked: Mapping[str, Collection[int]] = ids_by_name
     while asked:
         _read_records(sources, moment, asked, ids_by_name, events)
-        asked = _ids_of_placed(moment, events)
+        asked = _ids_of_placed(moment, events, unread)
     found = _Found(events, [], [])
     for name, known in events.items():
         reading = moment.conversation(name)
@@ -848,47 +876,74 @@ def _read_records(
 
 
 def _ids_of_placed(
-    moment: Moment, events: Mapping[str, Mapping[int, Event]]
+    moment: Moment, events: Mapping[str, Mapping[int, Event]], unread: list[str]
 ) -> dict[str, list[int]]:
-    """Return the ids of further events that have the result of one of the events: see
-    ``PLACED_FROM``.
+    """Return the ids of further events that have the result of one of the events, by the
+    conversation to which they belong: see ``PLACED_FROM``.
     """
-    further = {
-        name: [
-            other.id
-            for other in _same_results(moment.conversation(name), known.values())
-            if other.id not in known and can_be_redacted(other)
-        ]
-        for name, known in events.items()
-    }
-    return {name: ids for name, ids in further.items() if ids}
+    further: dict[str, list[int]] = {}
+    for name, known in events.items():
+        for owner, other in _same_results(moment, name, known.values(), unread):
+            if other.id not in events.get(owner, ()) and can_be_redacted(other):
+                further.setdefault(owner, []).append(other.id)
+    return further
 
 
-def _same_results(reading: ReadTransaction, events: Iterable[Event]) -> Iterator[Event]:
-    """Yield the other events that have the same results: the first ones, of which some of
-    ``events`` are the placed copies, and the copies that were placed later.
+def _same_results(
+    moment: Moment, conversation: str, events: Iterable[Event], unread: list[str]
+) -> Iterator[tuple[str, Event]]:
+    """Yield the other events that have the same results, each with the conversation to which it
+    belongs: the first ones, of which some of ``events`` are the placed copies, and the copies that
+    were placed later, in the conversation or in its forks. A fork may share a first one. The
+    problems of later events that cannot be read are added to ``unread``.
 
-    Cost: for a result that was written before its call, reading all later events.
+    Cost: for a result that was written before its call, reading all later events of the
+    conversation and of the forks that share the result.
     """
+    reading = moment.conversation(conversation)
     results = [event for event in events if isinstance(event, Observation) and event.origin]
     for event in results:
         first_id = _placed_from(event)
         if first_id is not None:
-            yield from reading.events(first_id, first_id + 1)
-    early_ids = {
+            owner_id = reading.owner_of(first_id)
+            yield from ((owner_id, first) for first in reading.events(first_id, first_id + 1))
+    early_ids = [
         event.id
         for event in results
         if not event.shown and event.cause is None and PLACED_FROM not in event.meta
-    }
-    if early_ids:
-        later_events = reading.events(min(early_ids) + 1)
-        yield from (later for later in later_events if _placed_from(later) in early_ids)
+    ]
+    if not early_ids:
+        return
+    state = reading.state
+    for owner, ids in ((state, early_ids), *moment.forks_sharing(state, early_ids)):
+        # Each conversation is read from its own events on: its parent has the others.
+        start = max(owner.begins, min(ids) + 1)
+        shown_ids = set(ids)
+        for later in _readable_at(moment, owner.id, start, unread):
+            if _placed_from(later) in shown_ids:
+                yield owner.id, later
 
 
 def _placed_from(event: Event) -> int | None:
     """Return the event of which a placed result is a copy: see ``PLACED_FROM``."""
     first_id = event.meta.get(PLACED_FROM)
     return first_id if type(first_id) is int else None
+
+
+def _readable_at(
+    moment: Moment, conversation: str, start: int, unread: list[str]
+) -> Iterator[Event]:
+    """Yield the readable events from ``start`` on, as ``_readable`` does, at one moment."""
+    reading = moment.conversation(conversation)
+    while start < reading.version:
+        try:
+            yield from reading.events(start)
+            return
+        except CorruptEvent as error:
+            unread.append(str(error))
+            if error.event_id < start:
+                return  # The conversation itself cannot be read.
+            start = error.event_id + 1
 
 
 def _readable(

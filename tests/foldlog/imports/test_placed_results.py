@@ -11,6 +11,7 @@ import pytest
 from foldlog import Histories
 from foldlog.eventstore import Message, Observation
 from foldlog.formats.resuming import WINDOW_MAX
+from tests.between import at_each_moment
 from tests.figures import FiguresOfStore, Where
 from tests.foldlog.imports.imports import (
     bytes_of,
@@ -18,8 +19,10 @@ from tests.foldlog.imports.imports import (
     figures_of,
     imported,
     new_store,
+    open_with_imports,
     redact_event,
 )
+from tests.stored_rows import execute
 
 SECRET = "the key hangs behind the rain barrel"
 _TIME = "2026-05-02T07:00:0{}.000Z"
@@ -268,6 +271,125 @@ def test_redaction_deletes_both_events_and_the_record(store, tmp_path, number):
     redact_event(store, "garden", results[number].id)
     assert SECRET not in repr(events_of(store, "garden"))
     assert SECRET.encode() not in bytes_of(store, "garden")
+
+
+def call(call_id, place, uuid="c1"):
+    block = {"type": "tool_use", "id": call_id, "name": "look", "input": {"place": place}}
+    return line(3, uuid, "a1", "assistant", block, "m1")
+
+
+NOTE = line(4, "n1", "r1", "user", text("Take your time."))
+FORKS = {
+    "garden": [ASKED, SAID, RESULT, call("t1", "shed"), ANSWER],
+    "garden@3": [ASKED, SAID, RESULT, NOTE, call("t1", "barn"), ANSWER],
+    "garden@3@4": [ASKED, SAID, RESULT, NOTE, call("t1", "loft"), ANSWER],
+}
+"""A history, its fork and a fork of the fork: they share the result, and each has its own call."""
+
+
+def import_forks(store, folder):
+    folder.mkdir(exist_ok=True)
+    for name, lines in FORKS.items():
+        done = imported(store, write(folder / f"{name}.jsonl", lines))
+        assert done.conversation == name
+        events_of(store, name)
+
+
+def copy_in(store, name):
+    (copy,) = (event.id for event in events_of(store, name) if "placed_from" in event.meta)
+    return copy
+
+
+def assert_deleted(store, names=FORKS):
+    for name in names:
+        assert SECRET not in repr(events_of(store, name))
+        assert SECRET.encode() not in bytes_of(store, name)
+
+
+@pytest.mark.parametrize("name", FORKS)
+def test_redaction_of_a_copy_deletes_the_shared_result_and_all_copies(store, tmp_path, name):
+    import_forks(store, tmp_path)
+    receipt = redact_event(store, name, copy_in(store, name))
+    assert receipt.conversation == name
+    assert_deleted(store)
+
+
+def test_redaction_of_a_result_deletes_the_copies_in_forks(store, tmp_path):
+    import_forks(store, tmp_path)
+    redact_event(store, "garden", 2)
+    assert_deleted(store)
+
+
+def search(store, where=None):
+    maintenance = Histories(store).maintenance
+    return maintenance.redact_matching(SECRET, where, reason="asked for", by="me")
+
+
+def test_search_redacts_each_event_where_it_belongs(store, tmp_path):
+    import_forks(store, tmp_path)
+    report = search(store)
+    assert report.stay == ()
+    assert report.events == {"garden": (2, 3, 4), "garden@3": (4, 5), "garden@3@4": (4, 5)}
+    assert_deleted(store)
+    assert search(store).events == {}
+
+
+def test_search_of_a_fork_reports_nothing_that_was_redacted(store, tmp_path):
+    import_forks(store, tmp_path)
+    Histories(store)["garden@3@4"].set_attributes(place="loft")
+    assert search(store, {"place": "loft"}).stay == ()
+    assert_deleted(store)
+
+
+@pytest.mark.parametrize("name", ["garden@3", "garden@3@4"])
+def test_redaction_deletes_the_copies_in_detached_forks(store, tmp_path, name):
+    import_forks(store, tmp_path)
+    Histories(store).erase("garden", reason="asked for", detach_forks=True)
+    redact_event(store, name, copy_in(store, name))
+    assert_deleted(store, ["garden@3", "garden@3@4"])
+
+
+def test_redaction_deletes_the_copy_in_a_fork_that_is_detached_meanwhile(tmp_path):
+    def detach(histories):
+        histories.erase("garden", reason="asked for", detach_forks=True)
+
+    def redact_copy(histories):
+        return redact_event(histories.store, "garden@3", 5)
+
+    def fill(histories):
+        import_forks(histories.store, tmp_path)
+
+    for histories, receipt in at_each_moment(fill, detach, redact_copy):
+        assert 5 in receipt.event_ids
+        assert_deleted(histories.store, ["garden@3", "garden@3@4"])
+
+
+def test_a_damaged_event_of_a_fork_stops_no_redaction(tmp_path):
+    path = tmp_path / "store.db"
+    with open_with_imports(path) as store:
+        import_forks(store, tmp_path)
+        key = "SELECT key FROM conversations WHERE id = 'garden@3'"
+        execute(path, f"UPDATE events SET body = x'00' WHERE conversation = ({key}) AND id = 3")
+        receipt = redact_event(store, "garden", 2)
+        assert any("'garden@3', event 3" in name for name in receipt.unconfirmed)
+        (copy,) = store.events("garden@3", 5, 6)
+        assert copy.redacted
+        assert_deleted(store, ["garden"])
+
+
+def test_redaction_leaves_another_early_result_of_a_fork(store, tmp_path):
+    block = {"type": "tool_result", "tool_use_id": "t2"}
+    parent = line(4, "r2", "c2", "user", {**block, "content": f"In short: {SECRET}"})
+    fork = line(4, "r2", "c2", "user", {**block, "content": "There is none."})
+    for name, other, place in (("garden", parent, "shed"), ("garden@3", fork, "barn")):
+        calls = [call("t1", place), call("t2", place, "c2")]
+        lines = [ASKED, SAID, RESULT, other, *calls, ANSWER]
+        assert imported(store, write(tmp_path / name, lines)).conversation == name
+        events_of(store, name)
+    assert {"garden", "garden@3"} == search(store).events.keys()
+    assert_deleted(store, ["garden", "garden@3"])
+    left = [event for event in events_of(store, "garden@3") if isinstance(event, Observation)]
+    assert [event.content for event in left].count("There is none.") == 2
 
 
 def test_export_has_the_lines_as_they_came(store, tmp_path):

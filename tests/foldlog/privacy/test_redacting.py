@@ -123,6 +123,17 @@ def test_report_of_a_companion_erased_meanwhile_is_named(monkeypatch, foldlog):
     assert any("beside.html" in name for name in receipt.unconfirmed)
 
 
+def test_a_companion_that_is_a_fork_refuses_no_redaction(histories):
+    line = said("a long line about tulips in the garden")
+    for name in ("c", "d"):
+        histories[name].append(line)
+    histories["d"].fork(1, "c/+notes").append(said("rose"))
+    receipt = histories["c"].redact(0, reason="asked to")
+    assert [(quote.conversation, quote.event_id) for quote in receipt.quotes] == [("d", 0)]
+    for name in ("c", "d", "c/+notes"):
+        assert histories[name].view()[0].content == "[redacted]"
+
+
 def test_a_history_redacts_several_events_all_or_none(histories):
     history = histories["c"]
     history.append([said("hi")] * 6)
