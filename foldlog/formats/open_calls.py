@@ -81,6 +81,11 @@ class NewestCalls:
         """Whether any call has no result."""
         return self.began_before_window or bool(self.open)
 
+    @property
+    def open_count(self) -> int:
+        """The number of calls without results. All calls before the window count as one."""
+        return len(self.open) + self.began_before_window
+
     def call(self, call: Action) -> None:
         """Add a call. A call of another response begins anew."""
         if call.response_id != self.response:

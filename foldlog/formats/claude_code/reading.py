@@ -110,6 +110,7 @@ class ClaudeCodeDecoder(FollowingDecoder):
             "prompt": self._prompt,
             "early": sorted(self._early_before | {checksum(call_id) for call_id in self._early}),
             "lacks_result": self._parallel.lacks_result,
+            "open_calls": self._parallel.open_count,
         }
 
     def restore(self, facts: Facts) -> None:
@@ -126,8 +127,12 @@ class ClaudeCodeDecoder(FollowingDecoder):
         self._early_before = frozenset(facts.get("early", ())) - {
             checksum(call_id) for call_id in self._early
         }
-        if facts.get("lacks_result") and not self._parallel.lacks_result:
-            self._parallel.begin_before_window()
+        parallel = self._parallel
+        lacks_result = facts.get("lacks_result") and not parallel.lacks_result
+        # the window may begin in the middle of a response
+        has_other_calls = facts.get("open_calls", 0) > len(parallel.open)
+        if lacks_result or (has_other_calls and parallel.response is not None):
+            parallel.begin_before_window()
 
     def _awaiting(self) -> frozenset[int]:
         """Return checksums of the lines for which a title waits."""

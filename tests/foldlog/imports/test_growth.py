@@ -14,7 +14,7 @@ from foldlog._imports.compacting import compacting, note_compaction
 from foldlog._imports.importing import Import
 from foldlog._reports.figures.checking import find_wrong_figures
 from foldlog._reports.records import decoding
-from foldlog.eventstore import DocumentChanges, Message, Redaction, Retraction
+from foldlog.eventstore import DocumentChanges, Message, Observation, Redaction, Retraction
 from foldlog.eventstore.maintenance.copy import copy_store
 from foldlog.eventstore.maintenance.rekey import rekey
 from foldlog.eventstore.sources.reading import blocks_of
@@ -1114,6 +1114,40 @@ def test_message_that_only_another_record_names_is_known_in_a_growth(
         monkeypatch.setattr(making_events, "VERSION", "another")
         grown(store, path, lines, name)
         assert comparable(store, conversation) == whole
+
+
+@pytest.mark.parametrize("stop", range(1, 8))
+def test_call_before_the_window_gets_the_result_that_its_program_sends(
+    stop, tmp_path, store, target
+):
+    def replies(number, parent, message, block):
+        (line,) = turns(number + 1, number)
+        role = "assistant" if message else "user"
+        said = {"role": role, "content": [block]} | ({"id": message} if message else {})
+        return {**line, "type": role, "parentUuid": parent, "message": said}
+
+    def calls(call):
+        return {"type": "tool_use", "id": call, "name": "look", "input": {}}
+
+    records = [
+        *turns(3),
+        # The step back to the first reply ends the window before the second call of the response.
+        replies(3, "u1", "m3", calls("c3")),
+        replies(4, "u3", "m3", calls("c4")),
+        replies(5, "u4", "", {"type": "tool_result", "tool_use_id": "c4", "content": "seen"}),
+        replies(6, "u5", "m6", {"type": "text", "text": "mended"}),
+        *turns(9, 7),
+    ]
+    lines = [json.dumps(record).encode() for record in records]
+    path = tmp_path / "log.jsonl"
+    conversation = grown(store, path, lines, "claude-code", stop)
+    assert grown(target, path, lines, "claude-code") == conversation
+    whole = comparable(target, conversation)
+    assert [event.call_id for event in whole["events"] if isinstance(event, Observation)] == [
+        "c4",
+        "c3",
+    ]
+    assert comparable(store, conversation) == whole
 
 
 def openhands_events(*events):
