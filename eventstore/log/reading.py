@@ -349,12 +349,12 @@ class ReadTransaction:
         """
         # Read the rows at the ends of intervals too, because their numbers reveal rows missing at
         # the ends.
-        ends = {end for interval in intervals for end in interval if 0 < end < self.version - 1}
+        ends = {end for interval in intervals for end in interval if 0 <= end < self.version - 1}
         unflagged_ends = ends.difference(map(_id_of, rows))
         if unflagged_ends:
             added = (self.last_row(end + 1) for end in unflagged_ends)
             rows = sorted([*rows, *added], key=_id_of)
-        firsts = [first or -1 for first, _ in intervals]  # no row can be missing before event 0
+        firsts = [first for first, _ in intervals]
 
         def are_in_one_interval(event_id: int, later_id: int) -> bool:
             return bisect_right(firsts, event_id) == bisect_right(firsts, later_id)

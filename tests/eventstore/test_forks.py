@@ -98,3 +98,27 @@ def test_no_head_of_a_damaged_event(path, name):
         pytest.raises(CorruptEvent, match="event 1"),
     ):
         store.query(name, lambda reading: reading.head_at(2))
+
+
+@pytest.mark.parametrize("missing", range(4))
+def test_a_view_names_each_missing_event_in_its_intervals(tmp_path, missing):
+    """Events outside of the intervals may be missing: no View depends on them."""
+    path = tmp_path / "store.db"
+    with open_store(f"sqlite:///{path}") as store:
+        say(store, "c", *map(str, range(5)))
+    execute(path, f"DELETE FROM events WHERE id = {missing}")
+    single = [(first, last) for last in range(5) for first in range(last + 1)]
+    pairs = [(one, other) for one in single for other in single if one[1] + 1 < other[0]]
+    with open_store(f"sqlite:///{path}") as store:
+        for intervals in (*((interval,) for interval in single), *pairs):
+            wanted = [event for first, last in intervals for event in range(first, last + 1)]
+
+            def read(reading, intervals=intervals):
+                return [event.id for event in reading.flagged_events(intervals)]
+
+            if missing in wanted:
+                with pytest.raises(CorruptEvent) as raised:
+                    store.query("c", read)
+                assert raised.value.event_id == missing, intervals
+            else:
+                assert store.query("c", read) == wanted, intervals
