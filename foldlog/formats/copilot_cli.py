@@ -144,7 +144,7 @@ class CopilotDecoder(FollowingDecoder):
             "prompt": self._prompt,
             "prompt_id": self._prompt_id,
             "is_named": self._is_named,
-            "has_open_calls": self._newest_calls.is_open,
+            "open_calls": self._newest_calls.open_count,
         }
 
     def restore_after(self, facts: Facts) -> None:
@@ -152,7 +152,8 @@ class CopilotDecoder(FollowingDecoder):
         self._prompt_id = facts["prompt_id"]
         self._is_named = facts["is_named"]
         self._begun = None
-        if facts.get("has_open_calls") and not self._newest_calls.is_open:
+        # the window may begin in the middle of a response
+        if facts.get("open_calls", 0) > len(self._newest_calls.open):
             self._newest_calls.begin_before_window()
 
     def tag(self, event: Event, collected: RecordEvents | None) -> str:

@@ -1116,37 +1116,54 @@ def test_message_that_only_another_record_names_is_known_in_a_growth(
         assert comparable(store, conversation) == whole
 
 
-@pytest.mark.parametrize("stop", range(1, 8))
-def test_call_before_the_window_gets_the_result_that_its_program_sends(
-    stop, tmp_path, store, target
-):
-    def replies(number, parent, message, block):
-        (line,) = turns(number + 1, number)
-        role = "assistant" if message else "user"
-        said = {"role": role, "content": [block]} | ({"id": message} if message else {})
-        return {**line, "type": role, "parentUuid": parent, "message": said}
+def in_lines(number, parent, message, block):
+    """Return a line of Claude Code with a block of a response, or without ``message`` of a user."""
+    (line,) = turns(number + 1, number)
+    role = "assistant" if message else "user"
+    said = {"role": role, "content": [block]} | ({"id": message} if message else {})
+    return {**line, "type": role, "parentUuid": parent, "message": said}
 
-    def calls(call):
-        return {"type": "tool_use", "id": call, "name": "look", "input": {}}
 
-    records = [
+PARTS = {
+    "claude-code": [
         *turns(3),
         # The step back to the first reply ends the window before the second call of the response.
-        replies(3, "u1", "m3", calls("c3")),
-        replies(4, "u3", "m3", calls("c4")),
-        replies(5, "u4", "", {"type": "tool_result", "tool_use_id": "c4", "content": "seen"}),
-        replies(6, "u5", "m6", {"type": "text", "text": "mended"}),
+        in_lines(3, "u1", "m3", {"type": "tool_use", "id": "c1", "name": "look", "input": {}}),
+        in_lines(4, "u3", "m3", {"type": "tool_use", "id": "c2", "name": "look", "input": {}}),
+        in_lines(5, "u4", "", {"type": "tool_result", "tool_use_id": "c2", "content": "seen"}),
+        in_lines(6, "u5", "m6", {"type": "text", "text": "mended"}),
         *turns(9, 7),
-    ]
-    lines = [json.dumps(record).encode() for record in records]
+    ],
+    "copilot-cli": [
+        *copilot_records(
+            ("session.start", {"sessionId": "s1"}),
+            ("system.message", {"content": "mend kites"}),
+            ("user.message", {"content": "go on"}),
+            asks("m1", "c1"),
+            # The new system prompt ends the window before the second call of the response.
+            ("system.message", {"content": "mend boats"}),
+            asks("m1", "c2"),
+            ("tool.execution_complete", {"toolCallId": "c2", "result": {"content": "seen"}}),
+            ("assistant.message", {"messageId": "m2", "content": "mended"}),
+            ("user.message", {"content": "go on"}),
+        )
+    ],
+}
+"""Logs with a response of two records, each with a call. The window begins between them, and only
+the second call gets a result.
+"""
+
+
+@pytest.mark.parametrize("stop", range(1, 9))
+@pytest.mark.parametrize("name", PARTS)
+def test_window_may_begin_in_the_middle_of_a_response(name, stop, tmp_path, store, target):
+    lines = [json.dumps(record).encode() for record in PARTS[name]]
     path = tmp_path / "log.jsonl"
-    conversation = grown(store, path, lines, "claude-code", stop)
-    assert grown(target, path, lines, "claude-code") == conversation
+    conversation = grown(store, path, lines, name, stop)
+    assert grown(target, path, lines, name) == conversation
     whole = comparable(target, conversation)
-    assert [event.call_id for event in whole["events"] if isinstance(event, Observation)] == [
-        "c4",
-        "c3",
-    ]
+    results = [event.call_id for event in whole["events"] if isinstance(event, Observation)]
+    assert results == ["c2", "c1"]
     assert comparable(store, conversation) == whole
 
 
