@@ -538,13 +538,13 @@ class UnfinishedReply:
 
     def append(self, reply: Any = None, **options: Any) -> tuple[Recorded, ...]:
         """Append the complete reply, and close its stream in the same transaction. Without
-        ``reply``, the reply is what was written so far; if the arguments of a call are incomplete,
-        it is appended as ``append_cut`` does. ``options`` are the arguments of
+        ``reply``, the reply is what was written so far; if nothing was, or if the arguments of a
+        call are incomplete, ``append`` does as ``append_cut``. ``options`` are the arguments of
         ``History.append_reply``.
         """
         options = self._with_view(options)
         streamed = StreamedReply(self._history, None, options, self)
-        if reply is None and self._draft.has_half_call:
+        if reply is None and (self._draft.is_empty or self._draft.has_half_call):
             return streamed.cancel()
         complete = self._draft.reply() if reply is None else reply
         return streamed._append(complete, options)

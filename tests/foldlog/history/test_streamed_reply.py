@@ -603,6 +603,17 @@ def test_an_unfinished_reply_is_appended_as_cut(history):
     assert history.version() == 3
 
 
+@pytest.mark.parametrize("end", ["append", "append_cut"])
+@pytest.mark.parametrize("chunks", [(), [{"choices": []}]])
+def test_an_unfinished_reply_without_a_word_ends_without_an_event(end, chunks, history):
+    reply = history.stream_reply()
+    reply.begin()
+    for chunk in chunks:
+        reply.feed(chunk)
+    assert getattr(history.unfinished_reply(), end)() == ()
+    assert (history.version(), history.unfinished_reply()) == (1, None)
+
+
 def test_an_unfinished_reply_is_dropped(history):
     leave(history, "A ")
     parts = []
