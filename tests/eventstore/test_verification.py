@@ -38,6 +38,7 @@ from foldlog.eventstore.proof.checkpoint import make_checkpoint
 from foldlog.eventstore.proof.comparison import verify_against
 from foldlog.eventstore.recorders import checking as recorders_checking
 from foldlog.eventstore.recorders.sqlite import checking as sqlite_checking
+from foldlog.eventstore.store import logged_in
 from foldlog.projections import Views
 from tests.golden.rows import rows
 from tests.how_many import some
@@ -699,3 +700,12 @@ def test_a_module_is_imported_in_the_thread_of_the_caller(tmp_path, monkeypatch)
         monkeypatch.setattr(sys, "meta_path", [Finder(), *sys.meta_path])
         assert problems_of(store) == []
     assert threads == [threading.main_thread()]
+
+
+def test_a_row_that_a_damaged_index_finds_twice_changes_no_log(tmp_path):
+    with open_store(tmp_path / "store.db") as store:
+        for number in range(3):
+            say(store, "c", f"word {number}")
+        with reading(store, "c") as transaction:
+            found = transaction.rows(0, 3)
+        assert [*logged_in("c", [*found, found[-1]], 0, 3)] == [*store.log("c")]
