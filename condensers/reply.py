@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from foldlog._base.usage import cost_of, count_of
+from foldlog.eventstore.usage import cost_of, count_of
 
 
 @dataclass(frozen=True, slots=True)

@@ -19,8 +19,8 @@ from msgspec.structs import replace
 
 from foldlog._base.json_types import JsonMap, JsonObject
 from foldlog._base.telemetry import tell
-from foldlog._base.usage import CONDENSER_META
 from foldlog.eventstore import NOT_RECORDED, Annotation, CondensationAction, Event, Store
+from foldlog.eventstore.usage import CONDENSER_META
 
 CONDENSER_METADATA_KEY = CONDENSER_META
 """The key of reports in the metadata of a condensation, and the name of annotations with reports.

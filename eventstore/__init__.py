@@ -22,6 +22,7 @@ does not delete the stored records of Views, because they contain ids and no tex
     cached_values.py  computed values that can be deleted and made again
     arguments.py      check the arguments of callers
     times.py          convert times of callers, sources and other programs
+    usage.py          the tokens of a model's call, as ``meta`` of an event has them
     errors.py         the errors of the store
 """
 

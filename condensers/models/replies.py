@@ -11,12 +11,12 @@ from typing import Any, TypeVar
 import msgspec
 
 from foldlog._base.json_types import JsonMap, JsonObject
-from foldlog._base.usage import usage_of
 from foldlog.condensers.base import CompletionOptions, Report, Summarizer
 from foldlog.condensers.errors import Failure, InvalidCondenser, ModelCallFailed
 from foldlog.condensers.models.failures import failure_of, problem_of
 from foldlog.condensers.prompts import Prompt
 from foldlog.condensers.reply import Reply, ToolCall
+from foldlog.eventstore.usage import usage_of
 
 T = TypeVar("T")
 

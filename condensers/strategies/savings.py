@@ -12,9 +12,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from foldlog._base.usage import usage_of
 from foldlog.condensers.models.caches import CacheRule
 from foldlog.eventstore import NOT_RECORDED, CondensationSummary, summary_of
+from foldlog.eventstore.usage import usage_of
 from foldlog.projections import View, begins_reply
 
 REPLY = 5

@@ -25,23 +25,6 @@ from msgspec.structs import replace
 
 from foldlog._base.json_types import JsonMap, JsonObject
 from foldlog._base.telemetry import OF_APPENDS, SHOWN
-from foldlog._base.usage import (
-    CALLS,
-    CONDENSER_META,
-    COPIED,
-    COST,
-    PLACED_FROM,
-    USAGE_MAPS,
-    USAGE_NAMES,
-    USAGE_TEXTS,
-    WRITTEN_AGAIN,
-    cost_of,
-    describes_call,
-    recorded_calls,
-    reports_usage,
-    usage_of,
-    without_tokens,
-)
 from foldlog.eventstore.events import (
     ATTRIBUTES,
     Action,
@@ -60,6 +43,23 @@ from foldlog.eventstore.events import (
     Redaction,
     Retraction,
     SystemMessage,
+)
+from foldlog.eventstore.usage import (
+    CALLS,
+    CONDENSER_META,
+    COPIED,
+    COST,
+    PLACED_FROM,
+    USAGE_MAPS,
+    USAGE_NAMES,
+    USAGE_TEXTS,
+    WRITTEN_AGAIN,
+    cost_of,
+    describes_call,
+    recorded_calls,
+    reports_usage,
+    usage_of,
+    without_tokens,
 )
 
 TEXT: Final = "[redacted]"

@@ -2,7 +2,6 @@
 
 steady_clock.py  a clock of the machine that nobody can set
 telemetry.py     log messages, and the hook for telemetry
-usage.py         the tokens of a model's call
 values.py        search inside a JSON value at any depth
 json_types.py    the types of JSON objects
 lazy.py          names that are imported at first use

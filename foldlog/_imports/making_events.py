@@ -15,7 +15,6 @@ import msgspec
 
 from foldlog._base.json_types import JsonMap
 from foldlog._base.telemetry import tell
-from foldlog._base.usage import IMPORTED
 from foldlog._base.version import VERSION
 from foldlog._reports.figures.overview import PARENT
 from foldlog._reports.records.decoding import decode_records, stored_events
@@ -47,6 +46,7 @@ from foldlog.eventstore.sources.tables import (
     SourcesToWrite,
     query_sources,
 )
+from foldlog.eventstore.usage import IMPORTED
 from foldlog.formats.forking import incomplete
 from foldlog.formats.record import INCOMPLETE, UNREAD
 from foldlog.formats.record_decoding import (

@@ -16,7 +16,6 @@ from typing import Any, Final, NamedTuple, TypeVar, TypeVarTuple
 import msgspec
 
 from foldlog._base.json_types import JsonMap, JsonObject
-from foldlog._base.usage import IMPORTED
 from foldlog._imports.compacting import count_rest, is_compacting, still_compacting
 from foldlog._imports.making_events import SECRET, SECRET_BYTES, change_of_documents, make_events
 from foldlog._imports.reading import LineReading, reading_of, state_of
@@ -61,6 +60,7 @@ from foldlog.eventstore.sources.tables import (
     SourcesToWrite,
     query_sources,
 )
+from foldlog.eventstore.usage import IMPORTED
 from foldlog.formats.files.found_sources import FoundHistory, SourceRefused
 from foldlog.formats.files.frames import Frame
 from foldlog.formats.format import Format

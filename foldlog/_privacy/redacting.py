@@ -25,7 +25,6 @@ from functools import cache, partial
 from itertools import chain
 from typing import NamedTuple, TypeVar
 
-from foldlog._base.usage import PLACED_FROM
 from foldlog._imports.redacting import (
     events_of_records,
     imported_paths,
@@ -81,6 +80,7 @@ from foldlog.eventstore.recorders.types import Conversation, Stream
 from foldlog.eventstore.sources.reading import continued
 from foldlog.eventstore.sources.tables import Sources
 from foldlog.eventstore.store import bind
+from foldlog.eventstore.usage import PLACED_FROM
 from foldlog.projections.conversations.companions import companion_of, companions_at, origins_of
 from foldlog.projections.conversations.unreadable import sound
 

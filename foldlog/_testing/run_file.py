@@ -19,7 +19,6 @@ from msgspec.structs import replace
 
 from foldlog._base.json_types import JsonObject
 from foldlog._base.telemetry import SHOWN
-from foldlog._base.usage import COPIED
 from foldlog._base.values import replace_texts, values_in
 from foldlog._history.history import History
 from foldlog._history.sent_requests import beside_of
@@ -35,6 +34,7 @@ from foldlog._testing.calls import recorded_calls
 from foldlog.eventstore import Annotation, DocumentChanges, Event, InvalidArgument, Redaction
 from foldlog.eventstore.codec import decode
 from foldlog.eventstore.files.whole_file import whole_file
+from foldlog.eventstore.usage import COPIED
 from foldlog.formats.record import dict_or_empty, text_or_none
 from foldlog.projections.messages.content import data_url
 from foldlog.projections.messages.requests import REQUEST

@@ -37,7 +37,6 @@ from pathlib import Path
 from reprlib import repr as short
 from typing import Any
 
-from foldlog._base.usage import cost_of, usage_of
 from foldlog.eventstore import (
     Action,
     Annotation,
@@ -51,6 +50,7 @@ from foldlog.eventstore import (
     summary_id,
 )
 from foldlog.eventstore.errors import count
+from foldlog.eventstore.usage import cost_of, usage_of
 from foldlog.formats.blocks import shown_blocks, thinking_of
 from foldlog.formats.event_fields import (
     arguments_of,

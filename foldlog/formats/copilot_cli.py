@@ -35,7 +35,6 @@ from collections.abc import Iterable, Iterator
 from typing import Any
 
 from foldlog._base.json_types import JsonMap
-from foldlog._base.usage import count_of, usage_of
 from foldlog.eventstore import (
     Annotation,
     CondensationAction,
@@ -44,6 +43,7 @@ from foldlog.eventstore import (
     Message,
     SystemMessage,
 )
+from foldlog.eventstore.usage import count_of, usage_of
 from foldlog.formats.blocks import shown_blocks, thinking_of
 from foldlog.formats.event_fields import data_url, file_at, text_part
 from foldlog.formats.format import Format, first_named

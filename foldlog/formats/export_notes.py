@@ -8,7 +8,6 @@ from collections import Counter
 from collections.abc import Iterator
 
 from foldlog._base.json_types import JsonMap
-from foldlog._base.usage import IMPORTED
 from foldlog.eventstore import (
     ATTRIBUTES,
     Action,
@@ -19,6 +18,7 @@ from foldlog.eventstore import (
     Observation,
     SystemMessage,
 )
+from foldlog.eventstore.usage import IMPORTED
 from foldlog.formats.event_fields import parts_in
 from foldlog.formats.event_places import is_declined
 from foldlog.formats.format import Format

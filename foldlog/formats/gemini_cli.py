@@ -39,7 +39,6 @@ from typing import Any, NamedTuple
 
 from msgspec.structs import force_setattr
 
-from foldlog._base.usage import WRITTEN_AGAIN
 from foldlog.eventstore import (
     Action,
     Annotation,
@@ -52,6 +51,7 @@ from foldlog.eventstore import (
     Retraction,
     summary_id,
 )
+from foldlog.eventstore.usage import WRITTEN_AGAIN
 from foldlog.formats.blocks import content_of_parts, shown_of, thinking_of
 from foldlog.formats.event_fields import data_url, file_at, text_part
 from foldlog.formats.files.readers import in_object, object_in, on_lines

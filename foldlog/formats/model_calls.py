@@ -15,7 +15,9 @@ from typing import Any, NamedTuple, TypeGuard
 from msgspec import Struct
 
 from foldlog._base.json_types import JsonMap
-from foldlog._base.usage import (
+from foldlog.condensers import model_of, reports_of
+from foldlog.eventstore import Action, CondensationAction, Event
+from foldlog.eventstore.usage import (
     COPIED,
     SYNTHETIC_MODEL,
     cost_of,
@@ -25,8 +27,6 @@ from foldlog._base.usage import (
     reports_usage,
     usage_of,
 )
-from foldlog.condensers import model_of, reports_of
-from foldlog.eventstore import Action, CondensationAction, Event
 from foldlog.formats.event_fields import id_of_source
 from foldlog.formats.record import Fields, dict_or_empty, dicts_in, text_or_none, time_in
 from foldlog.projections import begins_reply

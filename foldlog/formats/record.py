@@ -12,9 +12,9 @@ from typing import Any, NamedTuple, Protocol, runtime_checkable
 
 import msgspec
 
-from foldlog._base.usage import cost_of, count_of, usage_of
 from foldlog.eventstore import Content, EventStoreError, Origin
 from foldlog.eventstore.times import EventTime, in_utc, parse_event_time
+from foldlog.eventstore.usage import cost_of, count_of, usage_of
 
 Fields = dict[str, Any]
 """The fields of a JSON object, such as a record or a part of a message, or of an event."""

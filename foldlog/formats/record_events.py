@@ -13,7 +13,6 @@ from typing import Any, ClassVar, Literal
 
 from msgspec.structs import force_setattr, replace
 
-from foldlog._base.usage import COPIED, PLACED_FROM
 from foldlog.eventstore import (
     Action,
     Annotation,
@@ -27,6 +26,7 @@ from foldlog.eventstore import (
     Source,
     SystemMessage,
 )
+from foldlog.eventstore.usage import COPIED, PLACED_FROM
 from foldlog.formats.blocks import content_of_parts as content_of_parts, is_blank
 from foldlog.formats.event_places import number
 from foldlog.formats.format import Format, Options, RecordDecoder

@@ -9,8 +9,8 @@ from collections.abc import Callable, Iterable
 from itertools import islice
 from operator import attrgetter
 
-from foldlog._base.usage import WRITTEN_AGAIN
 from foldlog.eventstore import Event, Retraction
+from foldlog.eventstore.usage import WRITTEN_AGAIN
 from foldlog.projections import contains, intervals_kept
 
 

@@ -17,7 +17,6 @@ from typing import Any, NoReturn
 from msgspec.structs import replace
 
 from foldlog._base.json_types import JsonMap
-from foldlog._base.usage import cost_of, usage_of
 from foldlog._base.values import values_in
 from foldlog.eventstore import (
     Action,
@@ -32,6 +31,7 @@ from foldlog.eventstore import (
     SystemMessage,
 )
 from foldlog.eventstore.codec_json import describe_value as to_text
+from foldlog.eventstore.usage import cost_of, usage_of
 from foldlog.formats.blocks import kind_of
 from foldlog.formats.json_text import check_depth
 from foldlog.formats.messages import (

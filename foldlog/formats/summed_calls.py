@@ -12,7 +12,7 @@ from typing import Any, Final, NamedTuple
 from msgspec import Struct, field
 from msgspec.structs import replace
 
-from foldlog._base.usage import whole
+from foldlog.eventstore.usage import whole
 from foldlog.formats.hash_set import HashSet
 from foldlog.formats.model_calls import ModelCall
 from foldlog.formats.record import time_in

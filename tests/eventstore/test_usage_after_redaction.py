@@ -11,9 +11,9 @@ from msgspec.structs import replace
 
 import foldlog
 from foldlog import CondensationAction, Message, Retraction
-from foldlog._base.usage import WRITTEN_AGAIN, usage_of
 from foldlog.eventstore import Origin, Redacted
 from foldlog.eventstore.log.redacted import _redact, may_remain_of, without_content
+from foldlog.eventstore.usage import WRITTEN_AGAIN, usage_of
 from foldlog.formats.model_calls import ModelCall, calls_of_event, calls_of_replies, is_copy
 from foldlog.formats.repeated_events import is_replacing
 from tests.golden.rows import rows

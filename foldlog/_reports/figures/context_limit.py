@@ -8,9 +8,9 @@ from typing import Any, NamedTuple
 from msgspec import Struct
 from msgspec.structs import replace
 
-from foldlog._base.usage import SYNTHETIC_MODEL, count_of, usage_of
 from foldlog.condensers.models.limits import window_of
 from foldlog.eventstore import Action, Annotation, CondensationAction, Event, Message
+from foldlog.eventstore.usage import SYNTHETIC_MODEL, count_of, usage_of
 from foldlog.formats.event_fields import note_of
 from foldlog.formats.record import within
 

@@ -7,7 +7,6 @@ from datetime import datetime
 from msgspec import Struct
 
 from foldlog._base.json_types import JsonMap
-from foldlog._base.usage import PLACED_FROM
 from foldlog._reports.answers.figures import CondensationsDocument, ToolDocument
 from foldlog._reports.figures.overview import begun_in, is_about_it
 from foldlog._reports.figures.savings import is_made, recorded_cost
@@ -18,6 +17,7 @@ from foldlog.condensers import Usage, reports_of
 from foldlog.eventstore import Action, Annotation, CondensationAction, Event, Message, Observation
 from foldlog.eventstore.events import is_structural
 from foldlog.eventstore.times import EventTime, in_utc
+from foldlog.eventstore.usage import PLACED_FROM
 from foldlog.formats.event_places import is_declined
 from foldlog.formats.model_calls import is_call
 from foldlog.formats.record import dicts_in

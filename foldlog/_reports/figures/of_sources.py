@@ -9,7 +9,6 @@ from contextlib import suppress
 from functools import partial
 
 from foldlog._base.json_types import JsonMap
-from foldlog._base.usage import IMPORTED
 from foldlog._reports.answers.figures import CondensationsDocument, SavingsDocument, ToolDocument
 from foldlog._reports.figures.counting import Figures, figures_of
 from foldlog._reports.figures.counts import Counts
@@ -25,6 +24,7 @@ from foldlog.eventstore.recorders.sqlite.memory import MemoryRecorder
 from foldlog.eventstore.recorders.types import NOT_BEGUN, Conversation
 from foldlog.eventstore.sources.reading import IMPORTED_AT, about, blocks_of
 from foldlog.eventstore.sources.tables import TITLE, WHERE, Source, Sources, query_sources
+from foldlog.eventstore.usage import IMPORTED
 from foldlog.formats.forking import lacking
 from foldlog.formats.format import Format
 from foldlog.formats.record import INCOMPLETE, NotAnEvent, pick, time_in

@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeGuard
 from msgspec.structs import replace
 
 from foldlog._base.json_types import JsonMap, JsonObject
-from foldlog._base.usage import IMPORTED
 from foldlog._reports.words.times import read_with_format, time_text
 from foldlog.eventstore import (
     ATTRIBUTES,
@@ -41,6 +40,7 @@ from foldlog.eventstore.log.finding import find_existing
 from foldlog.eventstore.recorders.base import Reader
 from foldlog.eventstore.recorders.types import Conversation
 from foldlog.eventstore.store import iter_logged
+from foldlog.eventstore.usage import IMPORTED
 from foldlog.formats.model_calls import is_copy
 from foldlog.formats.record import UNREAD
 from foldlog.formats.repeated_events import is_replacing, standing_in

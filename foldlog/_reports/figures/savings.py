@@ -12,10 +12,10 @@ from typing import Any
 
 from msgspec.structs import replace
 
-from foldlog._base.usage import cost_of
 from foldlog._reports.answers.figures import SavingsDocument
 from foldlog.condensers import Usage
 from foldlog.eventstore import CondensationAction
+from foldlog.eventstore.usage import cost_of
 from foldlog.formats.event_places import is_declined
 from foldlog.formats.model_calls import model_reports
 from foldlog.formats.record import text_or_empty

@@ -12,7 +12,6 @@ from msgspec import Struct, ValidationError, field, to_builtins
 from msgspec.structs import astuple, replace
 
 from foldlog._base.json_types import JsonObject
-from foldlog._base.usage import IMPORTED
 from foldlog._reports.answers.document import Document
 from foldlog._reports.answers.figures import ModelDocument, SpentDocument
 from foldlog._reports.figures.prices import Prices
@@ -27,6 +26,7 @@ from foldlog._reports.figures.tools_of_replies import CountedReply, ToolCalls, T
 from foldlog._reports.words.times import happened_at
 from foldlog.eventstore import Event, Logged, ReadTransaction
 from foldlog.eventstore.documents.values import newest_value
+from foldlog.eventstore.usage import IMPORTED
 from foldlog.formats.model_calls import (
     CallsReader,
     CallsTakenBack,

@@ -19,8 +19,8 @@ from array import array
 from collections import deque
 from typing import Any, Final, NamedTuple
 
-from foldlog._base.usage import cost_of
 from foldlog.eventstore import Content, Source
+from foldlog.eventstore.usage import cost_of
 from foldlog.formats.blocks import content_of, content_of_parts, is_blank
 from foldlog.formats.event_fields import parts_in, text_part
 from foldlog.formats.hash_set import crc32

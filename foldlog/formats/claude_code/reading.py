@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from foldlog._base.usage import SYNTHETIC_MODEL
 from foldlog.eventstore import (
     CondensationAction,
     Event,
@@ -15,6 +14,7 @@ from foldlog.eventstore import (
     Source,
     SystemMessage,
 )
+from foldlog.eventstore.usage import SYNTHETIC_MODEL
 from foldlog.formats.blocks import (
     THINKING,
     content_of,

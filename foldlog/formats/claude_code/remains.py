@@ -7,8 +7,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from foldlog._base.usage import PLACED_FROM
 from foldlog.eventstore import Action, Annotation, CondensationAction, Event, Message, Observation
+from foldlog.eventstore.usage import PLACED_FROM
 from foldlog.formats.blocks import as_anthropic, blocks_of, result_of, use_of
 from foldlog.formats.claude_code.branches import is_side
 from foldlog.formats.claude_code.lines import ENVELOPE

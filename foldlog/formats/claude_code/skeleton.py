@@ -9,7 +9,7 @@ from typing import Any, ClassVar, Final
 import msgspec
 from msgspec import UNSET, Struct, UnsetType
 
-from foldlog._base.usage import SYNTHETIC_MODEL, usage_of
+from foldlog.eventstore.usage import SYNTHETIC_MODEL, usage_of
 from foldlog.formats.blocks import content_of
 from foldlog.formats.claude_code.branches import SAID
 from foldlog.formats.claude_code.lines import (

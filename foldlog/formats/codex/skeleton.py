@@ -7,7 +7,7 @@ from typing import Any, ClassVar
 import msgspec
 from msgspec import UNSET, Struct
 
-from foldlog._base.usage import usage_of
+from foldlog.eventstore.usage import usage_of
 from foldlog.formats.codex.lines import (
     ABORTED_RESULT,
     CONTEXT,

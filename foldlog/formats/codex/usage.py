@@ -8,8 +8,8 @@ from typing import Any
 from msgspec import Struct, field
 
 from foldlog._base.json_types import JsonMap
-from foldlog._base.usage import usage_of
 from foldlog.eventstore import Annotation, Event, SystemMessage
+from foldlog.eventstore.usage import usage_of
 from foldlog.formats.event_fields import id_of_source
 from foldlog.formats.json_text import json_of
 from foldlog.formats.model_calls import (

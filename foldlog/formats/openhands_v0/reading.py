@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Collection, Sequence
 from typing import Any
 
-from foldlog._base.usage import usage_of
 from foldlog.eventstore import (
     Action,
     Annotation,
@@ -20,6 +19,7 @@ from foldlog.eventstore import (
     Source,
     SystemMessage,
 )
+from foldlog.eventstore.usage import usage_of
 from foldlog.formats.event_fields import image_at, text_part
 from foldlog.formats.open_calls import Recent
 from foldlog.formats.openhands_v0.memory import (

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 
-from foldlog._base.usage import cost_of, usage_of
 from foldlog.eventstore import Event
+from foldlog.eventstore.usage import cost_of, usage_of
 from foldlog.formats.model_calls import UNNAMED, Accumulated, ModelCall, at_total, call_of_event
 from foldlog.formats.record import Fields, dict_or_empty
 

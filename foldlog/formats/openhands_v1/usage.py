@@ -7,8 +7,8 @@ from collections.abc import Iterable, Iterator
 from typing import Any
 
 from foldlog._base.json_types import JsonMap
-from foldlog._base.usage import cost_of, usage_of
 from foldlog.eventstore import Annotation, Event
+from foldlog.eventstore.usage import cost_of, usage_of
 from foldlog.formats.model_calls import (
     OF_CONDENSER,
     UNNAMED,

@@ -11,7 +11,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
-from foldlog._base.usage import count_of
+from foldlog.eventstore.usage import count_of
 from foldlog.formats.json_text import json_of, parse_text
 from foldlog.formats.record import (
     Fields,

@@ -19,7 +19,6 @@ from msgspec.structs import astuple
 from sqlite_utils import Database
 
 from foldlog import EventStoreError, Histories
-from foldlog._base.usage import WRITTEN_AGAIN
 from foldlog._reports.audit_database import AuditTables, name_of, update
 from foldlog._reports.audit_file import NoAuditDatabase, check_target
 from foldlog._reports.figures.overview import counted_in
@@ -37,6 +36,7 @@ from foldlog.eventstore import (
     open_store,
 )
 from foldlog.eventstore.maintenance.backup import back_up
+from foldlog.eventstore.usage import WRITTEN_AGAIN
 from foldlog.projections import Views
 from tests.between import before_next_call
 from tests.privacy import erased, redacted

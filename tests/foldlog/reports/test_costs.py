@@ -9,9 +9,9 @@ import pytest
 
 import foldlog
 from foldlog import CondensationAction
-from foldlog._base.usage import usage_of
 from foldlog._reports.figures import prices as table_of_prices
 from foldlog.errors import InvalidArgument
+from foldlog.eventstore.usage import usage_of
 from tests.figures import Prices
 from tests.golden.rows import rows
 from tests.said import replied, said

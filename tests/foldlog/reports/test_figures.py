@@ -9,8 +9,8 @@ import pytest
 from msgspec.structs import asdict
 
 from foldlog import Action, CondensationAction, Observation
-from foldlog._base.usage import whole
 from foldlog.commands import open_existing
+from foldlog.eventstore.usage import whole
 from foldlog.formats import FORMATS, decode
 from foldlog.formats.summed_calls import PRICED_FROM
 from foldlog.projections import Views
