@@ -12,6 +12,7 @@ import pytest
 from foldlog.eventstore import StoreRefused, StoreUnavailable, open_store
 from foldlog.eventstore.maintenance.erase import erase
 from tests.said import say, texts
+from tests.sound import assert_sound
 
 from .every_operation import TEXT, run
 from .pooler import Pooler
@@ -97,6 +98,7 @@ def test_a_store_on_an_odd_server_keeps_any_text(odd_url):
             say(store, "ä", TEXT)
             assert texts(store, "ä") == [TEXT] * times
     with open_store(odd_url) as store:
+        assert_sound(store)
         assert not erase(store, "ä", reason=TEXT).bytes_pending
         assert store.conversation("ä").erased_reason == TEXT
 

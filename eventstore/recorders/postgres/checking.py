@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping
-from typing import Any
+from typing import Any, Final
 
 import msgspec
 import psycopg
@@ -24,6 +24,9 @@ from foldlog.eventstore.recorders.statements import (
 
 Parts = dict[tuple[str, str], str]
 """Maps the kind and the name of each part of a schema to its description."""
+_PATH: Final = '{"search_path=pg_catalog, pg_temp"}'
+"""The settings of foldlog's functions."""
+_QUOTED_PATH: Final = r'{"search_path=\"pg_catalog\", \"pg_temp\""}'
 
 
 def parts_of(connection: psycopg.Connection[Any], statements: Mapping[str, bytes]) -> Parts:
@@ -31,9 +34,18 @@ def parts_of(connection: psycopg.Connection[Any], statements: Mapping[str, bytes
     schema, and is the same for every schema.
     """
     [(schema,)] = connection.execute(statements["quoted_schema"]).fetchall()
+    with connection.transaction():
+        # A role may have settings that change how the server writes names and bytes, and how it
+        # stores the settings of a function.
+        connection.execute(
+            "SELECT set_config('quote_all_identifiers', 'off', true),"
+            " set_config('bytea_output', 'hex', true),"
+            " set_config('standard_conforming_strings', 'on', true)"
+        )
+        described = connection.execute(statements["described_parts"]).fetchall()
     return {
-        (kind, name): described.replace(f"{schema}.", "")
-        for kind, name, described in connection.execute(statements["described_parts"])
+        (kind, name): text.replace(f"{schema}.", "").replace(_QUOTED_PATH, _PATH)
+        for kind, name, text in described
     }
 
 
@@ -49,7 +61,7 @@ def _parts_of_search_index() -> Parts:
         name: sql for name, sql in sql_statements("postgresql").items() if name.startswith("make_")
     }
     body = index["make_search_forgetting"].split("$search_forget$")[1].replace("{schema}.", "")
-    options = 'plpgsql v t {"search_path=pg_catalog, pg_temp"}'
+    options = f"plpgsql v t {_PATH}"
     triggers = (re.search(r"TRIGGER (\w+)\s.* ON {schema}\.(\w+)", sql) for sql in index.values())
     return {("function", "search_forget"): f"{options} {body}"} | {
         ("trigger", f"{found[1]} on {found[2]}"): "" for found in triggers if found is not None
