@@ -203,7 +203,7 @@ def test_only_an_erased_conversation_is_replaced(store, visible):
         new = Conversation(NOT_BEGUN, "c1", 1, b"s" * 16, replaces=key, visible=visible)
         staged = transaction.begin(new)
         if not visible:
-            transaction.publish(staged.key, 0)
+            transaction.publish(staged.key, 1)
 
     with pytest.raises(StoreUnavailable) as refused:
         recorder.transact(begin)
