@@ -286,7 +286,6 @@ def _erase_content(
     state = writing.state
     by, reason = decision
     now = max(writing.database.now(), state.changed_at)
-    at = from_microseconds(now)
     receipts: dict[int, Redacted] = {}
     redacted: list[tuple[Event, Redacted, Row]] = []
     for reading, shared_ids in sharing:
@@ -302,6 +301,7 @@ def _erase_content(
                     " version of foldlog; redact another event, or erase the conversation"
                 )
             commitment = commitment_of(row.proof, row.body)
+            at = from_microseconds(now)
             # The size in the receipt does not include the trace context.
             appended = without_trace(event)
             size = size_of(row.body if appended is event else encode(appended, ours=True).body)
