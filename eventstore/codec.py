@@ -182,7 +182,10 @@ def encode_all(events: Iterable[Event | Encoded]) -> list[Encoded]:
     """Return imported events in their stored form. Some may be encoded already. Raises what
     ``encode`` raises.
     """
-    return [event if type(event) is Encoded else encode(event) for event in events]  # type: ignore[arg-type]
+    return [
+        event if type(event) is Encoded else encode(event)  # type: ignore[arg-type]
+        for event in events
+    ]
 
 
 def _refuse(event: Event, kind: str) -> NoReturn:

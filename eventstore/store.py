@@ -617,6 +617,5 @@ def logged_in(conversation: str, rows: Sequence[Row], start: int, stop: int) -> 
     events = dense_events(conversation, rows, start, stop)
     return (
         Logged(from_microseconds(row.recorded_at), event)
-        # a damaged index may find a row twice, so there may be more rows than events
-        for event, row in zip(events, rows, strict=False)
+        for event, row in zip(events, rows, strict=True)
     )

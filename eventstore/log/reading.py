@@ -83,14 +83,14 @@ def views_up_to(bytes_max: int | None) -> Iterator[None]:
 
 def question_of_rows(key: int, start: int, stop: int) -> tuple[str, tuple[int, ...]]:
     """Return the question with which ``Reader.rows`` reads all rows of a range."""
-    return "rows", (key, start, stop, NUMBER_MAX)
+    return "rows", (key, start, stop, stop - start)
 
 
 def question_of_page(key: int, start: int, stop: int) -> tuple[str, tuple[int, ...]]:
     """Return the question with which a page of a conversation's events is read: see
     ``Reader.ask_ahead``.
     """
-    return "rows_until", (key, start, stop, NUMBER_MAX, _PAGE_BYTES)
+    return "rows_until", (key, start, stop, stop - start, _PAGE_BYTES)
 
 
 class ReadTransaction:

@@ -225,6 +225,8 @@ class Reader(ABC):
         rows that change documents, from the newest to the oldest. With ``bytes_max``, which
         only the query ``rows`` takes, the last row is the one that passes this number of bytes.
         """
+        # A damaged index may find a row twice, but no more rows than the range has ids are read.
+        limit = min(limit, max(stop - start, 0))
         if bytes_max is None:
             answer = self.ask(which, key, start, stop, limit)
         else:

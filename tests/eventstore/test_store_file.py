@@ -456,7 +456,7 @@ class Agent:
 
 
 def test_only_a_reader_opens_a_file_without_locks(tmp_path, monkeypatch):
-    """On a read-only disk, a reader makes no files beside the store. A writer gets SQLite's error."""
+    """On a read-only disk, a reader makes no files beside a store. A writer gets SQLite's error."""
     opened = []
     connect = sqlite3.connect
 
