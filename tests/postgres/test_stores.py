@@ -34,7 +34,7 @@ from foldlog.eventstore.maintenance.followers import confirm, follower_status
 from foldlog.eventstore.maintenance.verify import verify
 from foldlog.eventstore.proof.checkpoint import make_checkpoint
 from foldlog.eventstore.recorders.postgres.stores import Stores, _at_address
-from foldlog.eventstore.recorders.postgres.wire import TryAgain
+from foldlog.eventstore.recorders.postgres.wire import TryAgain, Wire
 from foldlog.eventstore.recorders.types import Position, Unfinished
 from tests.at_once import at_once
 from tests.figures import FiguresOfStore
@@ -537,6 +537,40 @@ def test_the_status_of_several_stores(pair, postgres_server):
             status = follower_status(store)
             assert status.held_back == 4
             assert status.held_by.application == "reports"
+
+
+def test_the_followers_of_several_stores_have_their_lag(postgres_server):
+    with open_store(postgres_server.url(schema="lagging", stores="2", patience_s="60")) as store:
+        names = in_both(store, "lagging")
+        for name in names:
+            say(store, name, "0", "1")
+        read = [str(recorded.position) for recorded in store.follow()]
+        confirm(store, "early", read[0])
+        confirm(store, "late", read[-1])
+        status = follower_status(store)
+        behind = {lag.follower: (str(lag.position), lag.events) for lag in status.followers}
+        assert behind == {"early": (read[0], 3), "late": (read[-1], 0)}
+        assert [lag.seconds > 0 for lag in status.followers] == [True, False]
+        assert str(status.last_position) == read[-1]
+
+
+def test_a_chunk_of_a_reply_is_one_transaction_in_each_store(pair, monkeypatch):
+    """It waits for no standby, whichever store has the conversation."""
+    with foldlog.open(pair) as histories:
+        sent = []
+        queue = Wire.queue
+        for name in in_both(histories.store, "streamed"):
+            history = histories[name]
+            history.append(said("what is a kite?"))
+            reply = history.stream_reply()
+            reply.begin()
+            reply.feed("A toy")
+            monkeypatch.setattr(Wire, "queue", lambda *args: sent.append(args[1]) or queue(*args))
+            reply.feed(" that flies.")
+            monkeypatch.undo()
+            reply.end()
+        begin = ["begin_writing", "begin_local", "lock", "number_if_unchanged", "check_stream"]
+        assert sent == [*begin, "put_stream_chunk", "commit"] * 2
 
 
 def test_a_lease_is_seen_in_the_store_of_its_conversation(pair):

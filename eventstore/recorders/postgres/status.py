@@ -11,8 +11,8 @@ import psycopg
 
 
 class Holder(NamedTuple):
-    """The oldest transaction that was writing. Followers wait for its end. A transaction that waits
-    for the second phase of a two-phase commit has no session, and its ``pid`` is None.
+    """The oldest writing transaction that this role sees. Followers wait for its end. A transaction
+    that waits for the second phase of a two-phase commit has no session, and its ``pid`` is None.
     """
 
     pid: int | None
@@ -23,8 +23,8 @@ class Holder(NamedTuple):
 
 class Lag(NamedTuple):
     """The lag of a follower that stores its position in the store. ``events`` is the number of
-    events that the follower could read now, counted up to 10,000. ``seconds`` is the age of the
-    first event that the follower could read.
+    events that the follower could read now, counted up to 10,000 in each of several joined stores.
+    ``seconds`` is the age of the first event that the follower could read, or 0 if there is none.
     """
 
     follower: str
@@ -34,10 +34,10 @@ class Lag(NamedTuple):
 
 
 class Status(NamedTuple):
-    """``horizon_age`` is the number of transactions that began to write after the oldest running
-    transaction. ``held_back`` is the number of committed events from ``horizon`` on, counted up to
-    10,000. ``standbys`` names the standbys for which a commit waits, as in
-    ``synchronous_standby_names``.
+    """``horizon_age`` is the number of transactions from the oldest running one up to the newest
+    that has ended, or 0 if none has ended since the oldest one began. ``held_back`` is the number
+    of committed events from ``horizon`` on, counted up to 10,000. ``standbys`` names the standbys
+    for which a commit waits, as in ``synchronous_standby_names``.
     """
 
     horizon: int
@@ -52,7 +52,7 @@ class Status(NamedTuple):
 
 def status(connection: psycopg.Connection[Any], statements: Mapping[str, bytes]) -> Status:
     """Return the status of a store. If a session of another role holds followers back, only members
-    of ``pg_monitor`` see it.
+    of ``pg_monitor`` see it: ``held_by`` then is None, or a younger transaction.
     """
 
     def ask(name: str) -> list[tuple[Any, ...]]:

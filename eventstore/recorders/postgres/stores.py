@@ -47,7 +47,7 @@ from foldlog.eventstore.recorders.postgres.reading import (
     ReadSession,
 )
 from foldlog.eventstore.recorders.postgres.recorder import PostgresRecorder
-from foldlog.eventstore.recorders.postgres.status import Status
+from foldlog.eventstore.recorders.postgres.status import Lag, Status
 from foldlog.eventstore.recorders.postgres.wire import PREFIX_END, Parameter, Wire, bigints
 from foldlog.eventstore.recorders.postgres.writing import PostgresTransaction
 from foldlog.eventstore.recorders.types import (
@@ -103,8 +103,8 @@ _TOGETHER: Final[Mapping[str, _Joined]] = {
 """The queries for which one statement reads all stores of a server. A row of a joined result begins
 with the number of its store.
 """
-_ANY_STORE: Final = frozenset({"now", "trackings", "max_tracking_id"})
-"""The queries whose answer concerns the whole server: any of its stores can give it."""
+_ANY_STORE: Final = frozenset({"now", "trackings"})
+"""The queries about all stores that one store answers."""
 
 
 class StoresReader(PostgresReader):
@@ -284,6 +284,17 @@ class StoresReader(PostgresReader):
         """Return the numbers of the stores whose files contain deleted bytes."""
         return [number for number, _ in self._query_together("with_bytes")]
 
+    def lags(self) -> list[Lag]:
+        """Return how far each follower is behind in all stores together."""
+        lags = []
+        for follower, reached in self.trackings():
+            position = self._stores.track(reached)
+            questions: list[Query] = [("lag", (part,)) for part in position.parts]
+            answers = self._ask_each(self._stores.numbers, questions)
+            events = sum(count for [(count, _)] in answers)
+            lags.append(Lag(follower, position, events, max(age_s for [(_, age_s)] in answers)))
+        return lags
+
     # -- which stores are asked
 
     def ask_all(self, statement: str, *parameters: Parameter) -> list[Columns]:
@@ -428,6 +439,7 @@ class StoresTransaction:
         self._wire = wire
         self._members: dict[int, PostgresTransaction] = {}
         self._home: int | None = None
+        self._waits_for_no_standby = False
         self.stands: bool | None = False
 
     def __getattr__(self, method: str) -> Callable[..., Any]:
@@ -560,6 +572,10 @@ class StoresTransaction:
 
     # -- the transaction
 
+    def wait_for_no_standby(self) -> None:
+        # The member that the work uses first begins the transaction.
+        self._waits_for_no_standby = True
+
     @property
     def assumes(self) -> bool:
         return any(member.assumes for member in self._members.values())
@@ -616,6 +632,8 @@ class StoresTransaction:
         if member is None:
             member = self._members[number] = self._begin(store)
             member.is_joined = len(self._members) > 1
+            if self._waits_for_no_standby:
+                member.wait_for_no_standby()
         self._home = number
         return member
 
@@ -888,9 +906,17 @@ class Stores(Recorder):
                 yield f"store {number}: {problem}"
 
     def status(self) -> Status:
+        """Return the status of the store whose followers the oldest transaction holds back, with
+        the events that are held back, the last position and the followers of all stores.
+        """
         statuses = [self.server_of(number)[1].status() for number in self.numbers]
         worst = max(statuses, key=lambda status: status.horizon_age)
-        return worst._replace(held_back=sum(status.held_back for status in statuses))
+        last, lags = self.query(lambda reader: (reader.value("last_position"), reader.lags()))
+        return worst._replace(
+            held_back=sum(status.held_back for status in statuses),
+            last_position=self.position(last),
+            followers=tuple(lags),
+        )
 
     def close(self) -> None:
         with contextlib.ExitStack() as closing:  # closes every server, also after an error

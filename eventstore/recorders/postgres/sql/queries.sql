@@ -925,6 +925,16 @@ FROM (SELECT application, max(notification_id) AS place FROM {schema}.tracking G
     SELECT (pg_snapshot_xmin(pg_current_snapshot())::text::bigint + epoch) << 20 AS horizon FROM {schema}.epoch) h
 ORDER BY t.application
 
+-- How far a follower of joined stores is behind in one of them.
+-- name: lag
+SELECT (
+        SELECT count(*) FROM (
+            SELECT FROM {schema}.events WHERE position > $1::bigint AND position < h.horizon LIMIT 10000) behind),
+    coalesce(extract(epoch FROM clock_timestamp())::float8 - (
+        SELECT ('x' || encode(substring(meta FROM 17 FOR 8), 'hex'))::bit(64)::bigint / 1000000.0::float8 FROM {schema}.events
+        WHERE position > $1::bigint AND position < h.horizon ORDER BY position LIMIT 1), 0)
+FROM (SELECT (pg_snapshot_xmin(pg_current_snapshot())::text::bigint + epoch) << 20 AS horizon FROM {schema}.epoch) h
+
 -- name: rows_without_conversation
 SELECT e.conversation, count(*) FROM {schema}.events e
 WHERE e.conversation <> 0 AND NOT EXISTS (SELECT FROM {schema}.conversations c WHERE c.key = abs(e.conversation))
