@@ -10,7 +10,7 @@ import psycopg
 import pytest
 
 import foldlog
-from foldlog.eventstore import InvalidOption, confirm, open_store
+from foldlog.eventstore import InvalidOption, StoreUnavailable, confirm, open_store
 from foldlog.eventstore.log.writing import EVERY
 from foldlog.eventstore.maintenance.followers import follower_status
 from foldlog.eventstore.maintenance.verify import verify
@@ -361,6 +361,50 @@ def test_what_amcheck_finds_is_a_finding(schema, store, postgres_server):
         assert list(store._recorder.check()) == []
     finally:
         postgres_server.sql("DROP FUNCTION IF EXISTS public.bt_index_check, public.not_there")
+
+
+def test_indexes_that_this_role_may_not_check_are_named(url, store, postgres_server):
+    with open_store(url) as other:
+        postgres_server.sql(
+            "CREATE FUNCTION public.bt_index_check(index regclass, heapallindexed boolean) RETURNS"
+            " void AS '' LANGUAGE sql; REVOKE EXECUTE ON FUNCTION public.bt_index_check FROM"
+            " PUBLIC; CREATE ROLE checker LOGIN; GRANT ALL ON ALL TABLES IN SCHEMA"
+            f" {store._recorder.schema} TO checker; GRANT USAGE ON SCHEMA {store._recorder.schema}"
+            " TO checker"
+        )
+        try:
+            assert list(other._recorder.unchecked()) == []
+            with open_store(url.replace("postgres@", "checker@")) as of_role:
+                assert list(of_role._recorder.check()) == []
+                [unchecked] = of_role._recorder.unchecked()
+                assert unchecked.startswith("its indexes were not checked: this role may not call")
+        finally:
+            postgres_server.sql(
+                "DROP FUNCTION public.bt_index_check; DROP OWNED BY checker; DROP ROLE checker"
+            )
+
+
+@pytest.mark.parametrize(
+    "code, is_finding", [("58030", True), ("XX002", True), ("55P03", False), ("57P01", False)]
+)
+def test_an_index_that_could_not_be_read_now_is_no_finding(
+    schema, url, postgres_server, code, is_finding
+):
+    with open_store(f"{url.replace('patience_s=60', 'patience_s=1')}") as store:
+        postgres_server.sql(
+            "CREATE FUNCTION public.bt_index_check(index regclass, heapallindexed boolean) RETURNS"
+            " void AS $$ BEGIN IF index::text LIKE '%by_position' THEN RAISE 'not now' USING"
+            f" ERRCODE = '{code}'; END IF; END $$ LANGUAGE plpgsql"
+        )
+        try:
+            if is_finding:
+                [finding] = store._recorder.check()
+                assert finding.startswith("index events_by_position: not now")
+            else:
+                with pytest.raises(StoreUnavailable, match="not now"):
+                    list(store._recorder.check())
+        finally:
+            postgres_server.sql("DROP FUNCTION public.bt_index_check")
 
 
 def test_nobody_holds_the_locks_of_an_idle_store(store):

@@ -89,8 +89,8 @@ def _schema_number(connection: psycopg.Connection[Any], statements: Mapping[str,
 def unchecked(
     connection: psycopg.Connection[Any], statements: Mapping[str, bytes]
 ) -> Iterator[str]:
-    """Yield what ``findings`` does not compare. A newer version of foldlog, whose store this one
-    can use, may have made its parts in another way.
+    """Yield what ``findings`` does not check. A newer version of foldlog, whose store this one can
+    use, may have made its parts in another way. A role may lack the right to check indexes.
     """
     number = _schema_number(connection, statements)
     newest = max(migrations("postgresql"))
@@ -100,11 +100,25 @@ def unchecked(
             f" schema {number}, and this version of foldlog knows schemas up to {newest}; check it"
             " with the version that made this schema"
         )
+    if _may_check_indexes(connection) is False:
+        yield (
+            "its indexes were not checked: this role may not call the function bt_index_check of"
+            " the extension amcheck; grant it EXECUTE on this function"
+        )
+
+
+def _may_check_indexes(connection: psycopg.Connection[Any]) -> bool | None:
+    """Return whether this role may check indexes, or None if the database has no ``amcheck``."""
+    [(answer,)] = connection.execute(
+        "SELECT has_function_privilege(to_regprocedure('bt_index_check(regclass, boolean)'),"
+        " 'EXECUTE')"
+    ).fetchall()
+    return None if answer is None else bool(answer)
 
 
 def findings(connection: psycopg.Connection[Any], statements: Mapping[str, bytes]) -> Iterator[str]:
     """Yield the problems of the store: see ``Recorder.check``. Indexes are checked only if the
-    database has the extension ``amcheck``.
+    database has the extension ``amcheck``, and this role may use it.
     """
     [(schemas,)] = connection.execute(
         "SELECT pg_catalog.current_schemas(true)::pg_catalog.text[]"
@@ -132,13 +146,13 @@ def findings(connection: psycopg.Connection[Any], statements: Mapping[str, bytes
     yield from contradictions(
         contradicting, hidden, without_position, with_two_positions, followed_alone
     )
-    checker = connection.execute(
-        "SELECT to_regprocedure('bt_index_check(regclass, boolean)')"
-    ).fetchone()
-    if checker is None or checker[0] is None:
+    if not _may_check_indexes(connection):
         return
     for (index,) in connection.execute(statements["b_trees"]).fetchall():
         try:
             connection.execute("SELECT bt_index_check(%s::regclass, true)", (index,))
         except psycopg.DatabaseError as error:
+            has_answered = not isinstance(error, psycopg.OperationalError)
+            if not has_answered and not isinstance(error, psycopg.errors.IoError):
+                raise  # the connection broke, or another session has locked the index
             yield f"index {index.rpartition('.')[2]}: {' '.join(str(error).split())}"

@@ -183,8 +183,8 @@ def remove(tables: Tables, waiting: Iterator[bool], patience_s: float) -> str | 
     if len(unreadable) == len(marks):
         return ""
     return (
-        f"{horizon} may still read rows that transaction {newest} deleted, because it began after"
-        f" transaction {horizon.number - 1}"
+        f"{horizon} may still read rows that transaction {newest} deleted: because of it,"
+        f" VACUUM keeps the rows that transactions from {horizon.number} on deleted"
     )
 
 
