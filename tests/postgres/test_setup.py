@@ -8,6 +8,8 @@ from contextlib import suppress
 from datetime import timedelta
 from functools import partial
 from pathlib import Path
+from types import SimpleNamespace
+from urllib.parse import quote
 
 import psycopg
 import pytest
@@ -27,7 +29,7 @@ from foldlog.eventstore.maintenance.verify import verify
 from foldlog.eventstore.recorders import statements as sql_files
 from foldlog.eventstore.recorders.postgres import recorder, refusals, setup, wire
 from foldlog.eventstore.recorders.postgres.deleted_rows import Tables
-from foldlog.eventstore.recorders.urls import without_password
+from foldlog.eventstore.recorders.urls import parse_url, without_password
 from tests.at_once import at_once
 from tests.between import before_next_call
 from tests.privacy import erased
@@ -673,6 +675,48 @@ def test_a_refusal_in_another_language_is_known_by_its_code(url, monkeypatch):
     parameters = conninfo_to_dict(without_options(url))
     assert refusals.states_of_refusals({**parameters, "dbname": "nothing_here"}) == ["3D000"]
     assert refusals.states_of_refusals(parameters) == []
+
+
+@pytest.mark.parametrize("server", ["nowhere.invalid/db", "/db?host=/no/such/folder"])
+def test_a_server_without_an_address_or_a_socket_is_away(server):
+    parameters = conninfo_to_dict(f"postgresql://someone@{server}")
+    assert refusals.states_of_refusals(parameters) == []
+    url = f"postgresql://someone@{server}{'&' if '?' in server else '?'}patience_s=1"
+    with pytest.raises(StoreUnavailable, match=r"tried for 1 s, the store was not opened") as away:
+        open_store(url)
+    assert away.value.kind == "away"
+
+
+@pytest.mark.parametrize(
+    "name, problem",
+    [
+        ("", "has 0 bytes"),
+        ("x" * 64, "has 64 bytes; a name of PostgreSQL has 1 to 63"),
+        ("\u00e9" * 32, "has 64 bytes"),
+        ("a%b", "printable characters other than %"),
+        ("a\0b", "printable characters other than %"),
+    ],
+)
+def test_names_that_cannot_be_schemas_are_refused(name, problem):
+    with pytest.raises(InvalidOption, match=problem):
+        open_store(f"postgresql://someone@nowhere.invalid/db?schema={quote(name)}")
+    stores = f"postgresql://someone@nowhere.invalid/db?stores=2&schema={'x' * 61}"
+    with pytest.raises(InvalidOption, match="has 64 bytes"):
+        open_store(stores)
+
+
+def test_the_command_of_the_owner_names_the_folder_of_a_socket():
+    info = SimpleNamespace(host="/run/a folder", port=5433, dbname="a/b")
+    command = setup._as_owner("the owner", info, "of ann")
+    url = re.search("'(postgresql:[^']*)'", command)[1]
+    assert parse_url(url).options == {"mode": "rwc", "schema": "of ann"}
+    parameters = conninfo_to_dict(parse_url(url).path)
+    assert parameters == {
+        "user": "the owner",
+        "host": "/run/a folder",
+        "port": "5433",
+        "dbname": "a/b",
+    }
 
 
 def without_options(url):

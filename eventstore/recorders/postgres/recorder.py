@@ -62,6 +62,7 @@ _LOCK_SHARE: Final = 1 / 3
 """A call waits for one lock for at most ``_LOCK_SHARE`` of its patience, and for one answer for at
 most ``_REPLY_SHARE``.
 """
+_SCHEMA_BYTES_MAX: Final = 63
 _PAUSE_FIRST_S: Final = 0.02
 _PAUSE_MAX_S: Final = 1.0
 """The pauses between attempts to reach the server grow from the first to the second number."""
@@ -124,7 +125,7 @@ class PostgresRecorder(Recorder):
 
     Raises ``StoreUnavailable`` if the server cannot be reached, or if its settings could lose
     acknowledged events. Raises ``StoreRefused`` if the schema is not a foldlog store, or if a
-    newer version made it.
+    newer version made it. Raises ``InvalidOption`` if an option is not valid.
     """
 
     on_server = True
@@ -141,7 +142,7 @@ class PostgresRecorder(Recorder):
         """If ``pool`` is passed, this recorder neither checks servers nor makes a schema."""
         mode = options.get("mode", "rwc")
         self.writable = mode != "ro"
-        self.schema = schema = options.get("schema", "foldlog")
+        self.schema = schema = _checked_schema(options.get("schema", "foldlog"))
         if part is None and "part" in options:
             part = Part.read(options["part"])
         self.part = part
@@ -590,6 +591,23 @@ def _parameters(dsn: str, *, writable: bool) -> JsonObject:
         | parameters
         | {"client_encoding": "UTF8"}
     )
+
+
+def _checked_schema(schema: str) -> str:
+    """Return the name of a schema. Raises ``InvalidOption`` for a name that PostgreSQL would cut,
+    so that two names would be one store, and for a name that statements cannot contain.
+    """
+    size = len(schema.encode(errors="replace"))
+    if not 0 < size <= _SCHEMA_BYTES_MAX:
+        raise InvalidOption(
+            f"the URL sets schema to {schema!r}, which has {size} bytes; a name of PostgreSQL has 1"
+            f" to {_SCHEMA_BYTES_MAX} bytes (with ?stores=, three of them are the store's number)"
+        )
+    if not schema.isprintable() or "%" in schema:
+        raise InvalidOption(
+            f"the URL sets schema to {schema!r}; use a name of printable characters other than %"
+        )
+    return schema
 
 
 def _has_several_hosts(parameters: Mapping[str, Any]) -> bool:

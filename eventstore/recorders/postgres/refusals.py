@@ -17,7 +17,7 @@ from typing import Any, Final
 
 import psycopg
 from psycopg.conninfo import make_conninfo
-from psycopg.pq import PGconn, PollingStatus
+from psycopg.pq import ConnStatus, PGconn, PollingStatus
 from psycopg.pq.abc import PGconn as Connection
 
 _VERBOSE: Final = 2
@@ -55,7 +55,11 @@ def are_permanent(states: list[str]) -> bool:
 
 
 def _has_failed(connection: Connection) -> bool:
-    """Make the connection, and return whether a server has refused it."""
+    """Make the connection, and return whether it failed. A connection that fails before it begins
+    has no socket: its host has no address, or its socket file does not exist.
+    """
+    if connection.status == ConnStatus.BAD:
+        return True
     ends = time.monotonic() + _WAIT_S
     waits_for = PollingStatus.WRITING
     while waits_for != PollingStatus.OK:

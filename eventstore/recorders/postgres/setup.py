@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from functools import lru_cache
 from hashlib import blake2b
 from typing import Any, Final, NamedTuple, Protocol
+from urllib.parse import quote
 
 import psycopg
 from psycopg import sql
@@ -191,10 +192,11 @@ def greet(
     stores. If a store was restored or its server was promoted, begin a new epoch. Return whether
     the server belongs to Citus.
 
-    Raises ``StoreUnavailable`` if the server's settings could lose acknowledged events. Raises
-    ``ConnectionLost`` if the connection is for writing, but the server is a standby. Raises
+    Raises ``StoreUnavailable`` if the server is too old, or if its settings could lose acknowledged
+    events. Raises ``ConnectionLost`` if the connection is for writing, but the server is a standby,
+    or if it is for reading, but the store was restored and nobody has begun its new epoch. Raises
     ``StoreRefused`` if the database role may not begin a new epoch, or if prepared statements are
-    used through a pooler that does not keep them.
+    used through a pooler that does not keep them. Raises ``StoreDamaged`` if a store has no epoch.
     """
     for store in stores:
         store.bind(wire)
@@ -346,10 +348,12 @@ def command_of_owner(connection: psycopg.Connection[Any], schema: str) -> str:
 
 
 def _as_owner(owner: str, info: psycopg.ConnectionInfo, schema: str) -> str:
-    option = "" if schema == "foldlog" else f"&schema={schema}"
+    # The host may be the folder of a socket.
+    user, host, database = (quote(name, safe="") for name in (owner, info.host, info.dbname))
+    option = "" if schema == "foldlog" else f"&schema={quote(schema, safe='')}"
     return (
         f"as {owner!r}, the owner of its tables, run: foldlog list --db"
-        f" 'postgresql://{owner}@{info.host}:{info.port}/{info.dbname}?mode=rwc{option}'"
+        f" 'postgresql://{user}@{host}:{info.port}/{database}?mode=rwc{option}'"
     )
 
 
@@ -458,9 +462,9 @@ def _migrate(
 
 
 def _storage(connection: psycopg.Connection[Any]) -> dict[str, str]:
-    """Return clauses for CREATE TABLE: the server stores values uncompressed, or compresses them
-    with lz4. Citus cannot change the compression of a table later. A server below version 14, or a
-    server that was built without lz4, uses pglz.
+    """Return clauses for the columns of CREATE TABLE: the server stores their values uncompressed,
+    or compresses them with lz4. Citus cannot change the compression of a table later. A server
+    below version 16 compresses the former too, and a server that was built without lz4 uses pglz.
     """
     query = """SELECT current_setting('server_version_num')::int >= 160000, 'lz4' = ANY (enumvals)
         FROM pg_settings WHERE name = 'default_toast_compression'"""
