@@ -103,8 +103,11 @@ _COUNT_MAX: Final = 2**40
 """The largest number of tokens, calls or dollars that is accepted for a call, so that a sum of
 millions of numbers fits in 64 bits.
 """
-_BY_AGE = ("ephemeral_5m_input_tokens", "ephemeral_1h_input_tokens")
+_FOR_5_MINUTES: Final = "ephemeral_5m_input_tokens"
+_FOR_AN_HOUR: Final = "ephemeral_1h_input_tokens"
 """Anthropic's names of the tokens that were written to the cache for 5 minutes and for an hour."""
+_NO_MAPS: Final = frozenset((int, str, float, bool, type(None)))
+"""Types of values that are no map."""
 
 
 def count_of(value: Any) -> int | None:
@@ -192,30 +195,39 @@ def usage_of(source: Any) -> dict[str, int]:
         return {}
     counts = _counts_in(source)
     for name, value in source.items():
-        # Most values are numbers, so the type is compared before the name, which takes longer.
-        if type(value) is not int and str(name).endswith(_PARTS) and isinstance(value, Mapping):
+        # Most values are numbers or texts, so the type is compared before the name, which takes
+        # longer.
+        if (
+            type(value) not in _NO_MAPS
+            and str(name).endswith(_PARTS)
+            and isinstance(value, Mapping)
+        ):
             counts = {**_counts_in(value), **counts}
-    usage = {
-        name: counts[source_name]
-        for source_name, name in _OUR_NAMES.items()
-        if source_name in counts
-    }
-    written_by_age = sum([counts.get(name, 0) for name in _BY_AGE])
+    usage = {}
+    for source_name, name in _OUR_NAMES.items():
+        if source_name in counts:
+            usage[name] = counts[source_name]
+    written_by_age = counts.get(_FOR_5_MINUTES, 0) + counts.get(_FOR_AN_HOUR, 0)
     if written_by_age > usage.get("cache_write_tokens", 0):
         usage["cache_write_tokens"] = written_by_age
-    if "prompt_tokens" not in counts and "input_tokens" in counts:
-        usage["prompt_tokens"] += sum(
-            [counts[name] for name in _BESIDE_THE_INPUT if name in counts and name in source]
-        )
+    if "input_tokens" in counts and "prompt_tokens" not in counts:
+        for name in _BESIDE_THE_INPUT:
+            if name in counts and name in source:
+                usage["prompt_tokens"] += counts[name]
     if total := counts.get("total_tokens", 0):
-        missing = total - usage.get("prompt_tokens", 0) - usage.get("completion_tokens", 0)
-        for whole_of, parts in _MAY_BE_BESIDE.items():
-            if 0 < missing == sum(usage.get(part, 0) for part in parts):
-                usage[whole_of] = usage.get(whole_of, 0) + missing
-                break
-        if not usage.get("prompt_tokens") and not usage.get("completion_tokens"):
-            usage["prompt_tokens"] = total
+        _add_missing(usage, total)
     return usage if any(usage.values()) else {}
+
+
+def _add_missing(usage: dict[str, int], total: int) -> None:
+    """Add the tokens that only the recorded total includes: see ``_MAY_BE_BESIDE``."""
+    missing = total - usage.get("prompt_tokens", 0) - usage.get("completion_tokens", 0)
+    for whole_of, parts in _MAY_BE_BESIDE.items():
+        if 0 < missing == sum(usage.get(part, 0) for part in parts):
+            usage[whole_of] = usage.get(whole_of, 0) + missing
+            break
+    if not usage.get("prompt_tokens") and not usage.get("completion_tokens"):
+        usage["prompt_tokens"] = total
 
 
 def whole(usage: Mapping[str, int]) -> dict[str, int]:

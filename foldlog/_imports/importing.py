@@ -12,13 +12,13 @@ redacted text could come back.
 
 from __future__ import annotations
 
+import os
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import suppress
 from functools import partial
 from hashlib import blake2b
 from itertools import count
-from os import path as os_path
 from pathlib import Path
 from typing import Final, NamedTuple, TypeVar, TypeVarTuple
 
@@ -112,10 +112,13 @@ class Import:
         self.left_out = list[Path]()
         self.not_opened = list[Path]()
         self._waiting = list[NewSource]()
+        self._waiting_bytes = 0
         self._looked_up = dict[bytes, list[Place]]()
         """The earlier imports of each place that was looked up. When the source of a place is read,
         the entry of the place is removed.
         """
+        self._folders = dict[Path, dict[str, tuple[bytes, list[Place]]]]()
+        """The place and the earlier imports of each entry of the folders that are being read."""
         self._states = dict[Path, bytes]()
         """The state that each file had before it was opened."""
         self._begun = dict[Path, LineReading]()
@@ -127,7 +130,10 @@ class Import:
         self.findings = []
         self.left_out = []
         self.not_opened = []
+        self._waiting = []
+        self._waiting_bytes = 0
         self._looked_up.clear()
+        self._folders.clear()
         self._states.clear()
         self._begun.clear()
         if self._conversation is not None:
@@ -200,7 +206,8 @@ class Import:
                 continue
             # Short new sources wait, so that a single transaction writes many of them.
             self._waiting.append(new)
-            if sum(waiting.size for waiting in self._waiting) >= _TOGETHER_BYTES:
+            self._waiting_bytes += new.size
+            if self._waiting_bytes >= _TOGETHER_BYTES:
                 yield from self._write_waiting()
         yield from self._write_waiting()
 
@@ -229,8 +236,7 @@ class Import:
         the method reads the status of the file. For a log, the method also reads all lines that
         were imported before, or the first lines of a new or rewritten log.
         """
-        place = self._place(path)
-        places = self._places(place)
+        place, places = self._earlier_imports(root, path)
         state = state_of(path)
         self._looked_up[place] = places
         self._states[path] = state
@@ -245,6 +251,32 @@ class Import:
             return None
         name, _ = Names(root, path).of({})
         return FoundHistory(name, format, path, JsonLines(path))
+
+    def _earlier_imports(self, root: Path, path: Path) -> tuple[bytes, list[Place]]:
+        """Return the place of a file and its earlier imports. Those of all files in a folder are
+        read together when the first of them is looked at. If another process imports a file after
+        that, the import of this file notices it before it writes.
+        """
+        if path != root:
+            if path.parent not in self._folders:
+                self._look_up_folder(path.parent)
+            known = self._folders[path.parent].get(path.name)
+            if known is not None:
+                return known
+        place = self._place(path)
+        return place, self._places(place)
+
+    def _look_up_folder(self, folder: Path) -> None:
+        """Read the earlier imports of all entries of a folder. Forget those of the folders that the
+        search has left.
+        """
+        above = {*folder.parents}
+        self._folders = {path: known for path, known in self._folders.items() if path in above}
+        places = {name: self._place(folder / name) for name in os.listdir(folder)}
+        imports = self._query(Sources.places_among, places.values())
+        self._folders[folder] = {
+            name: (place, imports.get(place, [])) for name, place in places.items()
+        }
 
     def _is_as_it_was(self, state: bytes, place: bytes, places: list[Place]) -> bool:
         """Return whether a file need not be read, because it has not changed since its last import.
@@ -345,7 +377,7 @@ class Import:
         place = self._place(history.path, history.own_name)
         places = self._looked_up.pop(place, None)
         try:
-            if os_path.getsize(history.path) > _SHORT_BYTES:
+            if os.path.getsize(history.path) > _SHORT_BYTES:
                 return None
             if places is None:
                 places = self._places(place)
@@ -359,6 +391,7 @@ class Import:
         """
         waiting = self._waiting
         self._waiting = []
+        self._waiting_bytes = 0
         if not waiting:
             return
         try:
@@ -395,7 +428,7 @@ def _place(path: Path, own_name: str, *options: str) -> bytes:
     """Return the place of a history: a hash of its file, its name inside the file, and the options
     of the import.
     """
-    text = "\0".join((os_path.abspath(path), own_name, *options))
+    text = "\0".join((os.path.abspath(path), own_name, *options))
     return blake2b(utf8(text), digest_size=_PLACE_BYTES).digest()
 
 

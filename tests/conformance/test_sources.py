@@ -305,6 +305,26 @@ def test_places_by_name_and_conversation(store):
         assert sources.places_of(of_c2.conversation) == [(name, second)]
 
 
+def test_places_are_found_among_many(store):
+    of_c1 = begun(store, "c1")
+    of_c2 = begun(store, "c2")
+    many = [number.to_bytes(16) for number in range(2_500)]
+    expected = {
+        many[number]: [Place(of_c1.conversation, number, 9, 1, b"state", b"digest")]
+        for number in (0, 999, 1_000, 2_499)
+    }
+    earlier = Place(of_c2.conversation, 998, 3, 0, b"", b"")
+    expected[many[999]].insert(0, earlier)
+    with_other = {**expected, b"q" * 16: [earlier]}
+    for name, places in with_other.items():
+        for place in reversed(places):
+            write(store, SourcesToWrite.put_place, name, place)
+    with sources_of(store) as sources:
+        assert sources.places_among(many) == expected
+        assert sources.places_among(iter(many[1:999])) == {}
+        assert sources.places_among([]) == {}
+
+
 PLACE_NAME = b"p" * 16
 
 

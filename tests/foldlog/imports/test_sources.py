@@ -14,6 +14,7 @@ from foldlog._imports.writing import SourceWriter
 from foldlog.eventstore.files import compressed
 from foldlog.eventstore.maintenance import erase
 from foldlog.eventstore.sources.blocks import of_records
+from foldlog.eventstore.sources.tables import Sources
 from foldlog.formats.claude_code.skeleton import ClaudeCodeSkeleton
 from foldlog.formats.record import INCOMPLETE
 from foldlog.formats.skeleton import count_block
@@ -219,6 +220,68 @@ def test_short_sources_share_a_transaction(tmp_path, monkeypatch, store):
     assert (len(outcomes), len(transactions)) == (3, 1)
     for outcome in outcomes:
         assert bytes_of(store, outcome.conversation) == outcome.path.read_bytes()
+
+
+@pytest.fixture
+def folder_of_sessions(tmp_path):
+    """A folder in which files and folders with files take turns."""
+    log = b"".join(lines_of("claude-code"))
+    for name in ("a", "b/c", "d", "b/e/f", "g", "h/i"):
+        path = tmp_path / f"{name}.jsonl"
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_bytes(log.replace(b"5f0c1a52", path.stem.encode()))
+    return tmp_path
+
+
+def test_places_of_a_folder_are_read_together(folder_of_sessions, store, monkeypatch):
+    [*Import(store, [folder_of_sessions])]
+    reads = []
+    for name in ("places", "places_among"):
+        original = getattr(Sources, name)
+
+        def counted(sources, places, original=original, name=name):
+            reads.append(name)
+            return original(sources, places)
+
+        monkeypatch.setattr(Sources, name, counted)
+    outcomes = [*Import(store, [folder_of_sessions])]
+    assert [outcome.is_unchanged for outcome in outcomes] == [True] * 6
+    assert reads == ["places_among"] * 4
+
+
+def test_file_imported_after_its_folder_was_looked_up(folder_of_sessions, store, monkeypatch):
+    """Another process imports the folder when this process has read what the store has of it."""
+    places_among = Sources.places_among
+
+    def read_and_let_import(sources, places):
+        found = places_among(sources, places)
+        with monkeypatch.context() as patch:
+            patch.setattr(Sources, "places_among", places_among)
+            others.append([*Import(store, [folder_of_sessions])])
+        return found
+
+    others = []
+    with monkeypatch.context() as patch:
+        patch.setattr(Sources, "places_among", read_and_let_import)
+        outcomes = [*Import(store, [folder_of_sessions])]
+    assert {outcome.added for outcome in others[0]} == {len(lines_of("claude-code"))}
+    assert [outcome.added for outcome in outcomes] == [0] * 6
+    assert len(ids(store.iter_conversations())) == 6
+
+
+def test_file_that_was_away_when_its_folder_was_looked_up(folder_of_sessions, store, monkeypatch):
+    [*Import(store, [folder_of_sessions])]
+    look_up = Import._look_up_folder
+    path = folder_of_sessions / "b" / "c.jsonl"
+
+    def look_up_without(import_, folder):
+        away = path.rename(folder_of_sessions / "away")
+        look_up(import_, folder)
+        away.rename(path)
+
+    monkeypatch.setattr(Import, "_look_up_folder", look_up_without)
+    outcomes = [*Import(store, [folder_of_sessions])]
+    assert [outcome.is_unchanged for outcome in outcomes] == [True] * 6
 
 
 def test_longer_of_two_files_is_stored(lines, tmp_path, store):

@@ -1216,6 +1216,11 @@ DELETE FROM {schema}.sources WHERE conversation = $1::bigint
 -- name: places
 SELECT conversation, seen, records, taken, state, digest FROM {schema}.places WHERE place = $1::bytea
 
+-- name: places_among
+SELECT place, conversation, seen, records, taken, state, digest FROM {schema}.places WHERE place = ANY (ARRAY(
+    SELECT substring($1::bytea, 16 * n + 1, 16) FROM generate_series(0, length($1::bytea) / 16 - 1) n
+))
+
 -- name: places_of
 SELECT place, seen, records, taken, state, digest FROM {schema}.places WHERE conversation = $1::bigint
 

@@ -690,6 +690,15 @@ DELETE FROM sources WHERE conversation = ?
 -- name: places
 SELECT conversation, seen, records, taken, state, digest FROM places WHERE place = ?
 
+-- name: places_among
+WITH RECURSIVE asked (number) AS (
+    SELECT 0
+    UNION ALL
+    SELECT number + 1 FROM asked WHERE 16 * (number + 1) < length(?1)
+)
+SELECT place, conversation, seen, records, taken, state, digest
+FROM asked JOIN places ON place = substr(?1, 16 * number + 1, 16)
+
 -- name: places_of
 SELECT place, seen, records, taken, state, digest FROM places WHERE conversation = ?
 
@@ -697,12 +706,12 @@ SELECT place, seen, records, taken, state, digest FROM places WHERE conversation
 INSERT OR REPLACE INTO places (conversation, place, seen, records, taken, state, digest) VALUES (?, ?, ?, ?, ?, ?, ?)
 
 -- name: refused_among
-WITH RECURSIVE asked (fingerprint, number, others) AS (
-    SELECT NULL, 0, ?
+WITH RECURSIVE asked (number) AS (
+    SELECT 0
     UNION ALL
-    SELECT substr(others, 16 * number + 1, 16), number + 1, others FROM asked WHERE 16 * number < length(others)
+    SELECT number + 1 FROM asked WHERE 16 * (number + 1) < length(?1)
 )
-SELECT fingerprint, own FROM asked JOIN refused USING (fingerprint)
+SELECT fingerprint, own FROM asked JOIN refused ON fingerprint = substr(?1, 16 * number + 1, 16)
 
 -- name: refused_of
 SELECT fingerprint FROM refused WHERE conversation = ?
