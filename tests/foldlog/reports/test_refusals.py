@@ -85,6 +85,7 @@ def test_figures_and_lists_count_refusals_apart(is_made, histories, foldlog, tmp
     }
     assert figures.ids(Where(state="refused")) == {SESSIONS[0]}
     assert figures.ids(Where(state="error")) == set()
+    assert figures.page(sort="state").unknown == 0
 
     ran = foldlog("import logs")
     if is_made:

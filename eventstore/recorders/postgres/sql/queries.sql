@@ -1411,7 +1411,8 @@ SELECT conversation, figure, id FROM (
         WHEN 'errors' THEN errors WHEN 'view' THEN view_tokens WHEN 'prompt' THEN last_prompt_tokens
         WHEN 'tokens' THEN tokens WHEN 'condensations' THEN condensations WHEN 'saved' THEN tokens_saved
         WHEN 'state' THEN CASE state
-            WHEN 'error' THEN 4 WHEN 'open_call' THEN 3 WHEN 'result' THEN 2 WHEN 'request' THEN 1 WHEN 'answer' THEN 0
+            WHEN 'error' THEN 5 WHEN 'refused' THEN 4 WHEN 'open_call' THEN 3
+            WHEN 'result' THEN 2 WHEN 'request' THEN 1 WHEN 'answer' THEN 0
         END
     END)::double precision AS figure
     FROM chosen JOIN {schema}.figures f USING (conversation)
