@@ -15,7 +15,6 @@ from itertools import groupby
 from operator import itemgetter
 from typing import Any, Final, NamedTuple
 
-from msgspec import DecodeError
 from msgspec.json import decode, encode
 
 from foldlog._reports.figures.stats import FACETS, TOTALS
@@ -68,7 +67,8 @@ class Blocks:
     ) -> Sequence[Columns] | None:
         """Return the rows of a statement for all blocks, without companions and conversations that
         name a parent if they are not wanted. Return None if the sums are outdated and the store
-        cannot write them. Cost: the method sums up the blocks that have changed, at most ``most``.
+        cannot write them, or if a sum is damaged. Cost: the method sums up the blocks that have
+        changed, at most ``most``.
         """
         blocks = self._up_to_date()
         if blocks is None:
@@ -89,7 +89,7 @@ class Blocks:
     def _up_to_date(self) -> Sequence[dict[str, Answers]] | None:
         """Sum up blocks that have changed, at most ``most``, and return the sums of all blocks.
         Without ``most``, return None if sums are outdated, because another process writes or the
-        store cannot be written.
+        store cannot be written. Return None if a sum is damaged: rows of figures have the totals.
         """
         if self._held is not None:
             return self._held
@@ -112,7 +112,10 @@ class Blocks:
         if read.outdated and self._most is None:
             return None  # other processes write figures
         self.changes_left = sum(changes for _, changes in read.outdated)
-        sums = _decoded(read.bodies)
+        try:
+            sums = _decoded(read.bodies)
+        except ValueError:  # ``store verify --views --repair`` deletes the damaged sum
+            return None
         if not read.outdated:
             self._read = version, sums
         if self._most is not None:
@@ -168,7 +171,7 @@ def find_wrong_sums(reader: Reader) -> list[int]:
 def _has_sums(reader: Reader, block: int, body: bytes) -> bool:
     try:
         stored = decode(body)
-    except DecodeError:
+    except ValueError:  # damaged
         return False
     return bool(stored == decode(encode(dict(_answers(reader, block)))))
 

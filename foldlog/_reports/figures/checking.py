@@ -11,7 +11,6 @@ import math
 from collections.abc import Iterator, Mapping
 from contextlib import closing
 from functools import partial
-from struct import error as StructError
 from typing import Any
 
 from msgspec import to_builtins
@@ -20,10 +19,10 @@ from foldlog._reports.figures.blocks import find_wrong_sums
 from foldlog._reports.figures.counting import Figures, figures_of
 from foldlog._reports.figures.keeping_up import FigureCounter, read_state
 from foldlog._reports.figures.settled_replies import EarlierChanged, StateIncomplete, read_blocks
-from foldlog._reports.figures.tables import FigureTables, StoredFigures, text_of
+from foldlog._reports.figures.tables import UNREADABLE, FigureTables, StoredFigures, text_of
 from foldlog._reports.figures.writing import CODE, as_unsigned, put_figures, put_replies
 from foldlog._reports.words.gist import count
-from foldlog.eventstore import ConversationRow, CorruptEvent, Store
+from foldlog.eventstore import ConversationRow, Store
 from foldlog.eventstore.recorders.base import Reader, Recorder, Transaction
 from foldlog.eventstore.recorders.sqlite.memory import MemoryRecorder
 from foldlog.eventstore.recorders.types import Conversation
@@ -33,7 +32,7 @@ _CHANGED = "its stored figures differ from its events in {}; lists and totals ma
 _STATE_CHANGED = (
     "the stored state of its figures differs from its events; lists and totals may be wrong"
 )
-_UNREADABLE = "its stored figures cannot be read; lists and totals may be wrong"
+_UNREADABLE = f"{UNREADABLE}; lists and totals may be wrong"
 _ROUNDED = 1e-9
 """Sums of costs differ by this share at most, because they were added up in another order."""
 
@@ -55,7 +54,10 @@ def find_wrong_figures(store: Store, views: Views, conversation: str) -> Iterato
     tables = FigureTables(database)
     try:
         stored = _fields(tables, database.recorder, state)
-    except (ValueError, StructError, CorruptEvent):  # a text that is no JSON, or not encrypted
+    except ValueError:  # a name that is not UTF-8
+        yield _UNREADABLE
+        return
+    if stored.get("texts", {}).get("problem") == UNREADABLE:
         yield _UNREADABLE
         return
     row = store.conversation(conversation, as_stored=True)

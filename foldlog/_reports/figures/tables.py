@@ -35,7 +35,7 @@ from foldlog._reports.figures.writing import (
     put_replies,
     storable,
 )
-from foldlog.eventstore import InvalidArgument, KeyUnavailable
+from foldlog.eventstore import CorruptEvent, InvalidArgument, KeyUnavailable
 from foldlog.eventstore.log.database import Database
 from foldlog.eventstore.log.row import from_microseconds
 from foldlog.eventstore.recorders.base import Columns, Reader, Recorder, Transaction
@@ -47,6 +47,9 @@ if TYPE_CHECKING:
     from foldlog._reports.figures.counting import Figures
 
 WITHOUT_KEY: Final = "(encrypted)"
+UNREADABLE: Final = "its stored figures cannot be read"
+_OUTDATED: Final = -1
+"""The version of figures that cannot be read, so that readers count them again."""
 _ORPHANS_MAX: Final = 1_000
 """With more sub-agents whose parent is missing, totals read the rows of all conversations."""
 _BY_CONDENSER: Final = 3
@@ -473,24 +476,26 @@ class FigureTables:
         return self._names.get(stored, WITHOUT_KEY)
 
     def read_rows(self, rows: Iterable[Columns]) -> dict[int, StoredFigures]:
-        """Decrypt and decode rows of figures. If the key of a row is missing, its overview has the
-        problem.
+        """Decrypt and decode rows of figures. If the key of a row is missing, or if its texts are
+        damaged, its overview has the problem. Damaged figures have a version of no conversation.
         """
         figures = {}
         for key, conversation, encoding, sealed_texts, *numbers in rows:
+            columns = FigureColumns._make(numbers)
             try:
                 texts = self._texts(key, encoding, sealed_texts)
             except KeyUnavailable as error:
                 texts = {"problem": str(error), "needs_key": True}
+            except (ValueError, CorruptEvent):
+                texts = {"problem": UNREADABLE}
+                columns = columns._replace(version=_OUTDATED)
             self._names |= texts.get("names", {})
-            figures[key] = _figures_of_row(
-                key, text_of(conversation), FigureColumns._make(numbers), texts
-            )
+            figures[key] = _figures_of_row(key, text_of(conversation), columns, texts)
         return figures
 
     def _texts(self, key: int, encoding: int, sealed: bytes) -> JsonObject:
         """Return the texts of a row, decrypted. Raises ``KeyUnavailable`` if their key is missing,
-        and ``ValueError`` if they are no JSON.
+        and ``ValueError`` or ``CorruptEvent`` if they are damaged.
         """
         if encoding & SEALED:
             conversation = self.database.recorder.query(

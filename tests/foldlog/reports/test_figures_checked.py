@@ -19,6 +19,7 @@ from foldlog._reports.figures.checking import (
     forget_figures,
 )
 from foldlog._reports.figures.of_store import FiguresOfStore
+from foldlog._reports.figures.tables import Where
 from foldlog._reports.records.compared_imports import find_wrong_events_of_records
 from foldlog.eventstore import Message, Store, open_store
 from foldlog.eventstore.lists.checking import find_wrong_attributes
@@ -100,6 +101,30 @@ def test_figures_that_cannot_be_read_are_named(path: Path, store: Store) -> None
     assert "paid: its stored figures cannot be read; lists and totals may be wrong" in problems(
         store
     )
+
+
+def test_figures_that_cannot_be_read_are_counted_again(path: Path, store: Store) -> None:
+    with foldlog.open(path) as histories:
+        before = histories["paid"].stats()
+    change(path, "UPDATE figures SET texts = x'00ff' WHERE id = 'paid'")
+    with foldlog.open(path) as histories:
+        figures = FiguresOfStore(histories.store)
+        [(row, _)] = figures.page(Where(only=["paid"])).rows
+        [(_, overview_only)] = figures.of([row], whole=False)
+        assert overview_only.overview.title == "pay the mill"
+        assert histories["paid"].stats() == before
+    assert problems(store) == []
+
+
+@pytest.mark.parametrize("body", ["x'7b22'", "CAST(replace(body, 'kind', x'6bff') AS BLOB)"])
+def test_damaged_sums_of_blocks_end_no_total(path: Path, body: str) -> None:
+    with foldlog.open(path, keys=KEYS) as histories:
+        before = FiguresOfStore(histories.store).totals().document()
+    change(path, f"UPDATE figure_blocks SET body = {body}")
+    with foldlog.open(path, keys=KEYS) as histories:
+        assert FiguresOfStore(histories.store).totals().document() == before
+        [found] = problems(histories.store)
+        assert found.startswith("the stored sums of 1 block of conversations differ")
 
 
 def test_damaged_hashes_of_replies_are_named_and_stop_no_reader(path: Path) -> None:
