@@ -247,7 +247,7 @@ _GENAI_FIELDS = (
     "cache_write_1h_mtok",
 )
 """The fields of genai-prices with the first prices of ``_NAMES``; it has none for thought."""
-_USED = re.compile(rf"({'|'.join(_NAMES)})(?:_above_(\d+)k_tokens)?")
+_USED = re.compile(rf"({'|'.join(_NAMES)})(?:_above_(\d{{1,9}})k_tokens)?")
 _TIERS = "tiered_pricing"
 _FORM = (
     'write JSON such as {"my-model": {"input_cost_per_token": 3e-06, "output_cost_per_token":'

@@ -106,7 +106,10 @@ def in_folder(
     """
 
     def is_in(cwd: str) -> bool:
-        real = os.path.realpath(cwd)
+        try:
+            real = os.path.realpath(cwd)
+        except ValueError:  # no path has a NUL or half a surrogate pair
+            return False
         return real == folder or (below and real.startswith(f"{folder.rstrip(os.sep)}{os.sep}"))
 
     cwds = {place["cwd"] for place in places.values() if "cwd" in place}

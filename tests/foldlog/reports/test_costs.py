@@ -161,6 +161,7 @@ def test_unreadable_prices_are_refused(tmp_path, history):
         '{"m": {"input_cost_per_token": -1}}',
         '{"m": {"input_cost_per_token": "1"}}',
         '{"m": {"input": 1}}',
+        f'{{"m": {{"input_cost_per_token_above_{400 * "9"}k_tokens": 1}}}}',
     ]:
         path = tmp_path / "prices.json"
         path.write_text(text)
