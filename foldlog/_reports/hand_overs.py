@@ -118,7 +118,7 @@ def _words_of(answer: HandOverDocument, parent_first: float, is_users: bool) -> 
     if answer.call is None or answer.fact is None:
         return
     if answer.result is None:
-        yield f"{parent} has no result"
+        yield f"{call} has no result"
     elif answer.is_returned:
         yield f"result {answer.result} of {parent} has it"
     else:

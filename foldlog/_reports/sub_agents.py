@@ -48,7 +48,8 @@ def calls_of_children(
         elif type(event) is Observation and event.call_id in open_calls:
             call = open_calls[event.call_id]
             results[call] = event.id
-            record = (records.text_of(event.id) or b"").decode()
+            # Imports read bytes that are not UTF-8 in the same way.
+            record = (records.text_of(event.id) or b"").decode(errors="replace")
             if match := named.search(f"{event.content}\n{_part_of(record, event.call_id, named)}"):
                 calls.setdefault(own_names[match[1]], call)
             elif match := named.search(record):

@@ -16,6 +16,7 @@ from foldlog._reports.words.times import duration_words
 from foldlog.eventstore import NOT_RECORDED, CondensationAction, Event, events, summary_of
 from foldlog.eventstore.codec_json import describe_value
 from foldlog.eventstore.errors import count as count
+from foldlog.eventstore.times import EventTime, in_utc
 from foldlog.projections import normalize, words_of
 
 if TYPE_CHECKING:
@@ -220,7 +221,10 @@ def task_words(task: TaskDocument) -> str:
         f"{duration_words(task.seconds)} of work",
     ]
     if task.first_event_at and task.last_event_at:
-        first, last = map(datetime.fromisoformat, (task.first_event_at, task.last_event_at))
+        first, last = (
+            in_utc(EventTime(datetime.fromisoformat(text)))
+            for text in (task.first_event_at, task.last_event_at)
+        )
         parts[-1] += f" in {duration_words((last - first).total_seconds())}"
     left_out = unreached_words(task)
     if left_out:

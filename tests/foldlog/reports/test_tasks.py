@@ -396,6 +396,19 @@ def test_a_sum_names_the_sub_agents_that_it_lost(foldlog):
     assert "(2 of 6)" in foldlog("list --long").out
 
 
+def test_a_task_may_begin_without_a_zone_and_end_with_one(foldlog, tmp_path):
+    message = {"role": "user", "content": "hello", "timestamp": "2026-01-01T10:00:00"}
+    (tmp_path / "chat.json").write_text(json.dumps({"messages": [message]}))
+    foldlog("import chat.json --conversation top")
+    with api.open("foldlog.db") as histories:
+        histories["top"].append(said("again", timestamp=datetime(2026, 1, 1, 11, tzinfo=UTC)))
+        histories["kid"].set_attributes(parent="top")
+        histories["kid"].append(said("x", timestamp=datetime(2026, 1, 1, 12, tzinfo=UTC)))
+    ran = foldlog("stats top")
+    assert "with 1 sub-agent: " in ran.out
+    assert " of work in 2 h 00 m" in ran.out
+
+
 def test_an_application_may_annotate_sub_agents_itself(histories):
     history = histories["own"]
     history.append(said("go"))
@@ -643,6 +656,28 @@ def test_call_says_what_was_not_handed_over(foldlog):
     assert answer.reason in foldlog("why top 1 --with-children").out.replace("\n", " ")
     assert """; to ask about the text 4711, type '"4711"'""" in (
         foldlog("why top 4711 --with-children").err.replace("\n", " ")
+    )
+
+
+def test_a_record_that_is_not_utf_8_ends_no_answer(histories, tmp_path):
+    call = {"type": "tool_use", "id": "t1", "name": "Task", "input": {}}
+    result = {"type": "tool_result", "tool_use_id": "t1", "content": "ODD"}
+    records = [
+        {"type": "user", "uuid": "u1", "message": {"role": "user", "content": "go"}},
+        {"type": "assistant", "uuid": "a1", "message": {"role": "assistant", "content": [call]}},
+        {"type": "user", "uuid": "u2", "message": {"role": "user", "content": [result]}},
+    ]
+    lines = [json.dumps({"sessionId": "top", "version": "2.0.0", **record}) for record in records]
+    path = tmp_path / "top.jsonl"
+    path.write_bytes("\n".join(lines).encode().replace(b"ODD", b"back from kid \xff") + b"\n")
+    (top,) = histories.import_(path)
+    histories["kid"].set_attributes(parent="top")
+    histories["kid"].append(said("go down"))
+    _, kid = top.hand_overs("go")
+    assert (kid.call, kid.result, kid.reason.split("; ")[-1]) == (
+        1,
+        2,
+        "lost: result 2 of top does not have it",
     )
 
 
