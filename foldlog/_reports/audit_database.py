@@ -115,8 +115,8 @@ class AuditTables(Derived[AuditRow]):
     """The tables of an audit database, which follow the store. First call ``apply`` with recorded
     events, then ``describe``.
 
-    ``events``, ``condensations`` and ``damaged`` count what was added since the audit database was
-    opened. ``touched`` are the conversations to describe.
+    Since the audit database was opened, ``events`` and ``condensations`` rows were added, and the
+    ``damaged`` events could not be read. ``touched`` are the conversations to describe.
     """
 
     batch_size = _CHUNK

@@ -127,11 +127,6 @@ class Derived(ABC, Generic[R]):
     @abstractmethod
     def close(self) -> None: ...
 
-    def meet(self, entry: Entry) -> None:
-        """Handle an entry of the ledger, which records erasures and other changes of conversations.
-        The entry is handled before its batch is written.
-        """
-
     def catch_up(self, on_events: Callable[[int], object] = lambda events: None) -> int:
         """Add all new events, and return the number of added events. After each batch,
         ``on_events`` gets the number of its events, also of those that were left out.
@@ -163,11 +158,10 @@ class Derived(ABC, Generic[R]):
         if self.position != after:
             return None
         for item in batch:
-            if isinstance(item, Recorded) and isinstance(item.event, Entry):
-                self.meet(item.event)
-                if isinstance(item.event, StoreRestored) and after > item.event.after:
-                    self.begin_again()
-                    return None
+            event = item.event if isinstance(item, Recorded) else None
+            if isinstance(event, StoreRestored) and after > event.after:
+                self.begin_again()
+                return None
         return self.write(self.changes_of(batch), position, after=after)
 
     def changes_of(self, events: Iterable[Recorded | CorruptEvent]) -> Changes[R]:

@@ -96,7 +96,8 @@ class Replay:
     """The figures of a strategy over a history. All ids are ids of the history.
 
     ``turns``             the calls of the agent's model
-    ``condensations``     for each condensation, the id of the event that follows it
+    ``condensations``     for each condensation, the id of the event that follows it; for a recorded
+                          one, its own id
     ``declined``          how often a condensation was required and impossible
     ``final``             the View at the end of the replay
     ``summarized``        events that are in a summary of the ``final`` View

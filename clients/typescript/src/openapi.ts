@@ -2179,8 +2179,9 @@ export interface components {
         /**
          * CondensationsDocument
          * @description The condensations by a strategy. Forgotten summaries are not counted as events. ``failed`` is
-         *         the number of steps that forgot nothing because a model failed. The numbers of forgotten events
-         *         and summaries are null if they are unknown, for example before the events of an import are made.
+         *         the number of failed calls of its model, also if a digest then condensed in its place. The
+         *         numbers of forgotten events and summaries are null if they are unknown, for example before the
+         *         events of an import are made.
          *
          *         ``tokens_saved`` is the tokens of the Views before the condensations minus the tokens after
          *         them. The tokens of a View are the sum of an estimate for each event. ``tokens_saved`` is null

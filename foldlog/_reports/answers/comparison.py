@@ -32,7 +32,7 @@ class MissingDocument(Document):
     """A term that the agent wrote in the event ``used``, although the term was not in its prompt.
 
     ``occurred`` are up to three earlier events with the term, the newest first. ``named`` is true
-    if a digest in the prompt names one of these events, so that the agent could recall it.
+    if the prompt names an event with the term by its id, so that the agent could recall it.
     """
 
     term: str

@@ -63,8 +63,8 @@ class FleetDocument(SavingsDocument, kw_only=True):
 
 
 class ModelsDocument(OfConversation):
-    """The answer of ``/api/models``: the calls of each model. The model with the most tokens comes
-    first.
+    """The answer of ``/api/models``: the calls of each model. The model with the most tokens of
+    prompts comes first.
     """
 
     models: tuple[ModelDocument, ...]
@@ -120,8 +120,9 @@ class ModelDocument(SpentDocument, kw_only=True):
 
 class CondensationsDocument(Document):
     """The condensations by a strategy. Forgotten summaries are not counted as events. ``failed`` is
-    the number of steps that forgot nothing because a model failed. The numbers of forgotten events
-    and summaries are null if they are unknown, for example before the events of an import are made.
+    the number of failed calls of its model, also if a digest then condensed in its place. The
+    numbers of forgotten events and summaries are null if they are unknown, for example before the
+    events of an import are made.
 
     ``tokens_saved`` is the tokens of the Views before the condensations minus the tokens after
     them. The tokens of a View are the sum of an estimate for each event. ``tokens_saved`` is null

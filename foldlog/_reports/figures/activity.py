@@ -1,5 +1,5 @@
-"""This module finds the last activity and the program of conversations, without reading their
-events.
+"""This module finds the last activity and the program of conversations in their figures. Only the
+program of a conversation without figures is read from its events.
 """
 
 from __future__ import annotations
@@ -20,9 +20,9 @@ def activity_of(store: Store) -> Callable[[ConversationRow], tuple[bool, float]]
     conversation without figures, the key is the time when its last event was recorded.
     Conversations without times come first.
 
-    Cost: a SQL statement reads the rows of figures.
+    Cost: two SQL statements read the versions of all conversations and the rows of figures.
     """
-    last_activities = _last_activities(store, Where())
+    last_activities = _last_activities(store)
 
     def last_activity(row: ConversationRow) -> tuple[bool, float]:
         stored_at = event_microseconds(EventTime(row.updated_at))
@@ -36,23 +36,24 @@ def written_by(store: Store, program: str) -> Callable[[ConversationRow], bool]:
     """Return a function that says whether ``program`` wrote a conversation. If a conversation has
     no figures, or outdated figures, the function reads some of its events.
     """
-    counted_ids = _last_activities(store, Where())
-    of_program = _last_activities(store, Where(program=program))
+    counted_ids = _last_activities(store)
+    rows = FigureTables(store.database).ask("figures_sorted", Where(program=program), "id", 1, _ALL)
+    ids_of_program = {text_of(name) for _, _, name in rows}
 
     def is_of_program(row: ConversationRow) -> bool:
         if row.id in counted_ids:
-            return row.id in of_program
+            return row.id in ids_of_program
         return near_the_ends(store, row).format == program
 
     return is_of_program
 
 
-def _last_activities(store: Store, where: Where) -> dict[str, float | None]:
-    """Return the last activity of the chosen conversations, in microseconds since 1970.
-    Conversations whose figures are outdated are left out.
+def _last_activities(store: Store) -> dict[str, float | None]:
+    """Return the last activity of each conversation, in microseconds since 1970. Conversations
+    whose figures are missing or outdated are left out.
     """
     tables = FigureTables(store.database)
     to_count = tables.to_count()
-    rows = tables.ask("figures_sorted", where, "activity", 1, _ALL)
+    rows = tables.ask("figures_sorted", Where(), "activity", 1, _ALL)
     activities = ((text_of(name), at) for _, at, name in rows)
     return {name: at for name, at in activities if name not in to_count}

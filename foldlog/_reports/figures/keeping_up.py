@@ -478,7 +478,7 @@ class FigureCounter:
         from foldlog._reports.figures.counting import figures_of
         from foldlog._reports.figures.settled_replies import StateIncomplete, read_blocks
 
-        figures = self._stored_figures(row)
+        figures = read_state(self._store, row.id)
         if figures is None or figures.version != row.version:
             figures = self._count_one(row)
         if figures is None:
@@ -489,9 +489,6 @@ class FigureCounter:
             return figures_of(self._store, self._views, row).replies
         figures.unsettle(settled)
         return figures.replies
-
-    def _stored_figures(self, row: ConversationRow) -> Figures | None:
-        return read_state(self._store, row.id)
 
     def _count_some(
         self, rows: Sequence[ConversationRow]
@@ -715,7 +712,9 @@ def _encode(value: Figures | Block) -> bytes:
 
 
 def read_state(store: Store, conversation: str) -> Figures | None:
-    """Return the stored state from which the figures of a conversation are counted on."""
+    """Return the stored state from which the figures of a conversation are counted on. Return None
+    if there is none, if other code wrote it, or if it is damaged.
+    """
     from foldlog._reports.figures.counting import Figures
 
     cached = cached_records(store, _PROJECTION, conversation, conversation)
@@ -723,6 +722,6 @@ def read_state(store: Store, conversation: str) -> Figures | None:
     if record is None or record.code != _STATE_CODE:
         return None
     figures: Figures | None = None
-    with suppress(ValueError):  # as if it were damaged
+    with suppress(ValueError):
         figures = value_of(record.body, Figures)
     return figures

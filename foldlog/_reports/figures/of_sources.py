@@ -67,10 +67,14 @@ def replies_of_source(store: Store, conversation: str) -> dict[int, CountedReply
 
 
 def _source(store: Store, conversation: str) -> Source:
-    """Return the source of a conversation, which must have one."""
+    """Return the source of a conversation, which must have one. Raises ``ConversationErased`` if
+    the conversation was erased since it was listed.
+    """
     source = store.database.recorder.query(
         lambda reader: Sources(store.database, reader).of(conversation)
     )
+    if source is None:
+        store.version(conversation)  # raises ``ConversationErased``
     assert source is not None
     return source
 

@@ -69,7 +69,7 @@ _EVERYTHING = Where()
 class Page(NamedTuple):
     """A page of the chosen conversations, sorted by a figure.
 
-    ``unknown``  the number of chosen conversations without the figure by which the page is sorted
+    ``unknown``  the number of conversations on the page without the figure that sorts it
     ``total``    the number of chosen conversations
     """
 

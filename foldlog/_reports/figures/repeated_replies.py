@@ -68,7 +68,8 @@ class RepeatedReplies:
             if len(sought) >= _SOUGHT_MAX:
                 yield sought
                 sought = set()
-        yield sought
+        if sought:
+            yield sought
 
     def _find_repeated(self, sought: set[int]) -> dict[int, set[int]]:
         """Return the replies in ``sought`` that several conversations have, by conversation."""

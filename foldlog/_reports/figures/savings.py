@@ -52,7 +52,7 @@ def recorded_cost(event: CondensationAction) -> float | None:
 
 
 def saving_of(
-    event: CondensationAction, sizes: Sequence[int] | Mapping[int, int] = ()
+    event: CondensationAction, sizes: Sequence[int] | Mapping[int, int]
 ) -> SavingsDocument:
     """Return the cost of a condensation, and the tokens that it saved. ``sizes`` has the tokens of
     the View at each version, or only of the Views before and after the condensation.

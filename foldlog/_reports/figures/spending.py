@@ -347,15 +347,13 @@ def models_without_price(all_calls: Iterable[Calls], prices: Prices) -> set[str]
 
 
 def sum_up(figures: dict[Any, Any], additions: Mapping[Any, Any]) -> None:
-    """Add numbers, or the numbers of documents, to those with the same keys in ``figures``. An
-    unknown number, which is None, adds nothing.
+    """Add the numbers of documents to the documents with the same keys in ``figures``. An unknown
+    number, which is None, adds nothing.
     """
     for key, added in additions.items():
         total = figures.get(key)
         if total is None:
             figures[key] = added
-        elif isinstance(added, int):
-            figures[key] = total + added
         else:
             values = zip(total.__struct_fields__, astuple(added), strict=True)
             numbers = {

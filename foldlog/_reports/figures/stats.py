@@ -70,7 +70,7 @@ class Stats(Counts):
     ``sub_agents``     the number of conversations that another conversation began
     ``repeated_errors``  how often ``events`` counts an error that another conversation has too
     ``spent_alone``    the usage and cost of the other conversations, if there are sub-agents
-    ``behind``         what the figures lack, or None if they lack nothing
+    ``behind``         what the figures lack; None if ``FiguresOfStore.counts`` made these totals
 
     The following figures exist only for a single conversation, and are empty or None for several
     conversations:
@@ -111,7 +111,9 @@ class Stats(Counts):
         return total
 
     def calls_by(self, name: str, first_day: str = "") -> tuple[ModelDocument, ...]:
-        """Group the calls by ``name``, which is ``day`` or ``model``."""
+        """Group the calls by ``name``, which is ``day`` or ``model``. With ``first_day``, such as
+        ``2026-03-01``, leave out earlier calls and calls without a day.
+        """
         groups: dict[str, ModelDocument] = {}
         for (day, model), calls in self.models.items():
             if first_day and not (day[:1].isdigit() and day >= first_day):

@@ -373,7 +373,7 @@ def session_records(
     any other conversation, and where ``source_bytes`` returns None.
     """
     source = source_of(store.database, conversation)
-    if source is None or not was_handed_over(store, conversation):
+    if source is None or continued(source) is None:
         return None
     if source_bytes(store, conversation, format) is None:
         return None
