@@ -28,7 +28,12 @@ from foldlog._reports.audit_file import (
     written,
 )
 from foldlog._reports.audit_tables import REFUSED_BY_SQLITE, Changes, Derived, add_each
-from foldlog._reports.figures.overview import changes_of_counts, copies_before, counted_in
+from foldlog._reports.figures.overview import (
+    changes_of_counts,
+    copies_before,
+    counted_in,
+    is_placed,
+)
 from foldlog._reports.v0_ids import in_own_ids
 from foldlog._reports.words.texts import storable, text_of
 from foldlog.eventstore import (
@@ -47,6 +52,7 @@ from foldlog.eventstore import (
     confirm,
 )
 from foldlog.eventstore.codec import encode
+from foldlog.eventstore.usage import PLACED_FROM
 from foldlog.formats.repeated_events import is_replacing
 from foldlog.projections import as_json
 from foldlog.projections.conversations.labels import label
@@ -323,6 +329,7 @@ class AuditTables(Derived[AuditRow]):
         query = (
             "SELECT DISTINCT conversation FROM events"
             " WHERE taken_back OR kind IN ('retraction', 'condensation')"
+            f" OR body LIKE '%\"{PLACED_FROM}\"%'"
         )
         for (name,) in self._database.execute(query).fetchall():
             # The marks of a conversation that cannot be read stay.
@@ -346,7 +353,8 @@ class AuditTables(Derived[AuditRow]):
                 conversation, lambda reading: [*reading.structural_events(0, version)]
             )
         changes = changes_of_counts(structural)
-        if not any(is_replacing(event) or copies_before(event) for event in changes):
+        # Without such events, only marks that were made by an earlier rule can be wrong.
+        if first_new and not any(is_replacing(event) or copies_before(event) for event in changes):
             return
         start = _first_reached(changes, first_new)
         counts_event = counted_in(changes, version)
@@ -551,7 +559,7 @@ def _event_row(conversation: str, recorded_at: datetime, event: Event) -> JsonOb
         "call_id": call_id,
         "cause": _number(event.cause),
         "is_error": label(event) == "error" if isinstance(event, Observation) else None,
-        "taken_back": 0,
+        "taken_back": int(is_placed(event)),
         "text": storable(text_of(event)),
         "body": stored.body.decode(errors="replace"),
     }

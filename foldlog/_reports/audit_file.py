@@ -88,7 +88,7 @@ _TABLES: dict[str, tuple[dict[str, type], tuple[str, ...]]] = {
 WHOLE_STORE = "the whole store"
 """The scope, in the table ``followed``, of runs that export all conversations."""
 
-RULE_OF_MARKS = "marks of taken_back by rule 2"
+RULE_OF_MARKS = "marks of taken_back by rule 3"
 """The table ``followed`` has a row with this scope if the column ``taken_back`` follows the present
 rule. A change of ``counted_in`` needs the next number here, so that the marks of older files are
 made again.

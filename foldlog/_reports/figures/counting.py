@@ -13,7 +13,7 @@ from msgspec.structs import replace
 
 from foldlog._reports.answers.figures import CondensationsDocument, SavingsDocument
 from foldlog._reports.figures.counts import Counts, strategy_of
-from foldlog._reports.figures.overview import Overview, counted_in, overview_of, read_in_steps
+from foldlog._reports.figures.overview import Overview, in_force_in, overview_of, read_in_steps
 from foldlog._reports.figures.savings import is_made, saving_of
 from foldlog._reports.figures.settled_replies import Block, read_blocks
 from foldlog._reports.figures.spending import Spending, imported_calls, sum_up, total_of
@@ -192,7 +192,7 @@ def _add_later_events(
     are counted. Raises ``KeyUnavailable`` if the conversation's key is missing.
     """
     beside = _Beside(store, row, with_parent=figures.start > 0)
-    counts_event = counted_in(beside.structural, row.version)
+    is_in_force = in_force_in(beside.structural, row.version)
     was_replaced = any(
         is_replacing(event) and event.id >= figures.counted for event in beside.structural
     )
@@ -210,7 +210,7 @@ def _add_later_events(
 
     def read_log(first: int) -> Iterator[Logged]:
         log = sound(store, row.id, first, row.version, counts.findings, read)
-        return (entry for entry in _report_progress(log, on_events) if counts_event(entry.event))
+        return (entry for entry in _report_progress(log, on_events) if is_in_force(entry.event))
 
     def count_log() -> Iterator[Logged]:
         for recorded_at, event in read_log(start):
@@ -231,7 +231,7 @@ def _add_later_events(
         figures.spending.take(
             read_log(0), new_calls, figures.start, beside.calls_of_parent, recorded_in=recorded_in
         )
-    _count_condensations(views, row.id, figures, filter(counts_event, beside.structural), start)
+    _count_condensations(views, row.id, figures, filter(is_in_force, beside.structural), start)
     figures.sum_calls()
     figures.counted = row.version
     counts.conversations = 1

@@ -8,7 +8,7 @@ from msgspec import Struct
 
 from foldlog._base.json_types import JsonMap
 from foldlog._reports.answers.figures import CondensationsDocument, ToolDocument
-from foldlog._reports.figures.overview import begun_in, is_about_it
+from foldlog._reports.figures.overview import begun_in, is_about_it, is_placed
 from foldlog._reports.figures.savings import is_made, recorded_cost
 from foldlog._reports.figures.spending import sum_up
 from foldlog._reports.figures.tools_of_replies import NO_NAME
@@ -102,7 +102,7 @@ class Counts(Struct):
 
     def count(self, recorded_at: datetime, event: Event) -> None:
         """Count an event. The events of a conversation must be counted in their order."""
-        if event.origin is not None and PLACED_FROM in event.meta:
+        if is_placed(event):
             self._count_placed(event)
             return
         kind = label(event)

@@ -40,7 +40,7 @@ from foldlog.eventstore.log.finding import find_existing
 from foldlog.eventstore.recorders.base import Reader
 from foldlog.eventstore.recorders.types import Conversation
 from foldlog.eventstore.store import iter_logged
-from foldlog.eventstore.usage import IMPORTED
+from foldlog.eventstore.usage import IMPORTED, PLACED_FROM
 from foldlog.formats.model_calls import is_copy
 from foldlog.formats.record import UNREAD
 from foldlog.formats.repeated_events import is_replacing, standing_in
@@ -373,10 +373,23 @@ def changes_of_counts(structural: Iterable[Event]) -> list[Event]:
     return [event for event in structural if isinstance(event, Retraction) or copies_before(event)]
 
 
+def is_placed(event: Event) -> bool:
+    """Return whether an import put the event where a prompt needs it: see ``PLACED_FROM``."""
+    return event.origin is not None and PLACED_FROM in event.meta
+
+
 def counted_in(structural: Iterable[Event], version: int) -> Callable[[Event], bool]:
     """Return a function that says whether figures count an event: they count all events except
-    copies and events that an import took back. ``structural`` has the structural events before
-    ``version``.
+    copies, events that an import took back, and placed results. ``structural`` has the structural
+    events before ``version``.
+    """
+    is_in_force = in_force_in(structural, version)
+    return lambda event: is_in_force(event) and not is_placed(event)
+
+
+def in_force_in(structural: Iterable[Event], version: int) -> Callable[[Event], bool]:
+    """Return a function that says whether an event is neither a copy nor taken back by an import.
+    ``structural`` has the structural events before ``version``.
     """
     changes = changes_of_counts(structural)
     is_in_force = standing_in(changes, version)

@@ -36,7 +36,7 @@ from foldlog.eventstore import (
     open_store,
 )
 from foldlog.eventstore.maintenance.backup import back_up
-from foldlog.eventstore.usage import WRITTEN_AGAIN
+from foldlog.eventstore.usage import PLACED_FROM, WRITTEN_AGAIN
 from foldlog.projections import Views
 from tests.between import before_next_call
 from tests.privacy import erased, redacted
@@ -478,17 +478,21 @@ def test_erasure_meanwhile_is_in_the_next_update(store, path, monkeypatch):
 
 
 @given(
-    steps=st.lists(st.tuples(st.sampled_from(("message", "program", "again")), st.integers(0, 30))),
+    steps=st.lists(st.tuples(st.sampled_from(("message", "placed", "program", "again")), st.integers(0, 30))),
     batch=st.sampled_from((1, 3, 1_000)),
 )
 @settings(max_examples=40)
 def test_taken_back_marks_what_figures_do_not_count(steps, batch):
-    """The program of a source takes back events, and the source writes events again."""
+    """The program of a source takes back events, the source writes events again, and the import
+    supplies results.
+    """
     origin = Origin(format="gemini-cli")
     events = [said("hi", origin=origin)]
     for kind, version in steps:
         if kind == "message":
             event = said("on", origin=origin)
+        elif kind == "placed":
+            event = Observation(call_id="t", content="", origin=origin, meta={PLACED_FROM: None})
         else:
             reason = WRITTEN_AGAIN if kind == "again" else ""
             event = Retraction(version=version % len(events), reason=reason, origin=origin)
@@ -547,7 +551,8 @@ def test_marks_of_an_older_rule_are_made_again_once(path, monkeypatch):
         Retraction(version=0, reason=WRITTEN_AGAIN, origin=origin),
         said("on", origin=origin),
     ]
-    query = "SELECT taken_back FROM events WHERE conversation = 'c' ORDER BY id"
+    supplied = Observation(call_id="t", content="", origin=origin, meta={PLACED_FROM: None})
+    query = "SELECT taken_back FROM events ORDER BY conversation, id"
     mark = AuditTables._mark_uncounted
     marked = []
 
@@ -558,7 +563,8 @@ def test_marks_of_an_older_rule_are_made_again_once(path, monkeypatch):
     monkeypatch.setattr(AuditTables, "_mark_uncounted", noted)
     with open_store("memory:") as store:
         store.ingest("c", events)
-        store.ingest("d", [said("on", origin=origin)])
+        store.ingest("d", [supplied])
+        store.ingest("e", [said("on", origin=origin)])
         update(store, path)
         marks = execute(path, query)
         with closing(AuditTables(store, path)) as tables:
@@ -566,10 +572,10 @@ def test_marks_of_an_older_rule_are_made_again_once(path, monkeypatch):
         update(store, path)
         assert marked == ["c", "c"]  # A new file, and one that is filled again, have the rule.
         with closing(sqlite3.connect(path)) as file, file:
-            file.execute("UPDATE events SET taken_back = id < 4 WHERE conversation = 'c'")
+            file.execute("UPDATE events SET taken_back = conversation = 'c' AND id < 4")
             file.execute("DELETE FROM followed WHERE scope LIKE 'marks%'")
         assert execute(path, query) != marks
         update(store, path)
         assert execute(path, query) == marks
         update(store, path)
-        assert marked == ["c", "c", "c"]
+        assert marked == ["c", "c", "c", "d"]

@@ -117,8 +117,8 @@ def show_event(event: Event, recorded_at: datetime, *, is_uncounted: bool = Fals
         (number, "bold"), kind, (event_moment(event, recorded_at) or "no time of its own", "dim")
     )
     why = (
-        "figures leave out this event, because it is a copy, or because its source dropped or "
-        "repeated it later"
+        "figures leave out this event, because it is a copy, because the import supplied it, or"
+        " because its source dropped or repeated it later"
     )
     back = (("not counted", why),) if is_uncounted else ()
     for name, value in (*_short_fields(event, recorded_at), *back):
