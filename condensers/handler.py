@@ -41,6 +41,7 @@ from foldlog.condensers.reports import (
     failures_in,
     is_standing,
     newest_rules,
+    on_a_model,
     reports_of,
     tell_of_failures,
     with_reports,
@@ -397,7 +398,7 @@ class CondenseHandler:
         """
         rules = list(filter(is_standing, reports))
         outcomes = [report for report in reports if not is_standing(report)]
-        if outcomes:
+        if on_a_model(outcomes):  # A condenser may also report what has nothing to do with a model.
             tell_of_failures(conversation, self._condenser.type, outcomes)
             ask_again_at = remembered.after_failure(view.version)
             outcomes[-1] = {**outcomes[-1], ASK_AGAIN_AT: ask_again_at}

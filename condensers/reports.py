@@ -130,10 +130,7 @@ def failures_in(reports: Iterable[Report]) -> list[Report]:
 
 
 def tell_of_failures(
-    conversation: str,
-    condenser: str,
-    reports: Iterable[Report],
-    outcome: str = "forgot nothing",
+    conversation: str, condenser: str, reports: Iterable[Report], outcome: str = "forgot nothing"
 ) -> None:
     """Log each failed model call in ``reports``. ``outcome`` says what the condenser did without
     the reply.

@@ -261,11 +261,7 @@ class RollingCondenser(Condenser, ABC):
         return Condensation(with_reports(forget(forgotten, metadata), reports))
 
     def _metadata(
-        self,
-        view: View,
-        events_after: int,
-        reasons: Set[Reason],
-        outcome: str = "condensed",
+        self, view: View, events_after: int, reasons: Set[Reason], outcome: str = "condensed"
     ) -> JsonObject:
         """Return the metadata of a condensation: the condenser, the outcome, the reasons and the
         numbers of events.

@@ -113,10 +113,7 @@ def _using_models(use: ModelUse) -> Iterator[None]:
 
 
 def _step_without_model(
-    condenser: Condenser,
-    view: View,
-    agent_llm: AgentModel | None,
-    failed: NoCondensationAvailable,
+    condenser: Condenser, view: View, agent_llm: AgentModel | None, failed: NoCondensationAvailable
 ) -> Step:
     """Return a step that asks no model, after a step of ``condenser`` failed. A condenser that
     cannot condense without a model is replaced by the default condenser.

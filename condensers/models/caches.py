@@ -38,12 +38,7 @@ class CacheRule:
 _ANTHROPIC = CacheRule(models="claude", least=1_024, write=1.25)
 """Anthropic drops cached messages if the tool choice changes."""
 # https://developers.openai.com/api/docs/guides/prompt-caching
-_OPENAI = CacheRule(
-    models=r"\bgpt-|\bo\d|codex",
-    least=1_024,
-    step=128,
-    tool_choice_is_apart=True,
-)
+_OPENAI = CacheRule(models=r"\bgpt-|\bo\d|codex", least=1_024, step=128, tool_choice_is_apart=True)
 # https://ai.google.dev/gemini-api/docs/caching
 _GEMINI = CacheRule(models="gemini", least=4_096)
 

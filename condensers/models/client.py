@@ -24,11 +24,7 @@ from foldlog._base.json_types import JsonMap, JsonObject
 from foldlog._base.telemetry import span
 from foldlog._base.values import named_in
 from foldlog.condensers.errors import InvalidCondenser, ModelCallFailed, TokensUnknown
-from foldlog.condensers.models.counting import (
-    count_at_most,
-    count_prompt,
-    encoding_of,
-)
+from foldlog.condensers.models.counting import count_at_most, count_prompt, encoding_of
 from foldlog.condensers.models.deadline import abandoned_after, seconds_left, within_s
 from foldlog.condensers.models.failures import (
     STUMBLES,
@@ -220,14 +216,15 @@ class LLM(TokenCounter):
             raise ModelCallFailed(
                 self.model, "timeout", "no time is left for this call", _NOT_CALLED
             )
+        conceal = partial(conceal_secrets, config=config, key=self._key)
         try:
             arguments = self._arguments(request, limit_s)
             response = abandoned_after(limit_s + _GRACE_S, lambda: completion(**arguments))
-            conceal = partial(conceal_secrets, config=config, key=self._key, in_error=False)
-            reply = reply_of(response, config.model, time.perf_counter() - started, conceal)
+            latency_s = time.perf_counter() - started
+            reply = reply_of(response, config.model, latency_s, partial(conceal, in_error=False))
         # litellm raises about fifty kinds of errors, and by mistake also others.
         except Exception as error:  # noqa: BLE001
-            conceal = partial(conceal_secrets, config=config, key=self._key, in_error=True)
+            conceal = partial(conceal, in_error=True)
             problem = problem_of(conceal(str(error)))
             if is_connection_refused(error):
                 address = urlsplit(config.base_url or "").netloc.rpartition("@")[2]

@@ -96,8 +96,8 @@ def arguments_of(call: Action) -> JsonMap:
 
 
 def readable(value: Any) -> str:
-    """Return a value as text that is easy to read. A text that is not a JSON object is returned
-    unchanged.
+    """Return a value as text that is easy to read. A text that does not begin like a JSON object
+    is returned unchanged.
     """
     if isinstance(value, str) and not value.lstrip().startswith("{"):
         return value

@@ -58,9 +58,8 @@ class AmortizedForgettingCondenser(RollingCondenser):
     def get_condensation(self, view: View, agent_llm: AgentModel | None = None) -> Condensation:
         target = self.max_size // 2
         positions = ends(view, self.keep_first, target - self.keep_first)
-        within = f"a View of {len(view)} is within half of max_size ({target})"
         if len(view) <= target:
-            why_not = within
+            why_not = f"a View of {len(view)} is within half of max_size ({target})"
         else:
             are = count(len(view), "event is", "events are")
             why_not = f"{are} more than half of max_size ({target})"

@@ -52,11 +52,7 @@ class RecentEventsCondenser(Condenser):
         positions = ends(view, self.keep_first, self.max_events - self.keep_first)
         positions |= {index for index, event in enumerate(view.events) if event.id in doubts}
         hidden = {event.id for event in events_to_forget(view, positions, with_summaries=True)}
-        report: JsonObject = {
-            "condenser": self.type,
-            "rule": asdict(self),
-            "hidden": len(hidden),
-        }
+        report: JsonObject = {"condenser": self.type, "rule": asdict(self), "hidden": len(hidden)}
         if kept_whole := len(view) - len(hidden) - len(positions):
             report["events_kept_whole"] = kept_whole
         shown = view

@@ -28,12 +28,7 @@ from foldlog.condensers.models.agents_model import AskingCondenser
 from foldlog.condensers.models.caches import CacheRule
 from foldlog.condensers.models.estimate import ESTIMATE, estimate
 from foldlog.condensers.models.limits import Window
-from foldlog.condensers.models.replies import (
-    ask,
-    made_by,
-    report_on,
-    useless,
-)
+from foldlog.condensers.models.replies import ask, made_by, report_on, useless
 from foldlog.condensers.prompts import load_prompt
 from foldlog.condensers.prompts.rendering import (
     event_blocks,

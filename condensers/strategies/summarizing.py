@@ -273,10 +273,7 @@ class SummarizingCondenser(RollingCondenser):
             )
         due = self.reasons(view, agent_llm)
         events_after = len(view) - len(forgotten) + 1
-        metadata = {
-            **self._metadata(view, events_after, due, outcome),
-            **summary.metadata,
-        }
+        metadata = {**self._metadata(view, events_after, due, outcome), **summary.metadata}
         if over is not None:
             metadata["tokens_max"] = over.limit
         if tokens_after is not None:

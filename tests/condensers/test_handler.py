@@ -588,6 +588,21 @@ def test_a_wait_begins_only_where_a_digest_stands_for_a_model():
     assert (notes.ask_again_at, notes.after_failure(30)) == (0, 50), "the model answered"
 
 
+def test_a_report_that_is_on_no_model_begins_no_wait(full):
+    class Watchful(LLMSummarizingCondenser):
+        def reasons(self, view, agent_llm=None):
+            self.add_metadata("looked_at", len(view))
+            return super().reasons(view, agent_llm)
+
+    handler = full.handler(Watchful(Scripted(), max_size=13))
+    assert isinstance(handler.handle("c1"), View)
+    ((report,),) = full.notes()
+    assert report["looked_at"] == 11
+    assert "ask_again_at" not in report
+    full.append(messages(3))
+    assert isinstance(handler.handle("c1"), Condensation)
+
+
 # --- others append meanwhile ---
 
 

@@ -107,9 +107,6 @@ class DigestCondenser(SummarizingCondenser):
             return Overrun(sums, limit, ESTIMATE)
         return None
 
-    def size_limit(self, agent_llm: AgentModel | None) -> int | None:
-        return self.max_size
-
     def limits(self, agent_llm: AgentModel | None) -> tuple[int | None, int | None]:
         """Return how many events and how many tokens a View may have before it is condensed. If no
         token limit is known, the number of tokens does not include the head.

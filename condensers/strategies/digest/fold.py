@@ -282,8 +282,7 @@ class Digest:
         """Return a line with the places of its sentences, the rarest first. Several short sentences
         say more than one long sentence of the same room.
         """
-        # Several short sentences say more than one long sentence of the same room. A prohibition
-        # is often short, in words that are not rare.
+        # A prohibition is often short, in words that are not rare.
         sentences = SENTENCE_END.split(line.text)
         rarities = self.words.rarities(sentences)
         ranks = [
