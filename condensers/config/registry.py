@@ -151,9 +151,8 @@ def condenser_from_config(config: JsonMap | BaseModel, *, path: str = "condenser
         arguments = {
             name: getattr(config, name) for name in type(config).model_fields if name != "type"
         }
-    makes_itself = condenser_type.from_config.__func__ is not Condenser.from_config.__func__  # type: ignore[attr-defined]
     try:
-        if makes_itself:
+        if condenser_type.from_config.__func__ is not Condenser.from_config.__func__:  # type: ignore[attr-defined]
             return condenser_type.from_config(config)
         return condenser_type(**arguments)
     except InvalidCondenser as error:
@@ -207,8 +206,9 @@ def _type_of(table: JsonMap) -> type[BaseModel]:
 
 def _config_of_class(name: object) -> type[BaseModel] | None:
     # OpenHands V1 writes the name of the condenser's class as the ``kind`` of a table.
-    classes = CONDENSER_REGISTRY.items()
-    return next((config for config, condenser in classes if condenser.__name__ == name), None)
+    return next(
+        (config for config, made in CONDENSER_REGISTRY.items() if made.__name__ == name), None
+    )
 
 
 _registration_lock = threading.RLock()

@@ -48,8 +48,9 @@ def load_condenser(path: str | os.PathLike[str], name: str | None = None) -> Con
     Raises ``InvalidCondenser`` if the file cannot be read or a key is wrong. The error message
     names the file, the path of the wrong key, and the allowed values.
     """
+    group = "" if name is None else f".{_group_named(name)}"
     return condenser_from_config(
-        load_condenser_config(path, name), path=f"{os.fspath(path)}: condenser"
+        load_condenser_config(path, name), path=f"{os.fspath(path)}: condenser{group}"
     )
 
 
@@ -92,7 +93,7 @@ def read_condenser_config(document: _Table, name: str | None = None) -> BaseMode
     table = {key: value for key, value in section.items() if key not in groups}
     group_names = ", ".join(map(repr, groups)) or "none"
     if name is not None:
-        group = name.strip("[]").removeprefix("condenser.")
+        group = _group_named(name)
         if group not in groups:
             raise InvalidCondenser(
                 f"condenser.{group}: unknown group; the groups are {group_names}"
@@ -121,6 +122,10 @@ def condenser_config_from_toml_section(
     }
     section = dict(data) if "kind" in data else {"type": "noop", **data}
     return {"condenser": parse_config(section, models=Models(tables))}
+
+
+def _group_named(name: str) -> str:
+    return name.strip("[]").removeprefix("condenser.")
 
 
 def _table(document: _Table, key: str) -> _Table:

@@ -152,9 +152,7 @@ class LLMConfig(StrictTable):
     api_key: Key | None = Field(
         default=None,
         min_length=1,
-        description=(
-            "the key; by default from api_key_env, or from the variable that litellm reads"
-        ),
+        description="the key; by default from api_key_env, or from the variable that litellm reads",
     )
     api_key_env: str | None = Field(
         default=None, min_length=1, description="name of the environment variable that has the key"
@@ -180,7 +178,7 @@ class LLMConfig(StrictTable):
     timeout_s: float = Field(
         default=STEP_S,
         gt=0,
-        description=("seconds for all calls of one step, including retries, waits and fallbacks"),
+        description="seconds for all calls of one step, including retries, waits and fallbacks",
     )
     retries: int = Field(default=2, ge=0, description="number of attempts after the first")
     retry_wait_s: float = Field(
@@ -189,8 +187,7 @@ class LLMConfig(StrictTable):
         description="seconds before the first retry; each further retry waits twice as long",
     )
     fallbacks: tuple[Annotated[LLMConfig, BeforeValidator(_find_named_model)], ...] = Field(
-        default=(),
-        description="models to try, in order, if this model gives no usable reply",
+        default=(), description="models to try, in order, if this model gives no usable reply"
     )
     function_calling: bool | None = Field(
         default=None,
@@ -241,6 +238,8 @@ class LLMConfig(StrictTable):
             if key in PASSED_ON:
                 extra[key] = value.get_secret_value() if isinstance(value, SecretStr) else value
             elif key in MAPS:
+                if not isinstance(value, Mapping):
+                    raise ValueError(f"{key} should be a table, not {name_of_kind(value)}")
                 argument = MAPS[key]
                 extra |= value if argument is None or not value else {argument: value}
             else:
@@ -251,8 +250,8 @@ class LLMConfig(StrictTable):
                         f"two keys set {name} to different values, and one of them is {key};"
                         " leave one value out"
                     )
-        if extra:
-            ours["extra"] = {**extra, **ours.get("extra", {})}
+        if extra and isinstance(ours.setdefault("extra", {}), Mapping):
+            ours["extra"] = {**extra, **ours["extra"]}
         return ours
 
     @field_validator("extra")

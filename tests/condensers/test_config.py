@@ -100,6 +100,10 @@ def test_an_error_names_the_file_and_the_place(toml, tmp_path):
     path = toml('[condenser]\ntype = "recent_events"\nmax_events = 0')
     with pytest.raises(InvalidCondenser, match=f"^{path}: condenser.max_events: "):
         load_condenser(path)
+    group = toml('[condenser.small]\ntype = "digest"\nmax_size = 10\nkeep_first = 9')
+    for name in ("small", "[condenser.small]"):
+        with pytest.raises(InvalidCondenser, match=f"^{group}: condenser.small: keep_first "):
+            load_condenser(group, name)
     with pytest.raises(InvalidCondenser, match=r"nowhere.toml: cannot be read: No such file"):
         load_condenser(tmp_path / "nowhere.toml")
     with pytest.raises(InvalidCondenser, match=r"config.toml: is not TOML: .*line 1"):
@@ -320,6 +324,9 @@ def test_keys_of_a_models_table():
     with pytest.raises(ValidationError, match="two keys set timeout_s to different values") as two:
         LLMConfig(model="m", timeout=7, timeout_s=8)
     assert "input" not in str(two.value)
+    for odd in ({"completion_kwargs": 5}, {"litellm_extra_body": [1]}, {"top_p": 1, "extra": 5}):
+        with pytest.raises(ValidationError, match=r"should be a (table, not|valid dictionary)"):
+            LLMConfig(model="m", **odd)
     for wrong in (7, "m"):
         with pytest.raises(ValidationError, match="be a valid dictionary or instance of LLMConfig"):
             LLMConfig.model_validate(wrong)
