@@ -250,8 +250,10 @@ class FoldlogSessionStore(OpenHistories):
             call = next((call for call in reversed(announced) if call[3] == args), None)
             if call is None:
                 raise InvalidArgument(
-                    f"the call of the tool {tool.name!r} was not announced, so it is not known"
-                    " whether it has run; pass hooks=store.effect_hooks() to ClaudeAgentOptions"
+                    f"the call of the tool {tool.name!r} was not announced with these arguments, so"
+                    " it is not known whether it has run; pass hooks=store.effect_hooks() to"
+                    " ClaudeAgentOptions, and let store.with_approvals wrap a can_use_tool that"
+                    " edits arguments"
                 )
             announced.remove(call)
             with effect_of(self, *call):
@@ -269,8 +271,11 @@ class FoldlogSessionStore(OpenHistories):
             "project_key": project_key_for_directory(hook_input["cwd"]),
             "session_id": hook_input["session_id"],
         }
-        name = hook_input["tool_name"].rpartition("__")[2]
-        if name in self._calls:
+        # Claude Code calls the tool ``mcp__SERVER__NAME``, and each part may have underscores too.
+        called = hook_input["tool_name"]
+        names = (name for name in self._calls if called.endswith(f"__{name}"))
+        name = max(names, key=len, default=None)
+        if name is not None:
             self._calls[name].append(
                 (self.conversation(key), hook_input["tool_use_id"], name, hook_input["tool_input"])
             )
@@ -295,12 +300,21 @@ class FoldlogSessionStore(OpenHistories):
                 edited = result.updated_input
                 if edited == arguments:
                     edited = None
+                if edited is not None:
+                    self._announce_edited(call_id, edited)
                 await self._record(Approval.decided(call_id, True, by=by, edited=edited))
             else:
                 await self._record(Approval.decided(call_id, False, by=by, reason=result.message))
             return result
 
         return ask
+
+    def _announce_edited(self, call_id: str | None, arguments: Fields) -> None:
+        """Let an announced call have the arguments that a person edited, with which it begins."""
+        for announced in self._calls.values():
+            for place, (conversation, announced_id, name, _) in enumerate(announced):
+                if announced_id == call_id:
+                    announced[place] = conversation, announced_id, name, arguments
 
     @to_its_end
     def _record(self, approval: Approval) -> None:

@@ -17,6 +17,7 @@ from claude_agent_sdk import (
     InMemorySessionStore,
     PermissionResultAllow,
     PermissionResultDeny,
+    ToolPermissionContext,
     create_sdk_mcp_server,
     get_session_messages_from_store,
     list_sessions,
@@ -31,7 +32,12 @@ import foldlog
 from foldlog.adapters import claude_agent
 from foldlog.adapters._shared import Approval
 from foldlog.adapters.claude_agent import FoldlogSessionStore
-from foldlog.eventstore import Annotation, ConversationErased, StoreUnavailable
+from foldlog.eventstore import (
+    Annotation,
+    ConversationErased,
+    InvalidArgument,
+    StoreUnavailable,
+)
 from tests.adapters.claude_agent.agent import options
 from tests.adapters.claude_agent.anthropic_server import AnthropicServer, blocks_of
 from tests.adapters.contract import (
@@ -361,6 +367,34 @@ async def test_effect_belongs_to_the_last_announced_call(store):
         if isinstance(event, Annotation) and "intent" in event.data
     ]
     assert intents == ["approved"]
+
+
+async def test_effect_of_a_tool_with_underscores_and_edited_arguments(store):
+    @tool("pay__once", "Pay somebody.", {"to": str})
+    @foldlog.effect()
+    async def pay(arguments):
+        return {"content": [{"type": "text", "text": arguments["to"]}]}
+
+    async def permit(tool, arguments, context):
+        return PermissionResultAllow(updated_input={"to": "bob"})
+
+    store.with_effects(replace(pay, name="once"))
+    paying = store.with_effects(pay)
+    hook_input = {
+        "tool_name": "mcp__bank__pay__once",
+        "tool_use_id": "c1",
+        "cwd": "/work",
+        "session_id": "s",
+        "tool_input": {"to": "ann"},
+    }
+    await store._before_tool(hook_input, None, None)
+    context = ToolPermissionContext(tool_use_id="c1")
+    await store.with_approvals(permit)("mcp__bank__pay__once", {"to": "ann"}, context)
+    with pytest.raises(InvalidArgument, match="was not announced with these arguments"):
+        await paying.handler({"to": "ann"})
+    assert (await paying.handler({"to": "bob"}))["content"][0]["text"] == "bob"
+    (intent,) = (event.data["intent"] for event in history_of(store).events())
+    assert intent == {"tool": "pay__once", "arguments": {"to": "bob"}, "call_id": "c1"}
 
 
 async def test_repeated_append_records_its_approvals(store, monkeypatch):
