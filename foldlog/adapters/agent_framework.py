@@ -185,9 +185,15 @@ class FoldlogHistoryProvider(OpenHistories, HistoryProvider):  # type: ignore[mi
         Messages that repeat the end of the session are left out, as in the SDK's own providers.
         Messages that a compaction of the SDK excluded are appended and forgotten.
         """
-        conversation = self.conversation(session_id)
         run = (state or {}).get(_RUN)
-        records = [to_plain(message.to_dict()) for message in messages]
+        self._save(session_id, [message.to_dict() for message in messages], run)
+
+    def _save(
+        self, session_id: str | None, records: Iterable[Any], run: Any, *, are_new: bool = False
+    ) -> None:
+        """Append the records that the session does not have yet; with ``are_new``, all records."""
+        conversation = self.conversation(session_id)
+        records = [to_plain(record) for record in records]
         history = self._sync[conversation]
         beside = self._sent_beside.pop(conversation, None)
         if not records:
@@ -197,7 +203,8 @@ class FoldlogHistoryProvider(OpenHistories, HistoryProvider):  # type: ignore[mi
         history._sent_beside = beside
         while True:
             with suppress(VersionConflict):  # another writer appended
-                self._append_or_begin(history, partial(_append_new, records=records, run=run))
+                append = partial(_append_new, records=records, run=run, are_new=are_new)
+                self._append_or_begin(history, append)
                 return
 
     async def before_run(self, *, agent: Any, session: Any, context: Any, state: Fields) -> None:
@@ -266,7 +273,9 @@ class FoldlogHistoryProvider(OpenHistories, HistoryProvider):  # type: ignore[mi
         ]
         stored = [message.to_dict() for message in await self.get_messages(session_id)]
         new = select_new_items(session_id, stored, copied, "messages")
-        await self.save_messages(session_id, [Message.from_dict(record) for record in copied])
+        # ``save_messages`` would append the only message of a session again.
+        save = partial(self._save, session_id, new, None, are_new=True)
+        await self.histories.pool.run(save, finish=True)
         return len(new)
 
 
@@ -379,8 +388,10 @@ def _seen_in(history: History) -> Seen | None:
     return None
 
 
-def _append_new(history: History, records: list[Any], run: _Run | None) -> None:
-    """Append the records that the View does not have yet, and the compactions of a run."""
+def _append_new(history: History, records: list[Any], run: _Run | None, *, are_new: bool) -> None:
+    """Append the records that the View does not have yet, and the compactions of a run. With
+    ``are_new``, the View has none of the records.
+    """
     view = history.view()
     # Otherwise a summary of the run may quote a message that was redacted after it was loaded, or
     # the loaded messages belong to an erased conversation with the same id.
@@ -393,7 +404,8 @@ def _append_new(history: History, records: list[Any], run: _Run | None) -> None:
     recorder.skip(len(events))
     excluded = list[int]()
     replied = None
-    for record in records[_count_repeated(history, view, records) :]:
+    repeated = 0 if are_new else _count_repeated(history, view, records)
+    for record in records[repeated:]:
         first = len(events)
         if not is_current:  # the summary that replaces the message is not stored
             record["additional_properties"].pop(EXCLUDED_KEY, None)

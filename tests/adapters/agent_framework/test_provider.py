@@ -143,6 +143,16 @@ async def test_a_session_is_copied_and_copied_on(provider, tmp_path):
         await provider.copy_from(theirs, "s")
 
 
+@pytest.mark.filterwarnings("ignore:.FILE_HISTORY")
+async def test_a_second_copy_of_a_session_with_one_message(provider, tmp_path):
+    theirs = FileHistoryProvider(tmp_path / "theirs")
+    await theirs.save_messages("s", [Message("user", ["hi"])])
+    assert await provider.copy_from(theirs, "s") == 1
+    await theirs.save_messages("s", [Message("assistant", ["hello"])])
+    assert await provider.copy_from(theirs, "s") == 1
+    assert plain(await provider.get_messages("s")) == plain(await theirs.get_messages("s"))
+
+
 class TestKeeps(Answers, Condenses):
     runtime = "agent-framework"
     keeps_late = True
