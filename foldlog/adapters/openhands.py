@@ -62,6 +62,7 @@ from foldlog.eventstore import (
     Action,
     CondensationRequest,
     Event,
+    InvalidArgument,
     InvalidEvent,
     Message,
     Observation,
@@ -287,9 +288,9 @@ class FoldlogFileStore(WithHistories, FileStore):
         listed_count = len(self._files.names) if self._listed_files is None else self._listed_files
         if number < listed_count or self._files.has(source_id):
             raise InvalidEvent(
-                f"{path}: conversation {self.history.id!r} already has {len(self._files.names)}"
-                " events, and an event cannot be replaced; nothing was written; open the"
-                " conversation again"
+                f"{path}: conversation {self.history.id!r} already has"
+                f" {count(len(self._files.names), 'event')}, and an event cannot be replaced;"
+                " nothing was written; open the conversation again"
             )
         self._files.append([record])
 
@@ -329,17 +330,24 @@ class _Executor(ToolExecutor[Any, Any]):
     def _call_with(self, action: Any, conversation: Any) -> Any:
         """Return the first call with this action in the newest reply that has one, leaving out the
         calls that have begun, because a reply may contain the same call twice. If all have begun,
-        return the last.
+        return the last. Raises ``InvalidArgument`` if no call has this action.
         """
         begun = {*self._begun}
         calls = list[Any]()
-        for event in reversed(conversation.state.events):
+        events: Any = () if conversation is None else conversation.state.events
+        for event in reversed(events):
             if not isinstance(event, ActionEvent):
                 begun.add(getattr(event, "tool_call_id", ""))
             elif calls and event.llm_response_id != calls[0].llm_response_id:
                 break
             elif event.action == action:
                 calls.append(event)
+        if not calls:
+            raise InvalidArgument(
+                f"conversation {self._store.history.id!r}: no call has the action {action!r}, and a"
+                " tool that foldlog.effect marks runs at most once for each call; let the agent"
+                " call the tool, or run a tool without foldlog.effect"
+            )
         waiting = (call for call in reversed(calls) if call.tool_call_id not in begun)
         return next(waiting, calls[0])
 

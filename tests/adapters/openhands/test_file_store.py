@@ -24,7 +24,13 @@ from openhands.sdk.llm import Message, MessageToolCall, TextContent
 from openhands.sdk.testing import TestLLM
 
 from foldlog.adapters.openhands import FoldlogFileStore
-from foldlog.eventstore import Annotation, DocumentChanges, InvalidEvent, Retraction
+from foldlog.eventstore import (
+    Annotation,
+    DocumentChanges,
+    InvalidArgument,
+    InvalidEvent,
+    Retraction,
+)
 from tests.adapters.contract import Runs
 from tests.adapters.openhands import paying
 from tests.adapters.openhands.agents import (
@@ -72,6 +78,14 @@ def test_calls_repeated_in_a_reply_run_once_each(store, monkeypatch, is_resumed)
     log = [*store.history.events()]
     begun = [log[event.cause].call_id for event in log if isinstance(event, Annotation)]
     assert [*dict.fromkeys(begun)] == ["c1", "c2"]
+
+
+@pytest.mark.parametrize("talk", [None, SimpleNamespace(state=SimpleNamespace(events=[]))])
+def test_an_action_without_a_call_is_refused(store, talk):
+    """A program calls the tool itself, for example by ``conversation.execute_tool``."""
+    pay = store.with_effects(paying.Pay(), paying.PayObservation)
+    with pytest.raises(InvalidArgument, match="no call has the action PayAction"):
+        pay(paying.PayAction(to="ann"), talk)
 
 
 def said(text, parent=None, source="user"):
@@ -276,7 +290,7 @@ def test_a_failed_listing_is_no_empty_log(histories, monkeypatch):
         log = EventLog(store)
         assert len(log) == 0, "the SDK takes an error for an empty folder"
         with pytest.raises(
-            InvalidEvent, match="already has 1 events, and an event cannot be replaced"
+            InvalidEvent, match="already has 1 event, and an event cannot be replaced"
         ):
             log.append(said("two"))
     log.append(said("three", log[0].id if len(log) else None))
