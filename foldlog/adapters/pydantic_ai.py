@@ -720,8 +720,8 @@ class FoldlogSteps(AbstractCapability[Any]):  # type: ignore[misc]
                     if now[-1].state == "incomplete" and now[-1].tool_calls:
                         now[-1] = replace(now[-1], state="interrupted")
                     await self._save(self._now, now)
-            if self.store.stream:
-                await self._end_stream(ctx)
+                if self.store.stream:
+                    await self._end_stream(ctx)
             raise
 
     async def after_run(

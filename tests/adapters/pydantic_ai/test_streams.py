@@ -2,6 +2,7 @@
 
 import pytest
 from pydantic_ai import Agent
+from pydantic_ai.conversation_store import ConversationConflict
 from pydantic_ai.messages import PartDeltaEvent, PartStartEvent
 from pydantic_ai.models.function import DeltaThinkingPart, DeltaToolCall, FunctionModel
 
@@ -62,6 +63,14 @@ def agent_of(store, stream, prompts=None, **options):
 async def say_words(messages):
     for word in WORDS:
         yield word
+
+
+async def test_a_run_that_conflicts_before_its_first_save_says_so(store):
+    agent = agent_of(store, say_words)
+    await agent.run("go", conversation=await loaded(store))
+    with pytest.raises(ConversationConflict) as conflict:
+        await agent.run("again", conversation_id="c")
+    assert conflict.value.__context__ is None
 
 
 @pytest.mark.parametrize("way", ["events", "text", "handler", "run"])
