@@ -149,8 +149,8 @@ class LinkedEntries:
         return chain
 
     def fork(self, entry_id: str, conversation: str) -> int:
-        """Begin a conversation as a fork after an entry. Return the version of the fork. Raises the
-        errors of ``History.fork``.
+        """Begin a conversation as a fork after an entry. Return the version of the fork. Raises
+        ``ConversationNotFound`` if the entry was erased, and the errors of ``History.fork``.
         """
         stored_event = self.find_event(entry_id)
         if stored_event is None:

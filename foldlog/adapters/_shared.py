@@ -251,8 +251,8 @@ def begin_effect(
     tool: str,
     arguments: JsonMap | str,
 ) -> Token[RuntimeCall | None]:
-    """Set the current tool call. When the tool has ended, pass the returned token to
-    ``CURRENT.reset``.
+    """Set the current tool call, until ``CURRENT.reset`` gets the returned token or the next call
+    is set. If the SDK says nothing when a tool has ended, the call stays set in the tool's context.
     """
     pool = adapter.histories.pool
     call = RuntimeCall(

@@ -687,9 +687,9 @@ def _as_compaction(history: History, view: View, action: CondensationAction) -> 
         start += 1
     if start == stop or times != sorted(times):
         raise NoCondensationAvailable(
-            f"the condenser would forget {sum(are_forgotten)} of {len(are_forgotten)} messages,"
-            " which are not consecutive, but a compaction of the SDK covers all messages of a time"
-            " span; choose a condenser that forgets consecutive messages, such as 'digest'"
+            f"the condenser would forget {sum(are_forgotten)} of {len(are_forgotten)} messages, but"
+            " a compaction of the SDK covers all messages of a time span, and no time span has only"
+            " these; choose a condenser that forgets consecutive messages, such as 'digest'"
         )
     content = types.Content(role="model", parts=[types.Part(text=action.summary or "")])
     return EventCompaction(

@@ -226,9 +226,9 @@ class FoldlogChatStore(BaseChatStore):  # type: ignore[misc]
         """
         start = f"{self.prefix}/"
         rows = below(self._opened._sync, start)
-        return [
+        return sorted(
             unquote_id(row.id.removeprefix(start)) for row in rows if self._has_messages(row.id)
-        ]
+        )
 
     def _has_messages(self, conversation: str) -> bool:
         """Return whether a conversation has messages. It may have been erased after it was

@@ -155,6 +155,13 @@ class TestKeeps(Survives):
         return [message.content for message in await store.aget_messages("k")]
 
 
+def test_keys_are_in_alphabetical_order(store):
+    keys = ["A0", "A:z", "a", "b", "\u00e9"]
+    for key in reversed(keys):
+        store.add_message(key, user("one"))
+    assert store.get_keys() == keys
+
+
 def test_a_list_omits_a_key_erased_meanwhile(store, histories, monkeypatch):
     for key in ("a", "b"):
         store.add_message(key, user("one"))
