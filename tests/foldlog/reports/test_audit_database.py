@@ -478,7 +478,9 @@ def test_erasure_meanwhile_is_in_the_next_update(store, path, monkeypatch):
 
 
 @given(
-    steps=st.lists(st.tuples(st.sampled_from(("message", "placed", "program", "again")), st.integers(0, 30))),
+    steps=st.lists(
+        st.tuples(st.sampled_from(("message", "placed", "program", "again")), st.integers(0, 30))
+    ),
     batch=st.sampled_from((1, 3, 1_000)),
 )
 @settings(max_examples=40)
