@@ -73,7 +73,10 @@ def archive(store: Store, conversation: str, to: str) -> Archived:
     database = store.database
     recorder = database.recorder
     check_url(recorder, to)
-    state, placed, stays = recorder.query(partial(_read_stored, conversation=conversation))
+    try:
+        state, placed, stays = recorder.query(partial(_read_stored, conversation=conversation))
+    except StoreDamaged as error:
+        return Archived(conversation, 0, 0, str(error))
     if stays is None:
         stays = _find_damage(store, state)
         if (

@@ -264,11 +264,19 @@ def _reaching(address: str, doing: str) -> Iterator[tuple[ObjectStore, str]]:
             kind="refused",
         )
     try:
-        yield _store(base), name
+        store = _store(base)
+    except (BaseError, OSError, ValueError) as error:
+        raise StoreRefused(
+            f"cannot {doing} the object {url}: {_first_line(error)}; check the URL of the object"
+            " store, and its settings in the environment",
+            kind="refused",
+        ) from error
+    try:
+        yield store, name
     except FileNotFoundError:
         raise
     except (BaseError, OSError, ValueError) as error:
-        problem = f"cannot {doing} the object {url}: {str(error).partition(chr(10))[0]}"
+        problem = f"cannot {doing} the object {url}: {_first_line(error)}"
         is_refused = isinstance(error, PermissionDeniedError | UnauthenticatedError)
         # S3 answers some refused deletions with 200, and obstore then raises a general error.
         if is_refused or "AccessDenied" in problem:
@@ -278,6 +286,10 @@ def _reaching(address: str, doing: str) -> Iterator[tuple[ObjectStore, str]]:
         raise StoreUnavailable(
             f"{problem}; try again when the object store answers", kind="away"
         ) from error
+
+
+def _first_line(error: Exception) -> str:
+    return str(error).partition("\n")[0]
 
 
 @cache

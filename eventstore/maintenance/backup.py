@@ -59,8 +59,8 @@ If the process of the import still runs, the import fails and has to be run agai
 
 
 class BackedUp(NamedTuple):
-    """A backup that was made and verified. ``findings`` is the damage in the backup and in the
-    store.
+    """A backup that was made and verified. ``findings`` are the verdicts with findings: the damage
+    in the backup and in the store, and what was not checked because a key is missing.
     """
 
     path: str
@@ -335,7 +335,7 @@ def vacuum(
     recorder = database.recorder
     path = database.recorder.path
     bytes_before = size_on_disk(path)
-    discarded, objects_left = _finish_operations(database, copied_objects=copied_objects)
+    discarded, left = _finish_operations(database, copied_objects=copied_objects)
     sweep_all(database)
     pending = path is None or database.bytes_pending
     try:
@@ -350,11 +350,11 @@ def vacuum(
             still_read.unfinished = True
             raise still_read from error
         space_returned = False
-    if objects_left is not None and objects_left.unfinished:
-        raise objects_left
-    if objects_left is not None:
+    if left is not None and left.unfinished:
+        raise left
+    if left is not None:
         raise mark_unfinished(
-            "the store was vacuumed, but an archived object could not be deleted", objects_left
+            "the store was vacuumed, but an object or a file could not be deleted", left
         )
     return Vacuumed(
         discarded, bytes_before, size_on_disk(path), database.bytes_pending, space_returned
@@ -365,10 +365,10 @@ def _finish_operations(
     database: Database, *, copied_objects: bool = False
 ) -> tuple[int, Failure | None]:
     """Finish the interrupted operations, except rekeys, which may need a key. Return the number of
-    imports that were discarded, and the error if an object could not be deleted.
+    imports that were discarded, and the error if an object or a file could not be deleted.
     """
     discarded = 0
-    objects_left = None
+    left = None
     for operation in database.recorder.query(lambda reader: reader.unfinished()):
         if operation.operation == REKEY:
             continue
@@ -379,10 +379,10 @@ def _finish_operations(
         try:
             finish(database, operation, copied_objects=copied_objects)
         except FAILURES as error:
-            if operation.operation not in (ARCHIVE, DELETE_OBJECT, ERASE):
+            if operation.operation not in (ARCHIVE, BACKUP, DELETE_OBJECT, ERASE):
                 raise
-            objects_left = error
-    return discarded, objects_left
+            left = error
+    return discarded, left
 
 
 def _is_stale(database: Database, key: int) -> bool:

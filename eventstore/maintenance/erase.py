@@ -14,7 +14,7 @@ from collections.abc import Sequence
 from contextlib import suppress
 from functools import partial
 
-from foldlog.eventstore.arguments import check_reason, check_text
+from foldlog.eventstore.arguments import YEAR_10000, check_reason, check_text
 from foldlog.eventstore.errors import (
     ConversationErased,
     ConversationHasForks,
@@ -198,9 +198,10 @@ def _mark(
     if parts:
         reason = f"{reason}; copies kept by forks: {', '.join(parts)}"
     detach_source_forks(transaction, database, state.key)
-    erasure = Erasure(
-        max(erased_at, state.updated_at or erased_at), reason, state.version, state.head or b""
-    )
+    last_at = state.updated_at or 0
+    if last_at < YEAR_10000:  # a damaged event may have any time, which no tombstone can have
+        erased_at = max(erased_at, last_at)
+    erasure = Erasure(erased_at, reason, state.version, state.head or b"")
     for operation in transaction.unfinished(state.key):
         if operation.operation == ARCHIVE:
             remind(transaction, state.key, operation.state)

@@ -38,8 +38,9 @@ class OldByOrder:
         if self._store.database.recorder.query(partial(self._has_newer, conversation)):
             return StoreRefused(
                 f"conversation {conversation!r} stays: its last event is dated before"
-                f" {self._before:%Y-%m-%d}, but an event that the store recorded earlier is dated"
-                " later, so a clock was wrong; if the conversation is old, erase it by its name",
+                f" {self._before:%Y-%m-%d %H:%M:%S} UTC, but an event that the store recorded"
+                " earlier is dated later, so a clock was wrong; if the conversation is old, erase"
+                " it by its name",
                 kind="refused",
             )
         return None

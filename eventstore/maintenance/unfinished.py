@@ -25,11 +25,10 @@ import os
 import time
 from collections import deque
 from collections.abc import Callable
-from pathlib import Path
 from typing import Final, TypeVar
 from weakref import WeakKeyDictionary
 
-from foldlog.eventstore.errors import KeyUnavailable
+from foldlog.eventstore.errors import KeyUnavailable, StoreUnavailable
 from foldlog.eventstore.log.database import Database
 from foldlog.eventstore.log.importing import (
     ARCHIVE,
@@ -103,7 +102,7 @@ def finish(database: Database, interrupted: Unfinished, *, copied_objects: bool 
         if os.path.exists(state) and not (state.endswith(PART) and is_abandoned(state)):
             return  # the backup still runs
         for file in (state, f"{state}-journal"):
-            Path(file).unlink(missing_ok=True)
+            _remove(file)
         database.recorder.transact(lambda transaction: transaction.finish(key))
     elif operation == ARCHIVED:
         restore(database, name)
@@ -115,6 +114,22 @@ def finish(database: Database, interrupted: Unfinished, *, copied_objects: bool 
         if operation == ERASE and state:
             delete_owned(database.recorder, interrupted)
         delete_rows(database.recorder, key)
+
+
+def _remove(file: str) -> None:
+    """Remove a file that a killed backup left, if it exists. Raises ``StoreUnavailable`` if the
+    system refuses.
+    """
+    try:
+        os.unlink(file)
+    except (FileNotFoundError, NotADirectoryError):
+        pass
+    except OSError as error:
+        raise StoreUnavailable(
+            f"cannot remove {file}, which a killed backup left: {error.strerror}; remove it as a"
+            " user who may",
+            kind="denied",
+        ) from error
 
 
 def purge(recorder: Recorder, what_is_done: str) -> None:

@@ -243,13 +243,19 @@ def _generations(
     on the conversation. ``with_past`` is true if the events that a fork shares are checked too.
     """
     tombstones: Sequence[Conversation] = ()
+    unread: tuple[VerifyFinding, ...] = ()
     if conversation.replaces is not None:
-        with suppress(StoreDamaged):  # the check of the database names the damage
+        try:
             tombstones = database.recorder.query(
                 lambda reader: tombstones_before(reader, conversation)
             )
-    for number, generation_state in enumerate((*tombstones, conversation)):
-        yield _verdict(database, generation_state, with_past=with_past)._replace(generation=number)
+        except StoreDamaged as error:
+            problem = f"the tombstones of earlier conversations with its id cannot be read: {error}"
+            unread = (of_all(problem),)
+    for number, tombstone in enumerate(tombstones):
+        yield _verdict(database, tombstone, with_past=with_past)._replace(generation=number)
+    verdict = _verdict(database, conversation, with_past=with_past)
+    yield verdict._replace(findings=(*verdict.findings, *unread), generation=len(tombstones))
 
 
 def _verdict(
@@ -293,17 +299,22 @@ def _verdict(
 def _findings_without_key(
     database: Database, conversation: Conversation
 ) -> Iterator[VerifyFinding]:
-    """Check what is in the clear: the number, the ids, the times and the counts of events, and the
-    checksums. The heads cannot be computed without the content.
+    """Check what is in the clear, up to the first problem: the number, the ids, the times and the
+    counts of events, and the checksums. The heads cannot be computed without the content.
     """
     event_id = conversation.begins
     counts: tuple[int, int] | None = None
     newest_at = 0
     places = _Places()
     while not conversation.archived and event_id < conversation.version:
-        page, columns = database.recorder.query(
-            partial(_page, _PAGE, key=conversation.key, start=event_id, stop=conversation.version)
+        read = _readable(
+            database.recorder,
+            partial(_page, key=conversation.key, start=event_id, stop=conversation.version),
         )
+        if isinstance(read, StoreDamaged):
+            yield VerifyFinding(event_id, event_id, _unreadable(read))
+            return
+        page, columns = read
         if not page:
             yield _missing(event_id, conversation.version - 1)
             return
@@ -311,7 +322,11 @@ def _findings_without_key(
         misfits = _misfits(page, columns)
         unsound_indices = {*unsound(checksum_seed(conversation.id), page)}
         for index, row in enumerate(page):
-            _, _, shown, structural, recorded_at, *_ = unpacked(row.meta)
+            _, _, shown_before, structural_before, recorded_at, *_ = unpacked(row.meta)
+            before = shown_before, structural_before
+            if row.id < event_id:
+                yield VerifyFinding(row.id, row.id, _STORED_TWICE)
+                return
             if row.id != event_id:
                 yield _missing(event_id, row.id - 1)
                 return
@@ -322,10 +337,10 @@ def _findings_without_key(
                 yield VerifyFinding(row.id, row.id, _MISFIT)
             if row.kind in ENTRY_KINDS:
                 yield VerifyFinding(row.id, row.id, _ENTRY)
-            if recorded_at < newest_at or (counts is not None and counts != (shown, structural)):
+            if recorded_at < newest_at or counts not in (None, before):
                 yield VerifyFinding(row.id, row.id, "it does not follow the event before it")
                 return
-            counts = (shown + row.shown, structural + row.structural)
+            counts = (shown_before + row.shown, structural_before + row.structural)
             newest_at = recorded_at
             event_id += 1
     if not places.rises:
@@ -413,6 +428,7 @@ def _findings_in_number(conversation: Conversation, redacted: int) -> Iterator[V
 
 _PAGE = 250
 _MISSING = ("it is missing", "they are missing")
+_STORED_TWICE = "it is stored twice"
 _ENTRY = "it is an entry of a ledger, which would say that the conversation was changed"
 _MISFIT = (
     "the columns of its row contradict its meta: the kind, the flag 'shown' or the flag"
@@ -465,6 +481,10 @@ def of_all(
 ) -> VerifyFinding:
     """Return a finding about the whole conversation or database."""
     return VerifyFinding(None, None, problem, needs_key, unfinished, unproved)
+
+
+def _unreadable(error: StoreDamaged) -> str:
+    return f"it cannot be read: {error.__cause__ or error}"
 
 
 def _missing(first: int, last: int) -> VerifyFinding:
@@ -593,7 +613,7 @@ class Check:
             stop = self._stop if self._next < self._stop else end
             page = _readable(recorder, partial(_page, key=key, start=start, stop=stop))
             if isinstance(page, StoreDamaged):
-                self._find(start, f"it cannot be read: {page.__cause__ or page}")
+                self._find(start, _unreadable(page))
                 self._go_on(start + 1)
                 continue
             yield page
@@ -609,7 +629,7 @@ class Check:
         kind = row.kind
         proof = row.proof
         if event_id < self._next:
-            self._find(event_id, "it is stored twice")
+            self._find(event_id, _STORED_TWICE)
             return
         if event_id != self._next:
             self._miss(event_id)

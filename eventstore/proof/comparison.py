@@ -40,6 +40,7 @@ from foldlog.eventstore.proof.merkle import root_of
 from foldlog.eventstore.proof.signed_note import StoreCheckpoint
 from foldlog.eventstore.proof.stored_leaves import leaves_of, origin_of
 from foldlog.eventstore.recorders.base import Reader
+from foldlog.eventstore.recorders.errors import FAILURES
 from foldlog.eventstore.recorders.types import Conversation, Row, as_text, utf8
 from foldlog.eventstore.sources.blocks import GENESIS, chain_head
 from foldlog.eventstore.sources.reading import blocks_of
@@ -151,11 +152,27 @@ class _Comparison:
                 had = count(newest.version, "event") if newest.version else count(records, "record")
                 problem = f"it is missing, and had {had} at the checkpoint"
             if problem:
-                yield Verdict(as_text(newest.name), 0, None, None, (of_all(problem),))
+                findings = (of_all(problem),)
+                name = as_text(newest.name)
+                yield Verdict(name, 0, None, None, findings, generation=newest.generation)
 
-    def compare(self, verdict: Verdict, attempts: int = _ATTEMPTS) -> Verdict:
-        """Return the verdict about a conversation, with the findings of its comparison. If the
-        conversation changes during the comparison, compare again, up to ``attempts`` times.
+    def compare(self, verdict: Verdict) -> Verdict:
+        """Return the verdict about a conversation, with the findings of its comparison. If what a
+        comparison needs is damaged, or is in an object that cannot be read, a finding says so.
+        """
+        try:
+            return self._compare(verdict, _ATTEMPTS)
+        except FAILURES as error:
+            if not (verdict.archived or isinstance(error, StoreDamaged)):
+                raise
+            name = utf8(verdict.conversation or "")
+            self._compared.update(place for place in self._of_place if place[0] == name)
+            problem = f"it was not compared with the checkpoint: {error}"
+            return verdict._replace(findings=(*verdict.findings, of_all(problem)))
+
+    def _compare(self, verdict: Verdict, attempts: int) -> Verdict:
+        """See ``compare``. If the conversation changes during the comparison, compare again, up to
+        ``attempts`` times.
         """
         name = utf8(verdict.conversation or "")
         if verdict.erasure is not None:
@@ -178,7 +195,7 @@ class _Comparison:
         if changes and attempts:  # another process may have archived it between two reads
             present = self._recorder.query(partial(_state_of, verdict=verdict))
             if present != state:
-                return self.compare(verdict, attempts - 1)
+                return self._compare(verdict, attempts - 1)
         findings += map(of_all, changes)
         if leaves[-1].extent is None and not leaves[-1].erased and state.erasure is not None:
             findings.append(of_all(f"{_BEFORE} the time of its last event", unproved=True))
@@ -267,7 +284,7 @@ class _Comparison:
         else:
             now_redacted = {event.id for event in verdict.redacted}
             for event_id, _ in leaf.extent.redacted:
-                if event_id not in now_redacted:
+                if event_id not in now_redacted and not _is_unread(verdict, event_id):
                     problem = "it was redacted at the checkpoint, and has content again"
                     yield VerifyFinding(event_id, event_id, problem)
         try:
@@ -531,8 +548,10 @@ class _Comparison:
 
     def _has_ledger(self, key: int, leaves: Sequence[Leaf]) -> bool:
         """Return whether a ledger continues the ledger of each leaf. A copy has another ledger."""
+        if self.is_copy:
+            return True
         ledgers = self._recorder.query(lambda reader: {*ledger_hashes(reader, key)})
-        return self.is_copy or ledgers.issuperset(leaf.ledger for leaf in leaves)
+        return ledgers.issuperset(leaf.ledger for leaf in leaves)
 
     def _has_first_head(self, state: Conversation, leaf: Leaf) -> bool:
         """Return whether the first event of an import without events will continue the chain that
@@ -574,6 +593,18 @@ class _Comparison:
         rows = self._database.codec_of(state).decode_rows(self._recorder.query(read))
         events = (stored_event_of(state.id, row) for row in rows)
         return tuple(event for event in events if isinstance(event, Redaction))
+
+
+def _is_unread(verdict: Verdict, event_id: int) -> bool:
+    """Return whether ``verify`` could not read an event: it is damaged or missing, or the object of
+    its archive is.
+    """
+    return any(
+        verdict.archived > event_id
+        if finding.first is None or finding.last is None
+        else finding.first <= event_id <= finding.last
+        for finding in verdict.findings
+    )
 
 
 def _not_covered(

@@ -256,8 +256,11 @@ def ledger_hash(reader: Reader, key: int) -> bytes:
 
 def ledger_hashes(reader: Reader, key: int) -> Iterator[bytes]:
     """Yield the hash of a ledger before its first entry, then after each entry."""
-    return accumulate(
-        entries(reader, key),
-        lambda former, row: sha256(former + row.columns + row.body).digest(),
-        initial=NO_HEAD,
-    )
+    return accumulate(entries(reader, key), _hash_of_entry, initial=NO_HEAD)
+
+
+def _hash_of_entry(former: bytes, row: Row) -> bytes:
+    body: object = row.body
+    if not isinstance(body, bytes):  # only in a damaged file
+        body = b""
+    return sha256(former + row.columns + body).digest()

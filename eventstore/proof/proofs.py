@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from functools import partial
 
 import msgspec
@@ -64,10 +64,12 @@ class ConsistencyProof(msgspec.Struct, frozen=True):
 def prove_event(
     store: Store, checkpoint: StoreCheckpoint, conversation: str, event_id: int
 ) -> EventProof:
-    """Prove that a checkpoint covers an event. Raises ``InvalidArgument`` if it does not,
-    ``ConversationNotFound``, ``KeyUnavailable``, or ``CorruptEvent`` if an event between the event
-    and the next checkpoint is missing or damaged. Size: 120 bytes for each of these events. Cost:
-    reading all leaves, and these events.
+    """Prove that a checkpoint covers an event. Size: 120 bytes for each event between this event
+    and the next checkpoint. Cost: reading all leaves, and these events.
+
+    Raises ``InvalidArgument`` if the checkpoint does not cover the event, or if the store has other
+    leaves than the checkpoint. Raises ``CorruptEvent`` if one of these events is missing or
+    damaged. Also raises ``ConversationNotFound``, ``ConversationErased`` and ``KeyUnavailable``.
     """
     check_whole("event_id", event_id)
     database = store.database
@@ -75,6 +77,8 @@ def prove_event(
     def prove(reader: Reader) -> EventProof:
         # Comes first, because joined stores read only the store of a conversation once it is found.
         leaves = leaves_of(reader, checkpoint)
+        hashes = [leaf.hash for leaf in leaves]
+        _check_leaves(hashes, checkpoint)
         state = find_existing(database, reader, conversation)
         reading = ReadTransaction(reader, state, database)
         generation = len(tombstones_before(reader, state))
@@ -111,7 +115,7 @@ def prove_event(
             leaves[number].ledger.hex(),
             extent,
             number,
-            _in_hex(inclusion_path(number, [leaf.hash for leaf in leaves])),
+            _in_hex(inclusion_path(number, hashes)),
             str(checkpoint),
         )
 
@@ -146,6 +150,7 @@ def prove_consistency(
             f" checkpoint with {earlier.size:,}: the list of checkpoints was changed, or the"
             " checkpoints belong to two stores, or the first is the earlier one"
         )
+    _check_leaves(hashes, checkpoint)
     for verdict in verify(store, earlier):
         for finding in verdict.findings:
             if not (finding.needs_key or finding.unfinished or finding.unproved):
@@ -157,6 +162,18 @@ def prove_consistency(
                 )
     path = consistency_path(earlier.size, hashes)
     return ConsistencyProof(str(earlier), str(checkpoint), _in_hex(path))
+
+
+def _check_leaves(hashes: Sequence[bytes], checkpoint: StoreCheckpoint) -> None:
+    """Raise ``InvalidArgument`` if the leaves in the store are not the leaves of the checkpoint,
+    because no verifier would accept a proof from them.
+    """
+    if (len(hashes), root_of(hashes)) != (checkpoint.size, checkpoint.root):
+        raise InvalidArgument(
+            f"the store does not have the {count(checkpoint.size, 'leaf', 'leaves')} of the"
+            " checkpoint, so nothing was proved: the list of checkpoints was changed, or the"
+            " checkpoint belongs to another store; 'foldlog store verify --against FILE' says more"
+        )
 
 
 def _in_hex(hashes: list[bytes]) -> tuple[str, ...]:

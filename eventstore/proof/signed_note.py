@@ -108,6 +108,7 @@ def read_key(text: str, name: str) -> VerifierKey:
     """
     try:
         import cryptography.hazmat.primitives.asymmetric.ed25519  # noqa: F401
+        from cryptography.exceptions import UnsupportedAlgorithm
     except ImportError as error:
         raise InvalidOption(
             f"signatures need the package 'cryptography'; {install_command('crypto')}"
@@ -121,7 +122,8 @@ def read_key(text: str, name: str) -> VerifierKey:
         is_known = kind in (_ED25519, _COSIGNATURE) and len(key) == _KEY_BYTES
         if is_known and verifier.id.hex() == key_id:
             return verifier
-    except (AttributeError, TypeError, ValueError):  # a key of another kind, or with a password
+    # a key of another kind, or with a password
+    except (AttributeError, TypeError, UnsupportedAlgorithm, ValueError):
         pass
     raise InvalidArgument(
         "this is not an Ed25519 key: pass a PEM file without a password, as 'openssl genpkey"

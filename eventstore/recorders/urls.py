@@ -66,7 +66,7 @@ def as_url(place: str | os.PathLike[str]) -> str:
     name, _, query = path.rpartition("?")
     if isinstance(place, str) and name and _ONLY_OPTIONS.fullmatch(query):
         raise InvalidOption(
-            f"a path cannot have options; use this URL: sqlite:///{quote(name)}?{query}"
+            f"a path cannot have options; use this URL: sqlite:///{quote(os.fsencode(name))}?{query}"
         )
     return f"sqlite:///{quote(os.fsencode(path))}"
 
@@ -123,7 +123,7 @@ def absolute_hint(path: str) -> str:
         return ""
     return (
         f"; for the absolute path write /{folder}/{name}, or the URL"
-        f" sqlite:////{quote(folder)}/{quote(name)}"
+        f" sqlite:////{quote(os.fsencode(folder))}/{quote(os.fsencode(name))}"
     )
 
 

@@ -275,6 +275,13 @@ def test_what_is_not_archived_says_why(store, to):
     assert len(objects(to)) == 1
 
 
+@pytest.mark.parametrize("to", ["gopher://archive/events", "s3://", "://"])
+def test_a_url_of_no_object_store_is_refused(store, to):
+    with pytest.raises(StoreRefused, match="check the URL of the object store"):
+        archive(store, "c1", to)
+    assert store.conversation("c1").archived == 0
+
+
 def test_archived_forks_and_forks_of_the_archived(store, to):
     store.fork("c1", 3, "fork")
     say(store, "fork", "3", "4")

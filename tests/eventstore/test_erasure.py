@@ -4,6 +4,7 @@ files.
 
 import random
 import threading
+from datetime import UTC, datetime
 from functools import partial
 
 import pytest
@@ -27,6 +28,7 @@ from tests.privacy import erased
 from tests.reading import reading
 from tests.said import said, say
 from tests.sound import assert_sound
+from tests.stored_rows import execute
 
 SECRET = "Mrs Alva Quist, account 55-17-204"
 KEY = KeyRing(["11" * 32])
@@ -207,6 +209,20 @@ def test_erasure_between_two_vacuums_leaves_bytes(tmp_path):
         with recorder._alone() as writer:
             assert rewriting.empty_log(writer, pending)
         assert store.database.bytes_pending
+
+
+def test_a_conversation_with_an_impossible_time_is_erased(tmp_path):
+    """Otherwise its tombstone would have that time, and nobody could list the conversations."""
+    path = tmp_path / "store.db"
+    with open_store(path) as store:
+        say(store, "a", "one")
+        say(store, "b", "two")
+    execute(path, f"UPDATE events SET meta = meta_with(meta, 'recorded_at', {2**62}) WHERE id = 0")
+    with open_store(path) as store:
+        before = datetime.now(UTC)
+        for name in ("a", "b"):
+            assert before <= erased(store, name).erased_at <= datetime.now(UTC)
+        assert [row.id for row in store.iter_conversations()] == ["a", "b"]
 
 
 def test_expected_conversation_was_erased_meanwhile():

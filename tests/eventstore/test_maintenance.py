@@ -14,16 +14,18 @@ from foldlog.eventstore import (
 from foldlog.eventstore.files.written_files import file_words
 from foldlog.eventstore.log.importing import BACKUP, staged_keys
 from foldlog.eventstore.maintenance import rekey_steps
+from foldlog.eventstore.maintenance.archive import archive
 from foldlog.eventstore.maintenance.backup import Vacuumed, back_up, vacuum
 from foldlog.eventstore.maintenance.rekey_steps import ChangedRows, RekeyState, change_all
 from foldlog.eventstore.maintenance.verify import verify
 from foldlog.eventstore.recorders.sqlite import SQLiteRecorder
 from foldlog.eventstore.recorders.types import Conversation
 from tests import stored_rows
+from tests.eventstore.test_copy import without_page
 from tests.privacy import erased
 from tests.reading import reading
 from tests.said import said, say
-from tests.sound import assert_sound
+from tests.sound import assert_sound, problems
 
 HI = "hi " * 100
 
@@ -166,6 +168,32 @@ def test_vacuum_discards_killed_imports_only(store, tmp_path):
     with recorder.read() as reader:
         assert staged_keys(reader, "living") == []
     recorder.close()
+
+
+@pytest.mark.parametrize("name, is_refused", [("file/x.part", False), (f"{'x' * 300}.part", True)])
+def test_a_backup_that_cannot_be_reached_stops_no_task(store, tmp_path, name, is_refused):
+    """A killed backup has left its name. Its folder is gone, or the system refuses the file."""
+    (tmp_path / "file").touch()
+    store.database.recorder.transact(
+        lambda transaction: transaction.leave_unfinished(-9, BACKUP, str(tmp_path / name))
+    )
+    assert problems(store) == []
+    if is_refused:
+        with pytest.raises(StoreUnavailable, match=r"was vacuumed.*which a killed backup left"):
+            vacuum(store)
+    else:
+        assert vacuum(store).space_returned
+    assert back_up(store, str(tmp_path / "backup.db")).findings == ()
+
+
+def test_a_conversation_with_a_damaged_page_is_not_archived(tmp_path):
+    path = tmp_path / "damaged.db"
+    with open_store(path) as store:
+        say(store, "a", *[f"number {n} " + "x" * 300 for n in range(100)])
+    without_page(path, lambda page: b"number 50 " in page)
+    with open_store(path) as store:
+        outcome = archive(store, "a", f"file://{tmp_path}/objects")
+    assert (outcome.events, "malformed" in outcome.stays) == (0, True)
 
 
 def test_readers_go_on_during_a_vacuum(store):

@@ -231,7 +231,7 @@ def test_undeletable_object_is_deleted_later(server, histories, prefix, to, faul
     assert caught.value.unfinished
     with pytest.raises(ConversationErased):
         content(histories)
-    with refusal(fault, "an archived object could not be deleted"):
+    with refusal(fault, "an object or a file could not be deleted"):
         histories.maintenance.vacuum()
     server.heal()
     histories.maintenance.vacuum()

@@ -71,6 +71,14 @@ C2SP_NOTE = (
 )
 """The example of the specification of signed notes."""
 
+OTHER_CURVE = """
+-----BEGIN PUBLIC KEY-----
+MEkwEwYHKoZIzj0CAQYIKoZIzj0DAQMDMgAEV+WjpXt5TDnYId7KYX2lSvsZR2so
+ooyZ3EZiRt7q++voAK8UvTVK6KCtAB2pqdZm
+-----END PUBLIC KEY-----
+"""
+"""A public key on a curve that the package ``cryptography`` does not know."""
+
 
 # -- trees and notes
 
@@ -178,6 +186,7 @@ def test_text_that_is_no_checkpoint(text):
         "-----BEGIN X",
         key_line("w", 4, bytes(31)),
         key_line("w", 6, bytes(32)),
+        OTHER_CURVE,
     ],
 )
 def test_text_that_is_no_key(text):
@@ -327,6 +336,46 @@ def test_changed_leaf_is_named(path):
     assert "its list of checkpoints was changed" in found[None][0]
 
 
+def test_a_row_that_cannot_be_read_stops_no_comparison(path, note):
+    execute(path, "UPDATE conversations SET created_at = -5 WHERE id = 'a'")
+    execute(path, "DELETE FROM conversations WHERE id = 'b'")
+    found = findings(path, note)
+    assert "it was not compared with the checkpoint" in found["a"][-1]
+    assert found["b"] == ["it is missing, and had 4 events at the checkpoint"]
+
+
+@pytest.mark.parametrize("body", ["5", "'text'", "x'00'"])
+def test_an_entry_of_a_ledger_with_another_body_is_named(path, body):
+    with opened(path) as store:
+        assert list(rekey(store))
+        note = make_checkpoint(store)
+    key = "(SELECT -key FROM conversations WHERE id = 'b')"
+    execute(path, f"UPDATE events SET body = {body} WHERE conversation = {key}")
+    assert "its ledger was changed since the checkpoint" in findings(path, note)["b"]
+
+
+@pytest.mark.parametrize("keys", [KEYS, None], ids=["with key", "without key"])
+def test_a_lost_object_stops_no_comparison(path, tmp_path, keys):
+    """Nothing says that an event of the object has content again."""
+    with opened(path) as store:
+        say(store, "secret", "three", "four")
+        redacted(store, "secret", 1)
+        note = make_checkpoint(store)
+        assert archive(store, "secret", f"file://{tmp_path}/objects").stays is None
+    shutil.rmtree(tmp_path / "objects")
+    found = findings(path, note, keys=keys)["secret"]
+    assert any("is missing; put the object back" in text for text in found)
+    assert not any("has content again" in text for text in found)
+
+
+def test_a_lost_event_that_was_redacted_has_no_content_again(path):
+    with opened(path) as store:
+        redacted(store, "d", 1)
+        note = make_checkpoint(store)
+    remove_row(path, "d", 1)
+    assert findings(path, note)["d"] == ["event 1: it is missing"]
+
+
 def joined_ledger(leaf):
     """Return an older leaf with the same hash: its ledger is the ledger and the extent."""
     return replace(leaf, ledger=leaf.ledger + leaf.extent.hash, extent=None)
@@ -457,6 +506,20 @@ def test_a_checkpoint_made_meanwhile_is_continued(path, monkeypatch):
         made = make_checkpoint(store)
         assert make_checkpoint(store) == made
         assert changes(store, made) == {}
+
+
+@pytest.mark.parametrize(
+    "other", [{"root": bytes(32)}, {"size": 1}, {"size": 99}], ids=["root", "fewer", "more"]
+)
+def test_nothing_is_proved_with_the_leaves_of_another_checkpoint(path, note, other):
+    with opened(path) as store:
+        say(store, "b", "five")
+        later = make_checkpoint(store)._replace(**other)
+        problem = "the store does not have the .* of the checkpoint, so nothing was proved"
+        with pytest.raises(InvalidArgument, match=problem):
+            prove_event(store, later, "a", 1)
+        with pytest.raises(InvalidArgument, match=f"{problem}|does not continue"):
+            prove_consistency(store, note, later)
 
 
 def test_checkpoint_without_leaves_is_no_change(path, note):

@@ -18,6 +18,7 @@ import pytest
 from foldlog.eventstore import (
     ConversationErased,
     CorruptEvent,
+    InvalidOption,
     Store,
     StoreRefused,
     StoreUnavailable,
@@ -39,7 +40,7 @@ from foldlog.eventstore.recorders.sqlite.reader import SQL
 from foldlog.eventstore.recorders.sqlite.transaction import SQLiteTransaction
 from foldlog.eventstore.recorders.statements import statements as statements_of
 from foldlog.eventstore.recorders.types import Conversation, as_rows, row_of
-from foldlog.eventstore.recorders.urls import absolute_hint
+from foldlog.eventstore.recorders.urls import absolute_hint, as_url
 from tests.at_once import at_once
 from tests.eventstore.newer import become_newer
 from tests.eventstore.test_copy import without_page
@@ -208,6 +209,14 @@ def test_a_path_meant_as_absolute_is_explained(tmp_path, monkeypatch):
     with pytest.raises(StoreUnavailable, match=r"No such file or directory; make its folder first"):
         open_store("sqlite:///no such folder/x.db")
     assert absolute_hint("no such folder/x.db") == ""
+
+
+def test_a_path_that_is_not_utf_8_is_explained(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(InvalidOption, match=r"use this URL: sqlite:///caf%E9\.db\?mode=ro"):
+        as_url("caf\udce9.db?mode=ro")
+    monkeypatch.setattr(os.path, "isdir", lambda path: path == "/caf\udce9")
+    assert absolute_hint("caf\udce9/x.db").endswith("sqlite:////caf%E9/x.db")
 
 
 def with_schema(number):

@@ -39,6 +39,7 @@ from foldlog.eventstore.proof.comparison import verify_against
 from foldlog.eventstore.recorders import checking as recorders_checking
 from foldlog.eventstore.recorders.sqlite import checking as sqlite_checking
 from foldlog.projections import Views
+from tests.eventstore.test_copy import without_page
 from tests.golden.rows import rows
 from tests.how_many import some
 from tests.privacy import erased
@@ -525,6 +526,55 @@ def test_what_is_in_the_clear_is_checked_without_the_key(encrypted, change, prob
     assert needs_key.startswith(NO_KEY)
     execute(encrypted, change)
     assert findings_in(encrypted)["a"] == [needs_key, *problems]
+
+
+def test_a_damaged_page_is_a_finding_without_the_key(path):
+    path.unlink()
+    with open_store(f"sqlite:///{path}", keys=KeyRing(["22" * 32])) as store:
+        for name in NAMES:
+            say(store, name, *[f"{name} number {n} " + "x" * 300 for n in range(100)])
+        head = store.query("a", lambda read: read.head_at(51))
+    without_page(path, lambda page: head in page)
+    found = findings_in(path)
+    needs_key, unreadable = found["a"]
+    assert needs_key.startswith(NO_KEY)
+    assert re.fullmatch(r"event [45]\d: it cannot be read: .* is malformed", unreadable)
+    assert len(found["b"]) == 1
+
+
+def test_a_row_that_is_stored_twice_is_named_without_the_key(encrypted):
+    (needs_key,) = findings_in(encrypted)["a"]
+    columns = "conversation, id, kind, shown, structural, meta, body"
+    execute(
+        encrypted,
+        f"DROP INDEX {BY_ID}",
+        f"INSERT INTO events ({columns}) SELECT {columns} FROM events WHERE id = 2",
+        f"CREATE INDEX {BY_ID} ON events (conversation, id)",
+    )
+    assert findings_in(encrypted)["a"] == [needs_key, "event 2: it is stored twice"]
+
+
+def test_a_damaged_tombstone_of_an_earlier_conversation_is_named(path):
+    with foldlog.open(path) as histories:
+        erased(histories.store, "a")
+        histories.create("a", replace_erased=True).append(said("new"))
+        note = make_checkpoint(histories.store)
+    execute(path, "UPDATE conversations SET created_at = -5 WHERE key = 1")
+    problem = "the tombstones of earlier conversations with its id cannot be read: "
+    (finding,) = findings_in(path)["a"]
+    assert finding.startswith(problem)
+    with open_store(f"sqlite:///{path}?mode=ro") as store:
+        compared = [
+            str(finding)
+            for verdict in verify_against(store, note)
+            for finding in verdict.findings
+            if verdict.conversation == "a"
+        ]
+    assert [text.partition(": ")[0] for text in compared] == [
+        problem.partition(": ")[0],
+        "it was not compared with the checkpoint",
+        "its tombstone was changed or removed since the checkpoint",
+    ]
 
 
 @pytest.mark.parametrize(

@@ -216,8 +216,10 @@ def held(path: Path) -> Iterator[None]:
 
 
 def is_abandoned(path: str) -> bool:
-    """Return whether no process holds the file: see ``held``."""
-    with suppress(FileNotFoundError, BlockingIOError), open(path, "rb") as opened:
+    """Return whether the file exists and no process holds it: see ``held``. Return False too if
+    this user may not read the file.
+    """
+    with suppress(OSError), open(path, "rb") as opened:
         fcntl.flock(opened, fcntl.LOCK_EX | fcntl.LOCK_NB)
         return True
     return False
