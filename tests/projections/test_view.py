@@ -99,7 +99,8 @@ def test_calls_that_wait_and_calls_that_were_left():
     assert [view[place].call_id for place in awaited_positions(view, view.units)] == ["c"]
     first = View.from_events([ask, a, replace(b, response_id="ra")])
     assert awaited_positions(first, first.units) == [1, 2]
-    assert awaited_positions(*(lambda view: (view, view.units))(View.from_events([ask]))) == []
+    without_calls = View.from_events([ask])
+    assert awaited_positions(without_calls, without_calls.units) == []
 
 
 def test_tail_with_a_summary_that_has_no_fixed_place():
