@@ -34,10 +34,8 @@ class Talk:
             event.timestamp = max(event.timestamp, self.session.last_update_time)
             await self.service.append_event(self.session, event)
 
-    async def read(self, count: int | None = None) -> Any:
-        return await self.service.get_session(
-            **NAMES, config=GetSessionConfig(num_recent_events=count)
-        )
+    async def read(self) -> Any:
+        return await self.service.get_session(**NAMES)
 
     async def close(self) -> None:
         await self.service.close()

@@ -5,8 +5,9 @@ Three scripted agents work on results with planted facts of three kinds: names, 
 plain words. Now and then, a call uses a fact again. No model is called. A scripted server reads
 from its cache what a prompt repeats of one of the last prompts, and a scripted model writes
 summaries: it copies the user's words and then the newest facts, as an ideal model would. All
-summaries have the same size, but the two of ``LARGER``. The ways of other programs follow their documentation. Each agent runs
-with several seeds. With ``--pieces FOLDER``, a run that was killed goes on where it was.
+summaries have the same size, but the two of ``LARGER``. The ways of other programs follow their
+documentation. Each agent runs with several seeds. With ``--pieces FOLDER``, a run that was killed
+goes on where it was.
 """
 
 from __future__ import annotations

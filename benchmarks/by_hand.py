@@ -1,8 +1,9 @@
 """Baselines for the benchmarks of commands: ``python -m benchmarks.by_hand WHAT FILE [OUT]``.
 
-``list`` reads the rows of a store with sqlite3 and prints them as ``foldlog list`` does. ``lines``
-reads every event of the conversation ``c1``, and prints it as a line of JSON. ``tables`` reads
-every event, and inserts it into the new database OUT, with a full-text index of its text.
+``list`` reads the rows of a store with sqlite3 and prints a line for each conversation, with the
+number of its events and two times. ``lines`` reads every event of the conversation ``c1``, and
+prints it as a line of JSON. ``tables`` reads every event, and inserts it into the new database OUT,
+with a full-text index of its text.
 ``find WORD`` inflates each block of the imported sources, and prints how many contain the word.
 """
 

@@ -250,13 +250,13 @@ def _pgbouncer() -> str | None:
 
 
 @contextlib.contextmanager
-def _pooled(folder: Path, pool_mode: str = "transaction") -> Iterator[tuple[Server, Pooler]]:
+def _pooled(folder: Path) -> Iterator[tuple[Server, Pooler]]:
     program = _pgbouncer()
     assert program is not None
     server = new_primary(folder / "server")
     with contextlib.ExitStack() as ending:
         ending.callback(server.stop, "immediate")
-        pooler = Pooler(program, server, pool_mode)
+        pooler = Pooler(program, server, "transaction")
         ending.callback(pooler.stop)
         yield server, pooler
 

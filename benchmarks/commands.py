@@ -96,10 +96,7 @@ def _run(folder: Path, stores: Prepared, arguments: Sequence[str]) -> int:
     database.
     """
     (folder / "audit.db").unlink(missing_ok=True)
-    command, *rest = (
-        argument.replace("AUDIT", str(folder / "audit.db")).format(end=stores.length)
-        for argument in arguments
-    )
+    command, *rest = (argument.replace("AUDIT", str(folder / "audit.db")) for argument in arguments)
     out = folder / "out.txt"
     run("foldlog", command, "c1", *rest, "--db", stores.url, out=out)
     return len(out.read_bytes().splitlines())

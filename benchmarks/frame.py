@@ -14,6 +14,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import nullcontext
 from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
 from importlib.metadata import version
@@ -211,14 +212,15 @@ def run(
     output, or write it to the file ``out``, because a pipe costs time. ``fails`` says that the exit
     status is 1.
     """
-    finished = subprocess.run(
-        [sys.executable, "-m", module, *arguments],
-        stdout=subprocess.PIPE if out is None else out.open("wb"),
-        stderr=subprocess.PIPE,
-        check=False,
-        # a user's interpreter keeps what it compiles
-        env={**os.environ, "PYTHONDONTWRITEBYTECODE": "", "COLUMNS": "120", **environment},
-    )
+    with nullcontext(subprocess.PIPE) if out is None else out.open("wb") as stdout:
+        finished = subprocess.run(
+            [sys.executable, "-m", module, *arguments],
+            stdout=stdout,
+            stderr=subprocess.PIPE,
+            check=False,
+            # a user's interpreter keeps what it compiles
+            env={**os.environ, "PYTHONDONTWRITEBYTECODE": "", "COLUMNS": "120", **environment},
+        )
     if finished.returncode != fails:
         raise RuntimeError(
             f"python -m {module} {' '.join(arguments)} ended with {finished.returncode}:"

@@ -2,8 +2,9 @@
 
 Prints CPU ms of one record (import and next View, in a warm process and as two processes), of a
 whole session with an import and a View after each turn, and of first imports. With ``--before DIR``
-another checkout does the same with its own ``.venv``. ``--logs DIR`` imports copies of real logs in
-the folders ``claude_code`` and ``codex_rollout`` of DIR. ``--format`` and ``--rows`` choose what is measured.
+another checkout measures sessions and first imports too, with its own ``.venv``. ``--logs DIR``
+imports copies of real logs in the folders ``claude_code`` and ``codex_rollout`` of DIR.
+``--format`` and ``--rows`` choose what is measured.
 """
 
 from __future__ import annotations
@@ -465,7 +466,7 @@ def main(
 
 
 if __name__ == "__main__":
-    if sys.argv[1] in _MEASURES:
+    if len(sys.argv) > 1 and sys.argv[1] in _MEASURES:
         _, _row, _format, _size = sys.argv
         _argument = _size if _row == "logs" else int(_size)
         print(json.dumps(_MEASURES[_row](_format, _argument)))

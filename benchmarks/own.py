@@ -12,8 +12,9 @@ import statistics
 import timeit
 from collections.abc import Callable
 
-import foldlog
+from foldlog._app.cli.exit_status import Refused
 from foldlog._app.cli.hints import default_db
+from foldlog._app.cli.stores import open_existing
 from foldlog.eventstore import Store
 from foldlog.projections import View, Views
 
@@ -28,14 +29,18 @@ def main() -> int:
     parser.add_argument("conversations", nargs="*", metavar="ID")
     parser.add_argument("--rounds", type=int, default=5, help="the median of these is shown")
     arguments = parser.parse_args()
+    try:
+        opened = open_existing(arguments.db)
+    except Refused as error:
+        parser.error(str(error))
     print(
         f"{'conversation':40} {'events':>8} {'View':>6} {'open ms':>9} {'past ms':>9}"
         f" {'rebuild ms':>12} {'faster':>8}"
     )
     agree = True
-    with foldlog.open(arguments.db) as histories:
-        for name in arguments.conversations or longest(histories.store):
-            agree &= measure(histories.store, name, arguments.rounds)
+    with opened as store:
+        for name in arguments.conversations or longest(store):
+            agree &= measure(store, name, arguments.rounds)
     return 0 if agree else 1
 
 

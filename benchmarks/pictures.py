@@ -1,7 +1,7 @@
 """Draw pictures of the demo, in light and dark colours: ``python -m benchmarks.pictures``.
 
-``view.svg`` shows the View of the demo's history at three versions. ``dropped.svg`` shows the answers to a coding agent about
-its compaction.
+``view.svg`` shows the View of the demo's history at three versions. ``dropped.svg`` shows the
+answers to a coding agent about its compaction.
 """
 
 from __future__ import annotations
@@ -18,6 +18,7 @@ import foldlog
 from foldlog._app.cli.printing.demo import LIVE
 from foldlog._app.coding_agents.asked_conversation import Asking
 from foldlog._app.coding_agents.mcp_tools import Answers
+from foldlog._reports.words.gist import id_words
 
 PICTURES = Path(__file__).parents[1] / "docs" / "pictures"
 _DB = "foldlog-demo.db"
@@ -82,8 +83,8 @@ def view_svg(history: foldlog.History) -> str:
                 f' width="{step * (after - before - 1):.1f}" height="5"/>'
             )
             body.append(
-                f'<text class="soft" x="{x:.1f}" y="{y + 18}">summary {summary.id} replaces'
-                " these</text>"
+                f'<text class="soft" x="{x:.1f}" y="{y + 18}">summary {id_words(summary.id)}'
+                " replaces these</text>"
             )
     return _svg(width, 276, "; ".join(sentences), _STYLE, body)
 

@@ -46,7 +46,7 @@ def stalls(load: Load, moments: list[float]) -> list[float]:
     """
     longest = []
     times = sorted(load.times)
-    for moment, following in pairwise([*moments, times[-1]]):
+    for moment, following in pairwise([*moments, *times[-1:]]):
         near = [time_s for time_s in times if moment - 0.5 <= time_s <= following]
         longest.append(max((later - earlier for earlier, later in pairwise(near)), default=0.0))
     return longest
@@ -90,7 +90,7 @@ def run(
         shutil.rmtree(folder, ignore_errors=True)
     for error in load.errors:
         print(f"{title}: {error}")
-    waits = stalls(load, moments)
+    waits = stalls(load, moments) or [0.0]  # an error may end the run before its first fault
     print(
         f"{title}: {load.events:,} events acknowledged in {took:.0f} s through {faults} faults,"
         f" {load.driven:,} under a lease, {load.planted} conversations begun plain,"

@@ -124,7 +124,12 @@ def figures(server: Server, conversations: int) -> dict[str, str]:
 
 
 @click.command()
-@click.option("--conversations", default=3_000, help="The number of conversations, at least 500.")
+@click.option(
+    "--conversations",
+    type=click.IntRange(min=_APPENDS),
+    default=3_000,
+    help="The number of conversations.",
+)
 def main(conversations: int) -> None:
     """Print what a store needs."""
     folder = Path(tempfile.mkdtemp(prefix="foldlog-servers-"))

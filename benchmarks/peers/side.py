@@ -163,17 +163,17 @@ def measure_turns(side: Side, request: dict[str, Any]) -> dict[str, Any]:
         store.read()
     source = read_items(request["items"], request["start"], sys.maxsize)
     first = next(source)
-    turn_count = 0
+    item_count = 0
     if first["kind"] == "result":  # an earlier ``record_between_marks`` ended at the call
         store.add([first])
-        turn_count = 1
+        item_count = 1
     else:
         source = chain([first], source)
 
     def following(kind: str) -> Item:
-        nonlocal turn_count
+        nonlocal item_count
         for item in source:
-            turn_count += 1
+            item_count += 1
             if item["kind"] == "condensation":
                 store.condense(item)
             elif item["kind"] == kind:
@@ -205,7 +205,7 @@ def measure_turns(side: Side, request: dict[str, Any]) -> dict[str, Any]:
     return {
         "appends": appends[2:],
         "turns": turns,
-        "stop": request["start"] + turn_count,
+        "stop": request["start"] + item_count,
         "entries": len(entries),
         "answer": digest(entries),
     }
