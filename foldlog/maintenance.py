@@ -392,7 +392,9 @@ class Maintenance:
                 are searched.
             reason: The reason, which the receipts store.
             by: The person who redacts, as in ``History.redact``.
-            older_than: Redact only events that are older than this time span.
+            older_than: Redact only events that are older than this time span, and delete only
+                streams that began earlier. What an import brought beside its records is erased only
+                if the first import of its conversation is older.
             with_summaries: As in ``History.redact``.
             dry_run: Redact nothing, and return the events that would be redacted.
 

@@ -127,7 +127,9 @@ def events_with(
     changes = _Changes(store, conversation, holds, start)
     matching: dict[int, Event] = {}
     formats: set[str] = set()
+    searched_ids = set[int]()
     for event in events():
+        searched_ids.add(event.id)
         if isinstance(event, DocumentChanges):
             is_match = changes.hold(event)
         else:
@@ -138,7 +140,8 @@ def events_with(
             formats.add(event.origin.format)
     if formats and not redacted:
         for event in _events_of_records_with(store, conversation, holds):
-            matching[event.id] = event
+            if event.id in searched_ids:
+                matching[event.id] = event
     return [matching[event_id] for event_id in sorted(matching)]
 
 

@@ -73,6 +73,7 @@ from foldlog.eventstore.files.written_files import (
 )
 from foldlog.eventstore.log.finding import Moment, query_all
 from foldlog.eventstore.log.redacted import can_be_redacted, has_content
+from foldlog.eventstore.log.row import from_microseconds
 from foldlog.eventstore.log.writing import WriteTransaction
 from foldlog.eventstore.maintenance import redact
 from foldlog.eventstore.maintenance.redact import RedactionReceipt
@@ -227,8 +228,9 @@ class Redacting:
 
     ``rows`` are the conversations to search. ``everywhere`` is true if ``rows`` are all
     conversations of the store. ``holds`` returns whether a text is a match. With ``before``, only
-    events that were recorded before this time are redacted. ``problems`` maps each conversation
-    that could not be searched to the reason.
+    events that were recorded before this time are redacted, streams that began before it, and texts
+    beside the records of imports that began before it. ``problems`` maps each conversation that
+    could not be searched to the reason.
 
     ``conversation`` is the conversation that the user named. If this conversation is erased during
     the redaction, the methods raise ``ConversationErased``. If any other conversation is erased, it
@@ -531,13 +533,25 @@ class Redacting:
 
     def _find_streams(self) -> dict[str, list[Stream]]:
         """Return the streams that contain the text, by conversation."""
-        return {name: found for name, found in self._search_rows(streams_with) if found}
+        streams = {
+            name: [stream for stream in found if self._is_old(from_microseconds(stream.began_at))]
+            for name, found in self._search_rows(streams_with)
+        }
+        return {name: found for name, found in streams.items() if found}
+
+    def _is_old(self, time: datetime) -> bool:
+        """Return whether a time is before the time ``before``, if there is one."""
+        return self._before is None or time < self._before
 
     def _search_rows(self, search: Callable[[Store, str, Holds], T]) -> Iterator[tuple[str, T]]:
-        """Yield the id of each conversation, and what the search for the text finds in it."""
+        """Yield the id of each conversation, and what the search for the text finds in it. If all
+        of a conversation is too young, it is left out.
+        """
         if self.holds is None:
             return
         for row in self.rows:
+            if not self._is_old(row.created_at):
+                continue
             try:
                 found = search(self.store_of(row.id), row.id, self.holds)
             except ConversationErased as error:
@@ -691,7 +705,7 @@ def _user() -> str:
     try:
         return getpass.getuser()
     except (KeyError, OSError):
-        return f"user {os.getuid()}" if hasattr(os, "getuid") else ""
+        return f"user {os.getuid()}"
 
 
 def _is_recognizable(event: Event) -> bool:

@@ -5,6 +5,7 @@ exports.
 import json
 import os
 import tracemalloc
+from datetime import timedelta
 from functools import partial
 from operator import methodcaller
 from pathlib import Path
@@ -23,6 +24,7 @@ from foldlog.eventstore import (
     open_store,
 )
 from foldlog.eventstore.log import streams
+from foldlog.eventstore.log.row import from_microseconds
 from foldlog.formats import decode, encode
 from foldlog.maintenance import Maintenance
 from foldlog.projections.messages.content import data_url
@@ -389,6 +391,46 @@ def test_a_text_in_a_finished_reply_is_deleted_from_its_stream_too(foldlog):
     with open_store("foldlog.db") as store:
         left = [store.query(name, ReadTransaction.streams) for name in ("c", "other")]
     assert list(map(len, left)) == [0, 1]
+
+
+def test_what_is_younger_than_an_age_stays(histories, tmp_path, monkeypatch):
+    """A record that a later import brought, a stream that began later, and the title of a chat that
+    was imported later.
+    """
+    grown = tmp_path / "grown.jsonl"
+    records = [
+        {"type": "user", "uuid": f"u{number}", "message": {"role": "user", "content": text}}
+        for number, text in enumerate(["one tulip", "hello", "another tulip"])
+    ]
+    lines = [f"{json.dumps({**record, 'sessionId': 's'})}\n" for record in records]
+    grown.write_text("".join(lines[:2]))
+    histories.import_(grown)
+    histories["s"].view()
+    history = histories["c"]
+    history.append([said("tulip"), said("hello")])
+    began = histories.store.database.now() + 1
+    grown.write_text("".join(lines))
+    histories.import_(grown)
+    message = {"author": {"role": "user"}, "content": {"content_type": "text", "parts": ["hi"]}}
+    nodes = {"m": {"id": "m", "parent": None, "children": [], "message": message}}
+    chat = {"id": "chat", "title": "the tulip", "current_node": "m", "mapping": nodes}
+    chats = tmp_path / "conversations.json"
+    chats.write_text(json.dumps([chat]))
+    histories.import_(chats)
+    reply = history.stream_reply()
+    reply.feed("a third tulip")
+    assert len(histories["s"].view()) == 3
+    with monkeypatch.context() as patched:
+        patched.setattr(Maintenance, "_ago", lambda self, span: from_microseconds(began))
+        report = histories.maintenance.redact_matching(
+            "tulip", reason="policy", older_than=timedelta()
+        )
+    assert report.events == {"s": (0,), "c": (0,)}
+    assert (report.beside, report.streams, report.stay) == ((), {}, ())
+    reply.feed(", too")
+    report = histories.maintenance.redact_matching("tulip", reason="asked to")
+    assert report.events == {"s": (2,), "chat": (1,)}
+    assert (report.beside, report.streams) == (("chat",), {"c": ("reply",)})
 
 
 @pytest.mark.parametrize(
