@@ -59,7 +59,7 @@ def go_on(history: History, fork: History, at: int, ask: Ask | None = None) -> s
                 )
             fork.append_tool_result(action, result.content, result.is_error)
         user_is_next = not open_calls
-    return "the recorded run has no further message of the user"
+    return f"the recorded run has no further {'reply' if ask is None else 'message of the user'}"
 
 
 def _append_message(fork: History, message: Message) -> None:

@@ -21,7 +21,7 @@ from foldlog._reports.words.texts import text_of
 from foldlog._testing.calls import join_replies
 from foldlog.condensers.strategies.digest.fold import TITLE
 from foldlog.condensers.strategies.digest.names import CUT
-from foldlog.eventstore import Action, Event, Observation
+from foldlog.eventstore import Action, Event, InvalidArgument, Observation
 from foldlog.formats.replies import from_openai
 from foldlog.projections import Dialect, View, as_json
 
@@ -68,10 +68,18 @@ class AskedPrompt:
 
 
 def prompt_of(body: JsonMap, dialect: Dialect) -> AskedPrompt:
-    """Read the body of a request. Raises ``InvalidArgument`` for messages of another form."""
-    sent = body.get("input" if dialect == "responses" else "messages", ())
+    """Read the body of a request. Raises ``InvalidArgument`` for messages or tools of another
+    form.
+    """
+    field = "input" if dialect == "responses" else "messages"
+    sent = body.get(field, ())
     if isinstance(sent, str):
         sent = [{"role": "user", "content": sent}]
+    for name, items in ((field, sent), ("tools", body.get("tools") or ())):
+        if not (isinstance(items, Sequence) and all(isinstance(item, Mapping) for item in items)):
+            raise InvalidArgument(
+                f"{name!r} in the body of a request must be a list of objects, not {items!r:.60}"
+            )
     beside = body.get("system") or body.get("instructions")
     leading = [*takewhile(lambda message: message.get("role") in _SYSTEM, sent)]
     system = [{"role": "system", "content": beside}, *leading] if beside else leading

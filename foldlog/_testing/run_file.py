@@ -44,6 +44,8 @@ _RUN = "foldlog_run"
 _VERSION = 1
 _META = frozenset(("model", "finish_reason", "usage", "reply", REQUEST, SHOWN, COPIED))
 """The fields of the ``meta`` of an event that a file has."""
+_TOO_MUCH = (RecursionError, OverflowError)
+"""The errors of values that are nested too deeply, and of numbers that are too large."""
 
 
 class Run(NamedTuple):
@@ -151,7 +153,7 @@ def read_run(path: Path) -> Run:
         raise InvalidArgument(
             f"there is no file {path}; write it with: foldlog export ID --as-test {path.parent}"
         ) from error
-    except (ValueError, LookupError, TypeError) as error:
+    except (ValueError, LookupError, TypeError, AttributeError, *_TOO_MUCH) as error:
         raise InvalidArgument(
             f"{path} is not a recorded run; write one with: foldlog export ID --as-test DIR"
         ) from error
@@ -175,7 +177,7 @@ def read_run(path: Path) -> Run:
     for body in bodies:
         try:
             _event(body)
-        except (AttributeError, TypeError, ValueError) as error:
+        except (AttributeError, TypeError, ValueError, *_TOO_MUCH) as error:
             raise InvalidArgument(
                 f"{path} has a damaged event {body['id']}: {error}; export the run again"
             ) from error

@@ -631,6 +631,21 @@ def test_server_refuses_a_different_request(recorded):
         run.close()
 
 
+@pytest.mark.parametrize(
+    "body, problem",
+    [
+        ({"messages": ["hi"]}, "'messages' in the body .* list of objects, not ..hi.."),
+        ({"messages": None}, "'messages' in the body .* not None"),
+        ({"messages": [], "tools": 3}, "'tools' in the body .* not 3"),
+    ],
+)
+def test_a_request_of_another_form_is_named(body, problem, recorded):
+    with replay(recorded) as run:
+        with pytest.raises(InvalidArgument, match=problem):
+            run.answer(body, "openai")
+        run.close(check=False)
+
+
 TEST = """
 import json
 from tests.foldlog.testing.test_recorded_runs import run_agent
@@ -719,6 +734,9 @@ def test_run_file_is_read_as_written(recorded, tmp_path):
         ('"version": 1', '"version": 7', "has version 7 of the form of runs"),
         ('{"id": 0', '{"id": 9', "does not have the events 0, 1, 2"),
         ('{"call": 1', '{"call": "one"', "is not a recorded run"),
+        ('{"call": 1', '{"call": 1e999', "is not a recorded run"),
+        ('{"call": 1', '"call"\n{"call": 1', "is not a recorded run"),
+        ('{"call": 1', "[" * 100_000 + '\n{"call": 1', "is not a recorded run"),
         ('"tools": [', '"tools": [5, ', "has damaged tools or parameters of call 1"),
         ('"kind": "message"', '"kind": 5', "damaged event 1: its kind is not a text"),
         ('"source": "user"', '"source": "users"', "damaged event 1: Invalid enum value 'users'"),
