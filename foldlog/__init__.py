@@ -28,8 +28,8 @@ The public names:
                 ConversationErased, StoreUnavailable, LeaseTaken, NoCondensationAvailable and all
                 other errors in foldlog.errors
     More        foldlog.types and foldlog.maintenance: arguments and results that programs seldom
-                name; foldlog.aio: the same names for asyncio; foldlog.formats: import
-                and export; foldlog.otel: traces and metrics; foldlog.replays: replay a
+                name; foldlog.aio: the same for asyncio; foldlog.formats: import and export;
+                foldlog.otel: traces and metrics; foldlog.replays: replay a
                 history with another condenser; foldlog.testing: recorded runs as tests;
                 foldlog.commands: a command of your own; the
                 packages foldlog.eventstore, foldlog.projections and foldlog.condensers
@@ -50,14 +50,14 @@ The files of this package, from the top floor down; an import goes downward:
     replays.py otel.py          replay a history with another condenser; traces and metrics
     _history/                   the interface for agent runtimes
     maintenance.py              the tasks of an administrator
-    _privacy/                   erasure, redaction, keys and tokens in texts
+    _privacy/                   erasure, redaction, and the search for their texts
     _imports/                   imported records, byte for byte
 
     _reports/                   figures, search, comparisons and audits, from histories
     formats/                    histories of other agents to events and back
     condensers projections eventstore
                                 links to the folders at the root: forgetting, Views, the log
-    _base/                      telemetry, usage, JSON values, lazy names
+    _base/                      telemetry, JSON values, clocks, lazy names
 """
 
 from foldlog._base import lazy, version

@@ -1,4 +1,4 @@
-"""The async interface: the same names as ``foldlog``, for asyncio.
+"""The async interface: ``open``, ``Histories`` and ``History`` of ``foldlog``, for asyncio.
 
     import foldlog.aio
 
@@ -857,6 +857,6 @@ class AsyncHistory:
 
 __all__ = ["AsyncHistories", "AsyncHistory", "Outcome", "face_of"]
 
-# Every name of ``foldlog`` also exists in ``foldlog.aio``.
+# The classes also have the names of their sync forms.
 History = AsyncHistory
 Histories = AsyncHistories

@@ -1,5 +1,5 @@
-"""All errors that foldlog raises, except the errors of ``foldlog.formats``. Their base class is
-``EventStoreError``.
+"""All errors that foldlog raises, except the errors of ``foldlog.formats`` and ``foldlog.testing``.
+Their base class is ``EventStoreError``.
 """
 
 from foldlog._history.effects import NotApproved as NotApproved

@@ -4,7 +4,7 @@ hook for a program's telemetry.
 Other modules only call ``tell``, ``span`` and the decorators. Each message has its own logger,
 whose name does not change between releases. The values of a message are attributes of the log
 record. No message contains the content of an event. Without telemetry such as ``foldlog.otel``, an
-append calls nothing in this module.
+append to a SQLite file that waits for nobody calls nothing in this module.
 """
 
 from __future__ import annotations

@@ -47,8 +47,8 @@ def texts_in(value: Any, length_min: int = 0) -> list[str]:
 
 
 def named_in(value: Any) -> Iterator[tuple[str, str]]:
-    """Yield the texts and whole numbers in a value, each with its name, like ``values_in``. Texts
-    under the key ``type`` are left out, because they are not content.
+    """Yield the texts and whole numbers in a value, each with its name, like ``values_in``. A word
+    under the key ``type``, such as ``text``, is left out, because it is not content.
     """
     for name, item in values_in(value):
         if type(item) in (str, int) and not (name == "type" and str(item).isidentifier()):
