@@ -318,7 +318,13 @@ class Attempt:
             raise TypeError(
                 f"{tool!r} is a generator, so a call does not run it; return the result instead"
             )
-        self._hands_key_on = "key" in inspect.signature(tool).parameters
+        try:
+            self._hands_key_on = "key" in inspect.signature(tool).parameters
+        except ValueError as error:
+            raise TypeError(
+                f"{tool!r} has no signature, so nothing says which arguments it takes; pass a"
+                " function that calls it"
+            ) from error
         if rule.repeat == "same key" and not self._hands_key_on:
             name = getattr(tool, "__name__", tool)
             raise InvalidArgument(
@@ -509,7 +515,7 @@ def approval_of(history: HistoryLog, trace: CallTrace) -> JsonObject:
     elif decision.get("approved") is not True:
         missing = "refused"
         problem = "a person refused it"
-    elif (decision.get("until") or now) < now:
+    elif not _lasts(decision.get("until"), now):
         missing = "ended"
         problem = "its approval has ended"
     if missing is not None:
@@ -519,7 +525,15 @@ def approval_of(history: HistoryLog, trace: CallTrace) -> JsonObject:
             missing,
         )
     assert event is not None  # without a decision, the approval is missing
-    return {"by": decision["by"], "reason": decision["reason"], "approval": event.id}
+    # Another program may have written the decision without these fields.
+    return {"by": decision.get("by"), "reason": decision.get("reason"), "approval": event.id}
+
+
+def _lasts(until: object, now: str) -> bool:
+    """Return whether an approval has not ended ``now``. ``until`` is None, or the time of its end
+    as ``Decision.data`` writes it.
+    """
+    return until is None or (isinstance(until, str) and until >= now)
 
 
 class Decision(NamedTuple):

@@ -76,7 +76,9 @@ _Append: TypeAlias = Callable[
 
 
 class EndingReply(Protocol):
-    """A reply that is being written, as a history uses it: see ``streamed.StreamedReply``."""
+    """A reply that is being written, as a history uses it: see
+    ``streamed_reply.StreamedReply``.
+    """
 
     def _end_with(
         self,

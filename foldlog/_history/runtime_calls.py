@@ -167,9 +167,10 @@ def effect(
     decision of a person: see ``History.run``. In an agent runtime, let the runtime ask.
 
     If the tool has an argument ``key``, foldlog passes it the key of the call, with which the
-    outside system can recognize a repeated call. A model or a runtime never sees ``key``. Write
-    this decorator below the decorator of a runtime. A marked tool raises ``InvalidArgument`` if it
-    is not called by ``History.run`` or by an adapter.
+    outside system can recognize a repeated call. In an agent runtime, a tool under the rule
+    ``"safe"`` gets an empty text, because its call is not recorded before it runs. A model or a
+    runtime never sees ``key``. Write this decorator below the decorator of a runtime. A marked tool
+    raises ``InvalidArgument`` if it is not called by ``History.run`` or by an adapter.
     """
     rule = effects.EffectRule(repeat, check, needs_approval)
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from functools import partial
 from itertools import takewhile
+from typing import Final
 
 from foldlog._base.json_types import JsonMap, JsonObject
 from foldlog._history.log import HistoryLog
@@ -15,6 +16,10 @@ from foldlog.projections import RENDERING, View, begins_reply
 from foldlog.projections.conversations.labels import label
 from foldlog.projections.messages.requests import REQUEST, digest
 
+_FIELDS: Final = frozenset({"view", "dialect", "rendering", "messages", "beside"})
+"""The fields of a fingerprint. A program may have stored something else in the field ``request``.
+"""
+
 
 def sent_request(history: HistoryLog, event_id: int) -> SentRequest:
     """Make the request again that a reply answered: see ``History.sent_request``."""
@@ -23,7 +28,7 @@ def sent_request(history: HistoryLog, event_id: int) -> SentRequest:
     if first.redacted is not None:
         return SentRequest(first.id, None, None, (f"event {first.id} was redacted",))
     recorded = first.meta.get(REQUEST)
-    if not isinstance(recorded, Mapping) or "rendering" not in recorded:
+    if not isinstance(recorded, Mapping) or not recorded.keys() >= _FIELDS:
         return SentRequest(first.id, None, None)
     view = history.sent(recorded["view"])
     beside = beside_of(history, reply)

@@ -30,6 +30,7 @@ from foldlog.eventstore import (
     VersionConflict,
 )
 from foldlog.eventstore.arguments import NUMBER_MAX
+from foldlog.eventstore.codec_json import whole_pairs
 from foldlog.eventstore.errors import count
 from foldlog.eventstore.log import streams
 from foldlog.eventstore.log.row import from_microseconds
@@ -147,8 +148,12 @@ class StreamedReply:
         self._lock = threading.RLock()
         self._is_closed = False
         self._has_failed = False
-        """Whether the store of a chunk failed. The source has yielded the chunk, and it is unknown
-        whether the stream has it.
+        """Whether the store of a chunk failed. The source has yielded the chunk, so no later chunk
+        may follow.
+        """
+        self._uncertain: tuple[list[Delta], bytes] | None = None
+        """The deltas of the chunk whose store failed, and their bytes. It is unknown whether the
+        stream has them.
         """
         self._is_repeated = False
         """Whether an earlier reply used the idempotency key, so that nothing is written."""
@@ -289,38 +294,46 @@ class StreamedReply:
                 " history.unfinished_reply()"
             )
         number = self.begin()
-        deltas = self._read(chunk)
+        deltas, body = self._read(chunk)
         if not deltas:
             return
         work = partial(
-            streams.append,
-            number=number,
-            begins=self._end,
-            units=len(deltas),
-            body=encode_deltas(deltas),
+            streams.append, number=number, begins=self._end, units=len(deltas), body=body
         )
         self._has_failed = True
-        self._transact(work, durable=False)
+        self._uncertain = deltas, body
+        try:
+            self._transact(work, durable=False)
+        except StreamConflict:  # another program wrote to the stream, and this chunk is not in it
+            self._uncertain = None
+            raise
         self._has_failed = False
+        self._uncertain = None
+        self._take(deltas)
+
+    def _take(self, deltas: Sequence[Delta]) -> None:
+        """Add deltas that are in the stream to the reply so far."""
         self._end += len(deltas)
         for delta in deltas:
             self._draft.add(delta)
 
-    def _read(self, chunk: Any) -> list[Delta]:
-        """Return the deltas in a chunk. Raises ``ReplyFailed``, and ``InvalidArgument`` if the
-        chunk has an unknown form.
+    def _read(self, chunk: Any) -> tuple[list[Delta], bytes]:
+        """Return the deltas in a chunk, and their bytes in the stream. Raises ``ReplyFailed``, and
+        ``InvalidArgument`` if the chunk has an unknown form.
         """
-        is_plain = isinstance(chunk, str | Delta)
-        fields = chunk if is_plain else plain_data(chunk)
-        if isinstance(fields, dict) and (problem := failure_in(fields)) is not None:
-            raise ReplyFailed(self._history.id, problem)
         try:
+            fields = chunk if isinstance(chunk, str | Delta) else plain_data(chunk)
+            problem = failure_in(fields) if isinstance(fields, dict) else None
+            if problem is not None:
+                raise ReplyFailed(self._history.id, problem)
             if self._reader is None:
                 self._reader = reader_for(fields)
-            return self._reader.read(fields)
-        except (InvalidArgument, LookupError, TypeError, AttributeError) as error:
+            deltas = self._reader.read(fields)
+            return deltas, _bytes_of(deltas)
+        except (InvalidArgument, LookupError, TypeError, AttributeError, RecursionError) as error:
+            why = "it is nested too deep" if isinstance(error, RecursionError) else error
             raise InvalidArgument(
-                f"conversation {self._history.id!r}: a chunk of the reply cannot be read: {error}"
+                f"conversation {self._history.id!r}: a chunk of the reply cannot be read: {why}"
             ) from error
 
     # -- the end
@@ -366,6 +379,7 @@ class StreamedReply:
     def drop(self) -> None:
         """Close the stream, and append nothing. A second call changes nothing."""
         if not self._is_closed:
+            self._settle_uncertain()
             self._close()
 
     @_one_at_a_time
@@ -405,6 +419,7 @@ class StreamedReply:
         """Append what was written of the reply, marked as cut, or close the stream if nothing
         was.
         """
+        self._settle_uncertain()
         if self._draft.is_empty:
             self._close()
             return ()
@@ -414,6 +429,23 @@ class StreamedReply:
         options.pop("idempotency_key", None)
         options["not_run"] = _NOT_RUN
         return self._append(self._draft.reply(), options)
+
+    def _settle_uncertain(self) -> None:
+        """Find out whether the stream has the chunk whose store failed."""
+        if self._uncertain is None:
+            return
+        deltas, body = self._uncertain
+        number = self.begin()
+
+        def read(reading: ReadTransaction) -> list[bytes]:
+            stream = reading.stream(number)
+            chunks = [] if stream is None else reading.chunks(stream, self._end, 1)
+            return [chunk.body for chunk in chunks]
+
+        is_stored = self._history._store.query(self._history.id, read) == [body]
+        self._uncertain = None
+        if is_stored:
+            self._take(deltas)
 
     def _append(self, reply: Any, options: Mapping[str, Any]) -> tuple[Recorded, ...]:
         """Append a reply, and close its stream. If the store refuses the reply for good, close the
@@ -750,6 +782,16 @@ def read_offset(offset: str) -> tuple[int, int]:
             " yielded"
         )
     return place
+
+
+def _bytes_of(deltas: list[Delta]) -> bytes:
+    """Return deltas as a chunk of a stream. JSON in UTF-8 cannot hold half of a surrogate pair, so
+    readers of the stream get a replacement character; the reply has the half.
+    """
+    try:
+        return encode_deltas(deltas)
+    except UnicodeEncodeError:
+        return encode_deltas(whole_pairs(msgspec.to_builtins(deltas), alone="replace"))
 
 
 def _deltas_in(conversation: str, body: bytes) -> list[Delta]:

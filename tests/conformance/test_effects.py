@@ -317,6 +317,8 @@ def test_a_wrong_tool_or_rule_is_refused(history, call, bank):
             history.run(call, bank.pay, repeat="often")
         with pytest.raises(TypeError, match="is a generator"):
             history.run(call, streamed)
+        with pytest.raises(TypeError, match="max> has no signature"):
+            history.run(call, max)
     assert bank.paid == []
 
 

@@ -9,6 +9,8 @@ import pytest
 
 import foldlog as api
 from foldlog.errors import InvalidArgument, InvalidEvent, NotApproved
+from foldlog.eventstore import Annotation
+from foldlog.projections.call_states import APPROVAL
 from tests.said import said
 from tests.web_client import asking_store
 
@@ -74,6 +76,18 @@ def test_tool_without_its_approval_does_not_run(history, call, act, decision):
         pay(history, call, needs_approval=True)
     assert raised.value.decision == decision
     assert history.version() == version
+
+
+@pytest.mark.parametrize(
+    "data", [{"approved": True}, {"approved": True, "by": "ann", "until": 5}], ids=str
+)
+def test_a_decision_that_another_program_wrote_may_lack_fields(history, call, data):
+    history.append(Annotation(name=APPROVAL, data=data, cause=call.id))
+    if "until" in data:
+        with pytest.raises(NotApproved, match="its approval has ended"):
+            pay(history, call, needs_approval=True)
+    else:
+        assert pay(history, call, needs_approval=True) == [5]
 
 
 @pytest.mark.parametrize(

@@ -7,7 +7,7 @@ import pytest
 import foldlog
 from foldlog.errors import InvalidArgument
 from foldlog.projections import View
-from tests.said import said
+from tests.said import replied, said
 
 TOOL = {"type": "function", "function": {"name": "pay", "parameters": {"type": "object"}}}
 DIALECTS = ["openai", "openai-reasoning", "litellm", "anthropic", "anthropic-cached", "responses"]
@@ -70,6 +70,12 @@ def test_what_was_redacted_before_the_request_is_no_change_since(history):
     third = history.append_reply(reply(2), request=request)[0].id
     assert str(history.sent_request(second)) == "the same bytes"
     assert history.sent_request(third).changes == ("rendered by foldlog's rules 0, and now by 1",)
+
+
+@pytest.mark.parametrize("stored", [{"rendering": 1}, {"rendering": 1, "view": 0}, "pay", None])
+def test_what_a_program_stored_as_a_request_is_no_record(history, stored):
+    (recorded,) = history.append(replied("done", meta={"request": stored}))
+    assert str(history.sent_request(recorded.id)) == "not recorded"
 
 
 def test_another_rendering_is_named(history):

@@ -851,6 +851,45 @@ def test_a_chunk_that_was_not_stored_is_in_no_reply(history, monkeypatch, stored
     assert (message.content, message.meta["cut"]) == (text, True)
 
 
+@pytest.mark.parametrize("end", ["cancel", "drop", "end"])
+def test_a_chunk_that_was_stored_in_spite_of_an_error_is_known(history, monkeypatch, end):
+    """The commit is done, and then a signal or the disk raises an error."""
+    transact = streamed_reply.transact
+
+    def fail_after(*args, **options):
+        transact(*args, **options)
+        raise StoreUnavailable("away", kind="away")
+
+    reply = history.stream_reply()
+    reply.feed("A ")
+    with monkeypatch.context() as patch:
+        patch.setattr(streamed_reply, "transact", fail_after)
+        with pytest.raises(StoreUnavailable):
+            reply.feed("toy ")
+    getattr(reply, end)()
+    assert history.unfinished_reply() is None
+    newest = history.tail(1)[0].content
+    assert newest == ("what is a kite?" if end == "drop" else "A toy ")
+
+
+@pytest.mark.parametrize("chunks", [("a \ud83d", "\ude00"), ("a ", "\ud83d\ude00")], ids=ascii)
+def test_a_surrogate_pair_may_come_in_two_chunks(history, chunks):
+    with history.stream_reply() as reply:
+        for chunk in chat(*({"content": text} for text in chunks)):
+            reply.feed(chunk)
+        shown = history.unfinished_reply().text
+    assert history.tail(1)[0].content == "a \N{GRINNING FACE}"
+    assert shown == "a " + ("\N{GRINNING FACE}" if len(chunks[1]) > 1 else 2 * "\ufffd")
+
+
+def test_a_chunk_that_is_nested_too_deep_is_refused(history):
+    deep = {}
+    for _ in range(10_000):
+        deep = {"a": deep}
+    with pytest.raises(InvalidArgument, match="cannot be read: it is nested too deep"):
+        list(history.stream_reply([{"choices": [{"delta": deep}]}]))
+
+
 # -- a reply that is cancelled while it is read
 
 

@@ -1,5 +1,6 @@
 -- The sums of 512 conversations with consecutive keys, so that a total of the store reads no row of figures. "body" is JSON:
--- the answers of the statements that foldlog/_figures/blocks.py names. Rows can be deleted: foldlog sums up the block again.
+-- the answers of the statements that foldlog/_reports/figures/blocks.py names. Rows can be deleted: foldlog sums up the
+-- block again.
 CREATE TABLE figure_blocks (
     block INTEGER PRIMARY KEY,
     code  INTEGER NOT NULL,
