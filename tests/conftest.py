@@ -37,7 +37,7 @@ _IMPORT_LITELLM = (
         f"tests/foldlog/{name}.py"
         for name in (
             "app/cli/test_condense",
-            "history/test_replies",
+            "formats/test_replies",
             "reports/test_compare",
             "reports/test_tokens",
             "test_bytes",

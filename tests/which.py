@@ -4,8 +4,9 @@
 The tests of a module are the files that import it, or import a name that it defines from a package,
 and the file that has its name; for a format also the golden rows that have its name. If few of these
 call a function of the module, the files are added that call most of its functions, as
-``tests.calls`` has measured. If there are none, they are the tests of the modules that import it, and then the tests of adapters, which
-``scripts/test-adapters`` runs. The tests that name a command are also the tests of its module.
+``tests.calls`` has measured. If there are none, they are the tests of the modules that import it,
+and then the tests of adapters, which ``scripts/test-adapters`` runs. The tests that name a command
+are also the tests of its module.
 """
 
 import ast

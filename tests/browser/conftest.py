@@ -85,7 +85,7 @@ def usual(page: Page, report: Callable[..., str]) -> Page:
 
 @pytest.fixture
 def stored(tmp_path) -> Callable[..., str]:
-    """``stored(name, events)``: put a conversation into the store of ``served``, and return the
+    """``stored(name, events)``: put a conversation into the store of this test, and return the
     store's URL.
     """
     url = f"sqlite:///{tmp_path}/history.db"

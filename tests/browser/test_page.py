@@ -21,6 +21,7 @@ from foldlog.eventstore import (
 )
 from foldlog.eventstore.maintenance.erase import erase
 from foldlog.projections import Views
+from tests.beside import SAMPLES
 from tests.browser.pictures import HEIGHT, MOMENTS, WIDTH, make
 from tests.browser.states import BLOCKS, BUTTONS, READY, V, find, forked_report, rest, sample
 from tests.browser.task_store import TASK, write_task
@@ -30,7 +31,6 @@ from tests.said import by_turns, replied, said
 from tests.web_client import asking_store
 
 GONE = ("summarized", "forgotten", "taken back")
-REAL = Path(__file__).parents[3] / "shared" / "data"
 
 
 def assert_nothing_happened(page, home):
@@ -144,6 +144,13 @@ def test_very_long_line_is_shown_in_parts(page, report):
     assert page.ask("document.querySelectorAll('.transcript .prose b').length") == 0
 
 
+def test_clipped_text_ends_with_a_whole_character(page, report):
+    page.open(report([said("x" + "\U0001f600" * 2_000)]))
+    page.wait("document.querySelector('.more')")
+    shown = page.ask("document.querySelector('.transcript .prose').textContent")
+    assert shown == "x" + "\U0001f600" * 899
+
+
 def forgets(*ids, summary=None, offset=None):
     return CondensationAction(forgotten_event_ids=ids, summary=summary, summary_offset=offset)
 
@@ -171,9 +178,9 @@ def histories():
     yield "without condensations", lambda: by_turns(3)
     yield "summarized", lambda: [*by_turns(6), *SUMMARIZED, *by_turns(2)]
     yield "taken back", lambda: [*by_turns(4), *TAKEN_BACK]
-    if REAL.is_dir():
+    if SAMPLES.is_dir():
         real = chain.from_iterable(
-            histories_at(REAL / format) for format in ("openhands_v0", "claude_code")
+            histories_at(SAMPLES / format) for format in ("openhands_v0", "claude_code")
         )
         for history in islice(real, 24):
             yield history.name, lambda history=history: history.events

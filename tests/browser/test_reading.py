@@ -6,7 +6,8 @@ import re
 
 import pytest
 
-from foldlog.eventstore import CondensationAction, DocumentChanges, Message
+from foldlog.eventstore import CondensationAction, DocumentChanges, Message, Origin, Retraction
+from foldlog.eventstore.usage import WRITTEN_AGAIN
 from tests.browser.states import V, sample
 from tests.page_samples import HOSTILE, hostile_history, usual_history
 from tests.said import replied, said
@@ -154,3 +155,21 @@ def test_line_of_the_version_crosses_no_label(sized, report):
 
     assert labels > 2
     assert crossed == []
+
+
+def test_condensation_that_an_import_took_back_has_no_savings(page, report):
+    source = Origin(format="claude-code", id="c")
+    page.open(
+        report(
+            [
+                *(said(text) for text in ("one", "two", "three")),
+                CondensationAction(forgotten_event_ids=(1,), origin=source),
+                Retraction(version=2, reason=WRITTEN_AGAIN, origin=source),
+                CondensationAction(forgotten_event_ids=(1,), origin=source),
+            ]
+        )
+    )
+    page.run(f"{V}.choose(3)")
+    assert page.text(".knew h2") == "Condensation 3"
+    words = "saved\nnot counted, because an import took the condensation back"
+    assert words in text_of(page, ".knew")

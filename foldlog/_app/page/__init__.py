@@ -16,6 +16,6 @@ live.
     strip.js         the tokens of the View over time; chart.js: every version and every event
     marks.js         errors, condensations and long waits; notes.js: the reader's notes
     knew.js          what the model knew; why.js: why the model is sent an event or not
-    compare.js       two runs side by side
+    agents.js        the sub-agents of a run; compare.js: two runs side by side
     sources.js       gets the data from the file or from the server; dom.js: makes elements
 """

@@ -267,8 +267,9 @@ def _columns(
     spans.
 
     ``left_at`` is the version at which an event left the View. ``left_at`` is 0 for an event that
-    is still shown, and -1 for an event that was never shown. ``sent`` is the first version at which
-    the event is sent to a model. ``sent`` is 0 for an event that is never sent. The spans describe
+    is still shown, and -1 for an event that was never shown. ``by`` is the id of the condensation
+    or retraction that removed the event, or -1. ``sent`` is the first version at which the event is
+    sent to a model. ``sent`` is 0 for an event that is never sent. The spans describe
     events that the columns cannot describe: events that were shown twice, for example, and changed
     events before ``since``.
     """

@@ -62,7 +62,9 @@ def write_report(
     The file appears whole or not at all, and only its owner can read it. A symbolic link at
     ``path`` is replaced, not followed. An event that cannot be read is shown as damaged. Raises
     ``ConversationNotFound`` and ``OSError``. Raises ``TokensUnknown`` if the tokenizer of the model
-    is missing. Cost: all events are read once, and the columns of the page are held in memory.
+    is missing. Cost: all events are read, and the columns of the page are held in memory. The
+    events that the store's figures do not count yet are read a second time, and also what
+    ``needed_again`` reads.
     """
     row = store.conversation(conversation)
     fold = PageFold(store, conversation, limit, model)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 from foldlog._base.json_types import JsonObject
 from foldlog._base.values import replace_texts, values_in
 from foldlog._reports.words.event_json import event_document
@@ -13,7 +15,9 @@ LONG = 256
 """Data of at least this many characters, such as an image, is replaced by its size."""
 
 _LEFT_OUT = ("origin", "extra")
-_DATA_KEYS = SIGNATURES | {"data", "url", "image_url", "b64_json"}
+_DATA_URL = re.compile(r"data:(?:[\w.+-]+/[\w.+-]+)?[;,]")
+"""The beginning of a URL that holds data. A server-sent event also begins with ``data:``."""
+_DATA_KEYS = SIGNATURES | {"data", "b64_json"}
 """The names of members that hold data, and no text for people."""
 
 
@@ -46,4 +50,6 @@ def shown_document(entry: Logged | CorruptEvent) -> JsonObject:
 
 def _is_data(name: str, text: str) -> bool:
     """Return whether a long text is data, such as an image."""
-    return text.startswith("data:") or (name in _DATA_KEYS and " " not in text and "\n" not in text)
+    if _DATA_URL.match(text):
+        return True
+    return name in _DATA_KEYS and " " not in text and "\n" not in text

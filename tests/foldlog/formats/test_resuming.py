@@ -21,17 +21,17 @@ from foldlog.formats.record_decoding import decoder_of
 from foldlog.formats.record_events import FollowingDecoder, events_of
 from foldlog.formats.registry import format_named
 from foldlog.formats.resuming import DecoderState, NeedsAll
+from tests.beside import SAMPLES
 from tests.foldlog.records import GOLDEN, read_lines, records_of
 from tests.how_many import WHOLE, some
 
 NAMES = ("claude-code", "codex", "copilot-cli", "gemini-cli", "opencode", "pi", "qwen-code")
-REAL = Path(__file__).parents[4] / "shared" / "data"
-"""A folder of real logs that some machines have."""
 REAL_LOGS = [
     pytest.param(name, path, id=path.name)
     for name, folder in (("claude-code", "claude_code"), ("codex", "codex_rollout"))
-    for path in sorted((REAL / folder).glob("*.jsonl"))
-] or [pytest.param("", Path(), marks=pytest.mark.skip(f"{REAL} has no logs"))]
+    for path in sorted((SAMPLES / folder).glob("*.jsonl"))
+] or [pytest.param("", Path(), marks=pytest.mark.skip(f"{SAMPLES} has no logs"))]
+"""Real logs, which some machines have."""
 IDS = {"uuid", "id", "parentUuid", "parentId", "parentID", "messageID", "callID", "call_id"}
 IDS |= {"logicalParentUuid", "toolCallId", "tool_use_id", "messageId", "$rewindTo", "leafUuid"}
 PARENTS = {"parentUuid", "parentId"}

@@ -19,7 +19,7 @@ import {
 } from "./dom.js";
 import { remembered } from "./history.js";
 import { STATES_OF_RUNS, addressOf, shortId, timeIn } from "./runs.js";
-import { textOf } from "./texts.js";
+import { textOf, wholeEnd } from "./texts.js";
 
 const AGENTS_SHOWN = 200; // The number of agents that are shown without asking.
 const AGENT_TEXT = 2_000; // The number of characters of an event that are shown inside a call.
@@ -434,7 +434,7 @@ export class Agents {
       "p",
       { class: event.is_error ? "bad" : "" },
       el("b", {}, `${idOf(event.id)} ${sentence(event.source ?? event.kind)} `),
-      printable(text.slice(0, AGENT_TEXT)),
+      printable(text.slice(0, wholeEnd(text, AGENT_TEXT))),
     );
   }
 }

@@ -223,12 +223,12 @@ export class Chart {
 
   drawLives(context) {
     const { livesTop, livesHeight, plotWidth } = this.box;
-    this.isThin = this.rows.length > livesHeight * 1.5;
+    const isThin = this.rows.length > livesHeight * 1.5;
     context.save();
     context.beginPath();
     context.rect(LEFT, livesTop, plotWidth, livesHeight);
     context.clip();
-    if (this.isThin) this.drawThin(context);
+    if (isThin) this.drawThin(context);
     else {
       const lines = this.rows.map((id, place) => [id, this.y(place), this.y(place + 1)]);
       this.drawGone(context, lines);

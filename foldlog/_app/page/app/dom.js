@@ -194,7 +194,7 @@ const UNITS = /** @type {[number, string][]} */ ([
   [1e3, "k"],
 ]);
 
-// 84, 1.6k, 27k, 1.2M: three characters or four.
+// 84, 1.6k, 27k, 1.2M: a number in few characters.
 export function short(number) {
   const size = Math.abs(number);
   if (size < 1000) return String(Math.round(number));

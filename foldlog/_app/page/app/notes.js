@@ -22,10 +22,10 @@ export class Notes {
     );
     field.value = note?.text ?? "";
     const problem = el("p", { class: "problem", role: "alert" });
-    const change = (text) => async (submitted) => {
+    const change = (newText) => async (submitted) => {
       submitted.preventDefault();
       try {
-        this.all = await this.app.source.changeNote(event, text === null ? null : field.value.trim());
+        this.all = await this.app.source.changeNote(event, newText());
         this.app.noted(event);
       } catch (error) {
         problem.textContent = `The note was not saved: ${error.message}`;
@@ -33,13 +33,13 @@ export class Notes {
     };
     return el(
       "form",
-      { class: "noting", onsubmit: change("") },
+      { class: "noting", onsubmit: change(() => field.value.trim()) },
       field,
       el(
         "div",
         { class: "ways" },
         el("button", {}, note ? "Change" : "Keep"),
-        note ? el("button", { type: "button", onclick: change(null) }, "Remove") : null,
+        note ? el("button", { type: "button", onclick: change(() => null) }, "Remove") : null,
       ),
       problem,
     );

@@ -1,7 +1,7 @@
 // The strip at the top of a run: the tokens of the View over time or by version, with errors, waits and condensations.
 
 import { GROUPS } from "./history.js";
-import { dated, dayAndClock, duration, el, firstPlace, grouped, short, tokenCount } from "./dom.js";
+import { count, dated, dayAndClock, duration, el, firstPlace, grouped, short, tokenCount } from "./dom.js";
 
 // Pixels: the edges of the picture, and the heights of the space above the curve, of the curve and of all.
 export const LEFT = 58;
@@ -94,7 +94,7 @@ export class Strip {
     );
     this.canvas.setAttribute(
       "aria-label",
-      `The View's tokens from the first to the last of ${grouped(history.version)} versions, with ${grouped(marks.errors.length)} errors, ${grouped(marks.condensations.length)} condensations and ${grouped(marks.waits.length)} waits`,
+      `The View's tokens from the first to the last of ${grouped(history.version)} versions, with ${count(marks.errors.length, "error")}, ${count(marks.condensations.length, "condensation")} and ${count(marks.waits.length, "wait")}`,
     );
   }
 
@@ -300,6 +300,5 @@ export function showTip(tip, { offsetX: x, offsetY: y }, { clientWidth, clientHe
 // The least of the numbers 1, 2, 5, 10, 20, 50 … that is at least ``least``.
 export function niceStep(least) {
   const power = 10 ** Math.floor(Math.log10(Math.max(1, least)));
-  for (const step of [1, 2, 5, 10]) if (step * power >= least) return Math.max(1, step * power);
-  return 10 * power;
+  return power * ([1, 2, 5].find((step) => step * power >= least) ?? 10);
 }

@@ -14,12 +14,15 @@ export function textOf(content) {
   return content.map((part) => (typeof part?.text === "string" ? part.text : pretty(part))).join("\n");
 }
 
+// The place ``end`` of a text, or the place before it if ``end`` would cut a character of two code units.
+export const wholeEnd = (text, end) => (text.codePointAt(end - 1) > 0xffff ? end - 1 : end);
+
 // The beginning of an event's text, in one line.
 export function lineOf(event) {
   const text = event.tool
     ? `${event.tool}: ${asText(event.arguments ?? "")}`
     : textOf(event.content ?? event.summary ?? event.problem ?? "");
-  return printable(text.slice(0, 160).replace(/\s+/g, " "));
+  return printable(text.slice(0, wholeEnd(text, 160)).replace(/\s+/g, " "));
 }
 
 // The lines behind a sign.
@@ -104,10 +107,10 @@ export function endOfClip(text, lines = 14, characters = 1800) {
   let end = 0;
   for (let line = 0; line < lines; line += 1) {
     const next = text.indexOf("\n", end);
-    if (next < 0) return text.length <= characters + 200 ? text.length : characters;
+    if (next < 0) return text.length <= characters + 200 ? text.length : wholeEnd(text, characters);
     end = next + 1;
   }
-  if (end > characters) return characters;
+  if (end > characters) return wholeEnd(text, characters);
   // If only a few short lines would be hidden, show them, too.
   return text.length - end < 200 && text.slice(end).split("\n").length <= 3 ? text.length : end - 1;
 }

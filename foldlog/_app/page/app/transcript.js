@@ -434,7 +434,7 @@ export class Transcript {
     if (event.redacted)
       return [
         el("b", {}, sentence(kind)),
-        el("p", { class: "soft" }, `Its content was erased: ${event.redacted.reason}`),
+        el("p", { class: "soft" }, `Its content was erased: ${printable(event.redacted.reason)}`),
       ];
     if (kind === "action") return this.call(id, event);
     const nodes = [el("b", {}, NAMES[kind] ?? sentence(kind)), ...this.thinking(id, event)];
@@ -538,7 +538,8 @@ export class Transcript {
       stateLabel(result),
     );
     if (event === undefined) return [head, el("div", { class: "waiting" })];
-    if (event.redacted) return [head, el("p", { class: "soft" }, `Its content was erased: ${event.redacted.reason}`)];
+    if (event.redacted)
+      return [head, el("p", { class: "soft" }, `Its content was erased: ${printable(event.redacted.reason)}`)];
     return [head, ...this.output(result, event)];
   }
 
@@ -742,8 +743,8 @@ function parsed(given) {
   }
 }
 
-// The arguments of a call. The most telling argument becomes ``line``, and the others keep their names. An old text and
-// the new text that replaces it become one of the ``changes``.
+// The arguments of a call, without those that are null or false. The most telling argument becomes ``line``, and the
+// others keep their names. An old text and the new text that replaces it become one of the ``changes``.
 function parts(values) {
   const changes = [];
   const rest = {};

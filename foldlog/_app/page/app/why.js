@@ -146,8 +146,7 @@ export class Why {
     if (change.kind === "retraction") fact("returns to", `version ${grouped(change.version)}`);
     fact("sent", took.sent.map(({ events, summaries }) => eventsAndSummaries(events, summaries)).join(" → "));
     const condensed = change.kind === "condensation" && change.outcome !== "declined";
-    if (condensed)
-      fact("saved", change.tokens_saved === null ? "not known" : `${about}${tokenCount(change.tokens_saved)}`);
+    if (condensed) fact("saved", savedWords(change.tokens_saved, about));
     const recorded = [change.tokens_before, change.tokens_after].map((tokens) =>
       typeof tokens === "number" ? grouped(tokens) : "not recorded",
     );
@@ -298,6 +297,12 @@ export class Why {
       named.length ? terms({ "aria-label": "Attributes" }, named) : null,
     ];
   }
+}
+
+// The tokens that a condensation saved. They are undefined if an import took the condensation back.
+function savedWords(tokens, about) {
+  if (tokens === undefined) return "not counted, because an import took the condensation back";
+  return tokens === null ? "not known" : `${about}${tokenCount(tokens)}`;
 }
 
 // The receipt of an event whose content was erased.
