@@ -179,7 +179,7 @@ def index(database: Database, conversation: str) -> None:
     """Make the index of a conversation, in small transactions. After an interruption, the next
     append that asks for the index begins again.
     """
-    indexed_key = 0
+    indexed_key: int | None = None
     indexed_until = 0
 
     def add_chunk(transaction: Transaction) -> tuple[int, int] | None:

@@ -136,7 +136,7 @@ class Rendering:
         differs, the method goes back to the model's reply before it, and renders the messages from
         there on.
         """
-        if events is self._events and fit is self._fit:
+        if events is self._events:  # then ``fit`` is the same too
             return
         place = _count_equal(self._fit, fit)
         # The events before this index did not change, and the same of them are rendered.

@@ -15,7 +15,7 @@ from foldlog.eventstore import (
     InvalidEvent,
     VersionConflict,
 )
-from foldlog.eventstore.log.appending import append_all
+from foldlog.eventstore.log.appending import DocumentsUnchanged, append_all
 from foldlog.eventstore.store import bind, prepare_append
 from tests.privacy import erased
 from tests.said import ids, said, say, texts
@@ -66,6 +66,23 @@ def test_an_append_that_fails_fails_alone(store):
     assert [outcomes[number].error for number in (0, 5, 6)] == [None] * 3
     assert (outcomes[1].error.expected, outcomes[1].error.actual) == (1, 2)
     assert (texts(store, "a"), texts(store, "b")) == (["0", "1", "2"], ["1"])
+
+
+@together
+@pytest.mark.parametrize(
+    "options, may_be",
+    [
+        ({}, True),
+        ({"idempotency_key": "k"}, True),
+        ({"guard": DocumentsUnchanged(["a"], None, {})}, True),
+        ({"guard": lambda reading: None}, False),
+        ({"also": lambda writing: None}, False),
+        ({"together": ["another append"]}, False),
+    ],
+)
+def test_only_a_thread_of_the_caller_runs_the_callers_code(store, options, may_be):
+    appending = prepare_append(store, "a", said("1"), 0, **options)
+    assert bool(appending.any_thread) is may_be
 
 
 @together

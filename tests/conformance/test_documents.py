@@ -29,7 +29,7 @@ from tests.between import before_next_call
 from tests.conformance.conftest import noted
 from tests.golden.rows import rows
 from tests.privacy import erased, redacted
-from tests.said import said
+from tests.said import ids, said
 from tests.sound import assert_sound
 
 
@@ -194,6 +194,19 @@ def test_values_are_compared_with_another_writer(
     _, *changes = documents.append("c1", said("a"), given)
     assert [name for change in changes for name in sorted(change.event.changed)] == stored
     assert documents.all("c1") == before | between | given
+
+
+def test_appends_together_are_not_repeated_after_another_writer(store, documents, monkeypatch):
+    """Their caller prepares all of them again."""
+    put(documents, a=1)
+    other = documents.prepare("c2", {"b": 1}, 0)
+    before_next_call(
+        monkeypatch, Store, "append", lambda: Documents(store).append("c1", (), {"a": 2})
+    )
+    with pytest.raises(DocumentsChanged):
+        documents.append("c1", (), {"a": 3}, together=[other])
+    assert documents.all("c1") == {"a": 2}
+    assert ids(store.iter_conversations()) == ["c1"]
 
 
 def test_a_retried_append_adds_nothing(store, documents):

@@ -241,6 +241,12 @@ def test_unknown_event_with_unstorable_columns(kind, schema):
         encode(UnknownEvent(stored_kind=kind, stored_schema=schema, body=b"{}"))
 
 
+@pytest.mark.parametrize("schema", [0, 2**31 - 1])
+def test_unknown_event_with_the_first_or_the_last_schema(schema):
+    event = UnknownEvent(stored_kind="later", stored_schema=schema, body=b"{}")
+    assert encode(event)[:2] == ("later", schema)
+
+
 def test_stored_origin_is_no_alias():
     origin = Origin(format="f", rest={"set": {"a": [1]}})
     event = said("x", origin=origin)

@@ -288,3 +288,14 @@ def test_the_order_of_names_is_no_difference(text):
         change = difference(before, other)
         assert change is not None
         assert apply_change(before, change) == other
+
+
+@pytest.mark.parametrize("value, is_kept", [([1, 2], True), ([1], False), ([], False)])
+def test_difference_to_a_longer_list_is_refused(value, is_kept):
+    change = {"keep": 2, "add": [3]}
+    if is_kept:
+        assert apply_change(value, change) == [1, 2, 3]
+        return
+    words = rf"cannot keep 2 elements of a list of {len(value)} elements"
+    with pytest.raises(LookupError, match=words):
+        apply_change(value, change)

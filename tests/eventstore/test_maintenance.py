@@ -244,9 +244,10 @@ def test_a_rekey_adapts_the_rows_of_its_transactions(monkeypatch):
     monkeypatch.setattr(rekey_steps, "_step", step)
     monkeypatch.setattr(rekey_steps, "_ROWS_FIRST", 4)
     monkeypatch.setattr(rekey_steps, "_ROWS_MAX", 5)
-    monkeypatch.setattr(rekey_steps, "time", SimpleNamespace(sleep=pauses.append))
+    pause = SimpleNamespace(sleep=lambda seconds: pauses.append((len(sizes), seconds)))
+    monkeypatch.setattr(rekey_steps, "time", pause)
     recorder = SimpleNamespace(transact=lambda work: work("transaction"))
     changed = change_all(SimpleNamespace(recorder=recorder), 17)
     assert changed == ChangedRows(12, (1, 7, 9, 80), True)
     assert sizes == [4, 2, 1, 1, 2, 4, 5]
-    assert pauses == [rekey_steps.REST_S] * 3
+    assert pauses == [(step, rekey_steps.REST_S) for step in (1, 3, 4)]
