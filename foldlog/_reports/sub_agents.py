@@ -33,7 +33,9 @@ def calls_of_children(
     if not children:
         return {}
     own_names = {child.rpartition("/")[2].removeprefix("agent-"): child for child in children}
-    named = re.compile(rf"(?<![\w-])({'|'.join(map(re.escape, own_names))})(?![\w-])")
+    # An id may end with a slash. An expression for an empty name would match everywhere.
+    names = "|".join(re.escape(name) for name in own_names if name) or "(?!)"
+    named = re.compile(rf"(?<![\w-])({names})(?![\w-])")
     records = Records(store, conversation)
     calls = dict[str, int]()
     near_calls = dict[str, int]()

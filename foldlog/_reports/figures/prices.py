@@ -155,7 +155,7 @@ def _genais_price(model: str) -> Price | None:
     prices = model_info.get_prices(datetime.now(UTC))
     steps = list[_Step]()
     for name, genai_name in zip(_NAMES, _GENAI_FIELDS, strict=False):
-        price = getattr(prices, genai_name)
+        price = getattr(prices, genai_name, None)  # earlier versions lack the last
         if price is not None:
             steps.append((0, name, float(getattr(price, "base", price)) / 1e6))
             steps += [

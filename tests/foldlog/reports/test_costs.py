@@ -84,7 +84,7 @@ def test_a_range_of_prices_begins_with_a_number_of_tokens(tmp_path):
 
 def test_long_prompts_have_other_prices(monkeypatch):
     step = SimpleNamespace(start=200_000, price=4.0)
-    priced = dict.fromkeys(("cache_read_mtok", "cache_write_mtok", "cache_write_1h_mtok"))
+    priced = dict.fromkeys(("cache_read_mtok", "cache_write_mtok"))  # as version 0.0.50 has
     priced |= {"input_mtok": SimpleNamespace(base=2.0, tiers=[step]), "output_mtok": 10.0}
 
     def find(model, *more):

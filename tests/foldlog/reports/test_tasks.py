@@ -659,6 +659,19 @@ def test_call_says_what_was_not_handed_over(foldlog):
     )
 
 
+@pytest.mark.parametrize("kids", [["top/"], ["top/", "kid"]])
+def test_a_sub_agent_without_a_name_of_its_own_has_no_call(histories, kids):
+    top = histories["top"]
+    call_agent(top, "c")
+    top.append(Observation(tool="agent", content="kid is back", call_id="c"))
+    for name in kids:
+        histories[name].set_attributes(parent="top")
+        histories[name].append(said("go down"))
+    _, *answers = top.hand_overs("down")
+    calls = {answer.conversation: answer.call for answer in answers}
+    assert calls == {name: 0 if name == "kid" else None for name in kids}
+
+
 def test_a_record_that_is_not_utf_8_ends_no_answer(histories, tmp_path):
     call = {"type": "tool_use", "id": "t1", "name": "Task", "input": {}}
     result = {"type": "tool_result", "tool_use_id": "t1", "content": "ODD"}
