@@ -26,7 +26,6 @@ from foldlog.eventstore.files.compressed import ZSTD
 from foldlog.eventstore.files.open_files import SQLITE, is_store, open_database, parts_of
 from foldlog.formats.files.documents import (
     DocumentRecords,
-    document_in,
     document_of,
     elements,
     text_of,
@@ -50,7 +49,7 @@ from foldlog.formats.files.readers import (
 )
 from foldlog.formats.files.sub_agent_meta import SUFFIX
 from foldlog.formats.format import LOOK_AT, Contained, Format, Recognize
-from foldlog.formats.json_text import TOO_LONG, UnreadableJson
+from foldlog.formats.json_text import TOO_LONG
 from foldlog.formats.record import (
     Fields,
     ImportFinding,
@@ -72,7 +71,9 @@ _BEGIN = 4096
 """The number of bytes at the beginning of a file by which its kind is recognized."""
 _LOOK_AT_BYTES = 2**20
 _LOOK_INSIDE = 8
-"""So many records of a file with several histories show its format, beside its tables or names."""
+"""The number of records that are read to check the format of a file or folder that a format's
+reader recognized by its first bytes, names or tables.
+"""
 _LEAST = 2
 """The first rows of a file, up to this index, are always read, however long they are."""
 _DOCUMENT = re.compile(rb"\s*(\[|\{\s*\n)")
@@ -111,9 +112,9 @@ def histories(
     path: Path, recognize: Recognize, look: Look = no_look
 ) -> Iterator[FoundHistory | LeftOut | Unchanged | ImportFinding]:
     """Yield the histories at ``path`` in a stable order. Problems and files without a history are
-    yielded between the histories. A file is opened only if ``look`` returns None for the file.
-    Raises ``NotAHistory`` if ``path`` is a file without a history, and ``OSError`` if the file
-    cannot be read.
+    yielded between the histories. A file is not opened if ``look`` returns ``FoundHistory`` or
+    ``Unchanged`` for it. Raises ``NotAHistory`` if ``path`` is a file without a history, and
+    ``OSError`` if the file cannot be read.
     """
     if path.is_dir():
         yield from _in_folder(path, path, recognize, look, set())
@@ -350,6 +351,8 @@ class _File:
         self._recognize = recognize
         self._earlier_format = earlier_format
         self._names = Names(root, path)
+        self._lines = JsonLines(path)
+        """The lines of the file, if it is JSON Lines."""
 
     def histories(self) -> Iterator[FoundHistory | ImportFinding]:
         """Return the histories in the file. Raises ``NotAHistory`` if there are none."""
@@ -387,6 +390,7 @@ class _File:
 
     def _in_rows(self, lines: JsonLines) -> Iterator[FoundHistory | ImportFinding]:
         """Yield the history whose records are the lines, or the history in each line."""
+        self._lines = lines
         format = self._recognize.format_of(
             row.value for row in _first_of(lines) if row.problem is None
         )
@@ -517,7 +521,7 @@ class _File:
     def _in_row(self, row: Located, number: int, names: Names) -> FoundHistory | ImportFinding:
         """Return the history in a row of a file with several histories, or why there is none."""
         if row.problem == TOO_LONG:  # the limit for a record does not apply to a history
-            row = self._whole_line(row)
+            row = self._lines.whole(row)
         if row.problem is not None:
             return ImportFinding(row.place, row.problem)
         if type(row.value) is list:
@@ -545,12 +549,3 @@ class _File:
             DocumentRecords(text, list(elements(text, row.place))),
             own_name=own_name,
         )
-
-    def _whole_line(self, row: Located) -> Located:
-        """Read a line again, however long it is."""
-        with self._path.open("rb") as file:
-            file.seek(row.offset)
-            try:
-                return document_in(file.readline(), row.source, row.line)
-            except UnreadableJson as error:
-                return row._replace(problem=str(error))

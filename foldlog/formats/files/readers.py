@@ -13,7 +13,7 @@ from errno import EBUSY, EIO
 from functools import partial
 from itertools import dropwhile, islice
 from pathlib import Path
-from typing import Any
+from typing import Any, BinaryIO
 
 from foldlog.eventstore.files.compressed import open_unpacked
 from foldlog.eventstore.files.open_files import open_database
@@ -34,11 +34,7 @@ class JsonLines:
         self.is_packed = is_packed
 
     def __iter__(self) -> Iterator[Located]:
-        with (
-            open_unpacked(self._path, _BUFFER)
-            if self.is_packed
-            else self._path.open("rb", _BUFFER) as file
-        ):
+        with self._open() as file:
             number = 0
             offset = 0
             source = str(self._path)
@@ -52,19 +48,38 @@ class JsonLines:
                     yield Located(number, start, None, TOO_LONG, source)
                     continue
                 is_whole = line.endswith(b"\n")
-                if b"\0" in line:
-                    line = line.strip(_PADDING)
+                line = _without_padding(line)
                 if line and not line.isspace():
                     located = parse_line(line, number, start, source)
                     waits = located.problem is not None and not is_whole
                     yield located._replace(text=line, waits=waits)
 
+    def whole(self, row: Located) -> Located:
+        """Read a row with the problem ``TOO_LONG`` again, however long it is. Cost: one pass over
+        the line, and over all lines before it if the file is packed.
+        """
+        with self._open() as file:
+            if self.is_packed:
+                remaining = row.offset
+                while remaining and (passed := file.read(min(remaining, _BUFFER))):
+                    remaining -= len(passed)
+            else:
+                file.seek(row.offset)
+            line = _without_padding(file.readline())
+        return parse_line(line, row.line, row.offset, row.source)._replace(text=line)
+
+    def _open(self) -> BinaryIO:
+        """Open the content of the file."""
+        if self.is_packed:
+            return open_unpacked(self._path, _BUFFER)
+        return self._path.open("rb", _BUFFER)
+
 
 def on_lines(path: Path, least: int = 2) -> bool:
-    """Return whether a file is JSON Lines with at least ``least`` lines. ``least`` is 1, 2 or 3.
-    Empty lines do not count. The first line must be a complete object or array. If the first line
-    is damaged, or another JSON value, the next two lines must be objects. With ``least`` 2, a file
-    with a single line is refused without parsing the line, which may be long.
+    """Return whether a file is JSON Lines with at least ``least`` lines: 1 or 2. Empty lines do not
+    count. The first line must be a complete object or array. If the first line is damaged, or
+    another JSON value, the next two lines must be objects. With ``least`` 2, a file with a single
+    line is refused without parsing the line, which may be long.
     """
     if least > 1 and not _has_two_lines(path):
         return False
@@ -215,6 +230,11 @@ _PADDING = b" \t\n\r\0"
 """Characters that the reader removes around a line. NUL bytes are included, because a crash of the
 machine may leave them in a growing file.
 """
+
+
+def _without_padding(line: bytes) -> bytes:
+    """Return a line without NUL bytes around it."""
+    return line.strip(_PADDING) if b"\0" in line else line
 
 
 def parse_line(text: bytes, line: int, offset: int, source: str) -> Located:

@@ -17,6 +17,7 @@ from contextlib import closing
 from pathlib import Path
 
 import pytest
+import zstandard
 
 from foldlog.formats.files.readers import on_lines, open_read_only
 from tests.foldlog.formats.reading import records_in
@@ -99,6 +100,23 @@ def test_record_that_is_too_long_is_found(begin, between, end, tmp_path):
     assert history["findings"] == [
         "a.json:2: longer than 16,777,216 bytes, the limit for one record"
     ]
+
+
+@pytest.mark.parametrize("pack", [bytes, zstandard.compress])
+def test_a_line_with_a_history_may_be_longer_than_a_record(pack, tmp_path, monkeypatch):
+    monkeypatch.setattr("foldlog.formats.files.readers.RECORD_SIZE_MAX", 150)
+    long = json.dumps({"instance_id": "b", "history": [chat()] * 9})
+    rows = {"instance_id": "a", "history": [chat(), chat()]}, long, long[:-2], {}
+    path = write(tmp_path / "a.jsonl", *rows)
+    path.write_bytes(pack(path.read_bytes()))
+    result = import_paths(tmp_path, "a.jsonl")
+    assert [(history["name"], len(history["records"])) for history in result["found"]] == [
+        ("a:a", 2),
+        ("a:b", 9),
+    ]
+    damaged, empty = result["findings"]
+    assert damaged.startswith("a.jsonl:3: not JSON at character ")
+    assert empty == "a.jsonl:4: no history in it"
 
 
 def test_file_nested_too_deep_is_refused(tmp_path):
