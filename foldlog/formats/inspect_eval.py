@@ -99,9 +99,12 @@ _UNREADABLE = (
     struct.error,  # a header of a file that is cut off
     EOFError,
     RuntimeError,  # an encrypted file, or a compression that Python does not know
+    UnicodeDecodeError,  # a name that is not in the encoding that its header names
     OSError,
 )
 """The errors for a file in a packed log that cannot be read."""
+_NO_LIST = (zipfile.BadZipFile, UnicodeDecodeError, NotImplementedError)
+"""The errors for a packed log whose list of files is damaged."""
 _REFERENCES = ("attachment://", "tc://")
 """The beginnings of texts in messages that refer to an attachment."""
 _ROLES = ("system", "user", "assistant", "tool")
@@ -124,7 +127,7 @@ class _Logs(FileReader):
         if is_zip:
             try:
                 yield from _in_zip(path)
-            except zipfile.BadZipFile as error:
+            except _NO_LIST as error:
                 raise NotAHistory(
                     path, f"is a log of Inspect that is damaged, or not yet finished: {error}"
                 ) from error
@@ -138,7 +141,7 @@ class _Logs(FileReader):
 
 
 def _in_zip(path: Path) -> Iterator[Contained]:
-    """Yield the histories in a packed log. Raises ``BadZipFile`` if the file is damaged."""
+    """Yield the histories in a packed log. Raises one of ``_NO_LIST`` if its list is damaged."""
     with zipfile.ZipFile(path) as log:
         # Inspect may write a second header after the other files; the last header counts
         entries = {entry.filename: entry for entry in log.infolist()}

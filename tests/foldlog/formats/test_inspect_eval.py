@@ -174,7 +174,7 @@ def test_an_unreadable_sample_spoils_no_other(tmp_path):
         assert (whole.conversation, store.version(whole.conversation)) == ("E1/3_epoch_1", 8)
 
 
-@pytest.mark.parametrize("damage", ["encrypted", "beyond the end", "cut"])
+@pytest.mark.parametrize("damage", ["encrypted", "beyond the end", "cut", "name"])
 def test_a_sample_in_a_damaged_place_spoils_no_other(damage, tmp_path):
     texts = {
         "header.json": json.dumps({"version": 2, "eval": ABOUT}),
@@ -191,6 +191,10 @@ def test_a_sample_in_a_damaged_place_spoils_no_other(damage, tmp_path):
     if damage == "encrypted":
         for header, flags in ((entry, 8), (log.find(b"samples/4_epoch_1.json") - 30, 6)):
             log[header + flags] |= 1
+    elif damage == "name":
+        header = log.find(b"samples/4_epoch_1.json") - 30
+        log[header + 7] |= 8  # the name is UTF-8
+        log[header + 30] = 0xFF
     elif damage == "cut":
         log[entry + 20 : entry + 24] = (9_000).to_bytes(4, "little")
         log[entry + 24 : entry + 28] = (9_000).to_bytes(4, "little")
@@ -203,8 +207,18 @@ def test_a_sample_in_a_damaged_place_spoils_no_other(damage, tmp_path):
         assert "samples/4_epoch_1.json: cannot be read: " in str(broken.error)
 
 
-def test_a_log_that_is_cut_is_no_history(tmp_path):
+@pytest.mark.parametrize("damage", ["cut", "name", "version"])
+def test_a_log_without_a_list_of_files_is_no_history(damage, tmp_path):
     path = zipped(tmp_path / "a.eval", {"3_epoch_1": sample(MESSAGES, id=3, epoch=1)})
-    path.write_bytes(path.read_bytes()[:200])
+    log = bytearray(path.read_bytes())
+    entry = log.find(b"PK\x01\x02")
+    if damage == "cut":
+        del log[200:]
+    elif damage == "name":
+        log[entry + 9] |= 8  # the name is UTF-8
+        log[entry + 46] = 0xFF
+    else:
+        log[entry + 6] = 0xFF
+    path.write_bytes(log)
     with pytest.raises(NotAHistory, match="damaged, or not yet finished"):
         histories_at(path)
