@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import re
 from abc import abstractmethod
+from codecs import BOM_UTF8
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from datetime import UTC, datetime
@@ -134,7 +135,7 @@ def _conversations(path: Path) -> Iterator[Located]:
         return
     try:
         data = path.read_bytes()
-        if data.lstrip()[:1] == b"[":
+        if data.removeprefix(BOM_UTF8).lstrip().startswith(b"["):
             yield from elements(text_of(data), str(path))
         else:
             yield document_in(data, str(path))

@@ -90,11 +90,9 @@ class _Files(Exports):
         )
         above = {text_or_none(child): name for name, those in listed for child in those}
         parents = {
-            name: text_or_none(node.get("parent", above.get(name)))
-            for name, node in nodes.items()
-            if node.get("id", name) == name
+            name: text_or_none(node.get("parent", above.get(name))) for name, node in nodes.items()
         }
-        if not any(nodes[name].get("message", True) for name in parents):
+        if not any(node.get("message", True) for node in nodes.values()):
             return []
         times = {name: time_at(within(nodes[name], "message", "create_time")) for name in parents}
         ordered = in_order(parents, times)

@@ -30,9 +30,9 @@ def records_in_histories(row, document):
     return [reduce(getitem, row["records in"], history) for history in histories]
 
 
-def read(path, document):
+def read(path, document, begin=""):
     """Return the texts of the records of each history by its name, and the findings."""
-    path.write_text(json.dumps(document))
+    path.write_text(begin + json.dumps(document))
     histories = {}
     findings = []
     with new_store() as store:
@@ -46,6 +46,26 @@ def read(path, document):
                 ]
                 findings += map(str, outcome.findings)
         return histories, [*findings, *map(str, imports.findings)]
+
+
+@pytest.mark.parametrize("format", DOCUMENTS)
+def test_byte_order_mark_of_a_document_is_no_damage(format, tmp_path):
+    path = tmp_path / "a.json"
+    document = DOCUMENTS[format]["document"]
+    assert read(path, document, "\ufeff") == read(path, document)
+
+
+def test_node_of_chatgpt_with_another_id_is_read(tmp_path):
+    conversation = DOCUMENTS["chatgpt"]["document"][0]
+    before, _ = read(tmp_path / "a.json", [conversation])
+    conversation = json.loads(json.dumps(conversation))
+    conversation["mapping"]["c"]["id"] = "c-2"
+    after, findings = read(tmp_path / "a.json", [conversation])
+    ids = [
+        [json.loads(record).get("id") for record in records["c0"]] for records in (before, after)
+    ]
+    assert ids[1] == ["c-2" if name == "c" else name for name in ids[0]]
+    assert findings == []
 
 
 @pytest.mark.parametrize("format", DOCUMENTS)
