@@ -233,9 +233,8 @@ class _Decoder(FollowingDecoder):
             role = "environment"
             unread = ["role", *unread]
         if unread:
-            self.report(
-                f"has a message with {', '.join(map(repr, unread))}, which foldlog does not read"
-            )
+            names = ", ".join(f"{key!r:.80}" for key in unread)
+            self.report(f"has a message with {names}, which foldlog does not read")
         collected.response = f"message-{collected.version}"
         collected.parts = _contents(parts)
         for part in parts:

@@ -68,7 +68,9 @@ def is_compaction(message: Fields) -> bool:
 
 
 def alone(messages: Iterable[Fields]) -> list[Fields]:
-    """Split the messages so that each compaction is a separate message."""
+    """Split the messages so that no message has a compaction and other parts. A message without
+    parts is left out.
+    """
     return [
         {**message, "parts": list(parts)}
         for message in messages

@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Container, Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from functools import partial
 from itertools import groupby
 from pathlib import Path
 from typing import Any
 
+from foldlog.formats.files.documents import document_in
 from foldlog.formats.files.found_sources import NotAHistory
-from foldlog.formats.files.readers import JsonLines, Placed, on_lines, record_in
+from foldlog.formats.files.readers import JsonLines, Placed, on_lines
 from foldlog.formats.format import Contained, FileReader
-from foldlog.formats.json_text import parse_text
+from foldlog.formats.json_text import UnreadableJson, parse_text
 from foldlog.formats.otlp_genai.exports import is_export, requests_in
 from foldlog.formats.record import (
     Fields,
@@ -48,6 +50,10 @@ _INDEXED = {
 }
 _AROUND = frozenset(("message", "message_content", "tool_call", "function"))
 """The prefixes that OpenInference puts before the names of fields."""
+_NAMES_MAX = 32
+"""The largest number of names in the key of a numbered attribute whose value is put into objects in
+objects. The SDKs write at most ten.
+"""
 _FUNCTION = {"name": "function_call_name", "arguments": "function_call_arguments_json"}
 _CONVERSATIONS = ("gen_ai.conversation.id", "session.id")
 _SILENT = (
@@ -171,7 +177,7 @@ def _messages_by_index(attributes: Fields, prefix: str) -> list[Any]:
         if key.startswith(prefix):
             fields = by_number.setdefault(number, {})
             names = [name for name, _ in groupby(rest.split(".")) if name not in _AROUND]
-            *outer_names, last = names or [rest]
+            *outer_names, last = names if 0 < len(names) <= _NAMES_MAX else [rest]
             for name in outer_names:
                 if type(fields.get(name, {})) is dict:
                     fields = fields.setdefault(name, {})
@@ -292,7 +298,7 @@ class SpanFiles(FileReader):
         }
         if not with_messages:
             problem = next(
-                (f"{span.place}: {span.problem}" for span in problems if span.problem), _SILENT
+                (f"line {row.line}: {row.problem}" for row in problems if row.problem), _SILENT
             )
             raise NotAHistory(path, problem)
         for name, spans in with_messages.items():
@@ -332,10 +338,10 @@ def _requests(path: Path) -> Iterator[Located]:
     """Yield a request with a single span for each span of a file. The file itself is one request,
     or has a request on each line.
     """
-    document = None if on_lines(path, 1) else record_in(path)
     rows: Iterable[Located] = JsonLines(path)
-    if document is not None and not document.problem:
-        rows = [document._replace(line=1)]
+    if not on_lines(path, 1):
+        with suppress(UnreadableJson):
+            rows = [document_in(path.read_bytes(), str(path))._replace(text=b"")]
     for located in rows:
         line = located.text.strip()
         located = located._replace(text=b"")
@@ -399,10 +405,10 @@ class Trace:
 
     def upwards(self, span: str) -> list[str]:
         """Return the id of a span, the id of its parent, and so on, up to an unknown span."""
-        path = [span]
+        path = {span: None}
         while (span := self._above.get(span, span)) not in path:
-            path.append(span)
-        return path
+            path[span] = None
+        return [*path]
 
     def history_of(self, span: str) -> str:
         """Return the conversation of a span. If an agent called another agent in the conversation,
