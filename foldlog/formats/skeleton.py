@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from datetime import UTC, datetime
+from datetime import datetime
 from functools import lru_cache
 from typing import Any, ClassVar, Final
 
@@ -21,7 +21,7 @@ from foldlog.eventstore.codec_json import whole_pairs
 from foldlog.eventstore.sources.blocks import HASH_BYTES, Block, each_hash
 from foldlog.formats.hash_set import HashSet, index_of
 from foldlog.formats.json_text import bytes_of, in_utf8, parse
-from foldlog.formats.record import Fields
+from foldlog.formats.record import Fields, read_time
 from foldlog.formats.summed_calls import NO_DAY, CountedReplies, ReplyCounter
 from foldlog.formats.user_requests import request_in
 from foldlog.projections.units import LaterReply
@@ -31,7 +31,9 @@ UNNAMED_TOOL = "(not named)"
 _KEY_BYTES: Final = 5
 """The number of bytes of a record's hash by which records without ids are compared."""
 _SHOWN_MAX: Final = 300
-"""The maximum number of characters of a title, a request and a text in a state."""
+"""The maximum number of characters of the first request, and of the first text of a user, in a
+state.
+"""
 ENDS_WITH = {"agent": "answer", "user": "request"}
 """Maps the author of the last message to the state of the conversation."""
 LAST_TOOLS = ("finish",)
@@ -124,13 +126,14 @@ _decode_titles = msgspec.msgpack.Decoder(_Titles).decode
 _decode_state = msgspec.msgpack.Decoder(SourceState).decode
 
 
-def _in_utc(at: str) -> str:
-    """Return a time in UTC. A text that names no zone, or is no time, is returned unchanged."""
-    try:
-        moment = datetime.fromisoformat(at)
-        return moment.astimezone(UTC).isoformat() if moment.tzinfo else at
-    except (OverflowError, ValueError):
-        return at
+def _in_utc(at: str) -> str | None:
+    """Return the text of a time in UTC. A time with a Z, or without a zone, is returned unchanged.
+    Return None for a text that is not a time: see ``read_time``.
+    """
+    time, without_zone = read_time(at)
+    if time is None:
+        return without_zone
+    return at if at.endswith("Z") else time.isoformat()
 
 
 _TO_THE_MINUTE: Final = len("2026-01-01T00:00")
@@ -416,10 +419,14 @@ class Skeleton(ABC):
         model or a tool.
         """
         state = self.state
-        if at and not at.endswith("Z"):
-            at = _in_utc(at)
         day = at[:10] if at else NO_DAY
-        state.days[day] = state.days.get(day, 0) + 1
+        count = state.days.get(day)
+        # Most times are in UTC and of a known day, so most of them need not be parsed.
+        if at and (count is None or not at.endswith("Z")):
+            at = _in_utc(at)
+            day = at[:10] if at else NO_DAY
+            count = state.days.get(day)
+        state.days[day] = (count or 0) + 1
         if at and is_activity:
             if at > state.last_at:
                 state.last_at = at

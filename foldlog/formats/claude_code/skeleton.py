@@ -164,8 +164,8 @@ class ClaudeCodeSkeleton(Skeleton):
         self._titles = Titles(
             extra.get("rank", 0), extra.get("lines", b""), extra.setdefault("awaiting", {})
         )
-        """Checksums of the ids of the newest lines, because a summary usually names a line that was
-        read shortly before.
+        """Knows the checksums of the ids of the newest lines only, because a summary usually names
+        a line that was read shortly before.
         """
         self._told: Fields | None = None
         """The ``usage`` of the last line of a reply. ``_usage`` caches the counts, because most
@@ -216,10 +216,6 @@ class ClaudeCodeSkeleton(Skeleton):
         state = self.state
         kind = skeleton.type
         message = skeleton.message
-        is_answer = message is not None and _is_answer(message)
-        self.count_time(
-            skeleton.timestamp, is_activity=not skeleton.isCompactSummary, is_answer=is_answer
-        )
         if state.conversation is None and skeleton.sessionId:
             self._store_session(skeleton)
         if skeleton.foldlog is not None and not skeleton.isSidechain:
@@ -234,11 +230,15 @@ class ClaudeCodeSkeleton(Skeleton):
             self.note_place(skeleton.cwd, skeleton.gitBranch, model)
         self._find_parent(skeleton)
         is_of_view = (skeleton.isSidechain is True) == (self._side is True)
+        is_summary = kind == "user" and message is not None and skeleton.isCompactSummary is True
+        is_compaction = is_summary and is_of_view
+        is_answer = message is not None and _is_answer(message)
+        self.count_time(skeleton.timestamp, is_activity=not is_compaction, is_answer=is_answer)
         self.is_shown = is_of_view and skeleton.isApiErrorMessage is not True
         self.reply = None
         if is_of_view:
             self._follow(skeleton)
-        if skeleton.isCompactSummary:
+        if is_compaction:
             self._parallel = _Parallel()
             state.compactions += 1
             self.count_part("condensation")

@@ -39,6 +39,58 @@ def test_failed_result_of_two_is_the_error(failed, tmp_path):
     assert (figures["errors"], figures["first_error"]) == (1, "no such road")
 
 
+def figures_of_log(tmp_path, *lines):
+    """Return the figures of a log, of which the events say the same as the skeleton before."""
+    with new_store() as store:
+        texts = [f"{json.dumps(line)}\n".encode() for line in lines]
+        conversation = imported_lines(store, tmp_path / "log.jsonl", texts).conversation
+        figures = figures_of(store, conversation)
+        assert events_of(store, conversation)
+        assert figures_of(store, conversation) == figures
+        return figures
+
+
+def message_line(number, *, parent=None, role="user", at="2026-01-05T09:00:00Z", **fields):
+    """Return a line of Claude Code with a message."""
+    message = {"role": role, "content": f"message {number}"}
+    ids = {"uuid": f"u{number}", "parentUuid": parent, "sessionId": "s"}
+    return {"type": role, "timestamp": at, **ids, "message": message, **fields}
+
+
+@pytest.mark.parametrize(
+    "at", ["yesterday", "soonZ", "2026-99-99T00:00:00Z", "1970-01-01T00:00:00Z", "0", ""]
+)
+def test_text_that_is_no_time_hides_no_other_time(at, tmp_path):
+    figures = figures_of_log(
+        tmp_path, message_line(1), message_line(2, parent="u1", role="assistant", at=at)
+    )
+    assert figures["last"] == "2026-01-05T09:00:00+00:00"
+    assert figures["days"] == ["(no time)", "2026-01-05"]
+
+
+def test_compaction_of_a_side_chain_is_none_of_the_session(tmp_path):
+    side = {"isSidechain": True}
+    figures = figures_of_log(
+        tmp_path,
+        message_line(1),
+        message_line(2, parent="u1", role="assistant"),
+        message_line(3, **side),
+        message_line(4, parent="u3", **side, isCompactSummary=True),
+    )
+    assert figures["condensations"] == 0
+
+
+def test_only_results_of_swe_agent_answer_several_calls():
+    ids = {"agent": "main", "tool_call_ids": ["a", "b"]}
+    calls = [{"id": name, "function": {"name": "ls", "arguments": "{}"}} for name in "ab"]
+    records = [
+        {"role": "assistant", "content": "", "tool_calls": calls, **ids},
+        {"role": "tool", "content": "9 km", **ids},
+    ]
+    events = [*decode(records, "swe-agent")]
+    assert [event.call_id for event in events] == ["a", "b", "a", "b"]
+
+
 def test_nameless_shell_call_counts_as_shell(tmp_path):
     kinds = ["local_shell_call", "local_shell_call", "function_call"]
     figures = read_figures(
