@@ -8,12 +8,13 @@ contains half a call.
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, TypeAlias
 
-from msgspec import Struct, json as msgspec_json
+from msgspec import Struct, json as msgspec_json, to_builtins
 
 from foldlog._base.json_types import JsonObject
+from foldlog.eventstore.codec_json import whole_pairs
 
 
 class TextDelta(Struct, frozen=True, tag="text", omit_defaults=True):
@@ -65,8 +66,18 @@ class EndDelta(Struct, frozen=True, tag="end", omit_defaults=True):
 Delta: TypeAlias = TextDelta | ReasoningDelta | CallDelta | AboutDelta
 """A piece of a reply."""
 
-encode_deltas = msgspec_json.Encoder().encode
+_encode = msgspec_json.Encoder().encode
 decode_deltas = msgspec_json.Decoder(list[Delta]).decode
+
+
+def encode_deltas(deltas: Sequence[Delta]) -> bytes:
+    """Return deltas as JSON, which ``decode_deltas`` reads. Half of a surrogate pair, at which a
+    server may cut a text, becomes U+FFFD.
+    """
+    try:
+        return _encode(deltas)
+    except UnicodeEncodeError:
+        return _encode(whole_pairs(to_builtins(deltas), "replace"))
 
 
 class CallDraft(Struct):
@@ -79,7 +90,9 @@ class CallDraft(Struct):
 
     @property
     def is_complete(self) -> bool:
-        """Whether the call has all its arguments: only the whole text is a JSON object."""
+        """Whether the call has all its arguments: the provider says so, or the arguments are a JSON
+        object. A part of the text of an object is no object.
+        """
         if not self.tool:
             return False
         return self.ends or _is_object(self.arguments)

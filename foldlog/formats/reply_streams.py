@@ -21,9 +21,14 @@ from foldlog.formats.deltas import (
     ReasoningDelta,
     TextDelta,
 )
+from foldlog.formats.record import describe_type, dict_or_empty, text_or_none
 
 _REASONING = ("reasoning_content", "reasoning")
 """The fields with which servers send the model's thinking."""
+_TEXTS_IN_PIECES = ("audio", "function_call")
+"""The objects in a message whose texts come in pieces: the transcript and the bytes of a sound, and
+the arguments of a call in OpenAI's earlier format.
+"""
 _ENDS_OF_CALLS = ("tool_calls", "function_call", "stop")
 """The finish reasons after which each call has all its arguments."""
 
@@ -80,7 +85,7 @@ def failure_in(chunk: JsonObject) -> str | None:
     """Return what the provider says of its failure, if the chunk or event tells one."""
     kind = chunk.get("type")
     if kind == "response.failed":
-        error = (chunk.get("response") or {}).get("error") or "the response failed"
+        error = dict_or_empty(chunk, "response").get("error") or "the response failed"
     elif kind == "error":
         error = chunk.get("error") or {**chunk, "type": None}
     else:
@@ -136,8 +141,7 @@ class ChatReader:
                 self._fields[name] = value
         deltas: list[Delta] = []
         if is_first or chunk.get("usage"):
-            about = AboutDelta(chunk.get("id"), chunk.get("model"), chunk.get("usage"))
-            deltas.append(about)
+            deltas.append(_about(chunk))
         for choice in chunk["choices"]:
             if choice.get("index"):
                 raise InvalidArgument("the stream has several choices; ask the model for one (n=1)")
@@ -158,6 +162,8 @@ class ChatReader:
         for name, value in delta.items():
             if name == "tool_calls":
                 deltas.extend(map(self._read_call, value or ()))
+            elif name in _TEXTS_IN_PIECES and isinstance(value, dict):
+                self._message[name] = _with_pieces(self._message.get(name) or {}, value)
             elif name != "role" and value:
                 self._message[name] = _grown(self._message.get(name), value)
                 if isinstance(value, str) and name == "content":
@@ -168,16 +174,16 @@ class ChatReader:
 
     def _read_call(self, piece: JsonObject) -> CallDelta:
         """Add a piece of a call to the call, and return its delta."""
-        at = piece.get("index") or 0
+        at = _place_in(piece, "index")
         function = piece.get("function") or {}
         call = self._calls.setdefault(at, {"type": "function", "function": {"arguments": ""}})
         call["id"] = call.get("id") or piece.get("id")
         for name, value in function.items():
             if name != "arguments" and value is not None:
                 call["function"][name] = value
-        arguments = function.get("arguments") or ""
+        arguments = _piece_of(function.get("arguments") or "")
         call["function"]["arguments"] += arguments
-        return CallDelta(at, piece.get("id"), function.get("name"), arguments)
+        return CallDelta(at, text_or_none(piece, "id"), text_or_none(function, "name"), arguments)
 
     @property
     def is_complete(self) -> bool:
@@ -203,19 +209,19 @@ class AnthropicReader:
     def read(self, chunk: Any) -> list[Delta]:
         match chunk.get("type"):
             case "message_start":
-                message = chunk.get("message") or {}
+                message = dict_or_empty(chunk, "message")
                 self._message.update(message)
-                usage = message.get("usage")
-                return [AboutDelta(message.get("id"), message.get("model"), usage)]
+                return [_about(message)]
             case "content_block_start":
-                return self._begin_block(chunk["index"], dict(chunk["content_block"]))
+                block = {**_object_in(chunk, "content_block")}
+                return self._begin_block(_place_in(chunk, "index"), block)
             case "content_block_delta":
-                return self._grow_block(chunk["index"], chunk["delta"])
+                return self._grow_block(_place_in(chunk, "index"), _object_in(chunk, "delta"))
             case "content_block_stop":
-                return self._end_block(chunk["index"])
+                return self._end_block(_place_in(chunk, "index"))
             case "message_delta":
-                self._message.update(chunk.get("delta") or {})
-                usage = {**(self._message.get("usage") or {}), **(chunk.get("usage") or {})}
+                self._message.update(dict_or_empty(chunk, "delta"))
+                usage = {**dict_or_empty(self._message, "usage"), **dict_or_empty(chunk, "usage")}
                 self._message["usage"] = usage
                 return [AboutDelta(usage=usage)]
             case "message_stop":
@@ -227,11 +233,11 @@ class AnthropicReader:
         self._blocks[index] = block
         match block.get("type"):
             case "tool_use":
-                return [CallDelta(index, block.get("id"), block.get("name"))]
+                return [CallDelta(index, text_or_none(block, "id"), text_or_none(block, "name"))]
             case "text" if block.get("text"):
-                return [TextDelta(block["text"], index)]
+                return [TextDelta(_piece_of(block["text"]), index)]
             case "thinking" if block.get("thinking"):
-                return [ReasoningDelta(block["thinking"], index)]
+                return [ReasoningDelta(_piece_of(block["thinking"]), index)]
         return []
 
     def _grow_block(self, index: int, delta: JsonObject) -> list[Delta]:
@@ -239,18 +245,21 @@ class AnthropicReader:
         block = self._blocks[index]
         match delta.get("type"):
             case "text_delta":
-                block["text"] = block.get("text", "") + delta["text"]
-                return [TextDelta(delta["text"], index)]
+                text = _piece_of(delta["text"])
+                block["text"] = block.get("text", "") + text
+                return [TextDelta(text, index)]
             case "thinking_delta":
-                block["thinking"] = block.get("thinking", "") + delta["thinking"]
-                return [ReasoningDelta(delta["thinking"], index)]
+                thinking = _piece_of(delta["thinking"])
+                block["thinking"] = block.get("thinking", "") + thinking
+                return [ReasoningDelta(thinking, index)]
             case "input_json_delta":
-                self._inputs[index] = self._inputs.get(index, "") + delta["partial_json"]
+                arguments = _piece_of(delta["partial_json"])
+                self._inputs[index] = self._inputs.get(index, "") + arguments
                 if block.get("type") == "tool_use":
-                    return [CallDelta(index, arguments=delta["partial_json"])]
+                    return [CallDelta(index, arguments=arguments)]
             case "signature_delta":
-                block["signature"] = delta["signature"]
-                return [ReasoningDelta("", index, delta["signature"])]
+                block["signature"] = _piece_of(delta["signature"])
+                return [ReasoningDelta("", index, block["signature"])]
             case "citations_delta":
                 block["citations"] = [*(block.get("citations") or ()), delta["citation"]]
             case "compaction_delta":
@@ -291,25 +300,24 @@ class ResponsesReader:
 
     def read(self, chunk: Any) -> list[Delta]:
         kind = str(chunk.get("type", "")).removeprefix("response.")
-        at = chunk.get("output_index") or 0
+        at = _place_in(chunk, "output_index")
         match kind:
             case "created":
-                response = chunk["response"]
-                return [AboutDelta(response.get("id"), response.get("model"))]
+                return [_about(_object_in(chunk, "response"))]
             case "output_text.delta" | "refusal.delta":
-                return [TextDelta(chunk["delta"], at)]
+                return [TextDelta(_piece_of(chunk["delta"]), at)]
             case "reasoning_text.delta" | "reasoning_summary_text.delta":
-                return [ReasoningDelta(chunk["delta"], at)]
+                return [ReasoningDelta(_piece_of(chunk["delta"]), at)]
             case "output_item.added" if _is_call(chunk["item"]):
                 item = chunk["item"]
-                return [CallDelta(at, item.get("call_id"), item.get("name"))]
+                return [CallDelta(at, text_or_none(item, "call_id"), text_or_none(item, "name"))]
             case "function_call_arguments.delta" | "custom_tool_call_input.delta":
-                return [CallDelta(at, arguments=chunk["delta"])]
+                return [CallDelta(at, arguments=_piece_of(chunk["delta"]))]
             case "output_item.done" if _is_call(chunk["item"]):
                 return [CallDelta(at, ends=True)]
             case "completed" | "incomplete":
-                self._response = chunk["response"]
-                usage = chunk["response"].get("usage")
+                self._response = _object_in(chunk, "response")
+                usage = dict_or_empty(self._response, "usage")
                 return [AboutDelta(usage=usage)] if usage else []
         return []
 
@@ -319,6 +327,39 @@ class ResponsesReader:
 
     def reply(self) -> JsonObject:
         return self._response or {}
+
+
+def _about(fields: JsonObject) -> AboutDelta:
+    """Return what a provider says about a reply. Values of other types are left out, because no
+    stored delta has them.
+    """
+    usage = dict_or_empty(fields, "usage") or None
+    return AboutDelta(text_or_none(fields, "id"), text_or_none(fields, "model"), usage)
+
+
+def _piece_of(value: Any) -> str:
+    """Return a piece of a text. Raises ``InvalidArgument`` for any other value."""
+    if not isinstance(value, str):
+        raise InvalidArgument(f"a piece of the reply is {describe_type(value)}, not a text")
+    return value
+
+
+def _place_in(chunk: JsonObject, name: str) -> int:
+    """Return the place of a text or a call, which is 0 if the chunk does not name it. Raises
+    ``InvalidArgument`` for a value that is not a whole number.
+    """
+    place = chunk.get(name) or 0
+    if type(place) is not int:
+        raise InvalidArgument(f"its {name!r} is {describe_type(place)}, not a whole number")
+    return place
+
+
+def _object_in(chunk: JsonObject, name: str) -> JsonObject:
+    """Return an object in a chunk. Raises ``InvalidArgument`` if the chunk has none."""
+    value = chunk.get(name)
+    if not isinstance(value, dict):
+        raise InvalidArgument(f"its {name!r} is {describe_type(value)}, not an object")
+    return value
 
 
 def _fields_of(delta: JsonObject) -> JsonObject:
@@ -339,6 +380,16 @@ def _grown(before: Any, piece: Any) -> Any:
     if isinstance(before, dict) and isinstance(piece, dict):
         return {**before, **piece}
     return piece
+
+
+def _with_pieces(before: JsonObject, pieces: JsonObject) -> JsonObject:
+    """Return an object with its next pieces. The names and ids in an object are not cut."""
+    grown = {
+        name: piece if name in ("id", "name") else _grown(before.get(name), piece)
+        for name, piece in pieces.items()
+        if piece is not None
+    }
+    return {**before, **grown}
 
 
 def _merged(blocks: list[Any]) -> list[Any]:

@@ -238,6 +238,44 @@ def test_a_chat_completion_is_recorded_as_it_would_be_whole(history, tmp_path):
     check_same_as_whole(history, whole, tmp_path, cost=0.25)
 
 
+@pytest.mark.parametrize(
+    "deltas, message",
+    [
+        (
+            [
+                {"function_call": {"name": "look", "arguments": ""}},
+                {"function_call": {"name": None, "arguments": '{"at": '}},
+                {"function_call": {"arguments": '"sky"}'}},
+            ],
+            {"function_call": {"name": "look", "arguments": '{"at": "sky"}'}},
+        ),
+        (
+            [
+                {"audio": {"id": "a", "transcript": "I "}},
+                {"audio": {"id": "a", "transcript": "look."}},
+                {"audio": {"data": "QUJD"}},
+                {"audio": {"data": "REVG", "expires_at": 7}},
+            ],
+            {
+                "audio": {
+                    "id": "a",
+                    "transcript": "I look.",
+                    "data": "QUJDREVG",
+                    "expires_at": 7,
+                }
+            },
+        ),
+    ],
+    ids=["function_call", "audio"],
+)
+def test_texts_in_an_object_of_a_message_grow(history, tmp_path, deltas, message):
+    source = chat(*deltas)
+    list(history.stream_reply(source))
+    choice = {"finish_reason": "stop", "message": {"role": "assistant", "content": None, **message}}
+    whole = {**source[0], "usage": source[-1]["usage"], "choices": [choice]}
+    check_same_as_whole(history, whole, tmp_path)
+
+
 def check_same_as_whole(history, whole, tmp_path, **options):
     """Check that the reply was recorded as ``append_reply`` records the whole reply."""
     with foldlog.open(tmp_path / "whole.db") as others:
@@ -806,6 +844,66 @@ def test_wrong_chunks_are_refused(history):
     with pytest.raises(InvalidArgument, match="several choices"):
         list(history.stream_reply([{"choices": [{"index": 1, "delta": {}}]}]))
     assert history.version() == 1
+
+
+def typed(kind, **fields):
+    return {"type": kind, **fields}
+
+
+BLOCK = typed("content_block_start", index=0, content_block={"type": "thinking"})
+
+
+@pytest.mark.parametrize(
+    "chunks",
+    [
+        [{"choices": [{"delta": {"tool_calls": [{"index": "0", "id": "k"}]}}]}],
+        [{"choices": [{"delta": {"tool_calls": [{"function": {"arguments": {"a": 1}}}]}}]}],
+        [typed("content_block_start", index=0, content_block="text")],
+        [typed("content_block_start", index="0", content_block={"type": "tool_use"})],
+        [BLOCK, typed("content_block_delta", index=0, delta="text")],
+        *(
+            [BLOCK, typed("content_block_delta", index=0, delta={"type": f"{name}_delta", key: 5})]
+            for name, key in (
+                ("text", "text"),
+                ("thinking", "thinking"),
+                ("signature", "signature"),
+                ("input_json", "partial_json"),
+            )
+        ),
+        [typed("response.created", response="r")],
+        [typed("response.output_text.delta", delta=["A"], output_index=0)],
+        [typed("response.output_text.delta", delta="A", output_index="0")],
+        [typed("response.completed", response=None)],
+    ],
+)
+def test_a_piece_of_another_type_is_refused(history, chunks):
+    with pytest.raises(InvalidArgument, match="a chunk of the reply cannot be read"):
+        list(history.stream_reply(chunks))
+
+
+def test_a_failure_without_an_object_is_raised(history):
+    with pytest.raises(ReplyFailed, match="the response failed"):
+        list(history.stream_reply([typed("response.failed", response="gone")]))
+
+
+def texts_so_far(history, source):
+    """Stream a reply, and return the text in the store after each chunk."""
+    return [history.unfinished_reply().text for _ in history.stream_reply(source)]
+
+
+@pytest.mark.parametrize("about", [{"id": 5}, {"model": ["m"]}, {"usage": [9]}])
+def test_what_a_server_says_of_a_reply_in_another_form_is_in_no_delta(history, about):
+    texts = texts_so_far(history, chat({"content": "A "}, {"content": "toy"}, **about))
+    assert texts[:2] == ["A ", "A toy"]
+    (message,) = history.events(1)
+    assert message.content == "A toy"
+
+
+def test_a_character_may_be_cut_between_two_chunks(history):
+    texts = texts_so_far(history, chat({"content": "A \ud83e"}, {"content": "\ude81"}))
+    assert texts[:2] == ["A \ufffd", "A \ufffd\ufffd"]
+    (message,) = history.events(1)
+    assert message.content == "A \U0001fa81"
 
 
 def test_wrong_offsets_are_refused(history):
