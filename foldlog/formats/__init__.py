@@ -28,7 +28,7 @@ event_fields.py     reads fields of events
 skeleton.py         selects the fields of a record for lists, figures and titles; a redaction does
                     not delete these fields
 user_requests.py    finds the request of a user
-record_decoding.py  counts events, for formats without a skeleton
+record_decoding.py  decodes records, and reads their names, for formats without a skeleton
 model_calls.py      finds calls of models in events
 imported_calls.py   finds the calls of models in one history
 summed_calls.py     adds up calls of models

@@ -94,7 +94,8 @@ class _Files(FileReader):
 
     def holds(self, path: Path, begin: bytes) -> bool:
         lines = begin.lstrip().splitlines(keepends=True)
-        return path.name in _BESIDE or (bool(lines) and _START.fullmatch(lines[0]) is not None)
+        is_named = path.name in _BESIDE and not path.is_dir()
+        return is_named or (bool(lines) and _START.fullmatch(lines[0]) is not None)
 
     def histories(self, path: Path) -> Iterator[Contained]:
         folder = path.absolute().parent.name

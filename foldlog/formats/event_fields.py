@@ -152,7 +152,9 @@ def url_in(part: Fields) -> str:
 
 
 def file_in(part: Fields) -> str:
-    """Return the data or the address of a file or an image, or an empty text for another part."""
+    """Return the data of a file, or the data or address of an image. Return an empty text for any
+    other part, such as a file that has only an address.
+    """
     if part.get("type") == "file":
         file_data = within(part, "file", "file_data")
         if isinstance(file_data, str):
@@ -163,7 +165,9 @@ def file_in(part: Fields) -> str:
 
 
 def arguments_of(call: Action) -> Fields:
-    """Return the arguments of a call as an object, if they are one."""
+    """Return the arguments of a call as an object. Arguments of another form are in its field
+    ``invalid_arguments``: see ``projections.arguments_of``.
+    """
     if isinstance(call.arguments, str):
         arguments: Fields = value_of(arguments_shown(call))
         return arguments

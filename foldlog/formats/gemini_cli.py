@@ -626,10 +626,10 @@ class GeminiDecoder(FollowingDecoder):
         context = None
         if same_count and self._context_at >= 0:
             context = summary_id(self._context_at)
-        kept_ids = [
+        kept_ids = frozenset(
             event_id for event_id in shown_ids if 0 <= event_id < version or event_id == context
-        ]
-        forgotten_ids = tuple(event_id for event_id in shown_ids if event_id not in set(kept_ids))
+        )
+        forgotten_ids = tuple(event_id for event_id in shown_ids if event_id not in kept_ids)
         self.calls.forget(forgotten_ids)
         collected.timestamp = read_time(following[0].get("timestamp"))[0]
         fields: Fields = {

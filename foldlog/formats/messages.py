@@ -183,9 +183,10 @@ def spoken(role: str, content: Content) -> Event:
 
 
 class MessageReader:
-    """Reads messages for an import. The reader never raises an error: it reads malformed values as
-    far as possible. In an import, a block of an unknown type may come from any program. Blocks of
-    unknown types are therefore never sent back to Anthropic's server.
+    """Reads messages for an import. The reader reads malformed values as far as possible, and
+    raises ``NotAnEvent`` only for an unknown role. In an import, a block of an unknown type may
+    come from any program. Blocks of unknown types are therefore never sent back to Anthropic's
+    server.
     """
 
     of_replies = False

@@ -158,7 +158,7 @@ class _Decoder(FollowingDecoder):
         names = [*dict.fromkeys(self.shown.tags()), parent]
         end = names.index(parent)
         tail = compaction.get("tail_start_id")
-        tail_names = names[names.index(tail) : end] if tail in names else []
+        tail_names = frozenset(names[names.index(tail) : end] if tail in names else ())
         reason = "tokens" if compaction.get("auto") is True else "request"
         collected.condense(tail_names.__contains__, summary, {"reason": reason}, offset=0)
         return True

@@ -101,6 +101,7 @@ _NO_RESULT = "No result provided"
 _SUMMARY = -1
 """The tag of the event of a compaction. It is less than the number of any record."""
 _PROMPT = 2**63
+"""The tag of a system message. It is more than the number of any record."""
 _NOT_SENT = ("error", "aborted")
 _ENVELOPE = ("type", "id", "parentId", "timestamp")
 
@@ -190,12 +191,13 @@ class PiDecoder(FollowingDecoder):
         """Return the place of the entry that ``record`` follows, or None if ``record`` begins a new
         tree.
         """
-        parent = record.get("parentId", self)
-        if parent is None and self._newest is not None and type(record.get("id")) is str:
+        has_no_parent = "parentId" in record and record["parentId"] is None
+        if has_no_parent and self._newest is not None and type(record.get("id")) is str:
             return None
-        if type(parent) is str and parent not in self._places:
+        parent = text_or_none(record, "parentId")
+        if parent is not None and parent not in self._places:
             self.past.needs_all()
-        place = self._places.get(parent, self._newest) if type(parent) is str else self._newest
+        place = self._newest if parent is None else self._places.get(parent, self._newest)
         if place is _BEFORE:
             self.past.needs_all()
         return place

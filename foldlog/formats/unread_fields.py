@@ -37,7 +37,7 @@ _LABELS = frozenset(("type", "role", "id", "detail", "usage"))
 def unread_fields(
     record: Any, events: Sequence[Event], repeated: Collection[str] = ()
 ) -> list[str]:
-    """Return the paths of those fields of ``record`` whose texts are not in ``events``, in order:
+    """Return the paths of those fields of ``record`` whose texts are not in ``events``, such as
     ``message.content.text``. A field whose path is in ``repeated`` is left out.
 
     Cost: reads all texts of the record and its events once.

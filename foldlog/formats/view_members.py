@@ -4,7 +4,9 @@ View to find the events that a condensation forgets.
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from collections.abc import Iterator
+from operator import itemgetter
 from typing import Generic, TypeVar
 
 from foldlog.eventstore import CondensationAction, Event, Retraction, summary_id
@@ -26,7 +28,8 @@ class MemberLink(Generic[T]):
 
 
 class Members(Generic[T]):
-    """The present content of a View, in order. The memory grows with the size of the View.
+    """The present content of a View, in order. The memory grows with the number of events, and with
+    the size of the View after each condensation, because a retraction may return to any of them.
 
     To save the present members, store ``newest``: its links never change.
     """
@@ -76,9 +79,8 @@ class Members(Generic[T]):
                 self.newest = MemberLink(self.newest, member)
         elif type(event) is Retraction:
             self._stages.append((event.id, self.newest))
-            self.newest = next(
-                newest for event_id, newest in self._stages if event_id >= event.version
-            )
+            stage = bisect_left(self._stages, event.version, key=itemgetter(0))
+            _, self.newest = self._stages[stage]
             while self.newest is not None and self.newest.member[0] >= event.version:
                 self.newest = self.newest.before
         elif event.shown:

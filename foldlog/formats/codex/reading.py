@@ -263,13 +263,14 @@ class CodexDecoder(FollowingDecoder):
         begins = begins[-turns:]
         last = members[begins[0] :] if begins else []
         forgotten = tuple(event_id for event_id, member in last if member.role < _BASE)
-        self.calls.forget(frozenset(forgotten))
+        forgotten_ids = frozenset(forgotten)
+        self.calls.forget(forgotten_ids)
         is_return = len(begins) == turns and forgotten[0] >= max(
             self.shown.condensed_at, self._returns_to
         )
         if is_return:
             collected.change(
-                [event_id for event_id, _ in members if event_id not in forgotten], "return"
+                [event_id for event_id, _ in members if event_id not in forgotten_ids], "return"
             )
         else:
             collected.add(CondensationAction, forgotten_event_ids=forgotten)

@@ -107,7 +107,7 @@ def _letters_in(value: Any) -> int:
 
 def times_of(events: Sequence[Event], now: datetime) -> list[str]:
     """Return the time of each event, as in the logs of the programs. An event without a time gets
-    the time of the event before it. A time without a zone is local.
+    the time of the event before it, or at the beginning the first time of all, or ``now``.
     """
     times = list[str]()
     last = next((event.timestamp for event in events if event.timestamp is not None), now)

@@ -64,7 +64,7 @@ _REJECTED = "The action was rejected, and no reason was given."
 """The text for a rejection without a reason. A model could mistake an empty text for the result of
 the action.
 """
-_FIELDS_OF_NO_RECORD = (
+_FORGETS_NO_RECORD = (
     "this condensation forgets an id that no record has. OpenHands' SDK before 1.10 showed its"
     " model only the newest summary, and gave it a new id each time. foldlog's View also shows"
     " older summaries"
@@ -300,7 +300,7 @@ class OpenHandsV1Decoder(FollowingDecoder):
         if stays and any(
             not ids and self._event_ids.get(name) is None for name, ids in named.items()
         ):
-            self.report(_FIELDS_OF_NO_RECORD)
+            self.report(_FORGETS_NO_RECORD)
         summary = record.get("summary")
         offset = record.get("summary_offset")
         summary_fields: Fields = {}

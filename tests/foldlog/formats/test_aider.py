@@ -47,6 +47,14 @@ def test_text_that_is_not_utf8_is_found(tmp_path):
     assert str(finding) == f"{path}:{CHAT.count(chr(10)) + 1}: not UTF-8"
 
 
+def test_folder_with_the_name_of_a_history_is_searched(tmp_path):
+    folder = tmp_path / ".aider.chat.history.md"
+    folder.mkdir()
+    (folder / "a.jsonl").write_text('{"role": "user", "content": "hi"}\n' * 2)
+    (history,) = histories_at(tmp_path)
+    assert history.format == "openai-chat"
+
+
 def test_session_may_begin_with_damaged_text(tmp_path):
     path = tmp_path / "chat.md"
     path.write_bytes(b"# aider chat started at 2026-03-01 10:00:00\n\n#### \xff  \n")
