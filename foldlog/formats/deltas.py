@@ -8,13 +8,12 @@ contains half a call.
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator
 from typing import Any, TypeAlias
 
-from msgspec import Struct, json as msgspec_json, to_builtins
+from msgspec import Struct, json as msgspec_json
 
 from foldlog._base.json_types import JsonObject
-from foldlog.eventstore.codec_json import whole_pairs
 
 
 class TextDelta(Struct, frozen=True, tag="text", omit_defaults=True):
@@ -66,18 +65,8 @@ class EndDelta(Struct, frozen=True, tag="end", omit_defaults=True):
 Delta: TypeAlias = TextDelta | ReasoningDelta | CallDelta | AboutDelta
 """A piece of a reply."""
 
-_encode = msgspec_json.Encoder().encode
+encode_deltas = msgspec_json.Encoder().encode
 decode_deltas = msgspec_json.Decoder(list[Delta]).decode
-
-
-def encode_deltas(deltas: Sequence[Delta]) -> bytes:
-    """Return deltas as JSON, which ``decode_deltas`` reads. Half of a surrogate pair, at which a
-    server may cut a text, becomes U+FFFD.
-    """
-    try:
-        return _encode(deltas)
-    except UnicodeEncodeError:
-        return _encode(whole_pairs(to_builtins(deltas), "replace"))
 
 
 class CallDraft(Struct):

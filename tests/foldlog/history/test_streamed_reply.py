@@ -899,13 +899,6 @@ def test_what_a_server_says_of_a_reply_in_another_form_is_in_no_delta(history, a
     assert message.content == "A toy"
 
 
-def test_a_character_may_be_cut_between_two_chunks(history):
-    texts = texts_so_far(history, chat({"content": "A \ud83e"}, {"content": "\ude81"}))
-    assert texts[:2] == ["A \ufffd", "A \ufffd\ufffd"]
-    (message,) = history.events(1)
-    assert message.content == "A \U0001fa81"
-
-
 def test_wrong_offsets_are_refused(history):
     with pytest.raises(TypeError, match="after is 5; pass the offset"):
         history.follow_reply(after=5)
