@@ -42,7 +42,6 @@ from typing import (
     cast,
 )
 
-from foldlog._base import telemetry
 from foldlog._history import effects, histories as sync
 from foldlog._history.history import ExpectedVersion, History as SyncHistory
 from foldlog._history.once import append_once
@@ -219,8 +218,8 @@ class PendingAppend:
         """Whether the append may share a commit. Appends that share a commit must be short, because
         each of them waits for all others.
         """
-        if telemetry.telemetry is not None:
-            return False  # The append has a span of its own.
+        if type(self.history._store) is not Store:
+            return False  # The store observes each append, with a span of its own.
         if self.documents is not None or self.dedupe is not None:
             return False
         if self.history._asked_at is not None:

@@ -4,9 +4,10 @@
         recorded = replay("tests/runs/refund.jsonl")
         run_my_agent(model=recorded)                 # or: base_url=recorded.url + "/v1"
 
-The fixture ``replay`` takes the arguments of the function ``replay``. After the test it fails if a
-request differed from the recorded run, or if the program asked for fewer calls. With ``pytest
---foldlog-update``, a run's file gets the system prompts and tools that the run did not record.
+The fixture ``replay`` takes the arguments of the function ``replay``, but ``update``, which is an
+option of pytest. After the test it fails if a request differed from the recorded run, or if the
+program asked for fewer calls. With ``pytest --foldlog-update``, a run's file gets the system
+prompts and tools that the run did not record.
 ``docs/how-to/testing.md`` has examples.
 """
 

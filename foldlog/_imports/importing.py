@@ -28,7 +28,13 @@ from foldlog._imports.writing import Imported, SourceOptions
 from foldlog.eventstore import EventStoreError, InvalidArgument, Store, VersionConflict
 from foldlog.eventstore.recorders.base import Transaction
 from foldlog.eventstore.recorders.types import utf8
-from foldlog.eventstore.sources.tables import Place, Sources, SourcesToWrite, query_sources
+from foldlog.eventstore.sources.tables import (
+    Place,
+    Source,
+    Sources,
+    SourcesToWrite,
+    query_sources,
+)
 from foldlog.formats.detection import of_lines, recognize
 from foldlog.formats.files.found_sources import FoundHistory, LeftOut, NotAHistory, Unchanged
 from foldlog.formats.files.histories import histories
@@ -404,7 +410,15 @@ class Import:
             if source is None:
                 yield self._import(new.source_import.found_history)
             else:
-                yield new.source_import.finish_new(new, source)
+                yield self._finish(new, source)
+
+    def _finish(self, new: NewSource, source: Source) -> Imported | Failed:
+        """Finish the import of a source whose records are stored."""
+        history = new.source_import.found_history
+        try:
+            return new.source_import.finish_new(new, source)
+        except (EventStoreError, OSError) as error:
+            return Failed(new.name, history.format.name, history.path, error, source.records)
 
     def _name_function(self, name: str) -> Callable[[str | None], str]:
         """Return the function that chooses the name of a conversation from the name in its records.

@@ -254,6 +254,22 @@ def test_condensation_span_contains_calls_of_its_model(telemetry, tmp_path):
     assert prepare.attributes["gen_ai.conversation.compacted"] is True
 
 
+def test_a_store_that_was_opened_before_sends_its_async_appends(tmp_path):
+    async def append_after_the_end():
+        async with foldlog.aio.open(tmp_path / "store.db") as histories:
+            otel.uninstrument()
+            appends = (histories[f"c{number}"].append(said("hi")) for number in range(40))
+            return await asyncio.gather(*appends)
+
+    telemetry = Telemetry()
+    try:
+        appended = asyncio.run(append_after_the_end())
+    finally:
+        otel.uninstrument()
+    assert all("traceparent" in recorded.event.meta for (recorded,) in appended)
+    assert telemetry.metrics()["foldlog.appends"] == len(telemetry.spans("foldlog.append")) == 40
+
+
 def test_telemetry_has_the_prompts_only_if_asked_and_never_the_key(tmp_path):
     for contents in (False, True):
         telemetry = Telemetry(contents=contents)

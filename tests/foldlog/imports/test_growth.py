@@ -12,9 +12,17 @@ from foldlog import Histories
 from foldlog._imports import making_events, titles
 from foldlog._imports.compacting import compacting, note_compaction
 from foldlog._imports.importing import Import
+from foldlog._imports.writing import SourceWriter
 from foldlog._reports.figures.checking import find_wrong_figures
 from foldlog._reports.records import decoding
-from foldlog.eventstore import DocumentChanges, Message, Observation, Redaction, Retraction
+from foldlog.eventstore import (
+    DocumentChanges,
+    Message,
+    Observation,
+    Redaction,
+    Retraction,
+    StoreUnavailable,
+)
 from foldlog.eventstore.maintenance.copy import copy_store
 from foldlog.eventstore.maintenance.rekey import rekey
 from foldlog.eventstore.sources.reading import blocks_of
@@ -690,6 +698,26 @@ def test_refused_beginning_leaves_the_other_sources_together(monkeypatch, tmp_pa
     outcomes = [*Import(store, [folder], "openai-chat")]
     assert [type(outcome).__name__ for outcome in outcomes].count("Failed") == 1
     assert alone == ["copy.jsonl"]
+
+
+def test_a_source_that_cannot_be_finished_stops_no_other(monkeypatch, tmp_path, store):
+    for word in ("plank", "board"):
+        write_lines(tmp_path / f"{word}.jsonl", chat(word))
+    finish = SourceWriter.finish
+
+    def fail_once(self, source):
+        if self.found_history.path.name == "board.jsonl":
+            raise StoreUnavailable("the server is away", kind="away")
+        finish(self, source)
+
+    monkeypatch.setattr(SourceWriter, "finish", fail_once)
+    failed, done = Import(store, [tmp_path], "openai-chat")
+    assert (failed.path.name, failed.added, str(failed.error)) == (
+        "board.jsonl",
+        7,
+        "the server is away",
+    )
+    assert (done.path.name, done.added) == ("plank.jsonl", 7)
 
 
 def chat(word):
