@@ -13,8 +13,6 @@ import psycopg
 
 from foldlog.eventstore.log.row import (
     checksum_seed,
-    commitment_of,
-    first_head,
     link_of,
     record_checksum,
     seed,
@@ -257,6 +255,3 @@ class PostgresOperator(Operator):
                 for table in self.tables()
             )
         )
-
-
-__all__ = ["Operator", "PostgresOperator", "SQLiteOperator", "commitment_of", "first_head"]

@@ -1,4 +1,4 @@
-"""An operator changes a store in some hundred ways, after a checkpoint that only an auditor has.
+"""An operator changes a store in hundreds of ways, after a checkpoint that only an auditor has.
 
 Each change that a reader could see is found by ``foldlog store verify --against CHECKPOINT --views``,
 or is one that docs/PROOF.md lists under "What is not proven". A proof of a changed event is refused

@@ -318,7 +318,7 @@ WORK: dict[str, Work] = {
 ON_SQLITE: dict[str, Work] = {"back up and restore": back_up_and_restore}
 
 
-def test_there_are_more_than_forty_kinds() -> None:
+def test_there_are_more_than_fifty_kinds() -> None:
     assert len(WORK) + len(ON_SQLITE) > 50
 
 

@@ -233,14 +233,14 @@ def test_impossible_width_is_ignored(foldlog, five_messages, monkeypatch, width)
 )
 def test_id_is_quoted_for_a_shell(foldlog, five_messages, name):
     foldlog("import", five_messages, "--conversation", name)
-    for shown in foldlog("list").out.splitlines()[1:2]:
-        word = shown.split("\t")[0]
-        assert word == terminal.printable(word, one_line=True)
-        typed = word if "$" in word else f"'{word}'"
-        pasted = subprocess.run(
-            ["bash", "-c", f"printf %s {typed}"], capture_output=True, env={"LC_ALL": "C.UTF-8"}
-        )
-        assert pasted.stdout.decode() == name
+    _, shown = foldlog("list").out.splitlines()
+    word = shown.split("\t")[0]
+    assert word == terminal.printable(word, one_line=True)
+    typed = word if "$" in word else f"'{word}'"
+    pasted = subprocess.run(
+        ["bash", "-c", f"printf %s {typed}"], capture_output=True, env={"LC_ALL": "C.UTF-8"}
+    )
+    assert pasted.stdout.decode() == name
 
 
 def test_wait_for_a_server_says_how_long(foldlog):
