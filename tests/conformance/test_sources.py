@@ -2,6 +2,7 @@
 in files, and what an erasure leaves.
 """
 
+from array import array
 from contextlib import contextmanager
 
 import pytest
@@ -10,7 +11,17 @@ from foldlog import Histories
 from foldlog.eventstore import EventsNotMade, KeyUnavailable, Store, VersionConflict
 from foldlog.eventstore.log.writing import WriteTransaction, begin_new
 from foldlog.eventstore.recorders.types import Conversation
-from foldlog.eventstore.sources.blocks import GENESIS, SIZE, chain_head, hash_of, join, of_records
+from foldlog.eventstore.sources.blocks import (
+    GENESIS,
+    SIZE,
+    DamagedBlock,
+    chain_head,
+    hash_of,
+    join,
+    of_records,
+    pack,
+    unpacked_index,
+)
 from foldlog.eventstore.sources.tables import MADE, Place, Source, Sources, SourcesToWrite
 from tests.conformance.conftest import ENCRYPTS
 from tests.privacy import erased
@@ -289,6 +300,16 @@ def test_a_turn_costs_the_same_at_any_length(store, questions):
     for rows, size in long:
         assert rows <= most_rows + 2, "two blocks are joined"
         assert size <= most_bytes + SIZE // 8
+
+
+def test_index_of_a_block_fits_its_records():
+    block = of_records(5, [b"{}", b'{"a": 1}', b"[2]"])
+    index, _ = block.packed()
+    assert unpacked_index(3, index) == (block.places, block.hashes)
+    steps = pack(array("I", [1, 2, 3, 4]).tobytes())
+    for count, damaged in ((2, index), (4, index), (3, index[:-1]), (3, steps + block.hashes)):
+        with pytest.raises(DamagedBlock):
+            unpacked_index(count, damaged)
 
 
 def test_places_by_name_and_conversation(store):

@@ -106,6 +106,17 @@ def test_long_log_is_written_back_beside_commits(store, tmp_path):
     assert versions_without_log(tmp_path / "history.db", tmp_path) > 10
 
 
+def test_short_log_is_not_written_back(monkeypatch):
+    began = []
+    monkeypatch.setattr(LogCheckpoints, "_run", lambda checkpoints: began.append(checkpoints))
+    checkpoints = LogCheckpoints(None, None)
+    for pages in (1, log_checkpoints.AT - 1, log_checkpoints.AT):
+        checkpoints.look(pages)
+        for thread in in_progress():
+            thread.join()
+        assert len(began) == (pages == log_checkpoints.AT)
+
+
 def test_log_under_constant_writes_begins_again(store, tmp_path, committed_between):
     committed_between(store)
     append_in_turn(store, 200)

@@ -185,6 +185,17 @@ def test_marks_of_an_imported_event_remain(meta: dict[str, Any]) -> None:
     assert may_remain_of(replace(remaining, meta={}), event)  # of an earlier version
 
 
+def test_each_form_that_a_redaction_had_is_known() -> None:
+    details = {"prompt_tokens": 7, "prompt_tokens_details": {"cached_tokens": 2}}
+    event = replace(replied({"copied": True, "usage": details}), origin=ORIGIN)
+    forms = [
+        _redact(event, RECEIPT, all_counts=all_counts, marks=marks)
+        for all_counts, marks in ((True, True), (True, False), (False, False), (False, True))
+    ]
+    assert len({str(form.meta) for form in forms}) == 4
+    assert [may_remain_of(form, event) for form in forms] == [True, True, True, False]
+
+
 def test_marks_that_are_texts_or_of_no_import_do_not_remain() -> None:
     texts = {"copied": "secret", "placed_from": "secret"}
     assert without_content(replace(replied(texts), origin=ORIGIN), RECEIPT).meta == {}
