@@ -20,8 +20,10 @@ _TERM = re.compile(r"[^\W\d][\w./-]{5,}|\d{6,}")
 _IN_A_NAME = re.compile(r"[\d_/.]|[^\W\d_A-Z][A-Z]")
 """What a term contains and an ordinary word does not, such as a digit or a capital letter inside.
 """
-ID_OF_A_LINE = re.compile(r" \[(\d+)\]$", re.MULTILINE)
-"""The end of a line of a digest: the id of the event that the line describes."""
+ID_OF_A_LINE = re.compile(r" \[(\d{1,18})\]$", re.MULTILINE)
+"""The end of a line of a digest: the id of the event that the line describes. A longer number is no
+id. Any summary may have one.
+"""
 _LENGTH_LEAST = 6
 """The least number of characters of a term."""
 _EDGES = "./-"

@@ -30,7 +30,7 @@ _SYSTEM = ("system", "developer")
 _TIME = re.compile(r"\d{4}-\d\d-\d\d(?:[T ]\d\d:\d\d(?::\d\d(?:[.,]\d+)?)?(?:Z|[+-]\d\d:?\d\d)?)?")
 _ID = re.compile(r"[0-9a-f]{8}-(?:[0-9a-f]{4}-){3}[0-9a-f]{12}|[0-9a-f]{24,}")
 _WORD = re.compile(r"[\w-]+")
-_EVENT_ID = re.compile(r"\[(\d+)\]")
+_EVENT_ID = re.compile(r"\[(\d{1,18})\]")
 _IGNORED = re.compile(r"<time>|<id \d+>")
 """What stands in place of an ignored text: see ``PromptReader.read``."""
 _END_IDS = re.compile(r" \[[^\]]*\]\Z")

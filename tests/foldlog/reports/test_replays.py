@@ -135,6 +135,16 @@ def test_replay_without_condenser_ends_with_recorded_view(history):
     assert contents(replay(history, None).final) == contents(View.from_events(history))
 
 
+def test_a_number_in_a_summary_that_is_no_id_stays(history):
+    history.append([said("a"), said("b"), said("c")])
+    summary = f"- the number [{5_000 * '9'}]"
+    history.append(
+        CondensationAction(forgotten_event_ids=(0, 1), summary=summary, summary_offset=0)
+    )
+    history.append([Message(source="agent", content="d")])
+    assert replay(history.events(), None).final.events[0].content == summary
+
+
 def test_lines_missing_in_a_digest_are_lost():
     """After a retraction, later events have other ids in a replay than in the lines of its digests."""
     config = {"type": "digest", "max_size": 12, "max_length": 500}

@@ -36,8 +36,8 @@ _EVENT_LENGTH = 200
 """The maximum number of characters of an event."""
 _BEFORE = 30
 """The number of characters shown before the searched words."""
-_LINE = re.compile(r"^- (.*) \[(\d+)\]$", re.MULTILINE)
-"""Matches a line of a digest and the id at its end."""
+_LINE = re.compile(r"^- (.*) \[(\d{1,18})\]$", re.MULTILINE)
+"""Matches a line of a digest and the id at its end. A longer number is no id."""
 
 
 def summary_lines(answer: Why) -> Iterator[SummaryLineDocument]:

@@ -271,6 +271,19 @@ class Newest(Condenser):
         return view.with_events(view.events[-1:])
 
 
+def test_a_number_in_a_summary_that_is_no_id_ends_no_answer(foldlog):
+    summary = f"- a [0]\n- b [{5_000 * '9'}]"
+    with foldlog_open("foldlog.db") as histories:
+        histories["c1"].append([said("a"), said("b")])
+        condensation = CondensationAction(
+            forgotten_event_ids=(0,), summary=summary, summary_offset=0
+        )
+        histories["c1"].append(condensation)
+    for event_id in ("0", "S2"):
+        document = foldlog(f"why c1 {event_id} --json").document
+        assert document["lines"] == [{"event": 0, "line": "a"}]
+
+
 def test_view_of_an_own_condenser_is_unknown(foldlog):
     with foldlog_open("foldlog.db", condenser=Newest()) as histories:
         histories["c"].append([said("ask")] * 3)
