@@ -69,6 +69,7 @@ from foldlog.eventstore import (
     VersionConflict,
 )
 from foldlog.projections import well_formed
+from foldlog.projections.call_states import MARK
 from foldlog.projections.messages.requests import SentBeside
 from foldlog.runtimes import (
     COMPACTED_BY_PROVIDER,
@@ -77,6 +78,7 @@ from foldlog.runtimes import (
     staying,
     taken_back,
     usage_meta,
+    within,
 )
 
 _FORMAT = "openai-responses"
@@ -226,6 +228,9 @@ class FoldlogSession(OpenHistories):
     async def pop_item(self) -> TResponseInputItem | None:
         """Take the newest item back and return it. Return None if there is no item, or if the item
         is a summary. Items that were condensed stay condensed.
+
+        If an effect of a tool was taken back, foldlog adds a message that names the effect. This
+        message is not taken back.
         """
         try:
             return await self._pop_newest()
@@ -239,16 +244,23 @@ class FoldlogSession(OpenHistories):
         history = self.history.sync
         while True:
             view = history.view()
-            newest = view.tail(1)
-            if not newest or isinstance(newest[0], CondensationSummary):
+            newest_first = reversed(view.events)
+            notices = list[int]()
+            newest = next(newest_first, None)
+            while newest is not None and _names_effects(newest):
+                notices.insert(0, newest.id)
+                newest = next(newest_first, None)
+            if newest is None or isinstance(newest, CondensationSummary):
                 return None
-            popped = _items_in(history, newest)
+            popped = _items_in(history, [newest])
             # A retraction would undo a condensation that is newer than the item.
             condensed_at = max((condensation.id for condensation in view.condensations), default=-1)
+            # A new message names the effects of the former messages, too.
+            removed = [newest.id, *notices]
             change = change_of_prompt(
-                [newest[0].id], [], condensed_at=condensed_at, metadata={"reason": _POPPED}
+                removed, [], condensed_at=condensed_at, metadata={"reason": _POPPED}
             )
-            notice = taken_back(history, newest[0].id)
+            notice = taken_back(history, newest.id)
             events: list[Event] = [event for event in (change, notice) if event is not None]
             with suppress(VersionConflict):  # another writer appended or redacted an event
                 history._append_seen(events, view.seen)
@@ -623,6 +635,11 @@ def _restore(history: History, seen: Seen) -> tuple[Recorded, ...] | None:
     items = _items_in(history, history.at(cleared.id))
     recorder = history._recorder(_FORMAT, seen.version)
     return history._append_recorded(recorder.decode_all(items), recorder, seen)
+
+
+def _names_effects(event: Event) -> bool:
+    """Return whether an event is the message that ``taken_back`` makes."""
+    return within(event.meta, MARK, "taken_back") is not None
 
 
 def _items_in(history: History, shown: Iterable[Event]) -> list[Any]:

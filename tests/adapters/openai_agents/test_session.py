@@ -323,6 +323,33 @@ async def test_the_view_equals_the_prompt_of_random_steps(url):
         assert len(condensations(history)) > 5
 
 
+async def test_items_of_a_turn_with_an_effect_are_taken_back_one_by_one(session):
+    """The message that names the effect is no item of the SDK, which takes its own items back."""
+
+    @foldlog.effect()
+    def pay(to: str) -> str:
+        return "receipt 7"
+
+    model = ScriptedModel(
+        lambda items, number: [said("paid")] if number else [call("pay", '{"to": "ann"}')]
+    )
+    agent = session.with_effects(Agent(name="a", model=model, tools=[function_tool(pay)]))
+    await Runner.run(agent, "pay ann", session=session)
+    items = await session.get_items()
+    assert [item.get("type") for item in items] == [
+        None,
+        "function_call",
+        "function_call_output",
+        "message",
+    ]
+    for item in reversed(items):
+        assert await session.pop_item() == item
+    assert await session.pop_item() is None
+    (notice,) = await texts_of(session)
+    assert notice.startswith("Taken back, but it had run: pay")
+    assert notice.endswith("receipt 7")
+
+
 @pytest.mark.parametrize("kept", [["one", "three"], ["three"], []])
 async def test_the_sdks_compaction_is_a_condensation(session, kept):
     """``OpenAIResponsesCompactionSession`` clears a session, and adds the compacted items."""
