@@ -51,6 +51,7 @@ from foldlog.eventstore import (
     NOTHING_SEEN,
     ConversationErased,
     Event,
+    InvalidArgument,
     Redaction,
     Seen,
     VersionConflict,
@@ -205,17 +206,14 @@ class FoldlogSessionRepository(WithHistories, SessionRepository):  # type: ignor
         """
         if not self._stream or "delta" not in kwargs:
             return
-        agent = kwargs["agent"]
-        conversation = self.conversation(agent._session_manager.session_id, agent.agent_id)
+        conversation = self._conversation_of(kwargs["agent"])
         pieces = self._pieces.setdefault(conversation, _Pieces())
         self._streams.feed(conversation, pieces.read(kwargs))
 
     def _after_model(self, event: AfterModelCallEvent) -> None:
         """If the model failed, drop the reply that it began."""
-        agent = event.agent
         if event.exception is not None:
-            conversation = self.conversation(agent._session_manager.session_id, agent.agent_id)
-            self._streams.drop(conversation)  # the SDK has no reply either
+            self._streams.drop(self._conversation_of(event.agent))  # the SDK has no reply either
 
     def _before_model(self, event: BeforeModelCallEvent) -> None:
         """Note the tools and the system prompt that the model is sent."""
@@ -224,7 +222,7 @@ class FoldlogSessionRepository(WithHistories, SessionRepository):  # type: ignor
             (tool["name"], tool["description"], tool["inputSchema"]["json"])
             for tool in agent.tool_registry.get_all_tool_specs()
         ]
-        conversation = self.conversation(agent._session_manager.session_id, agent.agent_id)
+        conversation = self._conversation_of(agent)
         if self._stream:
             self._streams.drop(conversation)  # of a reply that the SDK discarded
             self._pieces.pop(conversation, None)
@@ -233,10 +231,20 @@ class FoldlogSessionRepository(WithHistories, SessionRepository):  # type: ignor
 
     def _before_tool(self, event: BeforeToolCallEvent) -> None:
         """Set the current tool call, which ``foldlog.effect`` reads."""
-        session_id = event.agent._session_manager.session_id
         used = event.tool_use
-        conversation = self.conversation(session_id, event.agent.agent_id)
+        conversation = self._conversation_of(event.agent)
         begin_effect(self, conversation, used["toolUseId"], used["name"], to_plain(used["input"]))
+
+    def _conversation_of(self, agent: Any) -> str:
+        """Return the id of an agent's conversation. Raises ``InvalidArgument`` if the agent has no
+        session manager, which alone knows the session.
+        """
+        if agent._session_manager is None:
+            raise InvalidArgument(
+                f"the agent {agent.agent_id!r} has no session manager, so its session is not known;"
+                " pass session_manager=RepositorySessionManager(SESSION_ID, repository) to Agent"
+            )
+        return self.conversation(agent._session_manager.session_id, agent.agent_id)
 
     def create_session(self, session: Session, **kwargs: Any) -> Session:
         """Begin a session. Raises ``SessionException`` if the session exists."""

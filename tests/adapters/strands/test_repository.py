@@ -18,7 +18,7 @@ from strands.types.session import Session, SessionAgent, SessionMessage, Session
 import foldlog
 from foldlog.adapters import strands
 from foldlog.adapters.strands import FoldlogSessionRepository
-from foldlog.eventstore import ConversationErased
+from foldlog.eventstore import ConversationErased, InvalidArgument
 from foldlog.eventstore.maintenance import erase
 from foldlog.projections.condensations import StoredCondensations
 from tests.adapters import contract
@@ -293,6 +293,12 @@ def agent_of(repository, model, tools=(measure,), **settings):
         callback_handler=None,
         **settings,
     )
+
+
+def test_hooks_need_a_session_manager(repository):
+    agent = Agent(model=ScriptedModel(lambda *_: said("hi")), hooks=[repository])
+    with pytest.raises(InvalidArgument, match="has no session manager"):
+        agent("hello")
 
 
 def shown(history):
