@@ -59,14 +59,17 @@ class FoldlogRequests(BaseCallbackHandler):  # type: ignore[misc]
         self, serialized: Any, messages: list[list[BaseMessage]], *, run_id: UUID, **kwargs: Any
     ) -> None:
         """Note what the model is sent beside its messages."""
-        first = messages[0][0]
         # A system message with an id belongs to the messages of the session.
-        is_beside = first.type == "system" and first.id is None
+        beside = [
+            message.content
+            for message in messages[0][:1]
+            if message.type == "system" and message.id is None
+        ]
         tools = kwargs.get("invocation_params", {}).get("tools") or ()
         self._running[run_id] = SentBeside(
             "openai",
             [to_plain(tool, unknown=True) for tool in tools],
-            {"instructions": to_plain(first.content)} if is_beside else {},
+            {"instructions": to_plain(beside[0])} if beside else {},
         )
 
     def on_llm_end(self, response: Any, *, run_id: UUID, **kwargs: Any) -> None:

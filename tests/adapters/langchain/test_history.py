@@ -165,6 +165,14 @@ async def test_a_reply_names_its_request(histories):
     assert [len(each.request.messages) for each in sent] == [1, 3]
 
 
+def test_a_prompt_without_messages_is_noted(caplog):
+    requests = FoldlogRequests()
+    model = GenericFakeChatModel(messages=iter([AIMessage("hello")]))
+    reply = model.invoke([], {"callbacks": [requests]})
+    assert caplog.messages == [], "LangChain only logs the error of a callback"
+    assert requests.of_replies([reply.id]).parameters == {}
+
+
 def test_the_example_of_the_page_is_not_deprecated(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     section = (contract.ROOT / "docs/ADAPTERS.md").read_text().split("\n## LangChain\n")[1]
