@@ -29,6 +29,8 @@ _TEXTS_IN_PIECES = ("audio", "function_call")
 """The objects in a message whose texts come in pieces: the transcript and the bytes of a sound, and
 the arguments of a call in OpenAI's earlier format.
 """
+_PARTS_OF_CALLS = frozenset(("index", "id", "type", "function"))
+"""The fields of a piece of a call that every server sends."""
 _ENDS_OF_CALLS = ("tool_calls", "function_call", "stop")
 """The finish reasons after which each call has all its arguments."""
 
@@ -132,6 +134,8 @@ class ChatReader:
         self._fields: JsonObject = {}
         self._message: JsonObject = {"role": "assistant", "content": None}
         self._calls: dict[int, JsonObject] = {}
+        self._places: dict[int, int] = {}
+        """Maps the index of a call in the stream to its place in ``_calls``."""
         self._finish_reason: str | None = None
 
     def read(self, chunk: Any) -> list[Delta]:
@@ -174,16 +178,33 @@ class ChatReader:
 
     def _read_call(self, piece: JsonObject) -> CallDelta:
         """Add a piece of a call to the call, and return its delta."""
-        at = _place_in(piece, "index")
+        at = self._place_of_call(piece)
         function = piece.get("function") or {}
         call = self._calls.setdefault(at, {"type": "function", "function": {"arguments": ""}})
         call["id"] = call.get("id") or piece.get("id")
+        for name, value in piece.items():
+            if name not in _PARTS_OF_CALLS and value is not None:
+                call[name] = _grown(call.get(name), value)
         for name, value in function.items():
             if name != "arguments" and value is not None:
                 call["function"][name] = value
         arguments = _piece_of(function.get("arguments") or "")
         call["function"]["arguments"] += arguments
         return CallDelta(at, text_or_none(piece, "id"), text_or_none(function, "name"), arguments)
+
+    def _place_of_call(self, piece: JsonObject) -> int:
+        """Return the place of the call to which a piece belongs. Gemini's server gives all calls of
+        a reply the same index. So a piece with another id and a name begins another call. Some
+        servers give each piece of a call another id, but only the first piece a name.
+        """
+        index = _place_in(piece, "index")
+        at = self._places.get(index, index)
+        begun_id = self._calls.get(at, {}).get("id")
+        is_named = text_or_none(piece, "function", "name")
+        if begun_id and is_named and text_or_none(piece, "id") not in (None, begun_id):
+            at = max(self._calls) + 1
+        self._places[index] = at
+        return at
 
     @property
     def is_complete(self) -> bool:

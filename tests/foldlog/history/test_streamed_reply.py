@@ -238,6 +238,49 @@ def test_a_chat_completion_is_recorded_as_it_would_be_whole(history, tmp_path):
     check_same_as_whole(history, whole, tmp_path, cost=0.25)
 
 
+def with_signature(delta):
+    piece = {**delta["tool_calls"][0], "extra_content": {"google": {"thought_signature": "s"}}}
+    return {"tool_calls": [piece]}
+
+
+LOOK, WAIT = (
+    {"id": name, "type": "function", "function": {"name": name, "arguments": arguments}}
+    for name, arguments in (("look", '{"at": 1}'), ("wait", "{}"))
+)
+
+
+@pytest.mark.parametrize(
+    "deltas, calls",
+    [
+        (
+            [
+                with_signature(call(0, '{"at": 1}', "look", "look")),
+                call(0, "{", "wait", "wait"),
+                call(0, "}"),
+            ],
+            [{**LOOK, "extra_content": {"google": {"thought_signature": "s"}}}, WAIT],
+        ),
+        (
+            [
+                call(0, '{"at"', "look", "look"),
+                call(0, ": 1}", "other"),
+                call(1, "{}", "wait", "wait"),
+            ],
+            [LOOK, WAIT],
+        ),
+    ],
+    ids=["one index", "ids of pieces"],
+)
+def test_calls_are_told_apart_by_their_ids(history, tmp_path, deltas, calls):
+    source = chat(*deltas)
+    list(history.stream_reply(source))
+    message = {"role": "assistant", "content": None, "tool_calls": calls}
+    choice = {"finish_reason": "stop", "message": message}
+    whole = {**source[0], "usage": source[-1]["usage"], "choices": [choice]}
+    check_same_as_whole(history, whole, tmp_path)
+    assert [event.call_id for event in history.events(1)] == ["look", "wait"]
+
+
 @pytest.mark.parametrize(
     "deltas, message",
     [
