@@ -43,7 +43,7 @@ from foldlog.eventstore.recorders.base import Reader
 from foldlog.eventstore.recorders.errors import FAILURES
 from foldlog.eventstore.recorders.types import Conversation, Row, as_text, utf8
 from foldlog.eventstore.sources.blocks import GENESIS, chain_head
-from foldlog.eventstore.sources.reading import blocks_of
+from foldlog.eventstore.sources.reading import stored_blocks_of
 from foldlog.eventstore.sources.tables import Source, Sources, query_sources
 from foldlog.eventstore.store import Store
 
@@ -452,7 +452,7 @@ class _Comparison:
         if records == source.records:
             return source.head
         head = GENESIS
-        for block in blocks_of(self._database, source):
+        for block in stored_blocks_of(self._database, source):
             if block.stop > records:
                 return chain_head(head, block.before(records).hashes)
             head = chain_head(head, block.hashes)

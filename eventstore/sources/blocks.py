@@ -127,8 +127,8 @@ class Block(NamedTuple):
 
 
 class TextsBetween:
-    """Collects the texts between the records of consecutive blocks, such as damaged lines, without
-    white space and commas.
+    """Collects the texts between the records of consecutive blocks, such as damaged lines. Texts of
+    white space and commas alone are left out, and so is the text after the last record.
 
     ``found``  pairs of the number of the record after a text, and SHA-256 of the text
     """
@@ -222,11 +222,14 @@ def unpacked_index(count: int, index: bytes) -> tuple[array[int], bytes]:
     ``Block.packed``. Raises ``DamagedBlock``.
     """
     split = len(index) - HASH_BYTES * count
-    steps = array("I")
-    steps.frombytes(unpack(index[:split]))
-    if split <= 0 or len(steps) != 2 * count:
+    steps = unpack(index[: max(split, 0)])
+    try:
+        places = array("I", accumulate(array("I", steps)))
+    except (ValueError, OverflowError):  # steps that no version of foldlog wrote
+        places = array("I")
+    if len(places) != 2 * count:
         raise DamagedBlock(f"the index of the block does not fit the block's {count} records")
-    return array("I", accumulate(steps)), index[split:]
+    return places, index[split:]
 
 
 def _steps_to(places: array[int]) -> array[int]:

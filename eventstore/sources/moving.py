@@ -38,6 +38,7 @@ from foldlog.eventstore.sources.reading import (
     blocks_of,
     is_about_readable,
     is_family_whole,
+    stored_blocks_of,
     without_texts,
 )
 from foldlog.eventstore.sources.tables import (
@@ -729,7 +730,7 @@ def _problems_of(
         yield "the list of the events that its records became names records without events"
     head = GENESIS
     number = 0
-    for block in blocks_of(database, source):
+    for block in stored_blocks_of(database, source):
         if block.first != number:
             yield f"records {number} to {block.first - 1} of its source are missing"
         between.take(block)

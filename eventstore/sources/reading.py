@@ -10,7 +10,8 @@ from typing import Annotated, Any, Final
 import msgspec
 
 from foldlog._base.json_types import JsonObject
-from foldlog.eventstore.log.database import Database
+from foldlog.eventstore.errors import CorruptEvent
+from foldlog.eventstore.log.database import Database, check_not_erased
 from foldlog.eventstore.sources.blocks import Block, cut_at
 from foldlog.eventstore.sources.tables import (
     ABOUT,
@@ -40,8 +41,29 @@ def source_of(database: Database, conversation: str) -> Source | None:
 
 def blocks_of(database: Database, source: Source, start: int = 0) -> Iterator[Block]:
     """Yield the blocks from record ``start`` on. The stored source may have grown since ``source``
-    was read, so the new records are left out.
+    was read, so the new records are left out. Raises ``CorruptEvent`` at a record that is missing.
     """
+    next_record = start
+    for block in stored_blocks_of(database, source, start):
+        if block.first > next_record:
+            break
+        yield block
+        next_record = block.stop
+    if next_record < source.records:
+        raise query_sources(database, _missing_record, source, next_record)
+
+
+def _missing_record(sources: Sources, source: Source, number: int) -> CorruptEvent:
+    """Return the error for a record that is missing. Raises ``ConversationErased`` if its
+    conversation was erased.
+    """
+    check_not_erased(sources.database.find_key(sources.reader, source.conversation))
+    name = sources.name_of(source.conversation)
+    return CorruptEvent(name, 0, f"record {number} of its source is missing")
+
+
+def stored_blocks_of(database: Database, source: Source, start: int = 0) -> Iterator[Block]:
+    """Yield the blocks as ``blocks_of`` does, without an error for missing records."""
     return cut_at(_by_pages(database, source, start, Sources.blocks), source.records)
 
 
@@ -100,7 +122,7 @@ def is_about_readable(source: Source) -> bool:
     """Return whether the fields of ``Source.about`` have their types."""
     try:
         msgspec.convert(about(source), _About)
-    except (msgspec.DecodeError, ValueError, TypeError):
+    except (ValueError, TypeError, RecursionError):
         return False
     return True
 

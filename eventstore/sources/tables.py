@@ -227,11 +227,9 @@ class Sources:
         """
         for name, key, encoding, format, stored in self.reader.ask_all("abouts"):
             with suppress(KeyUnavailable):
-                yield (
-                    as_text(name),
-                    as_text(format),
-                    unpack(self._opened(key, encoding, b"about", 0, stored)),
-                )
+                opened = self._opened(key, encoding, b"about", 0, stored)
+                (about,) = self._unpacked(key, [opened])
+                yield as_text(name), as_text(format), about
 
     def name_of(self, conversation: int) -> str:
         """Return the id of the conversation with a key, or an empty text if there is none."""
@@ -248,6 +246,8 @@ class Sources:
             parent = self.parent_of(source)
             if parent is not None:
                 yield from cut_at(self.blocks(parent, start), source.from_record)
+                # The source may have copied these records since ``source`` was read.
+                start = source.from_record
         yield from self.own_blocks(source, start)
 
     def own_blocks(
@@ -313,9 +313,6 @@ class Sources:
         key = source.conversation
         for first, count, encoding, index in self.reader.ask("block_indexes", key):
             yield first, self._index(key, first, count, encoding, index).hashes
-
-    def record(self, source: Source, number: int) -> bytes:
-        return next(self.blocks(source, number)).record(number)
 
     def all_redacted(self, source: Source) -> set[int]:
         """Return the numbers of all redacted records, including shared records."""
@@ -422,11 +419,13 @@ class Sources:
             if encoding is not None:
                 in_blocks |= self._index(conversation, first, count, encoding, data).made
                 continue
-            numbers = array("I")
             (unpacked,) = self._unpacked(conversation, [data])
-            numbers.frombytes(unpacked)
-            events = zip(numbers[1::3], numbers[2::3], strict=True)
-            in_rows.update(zip(numbers[::3], events, strict=True))
+            try:
+                numbers = array("I", unpacked)
+                events = zip(numbers[1::3], numbers[2::3], strict=True)
+                in_rows.update(zip(numbers[::3], events, strict=True))
+            except ValueError as error:  # numbers that no version of foldlog wrote
+                raise self._corrupt(conversation, first, error) from error
         return in_rows, in_blocks
 
     # -- places

@@ -8,8 +8,16 @@ from contextlib import contextmanager
 import pytest
 
 from foldlog import Histories
-from foldlog.eventstore import EventsNotMade, KeyUnavailable, Store, VersionConflict
+from foldlog.eventstore import (
+    ConversationErased,
+    CorruptEvent,
+    EventsNotMade,
+    KeyUnavailable,
+    Store,
+    VersionConflict,
+)
 from foldlog.eventstore.log.writing import WriteTransaction, begin_new
+from foldlog.eventstore.maintenance.erase import erase
 from foldlog.eventstore.recorders.types import Conversation
 from foldlog.eventstore.sources.blocks import (
     GENESIS,
@@ -22,6 +30,7 @@ from foldlog.eventstore.sources.blocks import (
     pack,
     unpacked_index,
 )
+from foldlog.eventstore.sources.reading import blocks_of
 from foldlog.eventstore.sources.tables import MADE, Place, Source, Sources, SourcesToWrite
 from tests.conformance.conftest import ENCRYPTS
 from tests.privacy import erased
@@ -117,7 +126,6 @@ def test_a_source_is_read_as_written(store, name):
         assert sources.find_by_key(source.conversation) == source
         assert sources.find_by_key(source.conversation + 1) is None
         assert sources.all() == [source]
-        assert sources.record(source, 8) == RECORDS[8]
         assert sources.hashes(source) == b"".join(map(hash_of, RECORDS))
         redacted = {hash_of(RECORDS[1]), hash_of(RECORDS[7])}
         assert sources.redacted_hashes(source.root) == redacted
@@ -483,3 +491,51 @@ def test_what_a_fork_shares_has_only_the_redactions_before_its_version(store):
         row = sources.as_row(shared)
         head = chain_head(GENESIS, b"".join(map(hash_of, RECORDS[:3])))
         assert row == shared._replace(head=head, about=b"", sums=b"")
+
+
+@pytest.mark.parametrize("start, missing, problem", [(0, 0, 0), (0, 3, 3), (4, 6, 6), (8, 6, 8)])
+def test_a_missing_record_is_named(store, start, missing, problem):
+    source = begun(store, "c1")
+    write(store, SourcesToWrite.delete_blocks, source.conversation, missing, missing + 3)
+    with pytest.raises(CorruptEvent, match=f"'c1', event 0: record {problem} of its source is"):
+        list(blocks_of(store.database, source, start))
+
+
+def test_the_records_of_an_erased_conversation_are_not_called_missing(store):
+    source = begun(store, "c1")
+    erase(store, "c1", reason="a test")
+    with pytest.raises(ConversationErased):
+        list(blocks_of(store.database, source))
+
+
+@pytest.mark.parametrize(
+    "places", [b"abc", array("I", [7]).tobytes(), array("I", [9] * 4).tobytes()]
+)
+def test_a_list_of_events_that_no_version_wrote_is_named(store, places):
+    source = begun(store, "c1")
+    store.database.recorder.transact(
+        lambda transaction: transaction.write("put_made", source.conversation, 0, pack(places))
+    )
+    with pytest.raises(CorruptEvent, match="'c1'"), sources_of(store) as sources:
+        sources.made(source)
+
+
+@pytest.mark.parametrize("steps", [b"abc", array("I", [2**32 - 1] * 6).tobytes(), b""])
+def test_an_index_that_no_version_wrote_is_refused(steps):
+    with pytest.raises(DamagedBlock, match="does not fit the block's 3 records"):
+        unpacked_index(3, pack(steps) + bytes(3 * 16))
+
+
+def test_texts_about_sources_that_cannot_be_read_are_named(store):
+    source = begun(store, "c1")
+    row = (*source[:8], 1, source.head, source.fingerprint, b"", b"no deflate", pack(b""))
+    store.database.recorder.transact(lambda transaction: transaction.write("put_source", *row))
+    with pytest.raises(CorruptEvent, match="'c1'"), sources_of(store) as sources:
+        list(sources.abouts())
+
+
+def test_records_copied_from_an_erased_parent_are_read_once(store):
+    parent = begun(store, "parent")
+    fork = begun(store, "fork")._replace(parent=parent.conversation, from_record=3)
+    # The fork has copied the shared records since ``fork`` was read, and the parent is still there.
+    assert records_of(store, fork) == RECORDS
