@@ -24,9 +24,11 @@ from collections.abc import Sequence
 from functools import partial
 from typing import Final
 
+from foldlog._base.json_types import JsonObject
 from foldlog.eventstore.errors import (
     ConversationNotFound,
     InvalidArgument,
+    StoreDamaged,
     StreamConflict,
     StreamNotFound,
 )
@@ -51,11 +53,13 @@ LEFT_S: Final = 600
 drives the conversation: SDKs of models wait ten minutes for a reply.
 """
 _NOTED_S: Final = 10
-"""Chunks have no time, so an append to a reply notes it in the state of the stream. It writes the
-row only if the last note, or the beginning, is older than this time in seconds.
+"""Chunks have no time, so an append to a reply notes its time in the state of the stream. It writes
+the row only if the last note, or the beginning, is older than this time in seconds.
 """
 _WROTE_AT: Final = "wrote_at"
 """The field in the state of a reply that has the time of an append, in microseconds since 1970."""
+_DIES: Final = "dies"
+"""The field in the state of a stream that has the end of its time to live, as ``_WROTE_AT``."""
 STREAMS_MAX: Final = 100
 """The maximum number of streams of a conversation, without replies that have ended."""
 REPLIES_MAX: Final = 256
@@ -146,19 +150,38 @@ def _note_time(writing: WriteTransaction, stream: Stream) -> Stream:
     before = now - _NOTED_S * _SECOND
     if stream.began_at > before or _wrote_at(stream.state) > before:
         return stream
-    state = {**json.loads(stream.state), _WROTE_AT: now}
-    noted = stream._replace(state=json.dumps(state).encode())
+    fields = _fields_of(stream.state)
+    if fields is None:
+        raise StoreDamaged(
+            f"conversation {writing.conversation!r}: the state of stream {stream.name!r} cannot be"
+            " read; delete the stream, and run 'foldlog store verify'"
+        )
+    noted = stream._replace(state=json.dumps({**fields, _WROTE_AT: now}).encode())
     writing.put_stream(noted)
     return noted
 
 
-def _wrote_at(state: bytes) -> int:
-    """Return the time that ``_note_time`` noted last, or 0, also if the state cannot be read."""
+def _fields_of(state: bytes) -> JsonObject | None:
+    """Return the fields in the state of a stream, or None if it cannot be read."""
     try:
-        noted_at = json.loads(state)[_WROTE_AT]
-    except (ValueError, LookupError, TypeError):
-        return 0
-    return noted_at if type(noted_at) is int else 0
+        fields = json.loads(state)
+    except ValueError:
+        return None
+    return fields if isinstance(fields, dict) else None
+
+
+def _time_in(state: bytes, name: str) -> int | None:
+    """Return the time in a field of a state, or None, also if the state cannot be read."""
+    # Most states lack the field, and a search takes less time than a parser.
+    if f'"{name}"'.encode() not in state:
+        return None
+    time = (_fields_of(state) or {}).get(name)
+    return time if type(time) is int else None
+
+
+def _wrote_at(state: bytes) -> int:
+    """Return the time that ``_note_time`` noted last, or 0 if there is none."""
+    return _time_in(state, _WROTE_AT) or 0
 
 
 def close(
@@ -220,10 +243,8 @@ def _is_ended_reply(stream: Stream) -> bool:
 
 def is_dead(stream: Stream, now: int) -> bool:
     """Return whether the time to live of a stream has passed."""
-    if b'"dies"' not in stream.state:
-        return False
-    dies: int = json.loads(stream.state)["dies"]
-    return dies <= now
+    dies = _time_in(stream.state, _DIES)
+    return dies is not None and dies <= now
 
 
 def _is_old(stream: Stream, now: int) -> bool:

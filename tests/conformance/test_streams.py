@@ -384,6 +384,15 @@ def test_a_state_without_a_time_is_never_noted(state, noted_at):
     assert streams._wrote_at(state) == noted_at
 
 
+@pytest.mark.parametrize("state", [b"{", b"[]", b"\xff"])
+def test_a_reply_with_an_unreadable_state_is_named(store, state):
+    reply = begin(store)
+    broken = reply._replace(state=state, began_at=1)
+    write(store, lambda writing: writing.put_stream(broken))
+    with pytest.raises(StoreDamaged, match="'c': the state of stream 'reply' cannot be read"):
+        append(store, reply, "x")
+
+
 def test_old_streams():
     """A closed reply is old after a minute, an open one a week after its last note, and another
     stream when it dies.
@@ -408,6 +417,11 @@ def test_old_streams():
         (other._replace(event=0, events=1), abandoned_us + 6),
         (dying, 70),
         (dying._replace(closed_at=7), 70),
+        (other._replace(state=b'{"producers": {"dies": [0, 1]}}'), never),
+        (other._replace(state=b'{"began_by": "dies"}'), never),
+        (other._replace(state=b'{"dies": "x"}'), never),
+        (other._replace(state=b'{"dies" 7'), never),
+        (reply._replace(state=b'["dies"]'), abandoned_us + 6),
     ]
     for stream, begins in old_from:
         if begins is never:
