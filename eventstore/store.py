@@ -272,7 +272,8 @@ class Store:
         Raises ``ConversationNotFound``, ``ConversationErased`` or ``StoreUnavailable``. Raises
         ``InvalidArgument`` if the conversation does not have the version ``at``, and
         ``VersionConflict`` if ``new_id`` exists. Durability: the fork is on disk when the method
-        returns. Cost: writing two rows, whatever the length of the fork's past.
+        returns. Cost: writing two rows, whatever the length of the fork's past. If an event of the
+        conversation was redacted, the source ids of the shared events are copied, too.
         """
         fork = self._recorder.transact(
             lambda transaction: begin_fork(
@@ -284,7 +285,8 @@ class Store:
                 replaces_erased=replace_erased,
             )
         )
-        return row_of(fork)
+        (row,) = self._listed([fork])
+        return row
 
     def register(self, projection: InlineProjection) -> None:
         """From now on, call ``projection`` in the transaction of every append with structural
@@ -528,7 +530,7 @@ class Store:
 def bind(
     store: Store, conversation: str, *, replaces_erased: bool = False
 ) -> tuple[Binding, Store]:
-    """Return a store that is bound to one conversation under this id, and its ``Binding``."""
+    """Return the ``Binding`` to one conversation under this id, and a store that is bound by it."""
     own = copy(store)
     own.database = copy(store.database)
     own.database.binding = binding = Binding(conversation, replaces_erased=replaces_erased)
@@ -596,9 +598,11 @@ def _in_order(events: Iterable[Event | Encoded]) -> Iterator[Event | Encoded]:
     of the event.
     """
     for index, event in enumerate(events):
-        if not isinstance(event, Encoded) and event.id not in (index, NOT_RECORDED):
+        # ``encode`` refuses an object that is not an event, and an encoded event has no id.
+        event_id = getattr(event, "id", NOT_RECORDED)
+        if event_id not in (index, NOT_RECORDED):
             raise InvalidEvent(
-                f"event {index} of the history has id {event.id}; give the ids 0, 1, 2, …, or"
+                f"event {index} of the history has id {event_id}; give the ids 0, 1, 2, …, or"
                 " no ids"
             )
         yield event

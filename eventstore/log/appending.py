@@ -302,10 +302,6 @@ class Appending(Struct, eq=False):
         conversation = reading.conversation
         first_id = earlier.first_id
         count = earlier.events
-        if count < 1:
-            raise CorruptEvent(
-                conversation, 0, "the record of an idempotency key of the conversation is damaged"
-            )
         rows = reading.rows(first_id, first_id + count)
         recorded = list(dense_events(conversation, rows, first_id, first_id + count))
         requested = number_events(map(_decoded_event, self.batch), first_id)
@@ -443,7 +439,7 @@ def begin_fork(
     *,
     replaces_erased: bool = False,
 ) -> Conversation:
-    """Begin a fork, and return it: see ``Store.fork``."""
+    """Begin a fork, and return its row: see ``Store.fork``."""
     original = find_begun(database, transaction, conversation)
     if original is None:
         raise ConversationNotFound(conversation)
@@ -485,12 +481,13 @@ def begin_fork(
     if original.redactions:
         _keep_source_keys(ReadTransaction(transaction, original, database), writing, at)
     writing.end()
-    return fork
+    return writing.state
 
 
 def _keep_source_keys(parent: ReadTransaction, fork: WriteTransaction, at: int) -> None:
     """Copy the source ids of the shared events to the fork. Without source ids in the fork, an
-    import into the fork could bring redacted events back.
+    import into the fork could bring redacted events back. The fork's number of redactions begins
+    with its parent's.
     """
     for name, recalled in parent.source_keys():
         if recalled.first_id < at:

@@ -144,8 +144,8 @@ class ReadTransaction:
 
     @property
     def redactions(self) -> int:
-        """The number of redacted events. For a fork, only redactions after its beginning count.
-        While ``redactions`` does not change, no content of the conversation was redacted.
+        """The number of redacted events. For a fork, it begins with the number of its parent. While
+        ``redactions`` does not change, no content of the conversation was redacted.
         """
         return self.state.redactions
 
@@ -270,8 +270,8 @@ class ReadTransaction:
 
     def _decode_for_view(self, rows: list[Row], parts: Sequence[Segment]) -> Sequence[Row]:
         """Decode the rows of a View, which are in ``parts``, and add their bytes to ``view_bytes``.
-        If a View may not have so many bytes (``views_up_to``), decodes no further rows, empties
-        ``rows``, and raises ``TooManyBytes``.
+        If a View may not have so many bytes (``views_up_to``), the method decodes no further rows,
+        empties ``rows``, and raises ``TooManyBytes``.
         """
         bytes_max = VIEW_LIMIT.bytes_max
         decoded = list[Row]()
@@ -303,8 +303,9 @@ class ReadTransaction:
     def structural_events(self, start: int = 0, stop: int | None = None) -> Iterator[Event]:
         """Yield the structural events with ``start <= id < stop`` in the order of their ids.
 
-        Raises ``CorruptEvent`` if a structural event is unreadable or missing. Cost: reading the
-        structural events.
+        Raises ``CorruptEvent`` if a structural event is unreadable or missing. An event that is
+        missing before the first yielded event is noticed only if ``start`` is 0, and one after the
+        last only if ``stop`` is not below the version. Cost: reading the structural events.
         """
         start = max(self._whole("start", start), 0)
         stop = self._last(stop)
@@ -567,14 +568,23 @@ class ReadTransaction:
 
     def recall(self, idempotency_key: str) -> RecalledKey | None:
         """Return the events that an append recorded under a caller's idempotency key, or None if
-        the key is new. Raises ``CorruptEvent`` if a program without the data key changed the
-        idempotency key.
+        the key is new. Raises ``CorruptEvent`` if the conversation does not have these events, or
+        if a program without the data key changed the idempotency key.
         """
-        return self.recalled(stored_key(self.salt, idempotency_key))
+        recalled = self.recalled(stored_key(self.salt, idempotency_key))
+        if recalled is None:
+            return None
+        if recalled.events < 1:
+            problem = "the record of an idempotency key of the conversation is damaged"
+            raise CorruptEvent(self.conversation, 0, problem)
+        if recalled.first_id + recalled.events > self.version:
+            problem = "it is missing, but an idempotency key names it"
+            raise CorruptEvent(self.conversation, self.version, problem)
+        return recalled
 
     def recalled(self, name: str) -> RecalledKey | None:
         """Return the events that an append recorded under an idempotency key, or None. ``name`` is
-        the stored name of the key. Raises the errors of ``recall``.
+        the stored name of the key. Raises the errors of ``check_proofs``.
         """
         recalled = self._reader.recall(self.state.key, name)
         if recalled is not None:
@@ -583,7 +593,7 @@ class ReadTransaction:
 
     def recalled_among(self, names: Sequence[str]) -> set[str]:
         """Return the idempotency keys in ``names`` that the conversation has stored. Raises the
-        errors of ``recall``.
+        errors of ``check_proofs``.
         """
         rows = self._reader.recalled_among(self.state.key, names)
         recalled = [(name, key) for _, name, key in rows]
@@ -592,7 +602,7 @@ class ReadTransaction:
 
     def source_keys(self) -> Iterator[tuple[str, RecalledKey]]:
         """Yield the idempotency keys that stand for source ids, each with the event that has the
-        source id. Raises the errors of ``recall``.
+        source id. Raises the errors of ``check_proofs``.
         """
         for name, recalled in self._reader.all_recalled(self.state.key, SOURCE_KEYS):
             if not name.startswith(SOURCE_KEYS):

@@ -69,8 +69,8 @@ class ConversationRow(NamedTuple):
     ``parent``         the conversation with which a fork shares events, or None
     ``parent_version``  the version up to which a fork shares events with its parent, or None
     ``generation``     the number of erased conversations that had this id before
-    ``redactions``     the number of redacted events; for a fork, shared events count if they were
-                       redacted after the fork began; 0 for an erased conversation
+    ``redactions``     the number of redacted events; for a fork, the number of its parent when the
+                       fork began, and its later redactions; 0 for an erased conversation
     ``unmade``         the number of records of the source without events: foldlog makes the events
                        at the first use
     ``unconfirmed``    the read models that have not reached the position of the erasure, so they

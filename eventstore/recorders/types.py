@@ -330,9 +330,9 @@ class Conversation(NamedTuple):
     ``parent_version``, but no parent. ``replaces`` is the key of the erased conversation whose id
     this conversation uses again. ``unmade`` is the number of source records without events, and
     ``archived`` the number of events in the object of an archived conversation.
-    ``redactions`` is the number of redacted events. For a fork, a redaction of a shared event
-    counts only if it happened after the fork began. A caller may keep events in memory as long as
-    ``redactions`` does not change.
+    ``redactions`` is the number of redacted events. For a fork, it begins with the number of its
+    parent, also if the parent's redacted events are not shared. A caller may keep events in memory
+    as long as ``redactions`` does not change.
     """
 
     key: int

@@ -13,6 +13,7 @@ from foldlog.eventstore import (
     EventStoreError,
     InvalidArgument,
     Store,
+    UnknownEventType,
 )
 from foldlog.eventstore.log import row as rows_module, writing
 from foldlog.eventstore.maintenance.copy import copy_store
@@ -182,3 +183,9 @@ def test_an_old_conversation_with_an_empty_id_continues(store, monkeypatch):
     say(store, "", "hi")
     store.ingest("", [HI, HI, HI])
     assert texts(store, "") == ["hi"] * 3
+
+
+@pytest.mark.parametrize("event", [{"kind": "message"}, None])
+def test_a_history_of_other_objects_is_refused(store, event):
+    with pytest.raises(UnknownEventType, match="is not an event; build one"):
+        store.ingest("c", [event])

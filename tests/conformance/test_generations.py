@@ -215,3 +215,13 @@ def test_only_an_erased_conversation_is_replaced(store, visible):
     with pytest.raises(StoreUnavailable):  # it was replaced already
         recorder.transact(begin)
     assert recorder.query(lambda reader: reader.conversation("c1")).replaces == key
+
+
+def test_a_fork_under_a_used_id_says_what_the_store_says(histories, store):
+    histories["parent"].append([said("one"), said("two")])
+    histories["parent"].redact([0], reason="a test")
+    histories["c1"].append(said("gone"))
+    erased(store, "c1")
+    fork = store.fork("parent", 2, "c1", replace_erased=True)
+    assert fork == store.conversation("c1")
+    assert (fork.generation, fork.redactions) == (1, 1)

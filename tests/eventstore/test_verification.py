@@ -655,11 +655,26 @@ def test_a_damaged_idempotency_key_is_named_at_its_use(path):
     with open_store(f"sqlite:///{path}") as store:
         say(store, "a", "more", idempotency_key="k")
     execute(path, "UPDATE idempotency_keys SET events = 0")
-    with (
-        open_store(f"sqlite:///{path}") as store,
-        pytest.raises(CorruptEvent, match="the record of an idempotency key of"),
-    ):
+    with open_store(f"sqlite:///{path}") as store:
+        with pytest.raises(CorruptEvent, match="the record of an idempotency key of"):
+            say(store, "a", "more", idempotency_key="k")
+        with pytest.raises(CorruptEvent, match="the record of an idempotency key of"):
+            store.recorded("a", "k")
+
+
+def test_an_idempotency_key_of_very_many_events_is_named_at_its_use(path):
+    with open_store(f"sqlite:///{path}") as store:
         say(store, "a", "more", idempotency_key="k")
+        version = store.version("a")
+    execute(path, f"UPDATE idempotency_keys SET events = {2**62}")
+    with open_store(f"sqlite:///{path}") as store:
+        missing = f"event {version}: it is missing, but an idempotency key names it"
+        with pytest.raises(CorruptEvent, match=missing):
+            say(store, "a", "more", idempotency_key="k")
+        with pytest.raises(CorruptEvent, match=missing):
+            store.recorded("a", "k")
+        with pytest.raises(CorruptEvent, match=missing):
+            Documents(store).append("a", [], {"note": 1}, idempotency_key="k")
 
 
 def test_a_conversation_without_its_events_is_named(path):
