@@ -138,6 +138,7 @@ class Documents:
             binding, store = bind(store, conversation)
         events = [events] if isinstance(events, Event) else list(events)
         values = _check_values(changed)
+        brings_change = _has_change(conversation, events, values)
         last = self._store.last_documents.pop(conversation, None)
         while True:
             change = None
@@ -168,7 +169,7 @@ class Documents:
                     also=also,
                 )
             except DocumentsChanged:  # another writer changed or redacted a document
-                if together:
+                if together or brings_change:
                     raise
             else:
                 key = binding.key
@@ -361,6 +362,19 @@ def _check_values(changed: JsonMap) -> JsonObject:
         name = _check_name(key)
         values[name] = value if value is DELETED else _stored_copy(name, value)
     return values
+
+
+def _has_change(conversation: str, events: Sequence[Event], values: JsonMap) -> bool:
+    """Return whether a caller's events change documents, so that an append which finds the change
+    outdated must not begin again. Raises ``InvalidEvent`` if the same append sets ``values``.
+    """
+    has_change = any(isinstance(event, DocumentChanges) for event in events)
+    if has_change and values:
+        raise InvalidEvent(
+            f"this append to conversation {conversation!r} sets documents, and one of its events is"
+            " a change of documents, too; append the two one after the other"
+        )
+    return has_change
 
 
 def _find_repeat(

@@ -55,7 +55,7 @@ def _of_objects(before: JsonObject, after: JsonObject) -> Difference:
                 inside[key] = change
     removed = [key for key in before if key not in after]
     parts = {"set": changed, "del": removed, "in": inside}
-    return {name: part for name, part in parts.items() if part} or {"=": after}
+    return {name: part for name, part in parts.items() if part}
 
 
 def _of_arrays(before: list[Any], after: list[Any]) -> Difference:

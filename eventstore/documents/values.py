@@ -69,8 +69,10 @@ def read_value(reading: ReadTransaction, name: str, event_id: int) -> DocumentVa
     base_id = event_id
     while True:
         base = _changes_in(reading, base_id)
-        change = None if base is None else base.changed.get(name)
-        if base is None or change is None or len(differences) > CHAIN_MAX:
+        change = {} if base is None else base.changed.get(name, {})
+        # A deletion, which an imported history may name as a base, has no value.
+        has_value = "value" in change or "difference" in change
+        if base is None or not has_value or len(differences) > CHAIN_MAX:
             raise CorruptEvent(
                 reading.conversation,
                 event_id,

@@ -12,6 +12,7 @@ from foldlog.eventstore import (
     DELETED,
     ConversationErased,
     ConversationNotFound,
+    CorruptEvent,
     DocumentChanges,
     Documents,
     DocumentsChanged,
@@ -287,3 +288,19 @@ def test_one_read_finds_several_versions(store, documents):
         walked, drawn_values = store.query(name, read)
         assert walked == expected
         assert [value for _, value in sorted(drawn_values)] == expected
+
+
+@pytest.mark.parametrize("values", [{"q": 1}, {}])
+def test_a_stale_change_among_the_events_ends_the_append(store, documents, values):
+    put(documents, a=1, b=2)
+    stale = DocumentChanges(changed={"a": {"value": 3}})
+    with pytest.raises(InvalidEvent if values else DocumentsChanged):
+        documents.append("c1", [stale], values)
+
+
+def test_a_difference_from_a_deletion_is_named(store, documents):
+    deletion = DocumentChanges(changed={"a": {"deleted": True}})
+    difference = DocumentChanges(changed={"a": {"base": 0, "difference": {"set": {"x": 1}}}})
+    store.ingest("c1", [deletion, difference])
+    with pytest.raises(CorruptEvent, match="event 1: the value of document 'a' builds on event 0"):
+        documents.get("c1", "a")
