@@ -371,6 +371,11 @@ def _encoded_unknown(event: object) -> Encoded:
         )
     kind = event.stored_kind
     schema = event.stored_schema
+    if type(kind) is not str or type(schema) is not int or not isinstance(event.body, bytes):
+        raise InvalidEvent(
+            "an UnknownEvent needs a text as stored_kind, a whole number as stored_schema, and"
+            f" bytes as body, not {short(kind)}, {short(schema)} and {short(event.body)}"
+        )
     known_type = KINDS.get(kind)
     if known_type is not None and schema <= _STORED_AS[known_type][1]:
         raise InvalidEvent(

@@ -21,8 +21,11 @@ def check_target(path: Path) -> None:
             f"{path} is a database, and the new file would replace it; choose another name"
         )
     for suffix in _BESIDE_A_DATABASE:
-        database = path.with_name(path.name.removesuffix(suffix))
-        if path.name.endswith(suffix) and is_database(database):
+        name = path.name.removesuffix(suffix)
+        if name in ("", path.name):
+            continue
+        database = path.with_name(name)
+        if is_database(database):
             raise InvalidOption(
                 f"{path} belongs to the database {database}; choose another name for the new file"
             )

@@ -1,9 +1,9 @@
 """Read pages of the list of conversations by attribute and by last activity.
 
-Attributes are the document ``attributes`` of a conversation. An attribute is a named text, number
-or list of texts, such as user, project, title or tags. A read model finds conversations by their
-attributes. A list of conversations may be some seconds old, and contains the time at which it was
-made.
+Attributes are the document ``attributes`` of a conversation. An attribute is a named text, whole
+number, boolean or list of texts, such as user, project, title or tags. A read model finds
+conversations by their attributes. A list of conversations may be some seconds old, and contains the
+time at which it was made.
 
 See docs/internals/decisions/0035-lists.md.
 """

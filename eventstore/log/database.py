@@ -210,9 +210,9 @@ class Database:
 
         Raises ``EventsNotMade`` if the conversation's source has records without events, unless
         ``as_stored`` is true. After ``EventsNotMade``, the recorder makes the missing events and
-        runs the work again. Raises ``CorruptEvent`` if the stored row of the conversation is
-        damaged, and the errors of ``Binding.check``. If ``binds`` is false, the ``Binding`` stays
-        unchanged.
+        runs the work again. Raises ``StoreDamaged`` or ``CorruptEvent`` if the stored row of the
+        conversation is damaged, and the errors of ``Binding.check``. If ``binds`` is false, the
+        ``Binding`` stays unchanged.
         """
         if type(conversation) is not str:
             raise TypeError(f"the id of a conversation must be a text, not {conversation!r}")

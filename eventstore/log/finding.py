@@ -34,8 +34,8 @@ def find_begun(database: Database, reader: Reader, conversation: str) -> Convers
 def find_again(database: Database, reader: Reader, former: Conversation) -> ReadTransaction:
     """Find a conversation again in a new transaction. ``former`` is the state of the conversation
     in an earlier transaction. Raises ``ConversationErased`` if the conversation was erased, even if
-    a new conversation now has its id. Raises ``EventsNotMade`` if an import has since added records
-    whose events are not made yet.
+    a new conversation now has its id, and ``ConversationNotFound`` if the store has lost it. Raises
+    ``EventsNotMade`` if an import has since added records whose events are not made yet.
     """
     present = begun(database.find(reader, former.id, as_stored=former.unmade > 0))
     if present is None:

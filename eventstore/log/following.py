@@ -108,7 +108,7 @@ def _decode(
     database: Database, reader: Reader, conversation: str, is_entry: bool, stored: Sequence[Row]
 ) -> Sequence[Row]:
     """Decode new rows of a conversation. If the conversation does not exist, return them as damaged
-    rows. ``is_entry`` is true for rows of a log's entries, which need no conversation.
+    rows. ``is_entry`` is true for entries of the ledger, which need no conversation.
     """
     if is_entry:
         return [as_followed(row) for row in RowCodec(conversation).decode_rows(stored)]

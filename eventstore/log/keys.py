@@ -75,7 +75,7 @@ class KeyRing:
             with open(path, encoding="utf-8") as file:
                 status = os.fstat(file.fileno())
                 lines = [line.strip() for line in file]
-        except (OSError, UnicodeDecodeError) as error:
+        except (OSError, ValueError) as error:  # not UTF-8, or no file can have the path
             problem = getattr(error, "strerror", None) or error
             raise KeyUnavailable(
                 f"the key file {path!r} cannot be read: {problem}; {_HOW_TO_MAKE_ONE}"

@@ -122,8 +122,8 @@ def select_new(
             stored_keys.add(key)
     if all_or_none and 0 < len(new_events.batch) < len(batch):
         raise PartlyKnown(
-            f"only {len(new_events.batch)} of {len(batch)} events are new, and the store already"
-            " has the other events; append only the new events"
+            f"only {len(new_events.batch)} of {len(batch)} events are new: the other events are in"
+            " the store already, or twice in this append; append each new event once"
         )
     return new_events
 

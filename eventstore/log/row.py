@@ -145,7 +145,7 @@ def commitment_of(proof: bytes, body: bytes) -> bytes:
         return commitment(salt_or_commitment, body)
     if len(salt_or_commitment) == COMMITMENT_BYTES:
         return salt_or_commitment
-    raise ValueError(f"the proof of an event has {len(proof)} bytes, not 32, 48 or 64")
+    raise ValueError(f"the proof of an event has {len(proof)} bytes, not 48 or 64")
 
 
 def is_redacted(proof: bytes) -> bool:
@@ -294,7 +294,7 @@ def _kind_bytes(kind: str) -> tuple[bytes, bytes]:
 
 def event_of(conversation: str, row: Row, position: int | None = None) -> Event:
     """Return the event of a row. An event of a known kind without a time gets the time at which it
-    was recorded.
+    was recorded, unless it was imported.
 
     Raises ``CorruptEvent`` if the bytes are not an event. The error contains ``position``.
     """

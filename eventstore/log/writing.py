@@ -13,6 +13,7 @@ from collections.abc import Iterable, Sequence
 from contextlib import suppress
 from hashlib import blake2b
 from operator import attrgetter
+from reprlib import repr as short
 from typing import Any, Final, Protocol
 
 import msgspec
@@ -427,7 +428,7 @@ def list_again(writing: WriteTransaction, attributes: JsonMap | None) -> None:
 
 def decode_attributes(body: bytes) -> JsonObject | None:
     """Return the attributes in a record, or None if its body is not a JSON object."""
-    with suppress(ValueError):
+    with suppress(ValueError, RecursionError):
         try:
             return _from_json(body)
         except msgspec.DecodeError:  # an escaped lone surrogate
@@ -447,8 +448,8 @@ def pairs_of(attributes: JsonMap) -> list[bytes]:
         for element in value if isinstance(value, list | tuple) else [value]:
             if not isinstance(element, str | int):
                 raise InvalidArgument(
-                    f"attribute {name!r} is {element!r}; give a text, a whole number, a boolean or"
-                    " a list of these"
+                    f"attribute {name!r} is {short(value)}; give a text, a whole number, a boolean"
+                    " or a list of these"
                 )
             pairs.append(_encode(whole_pairs([name, element])))
     return pairs

@@ -247,6 +247,14 @@ def test_unknown_event_with_the_first_or_the_last_schema(schema):
     assert encode(event)[:2] == ("later", schema)
 
 
+@pytest.mark.parametrize(
+    "kind, schema, body", [(5, 1, b"{}"), ("later", "1", b"{}"), ("later", 1, "{}")]
+)
+def test_unknown_event_with_fields_of_wrong_types(kind, schema, body):
+    with pytest.raises(InvalidEvent, match="needs a text as stored_kind"):
+        encode(UnknownEvent(stored_kind=kind, stored_schema=schema, body=body))
+
+
 def test_stored_origin_is_no_alias():
     origin = Origin(format="f", rest={"set": {"a": [1]}})
     event = said("x", origin=origin)

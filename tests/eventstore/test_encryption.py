@@ -392,6 +392,8 @@ def test_key_file_that_is_no_text_is_named(tmp_path):
         KeyRing.from_file(str(file))
     with pytest.raises(KeyUnavailable, match=r"cannot be read: Is a directory;"):
         KeyRing.from_file(str(tmp_path))
+    with pytest.raises(KeyUnavailable, match="cannot be read: embedded null byte;"):
+        KeyRing.from_file("key\0")
 
 
 def test_data_key_of_an_unknown_form_is_refused():

@@ -456,6 +456,7 @@ def test_a_target_is_a_name_of_a_new_file(tmp_path):
         with pytest.raises(InvalidOption, match=r"belongs to the database .*/store\.db; choose"):
             check_target(tmp_path / "store.db-wal")
     check_target(tmp_path / "other.db-wal")
+    check_target(tmp_path / "-wal")
 
 
 def test_a_link_to_a_file_that_is_open_is_no_target(tmp_path):
