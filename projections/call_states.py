@@ -208,14 +208,15 @@ def begun_among(store: Store, conversation: str, calls: Sequence[Action]) -> fro
     counts as begun.
     """
 
-    def has_begun(reading: ReadTransaction, call: Action) -> bool:
-        if call.id < first_own(reading):
-            return True
+    def has_mark(reading: ReadTransaction, call: Action) -> bool:
         head = reading.head_at(call.id + 1) or b""
         return reading.recall(key_of_mark(key_of(head), 1)) is not None
 
     def read(reading: ReadTransaction) -> frozenset[int]:
-        return frozenset(call.id for call in calls if has_begun(reading, call))
+        shared_until = first_own(reading)
+        return frozenset(
+            call.id for call in calls if call.id < shared_until or has_mark(reading, call)
+        )
 
     return store.query(conversation, read) if calls else frozenset()
 

@@ -200,6 +200,8 @@ def _unfit_because(event: Event, view: View, position: int) -> str:
         return "its call is not shown"
     if any(calls.unanswered and position in calls.members for calls in units.parallel_calls):
         return "its call or another call of the same response has no observation"
+    if [position] in units.bonds:
+        return "it must stay with the agent's next event, and another event or none follows it"
     return "its tool loop is not whole"
 
 

@@ -195,16 +195,27 @@ def _raise(refusal: InvalidEvent, reading: ReadTransaction) -> None:
 def why_no_result(conversation: str, call: str | Action, view: View) -> str:
     """Return why a call cannot get a result, and which calls can, for the user."""
     call_id = call.call_id if isinstance(call, Action) else call
+    if isinstance(call, Action) and call_id is None:
+        name = f"call of event {call.id}"
+    else:
+        name = f"call {call_id!r}"
     waiting = [
         f"event {open_call.id}" if open_call.call_id is None else repr(open_call.call_id)
         for open_call in view.open_calls
     ]
     listed = ", ".join(waiting[:_NAMED_MAX]) + (", …" if len(waiting) > _NAMED_MAX else "")
     results = (event for event in reversed(view.events) if isinstance(event, Observation))
-    answered = next((result for result in results if result.call_id == call_id), None)
+    answered = next((result for result in results if _answers(result, call)), None)
     if answered is not None:
-        problem = f"call {call_id!r} already has a result, event {answered.id}"
+        problem = f"{name} already has a result, event {answered.id}"
     else:
-        problem = f"no action opened a call {call_id!r}"
+        problem = f"the View shows no open {name}"
     remedy = f"the open calls are {listed}" if waiting else "no call is open"
     return f"conversation {conversation!r}: {problem}; {remedy}; nothing was appended"
+
+
+def _answers(result: Observation, call: str | Action) -> bool:
+    if isinstance(call, Action):
+        has_its_id = call.call_id is not None and result.call_id == call.call_id
+        return has_its_id or result.cause == call.id
+    return result.call_id == call

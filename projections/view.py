@@ -165,8 +165,9 @@ class View:
 
     @property
     def forgotten_event_ids(self) -> frozenset[int]:
-        """The ids of all events and summaries that the View's condensations forgot. Cost: reading
-        the condensations, and one pass over the forgotten ids.
+        """The ids of all events and summaries that the View's condensations forgot. A condensation
+        imported from OpenHands V0 has ids of its source here. Cost: reading the condensations, and
+        one pass over the forgotten ids.
         """
         return frozenset(
             event_id
@@ -273,9 +274,10 @@ class View:
         ``view.dialect``. Every tool call is answered right after the message that contains it. The
         messages are copies, so the caller may change them. Messages for Anthropic do not contain
         the system prompt: send ``view.system_prompt`` beside them. Messages in the dialect
-        ``responses`` are the items for the API's ``input``. Raises ``ValueError`` if the dialect is
-        unknown. The beginning of a prompt is rendered once, and the next View repeats it byte for
-        byte. Cost: copying the messages, and rendering the events since the last rendered reply.
+        ``responses`` are the items for the API's ``input``. Raises ``InvalidArgument`` if the
+        dialect is unknown. The beginning of a prompt is rendered once, and the next View repeats it
+        byte for byte. Cost: copying the messages, and rendering the events since the last rendered
+        reply.
         """
         dialect = self.dialect if dialect is None else check_dialect(dialect)
         return copy_messages(self.shared_messages(dialect), self.events, dialect)
@@ -292,9 +294,9 @@ class View:
 
         Pass the request to ``History.append_reply``, which records its fingerprint with the reply.
         ``History.sent_request`` then says later whether the same request can still be made. Raises
-        ``TypeError`` for a tool or a parameter that is not JSON, and ``InvalidArgument`` for a
-        parameter that may hold a secret, such as ``api_key``. Cost: as ``to_messages``, and hashing
-        the messages since the last request.
+        ``InvalidArgument`` for a parameter that may hold a secret, such as ``api_key``. A tool or a
+        parameter that is not JSON is refused by ``append_reply``. Cost: as ``to_messages``, and
+        hashing the messages since the last request.
         """
         dialect = self.dialect if dialect is None else check_dialect(dialect)
         shared, messages_digest = self._read_rendering(

@@ -35,6 +35,7 @@ from foldlog.eventstore import (
     UnknownEventType,
     summary_of,
 )
+from foldlog.eventstore.arguments import check_whole
 from foldlog.eventstore.errors import TooManyBytes
 from foldlog.eventstore.log.reading import VIEW_LIMIT
 from foldlog.eventstore.log.row import events_of
@@ -126,7 +127,7 @@ class Views:
         self._latest: dict[str, _Latest] = {}
 
     def reading(self, store: Store) -> Views:
-        """Return Views that read from ``store``, and share the caches of these."""
+        """Return Views that read from ``store``, and share the caches of this object."""
         views = copy(self)
         views._store = store
         return views
@@ -274,7 +275,7 @@ class Views:
         present = state.version
         if version is None:
             version = present
-        elif not 0 <= version <= present:
+        elif not 0 <= check_whole("version", version) <= present:
             raise NoSuchVersion(conversation, version, present)
         latest = self._latest_of(reading)
         if latest and latest.is_at(reading, version):

@@ -11,7 +11,7 @@ from foldlog.eventstore import Event
 from foldlog.eventstore.codec_json import describe_value
 from foldlog.projections.messages import anthropic, chat, responses
 from foldlog.projections.messages.growing import MessageList, Rendered, Rendering
-from foldlog.projections.messages.turns import Dialect, MessageTurn
+from foldlog.projections.messages.turns import Dialect, MessageTurn, check_dialect
 
 system_prompt = anthropic.system_prompt
 
@@ -30,9 +30,10 @@ def render_events(
     gets a new id. Equal events make equal messages. ``opening`` is true if the messages are the
     first messages of a conversation. Most providers refuse messages that begin with the assistant.
     If the assistant speaks first, the dialects of litellm and Anthropic therefore add a user
-    message at the beginning. Cost: rendering the events at the positions.
+    message at the beginning. Raises ``InvalidArgument`` if the dialect is unknown. Cost: rendering
+    the events at the positions.
     """
-    builder = rendering(dialect, opening=opening)
+    builder = rendering(check_dialect(dialect), opening=opening)
     builder.follow(events, positions)
     return with_positions(copy_messages(builder.messages, events, dialect), builder.messages)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from hashlib import blake2b
@@ -35,7 +36,11 @@ def digest(value: Any, before: bytes = b"") -> bytes:
     """Return a hash of a JSON value and of the digest of all values ``before`` it. The order of
     keys counts, because it changes the bytes of a prompt.
     """
-    return blake2b(before + _encode(value), digest_size=_DIGEST_BYTES).digest()
+    try:
+        text = _encode(value)
+    except UnicodeEncodeError:  # a lone surrogate, which Python's own encoder escapes
+        text = json.dumps(value, default=describe_value).encode()
+    return blake2b(before + text, digest_size=_DIGEST_BYTES).digest()
 
 
 class SentBeside(NamedTuple):

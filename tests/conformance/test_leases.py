@@ -158,7 +158,7 @@ def test_a_worker_that_was_overtaken_appends_nothing(still, other, is_free, capl
 def test_a_worker_that_was_overtaken_records_an_outcome_once(still, other, is_free):
     version = still.version()
     with overtaken(still, other, is_free=is_free):
-        with pytest.raises(InvalidEvent, match="no action opened a call 'x'"):
+        with pytest.raises(InvalidEvent, match="the View shows no open call 'x'"):
             still.append_tool_result("x", "of no call")
         other.append_tool_result("k", "closed")
         again = {"extras": {"took_s": 3}, "idempotency_key": "key"}

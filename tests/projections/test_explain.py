@@ -116,6 +116,13 @@ def test_tool_loop_with_a_call_without_result():
     ]
 
 
+def test_an_event_that_must_stay_with_no_event_of_the_agent():
+    thought = Annotation(name="note", data="hm", shown=True, stays_with_next=True)
+    why = "it must stay with the agent's next event, and another event or none follows it"
+    assert reasons(numbered(message(), thought)) == [shown(0), shown(1, why)]
+    assert reasons(numbered(message(), thought, message())) == [shown(0), shown(1, why), shown(2)]
+
+
 def test_events_that_no_view_shows():
     thought = Annotation(name="thinking", data=list(THINKING))
     assert reasons(

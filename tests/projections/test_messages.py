@@ -124,6 +124,8 @@ def test_an_unknown_dialect_is_refused():
         ValueError, match=r"unknown dialect 'openrouter'; use 'openai', .*'responses'"
     ):
         View.from_events([]).to_messages("openrouter")
+    with pytest.raises(ValueError, match="unknown dialect 'openrouter'"):
+        render_events([], [], "openrouter")
     with open_store("memory:") as store, pytest.raises(ValueError, match="unknown dialect"):
         Views(store, dialect="openrouter")
     with pytest.raises(ValueError, match="unknown dialect 'mistral'"):

@@ -159,6 +159,13 @@ def test_a_version_that_never_was_is_refused(store, views, version):
         views.at("c", version)
 
 
+@pytest.mark.parametrize("version", [1.5, True, "1"])
+def test_a_version_that_is_no_whole_number_is_refused(store, views, version):
+    append(store, *all_said("a", "b"))
+    with pytest.raises(TypeError, match="version must be a whole number"):
+        views.at("c", version)
+
+
 def test_a_retraction_may_follow_missing_revisions(store):
     append(store, *all_said("a", "b", "c"), forget(0), *all_said("d"))
     registered(store)

@@ -59,17 +59,21 @@ def waits_for(*call_ids):
 @pytest.mark.parametrize(
     "call, view, why",
     [
-        ("x", waits_for(), "no action opened a call 'x'; no call is open"),
-        ("x", waits_for("a", None), "no action opened a call 'x'; the open calls are 'a', event 1"),
+        ("x", waits_for(), "the View shows no open call 'x'; no call is open"),
+        (
+            "x",
+            waits_for("a", None),
+            "the View shows no open call 'x'; the open calls are 'a', event 1",
+        ),
         (
             Action(tool="t", call_id="x"),
             waits_for(*"abcde"),
-            "no action opened a call 'x'; the open calls are 'a', 'b', 'c', 'd', 'e'",
+            "the View shows no open call 'x'; the open calls are 'a', 'b', 'c', 'd', 'e'",
         ),
         (
             "x",
             waits_for(*"abcdef"),
-            "no action opened a call 'x'; the open calls are 'a', 'b', 'c', 'd', 'e', …",
+            "the View shows no open call 'x'; the open calls are 'a', 'b', 'c', 'd', 'e', …",
         ),
         (
             "a",
@@ -82,6 +86,24 @@ def waits_for(*call_ids):
                 ]
             ),
             "call 'a' already has a result, event 4; no call is open",
+        ),
+        (
+            Action(id=1, tool="t"),
+            View.from_events(
+                [
+                    said("go", id=0),
+                    Action(id=1, tool="t"),
+                    Observation(id=2, content="first", cause=1),
+                    Action(id=3, tool="t"),
+                    Observation(id=4, content="second", cause=3),
+                ]
+            ),
+            "call of event 1 already has a result, event 2; no call is open",
+        ),
+        (
+            Action(id=9, tool="t"),
+            waits_for(),
+            "the View shows no open call of event 9; no call is open",
         ),
     ],
 )

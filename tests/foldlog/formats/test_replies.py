@@ -297,7 +297,7 @@ PART = {"type": "text", "text": "x"}
 @pytest.mark.parametrize(
     "call_id, value, why",
     [
-        ("k3", "x", "no action opened a call 'k3'; the open calls are 'k2'"),
+        ("k3", "x", "the View shows no open call 'k3'; the open calls are 'k2'"),
         ("k1", "x", "call 'k1' already has a result, event 2; the open calls are 'k2'"),
         (7, "x", "call_id is 7; give"),
         ("k2", object(), "cannot be stored: its field content has"),
@@ -330,7 +330,7 @@ def test_repeated_result_is_recognized_by_its_key(history, since):
     for call, value in (("k1", "y"), ("k9", "x")):
         with pytest.raises(IdempotencyConflict):
             history.append_tool_result(call, value, idempotency_key="k1")
-    with pytest.raises(InvalidEvent, match="no action opened a call 'k9'"):
+    with pytest.raises(InvalidEvent, match="the View shows no open call 'k9'"):
         history.append_tool_result("k9", "x", idempotency_key="k9")
 
 

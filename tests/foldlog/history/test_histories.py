@@ -68,7 +68,7 @@ def test_empty_history_is_empty_in_every_method(histories):
         history.why(0)
     with pytest.raises(NoCondensationAvailable, match="has no events"):
         history.condense()
-    with pytest.raises(InvalidEvent, match="no action opened a call 'k'; no call is open"):
+    with pytest.raises(InvalidEvent, match="the View shows no open call 'k'; no call is open"):
         history.append_tool_result("k", "done")
     assert "c1" not in histories
 

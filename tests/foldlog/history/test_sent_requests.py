@@ -102,6 +102,15 @@ def test_order_of_tool_keys_changes_the_request(history):
     assert view.request(**one).fingerprint != view.request(**other).fingerprint
 
 
+def test_a_tool_with_half_of_a_surrogate_pair_has_a_fingerprint(history):
+    history.append(said("pay"))
+    view = history.prepare()
+    one, other = (view.request(tools=[{"name": name}]) for name in ("\ud800", "\ud801"))
+    assert one.fingerprint != other.fingerprint
+    (recorded,) = history.append_reply(reply(1), request=one)
+    assert str(history.sent_request(recorded.id)) == "the same bytes"
+
+
 def test_fingerprint_stays_as_it_is_stored():
     view = View.from_events([said("pay")])
     assert view.request("openai", tools=[TOOL], model="m").fingerprint == {
