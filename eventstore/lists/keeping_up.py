@@ -128,7 +128,8 @@ def bring_up_to_date(database: Database, age_max_s: float, *, is_complete: bool)
     pending = recorder.query(lambda reader: reader.to_list_again(_min_version(database)))
     if is_young and all(version < _NOT_LISTED for _, version in pending):
         return ListState(stored.as_of, True, {})
-    if not is_complete and len(pending) > _AT_ONCE:
+    leaves_some = not is_complete and len(pending) > _AT_ONCE
+    if leaves_some:
         import random  # with its own imports, it takes milliseconds that few commands need
 
         pending = random.sample(pending, _AT_ONCE)
@@ -137,6 +138,7 @@ def bring_up_to_date(database: Database, age_max_s: float, *, is_complete: bool)
     can_write = _write_entries(database, pending)
     if not can_write:
         listings = _with_entries(database, listings, pending)
+    leaves_some = leaves_some and _are_some_listed(database, pending, listings, can_write)
     listed = 0
     is_last = False
     while not is_last and (is_complete or listed < _AT_ONCE):
@@ -160,8 +162,28 @@ def bring_up_to_date(database: Database, age_max_s: float, *, is_complete: bool)
     if not is_last:
         keys = recorder.query(database.newest_changed)[:_AT_ONCE]
         listings = _with_entries(database, listings, [(key, 0) for key in keys])
-    as_of = progress.as_of if progress.until is None else 0
-    return ListState(as_of, is_last, listings)
+    if leaves_some or progress.until is not None:
+        return ListState(0, False, listings)
+    return ListState(progress.as_of, is_last, listings)
+
+
+def _are_some_listed(
+    database: Database,
+    sample: Sequence[tuple[int, int]],
+    listings: Mapping[int, ListedConversation],
+    can_write: bool,
+) -> bool:
+    """Return whether some conversations of ``sample`` no longer wait to be listed. Then this
+    process may also list others that wait. If not, it lacks their keys, and has nothing to add.
+    """
+    if can_write:
+        waiting_rows = database.recorder.query(
+            lambda reader: reader.to_list_again(_min_version(database))
+        )
+        waiting = {key for key, _ in waiting_rows}
+    else:
+        waiting = {key for key, listing in listings.items() if listing.version == NEEDS_KEY}
+    return any(key not in waiting for key, _ in sample)
 
 
 def _min_version(database: Database) -> int:

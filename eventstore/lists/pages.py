@@ -52,9 +52,10 @@ class RecentConversations(NamedTuple):
     the time up to which the list has all changes. Newer changes may be in it too. Pass ``after`` to
     get the next page; it is None on the last page.
 
-    If many conversations have changed since the last list, ``is_complete`` is false, and ``as_of``
-    is long ago. The list then has the newest changes and those before ``as_of``. In between, it may
-    lack a conversation, or have its earlier activity. The next lists catch up.
+    If many conversations have changed since the last list, or wait for a program that has their
+    key, ``is_complete`` is false, and ``as_of`` is long ago. The list then has the newest changes
+    and those before ``as_of``. In between, it may lack a conversation, or have its earlier
+    activity. The next lists catch up.
     """
 
     conversations: tuple[RecentConversation, ...]

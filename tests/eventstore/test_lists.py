@@ -14,6 +14,7 @@ from tests.said import said
 from tests.stored_rows import execute
 
 KEYS = KeyRing(["11" * 32])
+OTHER_KEYS = KeyRing(["22" * 32])
 TIME = "its version or time in lists differs from its events"
 FOUND_BY = "lists find it by attributes that differ from its events"
 
@@ -107,9 +108,28 @@ def test_many_entries_that_wait_for_a_key(url, monkeypatch):
     assert listed(url) == dict.fromkeys(names)
     with pytest.raises(KeyUnavailable):
         listed(url, user="ann")
-    found = [len(listed(url, KEYS, user="ann")) for _ in range(8)]
+    with open_store(url, keys=OTHER_KEYS) as store:
+        assert Histories(store).list(age_max_s=0).is_complete, "no entry waits for this key"
+    pages = []
+    for _ in range(8):
+        with open_store(url, keys=KEYS) as store:
+            pages.append(Histories(store).list({"user": "ann"}, age_max_s=0))
+    found = [len(page.conversations) for page in pages]
     assert found == sorted(found)
     assert (found[0] < 7, found[-1]) == (True, 7)
+    assert [page.is_complete for page in pages] == [number == 7 for number in found]
+
+
+def test_many_entries_that_wait_for_a_program_that_cannot_write(url, monkeypatch):
+    monkeypatch.setattr(keeping_up, "_AT_ONCE", 2)
+    with open_store(url, keys=KEYS) as store:
+        for number in range(5):
+            Histories(store).create(f"c{number}", {"user": "ann"})
+    for _ in range(4):
+        listed(url)
+    for keys, is_complete in ((KEYS, False), (OTHER_KEYS, True)):
+        with open_store(f"{url}?mode=ro", keys=keys) as store:
+            assert Histories(store).list(age_max_s=0).is_complete == is_complete
 
 
 @pytest.mark.parametrize("after", [7, "x", (1,), (1, 2, 3), [1, 2]])
