@@ -263,7 +263,7 @@ class TrackingView(TrackingRecorder):
 
     def max_tracking_id(self, application_name: str) -> int | None:
         position = self.recorder.value(f"tracking {application_name}")
-        return int(position) if position else None
+        return _number_of(position) if position else None
 
     def record_at(self, reader: Reader, name: str, version: int) -> Record | None:
         """Return the newest record of the view at or before ``version``. Return None if there is
@@ -367,7 +367,7 @@ class EventRecorder(TrackingView, ProcessRecorder):
         return self.recorder.query(select)
 
     def max_notification_id(self) -> int | None:
-        return int(self.recorder.value("last_position")) or None
+        return _number_of(self.recorder.value("last_position")) or None
 
     def subscribe(
         self, gt: int | None = None, topics: Sequence[str] = ()
@@ -426,6 +426,18 @@ class PollingSubscription(Subscription[ApplicationRecorder]):
             self._seen = data_version
         time.sleep(_POLL_S)
         return ()
+
+
+def _number_of(position: str) -> int:
+    """Return the number of a position. Raises ``ProgrammingError`` for a position in several joined
+    stores, which is no number.
+    """
+    if "." in position:
+        raise persistence.ProgrammingError(
+            "several joined stores (?stores=) have no one order of notifications; follow their"
+            " events with Store.follow"
+        )
+    return int(position)
 
 
 def _encode(kind: str, schema: int, state: bytes, event: Event) -> Encoded:

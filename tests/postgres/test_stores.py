@@ -12,6 +12,7 @@ from types import SimpleNamespace
 
 import psycopg
 import pytest
+from eventsourcing.persistence import ProgrammingError, Tracking
 from psycopg import conninfo
 
 import foldlog
@@ -852,3 +853,16 @@ def test_every_server_is_closed_even_if_one_refuses():
     with pytest.raises(StoreUnavailable, match="server 1 is away"):
         stores.close()
     assert sorted(closed) == [0, 1, 2]
+
+
+def test_positions_in_several_stores_are_no_numbers_of_the_library(many):
+    factory = Factory({"FOLDLOG_URL": many})
+    try:
+        recorder = factory.application_recorder()
+        with pytest.raises(ProgrammingError, match="have no one order of notifications; follow"):
+            recorder.max_notification_id()
+        recorder.insert_tracking(Tracking("several", Position.of(3, (3, 0, 0, 1))))
+        with pytest.raises(ProgrammingError, match="have no one order of notifications; follow"):
+            recorder.max_tracking_id("several")
+    finally:
+        factory.close()
