@@ -18,8 +18,8 @@
     │   └── InvalidOption      an option or an address, such as a URL, is wrong: correct it
     ├── TooManyBytes           a View has more bytes than the caller allows: condense it, or read
     │                          the events by pages
-    ├── CannotRedact           the event cannot be redacted, and the message says why: erase the
-    │                          conversation
+    ├── CannotRedact           the event cannot be redacted, or a copy would bring redacted content
+    │                          back: do what the message names
     ├── UnknownEventType       a newer version wrote an event that this version cannot fold: upgrade
     ├── CorruptEvent           stored bytes cannot be read: verify, then copy the undamaged events
     ├── StoreUnavailable       the database cannot be opened, read or written now: wait, or repair
@@ -344,8 +344,8 @@ class TooManyBytes(EventStoreError):
 
 
 class CannotRedact(EventStoreError):
-    """The content of a single event cannot be erased. Nothing was changed, and the message names
-    the remedy.
+    """The content of a single event cannot be erased, or a copy would bring erased content back to
+    its target. Nothing was erased or brought back, and the message names the remedy.
     """
 
 

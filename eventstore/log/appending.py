@@ -160,6 +160,7 @@ class Appending(Struct, eq=False):
     appends are plain, and take less time.
     """
     any_thread: bool = False
+    """Whether another thread may run the append, because it calls only foldlog's own code."""
     earlier: tuple[Recorded, ...] | None = None
     """The events that an earlier append recorded under the idempotency key. ``earlier`` is empty if
     ``dedupe`` left out all events. If ``earlier`` is not None, the transaction appends nothing.
@@ -252,8 +253,10 @@ class Appending(Struct, eq=False):
                 open_to_append(self.database, transaction, other.conversation, other.fence)
             )
             if other.earlier is None:
+                # The append under this append's own key was without the other one.
+                assert self.idempotency_key is not None
                 raise IdempotencyConflict(
-                    self.conversation, other.idempotency_key, self.earlier[0].id
+                    self.conversation, self.idempotency_key, self.earlier[0].id
                 )
 
     def _write_records(

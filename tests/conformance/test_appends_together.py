@@ -125,6 +125,16 @@ def test_a_repeated_key_appends_nothing_anywhere(store):
         assert (recorded.id, store.version("a"), store.version("b")) == (0, 1, 1)
 
 
+def test_a_key_that_was_used_without_the_other_append_is_named(store):
+    store.append("a", said("1"), expected_version=0, idempotency_key="turn of a")
+    other = prepare_append(store, "b", said("1"), 0, "turn of b")
+    with pytest.raises(IdempotencyConflict, match=r"'a' already has .* key 'turn of a'"):
+        store.append(
+            "a", said("1"), expected_version=0, idempotency_key="turn of a", together=[other]
+        )
+    assert store.version("b") == 0
+
+
 def test_changes_of_the_same_conversation_keep_ids_dense(store):
     say(store, "a", "0")
     changes = [Documents(store).prepare("a", {"count": 1}, expected) for expected in (1, 2)]
