@@ -306,7 +306,8 @@ class Sources:
         return source._replace(head=head, about=about, sums=b"")
 
     def parent_of(self, source: Source) -> Source | None:
-        return None if source.parent is None else self.find_by_key(source.parent)
+        """Return the parent of a source, without its texts, or None."""
+        return None if source.parent is None else self.find_by_key(source.parent, texts=())
 
     def indexes(self, source: Source) -> Iterator[tuple[int, bytes]]:
         """Yield the number of the first record of each own block, and the hashes of its records."""
