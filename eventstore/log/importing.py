@@ -56,7 +56,9 @@ ARCHIVED = "archived"
 RESTORED = "restored"
 DELETE_OBJECT = "discard"
 REMINDER = "discard"
-"""The names of operations that may be unfinished: see ``maintenance.unfinished``."""
+"""The names of operations that may be unfinished: see ``maintenance.unfinished``. ``REMINDER`` has
+the negative key of its conversation, and means as ``DELETE_OBJECT`` that objects must be deleted.
+"""
 
 _CHUNK_BYTES = 8 * 2**20
 

@@ -222,8 +222,8 @@ class Sources:
 
     def abouts(self) -> Iterator[tuple[str, str, bytes]]:
         """Yield the id, the format and ``Source.about`` of every conversation with a source, from
-        the oldest to the newest conversation. An encrypted source is left out if its key is
-        missing.
+        the oldest to the newest conversation of each of several joined stores. An encrypted source
+        is left out if its key is missing.
         """
         for name, key, encoding, format, stored in self.reader.ask_all("abouts"):
             with suppress(KeyUnavailable):
