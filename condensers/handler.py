@@ -398,7 +398,8 @@ class CondenseHandler:
         """
         rules = list(filter(is_standing, reports))
         outcomes = [report for report in reports if not is_standing(report)]
-        if on_a_model(outcomes):  # A condenser may also report what has nothing to do with a model.
+        # A condenser may also report what has nothing to do with a model.
+        if on_a_model(outcomes) or failures_in(outcomes):
             tell_of_failures(conversation, self._condenser.type, outcomes)
             ask_again_at = remembered.after_failure(view.version)
             outcomes[-1] = {**outcomes[-1], ASK_AGAIN_AT: ask_again_at}

@@ -220,8 +220,12 @@ class LLM(TokenCounter):
         try:
             arguments = self._arguments(request, limit_s)
             response = abandoned_after(limit_s + _GRACE_S, lambda: completion(**arguments))
-            latency_s = time.perf_counter() - started
-            reply = reply_of(response, config.model, latency_s, partial(conceal, in_error=False))
+            reply = reply_of(
+                response,
+                config.model,
+                time.perf_counter() - started,
+                partial(conceal, in_error=False),
+            )
         # litellm raises about fifty kinds of errors, and by mistake also others.
         except Exception as error:  # noqa: BLE001
             conceal = partial(conceal, in_error=True)

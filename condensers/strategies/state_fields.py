@@ -40,9 +40,7 @@ PARTS: Mapping[str, Mapping[str, str]] = {
         "pr_created": "whether a pull request was opened: true, false or unknown",
         "pr_status": "the state of the pull request: draft, open, merged, closed or unknown",
     },
-    "Additional Context": {
-        "other_relevant_context": "anything that matters and fits nowhere else",
-    },
+    "Additional Context": {"other_relevant_context": "anything that matters and fits nowhere else"},
 }
 """The parts of a structured summary, with the fields of each part and their descriptions for the
 model.

@@ -603,6 +603,16 @@ def test_a_report_that_is_on_no_model_begins_no_wait(full):
     assert isinstance(handler.handle("c1"), Condensation)
 
 
+def test_a_failure_without_metrics_begins_a_wait(full):
+    class Failing(AmortizedForgettingCondenser):
+        def get_condensation(self, view, agent_llm=None):
+            raise NoCondensationAvailable("no", ({"failure": "timeout"},))
+
+    assert isinstance(full.handle(Failing(max_size=10)), View)
+    ((report,),) = full.notes()
+    assert report["ask_again_at"] == 31
+
+
 # --- others append meanwhile ---
 
 
