@@ -63,12 +63,13 @@ def archive(store: Store, conversation: str, to: str) -> Archived:
     idempotency keys and the source of the conversation. After an interruption, call ``archive``
     again.
 
-    A conversation is not archived if it is damaged, has forks, or has only one event. A
-    conversation is not archived if some records of its source have no events yet, if it changes
-    during the call, or if the object does not read back as it was written. Raises
-    ``ConversationNotFound``, and ``InvalidArgument`` if ``to`` is not a URL. Raises
-    ``StoreUnavailable`` if the object store does not answer, and ``StoreRefused`` if the object
-    store refuses. Cost: reading and writing the events once. Memory: three copies of the events.
+    A conversation is not archived if it is erased, archived already or damaged, has forks, or has
+    only one event of its own. A conversation is not archived if some records of its source have no
+    events yet, if it changes during the call, or if the object does not read back as it was
+    written. Raises ``ConversationNotFound``, and ``InvalidArgument`` if ``to`` is not a URL. Raises
+    ``StoreUnavailable`` if the object store does not answer, and ``StoreRefused`` if it refuses, or
+    if ``to`` names no object store. Cost: reading and writing the events once. Memory: three copies
+    of the events.
     """
     database = store.database
     recorder = database.recorder

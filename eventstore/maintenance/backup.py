@@ -112,8 +112,8 @@ def back_up(
 
     The new file has mode 0600. The new file appears under its name when it is complete and synced
     to disk. ``on_progress(done, of)`` gets the number of copied pages and the number of all pages.
-    Raises ``InvalidOption`` if the file exists already, and ``StoreUnavailable`` if the file cannot
-    be written. Cost: reading the whole store twice.
+    Raises ``InvalidOption`` if the file exists already or the store is not a SQLite file, and
+    ``StoreUnavailable`` if the file cannot be written. Cost: reading the whole store twice.
     """
     database = store.database
     recorder = database.recorder
@@ -124,7 +124,7 @@ def back_up(
         )
     target = Path(check_path(path))
     if target.exists():
-        raise InvalidOption(f"{path} already exists; choose another name for the backup")
+        raise InvalidOption(f"{target} already exists; choose another name for the backup")
     part = None
     try:
         part = new_beside(target)
@@ -169,8 +169,8 @@ def restore(
     backup: str, path: str, settings: WriteSettings, read_models: Iterable[str] = ()
 ) -> Restored:
     """Replace the store at ``path`` by a verified copy of a backup: see
-    ``foldlog.maintenance.restore``. ``read_models`` are the read models and files that may still
-    contain conversations that were erased after the backup.
+    ``foldlog.eventstore.restore_store``. ``read_models`` are the read models and files that may
+    still contain conversations that were erased after the backup.
     """
     path = os.path.realpath(path)
     check_path(backup)
@@ -329,7 +329,8 @@ def vacuum(
 
     If this store was copied, moved or restored, another copy may need the objects that were made
     before. After an erasure or a redaction of such an archived conversation, ``vacuum`` raises
-    ``StoreRefused``, unless ``copied_objects`` is true: then it deletes the objects.
+    ``StoreRefused``, unless ``copied_objects`` is true: then it deletes the objects. If another
+    object, or the file of a killed backup, cannot be deleted, the error is raised after the vacuum.
     """
     database = store.database
     recorder = database.recorder

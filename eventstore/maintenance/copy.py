@@ -239,9 +239,10 @@ def compare_stores(
     source: Store, target: Store, *conversations: str
 ) -> Generator[UnequalConversation, None, None]:
     """Yield the conversations of ``source`` that ``target`` lacks. Also yield the conversations
-    whose head in ``target`` is different, or that have fewer redactions there. If names are passed,
-    compare only the named conversations. Ignore the conversations that only ``target`` has. Cost:
-    reading one row of each conversation in both stores.
+    whose head in ``target`` is different, that have fewer redactions there, or whose source records
+    differ. If names are passed, compare only the named conversations. Ignore the conversations that
+    only ``target`` has. Cost: reading one row of each conversation in both stores, and the rows of
+    their sources.
     """
     for original in _conversations(source.database, conversations):
         if isinstance(original, Unlisted):

@@ -75,8 +75,8 @@ def erase(
             ``vacuum`` or a later erasure then removes them, and proves it.
         with_forks: First erase the forks, and the forks of the forks. A fork that another process
             detaches first is not erased.
-        detach_forks: First give each fork a copy of the shared events. The tombstone names the
-            events that the forks keep.
+        detach_forks: First give each fork a copy of the shared events, unless ``with_forks`` erases
+            it. The tombstone names the events that the forks keep.
         expected: The conversation's row as the caller read it. If the last event has changed since,
             nothing is erased.
 

@@ -37,9 +37,9 @@ def confirm(store: Store, read_model: str, position: int | str | None) -> None:
     ``follow`` yielded: the position that an append returns is a position in one of these stores.
 
     A position below the recorded position changes nothing. A ``TrackingView`` does not call
-    ``confirm``, because its stored position is its confirmation. Raises ``StoreUnavailable`` if the
-    store cannot be written now. Durability: the position is on disk when the function returns.
-    Cost: one commit.
+    ``confirm``, because its stored position is its confirmation. Raises ``InvalidArgument`` if the
+    position is no position, and ``StoreUnavailable`` or ``StoreRefused`` if the store cannot be
+    written. Durability: the position is on disk when the function returns. Cost: one commit.
     """
     name = f"tracking {read_model}"
     value = ""

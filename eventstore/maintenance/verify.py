@@ -443,10 +443,10 @@ _STRAY = (
 
 class VerifyFinding(NamedTuple):
     """A problem of the events ``first`` to ``last``, or of the whole conversation if ``first`` and
-    ``last`` are None. If ``needs_key`` is true, nothing was checked, because a key is missing. If
-    ``unfinished`` is true, nothing is damaged, and the next vacuum finishes an operation. If
-    ``unproved`` is true, nothing is known to be changed, but the checkpoint does not cover it, or a
-    newer version of foldlog made it.
+    ``last`` are None. If ``needs_key`` is true, the content was not checked, because a key is
+    missing. If ``unfinished`` is true, nothing is damaged, and the next vacuum finishes an
+    operation. If ``unproved`` is true, nothing is known to be changed, but the checkpoint does not
+    cover it, or a newer version of foldlog made it.
     """
 
     first: int | None

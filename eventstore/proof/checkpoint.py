@@ -60,6 +60,10 @@ def make_checkpoint(store: Store) -> StoreCheckpoint:
     Cost: reading one row of each conversation that changed since the last checkpoint. If an import
     changed, also its new records. If the store has imports without events, a row of each of them
     (3 µs), and all leaves.
+
+    Raises ``StoreRefused`` or ``StoreUnavailable`` if the store cannot be written, or if redacted
+    events of an archived conversation cannot be read, and ``StoreDamaged`` if what it reads is
+    damaged.
     """
     recorder = store.database.recorder
     origin = origin_of(store.database)

@@ -7,7 +7,7 @@ from contextlib import suppress
 from functools import partial
 from typing import Final
 
-from foldlog.eventstore.errors import KeyUnavailable, StoreDamaged, count
+from foldlog.eventstore.errors import CorruptEvent, KeyUnavailable, StoreDamaged, count
 from foldlog.eventstore.events import Detached, Redaction
 from foldlog.eventstore.log.finding import tombstones_before
 from foldlog.eventstore.log.ledger import decoded_entries, entries
@@ -66,7 +66,8 @@ def verify_against(store: Store, checkpoint: StoreCheckpoint) -> Iterator[Verdic
     and redactions since the checkpoint are lawful: the verdicts have their receipts. A copy has a
     ledger of its own, which is not compared.
 
-    The last verdict is about the store. Raises the errors of ``verify``.
+    The last verdict is about the store. Raises the errors of ``verify``, and ``StoreDamaged`` if
+    the list of checkpoints is damaged.
     """
     comparison = _Comparison(store, checkpoint)
     for verdict in verify(store):
@@ -162,8 +163,8 @@ class _Comparison:
         """
         try:
             return self._compare(verdict, _ATTEMPTS)
-        except FAILURES as error:
-            if not (verdict.archived or isinstance(error, StoreDamaged)):
+        except (CorruptEvent, *FAILURES) as error:
+            if not (verdict.archived or isinstance(error, CorruptEvent | StoreDamaged)):
                 raise
             name = utf8(verdict.conversation or "")
             self._compared.update(place for place in self._of_place if place[0] == name)
@@ -412,7 +413,8 @@ class _Comparison:
         source = self._source_of(state)
         had = count(extent.records, "record")
         if source is None:
-            yield f"its source is missing, and had {had} at the checkpoint"
+            if state.key not in self._with_source:
+                yield f"its source is missing, and had {had} at the checkpoint"
         elif source.records < extent.records:
             yield f"its source had {had} at the checkpoint, and has {source.records:,}"
         elif source.made < extent.made:
@@ -440,7 +442,7 @@ class _Comparison:
         """
         if state.key not in self._with_source:
             return None
-        with suppress(StoreDamaged):  # ``verify`` has named the damage
+        with suppress(CorruptEvent, StoreDamaged):  # ``verify`` has named the damage
             return query_sources(
                 self._database, lambda sources: sources.find_by_key(state.key, texts=())
             )

@@ -293,7 +293,8 @@ class PlacedRow(NamedTuple):
 class Unfinished(NamedTuple):
     """An operation of several transactions that is not complete: it still runs, or it was killed.
     ``key`` and ``conversation`` are the key and the id of the operation's conversation. If the
-    operation concerns the whole store, the key is negative and the id is empty.
+    operation concerns the whole store, or is a reminder to delete objects, the key is negative and
+    the id is empty.
     """
 
     key: int

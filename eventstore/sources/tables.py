@@ -527,16 +527,18 @@ class Sources:
             appended_index,
         ) = columns
         numbers = array("I")
-        if len(redacted) % numbers.itemsize:
-            raise StoreDamaged(
-                f"the list of the redacted records of conversation number {key} is damaged; restore"
-                " the store from a backup"
-            )
-        numbers.frombytes(redacted)
+        is_whole = len(redacted) % numbers.itemsize == 0
+        if is_whole:
+            numbers.frombytes(redacted)
         if first_appended is not None:
             records = made = first_appended + appended
             index = self._index(key, first_appended, appended, appended_encoding, appended_index)
             head = index.head
+        if not is_whole or max(numbers, default=-1) >= records:
+            raise StoreDamaged(
+                f"the list of the redacted records of conversation number {key} is damaged; restore"
+                " the store from a backup"
+            )
         opened = [
             self._opened(key, encoding, name, 0, data)
             for name, data in zip(texts, (about, sums), strict=False)

@@ -22,9 +22,8 @@ repeats it.
 class StartedCalls:
     """The calls of one ``Histories``. Many threads may use the same object."""
 
-    def __init__(self, remembered_max: int = _REMEMBERED_MAX) -> None:
+    def __init__(self) -> None:
         self._worker_token = os.urandom(8).hex()
-        self._remembered_max = remembered_max
         self._lock = Lock()
         self._intents: dict[tuple[BoundConversation, str], int] = {}
         self._left_behind: dict[BoundConversation, list[CallTrace]] = {}
@@ -40,7 +39,7 @@ class StartedCalls:
         """Remember the event that records that a call began. The oldest call is forgotten."""
         with self._lock:
             self._intents[conversation, call_id] = intent_id
-            if len(self._intents) > self._remembered_max:
+            if len(self._intents) > _REMEMBERED_MAX:
                 del self._intents[next(iter(self._intents))]
 
     def intent_of(self, conversation: BoundConversation, call_id: str) -> int | None:

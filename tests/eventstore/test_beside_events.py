@@ -31,6 +31,7 @@ from foldlog.eventstore.log.row import (
     stored_event_of,
     with_checksums,
 )
+from foldlog.eventstore.maintenance.copy import copy_store
 from foldlog.eventstore.maintenance.rekey import rekey
 from foldlog.eventstore.proof import checkpoint, stored_leaves
 from foldlog.eventstore.proof.checkpoint import make_checkpoint
@@ -342,6 +343,38 @@ def test_forged_source_is_named(path, note, name):
 def test_changed_row_of_a_source_is_named(path, note, statement, problem):
     run(path, f"{statement} WHERE conversation = {key_of(path, 'opened')}")
     assert any(problem in finding for finding in findings(path, note)["opened"])
+
+
+@pytest.mark.parametrize("name", ["opened", "unopened"])
+@pytest.mark.parametrize(
+    "damage",
+    [
+        "sources SET redacted = x'000000'",
+        "sources SET redacted = x'ffffff00'",
+        "sources SET about = x'00'",
+        "sources SET sums = x'00'",
+        "sources SET encoding = 9",
+        "blocks SET places = x'00'",
+        "made SET places = x'00'",
+    ],
+)
+def test_a_damaged_source_stops_no_task_and_is_not_missing(path, note, name, damage):
+    key = key_of(path, name)
+    table = damage.partition(" ")[0]
+    with closing(sqlite3.connect(path)) as connection:
+        connection.execute(f"UPDATE {damage} WHERE conversation = {key}")
+        connection.commit()
+        is_there = connection.execute(
+            f"SELECT 1 FROM {table} WHERE conversation = {key}"
+        ).fetchone()
+    found = findings(path, note)
+    assert [*found] == ([name] if is_there else [])
+    assert not any("is missing" in problem for problem in found.get(name, ()))
+    with opened(path) as source, open_store("memory:") as target:
+        problems_of_copy = {
+            moved.conversation: moved.problem for moved in copy_store(source, target)
+        }
+    assert [copied for copied, problem in problems_of_copy.items() if problem] == [*found]
 
 
 def test_import_without_events_that_is_gone_is_named(path, note):

@@ -12,7 +12,7 @@ import pytest
 
 import foldlog
 from foldlog import Action, Observation, aio
-from foldlog._history import runtime_calls
+from foldlog._history import runtime_calls, started_calls
 from foldlog._history.effects import EffectRule
 from foldlog._history.started_calls import StartedCalls
 from foldlog.errors import InvalidArgument
@@ -197,8 +197,9 @@ def threads_switch_often():
     sys.setswitchinterval(before)
 
 
-def test_threads_remember_few_calls(threads_switch_often):
-    started = StartedCalls(remembered_max=5)
+def test_threads_remember_few_calls(threads_switch_often, monkeypatch):
+    monkeypatch.setattr(started_calls, "_REMEMBERED_MAX", 5)
+    started = StartedCalls()
 
     def remember(thread):
         for number in range(3_000):
