@@ -415,9 +415,9 @@ class StreamedReply:
             return "was closed without an event"
         return f"became event {stream.event}"
 
-    def _append_cut(self) -> tuple[Recorded, ...]:
+    def _append_cut(self, key: str | None = None) -> tuple[Recorded, ...]:
         """Append what was written of the reply, marked as cut, or close the stream if nothing
-        was.
+        was. A call that is repeated with its idempotency ``key`` appends only once.
         """
         self._settle_uncertain()
         if self._draft.is_empty:
@@ -425,8 +425,8 @@ class StreamedReply:
             return ()
         meta = {**(self._options.get("meta") or {}), CUT: True}
         options = {**self._options, "meta": meta}
-        # A retry under the key appends the complete reply.
-        options.pop("idempotency_key", None)
+        # A retry under the key of the complete reply appends that reply.
+        options["idempotency_key"] = key
         options["not_run"] = _NOT_RUN
         return self._append(self._draft.reply(), options)
 
@@ -585,8 +585,14 @@ class UnfinishedReply:
         """Append the reply so far, marked as cut, and close its stream: see
         ``StreamedReply.cancel``.
         """
-        options = self._with_view({"meta": meta or {}})
-        return StreamedReply(self._history, None, options, self).cancel()
+        return self._append_cut({"meta": meta or {}})
+
+    def _append_cut(self, options: Mapping[str, Any]) -> tuple[Recorded, ...]:
+        """Append the reply so far as ``append_cut`` does, with arguments of
+        ``History.append_reply``.
+        """
+        streamed = StreamedReply(self._history, None, self._with_view(options), self)
+        return streamed._append_cut(options.get("idempotency_key"))
 
     def _with_view(self, options: Mapping[str, Any]) -> dict[str, Any]:
         """Return the options of the append, with the version of the View that the model of the

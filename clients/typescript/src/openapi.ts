@@ -53,10 +53,10 @@ export interface paths {
          *     response of OpenAI, or a message of Anthropic. ``stream`` is the name of the open stream to
          *     which the reply was written, which is closed in the same transaction; a request without the
          *     lease sends the ``Producer-Id`` that began the stream. Without ``reply``, the reply is made of
-         *     its deltas; with ``cut``, its end is missing, and calls whose arguments are incomplete
-         *     are left out. ``view_version`` is the version of the View that was sent to the model.
-         *     ``model_request`` comes from the answer that had the messages, and ``tools`` and ``parameters``
-         *     are what was sent beside them; the reply records all three.
+         *     its deltas; with ``cut``, which takes no ``reply``, its end is missing, and calls whose
+         *     arguments are incomplete are left out. ``view_version`` is the version of the View that was sent
+         *     to the model. ``model_request`` comes from the answer that had the messages, and ``tools`` and
+         *     ``parameters`` are what was sent beside them; the reply records all three.
          *
          *     Scope: append.
          */
@@ -2332,7 +2332,7 @@ export interface components {
         };
         /**
          * CheckedRequests
-         * @description ``next`` is the number of the next call, or null at the end.
+         * @description ``next`` is ``after`` of the next page, or null at the end.
          */
         CheckedRequests: {
             conversation: string;

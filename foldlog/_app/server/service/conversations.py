@@ -34,6 +34,7 @@ from foldlog.eventstore import (
     VersionConflict,
 )
 from foldlog.eventstore.lists.pages import RecentConversation
+from foldlog.eventstore.log.writing import pairs_of
 from foldlog.types import ExpectedVersion
 
 _PAIRS = "^([^=,]+=[^,]*(,[^=,]+=[^,]*)*)?$"
@@ -42,6 +43,7 @@ Where = Annotated[str, msgspec.Meta(extra_json_schema={"pattern": _PAIRS})]
 _Place = Annotated[int, msgspec.Meta(ge=0, le=2**63 - 1)]
 """A part of the place in a list: a time in microseconds, or the key of a conversation."""
 _Cursor = Annotated[str, msgspec.Meta(pattern=r"^(0|[1-9][0-9]{0,17})\.(0|[1-9][0-9]{0,17})$")]
+_Limit = Annotated[int, msgspec.Meta(ge=1)]
 _LISTED_MAX = 1_000
 """A page has at most this many conversations."""
 _LISTED_TOGETHER = 100
@@ -177,7 +179,7 @@ def list_conversations(
     *,
     where: Where = "",
     below: str = "",
-    limit: Count = 100,
+    limit: _Limit = 100,
     after: _Cursor | None = None,
 ) -> ConversationPage:
     """List the conversations that have some attributes, and that the token may see.
@@ -361,12 +363,13 @@ def _list_below(request: AdmittedRequest, start: str, asked: JsonMap) -> Convers
     token may see.
     """
     listed = []
+    asked_pairs = {*pairs_of(asked)}
     for row in rows_below(request.histories, start):
         history = request.histories[row.id]
         with suppress(ConversationErased):  # since its row was read
             if request.is_visible(history):
                 attributes = history.attributes()
-                if asked.items() <= attributes.items():
+                if asked_pairs <= {*pairs_of(attributes)}:
                     listed.append(ConversationState.of_row(row, attributes))
     return ConversationPage(conversations=listed, next=None)
 
@@ -375,5 +378,9 @@ def attributes_in(where: str) -> Mapping[str, str]:
     """Return the attributes of a parameter ``where``. Raises a ``Refusal``."""
     if not re.search(_PAIRS, where):
         raise Refusal(400, f"where is {where!r}; write name=value, with commas between")
-    pairs = [pair.partition("=") for pair in where.split(",") if pair]
-    return {unquote(name): unquote(value) for name, _, value in pairs}
+    attributes: dict[str, str] = {}
+    for pair in filter(None, where.split(",")):
+        name, _, value = pair.partition("=")
+        if attributes.setdefault(unquote(name), unquote(value)) != unquote(value):
+            raise Refusal(400, f"where gives {unquote(name)!r} two values; give it one value")
+    return attributes

@@ -189,11 +189,13 @@ def append_reply(
     response of OpenAI, or a message of Anthropic. ``stream`` is the name of the open stream to
     which the reply was written, which is closed in the same transaction; a request without the
     lease sends the ``Producer-Id`` that began the stream. Without ``reply``, the reply is made of
-    its deltas; with ``cut``, its end is missing, and calls whose arguments are incomplete
-    are left out. ``view_version`` is the version of the View that was sent to the model.
-    ``model_request`` comes from the answer that had the messages, and ``tools`` and ``parameters``
-    are what was sent beside them; the reply records all three.
+    its deltas; with ``cut``, which takes no ``reply``, its end is missing, and calls whose
+    arguments are incomplete are left out. ``view_version`` is the version of the View that was sent
+    to the model. ``model_request`` comes from the answer that had the messages, and ``tools`` and
+    ``parameters`` are what was sent beside them; the reply records all three.
     """
+    if cut and (stream is None or reply is not None):
+        raise Refusal(422, "'cut' ends a 'stream' with what was written to it; leave out 'reply'")
     history = request.history
     request_made = None
     if model_request is not None:
@@ -244,7 +246,7 @@ def _end_stream(
     if unfinished is None:
         raise StreamNotFound(history.id, f"{name!r} that is open")
     if cut:
-        return unfinished.append_cut(meta=options["meta"])
+        return unfinished._append_cut(options)
     return unfinished.append(reply, **options)
 
 

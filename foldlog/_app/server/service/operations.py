@@ -51,6 +51,7 @@ HEADERS: Final = {
     ),
 }
 """Maps parameters of a handler to the headers that contain them, with their types."""
+JSON: Final = "application/json"
 _MODULES: Final = (
     "conversations",
     "events",
@@ -140,7 +141,7 @@ def operation(
     scope: Scope | None = None,
     *,
     status: int | None = None,
-    media_type: str = "application/json",
+    media_type: str = JSON,
     is_long: bool = False,
 ) -> Callable[[F], F]:
     """Mark a function as the handler of an operation. By default, a GET needs the scope ``READ``,
@@ -197,7 +198,7 @@ def operation(
 
 def _answer_type(answers: set[Any], media_type: str) -> Any:
     """Return the type of the body of an answer, or None for an answer without one."""
-    if media_type != "application/json":
+    if media_type != JSON:
         return str
     return None if answers == {type(None)} else answers.pop()
 

@@ -7,7 +7,6 @@ from tempfile import TemporaryDirectory
 from typing import Annotated, Any, Final
 
 import msgspec
-from starlette.responses import Response
 
 from foldlog._app.page.report import write_report
 from foldlog._app.server.notes import Notes
@@ -173,7 +172,7 @@ def export(
 
 
 @operation("GET", "/conversations/{conversation}/report", media_type="text/html", is_long=True)
-def report(request: AdmittedRequest) -> Response:
+def report(request: AdmittedRequest) -> bytes:
     """Return the conversation as a page in one HTML file, which needs no network: what the model
     was shown at every version, what was forgotten, and why.
     """
@@ -189,7 +188,7 @@ def report(request: AdmittedRequest) -> Response:
                 f"the report has {size:,} bytes, and the service sends at most"
                 f" {_REPORT_BYTES_MAX:,}; write it at the server with 'foldlog report ID'",
             )
-        return Response(path.read_bytes(), media_type="text/html")
+        return path.read_bytes()
 
 
 @operation("GET", "/conversations/{conversation}/secrets", is_long=True)
@@ -208,7 +207,7 @@ def find_secrets(request: AdmittedRequest) -> SecretsDocument:
 
 
 class CheckedRequests(OfConversation, frozen=True):
-    """``next`` is the number of the next call, or null at the end."""
+    """``next`` is ``after`` of the next page, or null at the end."""
 
     requests: list[CheckedRequestDocument]
     next: int | None

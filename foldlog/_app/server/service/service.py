@@ -29,6 +29,7 @@ from foldlog._app.server.service import openapi
 from foldlog._app.server.service.encoding import encoded_parts
 from foldlog._app.server.service.exports import HeldExports
 from foldlog._app.server.service.operations import (
+    JSON,
     Operation,
     PathNode,
     all_operations,
@@ -169,7 +170,10 @@ class Service:
         self._check()
         name = names[0] if names else None
         answer = await self._streams.answer(request, admitted, name, opened.take_body)
-        opened.take_answer(len(getattr(answer, "body", b"")))
+        size = len(getattr(answer, "body", b""))
+        if size:
+            opened.check_answer(size)
+            opened.take_answer(size)
         return answer
 
     def _is_of_page(self, headers: Mapping[str, str]) -> bool:
@@ -234,11 +238,16 @@ class Service:
                 return answer
             return _answer_of(operation, answer, arguments, headers)
 
+        is_read = operation.method == "GET"
+        if not is_read:
+            opened.check_answer(body_bytes)
         turns = _turns(operation, admitted, arguments, body_bytes)
         answer = await self._run(operation, admitted, handle, turns)
         if isinstance(answer, Deferred):
             answer = _answer_of(operation, await answer.wait(), arguments, headers)
         if isinstance(answer, LargeResponse):
+            if is_read:
+                opened.check_answer(answer.size)
             opened.take_answer(answer.size)
             if answer.size > _LARGE_ANSWER_BYTES:
                 principal.large[admitted.conversation] = None
@@ -323,7 +332,7 @@ def _response(
     status: int,
     parts: Sequence[bytes],
     headers: Mapping[str, str],
-    media_type: str = "application/json",
+    media_type: str = JSON,
 ) -> Response:
     """Return a response that no cache stores. A large body is sent in pieces."""
     sent = {"cache-control": "no-store", "x-content-type-options": "nosniff", **headers}
@@ -342,7 +351,7 @@ class LargeResponse(Response):
         parts: Sequence[bytes],
         status: int = 200,
         headers: Mapping[str, str] | None = None,
-        media_type: str = "application/json",
+        media_type: str = JSON,
     ) -> None:
         self.size = sum(map(len, parts))
         self._parts = parts
@@ -431,7 +440,10 @@ def _answer_of(
     conversation, the header ``ETag`` names it. A large answer is compressed if the client accepts
     ``gzip``.
     """
-    parts = [] if operation.answer is None else encoded_parts(document)
+    if operation.media_type != JSON:
+        parts = [document]
+    else:
+        parts = [] if operation.answer is None else encoded_parts(document)
     others = {}
     version = getattr(document, "version", None)
     is_of_now = operation.method != "GET" or arguments.get("at") is None
@@ -442,4 +454,4 @@ def _answer_of(
         compressor = zlib.compressobj(1, wbits=31)
         parts = [*map(compressor.compress, parts), compressor.flush()]
         others["content-encoding"] = "gzip"
-    return _response(operation.status, parts, others)
+    return _response(operation.status, parts, others, operation.media_type)

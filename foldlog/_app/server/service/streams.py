@@ -13,7 +13,7 @@ import re
 import time
 from base64 import b64encode
 from collections import OrderedDict
-from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
 from datetime import datetime
 from functools import partial
 from typing import Final, NamedTuple
@@ -57,7 +57,9 @@ from foldlog.formats.deltas import decode_deltas
 _BODY_BYTES_MAX: Final = 8 * 1024 * 1024
 """A larger body is refused. A writer appends it in several requests."""
 _CHUNK_BYTES: Final = 256 * 1024
-"""A larger body of bytes is stored as several chunks, so that a page has a limit."""
+"""A larger body of bytes is stored as several chunks, so that a page has a limit. A chunk of a text
+is up to three bytes shorter, so that it ends with a whole character.
+"""
 _PRODUCERS_MAX: Final = 100
 """The places of all producers are in the state of a stream, which each append writes."""
 _POLL_S: Final = 20.0
@@ -75,6 +77,8 @@ _PAGES_MAX: Final = 32
 _is_number: Final = re.compile(r"0|[1-9][0-9]{0,15}").fullmatch
 _NUMBER_MAX: Final = 2**53 - 1
 """The largest whole number that a client in JavaScript reads exactly."""
+_TEXT: Final = "text/"
+"""The beginning of the types whose bytes are sent as text."""
 _split_lines: Final = re.compile(b"\r\n|\r|\n").split
 _encode: Final = msgspec.json.Encoder().encode
 METHODS: Final = "GET, HEAD, PUT, POST, DELETE, OPTIONS"
@@ -568,8 +572,7 @@ def _chunks(kind: str, body: bytes, *, is_first: bool = False) -> list[tuple[int
     ``StreamRefusal`` (400) if a body of JSON cannot be read. Only the first body may be empty.
     """
     if not is_json(kind) or (is_first and not body):
-        parts = [body[at : at + _CHUNK_BYTES] for at in range(0, len(body), _CHUNK_BYTES)]
-        return [(len(part), part) for part in parts]
+        return [(len(part), part) for part in _parts_of(kind, body)]
     try:
         raws = [body.strip()]
         if isinstance(msgspec.json.decode(body), list):
@@ -579,6 +582,21 @@ def _chunks(kind: str, body: bytes, *, is_first: bool = False) -> list[tuple[int
     if not raws and not is_first:
         raise StreamRefusal(400, "an empty array appends nothing; send values")
     return [(len(raws), b"[%b]" % b",".join(raws))] if raws else []
+
+
+def _parts_of(kind: str, body: bytes) -> Iterator[bytes]:
+    """Yield a body in parts of at most ``_CHUNK_BYTES``. A page of server-sent events ends with a
+    chunk, and a reader decodes each by itself.
+    """
+    is_text = media(kind).startswith(_TEXT)
+    begin = 0
+    while begin < len(body):
+        end = begin + _CHUNK_BYTES
+        if is_text and end < len(body):
+            # Where a character begins, or anywhere in bytes that are no UTF-8.
+            end = next((at for at in range(end, end - 4, -1) if body[at] & 0xC0 != 0x80), end)
+        yield body[begin:end]
+        begin = end
 
 
 def _new_state(headers: Mapping[str, str], now: int) -> StreamState:
@@ -723,7 +741,7 @@ def _event_stream(events: AsyncIterator[bytes], opened: Opened) -> Response:
 
 
 def _is_text(opened: Opened) -> bool:
-    return is_json(opened.type) or media(opened.type).startswith("text/")
+    return is_json(opened.type) or media(opened.type).startswith(_TEXT)
 
 
 def _format(opened: Opened, page: Page, end: StreamEnd, cursor: str) -> bytes:

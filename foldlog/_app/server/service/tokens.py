@@ -183,13 +183,15 @@ class Principal:
             )
         self._body_bytes += size
 
-    def _take_answer(self, size: int) -> None:
+    def _check_answer(self, size: int) -> None:
         if self._answer_bytes and self._answer_bytes + size > _ANSWER_BYTES_MAX:
             raise Refusal(
                 429,
                 f"the answers that this token has not read have more than {_ANSWER_BYTES_MAX:,}"
                 " bytes; read them first",
             )
+
+    def _take_answer(self, size: int) -> None:
         self._answer_bytes += size
 
 
@@ -208,10 +210,15 @@ class OpenRequest:
         self.principal._take_body(size)
         self._body_bytes += size
 
-    def take_answer(self, size: int) -> None:
-        """Count bytes of the answer. Raises a ``Refusal`` if the client leaves too many answers
-        unread.
+    def check_answer(self, size: int) -> None:
+        """Raise a ``Refusal`` if an answer of this size would be too much beside the answers that
+        the client leaves unread. A write is checked before its work, with the size of its body,
+        because a client repeats a request that was refused so.
         """
+        self.principal._check_answer(size)
+
+    def take_answer(self, size: int) -> None:
+        """Count bytes of the answer."""
         self.principal._take_answer(size)
         self._answer_bytes += size
 
@@ -247,6 +254,9 @@ class PageReader(Principal):
 
     def _take_body(self, size: int) -> None:
         self._maker._take_body(size)
+
+    def _check_answer(self, size: int) -> None:
+        self._maker._check_answer(size)
 
     def _take_answer(self, size: int) -> None:
         self._maker._take_answer(size)

@@ -13,7 +13,7 @@ import foldlog
 from foldlog import Histories
 from foldlog._app.server import parameters
 from foldlog._app.server.problems import Refusal
-from foldlog._app.server.service import conversations, events, service
+from foldlog._app.server.service import conversations, events, service, tokens
 from foldlog._app.server.service.encoding import encoded_parts
 from foldlog._app.server.service.service import LargeResponse, Service
 from foldlog._app.server.service.tokens import Principal, TokenEntry, Tokens
@@ -342,18 +342,93 @@ def test_a_request_beyond_the_rate_is_answered_late(store, monkeypatch):
     assert took_s >= 0.09
 
 
-@pytest.mark.parametrize("take, size_max", [("take_body", 32), ("take_answer", 64)])
-def test_what_a_token_holds_in_memory_has_a_limit(take, size_max):
+def test_bodies_that_a_token_sends_at_once_have_a_limit():
     principal = Principal("ann", TokenEntry(scope="append", token=TOKEN), b"")
     first = principal.enter()
     second = principal.enter()
-    getattr(first, take)(size_max // 2 * MEBIBYTE)
-    getattr(second, take)(size_max // 2 * MEBIBYTE)
+    first.take_body(16 * MEBIBYTE)
+    second.take_body(16 * MEBIBYTE)
     with pytest.raises(Refusal, match="more than") as refused:
-        getattr(principal.enter(), take)(1)
+        principal.enter().take_body(1)
     assert refused.value.status == 429
     first.leave()
-    getattr(second, take)(size_max // 2 * MEBIBYTE)
+    second.take_body(16 * MEBIBYTE)
+
+
+def test_answers_that_a_token_does_not_read_have_a_limit():
+    principal = Principal("ann", TokenEntry(scope="append", token=TOKEN), b"")
+    first = principal.enter()
+    second = principal.enter()
+    first.take_answer(32 * MEBIBYTE)
+    second.take_answer(32 * MEBIBYTE)
+    with pytest.raises(Refusal, match="more than") as refused:
+        principal.enter().check_answer(1)
+    assert refused.value.status == 429
+    first.leave()
+    second.check_answer(32 * MEBIBYTE)
+
+
+def test_a_request_refused_for_unread_answers_wrote_nothing(app, store, monkeypatch):
+    """Clients repeat a write that was refused with 429, also without an idempotency key."""
+    monkeypatch.setattr(tokens, "_ANSWER_BYTES_MAX", 300_000)
+    store.append("large", [said("x" * 250_000)], expected_version=0)
+    body = json.dumps({"messages": [{"role": "user", "content": "y" * 100_000}]}).encode()
+
+    async def receive():
+        return {"type": "http.request", "body": body}
+
+    async def append_beside_an_unread_answer():
+        is_sent = asyncio.Event()
+        is_read = asyncio.Event()
+
+        async def read_slowly(message):
+            is_sent.set()
+            await is_read.wait()
+
+        scope = {
+            "type": "http",
+            "method": "GET",
+            "path": "/v1/conversations/large/events",
+            "query_string": b"",
+            "headers": [(b"host", b"localhost"), (b"authorization", BEARER[1].encode())],
+        }
+        reading = asyncio.create_task(app(scope, receive, read_slowly))
+        await asyncio.wait_for(is_sent.wait(), 60)
+        sent = []
+        await ask(app, "POST", f"{C1}/events", JSON, receive=receive, sent=sent)
+        is_read.set()
+        await reading
+        return sent[0]["status"]
+
+    assert asyncio.run(append_beside_an_unread_answer()) == 429
+    assert store.version("c1") == 1
+
+
+def test_a_report_is_counted_and_kept_by_no_cache(client, monkeypatch):
+    taken = []
+    monkeypatch.setattr(Principal, "_take_answer", lambda principal, size: taken.append(size))
+    answer = client.get(f"{C1}/report")
+    assert answer.headers["cache-control"] == "no-store"
+    assert answer.headers["content-type"] == "text/html; charset=utf-8"
+    assert taken == [len(answer.body)]
+
+
+def test_lists_by_the_beginning_of_ids_find_an_element_of_an_attribute(http):
+    http("create_conversation", body={"id": "a/1", "attributes": {"tags": ["x", "y"]}})
+    for options in ({}, {"below": "a/"}):
+        for tag, found in (("x", ["a/1"]), ("z", [])):
+            page = http("list_conversations", where=f"tags={tag}", **options)
+            assert [row["id"] for row in page["conversations"]] == found
+
+
+def test_a_filter_with_two_values_for_a_name_is_refused(http):
+    refused = http.refusal("list_conversations", where="tags=x,tags=y")
+    assert refused.status == 400
+    assert "two values" in refused.detail
+
+
+def test_an_empty_page_of_a_list_is_refused(http):
+    assert http.refusal("list_conversations", limit=0).status == 400
 
 
 def test_a_large_body_waits_while_a_large_write_runs(monkeypatch):

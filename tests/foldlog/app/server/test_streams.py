@@ -418,6 +418,40 @@ def test_a_large_body_is_read_page_by_page(client):
     assert len(parts) > 2
 
 
+def test_no_page_of_a_text_ends_inside_a_character(app, client, histories):
+    text = "x" + "é" * 700_000
+    put(client, OTHER, TEXT | {"stream-closed": "true"}, text.encode())
+    body = client.get(f"{OTHER}?offset=-1&live=sse").body
+    pages = [page.partition(b"event: control")[0] for page in body.split(b"event: data\n")[1:]]
+    assert len(pages) == 2
+    read = [page.replace(b"data:", b"").strip().decode() for page in pages]
+    assert "".join(read) == text
+
+
+def test_bytes_that_are_no_text_are_cut_anywhere(client):
+    body = b"\x80" * 300_000
+    assert put(client, OTHER, TEXT, body).status == 201
+    assert client.get(OTHER).body == body
+
+
+@pytest.mark.parametrize("body", [{}, {"stream": "reply", "reply": {"content": "all"}}])
+def test_a_reply_that_is_cut_has_a_stream_and_no_other_text(client, histories, body):
+    put(client, body=deltas("Paid"))
+    assert append_reply(client, {"cut": True, **body}).status == 422
+    assert histories["c1"].unfinished_reply().text == "Paid"
+
+
+def test_a_cut_reply_that_is_sent_again_with_its_key_is_recorded_once(client, histories):
+    put(client, headers=JSON | {"producer-id": "p"}, body=deltas("Paid"))
+    headers = {"producer-id": "p", "idempotency-key": "k"}
+    first, again = (
+        append_reply(client, {"stream": "reply", "cut": True}, **headers) for _ in range(2)
+    )
+    assert (first.status, again.status) == (201, 201)
+    assert first.body == again.body
+    assert histories["c1"].version() == 2
+
+
 def test_a_filter_hides_the_streams_of_other_conversations(app, client):
     put(client)
     put(client, "/v1/stream/of%20ann/notes", TEXT, b"for ann")
