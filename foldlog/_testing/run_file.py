@@ -126,7 +126,9 @@ class Run(NamedTuple):
         """Replace the file. Raises the errors of ``whole_file``."""
         with whole_file(path) as file:
             for line in self.lines():
-                file.write(json.dumps(line, ensure_ascii=False).encode() + b"\n")
+                text = json.dumps(line, ensure_ascii=False)
+                # Half a character becomes its escape in JSON.
+                file.write(text.encode(errors="backslashreplace") + b"\n")
 
 
 def _without_password_fields(value: Any, name: str = "") -> Any:

@@ -12,7 +12,13 @@ from foldlog._app.cli import terminal
 from foldlog._app.cli.command_line import option
 from foldlog._app.cli.exit_status import Refused
 from foldlog.eventstore import InvalidArgument
-from foldlog.eventstore.proof.signed_note import StoreCheckpoint, read_key, read_note, sign
+from foldlog.eventstore.proof.signed_note import (
+    StoreCheckpoint,
+    VerifierKey,
+    read_key,
+    read_note,
+    sign,
+)
 from foldlog.eventstore.proof.time_stamp import request_time_stamp, stamped_at
 
 _TIMEOUT_S = 30
@@ -45,7 +51,7 @@ def read_checkpoint(path: Path, keys: Sequence[Path] = ()) -> StoreCheckpoint:
     except InvalidArgument as error:
         raise Refused(f"{path}: {error}") from error
     for key_path in keys:
-        key = read_key(_read_text(key_path), note.origin)
+        key = _read_key(key_path, note.origin)
         if not key.is_signer_of(note):
             raise Refused(
                 f"{path} has no true signature of {key.name!r} with the key in {key_path}, so"
@@ -72,8 +78,8 @@ def signed(note: StoreCheckpoint, key: Path, command: str | None) -> StoreCheckp
     Raises ``Refused`` if there is neither a private key nor a command, or if the signature of the
     command is wrong.
     """
+    verifier = _read_key(key, note.origin)
     pem = _read_text(key)
-    verifier = read_key(pem, note.origin)
     if command is None and "PRIVATE" not in pem:
         raise Refused(f"{key} has no private key, so add --sign-command")
     if command is None:
@@ -108,8 +114,8 @@ def _post(url: str, query: bytes) -> bytes:
     from http.client import HTTPException
     from urllib.request import Request, urlopen
 
-    request = Request(url, query, {"Content-Type": "application/timestamp-query"})
     try:
+        request = Request(url, query, {"Content-Type": "application/timestamp-query"})
         with urlopen(request, timeout=_TIMEOUT_S) as response:
             stamp: bytes = response.read(_STAMP_BYTES_MAX)
     except (OSError, ValueError, HTTPException) as error:
@@ -142,7 +148,15 @@ def _read(path: Path) -> bytes:
     try:
         return path.read_bytes()
     except OSError as error:
-        raise Refused(f"{path} cannot be read: {error}") from error
+        raise Refused(f"{path} cannot be read: {error.strerror}") from error
+
+
+def _read_key(path: Path, origin: str) -> VerifierKey:
+    """Return the key in a file. Raises ``Refused``."""
+    try:
+        return read_key(_read_text(path), origin)
+    except InvalidArgument as error:
+        raise Refused(f"{path}: {error}") from error
 
 
 def _read_text(path: Path) -> str:

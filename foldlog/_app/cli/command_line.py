@@ -80,9 +80,9 @@ class WholeNumber(click.IntRange):
         except ValueError:
             self.fail("use a whole number", param, ctx)
         if self.min is not None and number < self.min:
-            self.fail(f"give at least {self.min:g}", param, ctx)
+            self.fail(f"give at least {self.min:,}", param, ctx)
         if self.max is not None and number > self.max:
-            self.fail(f"give at most {self.max:g}", param, ctx)
+            self.fail(f"give at most {self.max:,}", param, ctx)
         return number
 
 

@@ -34,11 +34,12 @@ def install(command: click.Command) -> None:
     path.write_text(f"{_script(command, shell)}\n")
     if shell in _RC_FILES:
         settings = home / _RC_FILES[shell]
-        line = f". ~/{path.name}"
-        before = settings.read_text() if settings.exists() else ""
+        line = f". ~/{path.name}".encode()
+        before = settings.read_bytes() if settings.exists() else b""
         if line not in before.splitlines():
-            with settings.open("a") as file:
-                file.write(f"{line}\n" if before.endswith("\n") or not before else f"\n{line}\n")
+            begin = b"" if before.endswith(b"\n") or not before else b"\n"
+            with settings.open("ab") as file:
+                file.write(b"%b%b\n" % (begin, line))
     terminal.say(f"completion for {shell} is in {path}; it begins in a new shell")
 
 

@@ -41,7 +41,7 @@ def complete_id(ctx: click.Context, param: click.Parameter, incomplete: str) -> 
     try:
         with open_existing(str(ctx.params.get("db") or default_db())) as store:
             return list(islice(ids_from(store, incomplete), 50))
-    except EventStoreError:
+    except (EventStoreError, Refused):
         return []
 
 

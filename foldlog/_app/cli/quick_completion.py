@@ -42,8 +42,10 @@ def complete_quickly(shell: str) -> bool:
     """Print the commands or options that complete a word. Return False if Click must complete it,
     for example the value of an option.
     """
+    if shell not in _FORMS:
+        return False
     typed = os.environ["COMP_WORDS"]
-    if shell not in _FORMS or set("'\"\\").intersection(typed):
+    if set("'\"\\").intersection(typed):
         return False
     arguments, incomplete = _split(shell, typed.split()[1:], os.environ["COMP_CWORD"])
     if "--" in arguments:

@@ -70,7 +70,7 @@ def answer(options: Sequence[str]) -> None:
         from foldlog._app.cli import terminal
 
         with _may_be_full_or_closed(2):
-            terminal.complain(f"the hook did nothing: {type(error).__name__}: {error}")
+            terminal.complain(f"the hook failed: {type(error).__name__}: {error}")
             sys.stderr.flush()
     with _may_be_full_or_closed(1):
         sys.stdout.write(f"{json.dumps(answer)}\n")

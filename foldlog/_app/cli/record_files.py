@@ -170,7 +170,7 @@ def _files_of(conversation: str, children: Sequence[str], output: Path) -> dict[
     """Return a file for each sub-agent. A number makes names differ that would be the same."""
     names = dict[str, str]()
     for child in children:
-        own_name = quote(child.removeprefix(f"{conversation}/"), safe="")[:_NAME_MAX]
+        own_name = _file_name(child.removeprefix(f"{conversation}/"))
         name = own_name
         number = 1
         while name in names:
@@ -179,6 +179,11 @@ def _files_of(conversation: str, children: Sequence[str], output: Path) -> dict[
         names[name] = child
     folder = output.with_suffix("")
     return {child: folder / f"{name}{output.suffix}" for name, child in names.items()}
+
+
+def _file_name(text: str) -> str:
+    """Return a text as the name of a file, without its ending."""
+    return quote(text, safe="", errors="surrogatepass")[:_NAME_MAX]
 
 
 def _write_file(

@@ -10,6 +10,7 @@ from collections.abc import Callable, Sequence
 from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING
+from urllib.parse import quote
 
 from foldlog._app.cli.exit_status import Refused
 from foldlog._app.cli.terminal import note, say
@@ -45,10 +46,18 @@ def listening(host: str, port: int) -> socket.socket:
     return listener
 
 
-def check_tokens(writes: bool, tokens: Path | None, without: bool) -> None:
-    """Raise ``Refused`` if the tokens do not fit the other options."""
-    if tokens is not None and not writes:
-        raise Refused("--tokens are for the paths of --write; add --write")
+def check_options_of_service(
+    writes: bool,
+    tokens: Path | None,
+    without: bool,
+    config: Path | None,
+    origins: Sequence[str],
+) -> None:
+    """Raise ``Refused`` if the options of ``--write`` do not fit the other options."""
+    options = {"--tokens": tokens, "--config": config, "--allow-origin": origins}
+    given = [name for name, value in options.items() if value]
+    if given and not writes:
+        raise Refused(f"nothing uses {' and '.join(given)} without --write; add --write")
     if writes and without and tokens is None:
         raise Refused("--write needs tokens; leave out --no-token, or name --tokens FILE")
 
@@ -103,7 +112,8 @@ def say_address(host: str, port: int, names: Sequence[str], secret: str | None) 
     everywhere = host in _EVERYWHERE
     address = next(iter(names), "localhost") if everywhere else host
     shown = f"[{address}]" if ":" in address else address
-    say(f"http://{shown}:{port}/{'' if secret is None else f'?token={secret}'}")
+    query = "" if secret is None else f"?token={quote(secret, safe='')}"
+    say(f"http://{shown}:{port}/{query}")
     sys.stdout.flush()
     note("open this address in a browser; Ctrl-C ends the server")
     if everywhere and not names:

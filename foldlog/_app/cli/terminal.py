@@ -93,7 +93,8 @@ def prepare(*, as_json: bool) -> None:
     as escapes.
 
     With ``as_json``, a line on stderr is a JSON object. Log messages of foldlog's packages are
-    printed as notes. An invalid ``COLUMNS`` is removed. Raises ``Refused`` if stdout is closed.
+    printed as notes. An invalid ``COLUMNS`` is removed. A closed stdin is an empty one. Raises
+    ``Refused`` if stdout is closed.
     """
     global _as_json, _found, _unproved
     _as_json = as_json
@@ -105,6 +106,8 @@ def prepare(*, as_json: bool) -> None:
         os.environ.pop("COLUMNS", None)
     if sys.stderr is None:
         sys.stderr = open(os.devnull, "w")  # noqa: SIM115 - until the process ends
+    if sys.stdin is None:
+        sys.stdin = io.TextIOWrapper(io.BytesIO())
     if sys.stdout is None:
         raise Refused("stdout is closed; redirect it to a file, or to /dev/null to drop the output")
     if sys.stdout is sys.__stdout__:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from foldlog._app.cli import terminal
+from foldlog._app.cli.hints import command
 from foldlog.eventstore import EventStoreError, Store
 from foldlog.eventstore.errors import StoreUnavailable
 from foldlog.eventstore.maintenance import backup
@@ -20,7 +21,7 @@ def bytes_pending_words(store: Store, of: str) -> str:
         )
     return (
         f"the tables may still contain deleted rows of {of}. No query returns these rows. To remove"
-        " them, and to prove it, run as the owner of the tables: foldlog store vacuum"
+        f" them, and to prove it, run as the owner of the tables: {command('store vacuum')}"
     )
 
 

@@ -11,6 +11,7 @@ from pathlib import Path
 from foldlog._app.coding_agents.hook import FIRED
 from foldlog._app.coding_agents.programs import Program, settings_at
 from foldlog._app.coding_agents.setup import read_record
+from foldlog._base.json_types import JsonObject
 from foldlog._imports.importing import Import
 from foldlog._reports.answers.programs import ProgramDocument
 from foldlog.eventstore import Store
@@ -22,12 +23,15 @@ _SOON_DAYS = 7
 
 def look_at(store: Store, program: Program, folder: Path) -> ProgramDocument:
     """Return the status of a program. ``folder`` is foldlog's own folder, in which its setup and
-    its hooks leave notes. Cost: one ``stat`` call for every transcript of the program.
+    its hooks leave notes. Cost: the function lists the folders of the program, and asks for the
+    status of every transcript.
     """
     importing = Import(store, [])  # used only to check which files are in the store
     problem = None
     days: float | None = program.days
+    record: JsonObject = {}
     try:
+        record = read_record(folder)
         days = program.days_kept()
     except (ValueError, OSError) as error:
         problem = str(error)
@@ -36,7 +40,6 @@ def look_at(store: Store, program: Program, folder: Path) -> ProgramDocument:
     if days is not None:
         soon_before = time.time() - (days - _SOON_DAYS) * _DAY_S
         soon = sum(_is_older(path, soon_before) for path in paths)
-    record = read_record(folder)
     hook = folder / FIRED / program.format
     event = None
     at = None

@@ -133,7 +133,7 @@ class Requests(io.RawIOBase):
 def _well_formed(line: bytes) -> bytes:
     """Return a line without lone surrogates."""
     if _SURROGATE in line.lower():
-        with suppress(ValueError):  # the server answers the unchanged line
+        with suppress(ValueError, RecursionError):  # the server answers the unchanged line
             message = json.dumps(json.loads(line), ensure_ascii=False)
             return f"{message}\n".encode("utf-8", "replace")
     return line
@@ -143,7 +143,7 @@ def _opening_method(line: bytes) -> str | None:
     """Return the method of a request that can begin a connection, and None for other lines."""
     for method in (_DISCOVER, _INITIALIZE):
         if f'"{method}"'.encode() in line:
-            with suppress(ValueError):  # the server answers the unchanged line
+            with suppress(ValueError, RecursionError):  # the server answers the unchanged line
                 message = json.loads(line)
                 if isinstance(message, dict) and message.get("method") == method:
                     return method

@@ -95,7 +95,10 @@ def text_at(path: Path) -> str | None:
     """Read a file. Return None if the file is missing. Raises ``ValueError`` if the bytes of the
     file are not text.
     """
-    return path.read_text("utf-8") if path.is_file() else None
+    try:
+        return path.read_text("utf-8") if path.is_file() else None
+    except UnicodeDecodeError as error:
+        raise ValueError(f"{path}: {error}") from error
 
 
 def settings_in(path: Path, text: str | None) -> MutableMapping[str, Any]:
@@ -107,7 +110,7 @@ def settings_in(path: Path, text: str | None) -> MutableMapping[str, Any]:
             document: MutableMapping[str, Any] = tomlkit.parse(text or "")
             return document
         settings = json.loads(text or "{}")
-    except ValueError as error:
+    except (ValueError, RecursionError) as error:
         raise ValueError(f"{path}: {error}") from error
     if not isinstance(settings, dict):
         # A ValueError, as for other contents that cannot be read.

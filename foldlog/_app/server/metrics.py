@@ -145,7 +145,10 @@ def _one(figure: float | None) -> Mapping[str, float]:
 
 def size_of(path: str) -> int:
     """Return the number of bytes of a file, or 0 if there is none."""
-    return os.path.getsize(path) if os.path.exists(path) else 0
+    try:
+        return os.path.getsize(path)
+    except FileNotFoundError:  # SQLite removes the log when its last connection is closed
+        return 0
 
 
 def _quoted(label: str, value: str) -> str:

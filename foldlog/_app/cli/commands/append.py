@@ -107,7 +107,7 @@ def _read_messages() -> list[JsonObject]:
             "JSON lines into it"
         )
     messages = []
-    for number, line in enumerate(sys.stdin, 1):
+    for number, line in enumerate(sys.stdin.buffer, 1):
         if not line.strip():
             continue
         try:

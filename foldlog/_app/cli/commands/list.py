@@ -68,8 +68,8 @@ from foldlog._reports.figures.sort_keys import SORTS
 )
 @flag(
     "--to-resume to_be_resumed",
-    "Only conversations that a worker left unfinished: with open calls and no lease, "
-    "or with an expired lease.",
+    "Only conversations that a worker left unfinished: with open calls, or a reply that nobody "
+    "writes any more, and no lease, or with an expired lease.",
 )
 @flag("--all -a every", "Also conversations that runtimes use internally, such as shared states.")
 @wait_option

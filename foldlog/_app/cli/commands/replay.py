@@ -12,6 +12,7 @@ import msgspec
 from foldlog._app.cli import terminal
 from foldlog._app.cli.agent_model import load_condenser_for
 from foldlog._app.cli.exit_status import Refused
+from foldlog._app.cli.hints import command
 from foldlog._app.cli.options import conversation_argument, option, store_options
 from foldlog._app.cli.stores import open_existing, require_id
 from foldlog._history.histories import Histories
@@ -103,7 +104,7 @@ def _go_on(history: History, at: int, ask: Ask | None) -> ReplayedDocument:
     except (EventStoreError, Refused) as error:
         raise Refused(
             f"{error}; the fork {fork.id!r} has the run up to here; to remove it:"
-            f" foldlog store erase {terminal.typed_id(fork.id)} --reason 'failed replay'"
+            f" {command('store erase', fork.id, '--reason', 'failed replay')}"
         ) from error
     return ReplayedDocument(
         conversation=history.id, fork=fork.id, version=fork.version(), ended=ended
@@ -150,7 +151,7 @@ def _show(document: ReplayedDocument) -> None:
     if document.fork:
         fork = terminal.typed_id(document.fork)
         terminal.say(f"{fork}: {count(document.version, 'event')}; {document.ended}")
-        terminal.say(f"foldlog diff {terminal.typed_id(document.conversation)} {fork}")
+        terminal.say(command("diff", document.conversation, document.fork))
         return
     for request in document.requests:
         if request.same is not True:

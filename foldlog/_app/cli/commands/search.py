@@ -95,7 +95,7 @@ def run(
         names = {hit.conversation: short(hit.conversation) for hit in results.hits[:limit]}
         document = hits_document(store, line, results, limit)
         tasks = {hit.conversation: short(hit.task) for hit in document.hits if hit.task}
-    terminal.answer(document, lambda: _show(results.hits[:limit], names, tasks))
+    terminal.answer(document, lambda: _show(line, results.hits[:limit], names, tasks))
     if not results.hits:
         terminal.matched_nothing()
     if not terminal.prints_json():
@@ -123,10 +123,14 @@ def _as_query(words: Sequence[str]) -> str:
     )
 
 
-def _show(hits: Sequence[Hit], names: Mapping[str, str], tasks: Mapping[str, str]) -> None:
-    """Print hits. ``names`` and ``tasks`` map conversations to shown ids."""
+def _show(
+    line: str, hits: Sequence[Hit], names: Mapping[str, str], tasks: Mapping[str, str]
+) -> None:
+    """Print the hits of a search for ``line``. ``names`` and ``tasks`` map conversations to shown
+    ids.
+    """
     if not hits:
-        terminal.say("No event has all these words.")
+        terminal.say("No event has all these words." if line else "There is no such event.")
     for hit in hits:
         name = terminal.typed_id(names[hit.conversation])
         at = "" if hit.timestamp is None else f"  {time_words(hit.timestamp)}"

@@ -14,7 +14,7 @@ from foldlog._app.cli.exit_status import Refused
 from foldlog._app.cli.hints import complete_commands
 from foldlog._app.cli.options import WholeNumber, db_option, flag, option, prices_option
 from foldlog._app.cli.serving import (
-    check_tokens,
+    check_options_of_service,
     listening,
     say_address,
     tools_loader,
@@ -128,7 +128,7 @@ def run(
     from foldlog._reports.figures.prices import Prices
     from foldlog._reports.search.index import is_missed, make_if_missing
 
-    check_tokens(write, tokens, no_token)
+    check_options_of_service(write, tokens, no_token, config, allow_origin)
     secret = None if no_token else token or secrets.token_urlsafe(24)
     model = named_model(agent)
     opened = open_or_create(db, may_be_empty=True) if write else open_existing(db)
@@ -176,8 +176,8 @@ def run(
 
 
 def _check_token(host: str, token: str | None, *, is_needed: bool) -> None:
-    """Raise ``Refused`` for a token that is too short, and for a server without a token that other
-    machines can reach.
+    """Raise ``Refused`` for a token that is too short or that no header can have, and for a server
+    without a token that other machines can reach.
     """
     if not is_needed and host not in _LOCAL:
         raise Refused(f"--no-token is for localhost only; at {host} a token is required")
@@ -185,4 +185,12 @@ def _check_token(host: str, token: str | None, *, is_needed: bool) -> None:
         raise Refused(
             f"the token has {len(token)} characters; use at least {_TOKEN_CHARACTERS_MIN}, or leave"
             " out --token to get a new token"
+        )
+    if token is not None and not (
+        token.isascii() and token.isprintable() and token == token.strip()
+    ):
+        raise Refused(
+            "the token begins or ends with a blank, or has a character outside of printable ASCII,"
+            " which clients cannot send in a header; choose another token, or leave out --token to"
+            " get a new token"
         )

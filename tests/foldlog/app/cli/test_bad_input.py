@@ -2,7 +2,9 @@
 nothing half-done.
 """
 
+import io
 import json
+import sys
 
 import pytest
 
@@ -158,3 +160,74 @@ def test_strict_import_of_a_line_without_its_parent_ends_with_1(foldlog, tmp_pat
         assert foldlog(f"view s1 --db {name}.db").status == 0
         again = foldlog(f"import {name}.jsonl --strict --db {name}.db")
         assert again.status == 0
+
+
+@pytest.mark.parametrize(
+    "line, words", [("append c1", "stdin has no message"), ("import -", "stdin: is empty")]
+)
+def test_a_closed_stdin_is_an_empty_one(line, words, foldlog, monkeypatch):
+    foldlog("append c1 hi --new")
+    monkeypatch.setattr("sys.stdin", None)
+    ran = foldlog(line)
+    assert ran.status == 2
+    assert words in ran.err
+
+
+def test_an_erasure_without_stdin_asks_for_yes(foldlog, monkeypatch):
+    foldlog("append c1 hi --new")
+    monkeypatch.setattr("sys.stdin", None)
+    assert "add --yes" in foldlog("store erase c1 --reason asked").err
+
+
+def test_messages_that_are_no_utf_8_are_refused(foldlog, monkeypatch):
+    foldlog("append c1 hi --new")
+    sent = io.BytesIO(b'{"role": "user", "content": "\xff"}\n')
+    monkeypatch.setattr("sys.stdin", io.TextIOWrapper(sent, "utf-8"))
+    ran = foldlog("append c1")
+    assert ran.status == 2
+    assert "stdin:1: the line is not JSON" in ran.err
+
+
+def test_a_key_that_is_none_is_named(foldlog, tmp_path):
+    foldlog("append c1 hi --new")
+    (tmp_path / "key.pem").write_text("garbage")
+    (tmp_path / "checkpoint").write_text(foldlog("store checkpoint").out)
+    for line in ("checkpoint --key key.pem", "verify --against checkpoint --key key.pem"):
+        assert "key.pem: this is not an Ed25519 key" in foldlog(f"store {line}").err
+
+
+def test_an_address_of_no_authority_is_refused(foldlog, tmp_path):
+    pytest.importorskip("rfc3161_client")
+    foldlog("append c1 hi --new")
+    (tmp_path / "checkpoint").write_text(foldlog("store checkpoint").out)
+    ran = foldlog("store checkpoint --in checkpoint --time-stamp nonsense")
+    assert ran.status == 2
+    assert "the time stamping authority nonsense cannot be asked" in ran.err
+
+
+def test_a_sub_agent_whose_id_is_no_utf_8_is_exported(foldlog, stored, tmp_path):
+    child = "c1/\udcff"
+    stored["c1"].append({"role": "user", "content": "hi"})
+    stored.create(child, {"parent": "c1"})
+    stored[child].append({"role": "user", "content": "half: \ud800"})
+    assert foldlog("export c1 --with-children -o out.json").status == 0
+    (file,) = (tmp_path / "out").iterdir()
+    assert file.name == "%ED%B3%BF.json"
+
+
+def test_a_run_with_half_a_character_is_written(foldlog, stored, tmp_path):
+    pytest.importorskip("detect_secrets")
+    stored["c1"].append({"role": "user", "content": "half: \ud800"})
+    assert foldlog("export c1 --as-test runs").status == 0
+    (file,) = (tmp_path / "runs").iterdir()
+    assert "half: \\ud800" in file.read_text()
+
+
+def test_a_largest_number_is_whole_in_its_error(foldlog):
+    assert f"at most {sys.maxsize:,}" in foldlog("list -n 99999999999999999999").err
+
+
+def test_a_search_without_words_names_no_words(foldlog):
+    foldlog("append c1 hi --new")
+    assert foldlog("search --kind error").out == "There is no such event.\n"
+    assert foldlog("search no").out == "No event has all these words.\n"

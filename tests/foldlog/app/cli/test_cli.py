@@ -16,6 +16,7 @@ from importlib import metadata
 import pytest
 from click.shell_completion import get_completion_class
 
+from foldlog._app.cli.quick_completion import complete_quickly
 from foldlog.eventstore import open_store
 from tests.commands import application
 from tests.foldlog.records import SAMPLE, said
@@ -149,6 +150,27 @@ def test_completion_is_installed_once(foldlog, tmp_path, monkeypatch, shell, fil
         assert (tmp_path / settings).read_text() == f"alias ll='ls -l'\n. ~/{file}\n"
 
 
+def test_settings_of_a_shell_may_have_any_bytes(foldlog, tmp_path, monkeypatch):
+    monkeypatch.setenv("HOME", str(tmp_path))
+    monkeypatch.setenv("SHELL", "/bin/bash")
+    (tmp_path / ".bashrc").write_bytes(b"# caf\xe9")
+    assert foldlog("--install-completion").status == 0
+    assert (tmp_path / ".bashrc").read_bytes() == b"# caf\xe9\n. ~/.foldlog-complete.bash\n"
+
+
+def test_a_script_that_click_prints_is_left_to_click(monkeypatch):
+    monkeypatch.delenv("COMP_WORDS", raising=False)
+    assert not complete_quickly("bash_source")
+
+
+def test_an_id_without_a_store_has_no_completion(foldlog, monkeypatch):
+    monkeypatch.setenv("_FOLDLOG_COMPLETE", "bash_complete")
+    monkeypatch.setenv("COMP_WORDS", "foldlog view x")
+    monkeypatch.setenv("COMP_CWORD", "2")
+    ran = foldlog()
+    assert (ran.status, ran.out.strip(), ran.err) == (0, "", "")
+
+
 def test_a_shell_without_completion_is_named(foldlog, monkeypatch):
     monkeypatch.setenv("SHELL", "/bin/csh")
     ran = foldlog("--install-completion")
@@ -271,4 +293,4 @@ def test_hook_names_what_it_expects(sent, foldlog, monkeypatch):
 
 def test_hook_works_after_two_dashes(foldlog, monkeypatch):
     monkeypatch.setattr("sys.stdin", io.TextIOWrapper(io.BytesIO(b"no JSON")))
-    assert "the hook did nothing" in foldlog("-- hook").err
+    assert "the hook failed" in foldlog("-- hook").err

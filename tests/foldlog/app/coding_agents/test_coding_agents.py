@@ -576,6 +576,21 @@ def test_changed_settings_stay(home, foldlog):
     assert servers.read_text() == '{"mcpServers": {"foldlog": {"command": "mine"}}}'
 
 
+def test_settings_and_records_that_cannot_be_read_are_named(home, foldlog):
+    settings = home / ".claude/settings.json"
+    settings.parent.mkdir(parents=True)
+    settings.write_bytes(b"\xff")
+    assert f"{settings}: 'utf-8' codec" in foldlog("doctor").out.replace("\n", " ")
+    assert f"{settings}: 'utf-8' codec" in foldlog("setup claude-code").err
+    settings.unlink()
+    record = home / ".local/share/foldlog/setup.json"
+    record.parent.mkdir(parents=True, exist_ok=True)
+    record.write_text("{")
+    foldlog("append c1 hi --new")
+    assert f"{record}: Expecting" in foldlog("doctor").out.replace("\n", " ")
+    assert foldlog().status == 0
+
+
 def test_settings_with_half_a_character_stay(home, foldlog):
     settings = home / ".claude/settings.json"
     settings.parent.mkdir(parents=True)
@@ -707,6 +722,14 @@ def test_half_a_character_becomes_valid_json(tool_server):
     assert (first, third) == (b'{"id": 6}\n', b"not json \\ud800\n")
     text = json.loads(second)
     assert (text["id"], text["params"]["query"]) == (7, "a ? b \U0001f600")
+
+
+def test_a_request_that_is_nested_too_deeply_ends_no_server(tool_server):
+    deep = b"[" * 100_000 + b'"\\ud800 server/discover"' + b"]" * 100_000 + b"\n"
+    named = deep.replace(b"\\ud800 server/discover", b"server/discover")
+    for line in (deep, named):
+        requests = tool_server.Requests(io.BytesIO(line))
+        assert io.BufferedReader(requests).readlines() == [line]
 
 
 ENVELOPE = {

@@ -398,7 +398,8 @@ def test_second_interrupt_prints_no_traceback(tmp_path):
 
 def test_printed_address_can_be_opened(tmp_path):
     foldlog.open(tmp_path / "h.db").close()
-    with serving(tmp_path / "h.db", "--host", "0.0.0.0") as (process, printed):
+    options = ("--host", "0.0.0.0", "--token", "a&b=c#d+e f%20")
+    with serving(tmp_path / "h.db", *options) as (process, printed):
         assert printed.startswith("http://localhost:")
         opener = urllib.request.build_opener(urllib.request.HTTPCookieProcessor())
         with opener.open(printed, timeout=60) as page:
@@ -413,6 +414,10 @@ def test_printed_address_can_be_opened(tmp_path):
     [
         ("--no-token --host 0.0.0.0", "for localhost only"),
         ("--token short", "at least 8"),
+        ("--token 'ends with a blank '", "begins or ends with a blank"),
+        ("--token tökentöken", "outside of printable ASCII"),
+        ("--config c.toml", "nothing uses --config without"),
+        ("--allow-origin https://a.example", "add --write"),
         ("--db sqlite:///none.db", "does not exist"),
     ],
 )
