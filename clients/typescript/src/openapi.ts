@@ -2808,6 +2808,21 @@ export interface components {
             [key: string]: unknown;
         };
         /**
+         * Problem501
+         * @description A newer foldlog wrote an event that this one cannot fold; update it.
+         */
+        Problem501: {
+            type: string;
+            title: string;
+            /** @enum {integer} */
+            status: 501;
+            detail: string;
+            /** @description The error, such as UnknownEventType. */
+            error?: string;
+        } & {
+            [key: string]: unknown;
+        };
+        /**
          * Problem503
          * @description The store cannot answer now.
          */
@@ -2954,6 +2969,15 @@ export interface components {
                 "application/problem+json": components["schemas"]["Problem500"];
             };
         };
+        /** @description A newer foldlog wrote an event that this one cannot fold; update it. */
+        Problem501: {
+            headers: {
+                [name: string]: unknown;
+            };
+            content: {
+                "application/problem+json": components["schemas"]["Problem501"];
+            };
+        };
         /** @description The store cannot answer now. */
         Problem503: {
             headers: {
@@ -3007,6 +3031,7 @@ export interface operations {
             422: components["responses"]["Problem422"];
             429: components["responses"]["Problem429"];
             500: components["responses"]["Problem500"];
+            501: components["responses"]["Problem501"];
             503: components["responses"]["Problem503"];
         };
     };
@@ -3057,6 +3082,7 @@ export interface operations {
             423: components["responses"]["Problem423"];
             429: components["responses"]["Problem429"];
             500: components["responses"]["Problem500"];
+            501: components["responses"]["Problem501"];
             503: components["responses"]["Problem503"];
         };
     };
@@ -3107,6 +3133,7 @@ export interface operations {
             423: components["responses"]["Problem423"];
             429: components["responses"]["Problem429"];
             500: components["responses"]["Problem500"];
+            501: components["responses"]["Problem501"];
             503: components["responses"]["Problem503"];
         };
     };
@@ -3155,6 +3182,7 @@ export interface operations {
             423: components["responses"]["Problem423"];
             429: components["responses"]["Problem429"];
             500: components["responses"]["Problem500"];
+            501: components["responses"]["Problem501"];
             503: components["responses"]["Problem503"];
         };
     };
@@ -3243,6 +3271,7 @@ export interface operations {
             423: components["responses"]["Problem423"];
             429: components["responses"]["Problem429"];
             500: components["responses"]["Problem500"];
+            501: components["responses"]["Problem501"];
             503: components["responses"]["Problem503"];
         };
     };
@@ -3287,6 +3316,7 @@ export interface operations {
             423: components["responses"]["Problem423"];
             429: components["responses"]["Problem429"];
             500: components["responses"]["Problem500"];
+            501: components["responses"]["Problem501"];
             503: components["responses"]["Problem503"];
         };
     };
@@ -3324,6 +3354,7 @@ export interface operations {
             422: components["responses"]["Problem422"];
             429: components["responses"]["Problem429"];
             500: components["responses"]["Problem500"];
+            501: components["responses"]["Problem501"];
             503: components["responses"]["Problem503"];
         };
     };
@@ -3374,6 +3405,7 @@ export interface operations {
             423: components["responses"]["Problem423"];
             429: components["responses"]["Problem429"];
             500: components["responses"]["Problem500"];
+            501: components["responses"]["Problem501"];
             503: components["responses"]["Problem503"];
         };
     };
@@ -3493,6 +3525,7 @@ export interface operations {
             423: components["responses"]["Problem423"];
             429: components["responses"]["Problem429"];
             500: components["responses"]["Problem500"];
+            501: components["responses"]["Problem501"];
             503: components["responses"]["Problem503"];
         };
     };
@@ -3555,6 +3588,7 @@ export interface operations {
             422: components["responses"]["Problem422"];
             429: components["responses"]["Problem429"];
             500: components["responses"]["Problem500"];
+            501: components["responses"]["Problem501"];
             503: components["responses"]["Problem503"];
         };
     };
@@ -3603,6 +3637,7 @@ export interface operations {
             423: components["responses"]["Problem423"];
             429: components["responses"]["Problem429"];
             500: components["responses"]["Problem500"];
+            501: components["responses"]["Problem501"];
             503: components["responses"]["Problem503"];
         };
     };
@@ -3635,6 +3670,7 @@ export interface operations {
             422: components["responses"]["Problem422"];
             429: components["responses"]["Problem429"];
             500: components["responses"]["Problem500"];
+            501: components["responses"]["Problem501"];
             503: components["responses"]["Problem503"];
         };
     };
@@ -3679,6 +3715,7 @@ export interface operations {
             423: components["responses"]["Problem423"];
             429: components["responses"]["Problem429"];
             500: components["responses"]["Problem500"];
+            501: components["responses"]["Problem501"];
             503: components["responses"]["Problem503"];
         };
     };
@@ -3713,6 +3750,7 @@ export interface operations {
             422: components["responses"]["Problem422"];
             429: components["responses"]["Problem429"];
             500: components["responses"]["Problem500"];
+            501: components["responses"]["Problem501"];
             503: components["responses"]["Problem503"];
         };
     };
@@ -3765,6 +3803,7 @@ export interface operations {
             423: components["responses"]["Problem423"];
             429: components["responses"]["Problem429"];
             500: components["responses"]["Problem500"];
+            501: components["responses"]["Problem501"];
             503: components["responses"]["Problem503"];
         };
     };
@@ -3809,6 +3848,7 @@ export interface operations {
             423: components["responses"]["Problem423"];
             429: components["responses"]["Problem429"];
             500: components["responses"]["Problem500"];
+            501: components["responses"]["Problem501"];
             503: components["responses"]["Problem503"];
         };
     };
@@ -3847,6 +3887,7 @@ export interface operations {
             422: components["responses"]["Problem422"];
             429: components["responses"]["Problem429"];
             500: components["responses"]["Problem500"];
+            501: components["responses"]["Problem501"];
             503: components["responses"]["Problem503"];
         };
     };
@@ -3893,6 +3934,7 @@ export interface operations {
             423: components["responses"]["Problem423"];
             429: components["responses"]["Problem429"];
             500: components["responses"]["Problem500"];
+            501: components["responses"]["Problem501"];
             503: components["responses"]["Problem503"];
         };
     };
@@ -3939,6 +3981,7 @@ export interface operations {
             423: components["responses"]["Problem423"];
             429: components["responses"]["Problem429"];
             500: components["responses"]["Problem500"];
+            501: components["responses"]["Problem501"];
             503: components["responses"]["Problem503"];
         };
     };
@@ -3987,6 +4030,7 @@ export interface operations {
             423: components["responses"]["Problem423"];
             429: components["responses"]["Problem429"];
             500: components["responses"]["Problem500"];
+            501: components["responses"]["Problem501"];
             503: components["responses"]["Problem503"];
         };
     };
@@ -4024,6 +4068,7 @@ export interface operations {
             422: components["responses"]["Problem422"];
             429: components["responses"]["Problem429"];
             500: components["responses"]["Problem500"];
+            501: components["responses"]["Problem501"];
             503: components["responses"]["Problem503"];
         };
     };
@@ -4059,6 +4104,7 @@ export interface operations {
             422: components["responses"]["Problem422"];
             429: components["responses"]["Problem429"];
             500: components["responses"]["Problem500"];
+            501: components["responses"]["Problem501"];
             503: components["responses"]["Problem503"];
         };
     };
@@ -4093,6 +4139,7 @@ export interface operations {
             422: components["responses"]["Problem422"];
             429: components["responses"]["Problem429"];
             500: components["responses"]["Problem500"];
+            501: components["responses"]["Problem501"];
             503: components["responses"]["Problem503"];
         };
     };
@@ -4125,6 +4172,7 @@ export interface operations {
             422: components["responses"]["Problem422"];
             429: components["responses"]["Problem429"];
             500: components["responses"]["Problem500"];
+            501: components["responses"]["Problem501"];
             503: components["responses"]["Problem503"];
         };
     };
@@ -4171,6 +4219,7 @@ export interface operations {
             423: components["responses"]["Problem423"];
             429: components["responses"]["Problem429"];
             500: components["responses"]["Problem500"];
+            501: components["responses"]["Problem501"];
             503: components["responses"]["Problem503"];
         };
     };
@@ -4218,6 +4267,7 @@ export interface operations {
             423: components["responses"]["Problem423"];
             429: components["responses"]["Problem429"];
             500: components["responses"]["Problem500"];
+            501: components["responses"]["Problem501"];
             503: components["responses"]["Problem503"];
         };
     };
@@ -4265,6 +4315,7 @@ export interface operations {
             423: components["responses"]["Problem423"];
             429: components["responses"]["Problem429"];
             500: components["responses"]["Problem500"];
+            501: components["responses"]["Problem501"];
             503: components["responses"]["Problem503"];
         };
     };
@@ -4299,6 +4350,7 @@ export interface operations {
             422: components["responses"]["Problem422"];
             429: components["responses"]["Problem429"];
             500: components["responses"]["Problem500"];
+            501: components["responses"]["Problem501"];
             503: components["responses"]["Problem503"];
         };
     };
@@ -4346,6 +4398,7 @@ export interface operations {
             423: components["responses"]["Problem423"];
             429: components["responses"]["Problem429"];
             500: components["responses"]["Problem500"];
+            501: components["responses"]["Problem501"];
             503: components["responses"]["Problem503"];
         };
     };
@@ -4393,6 +4446,7 @@ export interface operations {
             423: components["responses"]["Problem423"];
             429: components["responses"]["Problem429"];
             500: components["responses"]["Problem500"];
+            501: components["responses"]["Problem501"];
             503: components["responses"]["Problem503"];
         };
     };
@@ -4438,6 +4492,7 @@ export interface operations {
             423: components["responses"]["Problem423"];
             429: components["responses"]["Problem429"];
             500: components["responses"]["Problem500"];
+            501: components["responses"]["Problem501"];
             503: components["responses"]["Problem503"];
         };
     };
@@ -4482,6 +4537,7 @@ export interface operations {
             423: components["responses"]["Problem423"];
             429: components["responses"]["Problem429"];
             500: components["responses"]["Problem500"];
+            501: components["responses"]["Problem501"];
             503: components["responses"]["Problem503"];
         };
     };
@@ -4526,6 +4582,7 @@ export interface operations {
             423: components["responses"]["Problem423"];
             429: components["responses"]["Problem429"];
             500: components["responses"]["Problem500"];
+            501: components["responses"]["Problem501"];
             503: components["responses"]["Problem503"];
         };
     };
@@ -4561,6 +4618,7 @@ export interface operations {
             423: components["responses"]["Problem423"];
             429: components["responses"]["Problem429"];
             500: components["responses"]["Problem500"];
+            501: components["responses"]["Problem501"];
             503: components["responses"]["Problem503"];
         };
     };
@@ -4605,6 +4663,7 @@ export interface operations {
             422: components["responses"]["Problem422"];
             429: components["responses"]["Problem429"];
             500: components["responses"]["Problem500"];
+            501: components["responses"]["Problem501"];
             503: components["responses"]["Problem503"];
         };
     };
@@ -4717,6 +4776,7 @@ export interface operations {
             422: components["responses"]["Problem422"];
             429: components["responses"]["Problem429"];
             500: components["responses"]["Problem500"];
+            501: components["responses"]["Problem501"];
             503: components["responses"]["Problem503"];
         };
     };
@@ -4814,6 +4874,7 @@ export interface operations {
             422: components["responses"]["Problem422"];
             429: components["responses"]["Problem429"];
             500: components["responses"]["Problem500"];
+            501: components["responses"]["Problem501"];
             503: components["responses"]["Problem503"];
         };
     };
@@ -4846,6 +4907,7 @@ export interface operations {
             422: components["responses"]["Problem422"];
             429: components["responses"]["Problem429"];
             500: components["responses"]["Problem500"];
+            501: components["responses"]["Problem501"];
             503: components["responses"]["Problem503"];
         };
     };
@@ -4878,6 +4940,7 @@ export interface operations {
             422: components["responses"]["Problem422"];
             429: components["responses"]["Problem429"];
             500: components["responses"]["Problem500"];
+            501: components["responses"]["Problem501"];
             503: components["responses"]["Problem503"];
         };
     };
@@ -4913,6 +4976,7 @@ export interface operations {
             422: components["responses"]["Problem422"];
             429: components["responses"]["Problem429"];
             500: components["responses"]["Problem500"];
+            501: components["responses"]["Problem501"];
             503: components["responses"]["Problem503"];
         };
     };
@@ -4948,6 +5012,7 @@ export interface operations {
             422: components["responses"]["Problem422"];
             429: components["responses"]["Problem429"];
             500: components["responses"]["Problem500"];
+            501: components["responses"]["Problem501"];
             503: components["responses"]["Problem503"];
         };
     };
@@ -4983,6 +5048,7 @@ export interface operations {
             422: components["responses"]["Problem422"];
             429: components["responses"]["Problem429"];
             500: components["responses"]["Problem500"];
+            501: components["responses"]["Problem501"];
             503: components["responses"]["Problem503"];
         };
     };
@@ -5017,6 +5083,7 @@ export interface operations {
             422: components["responses"]["Problem422"];
             429: components["responses"]["Problem429"];
             500: components["responses"]["Problem500"];
+            501: components["responses"]["Problem501"];
             503: components["responses"]["Problem503"];
         };
     };
@@ -5051,6 +5118,7 @@ export interface operations {
             422: components["responses"]["Problem422"];
             429: components["responses"]["Problem429"];
             500: components["responses"]["Problem500"];
+            501: components["responses"]["Problem501"];
             503: components["responses"]["Problem503"];
         };
     };
@@ -5095,6 +5163,7 @@ export interface operations {
             423: components["responses"]["Problem423"];
             429: components["responses"]["Problem429"];
             500: components["responses"]["Problem500"];
+            501: components["responses"]["Problem501"];
             503: components["responses"]["Problem503"];
         };
     };

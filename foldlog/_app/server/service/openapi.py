@@ -62,6 +62,7 @@ _PROBLEMS: Final[Mapping[int, tuple[str, str | None, str]]] = {
     423: ("Another worker has the lease.", None, ""),
     429: ("The token sends too much. Nothing was done.", "Retry-After", "Seconds to wait."),
     500: ("The server failed, or an event is damaged.", None, ""),
+    501: ("A newer foldlog wrote an event that this one cannot fold; update it.", None, ""),
     503: ("The store cannot answer now.", "Retry-After", "Seconds to wait."),
 }
 """What each status means, with a header of its answer."""
@@ -189,7 +190,7 @@ def _statuses(operation: Operation) -> Sequence[int]:
     writes = operation.method != "GET"
     statuses = {400, 401, 403, 404, 422, 429, 500, 503}
     if "conversation" in operation.in_path:
-        statuses |= {409, 410}
+        statuses |= {409, 410, 501}
         statuses |= {412, 423} if writes else set()
     if writes or operation.streams:
         statuses |= {409, 410}
