@@ -242,7 +242,10 @@ class AnthropicReader:
                 return self._end_block(_place_in(chunk, "index"))
             case "message_delta":
                 self._message.update(dict_or_empty(chunk, "delta"))
-                usage = {**dict_or_empty(self._message, "usage"), **dict_or_empty(chunk, "usage")}
+                counts = dict_or_empty(chunk, "usage").items()
+                # A null says nothing, so it does not replace the count at the beginning.
+                known_counts = {name: count for name, count in counts if count is not None}
+                usage = {**dict_or_empty(self._message, "usage"), **known_counts}
                 self._message["usage"] = usage
                 return [AboutDelta(usage=usage)]
             case "message_stop":

@@ -401,6 +401,19 @@ def test_all_pieces_of_a_block_are_recorded(history, tmp_path, block, deltas, gr
     check_same_as_whole(history, {**whole, "content": [grown], "stop_reason": "end_turn"}, tmp_path)
 
 
+def test_a_null_at_the_end_of_a_message_replaces_no_count(history):
+    usage = {"input_tokens": None, "output_tokens": 4}
+    chunks = [
+        typed("message_start", message={"role": "assistant", "usage": {"input_tokens": 9}}),
+        typed("content_block_start", index=0, content_block={"type": "text", "text": "A toy"}),
+        typed("message_delta", delta={"stop_reason": "end_turn"}, usage=usage),
+        typed("message_stop"),
+    ]
+    list(history.stream_reply(chunks))
+    (message,) = history.events(1)
+    assert message.meta["usage"] == {"prompt_tokens": 9, "completion_tokens": 4}
+
+
 def test_pieces_of_thinking_are_one_block(history):
     source = chat(
         {"thinking_blocks": [{"type": "thinking", "thinking": "Lo"}], "reasoning_content": "Lo"},
