@@ -20,7 +20,7 @@ from pathlib import Path
 from foldlog import Histories
 from foldlog._imports.importing import Import, Imported
 from foldlog.eventstore import DocumentChanges
-from tests.foldlog.formats.test_resuming import REAL
+from tests.beside import SAMPLES
 from tests.foldlog.imports.imports import events_of, new_store
 from tests.foldlog.imports.test_growth import comparable, shown
 from tests.foldlog.records import records_of
@@ -196,8 +196,8 @@ def sources_of(name):
     for form, write in FORMS[name].items():
         yield form, records_of(name), write
     for folder, of in FOLDERS.items():
-        if of == name and (REAL / folder).is_dir():
-            yield from real_sources(name, REAL / folder)
+        if of == name and (SAMPLES / folder).is_dir():
+            yield from real_sources(name, SAMPLES / folder)
 
 
 def main():
