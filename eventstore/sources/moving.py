@@ -676,9 +676,12 @@ def detach_source_forks(transaction: Transaction, database: Database, conversati
     so that it can be erased.
     """
     sources = SourcesToWrite(database, transaction)
-    source = sources.find_by_key(conversation)
+    source = sources.find_by_key(conversation, texts=())
     if source is None:
         return
+    family = sources.family(source.root, texts=())
+    if all(member.parent != conversation for member in family):
+        return  # A damaged source that shares nothing can be erased too.
     for sharing in sources.settle_family(source.root):
         if sharing.parent == conversation:
             sources.leave_parent(sharing)

@@ -223,10 +223,10 @@ class Sources:
     def abouts(self) -> Iterator[tuple[str, str, bytes]]:
         """Yield the id, the format and ``Source.about`` of every conversation with a source, from
         the oldest to the newest conversation of each of several joined stores. An encrypted source
-        is left out if its key is missing.
+        is left out if its key is missing, and a damaged source always: ``verify`` names it.
         """
         for name, key, encoding, format, stored in self.reader.ask_all("abouts"):
-            with suppress(KeyUnavailable):
+            with suppress(KeyUnavailable, CorruptEvent):
                 opened = self._opened(key, encoding, b"about", 0, stored)
                 (about,) = self._unpacked(key, [opened])
                 yield as_text(name), as_text(format), about

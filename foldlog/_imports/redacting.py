@@ -9,11 +9,12 @@ the record. All events of a redacted record are redacted too.
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from datetime import datetime
 
 import msgspec
 
-from foldlog.eventstore import Store
+from foldlog.eventstore import CorruptEvent, Store
 from foldlog.eventstore.log.finding import forks_that_share
 from foldlog.eventstore.log.row import from_microseconds
 from foldlog.eventstore.recorders.base import Transaction
@@ -230,12 +231,16 @@ def _count_again(sources: SourcesToWrite, source: Source) -> None:
 
 def source_files(store: Store, names: Sequence[str]) -> dict[str, tuple[str, ...]]:
     """Return the paths from which conversations were imported, by conversation. A fork without a
-    source has the paths of its parent. Conversations that were not imported are left out.
+    source has the paths of its parent. Conversations that were not imported, and those whose source
+    is damaged, are left out.
     """
 
     def read(sources: Sources) -> dict[str, tuple[str, ...]]:
-        stored = ((name, imported_paths(sources, sources.find(name))) for name in names)
-        return {name: paths for name, paths in stored if paths}
+        stored = dict[str, tuple[str, ...]]()
+        for name in names:
+            with suppress(CorruptEvent):
+                stored[name] = imported_paths(sources, sources.find(name))
+        return {name: paths for name, paths in stored.items() if paths}
 
     return query_sources(store.database, read)
 
@@ -247,8 +252,8 @@ def imported_paths(sources: Sources, conversation: Conversation | None) -> tuple
 
 
 def imported_at(store: Store) -> dict[str, datetime]:
-    """Return the time of each conversation's last import. Conversations whose keys are missing are
-    left out. Cost: the function reads a row of each conversation.
+    """Return the time of each conversation's last import. Conversations whose keys are missing, or
+    whose sources are damaged, are left out. Cost: the function reads a row of each conversation.
     """
 
     def read(sources: Sources) -> dict[str, datetime]:

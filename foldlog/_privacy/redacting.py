@@ -82,6 +82,7 @@ from foldlog.eventstore.sources.reading import continued
 from foldlog.eventstore.sources.tables import Sources
 from foldlog.eventstore.store import bind
 from foldlog.eventstore.usage import PLACED_FROM
+from foldlog.formats.registry import UnknownFormat
 from foldlog.projections.conversations.companions import companion_of, companions_at, origins_of
 from foldlog.projections.conversations.unreadable import sound
 
@@ -112,6 +113,10 @@ _IN_EVENT = (
 _IN_SOURCE = (
     "the source of conversation {!r} contains the text outside of its records; run the same command"
     " again"
+)
+_WITHOUT_FORMAT = (
+    "conversation {!r} still contains the text, because its records have a format of a package that"
+    " is not installed; install the package, and run the same command again ({})"
 )
 _IN_STREAM = (
     "stream {1!r} of conversation {0!r} contains the text, because a model is still writing it; run"
@@ -380,6 +385,9 @@ class Redacting:
             try:
                 with self._without_erased():
                     receipts.append(redact_ids(self.store_of(name), name, ids))
+            except UnknownFormat as error:
+                stay.append(Problem(name, _WITHOUT_FORMAT.format(name, error)))
+                self._refused |= {(name, event_id) for event_id in ids}
             except (CannotRedact, InvalidArgument) as error:
                 # One event that cannot be redacted stops its whole batch, so the events of the
                 # batch are tried one by one.
@@ -395,8 +403,11 @@ class Redacting:
                     self._refused.add((name, ids[0]))
             on_events(len(ids))
         for name in chosen.beside:
-            with self._without_erased():
-                redact_beside(self.store_of(name), name)
+            try:
+                with self._without_erased():
+                    redact_beside(self.store_of(name), name)
+            except UnknownFormat as error:
+                stay.append(Problem(name, _WITHOUT_FORMAT.format(name, error)))
         for name, found in chosen.streams.items():
             with self._without_erased():
                 _delete_streams(self.store_of(name), name, found)

@@ -829,13 +829,14 @@ class Stores(Recorder):
         self._nothing[question] = snapshots
 
     def position(self, position: int | str) -> Position:
+        given = str(position)
         if not isinstance(position, Position) and position in (0, "0"):
             position = Position.of(0, [0] * self.count)
         elif isinstance(position, str):
             position = Position.read(position)
         if not isinstance(position, Position) or len(position.parts) != self.count:
             raise InvalidArgument(
-                f"{position!r} is not a position of {self.count} stores; pass"
+                f"{given!r} is not a position of {self.count} stores; pass"
                 " str(recorded.position) of an event that follow yielded, or begin at 0"
             )
         return position

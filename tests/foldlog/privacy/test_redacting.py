@@ -33,6 +33,7 @@ from tests.crash.bytes_left import bytes_left
 from tests.foldlog.records import GOLDEN, read_lines
 from tests.how_many import some
 from tests.said import said
+from tests.stored_rows import execute
 
 
 def test_a_history_redacts_an_event_once(tmp_path):
@@ -391,6 +392,57 @@ def test_a_text_in_a_finished_reply_is_deleted_from_its_stream_too(foldlog):
     with open_store("foldlog.db") as store:
         left = [store.query(name, ReadTransaction.streams) for name in ("c", "other")]
     assert list(map(len, left)) == [0, 1]
+
+
+@pytest.fixture
+def with_damage(tmp_path):
+    """Three imported histories. The source of ``b`` is changed by a statement."""
+
+    def make(change):
+        path = tmp_path / "foldlog.db"
+        with api.open(path) as histories:
+            for name in ("a", "b", "c"):
+                message = {"role": "user", "content": "the tulip"}
+                record = {"type": "user", "uuid": name, "sessionId": name, "message": message}
+                (tmp_path / f"{name}.jsonl").write_text(f"{json.dumps(record)}\n")
+                histories.import_(tmp_path / f"{name}.jsonl")
+                histories[name].view()
+        execute(
+            path,
+            f"UPDATE sources SET {change} WHERE conversation ="
+            " (SELECT key FROM conversations WHERE id = 'b')",
+        )
+        return api.open(path)
+
+    return make
+
+
+@pytest.mark.parametrize(
+    "change, problem",
+    [
+        ("format = 'missing'", "a format of a package that is not installed; install the package"),
+        ("about = x'00'", "the records of the source from 0 on cannot be read"),
+    ],
+)
+def test_a_source_that_cannot_be_read_stops_no_other_redaction(change, problem, with_damage):
+    with with_damage(change) as histories:
+        report = redact_tulips(histories)
+        assert {receipt.conversation for receipt in report.receipts} == {"a", "c"}
+        assert {stay.conversation for stay in report.stay} == {"b"}
+        assert any(problem in stay.problem for stay in report.stay)
+
+
+@pytest.mark.parametrize("change", ["format = 'missing'", "about = x'00'"])
+def test_a_history_with_a_source_that_cannot_be_read_is_erased(change, with_damage):
+    with with_damage(change) as histories:
+        assert histories.erase("b", reason="asked to").erased_at is not None
+        assert len(histories.maintenance.expire(timedelta()).conversations) == 2
+        assert sorted(histories) == []
+
+
+def test_old_histories_are_erased_beside_a_damaged_source(with_damage):
+    with with_damage("about = x'00'") as histories:
+        assert len(histories.maintenance.expire(timedelta()).conversations) == 3
 
 
 def test_what_is_younger_than_an_age_stays(histories, tmp_path, monkeypatch):
