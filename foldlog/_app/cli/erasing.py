@@ -32,7 +32,7 @@ from foldlog.projections.conversations.companions import with_companions
 WORDS_MAX = 200
 """The maximum number of characters of a title that the confirmation question shows."""
 _NAMED_MAX = 20
-"""The maximum number of conversations that the confirmation question lists."""
+"""The maximum number of conversations that the confirmation question or a command lists."""
 _SUB_AGENT = "sub-agent "
 
 
@@ -112,9 +112,10 @@ def report(
     if agents:
         names = [name.removeprefix(_SUB_AGENT) for name in agents[:_NAMED_MAX]]
         remedy = command("store erase", *names, "--with-children", "--reason", options.reason)
+        first = f" the first {_NAMED_MAX}" if len(agents) > _NAMED_MAX else ""
         terminal.note(
-            f"not erased, and may contain the content: {count(len(agents), 'sub-agent')}; to erase:"
-            f" '{remedy}'"
+            f"not erased, and may contain the content: {count(len(agents), 'sub-agent')}; to"
+            f" erase{first}: '{remedy}'"
         )
     if not options.dry_run:
         warn_of_unconfirmed((name for name in document.holders if name not in agents), "erasure")

@@ -86,8 +86,8 @@ class LogReading:
                 self.documents += 1
 
     def last(self, number: int, start: int, stop: int | None) -> list[Logged]:
-        """Return the last ``number`` selected events. Cost: all events after the first returned
-        event are read.
+        """Return the last ``number`` selected events. Cost: the method reads from the end of the
+        log, at least ``_SPAN`` events at once, until it has them.
         """
         newest: list[Logged] = []
         end = self.end(stop)

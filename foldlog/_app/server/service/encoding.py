@@ -66,8 +66,8 @@ def _parts(value: Any) -> Iterator[bytes]:
 
 
 def _list_parts(items: list[Any]) -> Iterator[bytes]:
-    """Yield the JSON of a list. Short items are encoded together, and only a list with long ones is
-    searched for texts.
+    """Yield the JSON of a list. Short items are encoded together. Only the first item, and each
+    item behind a long one, is searched for long texts.
     """
     separator = b"["
     begin = 0

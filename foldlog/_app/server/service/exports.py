@@ -113,7 +113,7 @@ class HeldExports:
             self._exports.clear()
 
     def drop_old(self) -> None:
-        """Drop the exports that nobody went on with. The service calls this at each request."""
+        """Drop the exports that nobody went on with. Each request to an operation calls this."""
         if not self._exports:
             return
         oldest = time.monotonic() - _HELD_S
