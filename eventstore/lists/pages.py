@@ -14,12 +14,12 @@ from collections.abc import Iterable, Iterator, Sequence
 from datetime import datetime
 from itertools import islice
 from operator import attrgetter
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 from foldlog._base.json_types import JsonMap
 from foldlog.eventstore.arguments import NUMBER_MAX, check_whole
 from foldlog.eventstore.documents.values import newest_value
-from foldlog.eventstore.errors import KeyUnavailable
+from foldlog.eventstore.errors import InvalidArgument, KeyUnavailable
 from foldlog.eventstore.events import ATTRIBUTES
 from foldlog.eventstore.lists.keeping_up import NEEDS_KEY, ListState, bring_up_to_date, read_again
 from foldlog.eventstore.log.database import NOTHING_LATE, Database
@@ -30,6 +30,11 @@ from foldlog.eventstore.log.seal import NOTHING_PENDING, RowCodec
 from foldlog.eventstore.log.writing import decode_attributes, digests_of, pairs_of
 from foldlog.eventstore.recorders.base import Reader
 from foldlog.eventstore.recorders.types import ListedConversation, Record
+
+_PAIRS_MAX: Final = 500
+"""A list is made with a condition for each attribute and each text in a list. SQLite refuses a
+statement with about 1,000 conditions.
+"""
 
 
 class RecentConversation(NamedTuple):
@@ -79,7 +84,7 @@ def recent_conversations(
     Args:
         database: The database of a store.
         attributes: The attributes. If an attribute is a list, the conversation's list must contain
-            these texts.
+            these texts. At most 500 attributes and texts in lists.
         limit: The maximal number of conversations.
         after: The ``after`` of the last page, or None for the first page.
         age_max_s: The maximal age of the list in seconds. Attributes are always up to date.
@@ -98,6 +103,11 @@ def recent_conversations(
     """
     _check_page(limit, after, age_max_s)
     pairs = pairs_of(attributes)
+    if len(pairs) > _PAIRS_MAX:
+        raise InvalidArgument(
+            f"the list is asked for {len(pairs):,} attributes and texts in lists at once; give at"
+            f" most {_PAIRS_MAX:,}"
+        )
     keys = database.settings.keys
     state = bring_up_to_date(database, age_max_s, is_complete=is_complete)
     unwritten = state.unwritten

@@ -360,3 +360,12 @@ def test_damaged_histories_are_listed_without_their_key(tmp_path, attributes, ch
     assert {entry.id: (entry.version, entry.attributes) for entry in listed} == {
         name: (version, None) for name, version in versions.items()
     }
+
+
+def test_a_list_by_very_many_attributes_is_refused(histories):
+    tags = [f"tag {number}" for number in range(501)]
+    histories.create("a", {"tags": tags})
+    (row,) = histories.list({"tags": tags[:500]}).conversations
+    assert row.id == "a"
+    with pytest.raises(InvalidArgument, match="asked for 501 attributes and texts in lists at"):
+        histories.list({"tags": tags})
