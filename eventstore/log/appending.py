@@ -394,6 +394,8 @@ def _is_equal_but_for_redaction(stored: Event, requested: Event) -> bool:
 def _brings_summary(reading: ReadTransaction, synthetic_id: int) -> bool:
     """Return whether the conversation has the condensation of a summary's id, with a summary."""
     condensation = summary_of(synthetic_id)
+    if condensation >= reading.version:
+        return False
     event = next(reading.structural_events(condensation, condensation + 1), None)
     return isinstance(event, CondensationAction) and event.summary is not None
 

@@ -12,6 +12,7 @@ from foldlog.eventstore import (
     CondensationAction,
     EventStoreError,
     InvalidArgument,
+    InvalidEvent,
     Store,
     UnknownEventType,
 )
@@ -189,3 +190,12 @@ def test_an_old_conversation_with_an_empty_id_continues(store, monkeypatch):
 def test_a_history_of_other_objects_is_refused(store, event):
     with pytest.raises(UnknownEventType, match="is not an event; build one"):
         store.ingest("c", [event])
+
+
+def test_a_summary_with_an_impossible_id_is_no_summary(store):
+    say(store, "c", "a", "b")
+    forgetting = CondensationAction(forgotten_event_ids=[-(10**30)])
+    with pytest.raises(
+        InvalidEvent, match=f"forgets summary {-(10**30)}, but event {10**30 - 2} is"
+    ):
+        store.append("c", forgetting, expected_version=ANY_VERSION)
