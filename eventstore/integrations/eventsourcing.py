@@ -85,6 +85,8 @@ _PAGE = 500
 _POLL_S = 0.005
 """The pause, in seconds, between two looks for new events."""
 _NO_LIMIT = 2**62
+_IDS: Final = 2**32
+"""A row has four bytes for the id of its event."""
 _SCHEMA_DIGITS_MAX = 9
 """The number of digits of the greatest schema version that a topic can name."""
 _VIEWS_KEY = 0
@@ -450,11 +452,23 @@ def _encode(kind: str, schema: int, state: bytes, event: Event) -> Encoded:
 
 
 def _insert(database: Database, transaction: Transaction, stored: StoredEvent, now: int) -> Place:
-    """Insert an event under the id that the library has given to it."""
+    """Insert an event under the id that the library has given to it. Raises ``InvalidEvent`` for an
+    id or a state that no event can have.
+    """
     kind, schema = kind_and_schema(stored.topic)
     version = stored.originator_version
     conversation = str(stored.originator_id)
-    event = codec.decode(kind, schema, stored.state, version)
+    if not 0 <= version < _IDS:
+        raise InvalidEvent(
+            f"an event of conversation {conversation!r} has the version {version}; give a version"
+            f" from 0 to {_IDS - 1}"
+        )
+    try:
+        event = codec.decode(kind, schema, stored.state, version)
+    except Undecodable as error:
+        raise InvalidEvent(
+            f"event {version} of conversation {conversation!r} cannot be stored: {error}"
+        ) from error
     encoded = _encode(kind, schema, stored.state, event)
     state = check_not_erased(database.find(transaction, conversation))
     if state is None:

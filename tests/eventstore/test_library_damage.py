@@ -3,8 +3,9 @@ place.
 """
 
 import pytest
+from eventsourcing.persistence import StoredEvent
 
-from foldlog.eventstore import CorruptEvent, KeyRing, KeyUnavailable, open_store
+from foldlog.eventstore import CorruptEvent, InvalidEvent, KeyRing, KeyUnavailable, open_store
 from foldlog.eventstore.integrations.eventsourcing import Factory
 from tests.said import say
 from tests.stored_rows import execute
@@ -34,5 +35,24 @@ def test_missing_key_is_named(path):
     try:
         with pytest.raises(KeyUnavailable):
             factory.application_recorder().select_events("c")
+    finally:
+        factory.close()
+
+
+@pytest.mark.parametrize(
+    "version, state, problem",
+    [
+        (-1, b"{}", "has the version -1; give a version from 0 to 4294967295"),
+        (2**32, b"{}", "has the version 4294967296; give"),
+        (0, b"no JSON", "event 0 of conversation 'c' cannot be stored: the body is not JSON"),
+    ],
+)
+def test_stored_event_that_no_row_can_hold_is_refused(version, state, problem):
+    factory = Factory({"FOLDLOG_URL": "memory:"})
+    try:
+        with pytest.raises(InvalidEvent, match=problem):
+            factory.application_recorder().insert_events(
+                [StoredEvent("c", version, "message/1", state)]
+            )
     finally:
         factory.close()
