@@ -263,11 +263,7 @@ def _turn(
             history.append(Message(source="user", content="Clear the ticket queue."))
         before = history.version()
         view = history.prepare()
-        made = [
-            event
-            for event in history.events(before)
-            if isinstance(event, CondensationAction) and event.id >= before
-        ]
+        made = [event for event in history.events(before) if isinstance(event, CondensationAction)]
         lost = sum(_lost(history, event) for event in made)
         _append(history, number)
         is_back = any(

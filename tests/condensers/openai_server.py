@@ -329,10 +329,13 @@ class OpenAIServer:
 
             def _trickle(self, blanks: int, seconds: float, body: bytes) -> None:
                 self._begin(200, blanks + len(body), {})
-                for _ in range(blanks):
-                    server._stopping.wait(seconds)
-                    self.wfile.write(b" ")
-                self.wfile.write(body)
+                try:
+                    for _ in range(blanks):
+                        server._stopping.wait(seconds)
+                        self.wfile.write(b" ")
+                    self.wfile.write(body)
+                except ConnectionError:
+                    self.close_connection = True
 
             def log_message(self, format: str, *args: Any) -> None:
                 """Silence: what was asked is in ``server.requests``."""

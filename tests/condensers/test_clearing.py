@@ -20,9 +20,16 @@ from foldlog.condensers import (
 from foldlog.condensers.models.estimate import event_size
 from foldlog.condensers.strategies.clearing import _MARK_TOKENS
 from foldlog.condensers.strategies.hiding import mask_events
-from foldlog.eventstore import ANY_VERSION, Action, Annotation, CondensationAction, open_store
+from foldlog.eventstore import (
+    ANY_VERSION,
+    Action,
+    Annotation,
+    CondensationAction,
+    Observation,
+    open_store,
+)
 from foldlog.eventstore.events import summary_id
-from foldlog.projections import View, Views, begins_reply
+from foldlog.projections import View, Views
 from foldlog.projections.call_states import MARK, in_doubt
 from foldlog.projections.messages.turns import turns
 from tests.condensers.made import (
@@ -66,10 +73,14 @@ def test_unseen_parallel_results_stay():
     with open_store("memory:") as store:
         handler = CondenseHandler(store, Views(store), condenser_from_config(CONFIG | {"keep": 0}))
         for n in range(6):
-            store.append("c", [message(), *pair(n, content=BIG)], expected_version=ANY_VERSION)
+            names = [f"{n} {place}" for place in range(3)]
+            calls = [call(call_id=name, response_id=f"r{n}") for name in names]
+            results = [answer(BIG, name) for name in names]
+            store.append("c", [message(), *calls, *results], expected_version=ANY_VERSION)
             view = handler.handle("c")
-            calls = [event for event in view if begins_reply(event)]
-            assert not is_masked(view[view.events.index(calls[-1]) + 1])
+            assert [is_masked(event) for event in view if isinstance(event, Observation)] == [
+                True
+            ] * 3 * n + [False] * 3
         (note,) = (event for event in store.events("c") if isinstance(event, Annotation))
         assert reports_of(note)[0]["rule"]["exclude_tools"] == ["look"], (
             "the rule is recorded, once"

@@ -153,6 +153,9 @@ def test_a_masked_key_is_refused():
     masked = json.loads(LLMConfig(model="m", api_key="sk-secret").model_dump_json())
     with pytest.raises(InvalidCondenser, match=r"llm_config: api_key is masked.*api_key_env"):
         condenser_from_config({"type": "llm", "llm_config": masked})
+    with pytest.raises(InvalidCondenser, match="api_key is masked, as in printed JSON"):
+        condenser_from_config({"type": "llm", "llm_config": {"model": "m", "api_key": "****"}})
+    condenser_from_config({"type": "llm", "llm_config": {"model": "gpt-4o", "api_key": "**x*"}})
 
 
 def test_a_model_may_be_a_configuration_object():
@@ -291,7 +294,6 @@ def test_a_type_has_a_name_and_is_registered_once():
         RecentEventsCondenser.from_config({"type": "noop"})
 
 
-@pytest.mark.usefixtures("registered")
 def test_model_of_ones_own_has_no_configuration():
     condenser = LLMSummarizingCondenser(Scripted())
     with pytest.raises(
@@ -511,22 +513,12 @@ def test_a_name_means_the_default_settings(config_type):
         assert condenser.config == condenser_from_config({"type": name}).config
 
 
-def test_masked_key_is_refused():
-    with pytest.raises(InvalidCondenser, match="api_key is masked, as in printed JSON"):
-        condenser_from_config({"type": "llm", "llm_config": {"model": "m", "api_key": "****"}})
-    condenser_from_config({"type": "llm", "llm_config": {"model": "gpt-4o", "api_key": "**x*"}})
-
-
 def test_configuration_of_no_registered_class_is_refused():
     class Ours(CondenserConfig):
         type: str = "ours"
 
     with pytest.raises(InvalidCondenser, match="Ours is not registered; call register_config"):
         condenser_from_config(Ours())
-
-
-if __name__ == "__main__":
-    write_anew("configurations", run_case)
 
 
 def test_configurations_are_the_same_where_nothing_was_imported_before():
@@ -542,3 +534,7 @@ def test_configurations_are_the_same_where_nothing_was_imported_before():
         [sys.executable, "-c", program], cwd=root, capture_output=True, text=True, check=False
     )
     assert run.returncode == 0, run.stderr
+
+
+if __name__ == "__main__":
+    write_anew("configurations", run_case)

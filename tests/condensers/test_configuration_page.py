@@ -45,9 +45,8 @@ def test_the_tables_on_the_page_are_current():
 def renewed(text):
     for name, table in (("strategies", strategy_tables()), ("models", model_table())):
         pattern = rf"(<!-- {name}.*?-->\n).*?(<!-- /{name} -->)"
-        text = re.sub(
-            pattern, lambda match, table=table: match[1] + table + match[2], text, flags=re.DOTALL
-        )
+        (match,) = re.finditer(pattern, text, re.DOTALL)
+        text = text[: match.end(1)] + table + text[match.start(2) :]
     return text
 
 

@@ -279,7 +279,7 @@ def worked():
     """A run in which an agent looks at folders. Each folder has different files."""
     for number in range(30):
         files = " ".join(f"module_{number * 9 + place}.py" for place in range(9))
-        yield from (pair(number, content=f"{files}\nowner ann{number}, port {8000 + number}"))
+        yield from pair(number, content=f"{files}\nowner ann{number}, port {8000 + number}")
         if number % 10 == 5:
             yield message(f"Move the harbour folder {number} to /srv/data{number}, please.")
     yield message("I looked at them.", source="agent")
@@ -535,6 +535,7 @@ def test_required_condensations_also_spare_a_failed_model(model):
     assert len(made) > len(versions)
     assert all(event.summary.count("# Digest of") == 1 for event in made)
     waits = [later - earlier for earlier, later in pairwise(versions)]
+    assert len(waits) > 1
     assert all(wait >= least for wait, least in zip(waits, (20, 40, 80), strict=False))
     history.request_condensation()
     history.prepare()

@@ -1,4 +1,4 @@
-"""The list of the references' faults: complete, and every test that it names exists."""
+"""Every test that the list of the references' faults names exists."""
 
 import re
 from pathlib import Path

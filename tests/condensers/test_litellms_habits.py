@@ -1,5 +1,5 @@
-"""foldlog prevents what litellm does unasked. Each test is a process of its own, because litellm
-does most of it when it is imported.
+"""foldlog prevents what litellm does unasked, in a process of its own: litellm does most of it when
+it is imported.
 """
 
 import json
@@ -50,7 +50,7 @@ for how in ({}, {"response_schema": {"type": "object", "properties": {}}}):  # t
     try:
         claude.complete(said, **how)
     except ModelCallFailed:
-        pass  # this server does not speak Anthropic's protocol
+        pass  # nothing is served at this path
 for model in ("gpt-4o", "claude-sonnet-4-5", "gemini/gemini-2.5-pro", "groq/llama-3.3-70b-versatile", "no-such-model"):
     known = LLM(LLMConfig(model=model, tokenizer="gpt-4o" if "llama" in model else None))
     known.count_tokens(said, [tool])
@@ -62,9 +62,7 @@ print(json.dumps({"asked": asked, "early": early, "environment": new}))
 
 # shorter: test_imports.py, test_no_module_imports_litellm
 @pytest.mark.long
-def test_litellm_is_imported_late_and_stays_offline(
-    tmp_path,
-):
+def test_litellm_is_imported_late_and_stays_offline(tmp_path):
     (tmp_path / ".env").write_text(
         "OPENAI_API_KEY=from-the-env-file\nFOLDLOG_DB=sqlite:///elsewhere.db\n"
     )

@@ -74,11 +74,14 @@ def _run(arguments, recorder, database):
     if failure is not None:
         with sped_up():
             _print_failure(shorten(failure, database=database))
-    print(
-        f"seed {arguments.seed}, {recorder}: {count:,} steps in {seconds:.0f} s"
-        f" ({count / max(cpu, 1e-9):,.0f} a second of processor time),"
-        f" {'nothing' if failure is None else failure.label} found"
-    )
+    found = "nothing" if failure is None else failure.label
+    if arguments.again:
+        print(f"world {arguments.again}, {recorder}: {found} found")
+    else:
+        print(
+            f"seed {arguments.seed}, {recorder}: {count:,} steps in {seconds:.0f} s"
+            f" ({count / max(cpu, 1e-9):,.0f} a second of processor time), {found} found"
+        )
     return int(failure is not None)
 
 
