@@ -22,12 +22,12 @@ of the user in the next compaction.
 """
 
 
-def newest_messages(texts: Sequence[str], tokens_max: int = _TOKENS_MAX) -> list[str]:
-    """Return the newest of the user's ``texts``, oldest first, with at most ``tokens_max`` tokens
+def newest_messages(texts: Sequence[str]) -> list[str]:
+    """Return the newest of the user's ``texts``, oldest first, with at most ``_TOKENS_MAX`` tokens
     together. The oldest of them may be truncated.
     """
     messages: list[str] = []
-    remaining = tokens_max
+    remaining = _TOKENS_MAX
     for text in reversed(texts):
         if remaining == 0:
             break
