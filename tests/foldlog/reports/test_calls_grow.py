@@ -204,6 +204,7 @@ def test_figures_of_a_growth_read_only_new_events(
     name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     read = list[int]()
+    compared = 0
     original = counting.read_in_steps
 
     def read_in_steps(events: Any, first: int, stop: int) -> Any:
@@ -224,9 +225,11 @@ def test_figures_of_a_growth_read_only_new_events(
             # The totals of a session of Copilot CLI take the place of its replies so far.
             if before is not None and records[stop - 1]["type"] != "session.shutdown":
                 assert sum(read) == history.version() - before.version
+                compared += 1
             row = histories.store.conversation(history.id)
             expected, _ = figures_of(histories.store, Views(histories.store), row).to_count_on()
             state = keeping_up.read_state(histories.store, history.id)
             assert to_builtins(state, str_keys=True) == to_builtins(expected, str_keys=True)
         wrong = find_wrong_figures(histories.store, Views(histories.store), history.id)
         assert [*wrong] == []
+        assert compared

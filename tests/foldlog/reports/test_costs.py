@@ -108,9 +108,7 @@ def test_package_prices_a_known_model():
     assert price.input_cost_per_token == pytest.approx(5e-6)
 
 
-def test_retired_model_has_another_providers_price(
-    monkeypatch,
-):
+def test_retired_model_has_another_providers_price(monkeypatch):
     entry = msgspec.Raw(b'{"input_cost_per_token": 3e-06, "output_cost_per_token": 1.5e-05}')
     monkeypatch.setattr(
         table_of_prices, "litellms_table", lambda: {"anthropic.claude-old-v1:0": entry}

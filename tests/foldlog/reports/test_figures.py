@@ -132,7 +132,7 @@ OF_NO_REPLY = {"aider": 1, "anthropic-messages": 1, "pydantic-ai": 1}
 @pytest.mark.parametrize("format", sorted({*FORMATS} - TELLS_NO_CALLS))
 def test_copies_count_each_reply_once(histories, format):
     records = TELLS_CALLS[format]
-    # which ends with a sum
+    # The records of Copilot CLI end with the sums of their calls, so they are not cut.
     growing = records[: len(records) * 2 // 3] if format != "copilot-cli" else records
     store = histories.store
     for name, copied in (("whole", records), ("copy", records), ("growing", growing)):

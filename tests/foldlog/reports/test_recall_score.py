@@ -178,7 +178,8 @@ def test_copier_keeps_user_words_and_ids():
     summary = next(event for event in result.final if event.id < 0)
     assert summary.content.splitlines()[0].startswith("User:")
     assert summary.content.splitlines()[0].endswith("[0]")
-    assert any(term.named for term in result.missing) or not result.missing
+    assert result.needed
+    assert result.missing == ()
 
 
 # --- facts ---

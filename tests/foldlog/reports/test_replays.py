@@ -253,7 +253,7 @@ class Counted:
 
 
 class Watching(Condenser):
-    """Hands on to another condenser, and counts what that lets through on the spot."""
+    """Runs another condenser, and counts the tokens of each prompt that it lets through."""
 
     type = "watching"
 

@@ -105,10 +105,6 @@ def test_events_are_decoded_few_times(foldlog, monkeypatch):
     )
 
 
-if __name__ == "__main__":
-    write_anew("stats", figures_of)
-
-
 @pytest.mark.parametrize("limit", [True, 0, -1, "1000", 1.5])
 def test_a_limit_that_is_no_number_of_tokens_is_no_limit(limit):
     use = ContextUse()
@@ -116,3 +112,7 @@ def test_a_limit_that_is_no_number_of_tokens_is_no_limit(limit):
     info = {"last_token_usage": {"input_tokens": 10}, "model_context_window": limit}
     use.note(Annotation(id=2, name="token_count", data={"info": info}))
     assert use.limit() is None
+
+
+if __name__ == "__main__":
+    write_anew("stats", figures_of)

@@ -46,11 +46,11 @@ BEGUN_BY = json.loads((TASKS / "agents.json").read_text())
 @pytest.mark.parametrize("is_made", [False, True], ids=["as stored", "as made"])
 @pytest.mark.parametrize("format", BEGUN_BY)
 def test_a_task_adds_up_its_sub_agents(foldlog, format, is_made):
-    begun_by = BEGUN_BY[format]
+    parents = BEGUN_BY[format]
     imported = foldlog("import --prefix p/", TASKS / format)
     assert (imported.status, "left out" in imported.err) == (0, False)
     if is_made:
-        for name in ["top", *begun_by]:
+        for name in ["top", *parents]:
             assert foldlog(f"view p/{name}").status == 0
 
     stats = foldlog("stats p/top --json").document
@@ -60,7 +60,7 @@ def test_a_task_adds_up_its_sub_agents(foldlog, format, is_made):
     assert task["spent"]["prompt_tokens"] == 1_540
     assert task["spent"]["calls"] == task["sub_agents"] + 1 == 4
     agents = {agent["conversation"]: agent["parent"] for agent in task["agents"][1:]}
-    assert agents == {f"p/{name}": f"p/{parent}" for name, parent in begun_by.items()}
+    assert agents == {f"p/{name}": f"p/{parent}" for name, parent in parents.items()}
     if format.endswith("-parents"):
         calls = [agent["call"] for agent in task["agents"][1:]]
         assert sorted(calls) == ["call a", "call b", "call c"]
@@ -534,8 +534,9 @@ def test_random_forest_counts_each_reply_once(histories):
             below = {gone}
             for child, parent in parents.items():  # a parent is older than its sub-agents
                 below |= {child} if parent in below else set()
-            for each in below:
-                parents.pop(each), replies.pop(each)
+            for name in below:
+                del parents[name]
+                del replies[name]
 
     assert {*parents} == set(histories)
     for name in parents:

@@ -1,8 +1,7 @@
-"""The program of a conversation in a search, and the largest prompt beside what the model takes.
+"""What a search finds, with and without an index, and in forks and damaged or erased conversations.
 The session ``searching`` shows which events a search chooses, and in which order.
 """
 
-import threading
 from types import SimpleNamespace
 
 import pytest
@@ -19,6 +18,7 @@ from tests.foldlog.imports.imports import imported
 from tests.foldlog.records import said as said_v1, write_lines
 from tests.said import said
 from tests.stored_rows import execute
+from tests.waiting import until
 
 
 def test_program_is_known_with_or_without_figures(histories):
@@ -161,10 +161,8 @@ def test_command_makes_refreshes_and_drops_an_index(foldlog):
 def test_index_is_kept_while_a_server_runs(histories):
     index.make(histories.store)
     histories["c"].append([said("the gauge")])
-    refreshed = threading.Event()
     with Keeper(histories.store, every_s=0.01):
-        while not histories.store.database.recorder.query(index.state_of).is_complete:
-            refreshed.wait(0.01)
+        until(lambda: histories.store.database.recorder.query(index.state_of).is_complete)
     assert index.refresh(histories.store) == 0
 
 

@@ -35,10 +35,8 @@ TEXT = (
         "src/core",
         '"core/main_util.py"',
         "main_",
-        "util",
         "don't",
         "__in",
-        "1.2",
         "数",
         "数据库",
         "搜索",
@@ -58,14 +56,15 @@ TEXT = (
         '"搜索 데이터"',
         '"σίσυφος naïve ﬁle ½ is"',
         '"istanbul I"',
-        "x",
     ],
 )
 def test_matching_text_has_the_hashes_of_a_search(words):
     terms = SearchTerms(words)
-    found = [term for term in terms.terms if SearchTerms(term).stand_in(TEXT)]
-    assert {*hashes_to_find(found)} <= hashes_of([words_in(TEXT)])
-    assert {*pairs_to_find(found)} <= pairs_of([words_in(TEXT)])
+    assert terms.stand_in(TEXT)
+    hashes = hashes_to_find(terms.terms)
+    assert hashes
+    assert {*hashes} <= hashes_of([words_in(TEXT)])
+    assert {*pairs_to_find(terms.terms)} <= pairs_of([words_in(TEXT)])
 
 
 def test_pairs_of_a_phrase_end_before_a_last_word_of_one_letter():
