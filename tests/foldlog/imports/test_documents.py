@@ -53,7 +53,9 @@ def test_a_document_is_exported_byte_for_byte(name, shape, path, store):
     is_array = type(document) is list and document is not MESSAGES
     held = json.dumps(document[0], **shape).encode() if is_array else data
     outcome = imported(store, path)
-    if "indent" not in shape or held is data:  # of several its own part, at its place
+    # A history in an array has its own part of the document. If the document is indented, so is
+    # the part, and ``held`` is not.
+    if "indent" not in shape or held is data:
         assert bytes_of(store, outcome.conversation) == held
     else:
         assert bytes_of(store, outcome.conversation) in data

@@ -67,16 +67,17 @@ def size_of(held):
 
 
 def held_for_each(record):
-    """Return what counted some records, and how many bytes it holds for each, beside those for sets
-    that are empty.
+    """Return the skeleton of twice ``RECORDS`` records, and how many bytes it holds for each record
+    of the second half.
     """
     skeleton = ClaudeCodeSkeleton()
-    sizes = []
+    size_of_half = 0
     for number in range(2 * RECORDS):
-        if number % RECORDS == 0:
-            sizes.append(size_of(skeleton))
-        skeleton.add(counted := record(number), hash_of(counted))
-    return skeleton, (size_of(skeleton) - sizes[-1]) / RECORDS
+        if number == RECORDS:
+            size_of_half = size_of(skeleton)
+        counted = record(number)
+        skeleton.add(counted, hash_of(counted))
+    return skeleton, (size_of(skeleton) - size_of_half) / RECORDS
 
 
 def test_record_takes_few_bytes():

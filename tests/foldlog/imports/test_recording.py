@@ -75,9 +75,7 @@ def test_fork_keeps_its_shared_records(redacted, histories):
             assert_sound(place.store)
 
 
-def test_reused_id_has_no_erased_records(
-    histories,
-):
+def test_reused_id_has_no_erased_records(histories):
     histories["c1"].append_records(RECORDS[:2], format="openai-chat")
     histories.erase("c1", reason="asked for")
     again = histories.create("c1", {}, replace_erased=True)

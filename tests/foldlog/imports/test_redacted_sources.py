@@ -366,7 +366,7 @@ def test_erased_fork_without_shared_records_is_refused(path, store):
 
 
 def chat(path, *texts):
-    """Return a chat whose messages have no ids and no times."""
+    """Write a chat whose messages have no ids and no times, and return its path."""
     roles = ["system", *(["user", "assistant"] * len(texts))]
     messages = [
         {"role": role, "content": text}

@@ -13,6 +13,7 @@ from foldlog import Histories
 from foldlog.eventstore import (
     ConversationErased,
     EventsNotMade,
+    KeyUnavailable,
     Message,
     Store,
     StoreUnavailable,
@@ -276,7 +277,7 @@ def test_source_is_encrypted_with_its_conversation(use, tmp_path, path):
             assert [outcome.problem for outcome in rekey(store, decrypt=decrypt)] == [None]
         assert read(keys) == before
         if keys:
-            with pytest.raises(Exception, match="encrypted"):
+            with pytest.raises(KeyUnavailable, match="encrypted"):
                 read(None)
 
 
