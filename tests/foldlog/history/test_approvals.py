@@ -42,6 +42,10 @@ def approve(history, call, **options):
     return history.decide(call, True, by="ann", **options).event
 
 
+def approve_for_a_past_time(history, call):
+    approve(history, call, until=datetime(2026, 1, 1, tzinfo=UTC))
+
+
 def approve_and_redact(history, call):
     history.redact(approve(history, call).id, reason="a name", by="somebody")
 
@@ -65,7 +69,7 @@ def approve_and_redact_the_refusal(history, call):
         (approve_and_redact, "none"),
         (approve_and_redact_the_refusal, "none"),
         (approve_and_refuse, "refused"),
-        (lambda *call: approve(*call, until=datetime(2026, 1, 1, tzinfo=UTC)), "ended"),
+        (approve_for_a_past_time, "ended"),
     ],
     ids=["nobody asked", "asked", "redacted", "redacted refusal", "refused", "expired"],
 )

@@ -92,10 +92,8 @@ def test_refused_erasure_leaves_the_companions(opened):
 
 def test_newer_companion_stays(opened):
     maintenance = opened.maintenance
-    names = []
 
     def stays(name):
-        names.append(name)
         if name == "t/+writes":
             opened[name].append(note("newer"))
 

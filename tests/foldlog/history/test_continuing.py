@@ -63,7 +63,7 @@ def records_in(path):
 
 
 def sent_by(history):
-    """Return the messages of a View as texts, without the system prompt."""
+    """Return the messages of a View, each as a JSON text."""
     messages = history.view().to_messages("openai")
     return [json.dumps(message, ensure_ascii=False) for message in messages]
 

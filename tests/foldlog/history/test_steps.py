@@ -99,10 +99,10 @@ def test_condenser_by_name_file_table_or_object(opened, tmp_path):
 def test_digest_answers_requests_by_default(opened):
     history = opened()["c1"]
     history.append(work(20))
-    match history.condense("the window is full"):
-        case Condensation(action=action):
-            assert action.metadata["condenser"] == "digest"
-            assert action.summary.startswith("# Digest of")
+    condensation = history.condense("the window is full")
+    assert isinstance(condensation, Condensation)
+    assert condensation.action.metadata["condenser"] == "digest"
+    assert condensation.action.summary.startswith("# Digest of")
     (request,) = (event for event in history.events() if isinstance(event, CondensationRequest))
     assert request.reason == "the window is full"
     assert len(history.view()) < 41

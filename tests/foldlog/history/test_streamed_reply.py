@@ -788,8 +788,8 @@ def test_a_chunk_after_one_of_another_process_is_refused(history):
 
 
 def test_the_lease_fences_chunks(history):
-    other = foldlog.open(history._store.path)["c"]
-    with history.lease(ttl_s=0.5) as lease:
+    with foldlog.open(history._store.path) as others, history.lease(ttl_s=0.5) as lease:
+        other = others["c"]
         history._lease_block._left.set()  # The thread ends and renews it no more.
         history._lease_block._renewing.join()
         reply = history.stream_reply()
