@@ -95,5 +95,5 @@ def recorder(open_recorder) -> Recorder:
 
 @pytest.fixture
 def store(recorder) -> Store:
-    """A store on each recorder, with a clock that the test sets."""
+    """A store on each recorder."""
     return Store(recorder)

@@ -2,10 +2,10 @@
 go with what held them.
 """
 
-import os
 from contextlib import closing
 from copy import deepcopy
 from hashlib import sha256
+from random import Random
 
 import pytest
 from pydantic import SecretStr
@@ -41,8 +41,9 @@ from tests.sound import assert_sound
 from tests.stored_rows import execute
 
 OTHER_KEYS = KeyRing([SecretStr("6d" * 32), SecretStr("5c" * 32)])
-IMAGE = os.urandom(20_000)
-OTHER_IMAGE = os.urandom(20_000)
+_random = Random(1)
+IMAGE = _random.randbytes(20_000)
+OTHER_IMAGE = _random.randbytes(20_000)
 SMALL = b"\x00\xff"
 SETTINGS = {
     "plain": WriteSettings(),

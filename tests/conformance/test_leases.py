@@ -214,7 +214,8 @@ def test_wrong_arguments_of_a_lease_are_refused(worker):
     for wrong in ({"wait_s": "1"}, {"worker": 7}):
         with pytest.raises(TypeError, match=next(iter(wrong))):
             history.lease(**wrong)
-    with (block := history.lease()):
+    block = history.lease()
+    with block:
         pass
     with pytest.raises(InvalidArgument, match="has ended; call"), block:
         pass

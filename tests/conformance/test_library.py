@@ -41,11 +41,10 @@ from foldlog.eventstore.integrations.eventsourcing import (
     errors_of_the_library,
 )
 from foldlog.eventstore.recorders.types import Record
+from tests.conformance.conftest import RECORDERS
 from tests.privacy import erased
 from tests.said import said, say
 from tests.sound import assert_sound
-
-from .conftest import RECORDERS
 
 
 class _OnRecorder:

@@ -5,6 +5,7 @@ from msgspec import structs
 
 from foldlog.eventstore import NOTHING_SEEN, ConversationErased, Seen, Store, VersionConflict
 from foldlog.eventstore.maintenance.redact import redact
+from foldlog.eventstore.store import bind
 from foldlog.projections import Views
 from tests.privacy import erased, redacted
 from tests.said import said, say, texts
@@ -145,8 +146,6 @@ def test_the_first_append_after_the_conversation_was_begun_and_erased(store):
 
 def test_the_first_append_again_after_an_erasure(store):
     """An object that replaces erased conversations must not repeat what it read before."""
-    from foldlog.eventstore.store import bind
-
     say(store, "c", "secret")
     seen = store.query("c", Seen.of)
     erased(store, "c")

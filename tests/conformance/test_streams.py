@@ -380,7 +380,7 @@ def test_a_reply_that_is_written_notes_the_time_every_ten_seconds(recorder, sett
         (b'{"wrote_at": 12, "dies": 3}', 12),
     ],
 )
-def test_a_state_without_a_time_is_never_noted(state, noted_at):
+def test_only_a_whole_number_is_the_time_of_a_note(state, noted_at):
     assert streams._wrote_at(state) == noted_at
 
 
@@ -427,5 +427,5 @@ def test_old_streams():
         if begins is never:
             assert not streams._is_old(stream, 2 * abandoned_us), stream
         else:
-            late = [streams._is_old(stream, begins + late) for late in (-1, 0, 1)]
-            assert late == [False, True, True], stream
+            is_old = [streams._is_old(stream, begins + late) for late in (-1, 0, 1)]
+            assert is_old == [False, True, True], stream
