@@ -799,7 +799,7 @@ _OF_FORM_1 = {"opened": [_MADE], "unopened": [_MADE]}
 
 
 @pytest.mark.parametrize("form, uncovered", [(0, _OF_FORM_0), (1, _OF_FORM_1)])
-def test_leaves_of_an_earlier_form_are_made_again_once(path, note, monkeypatch, form, uncovered):
+def test_leaves_of_an_earlier_form_are_made_again_once(path, monkeypatch, form, uncovered):
     """What they do not cover is named."""
     monkeypatch.setattr(checkpoint, "FORM", form)
     monkeypatch.setattr(stored_leaves, "FORM", form)

@@ -537,13 +537,15 @@ def test_after_a_copy_there_is_nothing_left_to_copy(source, target, seed):
 
 def test_a_copy_that_is_repeated_counts_everything(source, target, monkeypatch):
     """A redaction in the source while it is copied repeats the copy."""
-    redactions = [object(), object(), (same := object()), same]
+    unchanged = object()
+    redactions = [object(), object(), unchanged, unchanged]
     outcomes = [
         copy.Moved("a", 5, 5, None, 1, None, 7),
         copy.Moved("a", 2, 7, None, 3, None, 10),
         copy.Moved("a", 1, 8, "differs", 0, 8, 1),
     ]
-    asked, copied = iter(redactions), iter(outcomes)
+    asked = iter(redactions)
+    copied = iter(outcomes)
     monkeypatch.setattr(copy, "query_sources", lambda *arguments: next(asked))
     monkeypatch.setattr(copy, "copy_conversation", lambda *arguments: next(copied))
     options = copy.CopyOptions(threading.Event())

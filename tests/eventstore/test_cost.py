@@ -65,8 +65,8 @@ def stores(tmp_path_factory):
 
 
 def long_store(tmp_path, length):
-    """A conversation of calls and answers with a condensation every 60 events, and others around
-    it.
+    """A store with a conversation of messages with a condensation every 60 events, and others
+    around it.
     """
     store = open_store(f"sqlite:///{tmp_path}/s.db", durability="relaxed")
     store.register(Views(store))

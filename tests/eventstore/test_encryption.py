@@ -63,11 +63,6 @@ def encodings(path):
     return {encoding for (encoding,) in execute(path, statement)}
 
 
-@pytest.fixture
-def path(tmp_path):
-    return tmp_path / "history.db"
-
-
 @given(st.binary(max_size=2_000), st.sampled_from(COMPRESSIONS))
 def test_compressed_bytes_are_read_unchanged(body, compression):
     assert decompress(*compress(compression, body)) == body

@@ -305,16 +305,16 @@ def test_jobs_of_one_thread_keep_their_order(queue, groups):
     assert groups.committed == [[1], [2], [3, 4], [5]]
 
 
-# -- errors
-# --------------------------------------------------------------------------------------------------
-
-
 def test_jobs_of_the_main_thread_do_not_join_others(queue, groups):
     callers = Callers(queue)
     with released_when(queue, lambda: callers.add(writes("other"))):
         queue.run_all([(writes("main"), True)])
     assert callers.finish() == ["other"]
     assert groups.committed == [["first"], ["main"], ["other"]]
+
+
+# -- errors
+# --------------------------------------------------------------------------------------------------
 
 
 def test_database_that_fails_in_a_job_fails_the_group(together, groups):

@@ -88,7 +88,7 @@ def test_interrupted_append_says_whether_it_is_written(tmp_path, first, url, mak
         )
 
     with open_store(url.format(tmp_path)) as store:
-        Views(store)
+        store.register(Views(store))
         if whole or url != RELAXED:
             places = interrupt_at_each_place(store, write, make)
         else:

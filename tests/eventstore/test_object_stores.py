@@ -348,7 +348,7 @@ def test_copy_with_the_same_inode_leaves_the_object(histories, server, prefix, t
     assert len(keys_in(server, prefix)) == 1
 
 
-def test_redaction_in_a_copied_file_leaves_the_object(server, copy_path, path, prefix, to):
+def test_redaction_in_a_copied_file_leaves_the_object(copy_path, path):
     with foldlog.open(copy_path) as copy:
         assert copy["c"].redact(3, reason="asked to").bytes_pending
         assert content(copy)[3].event.redacted is not None

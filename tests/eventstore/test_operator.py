@@ -142,7 +142,7 @@ def lengthen(path, name, event):
 
 
 def exchange(path, name, event):
-    """Give a conversation the name of another."""
+    """Exchange the names of a conversation and of the next one."""
     other = NAMES[(NAMES.index(name) + 1) % len(NAMES)]
     key = key_of(path, name)
     other_key = key_of(path, other)

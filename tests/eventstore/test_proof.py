@@ -240,7 +240,7 @@ def opened(path, **options):
 
 
 def findings(path, note, **options):
-    with open_store(f"sqlite:///{path}", **{"keys": KEYS, **options}) as store:
+    with opened(path, **options) as store:
         return changes(store, note)
 
 

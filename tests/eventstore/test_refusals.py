@@ -6,6 +6,8 @@ import sys
 from pathlib import Path
 
 import pytest
+from eventsourcing.persistence import InfrastructureFactoryError
+from eventsourcing.utils import Environment
 
 from foldlog import Histories
 from foldlog.eventstore import (
@@ -193,9 +195,6 @@ def test_a_body_that_is_cut_off_is_named():
 
 @pytest.mark.parametrize("name", ["CIPHER_TOPIC", "CIPHER_KEY", "COMPRESSOR_TOPIC"])
 def test_eventsourcing_does_not_encrypt_a_second_time(name):
-    from eventsourcing.persistence import InfrastructureFactoryError
-    from eventsourcing.utils import Environment
-
     with pytest.raises(InfrastructureFactoryError, match=f"leave .*{name}.* unset"):
         Factory(Environment("app", {"FOLDLOG_URL": "memory:", name: "x"}))
 
@@ -548,7 +547,7 @@ def test_few_documents_stay_in_memory(monkeypatch):
         for name in "abca":
             Documents(store).append(name, (), {"plan": f"of {name}"})
             Documents(store).append(name, (), {"plan": f"later {name}"})
-        assert [*store.last_documents] in (["c", "a"], ["b", "a"])
+        assert [*store.last_documents] == ["c", "a"]
         assert Documents(store).all("b") == {"plan": "later b"}
 
 

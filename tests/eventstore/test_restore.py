@@ -74,7 +74,8 @@ def test_empty_store_is_removed_unless_open(tmp_path):
         append(early, "kept")
     replacing.remove_empty(str(path))
     assert contents(path) == ["kept"]
-    with open_store(other := tmp_path / "empty.db"):
+    other = tmp_path / "empty.db"
+    with open_store(other):
         pass
     replacing.remove_empty(str(other))
     assert [file for file in tmp_path.iterdir() if "empty" in file.name] == []

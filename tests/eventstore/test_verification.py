@@ -606,14 +606,16 @@ def test_keys_of_an_encrypted_conversation_are_proved(encrypted, change, problem
         assert problems_of(store) == [f"a: {problem}"]
 
 
-@pytest.mark.parametrize("how", [{"idempotency_key": "k"}, {"dedupe": "origin"}], ids=str)
-def test_a_forged_key_is_refused_at_its_use(path, how):
+@pytest.mark.parametrize(
+    "how, answered", [({"idempotency_key": "k"}, 2), ({"dedupe": "origin"}, 0)]
+)
+def test_a_forged_key_is_refused_at_its_use(path, how, answered):
     path.unlink()
     keys = KeyRing(["22" * 32])
     events = [said(text, origin=Origin(format="f", id=text)) for text in ("x", "y")]
     with open_store(f"sqlite:///{path}", keys=keys) as store:
         store.append("a", events, expected_version=0, **how)
-        assert len(store.append("a", events, expected_version=ANY_VERSION, **how)) in (0, 2)
+        assert len(store.append("a", events, expected_version=ANY_VERSION, **how)) == answered
         say(store, "a", "more")
     execute(path, "UPDATE idempotency_keys SET first_id = first_id + 1")
     with (
@@ -624,21 +626,18 @@ def test_a_forged_key_is_refused_at_its_use(path, how):
 
 
 @pytest.mark.parametrize(
-    "event_id, fields, problem",
+    "fields, counts",
     [
-        (7, {"shown_before": 9}, "its counts of earlier events are wrong: 9 shown, 1 structural"),
-        (
-            7,
-            {"structural_before": 0},
-            "its counts of earlier events are wrong: 6 shown, 0 structural",
-        ),
+        ({"shown_before": 9}, "9 shown, 1 structural"),
+        ({"structural_before": 0}, "6 shown, 0 structural"),
     ],
 )
-def test_wrong_counts_are_named(path, event_id, fields, problem):
+def test_wrong_counts_are_named(path, fields, counts):
     with open_store(f"sqlite:///{path}") as store:
-        (row,) = store.query("a", lambda read: read.rows(event_id, event_id + 1, 1))
+        (row,) = store.query("a", lambda read: read.rows(7, 8, 1))
     replace(path, "a", with_fields(row, **fields))
-    assert findings_in(path)["a"][0] == f"event {event_id}: {problem}"
+    problem = f"event 7: its counts of earlier events are wrong: {counts}"
+    assert findings_in(path)["a"][0] == problem
 
 
 def test_events_that_were_exchanged_are_named(path):

@@ -23,8 +23,9 @@ from foldlog.eventstore import (
 )
 from foldlog.eventstore.recorders.sqlite import SQLiteRecorder
 from foldlog.eventstore.recorders.sqlite.write_lock import WriteLock
-from tests.eventstore.test_group_commit import PATIENCE_S, a_held_transaction, until
+from tests.eventstore.test_group_commit import PATIENCE_S, a_held_transaction
 from tests.said import say
+from tests.waiting import until
 
 HOLD = """
 import sys
