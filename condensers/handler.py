@@ -41,7 +41,6 @@ from foldlog.condensers.reports import (
     failures_in,
     is_standing,
     newest_rules,
-    on_a_model,
     reports_of,
     tell_of_failures,
     with_reports,
@@ -399,7 +398,7 @@ class CondenseHandler:
         rules = list(filter(is_standing, reports))
         outcomes = [report for report in reports if not is_standing(report)]
         # A condenser may also report what has nothing to do with a model.
-        if on_a_model(outcomes) or failures_in(outcomes):
+        if any("metrics" in report or "failure" in report for report in outcomes):
             tell_of_failures(conversation, self._condenser.type, outcomes)
             ask_again_at = remembered.after_failure(view.version)
             outcomes[-1] = {**outcomes[-1], ASK_AGAIN_AT: ask_again_at}
@@ -427,11 +426,10 @@ class CondenseHandler:
         )
         if appended[0].event.id == view.version:  # No other writer appended an event in between.
             # No annotation is shown, so only the version of the View changes.
-            annotated = view.then([recorded.event for recorded in appended])
-            return with_field(view, state=annotated.state)
+            events = [recorded.event for recorded in appended]
+            return with_field(view, state=view.then(events).state)
         # If the rules changed, this View was made by the old rules and must not be sent.
-        changes_rules = batches[0] is not outcomes
-        return None if changes_rules else view
+        return view if batches[0] is outcomes else None
 
     def _must_be_recorded(self, conversation: str, rules: Sequence[str], version: int) -> bool:
         recorded_at, recorded = newest_rules(self._store, conversation, version)

@@ -124,6 +124,11 @@ def _with_cost(report: Any) -> Any:
     return {**report, "metrics": {**metrics, "cost": None}}
 
 
+def outcomes_in(reports: Iterable[Report]) -> tuple[Report, ...]:
+    """Return only the reports that are no standing rules."""
+    return tuple(report for report in reports if not is_standing(report))
+
+
 def failures_in(reports: Iterable[Report]) -> list[Report]:
     """Return only the reports on failed model calls."""
     return [report for report in reports if "failure" in report]

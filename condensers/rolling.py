@@ -109,12 +109,12 @@ class RollingCondenser(Condenser, ABC):
     ) -> Requirement | None:
         """Return how urgent a condensation is now. Return None if no condensation is due."""
         due = self.reasons(view, agent_llm)
-        is_due = bool(due)
-        if self._has_should_condense:
-            is_due = call_with_model(self.should_condense, view, agent_llm)
-        if not is_due:
-            return None
-        return self.urgency(view, due, agent_llm)
+        is_due = (
+            call_with_model(self.should_condense, view, agent_llm)
+            if self._has_should_condense
+            else due
+        )
+        return self.urgency(view, due, agent_llm) if is_due else None
 
     def urgency(
         self, view: View, due: Set[Reason], agent_llm: AgentModel | None = None

@@ -33,7 +33,7 @@ from foldlog.condensers.base import (
 )
 from foldlog.condensers.errors import NoCondensationAvailable
 from foldlog.condensers.prompts.rendering import arguments_of, truncate
-from foldlog.condensers.reports import Report, failures_in, is_standing
+from foldlog.condensers.reports import Report, failures_in, outcomes_in
 from foldlog.condensers.rolling import ModelUse, model_use
 from foldlog.condensers.selection import SEND_IT
 from foldlog.condensers.strategies.digest import default_condenser
@@ -118,7 +118,7 @@ def _step_without_model(
     """Return a step that asks no model, after a step of ``condenser`` failed. A condenser that
     cannot condense without a model is replaced by the default condenser.
     """
-    reports = tuple(report for report in failed.reports if not is_standing(report))
+    reports = outcomes_in(failed.reports)
     with _using_models(ModelUse.SPARE):
         try:
             result, new_reports = _step(condenser, view, agent_llm)
@@ -153,8 +153,7 @@ def _digest_above_default(
     result, _ = _step(default_condenser(), view, agent_llm)
     if isinstance(result, View):
         return step
-    spent = tuple(report for report in step.reports if not is_standing(report))
-    return with_step_reports(_marked(result, condenser.type), spent)
+    return with_step_reports(_marked(result, condenser.type), outcomes_in(step.reports))
 
 
 def _has_max_tokens(condenser: Condenser) -> bool:
@@ -186,7 +185,7 @@ def _step(condenser: Condenser, view: View, agent_llm: AgentModel | None) -> Ste
             return Step(result, reports)
         return _condense_requested(condenser, view, agent_llm, over, reports)
     except NoCondensationAvailable as error:
-        error.reports = (*reports, *(report for report in error.reports if not is_standing(report)))
+        error.reports = (*reports, *outcomes_in(error.reports))
         over = over or condenser.overrun(view, agent_llm)
         if over is None or view.unhandled_condensation_request or error.model_failed:
             raise
@@ -215,8 +214,8 @@ def _condense_requested(
         )
         raise NoCondensationAvailable(why, new_reports)
     metadata = {**result.action.metadata, "reason": Reason.TOKENS.value, "tokens_max": over.limit}
-    spent = tuple(report for report in reports if not is_standing(report))
-    return with_step_reports(Condensation(with_fields(result.action, metadata=metadata)), spent)
+    condensation = Condensation(with_fields(result.action, metadata=metadata))
+    return with_step_reports(condensation, outcomes_in(reports))
 
 
 def _first_unseen(view: View) -> int:

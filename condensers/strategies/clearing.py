@@ -91,8 +91,7 @@ def _size(event: Event, cache: dict[tuple[str, int], tuple[Event, Any]]) -> int:
     counted = cache.get(("tokens", event.id))
     if counted is None or counted[0] is not event:
         counted = cache["tokens", event.id] = event, event_size(event)
-    size: int = counted[1]
-    return size
+    return int(counted[1])
 
 
 _CLEARED = ({"type": "cleared"},)

@@ -107,6 +107,9 @@ class DigestCondenser(SummarizingCondenser):
             return Overrun(sums, limit, ESTIMATE)
         return None
 
+    def size_limit(self, agent_llm: AgentModel | None) -> int | None:
+        return self.max_size  # without a look at the limit of tokens
+
     def limits(self, agent_llm: AgentModel | None) -> tuple[int | None, int | None]:
         """Return how many events and how many tokens a View may have before it is condensed. If no
         token limit is known, the number of tokens does not include the head.

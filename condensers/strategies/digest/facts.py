@@ -156,8 +156,9 @@ def deed_of(tool: str, arguments: JsonMap) -> Deed | None:
     command = _first_text(arguments, _COMMANDS)
     if command:
         text = f"`{_command(command).replace('`', chr(39))}`"
-        section = Section.READ if only_reads(bare(command)) else Section.RAN
-        return Deed(section, text, command=command)
+        return Deed(
+            Section.READ if only_reads(bare(command)) else Section.RAN, text, command=command
+        )
     shown = {key: value for key, value in arguments.items() if key not in _ASIDES}
     return Deed(
         Section.READ if "pattern" in arguments else Section.CALLED,
