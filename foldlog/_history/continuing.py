@@ -14,7 +14,6 @@ from msgspec.structs import replace
 
 from foldlog._base.json_types import JsonObject
 from foldlog._history.log import HistoryLog
-from foldlog._imports.reading import state_of
 from foldlog._imports.session_forks import NewSession, begin_continuation
 from foldlog._reports.words.safe_text import shell_word
 from foldlog.eventstore import (
@@ -28,6 +27,7 @@ from foldlog.eventstore.files.whole_file import give_name
 from foldlog.eventstore.log.row import from_microseconds
 from foldlog.formats.detection import may_be_of
 from foldlog.formats.event_fields import HANDED_OVER
+from foldlog.formats.files.source_reading import state_of
 from foldlog.formats.native_sessions import session_of
 from foldlog.formats.native_sessions.going_over import (
     choose,

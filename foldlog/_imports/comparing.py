@@ -18,7 +18,6 @@ from itertools import chain, count
 from typing import Any, Final, NamedTuple
 
 from foldlog._imports.making_events import make_events
-from foldlog._imports.reading import LineReading, WholeReading, reading_of
 from foldlog._imports.writing import (
     Imported,
     Rewritten,
@@ -41,6 +40,7 @@ from foldlog.eventstore.sources.blocks import (
 from foldlog.eventstore.sources.reading import about, blocks_of, continued, end_of_records
 from foldlog.eventstore.sources.tables import Continued, Place, Source, Sources, SourcesToWrite
 from foldlog.formats.files.found_sources import FoundHistory, NotAHistory, SourceRefused
+from foldlog.formats.files.source_reading import LineReading, WholeReading, reading_of
 from foldlog.formats.record_decoding import values_of
 from foldlog.formats.skeleton import Skeleton
 

@@ -23,7 +23,6 @@ from pathlib import Path
 from typing import Final, NamedTuple, TypeVar, TypeVarTuple
 
 from foldlog._imports.comparing import NewSource, SourceImport
-from foldlog._imports.reading import LineReading, state_of
 from foldlog._imports.writing import Imported, SourceOptions
 from foldlog.eventstore import EventStoreError, InvalidArgument, Store, VersionConflict
 from foldlog.eventstore.recorders.base import Transaction
@@ -40,6 +39,7 @@ from foldlog.formats.files.found_sources import FoundHistory, LeftOut, NotAHisto
 from foldlog.formats.files.histories import histories
 from foldlog.formats.files.naming import Names
 from foldlog.formats.files.readers import JsonLines
+from foldlog.formats.files.source_reading import LineReading, state_of
 from foldlog.formats.format import Format
 from foldlog.formats.record import ImportFinding
 from foldlog.formats.registry import AUTO, format_named

@@ -18,7 +18,6 @@ import msgspec
 from foldlog._base.json_types import JsonMap, JsonObject
 from foldlog._imports.compacting import count_rest, is_compacting, still_compacting
 from foldlog._imports.making_events import SECRET, SECRET_BYTES, change_of_documents, make_events
-from foldlog._imports.reading import LineReading, reading_of, state_of
 from foldlog._reports.figures.overview import PARENT
 from foldlog.eventstore import DocumentChanges, Store, VersionConflict
 from foldlog.eventstore.codec_json import whole_pairs
@@ -63,6 +62,7 @@ from foldlog.eventstore.sources.tables import (
 from foldlog.eventstore.usage import IMPORTED
 from foldlog.formats.files.found_sources import FoundHistory, SourceRefused
 from foldlog.formats.files.frames import Frame
+from foldlog.formats.files.source_reading import LineReading, reading_of, state_of
 from foldlog.formats.format import Format
 from foldlog.formats.json_text import parse
 from foldlog.formats.model_calls import calls_beside

@@ -12,11 +12,11 @@ from foldlog._app.cli.exit_status import Refused
 from foldlog._app.cli.hints import store_name
 from foldlog._imports.importing import Failed, Import, Imported
 from foldlog._imports.making_events import make_events
-from foldlog._imports.reading import state_of
 from foldlog._reports.answers.files import ImportDocument, ImportedDocument
 from foldlog._reports.words.gist import count
 from foldlog.eventstore import Store
 from foldlog.formats.files.found_sources import files_below
+from foldlog.formats.files.source_reading import state_of
 
 _FINDINGS_SHOWN = 20
 """The maximum number of findings that are printed for a source."""

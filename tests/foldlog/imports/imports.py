@@ -20,7 +20,7 @@ from tests.figures import FiguresOfStore, Where
 
 KEYS = KeyRing(["11" * 32])
 SIZES = {
-    "block": "foldlog._imports.reading.SIZE",
+    "block": "foldlog.formats.files.source_reading.SIZE",
     "transaction": "foldlog._imports.writing._TRANSACTION_BYTES",
     "short": "foldlog._imports.importing._SHORT_BYTES",
     "together": "foldlog._imports.importing._TOGETHER_BYTES",
