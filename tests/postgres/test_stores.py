@@ -866,3 +866,5 @@ def test_positions_in_several_stores_are_no_numbers_of_the_library(many):
             recorder.max_tracking_id("several")
     finally:
         factory.close()
+        with open_store(many) as store:
+            confirm(store, "several", None)

@@ -690,14 +690,19 @@ DELETE FROM sources WHERE conversation = ?
 -- name: places
 SELECT conversation, seen, records, taken, state, digest FROM places WHERE place = ?
 
--- name: places_among
-WITH RECURSIVE asked (number) AS (
+-- The hashes of 16 bytes in a parameter. The parameter stands in one row, because a recursion that carries it along would copy
+-- it for each hash.
+-- part: asked
+WITH RECURSIVE given (hashes) AS (SELECT ?), asked (number) AS (
     SELECT 0
     UNION ALL
-    SELECT number + 1 FROM asked WHERE 16 * (number + 1) < length(?1)
+    SELECT number + 1 FROM asked, given WHERE 16 * (number + 1) < length(hashes)
 )
+
+-- name: places_among
+{asked}
 SELECT place, conversation, seen, records, taken, state, digest
-FROM asked JOIN places ON place = substr(?1, 16 * number + 1, 16)
+FROM given CROSS JOIN asked CROSS JOIN places ON place = substr(hashes, 16 * number + 1, 16)
 
 -- name: places_of
 SELECT place, seen, records, taken, state, digest FROM places WHERE conversation = ?
@@ -706,12 +711,9 @@ SELECT place, seen, records, taken, state, digest FROM places WHERE conversation
 INSERT OR REPLACE INTO places (conversation, place, seen, records, taken, state, digest) VALUES (?, ?, ?, ?, ?, ?, ?)
 
 -- name: refused_among
-WITH RECURSIVE asked (number) AS (
-    SELECT 0
-    UNION ALL
-    SELECT number + 1 FROM asked WHERE 16 * (number + 1) < length(?1)
-)
-SELECT fingerprint, own FROM asked JOIN refused ON fingerprint = substr(?1, 16 * number + 1, 16)
+{asked}
+SELECT fingerprint, own
+FROM given CROSS JOIN asked CROSS JOIN refused ON fingerprint = substr(hashes, 16 * number + 1, 16)
 
 -- name: refused_of
 SELECT fingerprint FROM refused WHERE conversation = ?
