@@ -10,7 +10,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import datetime
-from functools import lru_cache
+from functools import cache, lru_cache
 from typing import Any, ClassVar, Final
 
 import msgspec
@@ -124,6 +124,12 @@ class _Titles(Struct):
 _encode = msgspec.msgpack.Encoder().encode
 _decode_titles = msgspec.msgpack.Decoder(_Titles).decode
 _decode_state = msgspec.msgpack.Decoder(SourceState).decode
+
+
+@cache
+def _decoder_of(record: type[Struct]) -> Callable[[bytes], Any]:
+    """Return the function that decodes the records of a format, which all of its sources use."""
+    return msgspec.json.Decoder(record, strict=False).decode
 
 
 def _in_utc(at: str) -> str | None:
@@ -287,7 +293,7 @@ class Skeleton(ABC):
         self._text = b""
         """The record that is counted."""
         self._seen = Seen(self.state, hashes, have_ids=self.have_ids)
-        self._decode = msgspec.json.Decoder(self.record, strict=False).decode
+        self._decode = _decoder_of(self.record)
         self.on_another_shape: Callable[[bytes], None] = lambda record: None
         """A function that is called with each record that does not fit the record class."""
         self.on_finding: Callable[[str], None] = lambda problem: None

@@ -23,9 +23,9 @@ DIGITS = 12
 """The number of decimal places of a cost. Further digits are rounding errors, because costs are
 binary fractions.
 """
-_PRICED = ("prompt_tokens", "completion_tokens")
 USAGE = (
-    *_PRICED,
+    "prompt_tokens",
+    "completion_tokens",
     "cached_tokens",
     "cache_write_tokens",
     "cache_write_1h_tokens",
@@ -115,13 +115,15 @@ class Sums:
     def add(self, call_group: Calls) -> None:
         """Add calls to their sum."""
         day, model, usage, cost, calls, *rest = call_group
-        key = day, model, cost is None, *[name in usage for name in _PRICED], *rest
+        is_priced = "prompt_tokens" in usage, "completion_tokens" in usage
+        key = day, model, cost is None, is_priced, *rest
         sums = self._sums.get(key)
         if sums is None:
             self._sums[key] = _Sum(dict(usage), cost, calls)
             return
+        added_up = sums.usage
         for name, number in usage.items():
-            sums.usage[name] = sums.usage.get(name, 0) + number
+            added_up[name] = added_up.get(name, 0) + number
         sums.cost = None if cost is None else round(cost + (sums.cost or 0.0), DIGITS)
         sums.calls += calls
 
@@ -129,7 +131,7 @@ class Sums:
         """Return the sums."""
         return [
             Calls(day, model, dict(sums.usage), sums.cost, sums.calls, *rest)
-            for (day, model, _, _, _, *rest), sums in self._sums.items()
+            for (day, model, _, _, *rest), sums in self._sums.items()
         ]
 
 

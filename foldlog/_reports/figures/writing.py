@@ -12,6 +12,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from hashlib import blake2b
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
+import msgspec
 from msgspec import to_builtins
 from msgspec.structs import astuple
 
@@ -125,17 +126,25 @@ def put_figures(
     transaction.write_rows(
         "put_figure_counts", key, [(*pair, value) for pair, value in counts.items()]
     )
-    texts = json.dumps(to_builtins(names.with_texts(figures))).encode()
+    texts = _encode(names.with_texts(figures))
     encoding = 0
     sealed_texts = texts
     if data_key is not None:
         encoding = SEALED
         sealed_texts = data_key.encrypt(texts, place_of_texts(key))
-    columns = json.dumps(_columns_of(conversation, figures))
+    columns = _encode(_columns_of(conversation, figures)).decode()
     transaction.write(
         "put_figures", key, conversation.id, encoding, sealed_texts, figures.hashes, columns
     )
     transaction.write("mark_figures", key)
+
+
+def _encode(value: object) -> bytes:
+    """Return a value as JSON."""
+    try:
+        return msgspec.json.encode(value)
+    except (UnicodeEncodeError, OverflowError):  # half a surrogate pair, or more than 64 bits
+        return json.dumps(to_builtins(value)).encode()
 
 
 def put_replies(

@@ -31,7 +31,7 @@ TEXT = (
     [
         "donau",
         "Donaudampf*",
-        "straße STRASSE",
+        "strasse STRASSE",
         "src/core",
         '"core/main_util.py"',
         "main_",
