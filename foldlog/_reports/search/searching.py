@@ -372,7 +372,7 @@ class _Search:
         problems = list[str]()
         try:
             conversation = _Conversation(store, place, problems)
-            hits = conversation.newest_hits(self._events, most, place.ranges)
+            hits = conversation.newest_hits(self._events, most)
         except (ConversationErased, CorruptEvent, KeyUnavailable, StoreDamaged) as error:
             return _Reading((), problems, error)
         return _Reading(hits[: self._most_each], problems)
@@ -1160,6 +1160,7 @@ class _Conversation:
         self._store = store
         self._row = row
         self._stop = stop
+        self._ranges = place.ranges
         self._unread = unread
         self._source: Source | None = None
         self._events_of_records: Made = {}
@@ -1169,15 +1170,20 @@ class _Conversation:
             self._read_source()
 
     def _read_source(self) -> None:
-        """Read the source of the conversation, and which events its records became."""
+        """Read the source of the conversation, and which events its records became. If the index
+        names the events to search, no record can match, so the source is not read.
+        """
         store, row, stop = self._store, self._row, self._stop
+        needs_source = self._ranges is None
 
         def read(reader: Reader) -> tuple[Source | None, Made, int, int]:
             sources = Sources(store.database, reader)
             conversation_row = check_not_erased(store.database.find(reader, row.id, as_stored=True))
             if conversation_row is None:
                 return None, {}, 0, 0
-            source = sources.find_by_key(conversation_row.key, texts=())
+            source = None
+            if needs_source:
+                source = sources.find_by_key(conversation_row.key, texts=())
             event_spans = {} if source is None else sources.made(source)
             return source, event_spans, conversation_row.begins, conversation_row.version
 
@@ -1186,16 +1192,16 @@ class _Conversation:
         )
         self._version = version if stop is None else min(stop, version)
 
-    def newest_hits(
-        self, criteria: _EventCriteria, most: int | None, ranges: Sequence[Range] | None
-    ) -> list[Hit]:
-        """Return the hits, the newest first: at least ``most`` of them, if there are so many. With
-        ``ranges``, other events are not searched.
+    def newest_hits(self, criteria: _EventCriteria, most: int | None) -> list[Hit]:
+        """Return the hits, the newest first: at least ``most`` of them, if there are so many. If
+        the place has ``ranges``, records and other events are not searched.
         """
         if self._source is not None:
             return self._hits(criteria, self.candidates(criteria.words.may_be_in))
         hits = list[Hit]()
-        pages = self.pages_from_the_end(ranges or [(0, None)], self._begins, self._version)
+        every: Sequence[Range] = [(0, None)]
+        ranges = every if self._ranges is None else self._ranges
+        pages = self.pages_from_the_end(ranges, self._begins, self._version)
         for start, stop in pages:
             candidates = self._in_events(start, stop, criteria.words.may_be_in_event)
             hits += self._hits(criteria, candidates)

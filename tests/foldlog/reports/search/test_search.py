@@ -186,3 +186,52 @@ def test_a_letter_of_several_characters_is_one_with_and_without_an_index(
         assert [words for words in found.split() if not histories.search(words)] == []
         assert [words for words in not_found.split() if histories.search(words)] == []
         histories.maintenance.index()
+
+
+@pytest.mark.parametrize("kind", ["plain", "imported", "fork"])
+def test_a_search_reads_only_the_events_that_the_index_names(
+    kind, histories, tmp_path, monkeypatch
+):
+    texts = [f"text {number}" for number in range(300)]
+    if kind == "imported":
+        path = tmp_path / "c.jsonl"
+        write_lines(path, [{"role": "user", "content": text} for text in texts])
+        imported(histories.store, path, "openai-chat", conversation="c")
+        len(histories["c"].view())
+    else:
+        histories["c"].append([said(text) for text in texts])
+    if kind == "fork":
+        histories["c"].fork(100, "f")
+    found_in = "f" if kind == "fork" else "c"
+    histories[found_in].append([said(f"later {number}") for number in range(300)])
+    histories[found_in].append(said("a zebra"))
+    last = histories[found_in].version() - 1
+    index.make(histories.store)
+    index.refresh(histories.store)
+    spans = []
+    read_events = searching._Conversation._in_events
+
+    def read_span(conversation, start, stop, may_be_in):
+        spans.append((start, stop))
+        return read_events(conversation, start, stop, may_be_in)
+
+    def read_blocks(*arguments):
+        raise AssertionError("the search reads records")
+
+    monkeypatch.setattr(searching._Conversation, "_in_events", read_span)
+    monkeypatch.setattr(searching, "own_blocks_with", read_blocks)
+    monkeypatch.setattr(searching.Sources, "made", read_blocks)
+    (hit,) = search(histories.store, "zebra").hits
+    assert (hit.conversation, hit.id) == (found_in, last)
+    assert sum(stop - start for start, stop in spans) <= 64
+
+
+def test_no_ranges_are_no_events(histories):
+    histories["c"].append(said("a zebra"))
+    row = next(iter(histories.store.conversations()))
+    words = SimpleNamespace(words="zebra", kinds=(), tool=None, since=None, until=None)
+    criteria = searching._EventCriteria(words)
+    for ranges, count in (((), 0), ([(0, 1)], 1), (None, 1)):
+        place = searching._Place(row, ranges=ranges)
+        conversation = searching._Conversation(histories.store, place, [])
+        assert len(conversation.newest_hits(criteria, None)) == count
