@@ -353,23 +353,27 @@ class Import:
     # ----------------------------------------------------------------------------------------------
 
     def _import(self, history: FoundHistory) -> Imported | Failed:
-        """Import one source, and try again if another process imports it too."""
+        """Import one source, and try again if another process imports it too. The outcome counts
+        the records that all tries stored.
+        """
+        added = 0
+        name = ""
         tries = count(1)
         while True:
             source_import = self._source(history)
-            name = source_import.named(None)
             try:
-                return source_import.import_source()
-            except VersionConflict as error:
+                outcome = source_import.import_source()
+                return outcome._replace(added=added + outcome.added)
+            except (EventStoreError, OSError) as error:
+                added += source_import.written
+                if source_import.key is not None and source_import.written:
+                    name = source_import.name_of(source_import.key)
                 # Another process imports the source, so compare it with the records of that
                 # process.
-                if next(tries) == _TRIES:
-                    return Failed(name, history.format.name, history.path, error)
-            except (EventStoreError, OSError) as error:
-                written = source_import.written
-                if source_import.key is not None and written:
-                    name = source_import.name_of(source_import.key)
-                return Failed(name, history.format.name, history.path, error, written)
+                if isinstance(error, VersionConflict) and next(tries) < _TRIES:
+                    continue
+                name = name or source_import.named(None)
+                return Failed(name, history.format.name, history.path, error, added)
 
     def _source(self, history: FoundHistory) -> SourceImport:
         place = self._place(history.path, history.own_name)

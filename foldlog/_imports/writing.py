@@ -481,7 +481,10 @@ class SourceWriter:
         blocks: Sequence[Block],
         first: Callable[[SourcesToWrite], None] | None = None,
     ) -> Source:
-        """Append blocks to a stored source in one transaction, and return its new row."""
+        """Append blocks to a stored source in one transaction, and return its new row. ``first``
+        is called in this transaction, before the blocks are written. Raises ``VersionConflict`` if
+        another writer has changed the source or replaced its conversation.
+        """
 
         def append(transaction: Transaction) -> Source:
             stored_sources = Sources(self.database, transaction)

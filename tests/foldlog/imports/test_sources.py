@@ -10,7 +10,8 @@ import zstandard
 
 from foldlog import Histories
 from foldlog._imports.redacting import source_files
-from foldlog._imports.writing import SourceWriter
+from foldlog._imports.writing import Imported, SourceWriter
+from foldlog.eventstore import VersionConflict
 from foldlog.eventstore.files import compressed
 from foldlog.eventstore.maintenance import erase
 from foldlog.eventstore.sources.blocks import of_records
@@ -202,6 +203,30 @@ def test_failed_import_says_what_is_stored(lines, path, monkeypatch):
         path.write_bytes(b"".join(lines))
         assert imported(store, path).added == len(lines) - outcome.added
         assert bytes_of(store, outcome.conversation) == path.read_bytes()
+
+
+@pytest.mark.parametrize("conflicts", [1, 2, 5])
+def test_outcome_counts_the_records_of_all_tries(conflicts, tmp_path, monkeypatch, store):
+    lines = lines_of("codex")
+    path = tmp_path / "rollout-copy.jsonl"
+    path.write_bytes(b"".join(lines))
+    append = SourceWriter._append_blocks
+    tries = []
+
+    def conflict(writer, source, *arguments):
+        if writer not in tries:
+            tries.append(writer)
+            return append(writer, source, *arguments)
+        if len(tries) <= conflicts:
+            raise VersionConflict("c", source.records, source.records)
+        return append(writer, source, *arguments)
+
+    set_sizes(monkeypatch, transaction=1, short=0, block=1)
+    monkeypatch.setattr(SourceWriter, "_append_blocks", conflict)
+    (outcome,) = Import(store, [path])
+    assert isinstance(outcome, Failed if conflicts == 5 else Imported)
+    assert 1 < outcome.added == source_of(store, outcome.conversation).records
+    assert (outcome.added == len(lines)) == (conflicts < 5)
 
 
 def test_short_sources_share_a_transaction(tmp_path, monkeypatch, store):
