@@ -441,6 +441,7 @@ FORMAT = Format(
             "detail of an image",
             "item of reasoning",
             "count of tokens",
+            "cost",
             "form of a custom tool's call",
             "field of a chat message",
             "field of a chat call",

@@ -511,6 +511,7 @@ FORMAT = Format(
             "item of reasoning",
             "form of a custom tool's call",
             "count of tokens",
+            "cost",
             "field of a chat message",
             "field of a chat call",
         )

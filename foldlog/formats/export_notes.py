@@ -28,6 +28,8 @@ from foldlog.projections.messages.content import content_of
 
 _NAMES = {"system": "system prompt", "error": "observation", "redaction": "redaction receipt"}
 _PARTS = {"image_url": "image", "file": "file", "server_tool": "call of a server's tool"}
+_TOKENS = "count of tokens"
+_COST = "cost"
 
 
 class ExportNotes:
@@ -68,7 +70,7 @@ class ExportNotes:
         self._lost.update(
             noun
             for noun in nouns
-            if noun in self._lacks and not (is_counted and noun == "count of tokens")
+            if noun in self._lacks and not (is_counted and noun in (_TOKENS, _COST))
         )
         if type(reply) is str:
             self._replies.add(reply)
@@ -120,8 +122,10 @@ def _nouns_of_event(event: Event) -> Iterator[str]:
                 yield "item of reasoning"
             elif "signature" in block or "data" in block:
                 yield "signature of thinking"
-    if "usage" in event.meta or "cost" in event.meta:
-        yield "count of tokens"
+    if "usage" in event.meta:
+        yield _TOKENS
+    if "cost" in event.meta:
+        yield _COST
     for name in ("message", "call"):
         yield from (f"field of a chat {name}" for _ in dict_or_empty(event.meta.get(name)))
 

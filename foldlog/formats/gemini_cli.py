@@ -620,6 +620,8 @@ class GeminiDecoder(FollowingDecoder):
             if message.shown and str(message.record.get("id")) not in ids
         )
         last_lost = max(lost_numbers, default=0)
+        # The messages after the last summarized one are in ``following`` too, and are added again
+        # below. The summarized messages stay until the condensation forgets them.
         self._take_back(collected, max(same_count, last_lost), following)
         version = self._messages[same_count - 1].end if same_count else 0
         shown_ids = self.shown.ids()

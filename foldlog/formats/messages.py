@@ -129,11 +129,13 @@ def unknown_role(role: str) -> str:
 
 
 def with_exit_code(event: Event, record: Fields) -> Event:
-    """Add the exit code of the command to a result of mini-SWE-agent. Return other events
+    """Add the exit code of the command to a result of mini-SWE-agent: the number
+    ``extra.returncode`` of its record, which a record of any program may have. The result is an
+    error if the code is not 0, whatever mark or ``extras`` it had before. Return other events
     unchanged.
     """
     code = within(record, "extra", "returncode")
-    if code is None or not isinstance(event, Observation):
+    if type(code) is not int or not isinstance(event, Observation):
         return event
     return replace(event, is_error=code != 0, extras={"exit_code": code})
 

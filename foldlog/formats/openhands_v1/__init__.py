@@ -112,6 +112,7 @@ FORMAT = Format(
             "block of thinking of a message",
             "item of reasoning",
             "count of tokens",
+            "cost",
             "form of a custom tool's call",
             "field of a chat message",
             "field of a chat call",

@@ -404,6 +404,7 @@ FORMAT = Format(
             "block of thinking of a message",
             "block of thinking of a call",
             "count of tokens",
+            "cost",
             "form of a custom tool's call",
             "field of a chat message",
             "field of a chat call",

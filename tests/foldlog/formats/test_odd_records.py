@@ -211,6 +211,16 @@ def test_stored_reply_without_choices_is_a_reply():
     assert findings == []
 
 
+@pytest.mark.parametrize("code, failed", [(0, False), (1, True), ("", False), ("1", False)])
+def test_only_a_number_is_an_exit_code(code, failed):
+    call = {"id": "c", "type": "function", "function": {"name": "bash", "arguments": "{}"}}
+    result = {"role": "tool", "tool_call_id": "c", "content": "done", "extra": {"returncode": code}}
+    records = [{"role": "assistant", "content": "", "tool_calls": [call]}, result]
+    *_, observation = decode(records, "openai-chat")
+    assert observation.is_error is failed
+    assert observation.extras == ({"exit_code": code} if type(code) is int else {})
+
+
 def test_the_order_of_keys_makes_no_other_message():
     def reply(function: dict[str, str]) -> dict[str, object]:
         call = {"id": "c", "type": "function", "function": function}
