@@ -258,15 +258,21 @@ def test_packages_describe_their_files():
     assert {name: files for name, files in absent.items() if files} == {}
 
 
-@pytest.mark.parametrize(
-    "script", ["scripts/setup", "scripts/test", "scripts/demo", "scripts/pin", ".ci/run"]
-)
-def test_scripts_are_executable_shell(script):
-    path = ROOT / script
+SCRIPTS = [
+    path for path in FILES if path.parent in (ROOT / "scripts", ROOT / ".ci") and not path.suffix
+]
+
+
+@pytest.mark.parametrize("path", SCRIPTS, ids=_named)
+def test_scripts_are_executable_shell(path):
     assert path.stat().st_mode & 0o111
-    if path.parent.name == "scripts":
-        assert _text_of(path).startswith("#!/bin/sh\n")
-        subprocess.run(["/bin/sh", "-n", path], check=True)
+    first = _text_of(path).splitlines()[0]
+    assert first in ("#!/bin/sh", "#!/usr/bin/env bash")
+    subprocess.run([*first.removeprefix("#!").split(), "-n", path], check=True)
+
+
+def test_there_are_scripts():
+    assert len(SCRIPTS) >= 18
 
 
 @pytest.mark.parametrize(

@@ -143,17 +143,23 @@ def _tests_of_command(command: str) -> list[str]:
     sessions = (ROOT / "tests/golden/sessions").iterdir()
     named = re.compile(rf"""[(\[]f?["']{command}["' ]""")
     of_sessions = [f"{_SESSION}[{path.stem}]" for path in sessions if typed.search(_text(path))]
-    return of_sessions + [
-        f"{path}::{node.name}"
-        for path, text in _files()
-        if path.startswith("tests/foldlog/") and named.search(text)
-        for lines in [text.split("\n")]
-        for node in _parsed(text).body
-        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)
-        and node.name.startswith("test_")
-        for first in [min(part.lineno for part in (node, *node.decorator_list))]
-        if named.search("\n".join(lines[first - 1 : node.end_lineno]))
-    ]
+    of_functions = []
+    for path, text in _files():
+        if path.startswith("tests/foldlog/") and named.search(text):
+            functions = _test_functions(text)
+            of_functions += [f"{path}::{name}" for name in functions if named.search(functions[name])]
+    return of_sessions + of_functions
+
+
+def _test_functions(text: str) -> dict[str, str]:
+    """Return the text of each test function of a file, with its decorators, by its name."""
+    lines = text.split("\n")
+    functions = {}
+    for node in _parsed(text).body:
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef) and node.name.startswith("test_"):
+            first = min(part.lineno for part in (node, *node.decorator_list))
+            functions[node.name] = "\n".join(lines[first - 1 : node.end_lineno])
+    return functions
 
 
 def _defined(path: Path) -> set[str]:
