@@ -883,12 +883,17 @@ class Transaction(Reader):
         """
 
     def forget_figures(self, key: int) -> None:
-        # Delete the figures, because they may contain erased text. They can be made again from the
-        # remaining events.
+        """Delete the figures of a conversation, because they may contain erased text, and note that
+        they must be counted again from the remaining events.
+        """
         self.delete_figures(key)
         self.write("note_uncounted", key)
 
     def delete_figures(self, key: int) -> None:
+        """Delete the figures of a conversation, but do not note that they must be counted again.
+        Only a caller may do so that leaves no events to count, or that has the figures elsewhere.
+        Any other caller uses ``forget_figures``.
+        """
         statements = (
             "forget_figures",
             "forget_figure_calls",

@@ -492,7 +492,8 @@ class LeaseBlock:
     def attempt(self) -> float | None:
         """Try to take the lease. Return None if this worker has it now. If another worker has it,
         return the number of seconds after which to try again. Raises ``LeaseTaken`` if another
-        worker still has the lease after ``wait_s`` seconds.
+        worker still has the lease after ``wait_s`` seconds. Raises ``InvalidArgument`` if the block
+        has ended, or if the history is already in another ``lease()`` block.
         """
         if self._renewing.ident is not None:
             raise InvalidArgument(

@@ -34,13 +34,15 @@ def answer_hook(
     fired: Path | None = None,
     is_secret: Callable[[bytes], bool] | None = None,
 ) -> JsonObject:
-    """Import the transcript that a hook names in its JSON, and return what the hook prints.
+    """Import the transcript that a hook names in its JSON and the transcripts of its sub-agents,
+    and return what the hook prints.
 
-    After a compaction, the hook prints a text of at most 120 tokens for the model. A hook for any
-    other event prints nothing. The hook notes the event in the folder ``fired``. If ``is_secret``
-    is true for a record, the record is imported without its content. OpenCode's plugin names no
-    transcript, so OpenCode's database is imported. If a conversation cannot be imported, the hook
-    imports all others, then raises the first error.
+    The event SessionStart after a compaction prints a text of about 100 tokens for the model, and
+    imports no sub-agents, because the model waits for the text; the next event imports them. The
+    hook prints nothing for any other event, not even for PostCompact. The hook notes the event in
+    the folder ``fired``. If ``is_secret`` is true for a record, the record is imported without its
+    content. OpenCode's plugin names no transcript, so OpenCode's database is imported. If a
+    conversation cannot be imported, the hook imports all others, then raises the first error.
     """
     event = str(payload.get("hook_event_name") or "")
     session = _session_in(payload)

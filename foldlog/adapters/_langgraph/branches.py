@@ -71,7 +71,10 @@ class Checkpoint(NamedTuple):
 
     @property
     def ranges(self) -> list[int] | None:
-        """The ids of the records' events, or None if the checkpoint has no list of records."""
+        """The ids of the records' events as joined ranges: start, stop, start, stop, and so on. A
+        stop is the id after the last event of its range. The value is None if the checkpoint has
+        no list of records.
+        """
         return None if self.value is None else self.value["records"]
 
     @property

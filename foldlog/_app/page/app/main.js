@@ -591,7 +591,8 @@ class App {
     );
   }
 
-  // Show the numbers of errors, condensations and waits, each with buttons for the previous and the next one.
+  // Show the cost of all model calls, and the numbers of errors, condensations and waits, each with buttons for the
+  // previous and the next one.
   showMarks() {
     const { history, marks } = this;
     const chip = (kind, words, hint) => {

@@ -141,8 +141,9 @@ class AdmittedRequest:
 
     def visible_ids(self, attributes: JsonMap) -> list[str]:
         """Return the ids of the conversations with these attributes that the token may see, the
-        most recently active first. An attribute that is a list is not the value that a filter
-        names, although ``recent`` finds it by its texts.
+        most recently active first. A text in ``attributes`` also finds a list that contains the
+        text, but the token's filter does not: it must be the whole value. The filter replaces
+        ``attributes`` of the same names, so the caller refuses other values of them first.
         """
         rows = recent(self.histories, {**attributes, **self.principal.where})
         return [row.id for row in rows if self.principal.sees(row.attributes or {})]
