@@ -147,7 +147,9 @@ def _tests_of_command(command: str) -> list[str]:
     for path, text in _files():
         if path.startswith("tests/foldlog/") and named.search(text):
             functions = _test_functions(text)
-            of_functions += [f"{path}::{name}" for name in functions if named.search(functions[name])]
+            of_functions += [
+                f"{path}::{name}" for name in functions if named.search(functions[name])
+            ]
     return of_sessions + of_functions
 
 
@@ -156,7 +158,9 @@ def _test_functions(text: str) -> dict[str, str]:
     lines = text.split("\n")
     functions = {}
     for node in _parsed(text).body:
-        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef) and node.name.startswith("test_"):
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef) and node.name.startswith(
+            "test_"
+        ):
             first = min(part.lineno for part in (node, *node.decorator_list))
             functions[node.name] = "\n".join(lines[first - 1 : node.end_lineno])
     return functions
