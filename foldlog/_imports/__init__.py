@@ -2,7 +2,6 @@
 made when the conversation is first used.
 
 importing.py         import the sources in files and folders
-reading.py           read a source in blocks
 comparing.py         decide whether a source is new, has new records, or is a fork
 writing.py           write the blocks and figures of a source
 making_events.py     make the events of a source
