@@ -470,7 +470,7 @@ def _would_come_back(conversation: str, number: int, *, elsewhere: bool = False)
         return CannotRedact(
             f"conversation {conversation!r}: a copy would bring back record {number} of its source,"
             " which the target redacted or erased in another conversation; to copy the record"
-            " anyway, use --again"
+            " anyway, use again=True (the option --again)"
         )
     return CannotRedact(
         f"conversation {conversation!r}: the target redacted record {number} of its source, and a"

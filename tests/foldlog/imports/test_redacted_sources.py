@@ -122,7 +122,7 @@ def test_redacted_record_is_refused_under_other_names(other, path, store, target
         assert conversations_with(side) == []
     with new_store() as unaware:
         imported(unaware, place, **how)
-        assert "--again" in str(copy_all(unaware, target))
+        assert "use again=True (the option --again)" in str(copy_all(unaware, target))
         assert conversations_with(target) == []
         copy_all(unaware, target, again=True)
         assert len(conversations_with(target)) == 1
