@@ -23,6 +23,7 @@ from foldlog.eventstore.errors import InvalidArgument, KeyUnavailable
 from foldlog.eventstore.events import ATTRIBUTES
 from foldlog.eventstore.lists.keeping_up import NEEDS_KEY, ListState, bring_up_to_date, read_again
 from foldlog.eventstore.log.database import NOTHING_LATE, Database
+from foldlog.eventstore.log.finding import find_existing
 from foldlog.eventstore.log.keys import key_missing
 from foldlog.eventstore.log.reading import ReadTransaction
 from foldlog.eventstore.log.row import from_microseconds
@@ -213,6 +214,34 @@ def _attributes(database: Database, reader: Reader, listing: ListedConversation)
         return None
 
 
+def newest_attributes(database: Database, conversation: str) -> JsonMap:
+    """Return the attributes that were set in a conversation. The attributes of an archived
+    conversation come from their stored record. If the record is damaged, the events are restored.
+
+    Raises ``ConversationNotFound``, ``ConversationErased``, ``KeyUnavailable`` and the errors of
+    reading.
+    """
+
+    def read(reader: Reader) -> JsonMap:
+        state = find_existing(database, reader, conversation)
+        if state.archived:
+            stored = reader.records(state.key, ATTRIBUTES, state.version, 1, backwards=True)
+            if not stored:
+                return {}
+            attributes = _attributes_in(stored[0], database.codec_of(state))
+            if attributes is not None:
+                return attributes
+        return newest_value(ReadTransaction(reader, state, database), ATTRIBUTES) or {}
+
+    return database.recorder.query(read)
+
+
+def _attributes_in(stored: Record, codec: RowCodec) -> JsonMap | None:
+    """Return the attributes in their record, or None if the record is damaged."""
+    record = codec.decoded_record(ATTRIBUTES, stored)
+    return None if record is None else decode_attributes(record.body)
+
+
 def _decode_attributes(
     database: Database, reader: Reader, listing: ListedConversation
 ) -> JsonMap | None:
@@ -226,8 +255,7 @@ def _decode_attributes(
     else:
         codec = database.codec_of(conversation)
     if isinstance(attributes, Record):
-        record = codec.decoded_record(ATTRIBUTES, attributes)
-        stored = None if record is None else decode_attributes(record.body)
+        stored = _attributes_in(attributes, codec)
         if stored is not None:
             return stored
     conversation = conversation or database.find_key(reader, listing.key)

@@ -37,8 +37,8 @@ from foldlog.eventstore import (
     confirm,
     recent_conversations,
 )
-from foldlog.eventstore.documents.values import newest_value
 from foldlog.eventstore.files.written_files import note_sources
+from foldlog.eventstore.lists.pages import newest_attributes
 from foldlog.eventstore.maintenance import erase
 from foldlog.eventstore.maintenance.unfinished import purge
 from foldlog.projections.conversations.companions import (
@@ -144,10 +144,8 @@ def _has(store: Store, conversation: str, place: Mapping[str, str], attributes: 
     """
     row = store.conversation(conversation, as_stored=True)
     set_attributes: JsonMap = {}
-    if row.version and not row.unmade and not row.archived and row.erased_at is None:
-        set_attributes = store.query(
-            conversation, lambda reading: newest_value(reading, ATTRIBUTES, default={})
-        )
+    if row.version and not row.unmade and row.erased_at is None:
+        set_attributes = newest_attributes(store.database, conversation)
     return attributes.items() <= {**place, **set_attributes}.items()
 
 
