@@ -14,7 +14,8 @@ from foldlog._reports.words.texts import text_of
 from foldlog.eventstore import CondensationAction, Event, Retraction, Store, summary_of
 from foldlog.eventstore.events import is_structural
 from foldlog.projections import Views, contains, intervals_kept, summary_event
-from foldlog.projections.explain import forgets_of
+from foldlog.projections.explain import explain_event, forgets_of
+from foldlog.projections.units import has_no_message
 
 _WORDS_MAX = 100
 """The number of characters of the words that a sentence quotes."""
@@ -131,7 +132,9 @@ def _known_by(prompt: Sent, spans: Sequence[_Span], terms: SearchTerms) -> list[
     span_ids = {span.event.id for span in spans}
     sent_events = (prompt.sent[position] for position in prompt.sent.fit_positions)
     return [
-        event.id for event in sent_events if event.id in span_ids and terms.stand_in(text_of(event))
+        event.id
+        for event in sent_events
+        if event.id in span_ids and not has_no_message(event) and terms.stand_in(text_of(event))
     ]
 
 
@@ -200,15 +203,15 @@ def _reason(
         if forgetting_text:
             reason += f"; before that it {forgetting_text}"
         return reason
-    unsent_ids = [span.event.id for span in spans if span.stop is None]
-    if unsent_ids:
-        if prompt.rules:
-            rules = f": {prompt.rules}"
-        else:
-            rules = ", since its call or its result is missing"
+    unsent = [span.event for span in spans if span.stop is None]
+    if unsent:
+        holder = _name_event(unsent[-1].id)
+        why = explain_event(unsent[-1], prompt.view, lambda start: ())
+        if not why.sent:
+            return f"{quoted} is not known: {holder} contains it; {why.reason}"
         return (
-            f"{quoted} is not known: {_name_event(unsent_ids[-1])} in the View contains it, but "
-            f"is not sent to a model{rules}"
+            f"{quoted} is not known: {holder} in the View contains it, but is not sent to a model:"
+            f" {prompt.rules}"
         )
     last_holder = _name_event(spans[-1].event.id)
     return f"{quoted} is not known: it {forgetting_text}; {last_holder} contained it last"

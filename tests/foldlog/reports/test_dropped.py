@@ -19,6 +19,7 @@ from foldlog import (
 )
 from foldlog._reports import dropped as dropped_module
 from foldlog._reports.recall_score import event_terms, event_texts
+from foldlog.eventstore.events import Origin
 from foldlog.projections import View, begins_reply
 from tests.how_many import examples
 from tests.said import ids, replied, said
@@ -223,7 +224,33 @@ def test_search_for_a_term_ends(history, monkeypatch):
 def test_unsent_event_is_not_known(history):
     history.append(Action(tool="read", arguments={"path": "left_open.py"}))
     fact = history.fact("left_open.py")
-    assert (fact.is_known, "but is not sent to a model" in fact.reason) == (False, True)
+    assert not fact.is_known
+    assert fact.reason == (
+        "'left_open.py' is not known: event 5 contains it; the View shows it at index 3, but it is"
+        " not sent to a model: its call or another call of the same response has no observation"
+    )
+
+
+def test_result_is_not_called_missing_for_another_open_call(history):
+    version = history.version()
+    history.append(
+        [
+            Action(tool="ls", arguments={}, call_id="a", response_id="r"),
+            Action(tool="ls", arguments={}, call_id="b", response_id="r"),
+            Observation(tool="ls", content="zebra", call_id="a"),
+        ]
+    )
+    fact = history.fact("zebra")
+    assert fact.events == (version + 2,)
+    assert fact.reason.endswith(f"contains it; {history.why(version + 2).reason}")
+
+
+def test_event_without_a_message_is_not_known(history):
+    origin = Origin(format="openai-chat")
+    history.append(Annotation(name="note", data="zebra", origin=origin, shown=True))
+    fact = history.fact("zebra")
+    assert (fact.is_known, history.why(fact.events[0]).sent) == (False, False)
+    assert fact.reason.endswith("it cannot be written as a message")
 
 
 def test_hidden_event_is_not_called_retracted(history):
