@@ -12,7 +12,6 @@ from foldlog.eventstore.errors import (
     ConversationErased,
     CorruptEvent,
     HistoryDiverged,
-    VersionConflict,
     count,
 )
 from foldlog.eventstore.log.database import Database, check_not_erased
@@ -109,6 +108,10 @@ class _Original(NamedTuple):
     refused: set[bytes]
 
 
+class _TargetChanged(Exception):
+    """The target imported records of the conversation during the copy."""
+
+
 class CopiedRecords:
     """The records of a conversation that is copied. Every transaction that makes records or their
     events visible in the target calls ``check``, because the target may redact a record at any
@@ -184,13 +187,13 @@ def copy_source(records: CopiedRecords, version: int) -> int:
 
     After each transaction, the copy of the source is consistent, but the last records are missing
     until the last transaction. The copy keeps events that the target itself made, and records that
-    the target redacted stay redacted. If the source redacts a record during the copy, the copy
-    begins again. Return the number of new records that have no events yet. If the conversation has
-    no events, ``copy_source`` begins the conversation in the target. Raises ``HistoryDiverged`` if
-    the target has other records, ``ConversationErased`` if the target erased the conversation, and
-    ``CannotRedact`` as ``CopiedRecords.check`` does. Cost: reading the index of each block
-    and the list of events, and copying the new blocks. If the source has redacted records since the
-    last copy, all blocks are read.
+    the target redacted stay redacted. If the source redacts a record during the copy, or the target
+    imports one, the copy begins again. Return the number of new records that have no events yet. If
+    the conversation has no events, ``copy_source`` begins the conversation in the target. Raises
+    ``HistoryDiverged`` if the target has other records, ``ConversationErased`` if the target erased
+    the conversation, and ``CannotRedact`` as ``CopiedRecords.check`` does. Cost: reading the index
+    of each block and the list of events, and copying the new blocks. If the source has redacted
+    records since the last copy, all blocks are read.
     """
     source = records.source
     target = records.target
@@ -200,18 +203,18 @@ def copy_source(records: CopiedRecords, version: int) -> int:
     while not is_complete:
         # The source may have redacted records since its records were read.
         present = CopiedRecords(source, target, conversation, again=records.again)
-        added, is_complete = _copy_until_redaction(present, version)
+        added, is_complete = _copy_until_change(present, version)
         copied += added
     return copied
 
 
-def _copy_until_redaction(records: CopiedRecords, version: int) -> tuple[int, bool]:
+def _copy_until_change(records: CopiedRecords, version: int) -> tuple[int, bool]:
     """Copy the records that the target lacks. Return how many of them have no events yet, and
-    False if the source redacted a record in the meantime, so that the copy has to begin again.
+    False if the source redacted a record or the target imported one in the meantime, so that the
+    copy has to begin again.
     """
     source = records.source
     target = records.target
-    conversation = records.conversation
     stored = records.original
     if stored is None:
         return 0, True
@@ -245,37 +248,55 @@ def _copy_until_redaction(records: CopiedRecords, version: int) -> tuple[int, bo
     written = existing
     last = list[Block]()
     remaining = blocks_of(source, original, start)
-    while True:
-        blocks = [*islice(remaining, _TOGETHER)]
-        if query_sources(source, _redacted_by_now, original) != stored.redacted:
-            # ``original`` may contain text of the redacted record.
-            return max(0, _end_of(written)[0] - max(copied.made, _end_of(existing)[0])), False
-        if not blocks:
-            break
-        # The first block may begin before record ``start``: leave out the earlier records.
-        blocks[0] = blocks[0].since(max(start, blocks[0].first))
-        if last:
-            part = copied._replace(records=last[-1].stop, head=head, sums=b"")
-            written = target.recorder.transact(
-                partial(write, part=part, blocks=last, before=written)
-            )
-        last = blocks
-        head = chain_head(head, b"".join(block.hashes for block in blocks))
 
-    def finish(transaction: Transaction) -> None:
-        # The last records, and all data beside the records, are stored together.
-        whole = write(transaction, part=copied, blocks=last, before=written)
-        writing, sources = _open_in_target(transaction, target, conversation)
-        sources.refuse(writing.key, stored.refused, own=False)
-        if whole.made == copied.made:  # the target made no further events
-            transaction.write("delete_made", whole.conversation)
-            own_made = {number: made[number] for number in made if number >= whole.from_record}
-            sources.put_made(whole, own_made)
-        for place, imported in stored.places:
-            sources.put_place(place, imported._replace(conversation=writing.key))
+    def added() -> int:
+        return max(0, _end_of(written)[0] - max(copied.made, _end_of(existing)[0]))
 
-    target.recorder.transact(finish)
+    try:
+        while True:
+            blocks = [*islice(remaining, _TOGETHER)]
+            if query_sources(source, _redacted_by_now, original) != stored.redacted:
+                # ``original`` may contain text of the redacted record.
+                return added(), False
+            if not blocks:
+                break
+            # The first block may begin before record ``start``: leave out the earlier records.
+            blocks[0] = blocks[0].since(max(start, blocks[0].first))
+            if last:
+                part = copied._replace(records=last[-1].stop, head=head, sums=b"")
+                written = target.recorder.transact(
+                    partial(write, part=part, blocks=last, before=written)
+                )
+            last = blocks
+            head = chain_head(head, b"".join(block.hashes for block in blocks))
+        write_last = partial(write, part=copied, blocks=last, before=written)
+        target.recorder.transact(
+            partial(_finish, write_last=write_last, records=records, copied=copied, made=made)
+        )
+    except _TargetChanged:
+        return added(), False
     return max(0, copied.records - max(copied.made, _end_of(existing)[0])), True
+
+
+def _finish(
+    transaction: Transaction,
+    write_last: Callable[[Transaction], Source],
+    records: CopiedRecords,
+    copied: Source,
+    made: Made,
+) -> None:
+    """Write the last records of a copy together with all data beside the records."""
+    stored = records.original
+    assert stored is not None
+    whole = write_last(transaction)
+    writing, sources = _open_in_target(transaction, records.target, records.conversation)
+    sources.refuse(writing.key, stored.refused, own=False)
+    if whole.made == copied.made:  # the target made no further events
+        transaction.write("delete_made", whole.conversation)
+        own_made = {number: made[number] for number in made if number >= whole.from_record}
+        sources.put_made(whole, own_made)
+    for place, imported in stored.places:
+        sources.put_place(place, imported._replace(conversation=writing.key))
 
 
 def _redacted_by_now(sources: Sources, source: Source) -> set[int]:
@@ -381,7 +402,8 @@ def _write_part(
     before: Source | None,
 ) -> Source:
     """Write some blocks of the copied source, and its row ``part``, which ends with these blocks.
-    ``before`` is the copy in the target before this call. Return the new row of the copy.
+    ``before`` is the copy in the target before this call. Return the new row of the copy. Raises
+    ``_TargetChanged``.
     """
     target = records.target
     conversation = records.conversation
@@ -394,8 +416,8 @@ def _write_part(
     root = None if before is not None else _root_in_target(transaction, target, family)
     writing, sources = _open_in_target(transaction, target, conversation)
     existing = sources.settle_shared(writing.state)
-    if _end_of(existing) != _end_of(before):  # the target imported records in the meantime
-        raise VersionConflict(conversation.id, part.records, _end_of(existing)[0])
+    if _end_of(existing) != _end_of(before):
+        raise _TargetChanged
     if writing.state.redactions:
         _check_events(writing, part, made, first)
     if existing is not None:

@@ -23,6 +23,7 @@ from foldlog.eventstore.log.redacted import has_content
 from foldlog.eventstore.maintenance.copy import compare_stores, copy_store
 from foldlog.eventstore.maintenance.rekey import rekey
 from foldlog.eventstore.recorders.errors import NOTHING_WRITTEN
+from foldlog.eventstore.sources import moving
 from foldlog.eventstore.sources.reading import about
 from foldlog.eventstore.sources.tables import Sources, SourcesToWrite
 from foldlog.formats import SourceRefused
@@ -200,6 +201,22 @@ def test_copy_replaces_no_records_imported_meanwhile(monkeypatch, store, target,
         monkeypatch, target.database.recorder, "transact", lambda: imported(target, path)
     )
     assert copy_all(store, target)[name] is not None
+    assert bytes_of(target, name) == path.read_bytes()
+    assert_sound(target)
+
+
+@pytest.mark.parametrize("is_same", [True, False])
+def test_copy_begins_again_after_an_import_into_the_target(
+    monkeypatch, store, target, path, name, lines, is_same
+):
+    if not is_same:
+        path.write_bytes(b"".join(lines[:5]).replace(b" ", b"  "))
+    before_next_call(monkeypatch, moving, "blocks_of", lambda: imported(target, path))
+    problem = copy_all(store, target)[name]
+    if is_same:
+        assert problem is None
+    else:
+        assert "the other history differs from event 0 on" in problem
     assert bytes_of(target, name) == path.read_bytes()
     assert_sound(target)
 
