@@ -69,7 +69,9 @@ class Recording:
         record_list = list(records)
         rules = format_named(format)
         is_at_end = version_of(expected_version) is ANY_VERSION
-        for attempt in range(_TRIES):
+        tries = 0
+        while True:
+            tries += 1
             # The store would compare events, but a repeated record may decode to other events: the
             # decoder has read the record before.
             earlier = _appended_before(history, record_list, idempotency_key)
@@ -101,7 +103,7 @@ class Recording:
                 # Another writer was first, perhaps with this key, or the decoder in memory is of an
                 # older version.
                 is_final = isinstance(conflict, VersionConflict) and not is_at_end
-                if is_final or attempt + 1 == _TRIES:
+                if is_final or tries >= _TRIES:
                     raise
                 continue
             if events and not recorded:
@@ -110,7 +112,6 @@ class Recording:
             for finding in findings:
                 tell("foldlog.import.finding", of=f"conversation {history.id!r}", finding=finding)
             return recorded
-        raise AssertionError("it returned or raised")
 
     def _new_records(
         self,

@@ -3,6 +3,7 @@
 import pytest
 
 import foldlog
+from foldlog._history import recording
 from foldlog.eventstore import InvalidArgument
 from foldlog.eventstore.log import origins
 from foldlog.eventstore.sources.reading import blocks_of, source_of
@@ -186,6 +187,15 @@ def test_stored_records_are_left_out(histories):
     for _ in range(2):
         other.append_records(records[:3], format="openhands-v1", dedupe="origin")
     assert [*other.export()] == records[:3]
+
+
+def test_stored_record_does_not_end_the_last_attempt(histories, monkeypatch):
+    monkeypatch.setattr(recording, "_TRIES", 1)
+    records = [said(number, f"turn {number}") for number in range(3)]
+    history = histories["c"]
+    assert append_unknown(history, *records[:2]) == 2
+    assert append_unknown(history, *records[1:]) == 1
+    assert [*history.export()] == records
 
 
 @pytest.mark.parametrize("is_same_process", [True, False])
