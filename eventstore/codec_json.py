@@ -180,15 +180,14 @@ def without_list(body: bytes) -> tuple[list[JsonMap], bytes]:
     try:
         text = body.decode()
         listed, end = _decoder.raw_decode(text, len(BEGINS_WITH_LIST))
-        for entry in listed:
-            if (
-                len(bytes.fromhex(entry["sha256"])) != 32
-                or type(entry["size"]) is not int
-                or not entry["at"]
-            ):
-                raise Undecodable("the list $bytes has an invalid entry")
+        is_valid = all(
+            len(bytes.fromhex(entry["sha256"])) == 32 and type(entry["size"]) is int and entry["at"]
+            for entry in listed
+        )
     except (ValueError, TypeError, KeyError, RecursionError) as error:
         raise Undecodable(f"the list $bytes cannot be read ({error})") from error
+    if not is_valid:
+        raise Undecodable("the list $bytes has an invalid entry")
     if not listed or text[end : end + 1] != ",":
         raise Undecodable("no other field follows the list $bytes")
     return listed, b"{" + text[end + 1 :].encode()

@@ -105,14 +105,15 @@ def test_fields_of_a_condensation_belong_together(fields, words):
 
 
 ENTRY = '{"sha256":"%s","size":1,"at":"data"}'
+INVALID_ENTRY = r"^the list \$bytes has an invalid entry$"
 
 
 @pytest.mark.parametrize(
     "listed, words",
     [
-        (f"[{ENTRY % ('00' * 31)}],", "invalid entry"),
-        (f"[{ENTRY % ('00' * 32)}".replace("1", '"1"') + "],", "invalid entry"),
-        (f"[{ENTRY % ('00' * 32)}".replace('"data"', '""') + "],", "invalid entry"),
+        (f"[{ENTRY % ('00' * 31)}],", INVALID_ENTRY),
+        (f"[{ENTRY % ('00' * 32)}".replace("1", '"1"') + "],", INVALID_ENTRY),
+        (f"[{ENTRY % ('00' * 32)}".replace('"data"', '""') + "],", INVALID_ENTRY),
         (f"[{ENTRY % ('00' * 32)}]", "no other field follows"),
         ("[],", "no other field follows"),
         ("[{}],", "cannot be read"),
