@@ -153,14 +153,15 @@ class FigureCounter:
         self, most: int | None = None, events: int | None = None, seconds: float | None = None
     ) -> int:
         """Count up to ``most`` conversations that have changed, the newest first, and return the
-        number of conversations that were found and not counted. Sums contain their outdated
-        figures. ``missing`` is the number of conversations without figures. With ``events``, the
-        method counts no further conversation after it has read this number of events, and with
-        ``seconds``, none after this time, except the first ``_COUNTED_AT_LEAST``.
+        number of conversations that were found and not counted. The result is at least 1 if another
+        thread still counts. Sums contain the outdated figures of these conversations. ``missing``
+        is the number of conversations without figures. With ``events``, the method counts no
+        further conversation after it has read this number of events, and with ``seconds``, none
+        after this time, except the first ``_COUNTED_AT_LEAST``.
 
-        With ``most``, the method waits for no other thread that counts. It searches all
-        conversations only after it has counted those that it found before, and the newest events
-        each time.
+        With ``most``, the method waits at most ``_LOCK_WAIT_S`` seconds for another thread that
+        counts. It searches all conversations only after it has counted those that it found before,
+        and the newest events each time.
         """
         if not self._lock.acquire(timeout=-1 if most is None else _LOCK_WAIT_S):
             return max(1, len(self._found))
