@@ -287,7 +287,8 @@ class FoldlogConversationStore(OpenHistories, ConversationStore):  # type: ignor
         self, conversation_id: str
     ) -> tuple[History, ConversationRecord | None, int | None]:
         """Return a conversation's history, its record, and the version at which the record was
-        read. The record and the version are None if the conversation was erased.
+        read. The record is None if the conversation has none. The record and the version are None
+        if the conversation was erased.
         """
         history, value, version = self._stored_value(conversation_id)
         return history, self._record_in(value), version

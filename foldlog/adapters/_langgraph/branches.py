@@ -129,8 +129,8 @@ class ThreadBranches:
         """
 
     def of(self, thread: str) -> list[ThreadBranch]:
-        """Return the branches of a thread, all read at one moment. Only branches that have grown
-        since the last call are read.
+        """Return the branches of a thread, all read at one moment. A branch is taken from memory if
+        it was among the last ``KEPT`` branches that were read, and has not changed since.
         """
         return query_all(self._store.database, partial(self.at_moment, thread))
 
