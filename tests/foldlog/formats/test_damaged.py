@@ -15,8 +15,13 @@ from tests.foldlog.imports.imports import Failed, Import, new_store
 from tests.foldlog.records import GOLDEN, records_of
 
 DOCUMENTS = json.loads((GOLDEN / "documents_to_damage.json").read_text("utf-8"))
-"""A document of each format whose files hold more than a line for each record: where its histories
-and their records are, and the field without which an object is no record.
+"""Maps each format whose files are whole JSON documents to an example:
+
+``document``      a sound document
+``histories in``  the field with the list of histories; without it, a list has a history in each
+                  element, and any other document is one history
+``records in``    the path to the records in a history
+``field``         the field without which an object is not a record, or None
 """
 
 
@@ -109,7 +114,7 @@ def test_a_conversation_whose_messages_are_lost_is_named(format, array, tmp_path
             assert {
                 name: records for name, records in histories.items() if name != f"c{number}"
             } == {name: records for name, records in whole.items() if name != f"c{number}"}
-            # in which nothing was said
+            # A conversation without messages is sound.
             assert findings or damaged == {**document[number], "chat_messages": []}
 
 

@@ -131,13 +131,11 @@ def test_records_become_the_same_events_each_time(format, at):
     findings = []
     events = list(decode(records, format, findings=findings.append))
     assert text(records) == before
-    assert list(decode(records, format, findings=findings.append)) == events or "nan" in repr(
-        events
-    )
+    assert list(decode(records, format, findings=findings.append)) == events
     assert [event.id for event in events] == list(range(len(events)))
     assert all(event.cause is None or 0 <= event.cause < event.id for event in events)
     assert all(event.origin is not None and event.origin.format == format for event in events)
-    assert list(stored(events)) == events or "nan" in repr(events)
+    assert list(stored(events)) == events
 
 
 @pytest.mark.parametrize("format", FORMATS)
