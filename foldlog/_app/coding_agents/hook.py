@@ -37,12 +37,13 @@ def answer_hook(
     """Import the transcript that a hook names in its JSON and the transcripts of its sub-agents,
     and return what the hook prints.
 
-    The event SessionStart after a compaction prints a text of about 100 tokens for the model, and
-    imports no sub-agents, because the model waits for the text; the next event imports them. The
-    hook prints nothing for any other event, not even for PostCompact. The hook notes the event in
-    the folder ``fired``. If ``is_secret`` is true for a record, the record is imported without its
-    content. OpenCode's plugin names no transcript, so OpenCode's database is imported. If a
-    conversation cannot be imported, the hook imports all others, then raises the first error.
+    The event SessionStart after a compaction prints a text of about 100 tokens for the model. It
+    imports no sub-agents, because a damaged file of a sub-agent would end the hook without this
+    text; the next event imports them. The hook prints nothing for any other event, not even for
+    PostCompact. The hook notes the event in the folder ``fired``. If ``is_secret`` is true for a
+    record, the record is imported without its content. OpenCode's plugin names no transcript, so
+    OpenCode's database is imported. If a conversation cannot be imported, the hook imports all
+    others, then raises the first error.
     """
     event = str(payload.get("hook_event_name") or "")
     session = _session_in(payload)
