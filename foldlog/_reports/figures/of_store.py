@@ -136,7 +136,8 @@ class FiguresOfStore:
 
     def refresh(self, most: int | None = None) -> int:
         """Count up to ``most`` conversations that have changed. Return the number of conversations
-        that are known to have changed and are not counted.
+        that are known to have changed and are not counted. The number is at least 1 if another
+        thread counts longer than the method waits.
         """
         self._uncounted = 0
         self._tables.blocks.begin()
