@@ -8,6 +8,7 @@ import base64
 import json
 import os
 import queue
+import re
 import shutil
 import subprocess
 import sys
@@ -211,8 +212,10 @@ class Chromium:
 
 
 def _is_replaced(error: PageFailed) -> bool:
-    """Return whether a question was lost because the tab went to another page."""
-    return "context" in str(error) or "navigated" in str(error)
+    """Return whether a question was lost because the tab went to another page: the browser says so,
+    and not the page, whose errors may have the same words.
+    """
+    return re.match(r"Runtime\.evaluate: .*(context|navigated)", str(error)) is not None
 
 
 class Page:

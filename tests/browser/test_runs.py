@@ -1,13 +1,16 @@
 """The list of runs in a real browser: chosen, sorted, counted by day, and two of them compared."""
 
 from datetime import UTC, datetime, timedelta
+from urllib.parse import urlencode
 
 import pytest
 
+import foldlog
 from foldlog.eventstore import Action, CondensationAction, Observation, SystemMessage
+from tests.browser.chromium import PageFailed
 from tests.browser.states import V, home
 from tests.browser.tree import tree
-from tests.said import replied, said
+from tests.said import all_said, replied, said
 
 START = datetime(2026, 3, 1, 9, tzinfo=UTC)
 ROWS = "Array.from(document.querySelectorAll('a.row .name'), (each) => each.innerText.trim())"
@@ -39,6 +42,10 @@ def listed(page, runs):
     """A page that shows the list of these runs."""
     home(page, runs, 3)
     return page
+
+
+def called(tool):
+    return Action(tool=tool, arguments={}, call_id=tool)
 
 
 def shown(page, count):
@@ -303,7 +310,9 @@ def test_ticked_runs_are_compared_by_call(listed):
     listed.click(".picked a")
     listed.wait("document.querySelector('.steps-of')")
     words = listed.text("main.compared")
-    assert words.startswith("Their first requests differ; 0 requests and calls are in both.")
+    assert words.startswith(
+        "Their first request or call differs; 0 requests and calls are in both."
+    )
     assert "calls of Bash" in words
     steps = listed.ask(
         "Array.from(document.querySelectorAll('.step'), (each) => each.innerText.replace(/\\s+/g,"
@@ -335,6 +344,60 @@ def test_comparison_marks_the_words_that_differ(page, serve, stored):
     page.open(f"{address.split('?')[0]}?compare=three&with=four")
     page.wait("document.querySelector('.differs mark')")
     assert page.ask(marked) == ["here", "there"]
+
+
+def test_comparison_of_equal_runs_says_what_was_not_compared(page, serve, tmp_path):
+    """The sentence that the page shows for each number of requests and of redacted requests."""
+    with foldlog.open(tmp_path / "history.db") as histories:
+        address = serve(f"sqlite:///{tmp_path}/history.db")
+        for requests, redacted, words in (
+            (0, 0, "Neither has a request or a reply."),
+            (1, 0, "Their first request or reply is equal; 1 request or reply is in both."),
+            (1, 1, "Their first request or reply is redacted, and was not compared; 0 requests"),
+            (
+                3,
+                2,
+                "1 of their first 3 requests and replies is equal; 2 are redacted, and were not"
+                " compared; 1 request or reply is in both.",
+            ),
+        ):
+            one, two = (f"{name} {requests} {redacted}" for name in ("one", "two"))
+            for name in (one, two):
+                histories[name].append(
+                    [SystemMessage(content="Be kind."), *all_said(*"abc"[:requests])]
+                )
+                for event_id in range(1, redacted + 1):
+                    histories[name].redact(event_id, reason="asked to", by="ann")
+            page.open(address)
+            page.open(f"{address.split('?')[0]}?{urlencode({'compare': one, 'with': two})}")
+            page.wait("document.querySelector('.steps-of')")
+            shown = page.text("main.compared")
+            assert shown.startswith(words)
+            assert ("differs." in shown) == (requests > redacted)
+
+
+def test_comparison_counts_the_tools_that_it_leaves_out(page, serve, stored):
+    stored("one", iter([said("go"), *(called(tool) for tool in "abcdefghijklm")]))
+    url = stored("two", iter([said("go"), *(called("z") for _ in range(3))]))
+    address = serve(url)
+    page.open(address)
+    page.open(f"{address.split('?')[0]}?compare=one&with=two")
+    page.wait("document.querySelector('.steps-of')")
+    rows = page.ask(
+        "Array.from(document.querySelectorAll('.compared table tr'), (row) => row.innerText.trim())"
+    )
+    calls = [row.split() for row in rows if row.startswith("calls of ")]
+    assert [row[2:] for row in calls] == [
+        ["z", "0", "3"],
+        *([tool, "1", "0"] for tool in "abcdefghijk"),
+        ["2", "other", "tools", "2", "0"],
+    ]
+
+
+def test_an_error_of_the_page_ends_a_wait(page, runs):
+    page.open(runs)
+    with pytest.raises(PageFailed, match="context is not defined"):
+        page.wait("context.isReady")
 
 
 def test_wrong_filter_is_named_and_list_stays(listed):

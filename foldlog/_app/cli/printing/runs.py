@@ -74,7 +74,9 @@ def show_runs(runs: RunsDocument) -> None:
     if runs.system_prompts is not None:
         _write_difference(_system_heading(runs.system_prompts), runs.system_prompts, names)
     if runs.first_difference is None:
-        terminal.print_heading(f"no request and no {_reply_word(runs)} differs")
+        if runs.same_first > runs.redacted_first:
+            compared = " that was compared" if runs.redacted_first else ""
+            terminal.print_heading(f"no request and no {_reply_word(runs)}{compared} differs")
     else:
         heading = f"the first request or {_reply_word(runs)} that differs"
         _write_difference(heading, runs.first_difference, names)
@@ -189,9 +191,15 @@ def _print_table(runs: Sequence[RunDocument], *in_both: tuple[str, str, str]) ->
         for name in ("requests", "replies", "calls", "errors")
     ]
     rows += in_both
-    for tool in list(dict.fromkeys(chain(*(run.tools for run in runs))))[:_TOOLS_MAX]:
-        calls = (f"{run.tools.get(tool, 0):,}" for run in runs)
-        rows.append((f"calls of {tool}", *calls))
+    tools = sorted(
+        dict.fromkeys(chain(*(run.tools for run in runs))),
+        key=lambda tool: -sum(run.tools.get(tool, 0) for run in runs),
+    )
+    for tool in tools[:_TOOLS_MAX]:
+        rows.append((f"calls of {tool}", *(f"{run.tools.get(tool, 0):,}" for run in runs)))
+    if others := tools[_TOOLS_MAX:]:
+        calls = (f"{sum(run.tools.get(tool, 0) for tool in others):,}" for run in runs)
+        rows.append((f"calls of {count(len(others), 'other tool')}", *calls))
     for name in ("prompt_tokens", "completion_tokens"):
         tokens = (number_words(getattr(run.spent, name, None)) for run in runs)
         rows.append((name.replace("_", " "), *tokens))
@@ -215,25 +223,33 @@ def _print_table(runs: Sequence[RunDocument], *in_both: tuple[str, str, str]) ->
 def _beginning_words(runs: RunsDocument) -> str:
     """Return a text that says whether the system prompts of two runs differ, and how many of the
     first steps are equal. The text also says how many of the first steps are redacted, and were not
-    compared.
+    compared. The page of two runs has the same words.
     """
-    equal_count = runs.same_first
+    first = runs.same_first
     redacted = runs.redacted_first
     prompts = "" if runs.system_prompts is None else "their system prompts differ; "
     word = _reply_word(runs)
     words = _reply_words(runs)
-    if not equal_count:
+    if not runs.steps:
+        return f"{prompts}neither has a request or a {word}"
+    if not first:
         in_both = count(runs.same, f"request or {word}", f"requests and {words}")
-        return f"{prompts}their first requests differ; {in_both} in both"
+        return f"{prompts}their first request or {word} differs; {in_both} in both"
+    steps = f"first request or {word}" if first == 1 else f"first {first:,} requests and {words}"
+    if redacted == first:
+        return f"{prompts}their {steps} {_redacted_words(redacted)}"
     if redacted:
-        readable = f"{equal_count - redacted:,} of their first {equal_count:,}"
-        return (
-            f"{prompts}{readable} requests and {words} are equal; the rest ({redacted:,}) is"
-            " redacted, and was not compared"
-        )
-    if equal_count == 1:
-        return f"{prompts}their first request or {word} is equal"
-    return f"{prompts}their first {equal_count:,} requests and {words} are equal"
+        equal = f"{first - redacted:,} of their {steps} {_is_or_are(first - redacted)} equal"
+        return f"{prompts}{equal}; {redacted:,} {_redacted_words(redacted)}"
+    return f"{prompts}their {steps} {_is_or_are(first)} equal"
+
+
+def _is_or_are(number: int) -> str:
+    return "is" if number == 1 else "are"
+
+
+def _redacted_words(number: int) -> str:
+    return f"{_is_or_are(number)} redacted, and {'was' if number == 1 else 'were'} not compared"
 
 
 def _write_equal_steps(lines: terminal.PrintedLines, number: int, runs: RunsDocument) -> None:

@@ -58,18 +58,25 @@ export class Comparison {
   }
 
   // A sentence about the beginnings of the runs.
-  sentence({ same_first: same, same: both, redacted_first: redacted, system_prompts: prompts }) {
+  sentence(found) {
     const [one, many] = this.reply;
-    let beginning = `their first ${grouped(same)} requests and ${many} are equal`;
-    if (same === 0) beginning = "their first requests differ";
-    if (same === 1) beginning = `their first request or ${one} is equal`;
-    const words = sentence(`${prompts ? "their system prompts differ; " : ""}${beginning}`);
-    return el(
-      "p",
-      { class: "summary" },
-      el("b", {}, words),
-      `; ${count(both, `request or ${one} is`, `requests and ${many} are`)} in both.${redacted ? ` Among the first ${grouped(same)}, ${count(redacted, "redacted one was", "redacted ones were")} not compared.` : ""}`,
-    );
+    const words = sentence(`${found.system_prompts ? "their system prompts differ; " : ""}${this.beginning(found)}`);
+    const both = count(found.same, `request or ${one} is`, `requests and ${many} are`);
+    return el("p", { class: "summary" }, el("b", {}, words), found.steps.length ? `; ${both} in both.` : ".");
+  }
+
+  // How many of the first steps are equal or redacted, in the words of the command "foldlog diff".
+  beginning({ same_first: first, redacted_first: redacted, steps }) {
+    const [one, many] = this.reply;
+    const are = (number) => (number === 1 ? "is" : "are");
+    const notCompared = `${are(redacted)} redacted, and ${redacted === 1 ? "was" : "were"} not compared`;
+    const equal = first - redacted;
+    const firsts = first === 1 ? `first request or ${one}` : `first ${grouped(first)} requests and ${many}`;
+    if (!steps.length) return `neither has a request or a ${one}`;
+    if (!first) return `their first request or ${one} differs`;
+    if (!equal) return `their ${firsts} ${notCompared}`;
+    if (!redacted) return `their ${firsts} ${are(first)} equal`;
+    return `${grouped(equal)} of their ${firsts} ${are(equal)} equal; ${grouped(redacted)} ${notCompared}`;
   }
 
   systemPrompts({ system_prompts: prompts }) {
@@ -83,8 +90,10 @@ export class Comparison {
     return [el("h2", {}, title), this.differing(prompts)];
   }
 
-  firstDifference({ first_difference: first }) {
-    if (!first) return [el("p", {}, `No request and no ${this.reply[0]} differs.`)];
+  firstDifference({ first_difference: first, same_first: same, redacted_first: redacted }) {
+    if (!first && same === redacted) return [];
+    const compared = redacted ? " that was compared" : "";
+    if (!first) return [el("p", {}, `No request and no ${this.reply[0]}${compared} differs.`)];
     return [el("h2", {}, `The first request or ${this.reply[0]} that differs`), this.differing(first)];
   }
 
@@ -115,8 +124,17 @@ export class Comparison {
       name,
       ...runs.map((run) => number(run[name])),
     ]);
-    const tools = [...new Set(runs.flatMap((run) => Object.keys(run.tools)))].slice(0, MOST_TOOLS);
-    rows.push(...tools.map((tool) => [`calls of ${tool}`, ...runs.map((run) => grouped(run.tools[tool] ?? 0))]));
+    const callsOf = (tools, run) => tools.reduce((calls, tool) => calls + (run.tools[tool] ?? 0), 0);
+    const ofBoth = (tool) => callsOf([tool], runs[0]) + callsOf([tool], runs[1]);
+    const tools = [...new Set(runs.flatMap((run) => Object.keys(run.tools)))].sort((a, b) => ofBoth(b) - ofBoth(a));
+    for (const tool of tools.slice(0, MOST_TOOLS))
+      rows.push([`calls of ${tool}`, ...runs.map((run) => grouped(callsOf([tool], run)))]);
+    const others = tools.slice(MOST_TOOLS);
+    if (others.length)
+      rows.push([
+        `calls of ${count(others.length, "other tool")}`,
+        ...runs.map((run) => grouped(callsOf(others, run))),
+      ]);
     for (const [name, words] of [
       ["prompt_tokens", "prompt tokens"],
       ["completion_tokens", "completion tokens"],
