@@ -24,8 +24,8 @@ from foldlog.projections.conversations.companions import with_companions
 
 def holds_of(matching: str | None, *, secrets: bool) -> Holds | None:
     """Return a function that checks whether a text contains ``matching``, or a secret if
-    ``secrets`` is true. Return None without a text and without ``secrets``. Raises
-    ``InvalidOption`` if the extra for secrets is not installed.
+    ``secrets`` is true. Return None without a text and without ``secrets``. Raises ``Refused`` for
+    both together, and ``InvalidOption`` if the extra for secrets is not installed.
     """
     if not secrets:
         return None if matching is None else holding(matching)
@@ -156,8 +156,8 @@ def _conversations_of(
 
 
 def what_words(events: int, chosen: Chosen) -> str:
-    """Say what is redacted, such as ``3 events and 1 stream``."""
-    words = [count(events, "event")]
+    """Say what is redacted, such as ``3 events and 1 stream``, or ``0 events`` for nothing."""
+    words = [count(events, "event")] if events or not (chosen.streams or chosen.beside) else []
     if chosen.streams:
         words.append(count(sum(map(len, chosen.streams.values())), "stream"))
     if chosen.beside:

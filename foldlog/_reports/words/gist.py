@@ -215,9 +215,9 @@ def spent_words(spent: SpentDocument) -> str:
 def task_words(task: TaskDocument) -> str:
     """Return the figures of a task in words."""
     parts = [
-        f"{number_words(task.spent.tokens)} tokens",
+        _number_of(task.spent.tokens, "token"),
         spent_words(task.spent),
-        f"{number_words(task.errors)} errors",
+        _number_of(task.errors, "error"),
         f"{duration_words(task.seconds)} of work",
     ]
     if task.first_event_at and task.last_event_at:
@@ -245,6 +245,11 @@ def unreached_words(task: TaskDocument) -> str:
 def number_words(number: int | None) -> str:
     """Return a number as text, such as ``12,345``, or ``unknown`` for None."""
     return "unknown" if number is None else f"{number:,}"
+
+
+def _number_of(number: int | None, noun: str) -> str:
+    """Return a number with its noun, such as ``1 error``, or ``unknown errors`` for None."""
+    return f"unknown {noun}s" if number is None else count(number, noun)
 
 
 def calls_words(spent: SpentDocument) -> str:

@@ -18,7 +18,9 @@ from foldlog._app.coding_agents.asked_conversation import Asking
 from foldlog._app.coding_agents.mcp_tools import Answers
 from foldlog._app.server.conversations import ServedConversations
 from foldlog._history.sub_agents import begun_by
+from foldlog._reports.answers.figures import SpentDocument, TaskDocument
 from foldlog._reports.figures import counting
+from foldlog._reports.words.gist import task_words
 from foldlog.errors import ConversationErased, ConversationHasForks, InvalidArgument, InvalidEvent
 from foldlog.eventstore import open_store
 from foldlog.eventstore.maintenance.copy import copy_store
@@ -748,3 +750,23 @@ def test_search_names_no_task_of_erased_parent(foldlog):
         call_agent(histories.create("top", replace_erased=True))
     [hit] = foldlog("search harbour --json").document["hits"]
     assert (hit["conversation"], hit.get("task")) == (child.id, None)
+
+
+def _task(tokens: int | None, errors: int | None) -> TaskDocument:
+    return TaskDocument(
+        sub_agents=1,
+        errors=errors,
+        first_error=None,
+        first_error_in=None,
+        first_event_at=None,
+        last_event_at=None,
+        seconds=1.0,
+        longest_wait_s=None,
+        spent=SpentDocument(prompt_tokens=tokens),
+    )
+
+
+def test_a_task_has_one_error_or_several():
+    for number, words in ((1, "1 token, unknown, 1 error"), (2, "2 tokens, unknown, 2 errors")):
+        assert task_words(_task(number, number)).startswith(f"with 1 sub-agent: {words}, ")
+    assert "unknown tokens, unknown, unknown errors" in task_words(_task(None, None))

@@ -156,13 +156,15 @@ def figure_rows(rows: Sequence[StrategyFiguresDocument], counter: LLM | None) ->
 
 
 def _missing(row: StrategyFiguresDocument) -> str:
-    """Return the terms that the prompts of a strategy lacked most often. For each term, name the
-    last event that used it, and an event that has it.
+    """Return the terms that the prompts of a strategy lacked most often, and the number of the
+    other terms. For each term, name the last event that used it, and an event that has it.
     """
     often = Counter(term.term for term in row.missing).most_common(_MISSING_SHOWN)
     last = {term.term: term for term in row.missing}
-    return "; ".join(
+    named = "; ".join(
         f"{term} ({count(times, 'time')}; event {last[term].used} used it, event"
         f" {last[term].occurred[0]} has it)"
         for term, times in often
     )
+    left_out = len(last) - len(often)
+    return f"{named}; and {count(left_out, 'other term')}: see --json" if left_out else named

@@ -69,8 +69,9 @@ def show_chosen(chosen: Chosen) -> None:
     for line in (*_beside_lines(chosen), *_stream_lines(chosen)):
         terminal.say_wrapped(line)
     total = sum(map(len, chosen.unredacted.values()))
+    concerned = {*chosen.unredacted, *chosen.streams, *chosen.beside}
     terminal.say_wrapped(
-        f"{count(total, 'event')} of {count(len(chosen.unredacted), 'conversation')} to redact"
+        f"{what_words(total, chosen)} of {count(len(concerned), 'conversation')} to redact"
     )
 
 

@@ -90,7 +90,7 @@ def show_stats(stats: Stats, title: str) -> None:
     )
     if len(stats.days) > 1:
         days = sorted(stats.days.items())
-        _show_bars("events by day", days[-_DAYS:], left_out=len(days) - _DAYS)
+        _show_bars("events by day", days[-_DAYS:], len(days) - _DAYS, "earlier")
     _show_models(stats)
     if stats.task is not None:
         task = stats.task
@@ -154,9 +154,14 @@ def _errors(figures: Stats | ToolDocument) -> str:
 
 
 def _show_bars(
-    heading: str, rows: Sequence[tuple[str, int] | tuple[str, int, str]], left_out: int = 0
+    heading: str,
+    rows: Sequence[tuple[str, int] | tuple[str, int, str]],
+    left_out: int = 0,
+    which: str = "more",
 ) -> None:
-    """Print numbers with bars. A row may have a text behind its bar."""
+    """Print numbers with bars. A row may have a text behind its bar. ``which`` describes the rows
+    that are left out.
+    """
     if not rows:
         return
     terminal.say()
@@ -171,7 +176,7 @@ def _show_bars(
         ],
     )
     if left_out > 0:
-        terminal.PrintedLines().write((f"  and {left_out:,} more; --json has all", "dim"))
+        terminal.PrintedLines().write((f"  and {left_out:,} {which}; --json has all", "dim"))
 
 
 def _show_models(stats: Stats) -> None:

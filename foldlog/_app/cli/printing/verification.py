@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from datetime import datetime
 
 from foldlog._app.cli import terminal
@@ -65,17 +66,17 @@ def show_redacted(verdict: Verdict) -> None:
     """Print the events of a conversation that were redacted since the checkpoint."""
     name = terminal.typed_id(verdict.conversation or "")
     for receipt in verdict.redactions:
-        events = ", ".join(map(str, receipt.event_ids))
+        events = _numbered("event", receipt.event_ids)
         terminal.say_wrapped(
-            f"{name}: event {events} redacted since the checkpoint by {receipt.by}"
+            f"{name}: {events} redacted since the checkpoint by {receipt.by}"
             f" ({receipt.reason}); {_receipt_of(receipt)} is the receipt"
         )
     if verdict.redacted_unread:
-        events = ", ".join(map(str, verdict.redacted_unread))
-        receipts = ", ".join(map(str, verdict.receipts_unread))
+        events = _numbered("event", verdict.redacted_unread)
+        receipts = _numbered("event", verdict.receipts_unread)
         terminal.say_wrapped(
-            f"{name}: event {events} redacted since the checkpoint; receipts since then: event"
-            f" {receipts}; only the key shows by whom"
+            f"{name}: {events} redacted since the checkpoint; receipts since then: {receipts};"
+            " only the key shows by whom"
         )
 
 
@@ -83,11 +84,16 @@ def show_redacted_records(verdict: Verdict) -> None:
     """Print the records without events that were redacted since the checkpoint."""
     name = terminal.typed_id(verdict.conversation or "")
     if verdict.redacted_records:
-        records = ", ".join(map(str, verdict.redacted_records))
+        records = _numbered("record", verdict.redacted_records)
         terminal.say_wrapped(
-            f"{name}: record {records} of its source redacted since the checkpoint; a record"
+            f"{name}: {records} of its source redacted since the checkpoint; a record"
             " without events has no receipt"
         )
+
+
+def _numbered(noun: str, numbers: Sequence[int]) -> str:
+    """Return numbers with their noun, such as ``event 3`` or ``events 3, 4``."""
+    return f"{noun}{'' if len(numbers) == 1 else 's'} {', '.join(map(str, numbers))}"
 
 
 def _later_in_words(later: Later) -> str:
