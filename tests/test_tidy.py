@@ -1,6 +1,7 @@
 """Rules that no linter checks, for every file that git knows."""
 
 import ast
+import os
 import re
 import shutil
 import subprocess
@@ -273,6 +274,38 @@ def test_scripts_are_executable_shell(path):
 
 def test_there_are_scripts():
     assert len(SCRIPTS) >= 18
+
+
+def test_setup_installs_each_group_once(tmp_path):
+    python = tmp_path / ".venv" / "bin" / "python"
+    python.parent.mkdir(parents=True)
+    python.write_text('#!/bin/sh\necho "$*" >>installed\n')
+    python.chmod(0o755)
+    alone = tmp_path / "scripts" / "setup"
+    alone.parent.mkdir()
+    shutil.copy(ROOT / "scripts" / "setup", alone)
+    project = tmp_path / "pyproject.toml"
+    project.touch()
+    (tmp_path / "constraints.txt").touch()
+    installed = tmp_path / "installed"
+
+    def installs(group):
+        installed.write_text("")
+        variables = {**os.environ, "PYTHON": sys.executable}
+        subprocess.run([alone, group], env=variables, capture_output=True, check=True)
+        return installed.read_text() != ""
+
+    assert [group for group in ("test", "demo", "lint", "test", "lint") if installs(group)] == [
+        "test",
+        "lint",
+    ]
+    assert [group for group in ("all", "docs", "lint", "demo", "all") if installs(group)] == ["all"]
+    project.write_text("changed")
+    assert [group for group in ("demo", "test", "demo", "lint") if installs(group)] == [
+        "demo",
+        "test",
+        "lint",
+    ]
 
 
 @pytest.mark.parametrize(
