@@ -22,7 +22,10 @@ export interface Lease {
 
 /** A request waits for the lease at most this long, and the next one goes on waiting. */
 const LONGEST_WAIT_S = 20;
-/** A lease is renewed this often in its time, so that one lost request does not end it. */
+/**
+ * A lease is renewed this often in its time, and no attempt takes longer than one such part of it: so
+ * one lost request does not end it.
+ */
 const RENEWALS = 3;
 
 type LeasePath = InConversation<"/lease">;
@@ -48,7 +51,8 @@ export async function holdLease<T>(
   /** Returns a time before which the lease was not renewed. */
   const renew = async (signal: Signal | undefined): Promise<number> => {
     const sentAt = performance.now();
-    await send("put", { headers: { "foldlog-lease": token }, body: { ttl_s: ttlS }, signal });
+    const headers = { "foldlog-lease": token };
+    await send("put", { headers, body: { ttl_s: ttlS }, signal, attemptMs: ttlMs / RENEWALS });
     return sentAt;
   };
 
@@ -74,13 +78,14 @@ export async function holdLease<T>(
 
   const expireAfter = (sentAt: number): ReturnType<typeof setTimeout> =>
     setTimeout(() => lost.abort(leaseLost(conversation)), sentAt + ttlMs - performance.now());
-  let expiry = expireAfter(await take());
+  let renewedAt = await take();
+  let expiry = expireAfter(renewedAt);
   const keepRenewing = async (): Promise<void> => {
     for (;;) {
-      await pause(ttlMs / RENEWALS, ending);
-      const sentAt = await renew(ending);
+      await pause(renewedAt + ttlMs / RENEWALS - performance.now(), ending);
+      renewedAt = await renew(ending);
       clearTimeout(expiry);
-      expiry = expireAfter(sentAt);
+      expiry = expireAfter(renewedAt);
     }
   };
   const renewing = keepRenewing().catch((error: unknown) => {

@@ -38,6 +38,8 @@ export interface Sending<M, P> {
   signal?: Signal | undefined;
   /** How long the service may wait before it answers, beside the time of an attempt. */
   waitMs?: number;
+  /** Ends each attempt after this time, if the time of the client is not shorter. */
+  attemptMs?: number;
   /** Whether the request may be sent twice, as by default: it reads, has a key, or changes nothing twice. */
   repeatable?: boolean;
 }
@@ -67,11 +69,12 @@ export class Transport {
     path: P,
     sending: Sending<M, P>,
   ): Promise<{ value: Answer<M, P>; headers: WebResponse["headers"] }> {
-    const { signal, waitMs = 0, repeatable = true } = sending;
+    const { signal, waitMs = 0, attemptMs = Infinity, repeatable = true } = sending;
+    const timeoutMs = Math.ceil(Math.min(this.#options.timeoutMs, attemptMs) + waitMs);
     const giveUpAt = performance.now() + this.#options.waitMs;
     for (let attempt = 0; ; attempt += 1) {
       try {
-        const ending = anyOf(signal, AbortSignal.timeout(Math.ceil(this.#options.timeoutMs + waitMs)));
+        const ending = anyOf(signal, AbortSignal.timeout(timeoutMs));
         const response = await this.request(method, path, { ...sending, signal: ending });
         return { value: (await read(response)) as Answer<M, P>, headers: response.headers };
       } catch (error) {

@@ -461,6 +461,29 @@ test("a lease renews itself", async () => {
   });
 });
 
+test("a lost renewal is sent again before the lease ends", async () => {
+  let isHeld = false; // a slow take renews its lease, too
+  let renewals = 0;
+  const isLost = ({ method }: { method?: string | undefined }): boolean =>
+    isHeld && method === "PUT" && (renewals += 1) === 1;
+  const proxy = await new Proxy(
+    () => service.url,
+    (request) => (isLost(request) ? "hold" : "none"),
+  ).start();
+  try {
+    const history = new Foldlog({ url: proxy.url, token: TOKEN }).histories.open(newHistory().id);
+    await history.lease({ worker: "w1", ttlS: 6 }, async (held) => {
+      isHeld = true;
+      // The second renewal repeats the first, the third follows at once, and the fourth after 6 seconds.
+      while (renewals < 4 && !held.signal.aborted) await new Promise((resolve) => setTimeout(resolve, 20));
+      await held.appendMessages([user("still held")]);
+    });
+    assert.deepEqual(await contents(history), ["still held"]);
+  } finally {
+    await proxy.stop();
+  }
+});
+
 test("a holder whose lease has ended is stopped, and writes nothing", async () => {
   let isHeld = false; // a slow take renews its lease, too
   const isRenewal = ({ method }: { method?: string | undefined }): boolean => isHeld && method === "PUT";

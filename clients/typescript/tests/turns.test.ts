@@ -303,7 +303,7 @@ for (const [
         transport,
       });
       const resumed = page.resumeStream();
-      await new Promise((resolve) => setTimeout(resolve, 100));
+      while (readings === 0) await new Promise((resolve) => setTimeout(resolve, 20));
       go();
       await Promise.all([sent, resumed]);
       assert.deepEqual(shown(page.lastMessage).at(-1), "You said: ran 1");
