@@ -1,4 +1,6 @@
-"""``python -m benchmarks``: measure all questions, print a table, and write JSON."""
+"""``python -m benchmarks``: measure questions, print a table, and write JSON; or count statements
+and bytecodes, or write the published figures into the pages again.
+"""
 
 from __future__ import annotations
 
@@ -30,6 +32,7 @@ RESULTS = Path(__file__).parent / "results"
 
 
 def questions(matching: str = "") -> list[Question]:
+    """Return the questions with ``matching`` in their names, by default all, in their groups."""
     return [
         replace(question, group=group)
         for group, names in MODULES.items()
