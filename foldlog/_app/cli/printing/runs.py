@@ -16,7 +16,7 @@ from foldlog._reports.answers.runs import (
     RunDocument,
     RunsDocument,
 )
-from foldlog._reports.words.gist import count, number_words, spent_words
+from foldlog._reports.words.gist import count, events_and_summaries, number_words, spent_words
 from foldlog.eventstore import Store
 
 _COLOURS = ("red", "green")
@@ -177,8 +177,9 @@ def _write_shown(runs: RunsDocument) -> None:
             continue
         only_text = ""
         if knew.alone:
-            only_text = f"; {len(knew.alone):,} of these events not shown to {without}:"
-        shown = f"{count(knew.events, 'event')}, ≈ {knew.tokens:,} tokens"
+            only_text = f"; {len(knew.alone):,} of them not shown to {without}:"
+        amount = events_and_summaries(knew.events - knew.summaries, knew.summaries)
+        shown = f"{amount}, ≈ {count(knew.tokens, 'token')}"
         terminal.print_heading(f"{name} was shown {shown} at version {knew.version:,}{only_text}")
         for line in knew.alone:
             lines.write((f"{sign}{_line(line)}", colour))

@@ -4,7 +4,7 @@ of their tools.
 
 import pytest
 
-from foldlog import Action, SystemMessage
+from foldlog import Action, CondensationAction, SystemMessage
 from tests.said import all_said, said
 
 
@@ -67,3 +67,13 @@ def test_tools_with_most_calls_come_first_and_the_others_are_counted(stored, fol
         *([tool, "1", "0"] for tool in "bcdefghi"),
         ["2", "other", "tools", "2", "0"],
     ]
+
+
+def test_summaries_that_a_model_was_shown_are_no_events(stored, foldlog):
+    forgotten = CondensationAction(
+        forgotten_event_ids=(0,), summary="They greeted.", summary_offset=0
+    )
+    stored["a"].append([*all_said("hello", "go"), forgotten, said("now")])
+    stored["b"].append(all_said("hello", "go", "then"))
+    printed = foldlog("diff a b").out
+    assert "a was shown 1 event and 1 summary, ≈ " in printed
