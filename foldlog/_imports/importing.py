@@ -139,7 +139,6 @@ class Import:
         self._waiting = []
         self._waiting_bytes = 0
         self._looked_up.clear()
-        self._folders.clear()
         self._states.clear()
         self._begun.clear()
         if self._conversation is not None:
@@ -191,6 +190,7 @@ class Import:
     def _below(self, root: Path) -> Iterator[Imported | Failed]:
         """Import the histories below a path. At the end, note the files with several histories."""
         self._in_files.clear()
+        self._folders.clear()
         for outcome in self._outcomes(root):
             if outcome.path in self._in_files:
                 self._in_files[outcome.path].append(outcome)

@@ -22,7 +22,7 @@ from foldlog._reports.answers.page import (
     ToldDocument,
 )
 from foldlog._reports.figures.context_limit import ContextUse
-from foldlog._reports.figures.overview import Overview, counted_in, is_about_it
+from foldlog._reports.figures.overview import Overview, counted_in, is_about_it, is_placed
 from foldlog._reports.figures.savings import saving_of
 from foldlog._reports.figures.spending import total_of
 from foldlog._reports.figures.tokens import CountedTokens, CountsTokens, event_tokens
@@ -78,6 +78,8 @@ class PageFold:
         """Maps the id of an unreadable event to the reason why it cannot be read."""
         self._limit = limit
         self._counted = None if model is None else CountedTokens(model)
+        self._placed = 0
+        """The number of results that an import supplied or moved, which no figure counts."""
         self._fold = LifetimesFold(conversation, self._counted or event_tokens, targets)
         self._kinds: list[int] = []
         self._times: list[int | None] = []
@@ -121,6 +123,7 @@ class PageFold:
             if isinstance(event, Action):
                 self._calls.add(event, event.id)
             self._note_change(event, kind)
+            self._placed += is_placed(event)
             self._context.note(event)
             yield event
 
@@ -202,7 +205,7 @@ class PageFold:
             attributes=dict(overview.attributes or {}),
             format=overview.format,
             version=self.version,
-            events_counted=overview.events,
+            events_counted=None if overview.events is None else overview.events - self._placed,
             since=since,
             borders=tuple(
                 BorderDocument(parent=border.parent, parent_version=border.version)

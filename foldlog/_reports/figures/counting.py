@@ -13,7 +13,13 @@ from msgspec.structs import replace
 
 from foldlog._reports.answers.figures import CondensationsDocument, SavingsDocument
 from foldlog._reports.figures.counts import Counts, strategy_of
-from foldlog._reports.figures.overview import Overview, in_force_in, overview_of, read_in_steps
+from foldlog._reports.figures.overview import (
+    Overview,
+    in_force_in,
+    is_placed,
+    overview_of,
+    read_in_steps,
+)
 from foldlog._reports.figures.savings import is_made, saving_of
 from foldlog._reports.figures.settled_replies import Block, read_blocks
 from foldlog._reports.figures.spending import Spending, imported_calls, sum_up, total_of
@@ -51,6 +57,7 @@ class Figures(Struct):
     ``version``   the version of the conversation that ``overview`` describes
     ``counted``   the number of its events or records that the other fields count
     ``start``     the id of the first counted event; in a fork, the id of its first own event
+    ``placed``    the number of placed results, which no figure counts: see ``PLACED_FROM``
     ``reasons``   savings and cost of condensations, by reason
     ``spending``  the calls of models, reply by reply; empty if the calls are counted from records
     ``calls``     the calls of models, added up
@@ -63,6 +70,7 @@ class Figures(Struct):
     version: int = -1
     counted: int = 0
     start: int = 0
+    placed: int = 0
     overview: Overview = Overview()
     reasons: dict[str, SavingsDocument] = {}
     counts: Counts = field(default_factory=Counts)
@@ -139,13 +147,16 @@ def figures_of(
     if figures.overview.needs_key:
         return figures
     figures = _add_later_events(store, views, row, figures, on_events=on_events)
-    overview = figures.overview
     counts = figures.counts
     counts.is_awaited = _is_awaited(store, views, row, figures)
+    overview = figures.overview
+    if overview.events is not None:
+        overview = overview._replace(events=overview.events - figures.placed)
     if counts.findings:
-        figures.overview = overview._replace(problem=overview.problem or counts.findings[0])
-    elif figures.is_sound and counts.last_at is not None:
-        figures.overview = overview._replace(last_event_at=counts.last_at.isoformat())
+        overview = overview._replace(problem=overview.problem or counts.findings[0])
+    elif overview.problem is None and counts.last_at is not None:
+        overview = overview._replace(last_event_at=counts.last_at.isoformat())
+    figures.overview = overview
     return figures
 
 
@@ -215,6 +226,7 @@ def _add_later_events(
     def count_log() -> Iterator[Logged]:
         for recorded_at, event in read_log(start):
             counts.count(recorded_at, event)
+            figures.placed += is_placed(event)
             yield Logged(recorded_at, event)
 
     new_calls = [logged for logged in beside.calls if logged not in beside.calls_of_parent]

@@ -53,7 +53,7 @@ if TYPE_CHECKING:
     from foldlog.projections import Views
 
 _PROJECTION = "figures"
-_STATE_CODE: Final = 9
+_STATE_CODE: Final = 10
 """The version of the code that writes states. All events are counted again if a state is of another
 version: an earlier one does not say what the readers of calls know of earlier events.
 """

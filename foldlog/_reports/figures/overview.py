@@ -86,7 +86,8 @@ class Overview(NamedTuple):
     ``title``          the attribute ``title``, else the source's own title, else the user's first
                        request
     ``format``         the format of the source; ``foldlog`` if no source was imported
-    ``events``         the number of events that figures count: see ``counted_in``
+    ``events``         the number of events that figures count: see ``counted_in``; before they are
+                       counted, placed results are among them
     ``sent_events``    the number of events of the View that are sent to a model, without summaries,
                        and before a condenser hides or masks any event
     ``sent_summaries`` the number of summaries of the View that are sent to a model
@@ -179,7 +180,7 @@ def _ends_in(reading: ReadTransaction, place: Mapping[str, str], log: _Log) -> O
     """
     version = reading.version
     changes = changes_of_counts(reading.structural_events(0, version))
-    counts_event = counted_in(changes, version)
+    counts_event = in_force_in(changes, version)
     count = version - sum(map(copies_before, changes))
     if any(map(is_replacing, changes)):
         count = sum(map(counts_event, reading.events(0, version)))

@@ -10,6 +10,7 @@ import pytest
 
 from foldlog import Histories
 from foldlog.eventstore import Message, Observation
+from foldlog.eventstore.usage import PLACED_FROM
 from foldlog.formats.resuming import WINDOW_MAX
 from tests.between import at_each_moment
 from tests.figures import FiguresOfStore, Where
@@ -98,6 +99,16 @@ def test_figures_count_a_result_once(store, tmp_path, failed):
     assert figures["errors"] == failed
     events_of(store, "garden")
     assert figures_of(store, "garden") == figures
+
+
+def test_a_placed_result_is_no_event_of_a_list(store, tmp_path):
+    imported(store, write(tmp_path / "garden.jsonl", SOURCE))
+    assert sum(PLACED_FROM in event.meta for event in events_of(store, "garden")) == 1
+    expected = store.version("garden") - 1
+    figures = FiguresOfStore(store)
+    ((_, listed),) = figures.of([store.conversation("garden")])
+    total = sum(figures.totals(Where(only=["garden"])).events.values())
+    assert (listed.overview.events, total) == (expected, expected)
 
 
 def use(call_id):

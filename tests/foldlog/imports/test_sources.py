@@ -274,6 +274,15 @@ def test_places_of_a_folder_are_read_together(folder_of_sessions, store, monkeyp
     assert reads == ["places_among"] * 4
 
 
+def test_a_path_that_is_named_again_is_unchanged(folder_of_sessions, store):
+    paths = [folder_of_sessions / "b", folder_of_sessions, folder_of_sessions]
+    outcomes = [*Import(store, paths)]
+    below, whole, again = outcomes[:2], outcomes[2:8], outcomes[8:]
+    unchanged = {outcome.path for outcome in whole if outcome.is_unchanged}
+    assert unchanged == {outcome.path for outcome in below}
+    assert [outcome.is_unchanged for outcome in again] == [True] * 6
+
+
 def test_file_imported_after_its_folder_was_looked_up(folder_of_sessions, store, monkeypatch):
     """Another process imports the folder when this process has read what the store has of it."""
     places_among = Sources.places_among
