@@ -84,7 +84,7 @@ class CallDraft(Struct):
         """
         if not self.tool:
             return False
-        return self.ends or _is_object(self.arguments)
+        return self.ends or is_object(self.arguments)
 
     def as_chat(self, number: int) -> JsonObject:
         """Return the call in the form of chat completions. ``number`` makes an id, if it has
@@ -229,7 +229,8 @@ def _joined(pieces: dict[int, list[str]]) -> str:
     return "".join("".join(texts) for _, texts in sorted(pieces.items()))
 
 
-def _is_object(text: str) -> bool:
+def is_object(text: str) -> bool:
+    """Return whether a text is a JSON object, so that nothing of it is missing."""
     return isinstance(_value_of(text), dict)
 
 

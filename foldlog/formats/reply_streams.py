@@ -20,6 +20,7 @@ from foldlog.formats.deltas import (
     Draft,
     ReasoningDelta,
     TextDelta,
+    is_object,
 )
 from foldlog.formats.record import describe_type, dict_or_empty, text_or_none
 
@@ -194,17 +195,33 @@ class ChatReader:
 
     def _place_of_call(self, piece: JsonObject) -> int:
         """Return the place of the call to which a piece belongs. Gemini's server gives all calls of
-        a reply the same index. So a piece with another id and a name begins another call. Some
-        servers give each piece of a call another id, but only the first piece a name.
+        a reply the same index, so the calls of an index are told apart by their ids.
         """
         index = _place_in(piece, "index")
-        at = self._places.get(index, index)
-        begun_id = self._calls.get(at, {}).get("id")
-        is_named = text_or_none(piece, "function", "name")
-        if begun_id and is_named and text_or_none(piece, "id") not in (None, begun_id):
-            at = max(self._calls) + 1
+        call_id = text_or_none(piece, "id")
+        name = text_or_none(piece, "function", "name")
+        at = self._places.get(index)
+        if at is None:
+            # With a name, a call begins: some servers give several calls the same id.
+            begun = None if name else self._place_of_id(call_id)
+            at = self._free_place(index) if begun is None else begun
+        elif call_id and call_id != self._calls[at]["id"]:
+            begun = self._place_of_id(call_id)
+            if begun is not None:
+                at = begun
+            elif _ends_before(self._calls[at], name):
+                at = self._free_place(index)
         self._places[index] = at
         return at
+
+    def _place_of_id(self, call_id: str | None) -> int | None:
+        """Return the place of the call that began with an id, or None if there is none."""
+        places = (at for at, call in self._calls.items() if call_id and call["id"] == call_id)
+        return next(places, None)
+
+    def _free_place(self, index: int) -> int:
+        """Return the place of a call that begins with an index."""
+        return max(self._calls) + 1 if index in self._calls else index
 
     @property
     def is_complete(self) -> bool:
@@ -235,11 +252,11 @@ class AnthropicReader:
                 return [_about(message)]
             case "content_block_start":
                 block = {**_object_in(chunk, "content_block")}
-                return self._begin_block(_place_in(chunk, "index"), block)
+                return self._begin_block(_index_of(chunk), block)
             case "content_block_delta":
-                return self._grow_block(_place_in(chunk, "index"), _object_in(chunk, "delta"))
+                return self._grow_block(_index_of(chunk), _object_in(chunk, "delta"))
             case "content_block_stop":
-                return self._end_block(_place_in(chunk, "index"))
+                return self._end_block(_index_of(chunk))
             case "message_delta":
                 self._message.update(dict_or_empty(chunk, "delta"))
                 counts = dict_or_empty(chunk, "usage").items()
@@ -324,21 +341,20 @@ class ResponsesReader:
 
     def read(self, chunk: Any) -> list[Delta]:
         kind = str(chunk.get("type", "")).removeprefix("response.")
-        at = _place_in(chunk, "output_index")
         match kind:
             case "created":
                 return [_about(_object_in(chunk, "response"))]
             case "output_text.delta" | "refusal.delta":
-                return [TextDelta(_piece_of(chunk["delta"]), at)]
+                return [TextDelta(_piece_of(chunk["delta"]), _output_of(chunk))]
             case "reasoning_text.delta" | "reasoning_summary_text.delta":
-                return [ReasoningDelta(_piece_of(chunk["delta"]), at)]
+                return [ReasoningDelta(_piece_of(chunk["delta"]), _output_of(chunk))]
             case "output_item.added" if _is_call(chunk["item"]):
-                item = chunk["item"]
-                return [CallDelta(at, text_or_none(item, "call_id"), text_or_none(item, "name"))]
+                call_id = text_or_none(chunk["item"], "call_id")
+                return [CallDelta(_output_of(chunk), call_id, text_or_none(chunk["item"], "name"))]
             case "function_call_arguments.delta" | "custom_tool_call_input.delta":
-                return [CallDelta(at, arguments=_piece_of(chunk["delta"]))]
+                return [CallDelta(_output_of(chunk), arguments=_piece_of(chunk["delta"]))]
             case "output_item.done" if _is_call(chunk["item"]):
-                return [CallDelta(at, ends=True)]
+                return [CallDelta(_output_of(chunk), ends=True)]
             case "completed" | "incomplete":
                 self._response = _object_in(chunk, "response")
                 usage = dict_or_empty(self._response, "usage")
@@ -378,6 +394,20 @@ def _place_in(chunk: JsonObject, name: str) -> int:
     return place
 
 
+def _output_of(event: JsonObject) -> int:
+    """Return the place of an item in the output of a response: see ``_place_in``."""
+    return _place_in(event, "output_index")
+
+
+def _index_of(event: JsonObject) -> int:
+    """Return the place of a block of Anthropic's. Raises ``InvalidArgument`` for an event that does
+    not name it, because its text would replace another block.
+    """
+    if event.get("index") is None:
+        raise InvalidArgument("it has no 'index', which names the block of its text")
+    return _place_in(event, "index")
+
+
 def _object_in(chunk: JsonObject, name: str) -> JsonObject:
     """Return an object in a chunk. Raises ``InvalidArgument`` if the chunk has none."""
     value = chunk.get(name)
@@ -389,6 +419,18 @@ def _object_in(chunk: JsonObject, name: str) -> JsonObject:
 def _fields_of(delta: JsonObject) -> JsonObject:
     """Return the fields of a delta that belong to its block."""
     return {name: value for name, value in delta.items() if name != "type"}
+
+
+def _ends_before(call: JsonObject, name: str | None) -> bool:
+    """Return whether a piece with a new id and this name begins another call. Otherwise the piece
+    goes on with ``call``: some servers give each piece of a call another id, and some repeat the
+    name, too.
+    """
+    function = call["function"]
+    if not call["id"] or not name:
+        return False
+    is_half = function["arguments"] and not is_object(function["arguments"])
+    return name != function.get("name") or not is_half
 
 
 def _is_call(item: JsonObject) -> bool:

@@ -30,6 +30,7 @@ from foldlog.errors import (
     StreamNotFound,
 )
 from foldlog.eventstore.log import streams
+from foldlog.formats.reply_streams import reader_for
 from foldlog.types import (
     AboutDelta,
     CallDelta,
@@ -268,8 +269,51 @@ LOOK, WAIT = (
             ],
             [LOOK, WAIT],
         ),
+        (
+            [
+                call(0, '{"at"', "look", "look"),
+                call(0, "{", "wait", "wait"),
+                call(0, ": 1", "look"),
+                call(0, "}"),
+                call(5, "}", "wait"),
+            ],
+            [LOOK, WAIT],
+        ),
+        (
+            [
+                call(0, '{"at"', "look", "look"),
+                call(0, ": ", "other", "look"),
+                call(0, "1}", "", "look"),
+                call(1, "{}", "wait", "wait"),
+            ],
+            [LOOK, WAIT],
+        ),
+        (
+            [
+                call(0, "", "look", "look"),
+                call(0, '{"at": 1}'),
+                call(0, "", "wait", "look"),
+                call(0, "{}"),
+            ],
+            [LOOK, {**WAIT, "function": {"name": "look", "arguments": "{}"}}],
+        ),
+        (
+            [
+                call(0, '{"at": 1}', "look", "look"),
+                call(0, "{}", "wait", "wait"),
+                call(1, "{}", None, "wait"),
+            ],
+            [LOOK, WAIT, {**WAIT, "id": None}],
+        ),
     ],
-    ids=["one index", "ids of pieces"],
+    ids=[
+        "one index",
+        "ids of pieces",
+        "pieces by id",
+        "names of pieces",
+        "one tool",
+        "a call without an id",
+    ],
 )
 def test_calls_are_told_apart_by_their_ids(history, tmp_path, deltas, calls):
     source = chat(*deltas)
@@ -278,7 +322,18 @@ def test_calls_are_told_apart_by_their_ids(history, tmp_path, deltas, calls):
     choice = {"finish_reason": "stop", "message": message}
     whole = {**source[0], "usage": source[-1]["usage"], "choices": [choice]}
     check_same_as_whole(history, whole, tmp_path)
-    assert [event.call_id for event in history.events(1)] == ["look", "wait"]
+    assert [event.call_id for event in history.events(1)][:2] == ["look", "wait"]
+
+
+def test_calls_with_one_id_are_told_apart_by_their_indexes(history):
+    source = chat(call(0, "{}", "same", "look"), call(1, "{", "same", "wait"), call(1, "}", "same"))
+    reader = reader_for(source[0])
+    for chunk in source:
+        reader.read(chunk)
+    calls = reader.reply()["choices"][0]["message"]["tool_calls"]
+    assert [tool_call["function"] for tool_call in calls] == [
+        {"name": name, "arguments": "{}"} for name in ("look", "wait")
+    ]
 
 
 @pytest.mark.parametrize(
@@ -916,7 +971,10 @@ BLOCK = typed("content_block_start", index=0, content_block={"type": "thinking"}
         [{"choices": [{"delta": {"tool_calls": [{"function": {"arguments": {"a": 1}}}]}}]}],
         [typed("content_block_start", index=0, content_block="text")],
         [typed("content_block_start", index="0", content_block={"type": "tool_use"})],
+        [typed("content_block_start", content_block={"type": "text"})],
         [BLOCK, typed("content_block_delta", index=0, delta="text")],
+        [BLOCK, typed("content_block_delta", delta={"type": "thinking_delta", "thinking": "A"})],
+        [BLOCK, typed("content_block_stop", index=None)],
         *(
             [BLOCK, typed("content_block_delta", index=0, delta={"type": f"{name}_delta", key: 5})]
             for name, key in (
@@ -935,6 +993,21 @@ BLOCK = typed("content_block_start", index=0, content_block={"type": "thinking"}
 def test_a_piece_of_another_type_is_refused(history, chunks):
     with pytest.raises(InvalidArgument, match="a chunk of the reply cannot be read"):
         list(history.stream_reply(chunks))
+
+
+@pytest.mark.parametrize("place", ["x", 1.0, None])
+def test_an_event_of_responses_that_is_not_read_ends_no_reply(history, place):
+    whole = {"id": "resp_1", "object": "response", "status": "completed", "output": []}
+    text = {"type": "message", "role": "assistant", "content": "A toy"}
+    source = [
+        typed("response.created", response=whole),
+        typed("response.of_tomorrow", output_index=place),
+        typed("response.output_item.done", output_index=place, item={"type": "message"}),
+        typed("response.completed", response={**whole, "output": [text]}),
+    ]
+    list(history.stream_reply(source))
+    (message,) = history.events(1)
+    assert message.content == "A toy"
 
 
 def test_a_failure_without_an_object_is_raised(history):
