@@ -189,23 +189,25 @@ class FoldlogHistoryProvider(OpenHistories, HistoryProvider):  # type: ignore[mi
         self._save(session_id, [message.to_dict() for message in messages], run)
 
     def _save(
-        self, session_id: str | None, records: Iterable[Any], run: Any, *, are_new: bool = False
-    ) -> None:
-        """Append the records that the session does not have yet; with ``are_new``, all records."""
+        self, session_id: str | None, records: Iterable[Any], run: Any, *, is_copy: bool = False
+    ) -> int:
+        """Append the records that the session does not have yet, and return their number. With
+        ``is_copy``, the records begin with all messages of the session.
+        """
         conversation = self.conversation(session_id)
         records = [to_plain(record) for record in records]
         history = self._sync[conversation]
         beside = self._sent_beside.pop(conversation, None)
         if not records:
             history._asked_at = None
-            return
+            return 0
         history._asked_at = self._asked.pop(conversation, None)
         history._sent_beside = beside
         while True:
             with suppress(VersionConflict):  # another writer appended
-                append = partial(_append_new, records=records, run=run, are_new=are_new)
-                self._append_or_begin(history, append)
-                return
+                append = partial(_append_new, records=records, run=run, is_copy=is_copy)
+                _, count = self._append_or_begin(history, append)
+                return count
 
     async def before_run(self, *, agent: Any, session: Any, context: Any, state: Fields) -> None:
         """Load the messages of a session. The open calls of a killed run are left out, because
@@ -273,10 +275,10 @@ class FoldlogHistoryProvider(OpenHistories, HistoryProvider):  # type: ignore[mi
         ]
         stored = [message.to_dict() for message in await self.get_messages(session_id)]
         new = select_new_items(session_id, stored, copied, "messages")
-        # ``save_messages`` would append the only message of a session again.
-        save = partial(self._save, session_id, new, None, are_new=True)
-        await self.histories.pool.run(save, finish=True)
-        return len(new)
+        # ``save_messages`` would append the only message of a session again. All messages are
+        # passed, because another copy may append some of the new ones before this one.
+        save = partial(self._save, session_id, copied if new else (), None, is_copy=True)
+        return await self.histories.pool.run(save, finish=True)
 
 
 class _Approvals(AgentMiddleware):  # type: ignore[misc]
@@ -388,9 +390,9 @@ def _seen_in(history: History) -> Seen | None:
     return None
 
 
-def _append_new(history: History, records: list[Any], run: _Run | None, *, are_new: bool) -> None:
-    """Append the records that the View does not have yet, and the compactions of a run. With
-    ``are_new``, the View has none of the records.
+def _append_new(history: History, records: list[Any], run: _Run | None, *, is_copy: bool) -> int:
+    """Append the records that the View does not have yet, and the compactions of a run. Return the
+    number of appended records. With ``is_copy``, the records begin with all messages of the View.
     """
     view = history.view()
     # Otherwise a summary of the run may quote a message that was redacted after it was loaded, or
@@ -404,8 +406,13 @@ def _append_new(history: History, records: list[Any], run: _Run | None, *, are_n
     recorder.skip(len(events))
     excluded = list[int]()
     replied = None
-    repeated = 0 if are_new else _count_repeated(history, view, records)
-    for record in records[repeated:]:
+    if is_copy:
+        shown = _messages(view, shown_records(view, _FORMAT, history))
+        stored = [to_plain(message.to_dict()) for message in shown]
+        new = select_new_items(history.id, stored, records, "messages")
+    else:
+        new = records[_count_repeated(history, view, records) :]
+    for record in new:
         first = len(events)
         if not is_current:  # the summary that replaces the message is not stored
             record["additional_properties"].pop(EXCLUDED_KEY, None)
@@ -421,6 +428,7 @@ def _append_new(history: History, records: list[Any], run: _Run | None, *, are_n
         events.append(change)
     if events:
         history._append_recorded(events, recorder, view.seen)
+    return len(new)
 
 
 def _approvals_in(records: Iterable[Any]) -> Iterator[Approval]:

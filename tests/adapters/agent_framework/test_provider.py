@@ -153,6 +153,28 @@ async def test_a_second_copy_of_a_session_with_one_message(provider, tmp_path):
     assert plain(await provider.get_messages("s")) == plain(await theirs.get_messages("s"))
 
 
+@pytest.mark.filterwarnings("ignore:.FILE_HISTORY")
+@pytest.mark.parametrize("there, added", [(2, 1), (3, 0)])
+async def test_two_copies_at_once_add_each_message_once(
+    provider, histories, tmp_path, monkeypatch, there, added
+):
+    messages = [Message("user", [str(number)]) for number in range(3)]
+    theirs = FileHistoryProvider(tmp_path / "theirs")
+    await theirs.save_messages("s", messages)
+    earlier = FileHistoryProvider(tmp_path / "earlier")
+    await earlier.save_messages("s", messages[:there])
+    read = provider.get_messages
+
+    async def read_before_another_copy(session_id):
+        stored = await read(session_id)
+        await FoldlogHistoryProvider(histories).copy_from(earlier, session_id)
+        return stored
+
+    monkeypatch.setattr(provider, "get_messages", read_before_another_copy)
+    assert await provider.copy_from(theirs, "s") == added
+    assert plain(await read("s")) == plain(messages)
+
+
 class TestKeeps(Answers, Condenses):
     runtime = "agent-framework"
     keeps_late = True
