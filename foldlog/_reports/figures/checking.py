@@ -14,6 +14,7 @@ from functools import partial
 from typing import Any
 
 from msgspec import to_builtins
+from msgspec.structs import asdict
 
 from foldlog._reports.figures.blocks import find_wrong_sums
 from foldlog._reports.figures.counting import Figures, figures_of
@@ -193,7 +194,7 @@ def _fields(tables: FigureTables, recorder: Recorder, state: Conversation) -> di
     return {
         **columns,
         "id": figures.id,
-        "texts": {**figures.texts},
+        "texts": asdict(figures.texts),
         "replies": [bytes(packed) for _, packed in hashes],
         "calls": sorted(([*map(_plain, row[1:])] for row in calls), key=repr),
         "counts": {(text_of(what), text_of(name)): number for what, name, number in counts},

@@ -58,7 +58,7 @@ def document_of(
             "state": figures.state,
             "first_error": figures.first_error,
             "first_event_at": None if first_at is None else first_at.isoformat(),
-            "context": tuple(figures.texts.get("context", ())),
+            "context": figures.texts.context,
             "task": task,
         }
         if figures.is_sound:
@@ -202,7 +202,7 @@ def _add_sizes(
 ) -> None:
     """Add the sizes of Views and prompts to the figures of a single conversation."""
     models = {call.model for call in figures.calls if not call.by_condenser}
-    peak = max(figures.texts.get("context", ()), default=0)
+    peak = max(figures.texts.context, default=0)
     stats.peak_prompt_tokens = peak or None
     _set_limit(stats, limit_of_models(models, peak))
     if row.unmade:

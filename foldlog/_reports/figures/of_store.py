@@ -530,7 +530,7 @@ class FiguresOfStore:
         never written, so they are aside.
         """
         aside = self._chosen_aside(where)
-        return [finding for figures in aside for finding in figures.texts.get("findings", ())]
+        return [finding for figures in aside for finding in figures.texts.findings]
 
     def _chosen_aside(self, where: Where) -> list[StoredFigures]:
         """Return the figures of the chosen conversations that are in memory only: see

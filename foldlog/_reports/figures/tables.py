@@ -13,7 +13,10 @@ from functools import partial
 from operator import methodcaller
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
-from foldlog._base.json_types import JsonMap, JsonObject
+from msgspec import Struct, convert
+from msgspec.json import Decoder
+
+from foldlog._base.json_types import JsonObject
 from foldlog._reports.figures.agent_trees import Trees
 from foldlog._reports.figures.blocks import SUMMED, Blocks
 from foldlog._reports.figures.overview import Overview
@@ -122,6 +125,32 @@ _UNCOUNTED = FigureColumns._make([0] * 5 + [None] * (len(FigureColumns._fields) 
 """The columns of a conversation without figures. Only the first five may not be None."""
 
 
+class FigureTexts(Struct, frozen=True):
+    """The texts of a row of figures, as ``put_figures`` stores them: empty ones are missing.
+
+    ``last``            the time of the last event, if no column has it
+    ``first_error_at``  the time of the first error, as ISO 8601
+    ``context``         the tokens of prompts
+    ``names``           maps digests to names; only in an encrypted conversation
+    """
+
+    title: str | None = None
+    attributes: JsonObject | None = None
+    problem: str | None = None
+    needs_key: bool = False
+    last: str | None = None
+    first_error: str | None = None
+    first_error_at: str | None = None
+    context: tuple[int, ...] = ()
+    begun: tuple[str, ...] = ()
+    findings: tuple[str, ...] = ()
+    names: dict[str, str] = {}
+
+
+_NO_TEXTS: Final = FigureTexts()
+_decode_texts: Final = Decoder(FigureTexts).decode
+
+
 class StoredFigures(NamedTuple):
     """The figures of a conversation. A list shows few figures of many conversations, so most
     figures stay in ``columns`` and ``texts`` until they are used.
@@ -132,7 +161,7 @@ class StoredFigures(NamedTuple):
     version: int
     overview: Overview
     columns: FigureColumns = _UNCOUNTED
-    texts: Mapping[str, Any] = {}
+    texts: FigureTexts = _NO_TEXTS
     calls: Sequence[Calls] = ()
 
     @property
@@ -141,13 +170,12 @@ class StoredFigures(NamedTuple):
 
     @property
     def first_error(self) -> str | None:
-        return self.texts.get("first_error")
+        return self.texts.first_error
 
     @property
     def begun(self) -> Sequence[str]:
         """The ids of the sub-agents that the conversation recorded when it began them."""
-        begun: Sequence[str] = self.texts.get("begun", ())
-        return begun
+        return self.texts.begun
 
     @property
     def first_at(self) -> EventTime | None:
@@ -485,17 +513,17 @@ class FigureTables:
             try:
                 texts = self._texts(key, encoding, sealed_texts)
             except KeyUnavailable as error:
-                texts = {"problem": str(error), "needs_key": True}
-            except (ValueError, CorruptEvent):
-                texts = {"problem": UNREADABLE}
+                texts = FigureTexts(problem=str(error), needs_key=True)
+            except (ValueError, RecursionError, CorruptEvent):
+                texts = FigureTexts(problem=UNREADABLE)
                 columns = columns._replace(version=_OUTDATED)
-            self._names |= texts.get("names", {})
+            self._names |= texts.names
             figures[key] = _figures_of_row(key, text_of(conversation), columns, texts)
         return figures
 
-    def _texts(self, key: int, encoding: int, sealed: bytes) -> JsonObject:
+    def _texts(self, key: int, encoding: int, sealed: bytes) -> FigureTexts:
         """Return the texts of a row, decrypted. Raises ``KeyUnavailable`` if their key is missing,
-        and ``ValueError`` or ``CorruptEvent`` if they are damaged.
+        and ``ValueError``, ``RecursionError`` or ``CorruptEvent`` if they are damaged.
         """
         if encoding & SEALED:
             conversation = self.database.recorder.query(
@@ -510,27 +538,28 @@ class FigureTables:
                     " missing; open the store with its keys"
                 )
             sealed = data_key.decrypt(sealed, place_of_texts(key))
-        texts: JsonObject = json.loads(sealed.decode())
-        return texts
+        try:
+            return _decode_texts(sealed)
+        except ValueError:  # damaged, or half a surrogate pair, which only ``json`` reads
+            return convert(json.loads(sealed.decode()), FigureTexts)
 
 
 def _figures_of_row(
-    key: int, conversation: str, columns: FigureColumns, texts: JsonMap
+    key: int, conversation: str, columns: FigureColumns, texts: FigureTexts
 ) -> StoredFigures:
     """Return the figures in a row of the table, with the texts that are stored apart."""
-    problem = texts.get("problem")
     last_at = _last_at(columns)
     overview = Overview(
-        attributes=texts.get("attributes") or (None if problem else {}),
-        title=texts.get("title"),
+        attributes=texts.attributes or (None if texts.problem else {}),
+        title=texts.title,
         format=None if columns.format is None else text_of(columns.format),
         events=columns.events,
         sent_events=columns.sent_events,
         sent_summaries=columns.sent_summaries,
         tokens=columns.view_tokens,
-        last_event_at=texts.get("last") if last_at is None else last_at.isoformat(),
-        problem=problem,
-        needs_key=bool(texts.get("needs_key")),
+        last_event_at=texts.last if last_at is None else last_at.isoformat(),
+        problem=texts.problem,
+        needs_key=texts.needs_key,
     )
     return StoredFigures(key, conversation, columns.version, overview, columns, texts)
 

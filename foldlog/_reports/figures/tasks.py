@@ -123,7 +123,7 @@ def _time_of_first_error(figures: StoredFigures) -> datetime:
     """Return the time of the first error of a conversation, for the order of errors. An error
     without a time comes last.
     """
-    return in_utc(parse_event_time(figures.texts.get("first_error_at")) or _AT_THE_END)
+    return in_utc(parse_event_time(figures.texts.first_error_at) or _AT_THE_END)
 
 
 def _seconds(figures: StoredFigures) -> float:

@@ -83,7 +83,7 @@ def row_of(store, conversation):
         "tools": {name: [tool.calls, tool.errors] for name, tool in sorted(stats.tools.items())},
         "spent": spent,
         "last_prompt_tokens": summary.columns.last_prompt_tokens,
-        "context": list(summary.texts.get("context", ())),
+        "context": list(summary.texts.context),
         "condensations": summary.columns.condensations,
         "view_tokens": summary.overview.tokens,
     }

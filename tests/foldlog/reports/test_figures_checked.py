@@ -19,7 +19,7 @@ from foldlog._reports.figures.checking import (
     forget_figures,
 )
 from foldlog._reports.figures.of_store import FiguresOfStore
-from foldlog._reports.figures.tables import Where
+from foldlog._reports.figures.tables import FigureTables, Where
 from foldlog._reports.records.compared_imports import find_wrong_events_of_records
 from foldlog.eventstore import Message, Store, open_store
 from foldlog.eventstore.lists.checking import find_wrong_attributes
@@ -96,17 +96,52 @@ def test_changed_figures_are_named(
     assert f"its stored figures differ from its events in {columns};" in found
 
 
-def test_figures_that_cannot_be_read_are_named(path: Path, store: Store) -> None:
-    change(path, "UPDATE figures SET texts = x'00ff' WHERE id = 'paid'")
+DAMAGED_TEXTS = [
+    b"",
+    b"\x00\xff",
+    b"[" * 100_000,
+    b"1" * 5_000,
+    b"[]",
+    b"1",
+    b"null",
+    b'"text"',
+    b'{"title": 7}',
+    b'{"attributes": []}',
+    b'{"problem": {}}',
+    b'{"needs_key": "x"}',
+    b'{"last": 3}',
+    b'{"first_error": []}',
+    b'{"first_error_at": 5}',
+    b'{"context": 3}',
+    b'{"context": ["x"]}',
+    b'{"begun": 3}',
+    b'{"begun": [[]]}',
+    b'{"findings": 3}',
+    b'{"names": 3}',
+    b'{"names": {"a": []}}',
+    b'{"\\ud800": 1}',
+]
+
+
+def damage(path: Path, texts: bytes) -> None:
+    change(path, f"UPDATE figures SET texts = x'{texts.hex()}' WHERE id = 'paid'")
+
+
+@pytest.mark.parametrize("texts", DAMAGED_TEXTS, ids=lambda texts: repr(texts[:24]))
+def test_figures_that_cannot_be_read_are_named(path: Path, store: Store, texts: bytes) -> None:
+    damage(path, texts)
     assert "paid: its stored figures cannot be read; lists and totals may be wrong" in problems(
         store
     )
 
 
-def test_figures_that_cannot_be_read_are_counted_again(path: Path, store: Store) -> None:
+@pytest.mark.parametrize("texts", DAMAGED_TEXTS, ids=lambda texts: repr(texts[:24]))
+def test_figures_that_cannot_be_read_are_counted_again(
+    path: Path, store: Store, texts: bytes
+) -> None:
     with foldlog.open(path) as histories:
         before = histories["paid"].stats()
-    change(path, "UPDATE figures SET texts = x'00ff' WHERE id = 'paid'")
+    damage(path, texts)
     with foldlog.open(path) as histories:
         figures = FiguresOfStore(histories.store)
         [(row, _)] = figures.page(Where(only=["paid"])).rows
@@ -114,6 +149,23 @@ def test_figures_that_cannot_be_read_are_counted_again(path: Path, store: Store)
         assert overview_only.overview.title == "pay the mill"
         assert histories["paid"].stats() == before
     assert problems(store) == []
+
+
+def test_texts_with_halves_of_surrogate_pairs_and_unknown_fields_are_read(path: Path) -> None:
+    texts = {
+        "title": "pay \ud83d",
+        "attributes": {"\udc00": ["\ud800", 10**400]},
+        "begun": ["\udfff"],
+        "of a later version": [1],
+    }
+    damage(path, json.dumps(texts).encode())
+    with open_store(path, keys=KEYS) as store:
+        [figures] = FigureTables(store.database).between("paid", "paid").values()
+        assert figures.overview.problem is None
+        assert figures.version == store.conversation("paid").version
+        assert figures.overview.title == texts["title"]
+        assert figures.overview.attributes == texts["attributes"]
+        assert figures.begun == ("\udfff",)
 
 
 @pytest.mark.parametrize("body", ["x'7b22'", "CAST(replace(body, 'kind', x'6bff') AS BLOB)"])
