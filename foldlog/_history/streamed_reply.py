@@ -36,6 +36,8 @@ from foldlog.eventstore.log import streams
 from foldlog.eventstore.log.row import from_microseconds
 from foldlog.eventstore.log.streams import REPLY
 from foldlog.formats.deltas import (
+    AboutDelta,
+    CallDelta,
     Delta,
     Draft,
     EndDelta,
@@ -155,6 +157,7 @@ class StreamedReply:
         """The deltas of the chunk whose store failed, and their bytes. It is unknown whether the
         stream has them.
         """
+        self._divided = _DividedCharacters()
         self._is_repeated = False
         """Whether an earlier reply used the idempotency key, so that nothing is written."""
         self.recorded: tuple[Recorded, ...] = ()
@@ -318,8 +321,8 @@ class StreamedReply:
             self._draft.add(delta)
 
     def _read(self, chunk: Any) -> tuple[list[Delta], bytes]:
-        """Return the deltas in a chunk, and their bytes in the stream. Raises ``ReplyFailed``, and
-        ``InvalidArgument`` if the chunk has an unknown form.
+        """Return the deltas of a chunk as the stream gets them, and their bytes there. Raises
+        ``ReplyFailed``, and ``InvalidArgument`` if the chunk has an unknown form.
         """
         try:
             fields = chunk if isinstance(chunk, str | Delta) else plain_data(chunk)
@@ -328,8 +331,7 @@ class StreamedReply:
                 raise ReplyFailed(self._history.id, problem)
             if self._reader is None:
                 self._reader = reader_for(fields)
-            deltas = self._reader.read(fields)
-            return deltas, _bytes_of(deltas)
+            return self._divided.storable(self._reader.read(fields))
         except (InvalidArgument, LookupError, TypeError, AttributeError, RecursionError) as error:
             why = "it is nested too deep" if isinstance(error, RecursionError) else error
             raise InvalidArgument(
@@ -790,14 +792,37 @@ def read_offset(offset: str) -> tuple[int, int]:
     return place
 
 
-def _bytes_of(deltas: list[Delta]) -> bytes:
-    """Return deltas as a chunk of a stream. JSON in UTF-8 cannot hold half of a surrogate pair, so
-    readers of the stream get a replacement character; the reply has the half.
+class _DividedCharacters:
+    """Joins characters that a provider divided between two chunks. JSON in UTF-8 cannot hold half
+    of a surrogate pair, so a first half at the end of a chunk waits for the next text of its place.
+    A half that stays alone becomes a replacement character; at the end of a reply it is left out.
     """
-    try:
-        return encode_deltas(deltas)
-    except UnicodeEncodeError:
-        return encode_deltas(whole_pairs(msgspec.to_builtins(deltas), alone="replace"))
+
+    def __init__(self) -> None:
+        self._halves: dict[tuple[type, int], str] = {}
+
+    def storable(self, deltas: list[Delta]) -> tuple[list[Delta], bytes]:
+        """Return deltas with whole characters, and their bytes as a chunk of a stream."""
+        if not self._halves:
+            try:
+                return deltas, encode_deltas(deltas)
+            except UnicodeEncodeError:
+                pass
+        joined = [self._join(delta) for delta in deltas]
+        body = encode_deltas(whole_pairs(msgspec.to_builtins(joined), alone="replace"))
+        return decode_deltas(body), body
+
+    def _join(self, delta: Delta) -> Delta:
+        """Put the waiting half of a place before its next text, and take off a half at its end."""
+        if isinstance(delta, AboutDelta):
+            return delta
+        field = "arguments" if isinstance(delta, CallDelta) else "text"
+        place = type(delta), delta.at
+        text = self._halves.pop(place, "") + getattr(delta, field)
+        if "\ud800" <= text[-1:] <= "\udbff":
+            self._halves[place] = text[-1]
+            text = text[:-1]
+        return msgspec.structs.replace(delta, **{field: text})
 
 
 def _deltas_in(conversation: str, body: bytes) -> list[Delta]:

@@ -1092,14 +1092,61 @@ def test_a_chunk_that_was_stored_in_spite_of_an_error_is_known(history, monkeypa
     assert newest == ("what is a kite?" if end == "drop" else "A toy ")
 
 
-@pytest.mark.parametrize("chunks", [("a \ud83d", "\ude00"), ("a ", "\ud83d\ude00")], ids=ascii)
+@pytest.mark.parametrize(
+    "chunks",
+    [("a \ud83d", "\ude00"), ("a ", "\ud83d\ude00"), ("a ", "\ud83d", "\ude00")],
+    ids=ascii,
+)
 def test_a_surrogate_pair_may_come_in_two_chunks(history, chunks):
     with history.stream_reply() as reply:
         for chunk in chat(*({"content": text} for text in chunks)):
             reply.feed(chunk)
         shown = history.unfinished_reply().text
-    assert history.tail(1)[0].content == "a \N{GRINNING FACE}"
-    assert shown == "a " + ("\N{GRINNING FACE}" if len(chunks[1]) > 1 else 2 * "\ufffd")
+    assert history.tail(1)[0].content == shown == "a \N{GRINNING FACE}"
+
+
+@pytest.mark.parametrize("is_killed", [True, False])
+@pytest.mark.parametrize(
+    "chunks, text",
+    [
+        (("a \ud83d", "\ude00", "b"), "a \N{GRINNING FACE}b"),
+        (("a \ud83d", "b"), "a \ufffdb"),
+        (("a \ud83d", "\ud83d\ude00"), "a \ufffd\N{GRINNING FACE}"),
+        (("a ", "\ude00b"), "a \ufffdb"),
+        (("a \ud83d",), "a "),
+    ],
+    ids=ascii,
+)
+def test_a_cut_reply_has_whole_characters(history, chunks, text, is_killed):
+    """It is the same whether its own worker or another one appends it."""
+    reply = history.stream_reply()
+    for chunk in chunks:
+        reply.feed(chunk)
+    # ``ascii``, because pytest-xdist cannot send half of a pair in the report of a failure.
+    assert ascii(history.unfinished_reply().text) == ascii(text)
+    if is_killed:
+        history.unfinished_reply().append_cut()
+    else:
+        reply.cancel()
+    assert ascii(history.tail(1)[0].content) == ascii(text)
+
+
+def test_each_field_of_a_reply_waits_for_its_own_half(history):
+    place = {"index": 0, "id": "c1", "function": {"name": "t", "arguments": '{"a": "\ud83d'}}
+    rest = {"index": 0, "function": {"arguments": '\ude01"}'}}
+    reply = history.stream_reply()
+    for chunk in chat(
+        {"content": "\ud83d", "reasoning_content": "\ud83d"},
+        {"tool_calls": [place]},
+        {"reasoning_content": "\ude02"},
+        {"content": "\ude00"},
+        {"tool_calls": [rest]},
+    ):
+        reply.feed(chunk)
+    unfinished = history.unfinished_reply()
+    assert (unfinished.text, unfinished.reasoning) == ("\U0001f600", "\U0001f602")
+    assert unfinished.calls[0]["function"]["arguments"] == '{"a": "\U0001f601"}'
+    reply.drop()
 
 
 def test_a_chunk_that_is_nested_too_deep_is_refused(history):
