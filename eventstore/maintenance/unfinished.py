@@ -99,7 +99,7 @@ def finish(database: Database, interrupted: Unfinished, *, copied_objects: bool 
                 f"a 'foldlog store rekey' of conversation {name!r} is not complete: {error}"
             ) from error
     elif operation == BACKUP:
-        if os.path.exists(state) and not (state.endswith(PART) and is_abandoned(state)):
+        if os.path.exists(state) and not (state.endswith(PART) and _is_left(state)):
             return  # the backup still runs
         for file in (state, f"{state}-journal"):
             _remove(file)
@@ -114,6 +114,20 @@ def finish(database: Database, interrupted: Unfinished, *, copied_objects: bool 
         if operation == ERASE and state:
             delete_owned(database.recorder, interrupted)
         delete_rows(database.recorder, key)
+
+
+def _is_left(file: str) -> bool:
+    """Return whether a killed backup left the file. Raises ``StoreUnavailable`` if this user cannot
+    know, because the system refuses to open the file.
+    """
+    is_left = is_abandoned(file)
+    if is_left is None:
+        raise StoreUnavailable(
+            f"cannot open {file}, which a running or a killed backup writes; run"
+            " 'foldlog store vacuum' as a user who may read it",
+            kind="denied",
+        )
+    return is_left
 
 
 def _remove(file: str) -> None:

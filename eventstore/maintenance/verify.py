@@ -206,6 +206,16 @@ def verify(
             is_closed.set()
 
 
+_LEFT_BACKUP = (
+    "a backup was interrupted and left {}, a copy of the store; 'foldlog store vacuum' deletes that"
+    " file"
+)
+_UNREADABLE_BACKUP = (
+    "a backup still runs, or was interrupted and left {}, a copy of the store that this user cannot"
+    " read; run 'foldlog store vacuum' as a user who may, which deletes the file of a killed backup"
+)
+
+
 def _findings_in_database(database: Database, problems: Iterator[str]) -> list[VerifyFinding]:
     """Return what is wrong with the database as a whole, outside of any conversation. ``problems``
     come from ``Recorder.check``.
@@ -221,14 +231,11 @@ def _findings_in_database(database: Database, problems: Iterator[str]) -> list[V
             for operation in recorder.query(lambda reader: reader.unfinished())
             if operation.operation == BACKUP
         ]
-        problem = (
-            "a backup was interrupted and left {}, a copy of the store; 'foldlog store vacuum'"
-            " deletes that file"
-        )
-        findings += [
-            of_all(problem.format(path), unfinished=True)
-            for path in filter(is_abandoned, backup_paths)
-        ]
+        for path in backup_paths:
+            is_left = is_abandoned(path)
+            if is_left is None or is_left:
+                problem = _LEFT_BACKUP if is_left else _UNREADABLE_BACKUP
+                findings.append(of_all(problem.format(path), unfinished=True))
         findings += findings_in_ledger(database, 0, "")
         findings += map(of_all, find_unlisted(database))
     except StoreDamaged as error:

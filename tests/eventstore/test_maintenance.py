@@ -170,20 +170,33 @@ def test_vacuum_discards_killed_imports_only(store, tmp_path):
     recorder.close()
 
 
-@pytest.mark.parametrize("name, is_refused", [("file/x.part", False), (f"{'x' * 300}.part", True)])
+@pytest.mark.parametrize(
+    "name, is_refused",
+    [("file/x.part", False), (f"{'x' * 300}.part", True), ("folder.part", True)],
+    ids=["gone", "long", "folder"],
+)
 def test_a_backup_that_cannot_be_reached_stops_no_task(store, tmp_path, name, is_refused):
-    """A killed backup has left its name. Its folder is gone, or the system refuses the file."""
+    """A killed backup has left its name. Its folder is gone, or the system refuses to open it."""
     (tmp_path / "file").touch()
+    (tmp_path / "folder.part").mkdir()
     store.database.recorder.transact(
         lambda transaction: transaction.leave_unfinished(-9, BACKUP, str(tmp_path / name))
     )
-    assert problems(store) == []
+    found = problems(store)
     if is_refused:
-        with pytest.raises(StoreUnavailable, match=r"was vacuumed.*which a killed backup left"):
+        assert ["a copy of the store that this user cannot read" in text for text in found] == [
+            True
+        ]
+        assert str(tmp_path / name) in found[0]
+        with pytest.raises(
+            StoreUnavailable, match=r"was vacuumed.*a (running or a )?killed backup"
+        ):
             vacuum(store)
     else:
+        assert found == []
         assert vacuum(store).space_returned
-    assert back_up(store, str(tmp_path / "backup.db")).findings == ()
+    made = back_up(store, str(tmp_path / "backup.db"))
+    assert not any(finding for verdict in made.findings for finding in verdict.findings)
 
 
 def test_a_conversation_with_a_damaged_page_is_not_archived(tmp_path):

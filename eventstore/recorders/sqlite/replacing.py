@@ -215,11 +215,15 @@ def held(path: Path) -> Iterator[None]:
         yield
 
 
-def is_abandoned(path: str) -> bool:
-    """Return whether the file exists and no process holds it: see ``held``. Return False too if
-    this user may not read the file.
+def is_abandoned(path: str) -> bool | None:
+    """Return whether the file exists and no process holds it: see ``held``. Return None if the
+    system refuses to open the file, for example because this user may not read it.
     """
-    with suppress(OSError), open(path, "rb") as opened:
-        fcntl.flock(opened, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        return True
-    return False
+    try:
+        with open(path, "rb") as opened:
+            fcntl.flock(opened, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except (FileNotFoundError, NotADirectoryError, BlockingIOError):
+        return False
+    except OSError:
+        return None
+    return True
