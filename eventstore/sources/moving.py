@@ -12,6 +12,7 @@ from foldlog.eventstore.errors import (
     ConversationErased,
     CorruptEvent,
     HistoryDiverged,
+    StoreDamaged,
     count,
 )
 from foldlog.eventstore.log.database import Database, check_not_erased
@@ -52,6 +53,7 @@ from foldlog.eventstore.sources.tables import (
 
 _TOGETHER: Final = 64
 """The number of blocks that one transaction writes, a few megabytes."""
+_TOO_LARGE: Final = "the list of its redacted records names records that it does not have"
 
 
 def has_source(
@@ -350,9 +352,14 @@ def _read_original(sources: Sources, conversation: Conversation) -> _Original | 
     if source is None:
         return None
     source = sources.as_row(source)
+    redacted = sources.all_redacted(source)
+    if max(redacted, default=-1) >= source.records:
+        raise StoreDamaged(
+            f"conversation {conversation.id!r}: {_TOO_LARGE}; restore the store from a backup"
+        )
     return _Original(
         source,
-        sources.all_redacted(source),
+        redacted,
         sources.hashes(source),
         sources.made(source),
         "" if source.parent is None else sources.name_of(source.parent),
@@ -698,15 +705,12 @@ def detach_source_forks(transaction: Transaction, database: Database, conversati
     so that it can be erased.
     """
     sources = SourcesToWrite(database, transaction)
-    source = sources.find_by_key(conversation, texts=())
-    if source is None:
-        return
-    family = sources.family(source.root, texts=())
-    if all(member.parent != conversation for member in family):
+    root, sharing_keys = sources.sharing(conversation)
+    if not sharing_keys:
         return  # A damaged source that shares nothing can be erased too.
-    for sharing in sources.settle_family(source.root):
-        if sharing.parent == conversation:
-            sources.leave_parent(sharing)
+    for member in sources.settle_family(root):
+        if member.parent == conversation:
+            sources.leave_parent(member)
 
 
 def seal_again(
@@ -746,6 +750,8 @@ def _problems_of(
         return
     if not is_about_readable(source):
         yield "what is stored beside the records of its source cannot be read"
+    if max(source.redacted, default=-1) >= source.records:
+        yield _TOO_LARGE
     # Reading the list of events raises ``CorruptEvent`` if the list is damaged.
     made = query_sources(database, Sources.made, source)
     if any(

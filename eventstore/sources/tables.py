@@ -64,6 +64,9 @@ _ROWS: Final = 4
 """The number of rows of the table ``made`` that one query for a place in it reads."""
 _ASKED: Final = 1_000
 """The number of hashes or places that one query looks up."""
+_ROOT: Final = 1
+_PARENT: Final = 2
+"""The columns of a row of the query ``source`` with the relations of a source."""
 _numbers = struct.Struct(">2q").pack
 TITLE: Final = "title"
 """The key of a title that a program stores outside of the records. An import replaces this title,
@@ -116,7 +119,8 @@ class Source(NamedTuple):
     ``head``: the end of the chain of the records' hashes.
     ``fingerprint``: after an erasure, an import with this fingerprint is refused.
     ``redacted``: the numbers of the source's own redacted records, without shared records. The
-    store keeps only the skeleton of a redacted record.
+    store keeps only the skeleton of a redacted record. A damaged list may name records that the
+    source does not have.
     ``about``: JSON with the origin of the source, and with the data of the file that belong to no
     record.
     ``sums``: sums over the records. Until all records have events, foldlog computes the figures of
@@ -214,6 +218,19 @@ class Sources:
         keys = sorted(key for (key,) in self.reader.ask_all("family", root))
         family = (self.find_by_key(key, texts=texts) for key in keys)
         return [source for source in family if source is not None]
+
+    def sharing(self, conversation: int) -> tuple[int, list[int]]:
+        """Return the root of the source of a conversation, and the keys of the sources whose parent
+        it is. Without a source, both are empty. Only the family's relations are read, so a source
+        with a damaged list of redacted records is found too.
+        """
+        rows = self.reader.ask("source", conversation)
+        if not rows:
+            return 0, []
+        root = rows[0][_ROOT]
+        family = [key for (key,) in self.reader.ask_all("family", root)]
+        sources = (row for key in family for row in self.reader.ask("source", key))
+        return root, [row[0] for row in sources if row[_PARENT] == conversation]
 
     def all(self, after: int = 0, limit: int = 500) -> list[Source]:
         """Return at most ``limit`` sources whose keys are above ``after``, in order."""
@@ -527,18 +544,16 @@ class Sources:
             appended_index,
         ) = columns
         numbers = array("I")
-        is_whole = len(redacted) % numbers.itemsize == 0
-        if is_whole:
-            numbers.frombytes(redacted)
-        if first_appended is not None:
-            records = made = first_appended + appended
-            index = self._index(key, first_appended, appended, appended_encoding, appended_index)
-            head = index.head
-        if not is_whole or max(numbers, default=-1) >= records:
+        if len(redacted) % numbers.itemsize:
             raise StoreDamaged(
                 f"the list of the redacted records of conversation number {key} is damaged; restore"
                 " the store from a backup"
             )
+        numbers.frombytes(redacted)
+        if first_appended is not None:
+            records = made = first_appended + appended
+            index = self._index(key, first_appended, appended, appended_encoding, appended_index)
+            head = index.head
         opened = [
             self._opened(key, encoding, name, 0, data)
             for name, data in zip(texts, (about, sums), strict=False)

@@ -14,7 +14,7 @@ from datetime import datetime
 
 import msgspec
 
-from foldlog.eventstore import CorruptEvent, Store
+from foldlog.eventstore import CorruptEvent, Store, StoreDamaged
 from foldlog.eventstore.log.finding import forks_that_share
 from foldlog.eventstore.log.row import from_microseconds
 from foldlog.eventstore.recorders.base import Transaction
@@ -238,7 +238,7 @@ def source_files(store: Store, names: Sequence[str]) -> dict[str, tuple[str, ...
     def read(sources: Sources) -> dict[str, tuple[str, ...]]:
         stored = dict[str, tuple[str, ...]]()
         for name in names:
-            with suppress(CorruptEvent):
+            with suppress(CorruptEvent, StoreDamaged):
                 stored[name] = imported_paths(sources, sources.find(name))
         return {name: paths for name, paths in stored.items() if paths}
 

@@ -33,6 +33,7 @@ from tests.crash.bytes_left import bytes_left
 from tests.foldlog.records import GOLDEN, read_lines
 from tests.how_many import some
 from tests.said import said
+from tests.sound import problems
 from tests.stored_rows import execute
 
 
@@ -422,6 +423,7 @@ def with_damage(tmp_path):
     [
         ("format = 'missing'", "a format of a package that is not installed; install the package"),
         ("about = x'00'", "the records of the source from 0 on cannot be read"),
+        ("redacted = x'00'", "still contains the text"),
     ],
 )
 def test_a_source_that_cannot_be_read_stops_no_other_redaction(change, problem, with_damage):
@@ -432,12 +434,27 @@ def test_a_source_that_cannot_be_read_stops_no_other_redaction(change, problem, 
         assert any(problem in stay.problem for stay in report.stay)
 
 
-@pytest.mark.parametrize("change", ["format = 'missing'", "about = x'00'"])
+@pytest.mark.parametrize(
+    "change",
+    ["format = 'missing'", "about = x'00'", "redacted = x'ffffff7f'", "redacted = x'00'"],
+)
 def test_a_history_with_a_source_that_cannot_be_read_is_erased(change, with_damage):
     with with_damage(change) as histories:
         assert histories.erase("b", reason="asked to").erased_at is not None
         assert len(histories.maintenance.expire(timedelta()).conversations) == 2
         assert sorted(histories) == []
+
+
+def test_a_source_with_a_redacted_record_too_many_is_redacted_and_imported(with_damage, tmp_path):
+    """A damaged list of redacted records names a record that the source does not have."""
+    with with_damage("redacted = x'ffffff7f'") as histories:
+        assert histories["b"].redact(0, reason="asked to").event_ids == (0,)
+        histories.import_(tmp_path / "b.jsonl")
+        report = redact_tulips(histories)
+        assert {receipt.conversation for receipt in report.receipts} == {"a", "c"}
+        assert report.stay == ()
+        problem = "b: the list of its redacted records names records that it does not have"
+        assert problems(histories.store) == [problem]
 
 
 def test_old_histories_are_erased_beside_a_damaged_source(with_damage):
