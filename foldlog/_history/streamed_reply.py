@@ -365,7 +365,8 @@ class StreamedReply:
         """Append what was read, marked as cut (``meta["cut"]``), without calls whose arguments are
         incomplete, and close the stream. The calls of the reply do not run: each gets a result that
         says so. Return the recorded events, which are none if the reply has neither a text nor a
-        complete call. A second call changes nothing.
+        complete call. If the store refuses the append, the stream stays open. A second call after
+        the end changes nothing.
         """
         if not self._is_closed:
             self.begin()
@@ -419,7 +420,8 @@ class StreamedReply:
 
     def _append_cut(self, key: str | None = None) -> tuple[Recorded, ...]:
         """Append what was written of the reply, marked as cut, or close the stream if nothing
-        was. A call that is repeated with its idempotency ``key`` appends only once.
+        was. A call that is repeated with its idempotency ``key`` appends only once. If the store
+        refuses the append, the stream stays open: only the stream has the text.
         """
         self._settle_uncertain()
         if self._draft.is_empty:
@@ -430,7 +432,13 @@ class StreamedReply:
         # A retry under the key of the complete reply appends that reply.
         options["idempotency_key"] = key
         options["not_run"] = _NOT_RUN
-        return self._append(self._draft.reply(), options)
+        return self._append_draft(options)
+
+    def _append_draft(self, options: Mapping[str, Any]) -> tuple[Recorded, ...]:
+        """Append the reply that the stream has, and close the stream. If the append raises an
+        error, the stream stays open.
+        """
+        return self._end_with(partial(self._history._append_reply, self._draft.reply(), **options))
 
     def _settle_uncertain(self) -> None:
         """Find out whether the stream has the chunk whose store failed."""
@@ -450,8 +458,8 @@ class StreamedReply:
             self._take(deltas)
 
     def _append(self, reply: Any, options: Mapping[str, Any]) -> tuple[Recorded, ...]:
-        """Append a reply, and close its stream. If the store refuses the reply for good, close the
-        stream without it, and raise the error.
+        """Append a reply that the caller has, and close its stream. If the store refuses the reply
+        for good, close the stream without it, and raise the error.
         """
         append = partial(self._history._append_reply, reply, **options)
         try:
@@ -574,14 +582,16 @@ class UnfinishedReply:
         """Append the complete reply, and close its stream in the same transaction. Without
         ``reply``, the reply is what was written so far; if nothing was, or if the arguments of a
         call are incomplete, ``append`` does as ``append_cut``. ``options`` are the arguments of
-        ``History.append_reply``.
+        ``History.append_reply``. If the store refuses what was written so far, the stream stays
+        open, so that another call can append it.
         """
         options = self._with_view(options)
         streamed = StreamedReply(self._history, None, options, self)
         if reply is None and (self._draft.is_empty or self._draft.has_half_call):
             return streamed.cancel()
-        complete = self._draft.reply() if reply is None else reply
-        return streamed._append(complete, options)
+        if reply is None:
+            return streamed._append_draft(options)
+        return streamed._append(reply, options)
 
     def append_cut(self, *, meta: Mapping[str, Any] | None = None) -> tuple[Recorded, ...]:
         """Append the reply so far, marked as cut, and close its stream: see

@@ -28,6 +28,7 @@ from foldlog.errors import (
     StoreUnavailable,
     StreamConflict,
     StreamNotFound,
+    VersionConflict,
 )
 from foldlog.eventstore.log import streams
 from foldlog.formats.reply_streams import reader_for
@@ -676,6 +677,27 @@ def test_a_refused_reply_closes_its_stream(history):
         list(history.stream_reply(chat({"reasoning_content": "Hm"})))
     assert history.unfinished_reply() is None
     assert history.version() == 1
+
+
+def test_a_cut_reply_that_is_refused_stays_unfinished(history):
+    """Its readers have seen its text, which is nowhere else."""
+    reply = history.stream_reply(expected_version=1)
+    reply.feed("A toy")
+    history.append({"role": "user", "content": "and?"})
+    with pytest.raises(VersionConflict):
+        reply.cancel()
+    assert not reply.is_closed
+    history.unfinished_reply().append_cut()
+    (*_, event) = history.events()
+    assert (event.content, event.meta["cut"]) == ("A toy", True)
+
+
+def test_an_unfinished_reply_that_is_refused_stays_unfinished(history):
+    leave(history, "A toy")
+    with pytest.raises(VersionConflict):
+        history.unfinished_reply().append(expected_version=0)
+    (recorded,) = history.unfinished_reply().append()
+    assert recorded.event.content == "A toy"
 
 
 # -- idempotency

@@ -452,6 +452,29 @@ def test_a_cut_reply_that_is_sent_again_with_its_key_is_recorded_once(client, hi
     assert histories["c1"].version() == 2
 
 
+@pytest.mark.parametrize(
+    "body, headers, status",
+    [
+        ({}, {"if_match": '"1"'}, 409),
+        ({"view_version": 99}, {}, 422),
+        ({}, {"idempotency_key": "of others"}, 409),
+    ],
+)
+@pytest.mark.parametrize("cut", [True, False])
+def test_a_refused_reply_of_a_stream_stays_in_it(client, histories, body, headers, status, cut):
+    """Only the stream has the text."""
+    history = histories["c1"]
+    put(client, body=deltas("Paid"))
+    history.append({"role": "user", "content": "paid?"}, idempotency_key="of others")
+    ending = {"stream": "reply", "cut": cut}
+    assert append_reply(client, {**ending, **body}, **headers).status == status
+    assert history.unfinished_reply().text == "Paid"
+    assert append_reply(client, ending).status == 201
+    (*_, reply) = history.events()
+    assert (reply.content, reply.meta.get("cut", False)) == ("Paid", cut)
+    assert history.unfinished_reply() is None
+
+
 def test_a_filter_hides_the_streams_of_other_conversations(app, client):
     put(client)
     put(client, "/v1/stream/of%20ann/notes", TEXT, b"for ann")
