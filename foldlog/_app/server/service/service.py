@@ -246,8 +246,8 @@ class Service:
         if isinstance(answer, Deferred):
             answer = _answer_of(operation, await answer.wait(), arguments, headers)
         if isinstance(answer, LargeResponse):
-            if is_read:
-                opened.check_answer(answer.size)
+            if is_read or operation.name in _REPEATABLE:
+                _check_answer(opened, answer.size, operation, arguments)
             opened.take_answer(answer.size)
             if answer.size > _LARGE_ANSWER_BYTES:
                 principal.large[admitted.conversation] = None
@@ -295,6 +295,21 @@ class Service:
             if has_waited and await admitted.is_disconnected():
                 raise ClientDisconnect
             return await threads.run(handle)
+
+
+def _check_answer(
+    opened: OpenRequest, size: int, operation: Operation, arguments: JsonObject
+) -> None:
+    """Refuse the answer of a request that may be repeated, if the client leaves too many answers
+    unread. A condensation without a key would be made again, so it is not refused with 429.
+    """
+    try:
+        opened.check_answer(size)
+    except Refusal as refusal:
+        if operation.name != "condense" or arguments["idempotency_key"] is not None:
+            raise
+        detail = f"the conversation was condensed, but {refusal}, and then the View"
+        raise Refusal(422, detail) from None
 
 
 def _turns(

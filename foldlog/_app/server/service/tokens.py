@@ -213,7 +213,8 @@ class OpenRequest:
     def check_answer(self, size: int) -> None:
         """Raise a ``Refusal`` if an answer of this size would be too much beside the answers that
         the client leaves unread. A write is checked before its work, with the size of its body,
-        because a client repeats a request that was refused so.
+        because a client repeats a request that was refused so. A read, and a write that changes
+        nothing when it is repeated, is checked after its work.
         """
         self.principal._check_answer(size)
 

@@ -18,10 +18,10 @@ from foldlog._app.server.service.encoding import encoded_parts
 from foldlog._app.server.service.service import LargeResponse, Service
 from foldlog._app.server.service.tokens import Principal, TokenEntry, Tokens
 from foldlog._history.history import History
-from foldlog.eventstore import Action, InvalidOption, KeyRing, open_store
+from foldlog.eventstore import Action, CondensationAction, InvalidOption, KeyRing, open_store
 from foldlog.eventstore.maintenance.erase import erase
 from tests.http_client import HttpClient
-from tests.said import said
+from tests.said import by_turns, replied, said
 from tests.stored_rows import execute
 from tests.waiting import until_in_loop
 from tests.web_client import Client, Gate, application
@@ -31,6 +31,7 @@ APPROVING = "token-of-the-desk"
 BEARER = ("authorization", f"Bearer {TOKEN}")
 JSON = ("content-type", "application/json")
 C1 = "/v1/conversations/c1"
+LARGE = "/v1/conversations/large"
 MEBIBYTE = 1 << 20
 
 
@@ -368,16 +369,20 @@ def test_answers_that_a_token_does_not_read_have_a_limit():
     second.check_answer(32 * MEBIBYTE)
 
 
-def test_a_request_refused_for_unread_answers_wrote_nothing(app, store, monkeypatch):
-    """Clients repeat a write that was refused with 429, also without an idempotency key."""
+@pytest.fixture
+def unread(store, monkeypatch):
+    """Make a conversation whose answers are nearly as large as the limit of unread ones."""
     monkeypatch.setattr(tokens, "_ANSWER_BYTES_MAX", 300_000)
-    store.append("large", [said("x" * 250_000)], expected_version=0)
-    body = json.dumps({"messages": [{"role": "user", "content": "y" * 100_000}]}).encode()
+    store.append("large", [*by_turns(21), replied("x" * 250_000)], expected_version=0)
+
+
+def answer_beside_an_unread_one(app, path, *headers, body):
+    """Return the status of the answer to a POST, while the client leaves another answer unread."""
 
     async def receive():
-        return {"type": "http.request", "body": body}
+        return {"type": "http.request", "body": json.dumps(body).encode()}
 
-    async def append_beside_an_unread_answer():
+    async def post_beside_an_unread_answer():
         is_sent = asyncio.Event()
         is_read = asyncio.Event()
 
@@ -388,20 +393,52 @@ def test_a_request_refused_for_unread_answers_wrote_nothing(app, store, monkeypa
         scope = {
             "type": "http",
             "method": "GET",
-            "path": "/v1/conversations/large/events",
+            "path": f"{LARGE}/events",
             "query_string": b"",
             "headers": [(b"host", b"localhost"), (b"authorization", BEARER[1].encode())],
         }
         reading = asyncio.create_task(app(scope, receive, read_slowly))
         await asyncio.wait_for(is_sent.wait(), 60)
         sent = []
-        await ask(app, "POST", f"{C1}/events", JSON, receive=receive, sent=sent)
+        await ask(app, "POST", path, JSON, *headers, receive=receive, sent=sent)
         is_read.set()
         await reading
         return sent[0]["status"]
 
-    assert asyncio.run(append_beside_an_unread_answer()) == 429
+    return asyncio.run(post_beside_an_unread_answer())
+
+
+def test_a_request_refused_for_unread_answers_wrote_nothing(app, store, unread):
+    """Clients repeat a write that was refused with 429, also without an idempotency key."""
+    body = {"messages": [{"role": "user", "content": "y" * 100_000}]}
+    assert answer_beside_an_unread_one(app, f"{C1}/events", body=body) == 429
     assert store.version("c1") == 1
+
+
+def test_a_view_to_send_is_not_held_beside_unread_answers(app, client, unread):
+    path = f"{LARGE}/prepare"
+    assert answer_beside_an_unread_one(app, path, body={}) == 429
+    assert client.send("POST", path, headers=dict([JSON]), body=b"{}").status == 201
+
+
+def condensations(store):
+    return sum(isinstance(event, CondensationAction) for _, event in store.log("large"))
+
+
+def test_a_condensation_with_a_key_is_asked_for_again_beside_unread_answers(
+    app, client, store, unread
+):
+    key = ("idempotency-key", "k")
+    path = f"{LARGE}/condensations"
+    assert answer_beside_an_unread_one(app, path, key, body={}) == 429
+    assert client.send("POST", path, headers=dict([JSON, key]), body=b"{}").status == 200
+    assert condensations(store) == 1
+
+
+def test_a_condensation_without_a_key_is_not_asked_for_again(app, store, unread):
+    """Its answer does not fit beside the unread ones, and clients repeat what 429 refuses."""
+    assert answer_beside_an_unread_one(app, f"{LARGE}/condensations", body={}) == 422
+    assert condensations(store) == 1
 
 
 def test_a_report_is_counted_and_kept_by_no_cache(client, monkeypatch):
