@@ -22,7 +22,13 @@ from typing import Any
 
 from foldlog._base.json_types import JsonMap
 from foldlog.eventstore import Event, Origin, Retraction
-from foldlog.formats.files.documents import document_in, document_of, elements, text_of
+from foldlog.formats.files.documents import (
+    DocumentRecords,
+    document_in,
+    document_of,
+    elements,
+    text_of,
+)
 from foldlog.formats.files.readers import JsonLines, Placed, on_lines
 from foldlog.formats.format import LOOK_AT, Contained, FileReader
 from foldlog.formats.json_text import UnreadableJson
@@ -79,6 +85,10 @@ class Exports(FileReader):
         empty list if the conversation has no message.
         """
 
+    def left_out(self, conversation: Fields) -> list[str]:
+        """Return a problem for each message that ``messages`` leaves out."""
+        return []
+
     @abstractmethod
     def is_about(self, record: Any) -> bool:
         """Return whether a record describes the conversation, and is not a message."""
@@ -121,10 +131,16 @@ class Exports(FileReader):
                     or f"expected a conversation, found {describe_type(value)} of another kind"
                 )
                 yield Contained(None, Placed(partial(iter, [at(located.place, None, problem)])))
-            elif records := self.records(value):
+                continue
+            records = self.records(value)
+            problems = [at(located.place, None, text) for text in self.left_out(value)]
+            if records or problems:
                 title = text_or_empty(value.get(self.title)).strip()
+                document = document_of(located, self.held, records)
                 yield Contained(
-                    self.name_of(value), document_of(located, self.held, records), title=title
+                    self.name_of(value),
+                    DocumentRecords(document.text, [*document, *problems]),
+                    title=title,
                 )
 
 

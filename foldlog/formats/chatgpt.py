@@ -90,14 +90,25 @@ class _Files(Exports):
         )
         above = {text_or_none(child): name for name, those in listed for child in those}
         parents = {
-            name: text_or_none(node.get("parent", above.get(name))) for name, node in nodes.items()
+            name: text_or_none(node.get("parent", above.get(name)))
+            for name, node in nodes.items()
+            if node.get("id", name) == name
         }
-        if not any(node.get("message", True) for node in nodes.values()):
+        if not any(nodes[name].get("message", True) for name in parents):
             return []
         times = {name: time_at(within(nodes[name], "message", "create_time")) for name in parents}
         ordered = in_order(parents, times)
         alone = {name: omit(node, "children") for name, node in nodes.items()}
         return [alone[name] or mapping[name] for name in ordered]
+
+    def left_out(self, conversation: Fields) -> list[str]:
+        # As a record, such a node would come before stored records of earlier imports, and an
+        # import of the grown export would be a fork.
+        return [
+            f"node {name!r} has another id, so it was left out"
+            for name, node in dict_or_empty(conversation["mapping"]).items()
+            if _is_node(node) and node["id"] != name
+        ]
 
 
 _FILES = _Files()

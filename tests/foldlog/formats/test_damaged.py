@@ -60,17 +60,30 @@ def test_byte_order_mark_of_a_document_is_no_damage(format, tmp_path):
     assert read(path, document, "\ufeff") == read(path, document)
 
 
-def test_node_of_chatgpt_with_another_id_is_read(tmp_path):
-    conversation = DOCUMENTS["chatgpt"]["document"][0]
-    before, _ = read(tmp_path / "a.json", [conversation])
-    conversation = json.loads(json.dumps(conversation))
-    conversation["mapping"]["c"]["id"] = "c-2"
-    after, findings = read(tmp_path / "a.json", [conversation])
-    ids = [
+def test_node_of_chatgpt_with_another_id_is_named_and_moves_no_record(tmp_path):
+    """A used import of the export grows only if its records stay where they are."""
+    path = tmp_path / "a.json"
+    document = [DOCUMENTS["chatgpt"]["document"][0]]
+    before, _ = read(path, document)
+    document = json.loads(json.dumps(document))
+    document[0]["mapping"]["c"]["id"] = "c-2"
+    after, findings = read(path, document)
+    names = [
         [json.loads(record).get("id") for record in records["c0"]] for records in (before, after)
     ]
-    assert ids[1] == ["c-2" if name == "c" else name for name in ids[0]]
-    assert findings == []
+    assert names[1] == [name for name in names[0] if name != "c"]
+    assert findings == [f"{path}:1: node 'c' has another id, so it was left out"]
+
+
+def test_export_of_chatgpt_with_only_left_out_messages_is_named(tmp_path):
+    path = tmp_path / "a.json"
+    document = [json.loads(json.dumps(DOCUMENTS["chatgpt"]["document"][0]))]
+    for name, node in document[0]["mapping"].items():
+        if node["message"]:
+            node["id"] = f"{name}-2"
+    histories, findings = read(path, document)
+    assert histories == {}
+    assert "node 's' has another id, so it was left out" in "".join(findings)
 
 
 @pytest.mark.parametrize("format", DOCUMENTS)
