@@ -42,12 +42,17 @@ _ERROR_MAX = 200
 """The number of characters of the first error."""
 OF_ANOTHER_SHAPE = "?"
 """The kind of a record that does not fit the format's record class."""
+_CODE: Final = 1
+"""The version of the code that counts records, of all formats. Raise it, and ``CODE`` of the stored
+figures, with each change of what a skeleton counts.
+"""
 
 
 class SourceState(Struct):
     """The counts of a source, made without making its events. The counts are stored with the
     source, and continued when the source grows.
 
+    ``code``            the version of the code that counted, 0 for code that stored no version
     ``conversation``    the name of the conversation in the records
     ``parent``          the session that started this session
     ``title``           the title that the program gave to the session
@@ -82,6 +87,7 @@ class SourceState(Struct):
     ``is_timed``  whether the records have times: the first record decides
     """
 
+    code: int = 0
     conversation: str | None = None
     parent: str | None = None
     title: str | None = None
@@ -124,6 +130,17 @@ class _Titles(Struct):
 _encode = msgspec.msgpack.Encoder().encode
 _decode_titles = msgspec.msgpack.Decoder(_Titles).decode
 _decode_state = msgspec.msgpack.Decoder(SourceState).decode
+
+
+def _state_from(stored: bytes) -> SourceState:
+    """Return the state to count on from. If code of another version counted ``stored``, return the
+    state before the first record.
+    """
+    if stored:
+        state = _decode_state(stored)
+        if state.code == _CODE:
+            return state
+    return SourceState(code=_CODE)
 
 
 @cache
@@ -281,10 +298,11 @@ class Skeleton(ABC):
     """Whether most records have an id."""
 
     def __init__(self, state: bytes = b"", hashes: bytes = b"") -> None:
-        """Continue from a stored state. ``hashes`` are the hashes of the records that ``state`` has
-        counted.
+        """Continue from a stored state, and begin at record 0 if code of another version stored it:
+        ``self.state.records`` is the next record to count. ``hashes`` are the hashes of the records
+        that ``state`` has counted.
         """
-        self.state = _decode_state(state) if state else SourceState()
+        self.state = _state_from(state)
         self.replies = ReplyCounter(self.state.replies)
         self.reply: str | None = None
         """The id of the reply that the record is of, if a format has such ids."""

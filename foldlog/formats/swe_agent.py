@@ -20,7 +20,7 @@ from typing import Any
 
 from foldlog.formats.format import Format
 from foldlog.formats.openai_chat import EXPECTED, OpenAIChatDecoder, accepts, beside
-from foldlog.formats.record import Fields, member, pick, strings_in
+from foldlog.formats.record import Fields, member, pick
 from foldlog.formats.record_events import RecordEvents
 
 NAME = "swe-agent"
@@ -44,11 +44,11 @@ class _Decoder(OpenAIChatDecoder):
             if is_demo or is_answer:
                 return [{**message, "role": "environment"}]
             return [message]
-        call_ids = strings_in(message, "tool_call_ids") if message["role"] == "tool" else []
-        if not call_ids:
-            return [message]
+        call_ids = message.get("tool_call_ids")
+        if type(call_ids) is not list or not all(type(call_id) is str for call_id in call_ids):
+            call_ids = []
         results = [{**message, "tool_call_id": call_id, "content": ""} for call_id in call_ids[1:]]
-        return [{**message, "tool_call_id": call_ids[0]}, *results]
+        return [{**message, "tool_call_id": next(iter(call_ids), None)}, *results]
 
 
 def _matches(record: Any) -> bool:

@@ -21,6 +21,7 @@ from foldlog._reports.figures.prices import Prices
 from foldlog._reports.figures.spending import price_calls, spent
 from foldlog._reports.figures.stats import FACETS, TOTALS, Behind, Stats
 from foldlog._reports.figures.tables import FigureTables, StoredFigures, Where, check_sort, text_of
+from foldlog._reports.figures.writing import CODE
 from foldlog.eventstore import (
     ConversationErased,
     ConversationNotFound,
@@ -301,6 +302,8 @@ class FiguresOfStore:
             for row in page
             if row.id in stored
             and stored[row.id].version == row.version
+            # An archived conversation keeps its figures, because its events are not here.
+            and (stored[row.id].columns.code == CODE or row.archived)
             and (row.id not in self._counter.aside or self._counter.is_aside(row))
         }
 

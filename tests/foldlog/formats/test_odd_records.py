@@ -5,9 +5,11 @@ import re
 
 import pytest
 
+from foldlog._reports.figures import writing
 from foldlog._reports.figures.checking import find_wrong_figures
 from foldlog.eventstore import Observation
-from foldlog.formats import decode
+from foldlog.formats import decode, skeleton
+from foldlog.formats.claude_code.skeleton import ClaudeCodeSkeleton
 from foldlog.formats.cursor import _names_of_blobs
 from foldlog.formats.openai_chat import alike
 from foldlog.projections import Views
@@ -15,8 +17,10 @@ from tests.foldlog.imports.imports import (
     bytes_of,
     events_of,
     figures_of,
+    imported,
     imported_lines,
     new_store,
+    source_of,
 )
 
 
@@ -80,15 +84,40 @@ def test_compaction_of_a_side_chain_is_none_of_the_session(tmp_path):
     assert figures["condensations"] == 0
 
 
-def test_only_results_of_swe_agent_answer_several_calls():
+@pytest.mark.parametrize("grows", [False, True])
+def test_sums_of_earlier_code_are_not_counted_on(grows, tmp_path, monkeypatch):
+    lines = [
+        f"{json.dumps(message_line(number, role=role))}\n".encode()
+        for number, role in enumerate(["user", "assistant", "user"])
+    ]
+    path = tmp_path / "log.jsonl"
+    with new_store() as store, new_store() as fresh:
+        with monkeypatch.context() as patched:
+            patched.setattr(skeleton, "_CODE", 0)
+            patched.setattr(writing, "CODE", writing.CODE - 1)
+            patched.setattr(ClaudeCodeSkeleton, "count_time", lambda *args, **kwargs: None)
+            name = imported_lines(store, path, lines[:2]).conversation
+        if grows:
+            imported_lines(store, path, lines)
+            stored = ClaudeCodeSkeleton(source_of(store, name).sums).state
+            assert stored.records == len(lines)
+        expected = figures_of(fresh, imported(fresh, path).conversation)
+        assert expected["days"] == ["2026-01-05"]
+        assert figures_of(store, name) == expected
+        assert [*find_wrong_figures(store, Views(store), name)] == []
+
+
+def test_records_of_swe_agent_keep_their_numbers_of_events():
+    """A used import grows only if each record becomes as many events as at its first use."""
     ids = {"agent": "main", "tool_call_ids": ["a", "b"]}
     calls = [{"id": name, "function": {"name": "ls", "arguments": "{}"}} for name in "ab"]
     records = [
         {"role": "assistant", "content": "", "tool_calls": calls, **ids},
         {"role": "tool", "content": "9 km", **ids},
+        {"role": "tool", "content": "9 km", "tool_call_ids": ["a", None, "b"]},
     ]
-    events = [*decode(records, "swe-agent")]
-    assert [event.call_id for event in events] == ["a", "b", "a", "b"]
+    numbers = [len([*decode(records[:stop], "swe-agent")]) for stop in (1, 2, 3)]
+    assert numbers == [4, 6, 7]
 
 
 def test_nameless_shell_call_counts_as_shell(tmp_path):
