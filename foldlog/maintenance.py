@@ -22,6 +22,8 @@ from foldlog._privacy.erasing import (
     Erasure,
     conversations_with,
     erase_conversations,
+    not_erased_words,
+    not_searched_words,
     old_tasks,
 )
 from foldlog._privacy.matching import holding
@@ -275,15 +277,24 @@ class Maintenance:
             before: datetime = check_time("older_than", older_than)
         else:
             before = self._ago(older_than)
-        rows = [row for row in conversations_with(self._store, where, before) if not row.archived]
+        damaged = dict[str, CorruptEvent]()
+        rows = conversations_with(self._store, where, before, damaged=damaged)
         # Lists show figures of the events, so the figures are made before the events leave the
         # store.
         recent_conversations(
             self._store.database, {}, limit=1, after=None, age_max_s=0, is_complete=True
         )
         FiguresOfStore(self._store).refresh()
-        outcomes = (archive.archive(self._store, row.id, to) for row in rows)
-        return _all_results(outcomes, on_result)
+
+        def outcomes() -> Generator[Archived, None, None]:
+            for name, error in damaged.items():
+                problem = f"its last import or its attributes cannot be read ({error.problem})"
+                yield Archived(name, 0, 0, problem)
+            for row in rows:
+                if not row.archived:
+                    yield archive.archive(self._store, row.id, to)
+
+        return _all_results(outcomes(), on_result)
 
     def _ago(self, span: timedelta) -> datetime:
         """Return the time that is ``span`` before now, by the store's clock."""
@@ -336,16 +347,17 @@ class Maintenance:
         conversations, and vacuums once.
         """
         before = self._ago(older_than)
-        rows = conversations_with(self._store, where, before)
+        damaged = dict[str, CorruptEvent]()
+        rows = conversations_with(self._store, where, before, damaged=damaged)
         trees = NO_TREES
         if with_children:
             from foldlog._reports.figures.documents import trees_of
 
             trees = trees_of(self._store)
-            rows = old_tasks(self._store, rows, before, trees)
+            rows = old_tasks(self._store, rows, before, trees, damaged)
         by_order = OldByOrder(self._store, before)
         expected = {row.id: row for row in rows}
-        not_erased: list[str] = []
+        not_erased = [*not_erased_words(damaged).values()]
         options = Erasure(
             reason,
             detach_forks=detach_forks,
@@ -419,8 +431,10 @@ class Maintenance:
                 "store it; use other words"
             )
         before = None if older_than is None else self._ago(older_than)
-        rows = conversations_with(self._store, where, and_shared=True)
+        damaged = dict[str, CorruptEvent]()
+        rows = conversations_with(self._store, where, and_shared=True, damaged=damaged)
         redacting = Redacting(self._store, rows, holds, before, everywhere=not where)
+        redacting.problems |= not_searched_words(damaged)
         return redact_matching(
             redacting, reason=reason, by=by, with_summaries=with_summaries, dry_run=dry_run
         )

@@ -17,7 +17,6 @@ import struct
 import sys
 from array import array
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import suppress
 from itertools import islice
 from operator import attrgetter, itemgetter
 from typing import Any, Final, NamedTuple, Self, TypeVar, TypeVarTuple
@@ -237,16 +236,29 @@ class Sources:
         rows = sorted(self.reader.ask_all("sources", after, limit), key=itemgetter(0))
         return [self._source(columns) for columns in rows[:limit]]
 
-    def abouts(self) -> Iterator[tuple[str, str, bytes]]:
-        """Yield the id, the format and ``Source.about`` of every conversation with a source, from
-        the oldest to the newest conversation of each of several joined stores. An encrypted source
-        is left out if its key is missing, and a damaged source always: ``verify`` names it.
+    def abouts(
+        self, decode: Callable[[bytes], T], damaged: dict[str, CorruptEvent]
+    ) -> Iterator[tuple[str, str, T]]:
+        """Yield the id, the format and the decoded ``Source.about`` of every conversation with a
+        source, from the oldest to the newest conversation of each of several joined stores. An
+        encrypted source is left out if its key is missing. A damaged source is left out too, and
+        its error is added to ``damaged`` under the id of its conversation.
         """
         for name, key, encoding, format, stored in self.reader.ask_all("abouts"):
-            with suppress(KeyUnavailable, CorruptEvent):
+            try:
                 opened = self._opened(key, encoding, b"about", 0, stored)
                 (about,) = self._unpacked(key, [opened])
-                yield as_text(name), as_text(format), about
+                # A source that a runtime recorded has no stored fields.
+                fields = decode(about or b"{}")
+            except KeyUnavailable:
+                continue
+            except CorruptEvent as error:
+                damaged[as_text(name)] = error
+                continue
+            except (msgspec.DecodeError, RecursionError) as error:
+                damaged[as_text(name)] = self._corrupt(key, 0, error)
+                continue
+            yield as_text(name), as_text(format), fields
 
     def name_of(self, conversation: int) -> str:
         """Return the id of the conversation with a key, or an empty text if there is none."""

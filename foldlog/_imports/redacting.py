@@ -9,7 +9,6 @@ the record. All events of a redacted record are redacted too.
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from contextlib import suppress
 from datetime import datetime
 
 import msgspec
@@ -21,15 +20,24 @@ from foldlog.eventstore.recorders.base import Transaction
 from foldlog.eventstore.recorders.types import Conversation
 from foldlog.eventstore.sources.blocks import HASH_BYTES, Block, chained, numbers_with
 from foldlog.eventstore.sources.reading import (
-    IMPORTED_AT,
     about,
     continued,
+    is_about_readable,
     without_texts,
 )
 from foldlog.eventstore.sources.tables import Source, Sources, SourcesToWrite, query_sources
 from foldlog.formats.record_decoding import NamedRecords
 from foldlog.formats.registry import format_named
 from foldlog.formats.skeleton import count_block
+
+
+class _Imported(msgspec.Struct):
+    """The time of the last import in ``Source.about``, in microseconds since 1970."""
+
+    imported_at: int | None = None
+
+
+_decode_imported = msgspec.json.Decoder(_Imported).decode
 
 
 def events_of_records(
@@ -229,17 +237,28 @@ def _count_again(sources: SourcesToWrite, source: Source) -> None:
     sources.put(source._replace(sums=skeleton.encode()))
 
 
-def source_files(store: Store, names: Sequence[str]) -> dict[str, tuple[str, ...]]:
+def source_files(
+    store: Store, names: Sequence[str], unread: set[str] | None = None
+) -> dict[str, tuple[str, ...]]:
     """Return the paths from which conversations were imported, by conversation. A fork without a
-    source has the paths of its parent. Conversations that were not imported, and those whose source
-    is damaged, are left out.
+    source has the paths of its parent. Conversations that were not imported are left out. If the
+    source of a conversation is damaged, the conversation is left out, and added to ``unread``.
     """
+    unread_names = set() if unread is None else unread
 
     def read(sources: Sources) -> dict[str, tuple[str, ...]]:
         stored = dict[str, tuple[str, ...]]()
         for name in names:
-            with suppress(CorruptEvent, StoreDamaged):
-                stored[name] = imported_paths(sources, sources.find(name))
+            conversation = sources.find(name)
+            try:
+                source = sources.of_state(conversation)
+            except (CorruptEvent, StoreDamaged):
+                unread_names.add(name)
+                continue
+            if source is not None and is_about_readable(source):
+                stored[name] = _paths_in(source)
+            elif source is not None:
+                unread_names.add(name)
         return {name: paths for name, paths in stored.items() if paths}
 
     return query_sources(store.database, read)
@@ -248,25 +267,24 @@ def source_files(store: Store, names: Sequence[str]) -> dict[str, tuple[str, ...
 def imported_paths(sources: Sources, conversation: Conversation | None) -> tuple[str, ...]:
     """Return the paths from which a conversation or its parent was imported."""
     source = sources.of_state(conversation)
-    return tuple(about(source).get("paths", ())) if source else ()
+    return _paths_in(source) if source else ()
 
 
-def imported_at(store: Store) -> dict[str, datetime]:
-    """Return the time of each conversation's last import. Conversations whose keys are missing, or
-    whose sources are damaged, are left out. Cost: the function reads a row of each conversation.
+def _paths_in(source: Source) -> tuple[str, ...]:
+    return tuple(about(source).get("paths", ()))
+
+
+def imported_at(store: Store, damaged: dict[str, CorruptEvent]) -> dict[str, datetime]:
+    """Return the time of each conversation's last import. Conversations whose keys are missing are
+    left out. A damaged source is left out too, and its error is added to ``damaged`` under the id
+    of its conversation. Cost: the function reads a row of each conversation.
     """
 
     def read(sources: Sources) -> dict[str, datetime]:
-        # A source that a runtime recorded has no stored facts.
-        facts_by_name = (
-            (name, msgspec.json.decode(about_text))
-            for name, _, about_text in sources.abouts()
-            if about_text
-        )
         return {
-            name: from_microseconds(facts[IMPORTED_AT])
-            for name, facts in facts_by_name
-            if IMPORTED_AT in facts
+            name: from_microseconds(fields.imported_at)
+            for name, _, fields in sources.abouts(_decode_imported, damaged)
+            if fields.imported_at is not None
         }
 
     return query_sources(store.database, read)

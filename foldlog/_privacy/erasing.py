@@ -17,7 +17,7 @@ from typing import NamedTuple, TypeAlias
 
 from foldlog._base.json_types import JsonMap
 from foldlog._imports.redacting import imported_at, source_files
-from foldlog._privacy.redacting import holders
+from foldlog._privacy.redacting import holders, unread_source_name
 from foldlog._reports.figures.agent_trees import NO_TREES, Trees
 from foldlog._reports.figures.of_store import FiguresOfStore
 from foldlog._reports.figures.overview import parent_in
@@ -29,6 +29,7 @@ from foldlog.eventstore import (
     ConversationHasForks,
     ConversationNotFound,
     ConversationRow,
+    CorruptEvent,
     DocumentChanges,
     EventStoreError,
     InvalidArgument,
@@ -79,22 +80,35 @@ def conversations_with(
     before: datetime | None = None,
     *,
     and_shared: bool = False,
+    damaged: dict[str, CorruptEvent] | None = None,
 ) -> list[ConversationRow]:
     """Return the conversations with these attributes, and their companions. With ``before``, a
     conversation is left out if it, or one of its companions, has a later event or imported record.
+
+    The source of a conversation may be damaged, so that its attributes or the time of its last
+    import are unknown. This conversation is left out, and the error is added to ``damaged`` under
+    its id. Without ``damaged``, the error is raised.
 
     A companion can belong to a path, such as ``app/user``, and so to all conversations below the
     path. Such a companion is returned only if all these conversations are returned. Unless
     ``and_shared`` is set, the companion must also have the attributes.
     """
-    ids = ids_with(store, attributes) if attributes else None
+    errors = dict[str, CorruptEvent]()
+    ids = ids_with(store, attributes, errors) if attributes else None
     rows = [row for row in store.iter_conversations() if row.erased_at is None]
     young_ids = set[str]()
     if before is not None:
-        imports = imported_at(store)
+        imports = imported_at(store, errors)
         for row in rows:
-            if max(row.updated_at, imports.get(row.id, row.updated_at)) >= before:
+            is_young = max(row.updated_at, imports.get(row.id, row.updated_at)) >= before
+            if row.updated_at >= before:
+                errors.pop(row.id, None)  # Its events are young, whatever its source says.
+            if is_young or row.id in errors:
                 young_ids |= {row.id, companion_of(row.id)}
+    if damaged is None and errors:
+        raise next(iter(errors.values()))
+    if damaged is not None:
+        damaged |= errors
     chosen_ids = {
         row.id for row in rows if row.id not in young_ids and (ids is None or row.id in ids)
     }
@@ -112,19 +126,42 @@ def conversations_with(
     ]
 
 
+def not_erased_words(damaged: Mapping[str, CorruptEvent]) -> dict[str, str]:
+    """Return why an erasure by age leaves out each conversation in ``damaged``."""
+    return {
+        name: f"conversation {name!r} is not erased, because the time of its last import or its"
+        f" attributes cannot be read; erase it by its id ({error.problem})"
+        for name, error in damaged.items()
+    }
+
+
+def not_searched_words(damaged: Mapping[str, CorruptEvent]) -> dict[str, str]:
+    """Return why a search by attributes leaves out each conversation in ``damaged``."""
+    return {
+        name: f"conversation {name!r} was not searched, because its source is damaged and it may"
+        f" have the attributes; redact or erase it by its id ({error.problem})"
+        for name, error in damaged.items()
+    }
+
+
 def _paths_of(ids: Iterable[str]) -> set[str]:
     """Return the ids and all paths above them. For ``a/b/c``, these are ``a/b`` and ``a``."""
     paths = {path for name in ids for path in accumulate(name.split("/"), "{}/{}".format)}
     return paths - {""}
 
 
-def ids_with(store: Store, attributes: JsonMap) -> set[str]:
-    """Return the conversations that have all the attributes, also those that an import brought.
-    Cost: the function reads the index of attributes, and the stored fields about all sources.
+def ids_with(
+    store: Store, attributes: JsonMap, damaged: dict[str, CorruptEvent] | None = None
+) -> set[str]:
+    """Return the conversations that have all the attributes, also those that an import brought. If
+    the source of another conversation is damaged, the conversation may have the attributes: its
+    error is added to ``damaged`` under its id, or raised without ``damaged``. Cost: the function
+    reads the index of attributes, and the stored fields about all sources.
     """
+    errors = dict[str, CorruptEvent]()
     ids = {
         conversation
-        for conversation, place in places(store).items()
+        for conversation, place in places(store, errors).items()
         if any(place.get(name) == value for name, value in attributes.items())
         and _has(store, conversation, place, attributes)
     }
@@ -135,7 +172,13 @@ def ids_with(store: Store, attributes: JsonMap) -> set[str]:
         )
         ids |= {row.id for row in page.conversations}
         if (after := page.after) is None:
-            return ids
+            break
+    unknown = {name: error for name, error in errors.items() if name not in ids}
+    if damaged is None and unknown:
+        raise next(iter(unknown.values()))
+    if damaged is not None:
+        damaged |= unknown
+    return ids
 
 
 def _has(store: Store, conversation: str, place: Mapping[str, str], attributes: JsonMap) -> bool:
@@ -182,10 +225,16 @@ def and_children(
 
 
 def old_tasks(
-    store: Store, rows: Sequence[ConversationRow], before: datetime | None, trees: Trees
+    store: Store,
+    rows: Sequence[ConversationRow],
+    before: datetime | None,
+    trees: Trees,
+    damaged: dict[str, CorruptEvent],
 ) -> list[ConversationRow]:
-    """Return the rows with their sub-agents, but only whole tasks, of which every agent is old."""
-    old_ids = {row.id for row in conversations_with(store, None, before)}
+    """Return the rows with their sub-agents, but only whole tasks, of which every agent is old.
+    ``damaged`` is as in ``conversations_with``.
+    """
+    old_ids = {row.id for row in conversations_with(store, None, before, damaged=damaged)}
     rows = [row for row in and_children(store, rows, trees) if row.id in old_ids]
     ids = {row.id for row in rows}
     tops = {row.id: trees.task_of(companion_of(row.id) or row.id) for row in rows}
@@ -300,7 +349,8 @@ class _Erasing:
         """
         forks = and_forks(self.store, [row], self.erased_ids)[1:]
         forks.reverse()  # A fork of a fork comes first.
-        sources = source_files(self.store, [member.id for member in (row, *forks)])
+        unread = set[str]()
+        sources = source_files(self.store, [member.id for member in (row, *forks)], unread)
         origins = forked_from(self.store, row.id)
         if self.options.dry_run:
             erased_rows = self._rows_to_erase(row, forks)
@@ -310,7 +360,10 @@ class _Erasing:
         self.remaining += self._companions_to_erase(row, erased_rows)
         names = (*self._left_beside(row, origins), *erased_rows[-1].unconfirmed)
         erased_rows[-1] = erased_rows[-1]._replace(unconfirmed=names)
-        return [_Member(member, sources.get(member.id, ())) for member in erased_rows]
+        return [
+            _Member(member, sources.get(member.id, ()), member.id in unread)
+            for member in erased_rows
+        ]
 
     def _rows_to_erase(
         self, row: ConversationRow, forks: Sequence[ConversationRow]
@@ -381,16 +434,21 @@ class _Erasing:
 
 
 class _Member(NamedTuple):
-    """An erased conversation, and the files from which it was imported."""
+    """An erased conversation, and the files from which it was imported. ``is_unread`` says that
+    the paths of these files could not be read.
+    """
 
     row: ConversationRow
     sources: Sequence[str]
+    is_unread: bool
 
     def with_holders(self, store: Store, options: Erasure) -> ConversationRow:
         """Return the row with what may still hold the data. Unlike a dry run, an erasure looks."""
         names = self.row.unconfirmed
         if not options.dry_run:
             names = holders(store, names, {self.row.id}, self.sources)
+            if self.is_unread:
+                names = (*names, unread_source_name(self.row.id))
         return self.row._replace(unconfirmed=names)
 
 

@@ -48,6 +48,7 @@ from foldlog.eventstore import (
     CannotRedact,
     CondensationAction,
     ConversationErased,
+    ConversationNotFound,
     ConversationRow,
     CorruptEvent,
     DocumentChanges,
@@ -83,7 +84,12 @@ from foldlog.eventstore.sources.tables import Sources
 from foldlog.eventstore.store import bind
 from foldlog.eventstore.usage import PLACED_FROM
 from foldlog.formats.registry import UnknownFormat
-from foldlog.projections.conversations.companions import companion_of, companions_at, origins_of
+from foldlog.projections.conversations.companions import (
+    companion_of,
+    companions_at,
+    forked_from,
+    origins_of,
+)
 from foldlog.projections.conversations.unreadable import sound
 
 T = TypeVar("T")
@@ -474,17 +480,19 @@ class Redacting:
             ]
         return stay
 
-    def sources(self) -> dict[str, list[str]]:
-        """Return the paths from which conversations were imported, by conversation."""
+    def sources(self, unread: set[str] | None = None) -> dict[str, list[str]]:
+        """Return the paths from which conversations were imported, by conversation. A conversation
+        whose paths cannot be read is added to ``unread``.
+        """
         names = [
             row.id for row in (self.store.iter_conversations() if self.everywhere else self.rows)
         ]
         readable = [name for name in names if name not in self.problems]
-        imported = source_files(self.store, readable)
+        imported = source_files(self.store, readable, unread)
         for name in self.problems:
             # A search reports the missing key. All other conversations are redacted and reported.
             with suppress(KeyUnavailable):
-                imported |= source_files(self.store, [name])
+                imported |= source_files(self.store, [name], unread)
         noted = erased_sources(self.store)
         paths_by_name = {
             name: list(dict.fromkeys((*imported.get(name, ()), *noted.get(name, ()))))
@@ -500,8 +508,11 @@ class Redacting:
         copies = [
             name for name in read_models(self.store) if is_a_copy(name) and may_hold(name, names)
         ]
-        return holders(
-            self.store, copies, names, [path for paths in self.sources().values() for path in paths]
+        unread = set[str]()
+        paths = [path for paths in self.sources(unread).values() for path in paths]
+        return (
+            *holders(self.store, copies, names, paths),
+            *map(unread_source_name, sorted(unread)),
         )
 
     def _find_events(self, *, redacted_too: bool = False) -> dict[str, list[Event]]:
@@ -554,6 +565,22 @@ class Redacting:
         """Return whether a time is before the time ``before``, if there is one."""
         return self._before is None or time < self._before
 
+    def _may_be_old(self, row: ConversationRow) -> bool:
+        """Return whether a conversation began before the time ``before``, or may be a fork of an
+        old conversation, of which it shares or has copied the source.
+        """
+        if self._is_old(row.created_at):
+            return True
+        for name in forked_from(self.store, row.id):
+            try:
+                origin = self.store.conversation(name, as_stored=True)
+            except ConversationNotFound:
+                return True
+            # The id of an erased origin may be in use again.
+            if origin.generation or self._is_old(origin.created_at):
+                return True
+        return False
+
     def _search_rows(self, search: Callable[[Store, str, Holds], T]) -> Iterator[tuple[str, T]]:
         """Yield the id of each conversation, and what the search for the text finds in it. If all
         of a conversation is too young, it is left out.
@@ -561,7 +588,7 @@ class Redacting:
         if self.holds is None:
             return
         for row in self.rows:
-            if not self._is_old(row.created_at):
+            if not self._may_be_old(row):
                 continue
             try:
                 found = search(self.store_of(row.id), row.id, self.holds)
@@ -1053,6 +1080,11 @@ def _quotes_of(
 
 # -- the places that may still have the content
 # ----------------------------------------------------------------------------------------------
+
+
+def unread_source_name(conversation: str) -> str:
+    """Return the name of the imported file of a conversation whose source is damaged."""
+    return f"imported file of {conversation!r}, whose path cannot be read"
 
 
 def holders(

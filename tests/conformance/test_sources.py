@@ -532,7 +532,10 @@ def test_a_source_whose_facts_cannot_be_read_is_left_out(store):
     row = (*source[:8], 1, source.head, source.fingerprint, b"", b"no deflate", pack(b""))
     store.database.recorder.transact(lambda transaction: transaction.write("put_source", *row))
     with sources_of(store) as sources:
-        assert [name for name, _, _ in sources.abouts()] == ["c2"]
+        damaged = {}
+        assert list(sources.abouts(bytes, damaged)) == [("c2", "codex", b'{"a": 1}')]
+        assert damaged.keys() == {"c1"}
+        assert "cannot be read" in damaged["c1"].problem
         with pytest.raises(CorruptEvent, match="'c1'"):
             sources.of("c1")
 

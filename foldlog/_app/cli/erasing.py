@@ -178,6 +178,8 @@ def warn_of_unconfirmed(unconfirmed: Iterable[str], removal: str) -> None:
             terminal.note(
                 f"{file} may still contain the content until you delete it: {file_words(name)}"
             )
+        elif name.startswith("imported "):
+            terminal.note(f"a file may still contain the content until you delete it: {name}")
         else:
             if path := path_in(name):
                 remedy = f"run '{command('export', '--to', path)}'"

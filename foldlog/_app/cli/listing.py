@@ -25,7 +25,7 @@ from foldlog._reports.figures.spending import models_without_price
 from foldlog._reports.figures.stats import Behind
 from foldlog._reports.figures.tables import Where
 from foldlog._reports.words.gist import count
-from foldlog.eventstore import ConversationRow, Store
+from foldlog.eventstore import ConversationRow, CorruptEvent, Store
 from foldlog.eventstore.lists.pages import check_no_key_is_missing
 from foldlog.eventstore.times import EventTime, in_utc, parse_event_time
 from foldlog.projections.conversations.companions import companion_of
@@ -203,8 +203,15 @@ def _chosen_ids(store: Store, filters: Filters, notes: ListNotes) -> Iterator[se
         # slow to import: it loads the code for audit databases
         from foldlog._privacy.erasing import ids_with
 
+        damaged = dict[str, CorruptEvent]()
         with terminal.working("listing"):
-            yield ids_with(store, pairs(filters.attributes, _OTHER_FILTERS))
+            ids = ids_with(store, pairs(filters.attributes, _OTHER_FILTERS), damaged)
+        for name, error in damaged.items():
+            terminal.unread(
+                f"conversation {name!r} may have the attributes too, but its source is damaged"
+                f" ({error.problem})"
+            )
+        yield ids
     if filters.line:
         from foldlog._app.server.notes import conversations_with_notes
 

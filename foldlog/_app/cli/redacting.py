@@ -12,11 +12,11 @@ from foldlog._app.cli.exit_status import Refused
 from foldlog._app.cli.selection import pairs
 from foldlog._app.cli.stores import require_id
 from foldlog._app.cli.vacuuming import vacuum_pending
-from foldlog._privacy.erasing import conversations_with
+from foldlog._privacy.erasing import conversations_with, not_searched_words
 from foldlog._privacy.matching import Holds, holding
 from foldlog._privacy.redacting import Chosen, Problem, Redacting
 from foldlog._reports.words.gist import count
-from foldlog.eventstore import CannotRedact, ConversationRow, Store
+from foldlog.eventstore import CannotRedact, ConversationRow, CorruptEvent, Store
 from foldlog.eventstore.arguments import check_reason
 from foldlog.eventstore.maintenance.redact import RedactionReceipt
 from foldlog.projections.conversations.companions import with_companions
@@ -80,13 +80,16 @@ def check_asked(
 def redacting_of(store: Store, conversation: str | None, search: Search) -> Redacting:
     """Return a ``Redacting`` for the events of a search, or for the events that the user named."""
     rows = []
+    damaged = dict[str, CorruptEvent]()
     if search.is_asked_for:
-        rows = _conversations_of(store, conversation, search.where)
+        rows = _conversations_of(store, conversation, search.where, damaged)
     everywhere = conversation is None and not search.where
     named = None if conversation is None else require_id(store, conversation)
-    return Redacting(
+    redacting = Redacting(
         store, rows, search.holds, search.before, everywhere=everywhere, conversation=named
     )
+    redacting.problems |= not_searched_words(damaged)
+    return redacting
 
 
 class RedactionResult(NamedTuple):
@@ -145,11 +148,16 @@ def redact_chosen(
 
 
 def _conversations_of(
-    store: Store, conversation: str | None, where: Sequence[str]
+    store: Store,
+    conversation: str | None,
+    where: Sequence[str],
+    damaged: dict[str, CorruptEvent],
 ) -> list[ConversationRow]:
-    """Return the conversations of a search. Raises ``Refused``."""
+    """Return the conversations of a search. ``damaged`` is as in ``conversations_with``. Raises
+    ``Refused``.
+    """
     if conversation is None:
-        return conversations_with(store, pairs(list(where)), and_shared=True)
+        return conversations_with(store, pairs(list(where)), and_shared=True, damaged=damaged)
     if where:
         raise Refused("use ID or --where, not both")
     return with_companions(store, [store.conversation(require_id(store, conversation))])

@@ -11,7 +11,7 @@ from collections.abc import Container, Mapping
 import msgspec
 
 from foldlog._base.json_types import JsonMap
-from foldlog.eventstore import Store
+from foldlog.eventstore import CorruptEvent, Store
 from foldlog.eventstore.log.database import Database
 from foldlog.eventstore.recorders.base import Reader
 from foldlog.eventstore.recorders.types import Conversation
@@ -81,17 +81,20 @@ def program_in(database: Database, reader: Reader, conversation: Conversation) -
     return source.format if is_own or conversation.begins >= handed_over.version else None
 
 
-def places(store: Store) -> dict[str, dict[str, str]]:
-    """Return the attributes that are stored with sources, in the order of import. Cost: the
+def places(
+    store: Store, damaged: dict[str, CorruptEvent] | None = None
+) -> dict[str, dict[str, str]]:
+    """Return the attributes that are stored with sources, in the order of import. A damaged source
+    is left out, and its error is added to ``damaged`` under the id of its conversation. Cost: the
     function reads the stored fields about all sources.
     """
+    errors = {} if damaged is None else damaged
 
     def read(reader: Reader) -> dict[str, dict[str, str]]:
         by_conversation = {}
-        for name, format, about_text in Sources(store.database, reader).abouts():
-            where = _decode(about_text).where if about_text else {}
-            if where:
-                by_conversation[name] = {"program": format, **where}
+        for name, format, fields in Sources(store.database, reader).abouts(_decode, errors):
+            if fields.where:
+                by_conversation[name] = {"program": format, **fields.where}
         return by_conversation
 
     return store.database.recorder.query(read)

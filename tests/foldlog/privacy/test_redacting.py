@@ -25,6 +25,7 @@ from foldlog.eventstore import (
 )
 from foldlog.eventstore.log import streams
 from foldlog.eventstore.log.row import from_microseconds
+from foldlog.eventstore.sources.blocks import pack
 from foldlog.formats import decode, encode
 from foldlog.maintenance import Maintenance
 from foldlog.projections.messages.content import data_url
@@ -405,6 +406,7 @@ def with_damage(tmp_path):
             for name in ("a", "b", "c"):
                 message = {"role": "user", "content": "the tulip"}
                 record = {"type": "user", "uuid": name, "sessionId": name, "message": message}
+                record["cwd"] = "/srv/alice"
                 (tmp_path / f"{name}.jsonl").write_text(f"{json.dumps(record)}\n")
                 histories.import_(tmp_path / f"{name}.jsonl")
                 histories[name].view()
@@ -440,7 +442,10 @@ def test_a_source_that_cannot_be_read_stops_no_other_redaction(change, problem, 
 )
 def test_a_history_with_a_source_that_cannot_be_read_is_erased(change, with_damage):
     with with_damage(change) as histories:
-        assert histories.erase("b", reason="asked to").erased_at is not None
+        tombstone = histories.erase("b", reason="asked to")
+        assert tombstone.erased_at is not None
+        path = "whose path cannot be read" if "x'00'" in change else "b.jsonl"
+        assert [path in name for name in tombstone.unconfirmed] == [True]
         assert len(histories.maintenance.expire(timedelta()).conversations) == 2
         assert sorted(histories) == []
 
@@ -457,9 +462,74 @@ def test_a_source_with_a_redacted_record_too_many_is_redacted_and_imported(with_
         assert problems(histories.store) == [problem]
 
 
-def test_old_histories_are_erased_beside_a_damaged_source(with_damage):
+DAMAGED = ["x'00'", f"x'{pack(b'no JSON').hex()}'"]
+
+
+@pytest.mark.parametrize("about", DAMAGED)
+@pytest.mark.parametrize("where", [None, {"cwd": "/srv/alice"}])
+@pytest.mark.parametrize("with_children", [False, True])
+def test_a_history_of_unknown_age_stays_and_is_named(about, where, with_children, with_damage):
+    with with_damage(f"about = {about}") as histories:
+        expired = histories.maintenance.expire(timedelta(), where, with_children=with_children)
+        assert {row.id for row in expired.conversations} == {"a", "c"}
+        (problem,) = expired.not_erased
+        assert "conversation 'b' is not erased" in problem
+        assert "cannot be read" in problem
+        (archived,) = histories.maintenance.archive(timedelta(), "memory://", where)
+        assert archived.conversation == "b"
+        assert "cannot be read" in (archived.stays or "")
+        tombstone = histories.erase("b", reason="asked to")
+        assert tombstone.unconfirmed == ("imported file of 'b', whose path cannot be read",)
+
+
+def test_a_command_names_a_history_whose_source_is_damaged(with_damage, foldlog):
+    where = ["--where", "cwd=/srv/alice"]
+    with_damage("about = x'00'").close()
+    listed = foldlog("list", "cwd=/srv/alice")
+    assert "conversation 'b' may have the attributes too" in listed.err
+    expired = foldlog("store expire", "--older-than", "0s", *where, "--dry-run")
+    assert "2 conversations to erase" in expired.out
+    assert "conversation 'b' is not erased" in expired.err
+    redacted = foldlog("store redact", "--matching", "tulip", *where, "--reason", "r", "--yes")
+    assert "conversation 'b' was not searched" in redacted.err
+    assert redacted.status == 1
+    erased = foldlog("store erase", "b", "--reason", "r", "--yes")
+    assert "imported file of 'b', whose path cannot be read" in erased.err
+
+
+def test_a_search_by_attributes_names_a_history_whose_source_is_damaged(with_damage):
     with with_damage("about = x'00'") as histories:
-        assert len(histories.maintenance.expire(timedelta()).conversations) == 3
+        report = histories.maintenance.redact_matching(
+            "tulip", {"cwd": "/srv/alice"}, reason="asked to"
+        )
+        assert report.events == {"a": (0,), "c": (0,)}
+        (stay,) = report.stay
+        assert stay.conversation == "b"
+        assert "was not searched" in stay.problem
+
+
+@pytest.mark.parametrize("is_old", [True, False])
+def test_the_age_of_a_detached_fork_is_that_of_its_first_import(
+    is_old, histories, tmp_path, monkeypatch
+):
+    """The fork has a copy of what the import of the erased history brought beside its records."""
+    record = {"type": "user", "message": {"role": "user", "content": "hello"}}
+    lines = [json.dumps({**record, "uuid": name, "sessionId": "s"}) for name in ("u0", "u1")]
+    (tmp_path / "s.jsonl").write_text("\n".join([lines[0], '{"broken tulip', lines[1], ""]))
+    began = histories.store.database.now()
+    histories.import_(tmp_path / "s.jsonl")
+    assert len(histories["s"].view()) == 2
+    if is_old:
+        began = histories.store.database.now() + 1
+    histories["s"].fork(2, "fork")
+    histories.erase("s", reason="asked to", detach_forks=True)
+    with monkeypatch.context() as patched:
+        patched.setattr(Maintenance, "_ago", lambda self, span: from_microseconds(began))
+        report = histories.maintenance.redact_matching(
+            "tulip", reason="policy", older_than=timedelta()
+        )
+    assert report.beside == (("fork",) if is_old else ())
+    assert report.stay == ()
 
 
 def test_what_is_younger_than_an_age_stays(histories, tmp_path, monkeypatch):

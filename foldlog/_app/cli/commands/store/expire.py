@@ -18,8 +18,10 @@ from foldlog._app.cli.options import (
 from foldlog._app.cli.selection import dry_run_option, moment_of_option, pairs, where_option
 from foldlog._app.cli.stores import open_existing
 from foldlog._history.lease import lease_that_keeps
-from foldlog._privacy.erasing import Erasure, conversations_with, old_tasks
+from foldlog._privacy.erasing import Erasure, conversations_with, not_erased_words, old_tasks
+from foldlog._reports.answers.document import ProblemDocument
 from foldlog._reports.figures.documents import trees_of
+from foldlog.eventstore import CorruptEvent
 from foldlog.eventstore.arguments import check_reason
 
 
@@ -55,11 +57,12 @@ def run(
     check_reason(reason, "tombstone")
     before = moment_of_option("--older-than", older_than)
     with open_existing(db) as store:
-        rows = conversations_with(store, pairs(where), before)
+        damaged = dict[str, CorruptEvent]()
+        rows = conversations_with(store, pairs(where), before, damaged=damaged)
         with terminal.working("counting"):
             trees = trees_of(store, is_complete=with_children)
         if with_children:
-            rows = old_tasks(store, rows, before, trees)
+            rows = old_tasks(store, rows, before, trees, damaged)
         options = Erasure(
             reason,
             detach_forks=detach,
@@ -73,4 +76,9 @@ def run(
         if not (yes or dry_run):
             ask(store, db, rows)
         outcome = erase_rows(store, rows, options, for_age=True, no_vacuum=no_vacuum)
+    staying = [
+        ProblemDocument(conversation=name, problem=problem)
+        for name, problem in not_erased_words(damaged).items()
+    ]
+    outcome = outcome._replace(stay=[*staying, *outcome.stay])
     report(outcome, options, for_age=True)
