@@ -97,7 +97,7 @@ def figures_of(store: Store, conversation: str) -> dict[str, Any]:
     stats = stored.totals(Where(only=[conversation]))
     return {
         "calls": sorted(map(repr, figures.calls)),
-        "context": figures.texts.context,
+        "context": [*figures.texts.context],
         "errors": figures.columns.errors,
         "first_error": figures.first_error,
         "state": figures.state,
