@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import chain, islice
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -206,11 +206,7 @@ def _chosen_ids(store: Store, filters: Filters, notes: ListNotes) -> Iterator[se
         damaged = dict[str, CorruptEvent]()
         with terminal.working("listing"):
             ids = ids_with(store, pairs(filters.attributes, _OTHER_FILTERS), damaged)
-        for name, error in damaged.items():
-            terminal.unread(
-                f"conversation {name!r} may have the attributes too, but its source is damaged"
-                f" ({error.problem})"
-            )
+        _say_damaged(damaged, "may have the attributes too")
         yield ids
     if filters.line:
         from foldlog._app.server.notes import conversations_with_notes
@@ -230,7 +226,17 @@ def _chosen_ids(store: Store, filters: Filters, notes: ListNotes) -> Iterator[se
     if filters.here:
         from foldlog._reports.figures.source_places import in_folder, places
 
-        yield {*in_folder(places(store), os.path.realpath("."), below=True)}
+        damaged = dict[str, CorruptEvent]()
+        yield {*in_folder(places(store, damaged), os.path.realpath("."), below=True)}
+        _say_damaged(damaged, "may be of this folder too")
+
+
+def _say_damaged(damaged: Mapping[str, CorruptEvent], doubt: str) -> None:
+    """Name each conversation that a filter left out because its source is damaged."""
+    for name, error in damaged.items():
+        terminal.unread(
+            f"conversation {name!r} {doubt}, but its source is damaged ({error.problem})"
+        )
 
 
 def _active_since(

@@ -15,7 +15,7 @@ from foldlog._imports.compacting import compacting
 from foldlog._imports.importing import Failed, Import
 from foldlog._imports.redacting import source_files
 from foldlog._reports.figures.source_places import in_folder, places
-from foldlog.eventstore import EventStoreError, Store
+from foldlog.eventstore import CorruptEvent, EventStoreError, Store
 from foldlog.projections.conversations.companions import ids_beginning_with
 
 _SESSION = "CLAUDE_CODE_SESSION_ID"
@@ -157,7 +157,10 @@ class Asking:
             return Unclear(problem, choices)
         if self._folder is None:
             return Unclear(problem, None)
-        return Unclear(problem, in_folder(places(self._store), self._folder))
+        damaged = dict[str, CorruptEvent]()
+        in_this_folder = in_folder(places(self._store, damaged), self._folder)
+        # a damaged source may have been written in this folder too
+        return Unclear(problem, [*in_this_folder, *damaged])
 
 
 def _written_at(path: Path) -> int:

@@ -32,7 +32,7 @@ from foldlog._reports.words.times import moment_of
 from foldlog.condensers import is_masked
 from foldlog.condensers.models.estimate import estimate
 from foldlog.condensers.prompts.rendering import clip_line
-from foldlog.eventstore import Event, EventStoreError, Store, summary_of
+from foldlog.eventstore import CorruptEvent, Event, EventStoreError, Store, summary_of
 from foldlog.projections import NoSuchEvent, Views
 from foldlog.projections.conversations.labels import label
 
@@ -243,7 +243,13 @@ class Answers:
         in_folder_ids = None
         if directory:
             folder = os.path.realpath(os.path.expanduser(directory))
-            in_folder_ids = {*in_folder(places(self._store), folder, below=True)}
+            damaged = dict[str, CorruptEvent]()
+            in_folder_ids = {*in_folder(places(self._store, damaged), folder, below=True)}
+            for name, error in damaged.items():
+                yield (
+                    f"{_name(name)} may be of this folder too, but its source is damaged"
+                    f" ({error.problem})"
+                )
         if not words.strip():
             yield from self._list_lines(in_folder_ids, after, limit)
             return

@@ -13,6 +13,8 @@ from pathlib import Path
 import pytest
 
 import foldlog as api
+from foldlog._app.coding_agents.asked_conversation import Asking
+from foldlog._app.coding_agents.mcp_tools import Answers
 from foldlog._privacy import redacting as _redacting
 from foldlog.eventstore import (
     CannotRedact,
@@ -597,3 +599,31 @@ def test_a_text_in_a_stream_of_another_form_is_found(histories, kind, bodies):
     report = histories.maintenance.redact_matching("STRASSE 5", reason="asked to")
     assert (report.streams, report.stay) == ({"c": ("live",)}, ())
     assert histories.store.query("c", ReadTransaction.streams) == []
+
+
+def test_a_list_of_a_folder_names_a_conversation_whose_source_is_damaged(
+    with_damage, foldlog, tmp_path, monkeypatch
+):
+    with_damage("about = x'00'").close()
+    (tmp_path / "elsewhere").mkdir()
+    monkeypatch.chdir(tmp_path / "elsewhere")
+    listed = foldlog("list", "--here", "--db", str(tmp_path / "foldlog.db"))
+    assert "conversation 'b' may be of this folder too, but its source is damaged" in listed.err
+    assert listed.status == 1
+
+
+def test_tools_name_a_conversation_whose_source_is_damaged(with_damage):
+    with with_damage("about = x'00'") as histories:
+        asking = Asking(histories.store, {}, "/srv/alice", may_import=False)
+        tools = Answers(histories.store, asking)
+        lines = tools.sessions(directory="/srv/alice").splitlines()
+        assert len(lines) == 3
+        assert lines[0].startswith(
+            "conversation b may be of this folder too, but its source is damaged"
+        )
+        choices = tools.dropped().splitlines()
+        assert {line.split()[1] for line in choices if line.startswith("conversation ")} == {
+            "a:",
+            "b:",
+            "c:",
+        }
