@@ -42,7 +42,7 @@ from foldlog.eventstore.proof.stored_leaves import leaves_of
 from foldlog.eventstore.sources.blocks import GENESIS, chain_head
 from tests import stored_rows
 from tests.commands import run_foldlog
-from tests.eventstore.test_operator import key_of, stored_row
+from tests.eventstore.test_operator import key_of, run, stored_row
 from tests.privacy import erased, redacted
 from tests.said import all_said, say
 from tests.sound import changes, problems
@@ -101,14 +101,6 @@ def findings(path, note, **options):
     """Return what a comparison with the checkpoint finds, by conversation."""
     with opened(path, **options) as store:
         return changes(store, note)
-
-
-def run(path, statement, *values):
-    """Change rows of the store's file. The statement must find at least one row."""
-    with closing(sqlite3.connect(path)) as connection:
-        changed = connection.execute(statement, values).rowcount
-        connection.commit()
-    assert changed, statement
 
 
 def put_redacted_form(path, name, event_id, **fields):

@@ -92,30 +92,30 @@ def test_field_named_exact_beside_its_exact_form(meta):
     assert decode("message", 1, encode(event).body, 0) == msgspec.structs.replace(event, id=0)
 
 
-@pytest.mark.parametrize(
-    "fields",
-    [
-        {"content": "list the files"},  # another text than the exact one
-        {"content": "a\ufffdb", "shown": False},  # a field that the exact form does not have
-        {},  # a field that is missing
-    ],
-)
-@pytest.mark.parametrize("first", [True, False])
-def test_exact_form_must_match_the_readable_one(fields, first):
-    hidden = exact(kind="message", content="a\ud800b", source="user")
-    visible = (
-        {"kind": "message", "source": "user", "content": "a\ufffdb", **fields}
-        if fields
-        else {"kind": "message"}
-    )
-    body = {"$exact": hidden, **visible} if first else {**visible, "$exact": hidden}
-    text = json.dumps(body, **COMPACT).encode()
-    if first or not fields:
-        with pytest.raises(Undecodable):
-            decode("message", 1, text, 0)
-    else:
-        read = decode("message", 1, text, 0)
-        assert (read.content, read.extra) == (fields["content"], {"$exact": hidden})
+EXACT = exact(kind="message", content="a\ud800b", source="user")
+OTHER_TEXT = {"kind": "message", "source": "user", "content": "list the files"}
+MORE_FIELDS = {"kind": "message", "source": "user", "content": "a\ufffdb", "shown": False}
+FEWER_FIELDS = {"kind": "message"}
+
+
+@pytest.mark.parametrize("readable", [OTHER_TEXT, MORE_FIELDS, FEWER_FIELDS])
+def test_exact_form_must_match_the_readable_one(readable):
+    body = json.dumps({"$exact": EXACT, **readable}, **COMPACT).encode()
+    with pytest.raises(Undecodable, match=r"\$exact and the fields after it differ"):
+        decode("message", 1, body, 0)
+
+
+@pytest.mark.parametrize("readable", [OTHER_TEXT, MORE_FIELDS])
+def test_a_later_field_named_exact_is_no_exact_form(readable):
+    body = json.dumps({**readable, "$exact": EXACT}, **COMPACT).encode()
+    read = decode("message", 1, body, 0)
+    assert (read.content, read.extra) == (readable["content"], {"$exact": EXACT})
+
+
+def test_a_later_field_named_exact_adds_no_missing_field():
+    body = json.dumps({**FEWER_FIELDS, "$exact": EXACT}, **COMPACT).encode()
+    with pytest.raises(Undecodable, match="content"):
+        decode("message", 1, body, 0)
 
 
 @pytest.mark.parametrize("name", ["content", "kind", "id", "source", "meta"])

@@ -7,7 +7,6 @@ import sqlite3
 import subprocess
 import sys
 import threading
-import time
 from pathlib import Path
 
 import pytest
@@ -97,7 +96,8 @@ def held(monkeypatch):
         return write_back(connection)
 
     monkeypatch.setattr(rewriting, "write_back", slowly)
-    return at_work, go_on
+    yield at_work, go_on
+    go_on.set()  # a test that failed has not set it
 
 
 def test_long_log_is_written_back_beside_commits(store, tmp_path):
@@ -204,23 +204,17 @@ def test_vacuum_waits_for_the_checkpoint(store, held):
     assert [result.space_returned for result in vacuumed] == [True]
 
 
-def test_close_waits_for_the_checkpoint(store, monkeypatch):
-    at_work = threading.Event()
-    ended = threading.Event()
-    write_back = rewriting.write_back
-
-    def slowly(connection):
-        at_work.set()
-        time.sleep(0.3)
-        written_back = write_back(connection)
-        ended.set()
-        return written_back
-
-    monkeypatch.setattr(rewriting, "write_back", slowly)
+def test_close_waits_for_the_checkpoint(store, held):
+    at_work, go_on = held
     append(store, 2 * AT)
     assert at_work.wait(60)
-    store.close()
-    assert ended.is_set()
+    closing = threading.Thread(target=store.close)
+    closing.start()
+    closing.join(0.1)
+    assert closing.is_alive()
+    go_on.set()
+    closing.join()
+    assert in_progress() == []
 
 
 def test_process_fork_waits_for_the_checkpoint(tmp_path):

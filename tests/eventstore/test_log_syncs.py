@@ -25,16 +25,20 @@ def write(recorder, name, *, durable):
     return recorder.transact(work, durable=durable)
 
 
-def test_a_thread_syncs_once_for_the_commits_that_do_not_wait(tmp_path, synced):
+def test_a_thread_syncs_once_for_the_commits_that_do_not_wait(tmp_path, synced, monkeypatch):
     path = str(tmp_path / "s.db")
     recorder = SQLiteRecorder(path)
     full = 2
     normal = 1
-    assert [write(recorder, "a", durable=False) for _ in range(3)] == [normal] * 3
-    assert write(recorder, "b", durable=True) == full
-    until(lambda: synced)
+    interval_ends = threading.Event()
+    with monkeypatch.context() as patch:
+        patch.setattr(recorder._syncs._is_stopped, "wait", lambda _: interval_ends.wait(60))
+        assert [write(recorder, "a", durable=False) for _ in range(3)] == [normal] * 3
+        assert write(recorder, "b", durable=True) == full
+        assert synced == []
+        interval_ends.set()
+        until(lambda: all(thread.name != log_syncs.THREAD for thread in threading.enumerate()))
     assert synced == [f"{path}-wal"]
-    until(lambda: all(thread.name != log_syncs.THREAD for thread in threading.enumerate()))
     write(recorder, "c", durable=True)
     assert len(synced) == 1, "SQLite itself synced this commit"
     write(recorder, "d", durable=False)
@@ -50,7 +54,7 @@ def test_no_commit_of_a_relaxed_store_waits_for_the_disk(tmp_path, synced):
     recorder.close()
 
 
-def test_a_sync_that_fails_is_told(tmp_path, monkeypatch, caplog):
+def test_a_sync_that_fails_is_logged(tmp_path, monkeypatch, caplog):
     def fail(path):
         raise OSError(5, "the disk is gone", path)
 
@@ -58,12 +62,15 @@ def test_a_sync_that_fails_is_told(tmp_path, monkeypatch, caplog):
     recorder = SQLiteRecorder(str(tmp_path / "s.db"))
     write(recorder, "a", durable=False)
     recorder.close()
-    [told] = [record for record in caplog.records if record.name == "foldlog.store.not_synced"]
-    assert "the disk is gone" in told.getMessage()
+    [failure] = [record for record in caplog.records if record.name == "foldlog.store.not_synced"]
+    assert "the disk is gone" in failure.getMessage()
 
 
 def test_a_log_that_is_gone_needs_no_sync(tmp_path):
     log_syncs.sync(str(tmp_path / "no-wal"))
+
+
+def test_a_sync_leaves_no_file_open(tmp_path):
     file = tmp_path / "s.db-wal"
     file.write_bytes(b"pages")
     log_syncs.sync(str(file))

@@ -302,6 +302,7 @@ def test_two_archivers_at_once_lose_nothing(server, histories, path, prefix, to)
     with ThreadPoolExecutor(2) as threads:
         outcomes = [outcome for result in threads.map(run, range(2)) for outcome in result]
     done = [outcome.conversation for outcome in outcomes if outcome.stays is None]
+    assert done
     assert len(done) == len({*done})
     histories.maintenance.vacuum()
     assert_named(histories, server, prefix)

@@ -66,6 +66,7 @@ def sound_store(tmp_path_factory):
 
 
 def run(path, statement, *values):
+    """Change rows of the store's file. The statement must find at least one row."""
     with closing(sqlite3.connect(path)) as connection:
         changed = connection.execute(statement, values).rowcount
         connection.commit()
@@ -161,15 +162,21 @@ def redact_unseen(path, name, event):
     run(path, f"UPDATE events SET body = '{{}}' {where}", name, event)
 
 
-def change_tombstone(path, name, event):
-    """Change one of the fields of a tombstone."""
-    column, value = [
-        ("erased_reason", "'retention'"),
-        ("erased_at", "erased_at + 1"),
-        ("erased_events", "erased_events - 1"),
-        ("erased_head", "zeroblob(32)"),
-    ][event % 4]
-    run(path, f"UPDATE conversations SET {column} = {value} WHERE id = ?", name)
+def change_reason(path, name, event):
+    """Change the reason of an erasure in its tombstone."""
+    run(path, "UPDATE conversations SET erased_reason = 'retention' WHERE id = ?", name)
+
+
+def change_time_of_erasure(path, name, event):
+    run(path, "UPDATE conversations SET erased_at = erased_at + 1 WHERE id = ?", name)
+
+
+def change_number_of_events(path, name, event):
+    run(path, "UPDATE conversations SET erased_events = erased_events - 1 WHERE id = ?", name)
+
+
+def change_last_head(path, name, event):
+    run(path, "UPDATE conversations SET erased_head = zeroblob(32) WHERE id = ?", name)
 
 
 def remove_tombstone(path, name, event):
@@ -237,7 +244,16 @@ OF_LIVING = [
     hide,
     redact_unseen,
 ]
-OF_TOMBSTONES = [change_tombstone, remove_tombstone, bring_back, remove_entry, change_entry]
+OF_TOMBSTONES = [
+    change_reason,
+    change_time_of_erasure,
+    change_number_of_events,
+    change_last_head,
+    remove_tombstone,
+    bring_back,
+    remove_entry,
+    change_entry,
+]
 OF_THE_STORE = [change_store_ledger, remove_list, forge_list, another_store]
 CHANGES = [*OF_LIVING, *OF_TOMBSTONES, *OF_THE_STORE]
 

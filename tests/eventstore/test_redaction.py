@@ -145,6 +145,7 @@ def test_event_of_a_later_version_stays(path):
         store.append("c", later, expected_version=6)
         with pytest.raises(CannotRedact, match="a later version of foldlog"):
             redacted(store, "c", 6)
+        assert [*store.events("c", 6)] == [replace(later, id=6)]
 
 
 # -- redacted events

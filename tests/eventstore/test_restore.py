@@ -390,6 +390,7 @@ def test_full_disk_replaces_nothing(path, backup, monkeypatch):
         match=r"cannot restore .*: No space left on device; free some space; nothing was replaced",
     ):
         restore_store(path, backup)
+    assert contents(path) == ["in the backup", "after the backup"]
 
 
 def test_files_of_a_killed_restore_are_removed(path, backup):

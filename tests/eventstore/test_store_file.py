@@ -132,11 +132,15 @@ def replace(path, copy):
     copy.rename(path)
 
 
+def remove_log(path):
+    for suffix in ("-wal", "-shm"):
+        path.with_name(path.name + suffix).unlink()
+
+
 def replace_and_clear(path, copy):
     """Replace the file and delete its log, as somebody does who restores a backup by hand."""
     copy.rename(path)
-    for suffix in ("-wal", "-shm"):
-        path.with_name(path.name + suffix).unlink()
+    remove_log(path)
 
 
 def replace_folder(path, copy):
@@ -208,11 +212,6 @@ def test_moved_or_replaced_file_is_not_written(tmp_path, change, caplog):
         assert contents(tmp_path / moved) == ["in the copy", "after the copy"]
     if change is replace_and_clear:
         assert contents(path) == ["in the copy"]
-
-
-def remove_log(path):
-    for suffix in ("-wal", "-shm"):
-        path.with_name(path.name + suffix).unlink()
 
 
 @pytest.fixture

@@ -198,6 +198,9 @@ def test_head_shows_a_change_with_new_checksum(path, changed):
 
 
 def test_inserted_and_removed_event_are_found(tmp_path):
+    """ "a" gets an event more before its event 20, and "b" loses its event 20. The ids of the later
+    events are one higher in "a", and one lower in "b".
+    """
     path = tmp_path / "long.db"
     with open_store(f"sqlite:///{path}") as store:
         for name in ("a", "b"):
