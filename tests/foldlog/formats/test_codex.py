@@ -248,9 +248,8 @@ def rollout(steps):
                 calls += 1
             elif part == "output":
                 records.append(output(f"c{max(0, calls - 1 - number % 3)}"))
-            elif (
-                part["type"] == "session_meta"
-            ):  # with the same time it is the same record, read twice
+            elif part["type"] == "session_meta":
+                # with the same time it would be the same record, read twice
                 records.append({**part, "timestamp": f"2026-02-17T09:00:00.{len(records):03}Z"})
             else:
                 records.append(part)

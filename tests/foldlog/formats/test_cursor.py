@@ -154,7 +154,8 @@ def test_a_root_whose_name_is_half_a_letter_is_missing(tmp_path):
     path = command_line(tmp_path, *CHAT)
     about = json.dumps({"agentId": "c-1", "latestRootBlobId": HALF}).encode()
     execute(path, f"UPDATE meta SET value = '{about.hex()}'")
-    (outcome,) = Import(new_store(), [path])
+    with new_store() as store:
+        (outcome,) = Import(store, [path])
     assert "is missing" in str(outcome.error)
 
 

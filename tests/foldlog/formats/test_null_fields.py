@@ -49,7 +49,7 @@ def essentials(event: Event) -> tuple[Any, ...]:
 
 
 @pytest.mark.parametrize("format, name, present", NAMES)
-def test_other_name_that_is_null(format: str, name: str, present: str) -> None:
+def test_a_null_under_the_other_name_changes_no_event(format: str, name: str, present: str) -> None:
     changed = 0
     for row in read_lines(GOLDEN_READS / f"{format}.jsonl"):
         records = with_nulls(row["records"], name, present)
@@ -61,7 +61,7 @@ def test_other_name_that_is_null(format: str, name: str, present: str) -> None:
     assert changed
 
 
-def test_blocks_with_the_names_of_two_sdks() -> None:
+def test_nulls_under_the_names_of_another_sdk_change_no_block() -> None:
     call = {"type": "tool_use", "id": "c", "name": "f", "input": {"a": 1}}
     result = {"type": "tool_result", "tool_use_id": "c", "content": "no road", "is_error": True}
     records: list[Any] = [
@@ -119,15 +119,20 @@ def result_of_tool(format: str, response: Any) -> Observation:
         ({"status": "bad", "error": {"code": 7}}, True),
     ],
 )
-def test_response_with_an_error_field(format: str, response: Any, is_error: bool) -> None:
+def test_only_an_error_in_a_response_is_an_error(
+    format: str, response: Any, is_error: bool
+) -> None:
     assert result_of_tool(format, response).is_error is is_error
     assert reports_error(response) is is_error
 
 
-def test_other_places_of_a_null() -> None:
+def test_metrics_beside_a_null_are_read() -> None:
     report = {"agent": {"model_name": "m"}}
     stats = {"usage_to_metrics": None, "service_to_metrics": report}
     assert metrics_in({"stats": stats}) == report
+
+
+def test_cost_in_the_usage_counts_beside_a_null() -> None:
     (reply,) = foldlog.from_openai(
         {
             "choices": [{"message": {"role": "assistant", "content": "hi"}}],
@@ -136,5 +141,8 @@ def test_other_places_of_a_null() -> None:
         }
     )
     assert reply.meta["cost"] == 0.5
+
+
+def test_messages_beside_a_null_are_read() -> None:
     messages = [{"role": "user", "content": "hi"}]
     assert _messages({"messages": None, "choices": messages}, "user") == messages

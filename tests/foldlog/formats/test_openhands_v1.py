@@ -1,4 +1,4 @@
-"""The events of OpenHands V1 records, also of the strange ones."""
+"""Histories of OpenHands V1 are written again, also with events that were appended later."""
 
 import pytest
 from msgspec.structs import replace
@@ -36,8 +36,8 @@ def condensation(name, *forgotten, **more):
     return {**record, "llm_response_id": "r9", **more}
 
 
-def read(*records, **how):
-    return list(decode(records, V1, **how))
+def read(*records):
+    return list(decode(records, V1))
 
 
 @pytest.mark.parametrize("number", ["", " 2", " 3"])
@@ -62,14 +62,6 @@ def test_condensations_after_an_update_forget_what_they_name():
     assert notes[0].startswith(
         "left out: 1 replacement of a system prompt, 1 condensation, which openai-chat cannot"
     )
-
-
-# -- branches
-# --------------------------------------------------------------------------------------------------
-
-
-# -- odd records
-# --------------------------------------------------------------------------------------------------
 
 
 def test_later_events_get_ids_of_their_own():

@@ -4,7 +4,6 @@ about the format.
 
 from dataclasses import replace
 from functools import partial
-from pathlib import Path
 
 import pytest
 
@@ -14,8 +13,6 @@ from foldlog.formats.files.readers import Placed
 from foldlog.formats.format import Contained, FileReader
 from foldlog.formats.record import at
 from tests.foldlog.formats.reading import histories_at
-
-PLACE = Path(registry.__file__).parent
 
 
 @pytest.mark.parametrize("name", ["llama-index", "codex"])

@@ -146,11 +146,16 @@ def test_paths_without_a_history(tmp_path):
         ("\n", False),
     ],
 )
-def test_two_lines_with_text_are_jsonl(text, is_on_lines, tmp_path, monkeypatch):
+def test_two_lines_with_text_are_jsonl(text, is_on_lines, tmp_path):
     file = tmp_path / "a.json"
-    really = Path.open
     file.write_text(text)
     assert on_lines(file) is is_on_lines
+
+
+def test_file_that_is_emptied_before_it_is_read_is_no_jsonl(tmp_path, monkeypatch):
+    file = tmp_path / "a.json"
+    file.write_text("{}\n{}")
+    really = Path.open
 
     def emptied(path, *how):
         os.truncate(path, 0)
