@@ -14,9 +14,13 @@ from tests.foldlog.records import GOLDEN
 from tests.said import ids
 
 CASES = json.loads((GOLDEN / "compactions.json").read_text())
-MESSAGE = CASES[0]["steps"][0]["append_reply"]
+BY_NAME = {case["case"]: case for case in CASES}
+OF_ANTHROPIC = BY_NAME["a block of Anthropic stands for all before it, and goes back as it came"]
+OF_OPENAI = BY_NAME["an item of OpenAI stands for all before it, and goes back as it came"]
+ASKED_FOR = BY_NAME["a compaction that the program asked for keeps the messages of the user"]
+MESSAGE = OF_ANTHROPIC["steps"][0]["append_reply"]
 """A reply of Anthropic with a compaction and a text."""
-RESPONSE = CASES[4]["steps"][0]["append_reply"]
+RESPONSE = OF_OPENAI["steps"][0]["append_reply"]
 """A response of OpenAI with a compaction and a message."""
 
 
@@ -61,7 +65,7 @@ def test_compaction_is_a_condensation(history):
     assert message.event.meta["message"] == {"context_management": edits}
     assert history.view().system_prompt == "Be brief."
     assert "condensation 4 forgot it" in str(history.why(1))
-    reply = CASES[5]["steps"][0]["append_reply"]
+    reply = ASKED_FOR["steps"][0]["append_reply"]
     assert history.append_reply(reply)[1].event.meta["usage"]["prompt_tokens"] == 7
 
 
@@ -94,7 +98,7 @@ def test_import_reads_compactions_as_replies():
     events = list(decode([*before, item, reply], "openai-responses"))
     view = View.from_events(events)
     assert ids(view) == [0, 1, 4, 5]
-    assert view.to_messages("responses")[2] == CASES[4]["prompts"]["responses"][1]
+    assert view.to_messages("responses")[2] == OF_OPENAI["prompts"]["responses"][1]
     _, *again = decode([ASKED, item], "openai-responses")
     # Nothing was sent before this compaction, so it forgets nothing.
     assert [type(event) for event in again] == [Message]

@@ -45,17 +45,19 @@ def full(opened):
     return history
 
 
-def work(turns, start=1):
-    """Return the calls of an agent with their results, one in each turn. The ids of the events
-    begin with ``start``. If this is 1, the user's wish comes first.
-    """
-    events = [said("mend the parser")] if start == 1 else []
-    for n in range(turns):
-        number = start + 2 * n
-        events.append(
-            Action(tool="run", arguments={"command": f"step {number}"}, call_id=f"c{number}")
-        )
-        events.append(Observation(tool="run", call_id=f"c{number}", cause=number, content="done"))
+def call_and_result(number):
+    """Return the call of an agent that becomes event ``number``, and its result."""
+    return [
+        Action(tool="run", arguments={"command": f"step {number}"}, call_id=f"c{number}"),
+        Observation(tool="run", call_id=f"c{number}", cause=number, content="done"),
+    ]
+
+
+def work(turns):
+    """Return the wish of a user, and a call with its result for each turn."""
+    events = [said("mend the parser")]
+    for _ in range(turns):
+        events += call_and_result(len(events))
     return events
 
 
@@ -67,14 +69,14 @@ def test_view_of_a_long_loop_stays_small(opened):
     history = opened(condenser=DIGEST)["c1"]
     history.append(work(0))
     sizes = []
-    for turn in range(40):
+    for _ in range(40):
         match history.step():
             case Condensation(action=action):
                 assert action.id == history.version() - 1
                 continue
             case View() as view:
                 sizes.append(len(view.to_messages()))
-        history.append(work(1, start=history.version()) if turn else work(1))
+        history.append(call_and_result(history.version()))
     assert max(sizes) <= 8
     assert kinds(history).count(Action) == len(sizes)
     condensations = kinds(history).count(CondensationAction)
@@ -243,13 +245,15 @@ REPLIES = {
     "append with documents": lambda history, reply: history.append(reply, documents={"state": 1}),
     "append_reply": lambda history, reply: history.append_reply(reply),
     "append_records": lambda history, reply: history.append_records([reply], format="openai-chat"),
-    "append in two threads": lambda history, reply: append_in_two_threads(history, reply),
+    "append with a second attempt": lambda history, reply: append_with_a_second_attempt(
+        history, reply
+    ),
     "async": lambda history, reply: anyio.run(in_async, history, foldlog.from_openai(reply)),
 }
 
 
-def append_in_two_threads(history, reply):
-    """Append a reply. If another writer was first, further events are appended before the next
+def append_with_a_second_attempt(history, reply):
+    """Append a reply. If another writer was first, a further message is appended before the second
     attempt.
     """
     append = history._store.append
