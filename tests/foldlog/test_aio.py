@@ -158,7 +158,6 @@ async def test_slow_step_delays_no_other_call(tmp_path):
             assert not await quick.prepare()
             for history in slow:
                 await history.append(said("while the model thinks"))
-            assert not gate.opened.is_set()
 
 
 class Groups:
@@ -259,7 +258,7 @@ async def test_cancelled_append_is_withdrawn_or_finished(histories, groups, monk
         await until(middle.reached.is_set)
         for scope in scopes[2:4]:
             scope.cancel()
-        await anyio.sleep(0.01)
+        await anyio.sleep(0.01)  # the tasks learn of it while their appends run
         middle.opened.set()
     outcomes = [[hasattr(error, "outcome") for error in errors] for errors in raised]
     assert outcomes == [[False], [False], [True], [True], [], []]
@@ -322,7 +321,6 @@ async def test_cancelled_read_raises_at_once(histories):
         async with gate.holding(read, gate.pass_through):
             scope.cancel()
             await anyio.sleep_forever()
-    assert not gate.opened.is_set()
     gate.opened.set()
 
 
@@ -426,7 +424,7 @@ async def test_close_waits_for_begun_calls(histories):
 
     async with gate.holding(partial(histories.pool.run, read_late, finish=False)) as tasks:
         tasks.start_soon(histories.close)
-        await anyio.sleep(0.1)
+        await anyio.sleep(0.1)  # a close that does not wait closes the store before the read
     assert versions == [1]
 
 
@@ -647,9 +645,10 @@ async def test_outcome_of_a_cancelled_task_is_recorded(histories):
             gate.opened.set()
 
         async def pay(to):
-            for _ in range(32):
+            for _ in range(_aio._THREADS):
                 busy.start_soon(hold)
-            await until(lambda: len(gate.held) == 32)  # no thread is left that would record it
+            # no thread is left that would record it
+            await until(lambda: len(gate.held) == _aio._THREADS)
             busy.start_soon(open_the_gate)
             scope.cancel()
             return "paid"

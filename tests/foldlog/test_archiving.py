@@ -31,6 +31,7 @@ def test_age_is_a_span_or_a_time(histories, objects):
     with pytest.raises(TypeError, match="older_than is 2026-01-01T00:00:00 and has no time zone"):
         archive(datetime(2026, 1, 1), objects)
     [archived] = archive(histories.store.conversation("old").updated_at + timedelta(1), objects)
+    # The store keeps the last of the two events.
     assert (archived.conversation, archived.events) == ("old", 1)
 
 

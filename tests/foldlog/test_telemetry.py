@@ -43,6 +43,9 @@ def summarizing(model):
 
 
 def opened(path, *answers, meanwhile=lambda history: None):
+    """Open histories that are condensed with these answers of a model. ``meanwhile`` gets the
+    history while the model is asked.
+    """
     model = Scripted(*answers, meanwhile=lambda: meanwhile(histories["c1"]))
     histories = foldlog.open(path / "s.db", condenser=summarizing(model))
     return histories
@@ -91,39 +94,40 @@ def dropped(path):
         condense(histories)
 
 
-def waited(path, same=False):
+def append_while_another_appends(histories, others):
+    """Append to ``others`` while an append to ``histories`` holds the store for half a second."""
     begun = threading.Event()
     go_on = threading.Event()
-    with (
-        foldlog.open(path / "s.db") as histories,
-        foldlog.open(path / "other.db" if same else path / "s.db") as others,
-    ):
-        if same:
-            others = histories
-        histories["c1"].append(messages(1))
+    histories["c1"].append(messages(1))
 
-        def slow(reading):
-            begun.set()
-            assert go_on.wait(60)
+    def slow(reading):
+        begun.set()
+        assert go_on.wait(60)
 
-        def append_slowly():
-            version = foldlog.ANY_VERSION
-            histories.store.append("c1", messages(1), expected_version=version, guard=slow)
+    def append_slowly():
+        version = foldlog.ANY_VERSION
+        histories.store.append("c1", messages(1), expected_version=version, guard=slow)
 
-        def append_too():
-            others["c1"].append(messages(1))
+    def append_too():
+        others["c1"].append(messages(1))
 
-        recorder = others.store.database.recorder
-        with in_thread(append_slowly, go_on.set):
-            assert begun.wait(60)
-            with in_thread(append_too, go_on.set) as second:
-                # on a busy machine the thread comes late
-                until(lambda: recorder._queue._waiting or recorder._writing._lock._pending)
-                second.join(0.5)
+    recorder = others.store.database.recorder
+    with in_thread(append_slowly, go_on.set):
+        assert begun.wait(60)
+        with in_thread(append_too, go_on.set) as second:
+            # on a busy machine the thread comes late
+            until(lambda: recorder._queue._waiting or recorder._writing._lock._pending)
+            second.join(0.5)
+
+
+def waited(path):
+    with foldlog.open(path / "s.db") as histories, foldlog.open(path / "s.db") as others:
+        append_while_another_appends(histories, others)
 
 
 def waited_for_a_thread(path):
-    waited(path, same=True)
+    with foldlog.open(path / "s.db") as histories:
+        append_while_another_appends(histories, histories)
 
 
 def away(path):

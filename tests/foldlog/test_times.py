@@ -8,7 +8,6 @@ from importlib.metadata import EntryPoint
 
 import pytest
 
-import foldlog
 from foldlog import open as foldlog_open
 from foldlog.eventstore import CondensationAction, Origin
 from foldlog.formats import registry
@@ -17,7 +16,7 @@ from tests.said import said
 from tests.web_client import asking_store
 
 SEPARATORS = ",", ":"
-"""Those of the records that are recorded: a record of an import is the same where its bytes are."""
+"""``append_records`` stores records with these separators. An import knows a record by its bytes."""
 NOON = datetime(2026, 3, 1, 12, tzinfo=UTC)
 RECORDS = {
     "openai-responses": {"role": "user", "content": "the gauge"},
@@ -33,7 +32,7 @@ def recorded_live(request, tmp_path):
     """
     minutes = iter([NOON, NOON.replace(minute=30), NOON.replace(hour=13)])
     now = [NOON]
-    with foldlog.open(tmp_path / "foldlog.db", clock=lambda: now[0]) as histories:
+    with foldlog_open(tmp_path / "foldlog.db", clock=lambda: now[0]) as histories:
         history = histories["c"]
         for place, now[0] in enumerate(minutes):
             if place == 1:
@@ -71,15 +70,20 @@ def test_recorded_time_stands_for_missing_time(recorded_live, foldlog):
 @pytest.mark.parametrize("format", RECORDS)
 def test_imports_and_recordings_continue_each_other(format, tmp_path):
     record = RECORDS[format] | ({"agent": "main"} if format == "swe-agent" else {})
+    line = f"{json.dumps(record, separators=SEPARATORS)}\n"
     with foldlog_open(tmp_path / "foldlog.db", clock=lambda: NOON) as histories:
-        (history := histories["c"]).append_records([record], format=format)
-        for number in (2, 2, 4, 4):
-            if number == 4:
-                history.append_records([record] * (3 - history.version()), format=format)
-            (tmp_path / "c.jsonl").write_text(
-                f"{json.dumps(record, separators=SEPARATORS)}\n" * number
-            )
+        history = histories["c"]
+
+        def import_lines(count):
+            (tmp_path / "c.jsonl").write_text(line * count)
             histories.import_(tmp_path / "c.jsonl", format=format, conversation="c")
+
+        history.append_records([record], format=format)
+        import_lines(2)
+        import_lines(2)
+        history.append_records([record], format=format)
+        import_lines(4)
+        import_lines(4)
         with asking_store(histories.store) as client:
             times = client.json("history?id=c")["events"]["time"]
     assert times == [NOON.timestamp() * 1_000, None, 0, None]  # each after the one before it
@@ -94,10 +98,13 @@ def test_attributes_give_a_page_no_time(histories):
 
 
 def test_broken_format_package_stops_no_reading(foldlog, tmp_path, monkeypatch):
-    def broken(*_):
+    loaded = []
+
+    def broken(entry_point):
+        loaded.append(entry_point.name)
         raise SyntaxError("broken")
 
-    monkeypatch.setattr(registry, "_refused", None)
+    monkeypatch.setattr(registry, "_refused", None)  # no package was loaded yet
     entry_points = [EntryPoint("other", "other:FORMAT", registry.GROUP)]
     monkeypatch.setattr("importlib.metadata.entry_points", lambda group: entry_points)
     monkeypatch.setattr(EntryPoint, "load", broken)
@@ -105,6 +112,7 @@ def test_broken_format_package_stops_no_reading(foldlog, tmp_path, monkeypatch):
         histories["c"].append(said("the gauge", origin=Origin(format="of-a-package")))
     assert foldlog("log c").out.count("the gauge") == 1
     assert len(foldlog("search gauge --json").document["hits"]) == 1
+    assert loaded == ["other"]
 
 
 def test_a_time_is_written_as_it_was_read():
