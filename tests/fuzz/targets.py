@@ -10,10 +10,13 @@ import os
 import random
 import re
 import tempfile
+import zlib
 from collections.abc import Callable
 from pathlib import Path
 from typing import NamedTuple
 from unittest.mock import patch
+
+import zstandard
 
 from foldlog.condensers import condenser_from_config, load_condenser
 from foldlog.condensers.errors import InvalidCondenser
@@ -40,6 +43,7 @@ from foldlog.eventstore.log.seal import decompress
 from foldlog.eventstore.maintenance.verify import verify
 from foldlog.eventstore.recorders import urls
 from foldlog.formats import FORMATS, UnknownFormat, decode, encode
+from tests.commands import NAMES, run_foldlog
 from tests.foldlog.formats.test_detection import mixture
 from tests.foldlog.imports.imports import Failed, Import, open_with_imports
 from tests.fuzz.mutation import any_text, as_json, mutate, mutate_json
@@ -61,7 +65,7 @@ def _lines(name):
     return [json.loads(line) for line in (_CORPUS / name).read_text("utf-8").splitlines()]
 
 
-# ---------------------------------------------------------------------------------------- the codec
+# -- the codec
 
 _BODIES = _lines("bodies.jsonl")
 
@@ -98,7 +102,7 @@ def _check_event(event):
     return "stored"
 
 
-# ------------------------------------------------------------------------------------------ formats
+# -- formats
 
 _RECORDS = {name: _lines(f"{name}.jsonl") for name in FORMATS}
 
@@ -182,7 +186,7 @@ def mixtures(rng):
         return f"read as {mixture(rng, Path(folder) / 'a.jsonl')}"
 
 
-# ------------------------------------------------------------------------------------ configuration
+# -- configuration
 
 _CONFIGS = _lines("condensers.jsonl")
 _TOML = (_CORPUS / "condenser.toml").read_bytes()
@@ -218,7 +222,7 @@ def configuration_file(rng):
     return "taken"
 
 
-# ---------------------------------------------------------------------------------------- documents
+# -- documents
 
 _STATE = {
     "step": 7,
@@ -284,7 +288,7 @@ def documents(rng):
         return "hostile difference taken"
 
 
-# ------------------------------------------------------------------------------------- small things
+# -- small things
 
 _URLS = (_CORPUS / "urls.txt").read_text().splitlines()
 
@@ -313,10 +317,6 @@ def key(rng):
 
 
 def packed_body(rng):
-    import zlib
-
-    import zstandard
-
     body = rng.randbytes(rng.choice((0, 5, 300))) * rng.choice((1, 50))
     stored = rng.choice((zlib.compress(body), zstandard.ZstdCompressor().compress(body)))
     try:
@@ -326,15 +326,13 @@ def packed_body(rng):
     return "taken"
 
 
-# -------------------------------------------------------------------------------------- the command
+# -- the command
 
 
 def command(rng):
     """Run a command with hostile arguments in a folder with a store and a history: it must print no
     traceback and nothing that controls the terminal.
     """
-    from tests.commands import NAMES
-
     with tempfile.TemporaryDirectory() as folder:
         place = Path(folder)
         hostile = any_text(rng) or "c"
@@ -365,8 +363,6 @@ def command(rng):
 
 
 def _run(arguments, place):
-    from tests.commands import run_foldlog
-
     out = io.StringIO()
     err = io.StringIO()
     stores = {"FOLDLOG_DB": "foldlog.db", "XDG_DATA_HOME": str(place)}

@@ -21,9 +21,10 @@ def _no_settings(monkeypatch):
 
 @pytest.mark.parametrize("name", TARGETS)
 def test_hostile_input_is_refused_or_taken(name):
+    """A target raises an error if its reader does anything else."""
     target = TARGETS[name]
-    count = max(12, INPUTS * target.share // 100)
-    assert {target.run(random.Random(f"short {number}")) for number in range(count)} != set()
+    for number in range(max(12, INPUTS * target.share // 100)):
+        target.run(random.Random(f"short {number}"))
 
 
 @pytest.mark.parametrize("format", FORMATS)
