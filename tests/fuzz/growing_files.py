@@ -156,9 +156,12 @@ def import_all(store, folder, name):
 
 
 def outcome_of(store, name, target, once):
+    """Compare a conversation that grew with the conversation of one import. A title, usage beside
+    the records, or a line that cannot be read, becomes an event at the growth that has it, so later
+    events have other ids.
+    """
     if comparable(store, name) == comparable(target, once):
         return "equal"
-    # A title or usage beside the records becomes an event at the growth that has it.
     has_changes = any(isinstance(event, DocumentChanges) for event in events_of(store, name))
     is_shown = shown(store, name) == shown(target, once)
     return "equal but for ids" if has_changes and is_shown else "wrong"

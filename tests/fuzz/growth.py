@@ -23,20 +23,20 @@ from collections import Counter
 from pathlib import Path
 
 from foldlog import Histories
-from foldlog.eventstore import DocumentChanges
 from foldlog.formats import resuming
+from tests.beside import SAMPLES
 from tests.foldlog.formats.test_resuming import (
     NAMES,
-    REAL,
     REAL_LOGS,
     Growth,
     damaged,
     long_logs,
     rounds,
 )
-from tests.foldlog.imports.imports import events_of, imported, new_store
-from tests.foldlog.imports.test_growth import LOGS, comparable, shown
+from tests.foldlog.imports.imports import imported, new_store
+from tests.foldlog.imports.test_growth import LOGS
 from tests.foldlog.records import records_of
+from tests.fuzz.growing_files import outcome_of
 
 _WINDOWS = (2, 7, 16, 40)
 _PLACES_OF_A_LOG = 40
@@ -87,26 +87,14 @@ def damaged_logs(name, places, chance):
 def real_places(name, windows):
     """Test each record of the real logs of a format."""
     outcomes = Counter()
-    for resuming.WINDOW_MAX in windows:
+    for window in windows:
+        resuming.WINDOW_MAX = window
         for of, path in real_logs():
             if of == name:
                 growth = Growth(name, [*values_in(path)])
                 numbers = range(1, len(growth.records))
                 outcomes.update(outcome_at(growth, number) for number in numbers)
     return outcomes
-
-
-def compared_stores(store, conversation, target, once):
-    """Compare a conversation that grew with the conversation of one import. A title, or a line that
-    cannot be read, becomes an event at the growth that has it, so later events have other ids.
-    """
-    if comparable(store, conversation) == comparable(target, once):
-        return "equal"
-    has_changes = any(
-        isinstance(event, DocumentChanges) for event in events_of(store, conversation)
-    )
-    is_shown = shown(store, conversation) == shown(target, once)
-    return "equal but for ids" if has_changes and is_shown else "wrong"
 
 
 def one_log(name, lines, chance):
@@ -128,7 +116,7 @@ def one_log(name, lines, chance):
             if number in compared:
                 with new_store() as target:
                     once = imported(target, path, name).conversation
-                    outcome = compared_stores(store, conversation, target, once)
+                    outcome = outcome_of(store, conversation, target, once)
                 outcomes[outcome] += 1
                 if outcome == "wrong":
                     print(f"wrong: {name}, {number} records of {len(lines)}", file=sys.stderr)
@@ -155,7 +143,7 @@ def main():
     parser.add_argument("--records", type=int, default=_RECORDS_MAX, help="of a log to import")
     arguments = parser.parse_args()
     if not any(real_logs()):
-        print(f"{REAL} has no logs, so only example logs are tested")
+        print(f"{SAMPLES} has no logs, so only example logs are tested")
     window = resuming.WINDOW_MAX
     total = Counter()
     for test in ("damaged", "real", "imports"):
