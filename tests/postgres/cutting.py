@@ -22,7 +22,8 @@ class CuttingProxy:
         self._target_port = target_port
         self._orders: list[tuple[bytes, Cut, bool]] = []
         self._links: list[_Link] = []
-        self.cuts = self.turns = 0
+        self.cuts = 0
+        self.turns = 0
         self._listener = socket.create_server(("127.0.0.1", 0))
         self.port: int = self._listener.getsockname()[1]
         self._accepting = threading.Thread(target=self._accept, daemon=True)

@@ -129,7 +129,7 @@ def test_a_chunk_under_a_lease_that_others_took_is_refused(ours, theirs):
             assert theirs.unfinished_reply().text == "A toy that"
 
 
-def test_a_lease_that_was_renewed(ours, trips):
+def test_a_renewed_lease_costs_one_further_round_trip(ours, trips):
     with ours.lease(), ours.stream_reply() as reply:
         for chunk in CHUNKS:
             reply.feed(chunk)

@@ -6,8 +6,8 @@ import contextlib
 import os
 import re
 import threading
-import time
 from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from unittest import mock
 
 import psycopg
@@ -242,6 +242,7 @@ def test_a_vanished_client_lets_its_conversation_go(store, proxy):
     """
     proxy.order("answer", linger=True)
     say(store, "c1", "0", expected_version=0)
+    assert proxy.cuts == 1
     say(store, "c1", "1", expected_version=1)
     assert texts(store, "c1") == ["0", "1"]
 
@@ -324,26 +325,25 @@ def end_connections(server):
 def test_writers_survive_ended_connections(postgres_url, postgres_server):
     with open_store(postgres_url()) as store:
         stop = threading.Event()
-        acknowledged = {}
+        acknowledged = dict.fromkeys(("c0", "c1", "c2", "c3"), 0)
 
         def write(name):
             while not stop.is_set():
-                version = acknowledged.get(name, 0)
+                version = acknowledged[name]
                 say(store, name, str(version), expected_version=version)
                 acknowledged[name] = version + 1
 
-        writers = [threading.Thread(target=write, args=(f"c{n}",)) for n in range(4)]
-        for writer in writers:
-            writer.start()
-        for _ in range(3):
-            time.sleep(0.1)
-            end_connections(postgres_server)
-        while sum(acknowledged.values()) <= 100 and all(writer.is_alive() for writer in writers):
-            time.sleep(0.05)
-        stop.set()
-        for writer in writers:
-            writer.join()
-        assert sum(acknowledged.values()) > 100
+        def wait_for_appends(count):
+            enough = sum(acknowledged.values()) + count
+            until(lambda: sum(acknowledged.values()) >= enough)
+
+        with contextlib.ExitStack() as writers:
+            for name in acknowledged:
+                writers.enter_context(in_thread(partial(write, name), stop.set))
+            for _ in range(3):
+                wait_for_appends(20)
+                end_connections(postgres_server)
+            wait_for_appends(20)
         for name, version in acknowledged.items():
             assert texts(store, name) == [str(n) for n in range(version)]
         assert len(list(store.follow())) == sum(acknowledged.values())

@@ -100,6 +100,7 @@ def test_a_lost_connection_is_no_problem_of_a_conversation(
     counted = FiguresOfStore(histories.store)
     counted.refresh()
     monkeypatch.undo()
+    assert remaining[0] < 0, "the connection was lost, and the reading went on"
     assert counted.missing == 0
     rows = counted.of(histories.store.iter_conversations())
     assert [stored.overview.problem for _, stored in rows] == [None] * 20

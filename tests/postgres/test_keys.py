@@ -24,16 +24,16 @@ OLD = "ab" * 32
 NEW = "cd" * 32
 
 
-# -- commits in doubt
-# --------------------------------------------------------------------------------------------------
-
-
 def test_a_change_of_keys_leaves_no_old_bytes(url):
     with open_store(url, keys=KeyRing([OLD])) as store:
         say(store, "c1", "0", "1")
     with open_store(url, keys=KeyRing([NEW, OLD])) as store:
         assert [rekeyed.key for rekeyed in rekey(store)] == [True]
         assert not store_info(store).bytes_pending
+
+
+# -- commits in doubt
+# --------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("cut", CUTS)
@@ -72,6 +72,7 @@ def test_an_append_is_found_after_a_rotation(url, via, proxy, cut, plain):
         before_recovery(ours, lambda: list(rekey(theirs, "c1")))
         proxy.order(cut)
         say(ours, "c1", "ours")
+        assert proxy.cuts == 1
         assert texts(theirs, "c1") == ["plain", "ours"]
         assert_sound(theirs)
 
@@ -101,6 +102,7 @@ def test_a_lost_data_key_is_stored_again(via, proxy, cut, plain):
         proxy.order(cut)
         second = first._replace(key_id="k2", sealed_key=b"second")
         recorder.transact(lambda transaction: transaction.set_key(second))
+        assert proxy.cuts == 1
         with recorder.read() as reader:
             assert reader.conversation(key).sealed_key == b"second"
 

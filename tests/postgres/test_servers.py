@@ -47,6 +47,7 @@ DATABASES = {
 ICU = """CREATE DATABASE of_icu ENCODING 'UTF8' LOCALE_PROVIDER icu ICU_LOCALE 'de'
     LC_COLLATE 'C' LC_CTYPE 'C' TEMPLATE template0"""
 LOCALE = "de_DE.UTF-8"
+PATIENCE_S = 60
 
 
 @pytest.fixture
@@ -58,7 +59,7 @@ def database(postgres_server):
         name = f"of_{kind.lower()}"
         postgres_server.sql(f"CREATE DATABASE {name} {DATABASES[kind]} TEMPLATE template0")
         names.append(name)
-        return postgres_server.url(name, patience_s="60")
+        return postgres_server.url(name, patience_s=str(PATIENCE_S))
 
     yield make
     for name in names:
@@ -83,13 +84,13 @@ def failures(url):
     return {outcome.operation: outcome.error for outcome in run(url) if outcome.error}
 
 
-def check_all(url):
-    """Check that every operation works, and that no erasure waits."""
-    outcomes = list(run(url))
+def check_all(server, database="postgres"):
+    """Check that every operation works, and that no erasure waits as long as it may."""
+    outcomes = list(run(server.url(database, patience_s=str(PATIENCE_S))))
     assert [outcome for outcome in outcomes if outcome.error] == []
     removals = ("erase", "redact", "vacuum")
     removing = [outcome for outcome in outcomes if outcome.operation.startswith(removals)]
-    assert max(outcome.seconds for outcome in removing) < 5
+    assert max(outcome.seconds for outcome in removing) < PATIENCE_S / 2
 
 
 def test_a_store_on_an_odd_server_keeps_any_text(odd_url):
@@ -185,7 +186,7 @@ def test_every_operation_works_on_another_version(programs, started, collation):
                 pytest.skip("a database has an ICU collation from PostgreSQL 15 on")
             except psycopg.errors.FeatureNotSupported as error:
                 pytest.skip(f"{programs}: {error}")
-    check_all(server.url(database, patience_s="60"))
+    check_all(server, database)
 
 
 @pytest.mark.long
@@ -199,7 +200,7 @@ def test_every_operation_works_in_german(programs, started, german_locale):
         connection.execute("SELECT * FROM nowhere")
     if "existiert nicht" not in str(error.value):
         pytest.skip(f"{programs} has no German messages")
-    check_all(server.url(patience_s="60"))
+    check_all(server)
 
 
 # -- pgbouncer

@@ -11,6 +11,7 @@ from foldlog.eventstore.recorders.postgres import PostgresRecorder
 from foldlog.eventstore.recorders.types import Outcome, RecalledKey
 from tests.conformance.conftest import noted
 from tests.said import ids, said, say
+from tests.waiting import until
 
 
 @pytest.fixture
@@ -49,8 +50,7 @@ def together(store, works, meanwhile=lambda: None):
             threading.Thread(target=lambda p=place, w=work: outcomes.update({p: Outcome.of(w)}))
         )
         threads[-1].start()
-        while len(server._sharing._waiting["c1"]) <= place:
-            assert threads[-1].is_alive()
+        until(lambda place=place: len(server._sharing._waiting["c1"]) > place)
     meanwhile()
     held.may_end.set()
     for thread in (leading, *threads):

@@ -272,7 +272,9 @@ def test_lists_of_several_stores_that_lack_a_conversation_are_a_finding(postgres
 
 
 @pytest.mark.parametrize("writes", [("list", "list"), ("list", "erase"), ("erase", "list")])
-def test_two_writers_of_a_list_entry_leave_no_former_entry(url, store, postgres_server, writes):
+def test_two_writers_of_a_list_entry_leave_no_former_entry(
+    url, schema, store, postgres_server, writes
+):
     """The second writer waits for the first one, which has not committed yet."""
     histories = foldlog.Histories(store)
     histories["c1"].set_attributes(user="ann")
@@ -299,7 +301,6 @@ def test_two_writers_of_a_list_entry_leave_no_former_entry(url, store, postgres_
 
         store.database.recorder.transact(write_first).result()
     with psycopg.connect(url.partition("?")[0]) as connection:
-        schema = url.partition("schema=")[2].partition("&")[0]
         listed = connection.execute(f"SELECT at FROM {schema}.listed").fetchall()
         entries = connection.execute(f"SELECT at FROM {schema}.listing").fetchall()
     assert (listed, entries) == (([], []) if "erase" in writes else ([(2,)] * 2, [(2,)]))
@@ -316,16 +317,18 @@ def findings_of_database(store):
 
 def test_function_in_place_of_one_of_the_server_is_a_finding(url, store, schema, postgres_server):
     foldlog.Histories(store).list(age_max_s=0)
+    others = f"{schema}_of_others"
     postgres_server.sql(
-        f"DROP SCHEMA IF EXISTS {schema}_of_others CASCADE; CREATE SCHEMA {schema}_of_others;"
-        f" CREATE FUNCTION {schema}_of_others.int8send(bigint)"
-        f" RETURNS bytea LANGUAGE sql AS 'SELECT ''x''::bytea'; UPDATE {schema}.listing SET at = 1"
+        f"CREATE SCHEMA {others}; CREATE FUNCTION {others}.int8send(bigint) RETURNS bytea"
+        f" LANGUAGE sql AS 'SELECT ''x''::bytea'; UPDATE {schema}.listing SET at = 1"
     )
-    options = f"options=-csearch_path%3D{schema}_of_others,pg_catalog"
-    with open_store(f"{url}&{options}") as other:
-        assert findings_of_database(other)[0].startswith(
-            f"the setting search_path puts the schema {schema}_of_others before pg_catalog"
-        )
+    try:
+        with open_store(f"{url}&options=-csearch_path%3D{others},pg_catalog") as other:
+            assert findings_of_database(other)[0].startswith(
+                f"the setting search_path puts the schema {others} before pg_catalog"
+            )
+    finally:
+        postgres_server.sql(f"DROP SCHEMA {others} CASCADE")
 
 
 def test_foreign_table_or_index_is_no_harm(schema, store, postgres_server):
@@ -387,10 +390,9 @@ def test_indexes_that_this_role_may_not_check_are_named(url, store, postgres_ser
 @pytest.mark.parametrize(
     "code, is_finding", [("58030", True), ("XX002", True), ("55P03", False), ("57P01", False)]
 )
-def test_an_index_that_could_not_be_read_now_is_no_finding(
-    schema, url, postgres_server, code, is_finding
-):
-    with open_store(f"{url.replace('patience_s=60', 'patience_s=1')}") as store:
+def test_only_lasting_damage_of_an_index_is_a_finding(url, postgres_server, code, is_finding):
+    """Another error says that the index could not be read now."""
+    with open_store(url.replace("patience_s=60", "patience_s=1")) as store:
         postgres_server.sql(
             "CREATE FUNCTION public.bt_index_check(index regclass, heapallindexed boolean) RETURNS"
             " void AS $$ BEGIN IF index::text LIKE '%by_position' THEN RAISE 'not now' USING"

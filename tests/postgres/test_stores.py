@@ -38,6 +38,7 @@ from foldlog.eventstore.recorders.postgres.stores import Stores, _at_address
 from foldlog.eventstore.recorders.postgres.wire import TryAgain, Wire
 from foldlog.eventstore.recorders.types import Position, Unfinished
 from tests.at_once import at_once
+from tests.conformance.conftest import noted
 from tests.figures import FiguresOfStore
 from tests.foldlog.reports.test_figure_tables import calls_of, check_runs, filled, write_logs
 from tests.privacy import erased
@@ -74,6 +75,12 @@ def elsewhere(store, conversation):
     return next(
         name for n in range(99) if home(name := f"{conversation} {n}") != home(conversation)
     )
+
+
+def in_store(store, number, words):
+    """Return an id that belongs to the store with this number, with these words at its beginning."""
+    home = store.database.recorder.home
+    return next(name for n in range(99) if home(name := f"{words} {n}") == number)
 
 
 def after(store):
@@ -390,8 +397,7 @@ def test_a_killed_creation_is_completed(postgres_server):
 
 def test_one_store_opens_alone(many):
     with open_store(many) as store:
-        home = store.database.recorder.home
-        name = next(name for name in (f"alone {n}" for n in range(99)) if home(name) == 2)
+        name = in_store(store, 2, "alone")
     alone = many.replace(f"&stores={COUNT}", "").replace("schema=many", "schema=many_02")
     with open_store(alone) as part:
         say(part, name, "0")
@@ -400,54 +406,81 @@ def test_one_store_opens_alone(many):
         assert store.version(name) == 2
 
 
-def test_a_store_moves_by_copy(many, postgres_server, other_server):
-    """While its writers stand still, one store is copied to another server. From then on, the URL
-    names this server.
+MOVED = 1
+"""The number of the store that is moved."""
+
+
+@pytest.fixture(scope="module")
+def moved(postgres_server, other_server):
+    """The URL of four stores, one of which was copied to another server while no writer used it. The
+    tests use other conversations.
     """
-    with open_store(many) as store:
-        home = store.database.recorder.home
-        names = [f"moved {n}" for n in range(16)]
-        for name in names:
-            say(store, name, "0")
-        number = home(names[0])
-        # a fork is beside its parent, also if its name leads to the store that moves
-        stays = next(name for name in (f"stays {n}" for n in range(99)) if home(name) == number)
-        store.fork(next(name for name in names if home(name) != number), 1, stays)
-    alone = many.replace("schema=many", f"schema=many_{number:02d}").replace(
-        f"stores={COUNT}", f"part={number}/{COUNT}"
-    )
-    there = alone.replace(f":{postgres_server.port}/", f":{other_server.port}/")
-    with open_store(alone) as source, open_store(there) as target:
-        list(copy_store(source, target))
-        assert min(entry.position for entry in target.follow()) > source.database.last_position
+    url = postgres_server.url(schema="moved", stores=str(COUNT), patience_s="60")
+    with open_store(url) as store:
+        for number in range(COUNT):
+            say(store, in_store(store, number, "before"), "0")
+        # A fork is in the store of its parent, also if its id belongs to the store that moves.
+        store.fork(in_store(store, 0, "before"), 1, in_store(store, MOVED, "stays"))
+    options = {"schema": f"moved_{MOVED:02d}", "part": f"{MOVED}/{COUNT}", "patience_s": "60"}
+    with (
+        open_store(postgres_server.url(**options)) as source,
+        open_store(other_server.url(**options)) as target,
+    ):
+        assert [copied.problem for copied in copy_store(source, target)] == [None]
         assert list(compare_stores(source, target)) == []
-    postgres_server.sql(f"ALTER SCHEMA many_{number:02d} RENAME TO many_moved")
-    try:
-        moved = f"{many}&moved={number}@127.0.0.1:{other_server.port}"
-        with open_store(moved) as store:
-            assert [store.version(name) for name in [*names, stays]] == [1] * 17
+        assert min(entry.position for entry in target.follow()) > source.database.last_position
+    postgres_server.sql(f"DROP SCHEMA moved_{MOVED:02d} CASCADE")
+    yield f"{url}&moved={MOVED}@127.0.0.1:{other_server.port}"
+    other_server.sql(f"DROP SCHEMA moved_{MOVED:02d} CASCADE")
+    for number in {*range(COUNT)} - {MOVED}:
+        postgres_server.sql(f"DROP SCHEMA moved_{number:02d} CASCADE")
+
+
+def test_a_moved_store_has_its_conversations(moved):
+    with open_store(moved) as store:
+        names = [in_store(store, number, "before") for number in range(COUNT)]
+        versions = [store.version(name) for name in [*names, in_store(store, MOVED, "stays")]]
+        assert versions == [1] * (COUNT + 1)
+
+
+def test_a_moved_store_is_written_and_followed(moved):
+    with open_store(moved) as store:
+        names = [in_store(store, number, "later") for number in range(COUNT)]
+        for text in "01":
             for name in names:
-                say(store, name, "1")
-            assert len([entry for entry in store.follow() if entry.conversation in names]) == 32
-            strangers = sorted((name for name in names if home(name) != number), key=home)
-            for name in (names[0], strangers[0]):
-                tries = []
+                say(store, name, text)
+        followed = [entry.conversation for entry in store.follow() if entry.conversation in names]
+        assert Counter(followed) == dict.fromkeys(names, 2)
 
-                def work_again(transaction, name=name, tries=tries):
-                    tries.append(transaction.conversation(name).version)
-                    if len(tries) == 1:
-                        raise TryAgain("another transaction was in the way")
 
-                store.database.recorder.transact(work_again)
-                assert tries == [2, 2]
-            store.fork(names[0], 1, strangers[0] + " fork")
-            assert store.version(strangers[0] + " fork") == 1
-            forked = next(name for name in (f"fork {n}" for n in range(99)) if home(name) == number)
-            store.fork(strangers[-1], 1, forked)
-        with open_store(moved) as store:
-            assert store.version(forked) == 1
-    finally:
-        postgres_server.sql(f"ALTER SCHEMA many_moved RENAME TO many_{number:02d}")
+@pytest.mark.parametrize("number", [MOVED, MOVED + 1])
+def test_work_beside_a_moved_store_runs_again(moved, number):
+    with open_store(moved) as store:
+        name = in_store(store, number, "again")
+        say(store, name, "0")
+        versions = []
+
+        def work(transaction):
+            versions.append(transaction.conversation(name).version)
+            if len(versions) == 1:
+                raise TryAgain("another transaction was in the way")
+
+        store.database.recorder.transact(work)
+        assert versions == [1, 1]
+
+
+@pytest.mark.parametrize(
+    "of_parent, of_fork", [(MOVED, MOVED + 1), (MOVED - 1, MOVED), (MOVED + 2, MOVED)]
+)
+def test_a_fork_is_found_beside_a_moved_store(moved, of_parent, of_fork):
+    with open_store(moved) as store:
+        parent = in_store(store, of_parent, "parent")
+        fork = in_store(store, of_fork, f"fork of {of_parent}")
+        say(store, parent, "0")
+        store.fork(parent, 1, fork)
+        assert store.version(fork) == 1
+    with open_store(moved) as store:
+        assert store.version(fork) == 1
 
 
 @pytest.fixture
@@ -507,13 +540,10 @@ def test_an_erasure_in_one_store_waits_for_its_readers(pair):
         assert not store_info(store).bytes_pending
 
 
-def test_what_is_wrong_names_its_store(pair, postgres_server):
-    with open_store(pair) as store:
-        postgres_server.sql("DROP INDEX pair_01.conversations_erased")
-        try:
-            *_, of_database = verify(store)
-        finally:
-            postgres_server.sql("DROP SCHEMA pair_00 CASCADE; DROP SCHEMA pair_01 CASCADE")
+def test_what_is_wrong_names_its_store(postgres_server):
+    with open_store(postgres_server.url(schema="wrong", stores="2")) as store:
+        postgres_server.sql("DROP INDEX wrong_01.conversations_erased")
+        *_, of_database = verify(store)
     [problem] = map(str, of_database.findings)
     assert problem.startswith("store 1: the index conversations_erased is missing")
 
@@ -558,20 +588,19 @@ def test_the_followers_of_several_stores_have_their_lag(postgres_server):
 def test_a_chunk_of_a_reply_is_one_transaction_in_each_store(pair, monkeypatch):
     """It waits for no standby, whichever store has the conversation."""
     with foldlog.open(pair) as histories:
-        sent = []
-        queue = Wire.queue
         for name in in_both(histories.store, "streamed"):
             history = histories[name]
             history.append(said("what is a kite?"))
             reply = history.stream_reply()
             reply.begin()
             reply.feed("A toy")
-            monkeypatch.setattr(Wire, "queue", lambda *args: sent.append(args[1]) or queue(*args))
-            reply.feed(" that flies.")
-            monkeypatch.undo()
+            with monkeypatch.context() as patch:
+                calls = noted(patch, Wire, "queue")
+                reply.feed(" that flies.")
             reply.end()
-        begin = ["begin_writing", "begin_local", "lock", "number_if_unchanged", "check_stream"]
-        assert sent == [*begin, "put_stream_chunk", "commit"] * 2
+            begin = ["begin_writing", "begin_local", "lock", "number_if_unchanged", "check_stream"]
+            sent = [statement for _, statement, *_ in calls]
+            assert sent == [*begin, "put_stream_chunk", "commit"]
 
 
 def test_a_lease_is_seen_in_the_store_of_its_conversation(pair):
@@ -827,13 +856,15 @@ def test_values_and_operations_of_several_stores_are_read_whole(pair):
             found = recorder.query(lambda reader: [*reader.unfinished()])
             assert sorted(operation for operation in found if operation.key in keys) == expected
             for operation in expected:
-                assert recorder.query(lambda reader: [*reader.unfinished(operation.key)]) == [  # noqa: B023
-                    operation
-                ]
+                with recorder.read() as reader:
+                    assert [*reader.unfinished(operation.key)] == [operation]
         finally:
-            for key in keys:
-                recorder.transact(lambda transaction: transaction.finish(key))  # noqa: B023
+            recorder.transact(lambda transaction: [transaction.finish(key) for key in keys])
         assert not recorder.query(lambda reader: [*reader.unfinished(keys[0])])
+
+
+def test_a_reader_of_several_stores_cannot_vacuum(pair):
+    open_store(pair).close()
     with open_store(f"{pair}&mode=ro") as store:
         with pytest.raises(StoreRefused) as refused:
             vacuum(store)
