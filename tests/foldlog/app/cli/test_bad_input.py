@@ -23,7 +23,7 @@ def check_refused(foldlog, typed, words):
     assert (ran.status, ran.out) == (2, ""), (typed, ran)
     assert ran.err.startswith(("foldlog: ", '{"level":"error",', '{"level": "error",')), typed
     assert ran.err.count("\n") == 1, (typed, ran.err)
-    assert "did not foresee" not in ran.err, (typed, ran.err)
+    assert "unexpected error" not in ran.err, (typed, ran.err)
     for word in words.split():
         assert word in ran.err, (typed, ran.err)
 
