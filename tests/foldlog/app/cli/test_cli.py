@@ -1,16 +1,12 @@
 """What the commands do and print. See also ``tests/golden/sessions``."""
 
 import io
-import json
+import itertools
 import os
 import re
 import shlex
-import signal
-import sqlite3
 import subprocess
 import sys
-import time
-from contextlib import closing
 from importlib import metadata
 
 import pytest
@@ -18,10 +14,13 @@ from click.shell_completion import get_completion_class
 
 from foldlog._app.cli.quick_completion import complete_quickly
 from foldlog.eventstore import open_store
+from foldlog.eventstore.sources.tables import SourcesToWrite
 from tests.commands import application
+from tests.foldlog.imports.imports import set_sizes
 from tests.foldlog.records import SAMPLE, said
 from tests.foldlog.terminals import FOLDLOG
 from tests.how_many import some
+from tests.stored_rows import execute
 
 
 def test_demo_is_true_and_short(foldlog, monkeypatch):
@@ -205,46 +204,32 @@ def test_diff_says_which_versions_it_takes(foldlog, write):
     assert [foldlog("diff c", 0, version).status for version in (0, 3, 4)] == [0, 0, 2]
 
 
-@pytest.mark.long  # its sibling: tests/foldlog/imports/test_kills.py
-def test_interrupted_import_continues(foldlog, tmp_path):
-    long = tmp_path / "long.jsonl"
-    with long.open("w") as file:
-        line = json.dumps(said(0, "again and again " * 50))
-        file.writelines(
-            line.replace('"event-0"', f'"event-{number}"') + "\n" for number in range(20_000)
-        )
-    store = tmp_path / "foldlog.db"
-    with subprocess.Popen(
-        [FOLDLOG, "import", "long.jsonl"], cwd=tmp_path, stderr=subprocess.PIPE, text=True
-    ) as importing:
-        while not (records := records_in(store)):
-            assert importing.poll() is None, "it was done before it could be interrupted"
-            time.sleep(0.005)
-        importing.send_signal(signal.SIGINT)
-        _, err = importing.communicate()
-    assert importing.returncode == 130
-    assert err.splitlines() == [
+def test_interrupted_import_continues(foldlog, write, tmp_path, monkeypatch):
+    write("long.jsonl", [said(number, "again and again " * 50) for number in range(20)])
+    set_sizes(monkeypatch, short=0, block=3_000, transaction=3_000)
+    put = SourcesToWrite.put_blocks
+    calls = itertools.count(1)
+
+    def interrupted(*arguments):
+        if next(calls) == 3:
+            raise KeyboardInterrupt
+        return put(*arguments)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(SourcesToWrite, "put_blocks", interrupted)
+        ran = foldlog("import long.jsonl")
+    assert ran.status == 130
+    assert ran.err.splitlines() == [
         "foldlog: note: all records that were read are stored; the same command continues after them",
         "foldlog: interrupted: completed work was kept, no partial data was written",
     ]
-    then = records_in(store)
-    assert records <= then < 20_000
+    ((stored,),) = execute("foldlog.db", "SELECT records FROM sources")
+    assert 0 < stored < 20
     assert foldlog("store verify").status == 0
     shown = foldlog("import long.jsonl").out
-    assert f": {20_000 - then:,} new records, 20,000 in all" in shown
+    assert f": {20 - stored} new records, 20 in all" in shown
     assert foldlog("export long --output again.jsonl").status == 0
-    assert (tmp_path / "again.jsonl").read_bytes() == long.read_bytes()
-
-
-def records_in(store):
-    """Return the committed records of a store that has one source."""
-    if not store.exists():
-        return 0
-    with closing(sqlite3.connect(f"file:{store}?mode=ro", uri=True)) as connection:
-        try:
-            return sum(records for (records,) in connection.execute("SELECT records FROM sources"))
-        except sqlite3.OperationalError:  # it is being made
-            return 0
+    assert (tmp_path / "again.jsonl").read_bytes() == (tmp_path / "long.jsonl").read_bytes()
 
 
 def test_half_made_store_is_removed(foldlog, tmp_path, monkeypatch):
