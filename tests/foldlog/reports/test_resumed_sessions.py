@@ -5,7 +5,6 @@ reply, a call of a tool and an error once.
 import json
 import re
 import sqlite3
-from itertools import count
 from pathlib import Path
 
 import pytest
@@ -22,22 +21,20 @@ DOCUMENT = Path(__file__).parents[3] / "docs" / "AUDIT.md"
 class Session:
     """Writes lines as Claude Code writes them. A resumed session begins with the earlier lines."""
 
-    numbers = count()
-
     def __init__(self, name, earlier=()):
         self.name = name
         self.lines = [{**line, "sessionId": name} for line in earlier]
 
     def line(self, kind, message, **more):
-        number = next(self.numbers)
+        number = len(self.lines)
         parent = self.lines[-1]["uuid"] if self.lines else None
         self.lines.append({
             "type": kind,
-            "uuid": f"line-{number}",
+            "uuid": f"{self.name}-{number}",
             "parentUuid": parent,
             "sessionId": self.name,
             "version": "1.0.70",
-            "timestamp": f"2026-05-02T08:{number // 60:02}:{number % 60:02}.000Z",
+            "timestamp": f"2026-05-02T08:00:{number:02}.000Z",
             "message": message,
             **more,
         })  # fmt: skip
@@ -47,13 +44,13 @@ class Session:
 
     def call(self, tool, result, *, failed=False):
         """A reply of two lines, a text and a call of a tool, and the result of the tool."""
-        number = next(self.numbers)
+        name = f"{self.name}-{len(self.lines)}"
         usage = {"input_tokens": 100, "output_tokens": 10}
-        message = {"role": "assistant", "id": f"msg_{number}", "model": MODEL, "usage": usage}
-        use = {"type": "tool_use", "id": f"toolu_{number}", "name": tool, "input": {"a": number}}
+        message = {"role": "assistant", "id": f"msg_{name}", "model": MODEL, "usage": usage}
+        use = {"type": "tool_use", "id": f"toolu_{name}", "name": tool, "input": {"a": name}}
         for block in ({"type": "text", "text": "I look."}, use):
-            self.line("assistant", {**message, "content": [block]}, requestId=f"req_{number}")
-        block = {"type": "tool_result", "tool_use_id": f"toolu_{number}", "content": result}
+            self.line("assistant", {**message, "content": [block]}, requestId=f"req_{name}")
+        block = {"type": "tool_result", "tool_use_id": f"toolu_{name}", "content": result}
         if failed:
             block["is_error"] = True
         self.line("user", {"role": "user", "content": [block]})
