@@ -19,12 +19,13 @@ def test_page_shows_the_published_figures():
 
 def test_copier_summarizes_for_both_prompts():
     events = compaction.generate_events(0, 110)
-    for name, condenser in compaction.condensers().items():
-        if "40 events" in name and "digest" not in name:
-            figures = compaction.figures(name, [replay(events, condenser, ESTIMATE)])
+    condensers = compaction.condensers()
+    for kind in ("llm", "structured_summary"):
+        for prompt, is_cached in (("events", False), ("continue", True)):
+            name = f"{kind}, {prompt}, 40 events"
+            figures = compaction.figures(name, [replay(events, condensers[name], ESTIMATE)])
             assert figures["condensations"] > 1, name
-            cached = figures["claude-sonnet-4-5"]["summary_cached"]
-            assert (cached > 0) is (", continue" in name)
+            assert (figures["claude-sonnet-4-5"]["summary_cached"] > 0) is is_cached, name
 
 
 def test_a_later_run_joins_the_pieces_of_earlier_ones(tmp_path, monkeypatch):

@@ -81,10 +81,10 @@ def test_unavailable_store_blames_no_event(derived, store, monkeypatch):
         raise StoreUnavailable("the server is away", kind="away")
 
     say(store, "c", "a word")
-    monkeypatch.setattr(derived, "row_of", away)
-    with pytest.raises(StoreUnavailable):
-        derived.catch_up()
-    monkeypatch.undo()
+    with monkeypatch.context() as patch:
+        patch.setattr(derived, "row_of", away)
+        with pytest.raises(StoreUnavailable):
+            derived.catch_up()
     derived.catch_up()
     assert (texts(derived), left_out(derived)) == (["a word"], [])
 
@@ -116,11 +116,19 @@ def test_failing_redacted_event_is_removed(derived, store, monkeypatch):
     assert texts(derived) == ["a word"]
 
 
-def test_every_erasing_entry_is_a_removal(store):
-    say(store, "c", "a word", "another")
-    redacted(store, "c", 0)
-    erased(store, "c")
-    assert [removal.ids for removal in removals_of(follow(store, 0))] == [None]
+def test_erasures_and_redactions_are_removals(store):
+    for name in ("erased", "redacted", "both"):
+        say(store, name, "a word", "another")
+    redacted(store, "redacted", 0)
+    redacted(store, "both", 1)
+    erased(store, "erased")
+    erased(store, "both")
+    removals = removals_of(follow(store, 0))
+    assert [(removal.conversation, removal.ids) for removal in removals] == [
+        ("redacted", {0}),
+        ("erased", None),
+        ("both", None),
+    ]
 
 
 class Choosy(Derived):

@@ -7,7 +7,9 @@ writes the figures again. Look at what changed.
 """
 
 import json
+from collections import Counter
 from datetime import UTC, datetime
+from types import SimpleNamespace
 
 import msgspec
 import pytest
@@ -15,6 +17,7 @@ from msgspec.structs import replace
 
 import foldlog
 from foldlog import open as open_histories
+from foldlog._reports.figures import context_limit
 from foldlog._reports.figures.context_limit import ContextUse
 from foldlog.eventstore import NOT_RECORDED, Annotation, CondensationAction
 from foldlog.eventstore.log import row
@@ -62,32 +65,36 @@ def test_cost_without_cache_stands_beside(foldlog, tmp_path):
     assert "of mine would have cost ≈ $1.0000 instead of $0.1900" in " ".join(shown.split())
 
 
-def test_events_are_decoded_few_times(foldlog, monkeypatch):
-    def record(number):
-        usage = {"input_tokens": 10, "output_tokens": 1, "total_tokens": 11}
-        return {
-            "type": "ai",
-            "data": {"content": f"m{number}", "type": "ai", "usage_metadata": usage},
-        }
+@pytest.fixture
+def long(stored):
+    """A conversation of 602 events: its attributes, 600 replies and a condensation."""
+    usage = {"input_tokens": 10, "output_tokens": 1, "total_tokens": 11}
+    history = stored.create("ours", {"app": "x"})
+    for number in range(600):
+        data = {"content": f"m{number}", "type": "ai", "usage_metadata": usage}
+        history.append_records([{"type": "ai", "data": data}], format="langchain")
+    history.append(CondensationAction(forgotten_event_ids=[1, 2]))
+    return history
 
-    with open_histories("foldlog.db") as histories:
-        histories.create("ours", {"app": "x"})
-        for number in range(600):
-            histories["ours"].append_records([record(number)], format="langchain")
-        histories["ours"].append(CondensationAction(forgotten_event_ids=[1, 2]))
-        decoded = []
-        decode_all = row.decode_all
 
-        def counting(kinds, schemas, bodies, ids):
-            decoded.extend(ids)
-            return decode_all(kinds, schemas, bodies, ids)
+def test_events_are_decoded_few_times(long, monkeypatch):
+    decoded = Counter()
+    decode_all = row.decode_all
 
-        monkeypatch.setattr(row, "decode_all", counting)
-        stats = histories["ours"].stats()
-        # counted, for the curve, and for the Views at the condensation
-        assert max(map(decoded.count, range(600))) <= 6
+    def counting(kinds, schemas, bodies, ids):
+        decoded.update(ids)
+        return decode_all(kinds, schemas, bodies, ids)
+
+    monkeypatch.setattr(row, "decode_all", counting)
+    stats = long.stats()
+    # counted, for the curve, and for the Views at the condensation
+    assert {decoded[event_id] for event_id in range(600)} <= {*range(1, 7)}
     assert (stats.findings, sum(model.calls for model in stats.models.values())) == ([], 600)
     assert len(stats.view_tokens) == 603
+
+
+def test_a_damaged_event_takes_the_sizes_of_its_view_alone(foldlog, long):
+    long.stats()
     execute("foldlog.db", "UPDATE events SET body = 'x' WHERE id = 590")
     ran = foldlog("stats --json")
     assert (ran.status, ran.document["events"]["total"], ran.document["view_tokens"]) == (
@@ -98,11 +105,30 @@ def test_events_are_decoded_few_times(foldlog, monkeypatch):
     (finding,) = ran.document["findings"]
     assert finding.startswith("conversation 'ours': the sizes of its View are not counted: ")
     assert "event 590" in finding
-    with open_histories("foldlog.db") as histories:
-        histories["ours"].append(said("more"))
+    long.append(said("more"))
     assert foldlog("stats --json").document["events"]["total"] == 603, (
         "what was counted before is not read again"
     )
+
+
+@pytest.mark.parametrize(
+    "window, shown_as",
+    [
+        (2_000, "900 of 2,000 tokens (45 %), at version 0; window of m"),
+        (800, "900 tokens, at version 0; no limit known"),
+    ],
+)
+def test_largest_prompt_beside_the_window(foldlog, stored, monkeypatch, window, shown_as):
+    usage = {"prompt_tokens": 900, "completion_tokens": 7}
+    reply = {"role": "assistant", "content": "hi", "model": "m", "usage": usage}
+    stored["c"].append_reply(reply)
+    monkeypatch.setattr(
+        context_limit, "window_of", lambda model: SimpleNamespace(max_input_tokens=window)
+    )
+    document = foldlog("stats c --json").document
+    limit = window if window >= 900 else None  # of the table, not of these calls
+    assert (document["peak_prompt_tokens"], document["max_input_tokens"]) == (900, limit)
+    assert f"largest prompt: {shown_as}\n" in foldlog("stats c").out
 
 
 @pytest.mark.parametrize("limit", [True, 0, -1, "1000", 1.5])

@@ -87,7 +87,7 @@ FIND = [
 ]
 DO_NOT = [
     "import torn.jsonl --db new.db",
-    "rekey",
+    "store rekey",
     "list app=x",
     "view c00",
     "why c00 1",
