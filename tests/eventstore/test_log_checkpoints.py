@@ -184,7 +184,7 @@ def test_writer_waits_for_a_late_checkpoint(store, held, monkeypatch):
     writer = threading.Thread(target=write)
     writer.start()
     assert at_work.wait(60)
-    waited = not ended.wait(1)
+    waited = not ended.wait(0.1)
     go_on.set()
     writer.join()
     assert waited

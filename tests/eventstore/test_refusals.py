@@ -1,4 +1,6 @@
-"""Refusals of a store that no other test reaches: each error names the mistake."""
+"""Refusals of a store that no other test reaches, whose errors name the mistake, and cases at the
+limits of what a store accepts.
+"""
 
 import json
 import subprocess
@@ -283,7 +285,7 @@ def store():
         ),
     ],
 )
-def test_arguments_of_another_kind_are_refused(store, call, error, words):
+def test_a_refused_call_names_the_mistake_and_changes_nothing(store, call, error, words):
     with pytest.raises(error, match=words):
         call(store)
     assert [(row.id, row.version) for row in store.conversations()] == [("c", 2)]

@@ -22,6 +22,13 @@ def before_recovery(store: Store, act: Callable[[], object]) -> None:
     before_next_call(pytest.MonkeyPatch(), store._recorder, "_recover", act)
 
 
+def lock_waiters(server: Server) -> int:
+    """Return how many sessions wait for the lock of a conversation."""
+    return int(
+        server.sql("SELECT count(*) FROM pg_locks WHERE locktype = 'advisory' AND NOT granted")
+    )
+
+
 @pytest.fixture
 def url(postgres_url: Callable[[], str]) -> str:
     """A new, empty store."""

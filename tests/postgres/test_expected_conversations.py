@@ -33,7 +33,7 @@ from tests.said import said, say, texts
 from tests.sound import assert_sound
 from tests.waiting import until
 
-from .conftest import CUTS, before_recovery
+from .conftest import CUTS, before_recovery, lock_waiters
 
 OLD = "ab" * 32
 NEW = "cd" * 32
@@ -86,6 +86,9 @@ def test_an_append_is_one_round_trip(url, keys, cost):
 
 
 def test_two_writers_in_turns_assume_too_much_once(ours, theirs, cost):
+    """A wrong assumption costs three round trips. Then a store asks first, which costs two, until
+    one of its appends follows its own last append.
+    """
     costs = [cost(store, "x") for _ in range(3) for store in (theirs, ours)]
     assert costs == [2, 3, 3, 2, 2, 2]
     assert [cost(ours, "x") for _ in range(3)] == [2, 1, 1]
@@ -351,7 +354,7 @@ def test_a_waiting_writer_has_no_number(ours, theirs, postgres_server):
     assert texts(ours, "c1") == ["0", "2"]
 
 
-def test_positions_of_a_transaction_over_two_conversations(ours, theirs):
+def test_positions_of_a_transaction_over_two_conversations(ours, theirs, postgres_server):
     say(theirs, "c2", "0")
     recorder = ours._recorder
     attempts = []
@@ -362,7 +365,8 @@ def test_positions_of_a_transaction_over_two_conversations(ours, theirs):
         between = threading.Thread(target=lambda: say(theirs, "c2", "x"))
         attempts.append(between)
         between.start()
-        between.join(0.5)  # In the second attempt, the other writer waits for the lock.
+        # In the first attempt, the other writer appends. In the second one, it waits for the lock.
+        until(lambda: not between.is_alive() or lock_waiters(postgres_server))
         two = transaction.conversation("c2")
         transaction.insert(two.key, [row(two.version)])
 

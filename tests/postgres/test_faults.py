@@ -51,6 +51,13 @@ def store(via):
         yield store
 
 
+def give_up_soon(store):
+    """Let a store try for one second to reach its server. Its open connections wait for an answer
+    as long as before, because the server may be busy.
+    """
+    store._recorder._patience_s = 1.0
+
+
 def test_waiting_for_a_server_is_reported_once(caplog):
     port = free_port()
     with pytest.raises(
@@ -105,8 +112,9 @@ def test_a_standby_that_is_promoted_soon_is_waited_for(url, monkeypatch):
     ],
 )
 def test_an_error_says_whether_an_append_is_written(via, proxy, ends, outcome):
-    with open_store(via.replace("patience_s=60", "patience_s=1")) as store:
+    with open_store(via) as store:
         say(store, "c1", "0")
+        give_up_soon(store)
         if ends == "at the commit":
             before_recovery(store, proxy.close)
             proxy.order("answer")
@@ -350,8 +358,9 @@ def test_writers_survive_ended_connections(postgres_url, postgres_server):
 
 
 def test_a_server_that_stays_away(via, proxy):
-    with open_store(via.replace("patience_s=60", "patience_s=1")) as store:
+    with open_store(via) as store:
         say(store, "c1", "0")
+        give_up_soon(store)
         proxy.close()
         with pytest.raises(StoreUnavailable, match="tried for 1 s, nothing was written"):
             say(store, "c1", "1", expected_version=1)
@@ -371,7 +380,8 @@ def test_an_erasure_whose_server_goes_away_is_a_finding_until_the_vacuum(
 
     with open_store(url) as store:
         say(store, "c1", "0")
-    with open_store(via.replace("patience_s=60", "patience_s=1")) as store:
+    with open_store(via) as store:
+        give_up_soon(store)
         before_next_call(monkeypatch, erasing, "_delete_rows", proxy.close)
         with pytest.raises(StoreUnavailable, match=r"is erased for every reader, but not all"):
             erasing.erase(store, "c1", reason="asked to")

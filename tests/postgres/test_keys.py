@@ -18,7 +18,7 @@ from tests.said import say, texts
 from tests.sound import assert_sound
 from tests.waiting import in_thread, until
 
-from .conftest import CUTS, before_recovery
+from .conftest import CUTS, before_recovery, lock_waiters
 
 OLD = "ab" * 32
 NEW = "cd" * 32
@@ -127,12 +127,6 @@ def test_two_staged_imports_have_two_keys(url, via, proxy):
 # --------------------------------------------------------------------------------------------------
 
 
-def waiters(server):
-    return int(
-        server.sql("SELECT count(*) FROM pg_locks WHERE locktype = 'advisory' AND NOT granted")
-    )
-
-
 def test_appends_wait_for_an_encryption(url, postgres_server, plain):
     """With two data keys for one conversation, the events under one of the keys would be
     unreadable.
@@ -150,7 +144,7 @@ def test_appends_wait_for_an_encryption(url, postgres_server, plain):
             transaction.conversation(key)
             append = in_thread(lambda: say(appending, "c1", "sealed"))
             end.enter_context(append)
-            until(lambda: waiters(postgres_server))
+            until(lambda: lock_waiters(postgres_server))
             return rekeying.begin(transaction, database, key, decrypt=False)
 
         database.recorder.transact(slowly)
@@ -168,7 +162,7 @@ def test_a_detachment_leaves_a_rekey_unfinished(postgres_server, plain):
     def begin(transaction):
         transaction.conversation(key)
         end.enter_context(in_thread(lambda: delete_rows(recorder, key)))
-        until(lambda: waiters(postgres_server))
+        until(lambda: lock_waiters(postgres_server))
         transaction.leave_unfinished(key, REKEY)
 
     with end:
@@ -201,7 +195,7 @@ def test_a_conversation_published_during_a_query(url, postgres_server):
             transaction.publish(staged, 1)
             transaction.value("last_position")  # This question sends the server the lock.
             end.enter_context(in_thread(lambda: asking._recorder.transact(ask)))
-            until(lambda: waiters(postgres_server))
+            until(lambda: lock_waiters(postgres_server))
 
         recorder.transact(publish)
         end.close()

@@ -20,6 +20,8 @@ from tests.said import said, say
 from tests.waiting import until
 from tests.web_client import asking_store
 
+from .test_faults import give_up_soon
+
 
 @pytest.fixture
 def store(url):
@@ -392,7 +394,8 @@ def test_indexes_that_this_role_may_not_check_are_named(url, store, postgres_ser
 )
 def test_only_lasting_damage_of_an_index_is_a_finding(url, postgres_server, code, is_finding):
     """Another error says that the index could not be read now."""
-    with open_store(url.replace("patience_s=60", "patience_s=1")) as store:
+    with open_store(url) as store:
+        give_up_soon(store)
         postgres_server.sql(
             "CREATE FUNCTION public.bt_index_check(index regclass, heapallindexed boolean) RETURNS"
             " void AS $$ BEGIN IF index::text LIKE '%by_position' THEN RAISE 'not now' USING"
