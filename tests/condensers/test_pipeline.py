@@ -17,7 +17,7 @@ from foldlog.condensers import (
     is_masked,
     reports_of,
 )
-from foldlog.condensers.models.deadline import seconds_left
+from foldlog.condensers.models import deadline
 from foldlog.condensers.rolling import ModelUse, model_use
 from tests.condensers.made import messages, new_history, pair, viewed
 from tests.condensers.scripted import Scripted, failed
@@ -35,8 +35,10 @@ def test_an_own_pipeline_spares_its_models():
     condenser = Own([ObservationMaskingCondenser(1), PipelineCondenser([llm("NEW", max_size=10)])])
     view = viewed(pair(1), pair(2), messages(9))
     spared = model_use.set(ModelUse.SPARE)
-    result, reports = condenser.step(view)
-    model_use.reset(spared)
+    try:
+        result, reports = condenser.step(view)
+    finally:
+        model_use.reset(spared)
     assert [is_masked(event) for event in result[:4]] == [False, True, False, True]
     assert reports == ({"own": True},)
     assert isinstance(condenser.step(view).result, Condensation), (
@@ -44,20 +46,38 @@ def test_an_own_pipeline_spares_its_models():
     )
 
 
-def test_all_parts_share_the_steps_time():
+class Clock:
+    """Stands in for the module ``time``. Its time passes only if a test says so."""
+
+    def __init__(self):
+        self.seconds = 0.0
+
+    def monotonic(self):
+        return self.seconds
+
+
+@pytest.mark.parametrize("is_nested", [False, True])
+def test_all_parts_share_the_steps_time(is_nested, monkeypatch):
+    clock = Clock()
+    monkeypatch.setattr(deadline, "time", clock)
     seconds = []
 
-    class Noting(Scripted):
+    class Slow(Scripted):
+        """A model that fails after 30 seconds."""
+
         timeout_s = 100.0
 
         def complete(self, messages, **how):
-            seconds.append(seconds_left())
+            seconds.append(deadline.seconds_left())
+            clock.seconds += 30
             raise failed()
 
-    parts = [LLMSummarizingCondenser(Noting(), max_size=10, keep_first=1) for _ in range(2)]
-    PipelineCondenser([PipelineCondenser(parts)]).step(viewed(messages(11)))
-    assert len(seconds) == 2
-    assert 60 < seconds[1] < seconds[0] <= 100
+    parts = [LLMSummarizingCondenser(Slow(), max_size=10, keep_first=1) for _ in range(2)]
+    pipeline = PipelineCondenser(parts)
+    if is_nested:
+        pipeline = PipelineCondenser([pipeline])
+    pipeline.step(viewed(messages(11)))
+    assert seconds == [100, 70]
 
 
 def logged(caplog, name):

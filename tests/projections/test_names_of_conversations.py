@@ -5,7 +5,7 @@ from datetime import UTC, datetime
 import pytest
 
 import foldlog
-from foldlog.eventstore import CorruptEvent, EventStoreError, Logged
+from foldlog.eventstore import CorruptEvent, EventStoreError, Logged, open_store
 from foldlog.projections.conversations.companions import (
     and_companions,
     companion_of,
@@ -18,7 +18,8 @@ from foldlog.projections.conversations.companions import (
     with_companions,
 )
 from foldlog.projections.conversations.unreadable import iter_log, placeholder, sound, sound_view
-from tests.said import ids, said
+from tests.said import all_said, ids, said
+from tests.stored_rows import execute
 
 AT = datetime(2026, 3, 1, tzinfo=UTC)
 NAMES = (
@@ -98,30 +99,27 @@ def test_origins_of_a_fork(store):
     assert forked_from(store, "abc") == forked_from(store, "unknown") == []
 
 
-def damaged(*broken, whole=False):
-    """Return a log of ten events in which some cannot be read."""
-
-    def log(conversation, start, stop):
-        if whole:
-            raise CorruptEvent(conversation, -1, "its row is broken")
-        for event_id in range(start, 10 if stop is None else stop):
-            if event_id in broken:
-                raise CorruptEvent(conversation, event_id, broken[event_id])
-            yield Logged(AT, said(str(event_id), id=event_id))
-
-    (broken,) = broken or ({},)
-    return log
+PROBLEMS = dict.fromkeys((3, 4, 5), "broken") | {6: "other", 8: "broken"}
 
 
-SAME = dict.fromkeys((3, 4, 5), "broken") | {6: "other", 8: "broken"}
+def log_with_problems(conversation, start, stop):
+    """Read a log of ten events. The events of ``PROBLEMS`` cannot be read."""
+    for event_id in range(start, 10 if stop is None else stop):
+        if event_id in PROBLEMS:
+            raise CorruptEvent(conversation, event_id, PROBLEMS[event_id])
+        yield Logged(AT, said(str(event_id), id=event_id))
+
+
+def log_without_its_conversation(conversation, start, stop):
+    raise CorruptEvent(conversation, -1, "its row is broken")
 
 
 def test_log_with_events_that_cannot_be_read():
-    read = [*iter_log(None, "c", 2, 7, damaged(SAME))]
+    read = [*iter_log(None, "c", 2, 7, log_with_problems)]
     assert [isinstance(item, CorruptEvent) for item in read] == [False, True, True, True, True]
-    assert len([*iter_log(None, "c", log=damaged(SAME))]) == 10
-    assert len([*iter_log(None, "c", 4, 4, damaged(SAME))]) == 0
-    (problem,) = iter_log(None, "c", 0, 9, damaged(whole=True))
+    assert len([*iter_log(None, "c", log=log_with_problems)]) == 10
+    assert len([*iter_log(None, "c", 4, 4, log_with_problems)]) == 0
+    (problem,) = iter_log(None, "c", 0, 9, log_without_its_conversation)
     assert isinstance(problem, CorruptEvent)
     marker = placeholder(CorruptEvent("c", 7, "broken"))
     assert (marker.id, marker.stored_kind, marker.shown) == (7, "damaged", False)
@@ -129,7 +127,7 @@ def test_log_with_events_that_cannot_be_read():
 
 def test_findings_of_events_that_cannot_be_read():
     findings = []
-    events = [item.event for item in sound(None, "c", 0, 10, findings, damaged(SAME))]
+    events = [item.event for item in sound(None, "c", 0, 10, findings, log_with_problems)]
     assert ids(events) == [0, 1, 2, 7, 9]
     assert [finding.partition(": ")[0] for finding in findings] == [
         "conversation 'c', events 3 to 5",
@@ -139,11 +137,17 @@ def test_findings_of_events_that_cannot_be_read():
     assert all("broken" in findings[number] for number in (0, 2))
 
 
-def test_view_without_the_events_that_cannot_be_read(store):
-    problems = {}
-    view = sound_view(store, "abc", None, problems)
-    assert (view.version, ids(view), problems) == (1, [0], {})
-    assert sound_view(store, "abc", 0, problems).version == 0
+def test_view_without_the_events_that_cannot_be_read(tmp_path):
+    path = tmp_path / "h.db"
+    with open_store(f"sqlite:///{path}") as store:
+        store.append("c", all_said("a", "b", "c"), expected_version=0)
+    execute(path, "UPDATE events SET body = 'damaged' WHERE id = 1")
+    with open_store(f"sqlite:///{path}") as store:
+        problems = {}
+        past = sound_view(store, "c", 1, problems)
+        assert (past.version, ids(past), problems) == (1, [0], {})
+        view = sound_view(store, "c", None, problems)
+        assert (view.version, ids(view), problems.keys()) == (3, [0, 2], {1})
 
 
 def test_a_whole_id_below_a_shortened_session_is_alone(store):

@@ -32,7 +32,7 @@ def long(tmp_path):
 
 @pytest.fixture
 def rows_read(monkeypatch):
-    """Asked for the number of rows that were read from SQLite since it was asked last."""
+    """Return a function that returns the number of rows read from SQLite since its last call."""
     lengths = []
 
     def counting(method):
