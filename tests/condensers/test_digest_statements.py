@@ -5,12 +5,9 @@ knows only the form of a digest: headings, and lines that end with the id of an 
 import json
 import re
 
-import pytest
-
 import foldlog
 from foldlog.condensers.strategies.digest import Digest
 from foldlog.condensers.strategies.digest.layout import text_of
-from foldlog.condensers.strategies.user_words import is_prose, unwrap
 from foldlog.eventstore.codec import encode
 from tests.beside import FOLDERS, SAMPLES, needs_samples
 
@@ -82,12 +79,13 @@ def missing_words(statement, text):
                 yield word
 
 
-def check(formats):
+@needs_samples
+def test_statements_name_events_that_hold_their_words():
     checked = 0
     wrong = []
     with foldlog.open("memory:") as histories:
-        for format in formats:
-            for history in histories.import_(SAMPLES / FOLDERS[format], findings=lambda _: None):
+        for folder in FOLDERS.values():
+            for history in histories.import_(SAMPLES / folder, findings=lambda _: None):
                 events = list(history.events())
                 texts = texts_of_events(events)
                 digest = text_of(Digest().plus(events[: len(events) * 2 // 3]), LENGTH)
@@ -105,21 +103,4 @@ def check(formats):
                     if lacks := [*missing_words(OTHER_EVENT.sub("", statement), text)]:
                         wrong.append((history.id, event_id, statement[:200], lacks[:5]))
     assert wrong == []
-    return checked
-
-
-@needs_samples
-def test_statements_name_events_that_hold_their_words():
-    assert check(FOLDERS) >= 1_000
-
-
-@pytest.mark.parametrize("plain, prose", [(7, True), (6, False)])
-def test_line_is_prose_if_seven_of_ten_words_are_plain(plain, prose):
-    words = ["word"] * plain + ["x=1"] * (10 - plain)
-    assert is_prose(" ".join(words)) is prose
-
-
-@pytest.mark.parametrize("code", ['"exit_code": null, ', ""])
-def test_exit_code_of_metadata_is_read(code):
-    output = f'{{"output": "no rule", {code}"metadata": {{"exit_code": 2}}}}'
-    assert unwrap(output) == ("no rule", 2)
+    assert checked >= 1_000
