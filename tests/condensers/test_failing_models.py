@@ -14,7 +14,7 @@ from opentelemetry.sdk.metrics import MeterProvider
 from opentelemetry.sdk.metrics.export import InMemoryMetricReader
 
 import foldlog
-from foldlog import LLM, LLMConfig, Message, SystemMessage, otel
+from foldlog import Message, SystemMessage, otel
 from foldlog.condensers import (
     AmortizedForgettingCondenser,
     InvalidCondenser,
@@ -31,7 +31,7 @@ from foldlog.condensers import (
 )
 from foldlog.condensers.models.estimate import ESTIMATE
 from foldlog.eventstore import CondensationAction, InvalidArgument
-from tests.condensers.made import REQUEST, flat, message, messages, pair, reason_of
+from tests.condensers.made import REQUEST, flat, message, messages, new_history, pair, reason_of
 from tests.condensers.openai_server import (
     Failure,
     Late,
@@ -172,7 +172,7 @@ def test_an_agent_continues_for_400_steps(kind, way, caplog, metrics):
 
 
 def stepped(condenser, *events, agent=None):
-    """Return what a handler made of these events, and the store."""
+    """Return a history with these events, and the View that its next step prepared."""
     history = foldlog.open("memory:", condenser=condenser, agent_llm=agent)["c1"]
     history.append(flat(*events))
     return history, history.prepare()
@@ -450,14 +450,6 @@ def test_what_a_text_repeats_counts_once():
     assert "less than a hundredth" in reports_of(made)[0]["problem"]
 
 
-def late(server):
-    server.script(Late(30, Text("too late")))
-    config = {"base_url": server.url, "api_key": "x", "retries": 0}
-    return LLMSummarizingCondenser(
-        LLM(LLMConfig(model="openai/gpt-4o-mini", **config)), max_size=20
-    )
-
-
 def test_a_digest_replaces_a_summary_without_an_end():
     cut = said("The agent read module_1.py. Then ann7 moved the", finish_reason="length")
     history, _ = stepped(LLMSummarizingCondenser(Scripted(cut), max_size=20), *worked(), REQUEST)
@@ -487,8 +479,12 @@ def test_why_names_the_failure():
 
 
 def test_a_runtime_limits_the_wait_for_a_model():
-    with OpenAIServer() as server, foldlog.open("memory:", condenser=late(server)) as histories:
-        history = histories["c1"]
+    with (
+        OpenAIServer(Late(30, Text("too late"))) as server,
+        new_history(
+            LLMSummarizingCondenser(server.llm("openai/gpt-4o-mini", retries=0), max_size=20)
+        ) as history,
+    ):
         history.append([*messages(30), REQUEST])
         history.prepare(wait_s=0.3)
         (made,) = history.view().condensations

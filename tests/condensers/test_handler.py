@@ -453,7 +453,7 @@ FAILED = "foldlog.condensation.failed"
 def told(caplog, name):
     """Return the values of the only message ``name``, except those of every log record."""
     (record,) = [record for record in caplog.records if record.name == name]
-    of_record = vars(logging.makeLogRecord({})).keys() | {"message", "asctime", "paid"}
+    of_record = vars(logging.makeLogRecord({})).keys() | {"message", "asctime"}
     values = {key: value for key, value in vars(record).items() if key not in of_record}
     assert values.pop("conversation") == "c1"
     return values

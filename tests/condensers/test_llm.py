@@ -174,11 +174,11 @@ FAILURES = [
 ]
 
 
-def test_permanent_failures_are_not_retried(server):
+def test_failures_have_names_and_permanent_ones_are_not_retried(server):
     for place, (answer, failure) in enumerate(FAILURES, 1):
         server.script(answer)
-        passes = failure in ("rate_limited", "unavailable", "timeout", "bad_reply")
-        error = failure_of(model_at(server, retries=0 if passes else 5))
+        may_pass = failure in ("rate_limited", "unavailable", "timeout", "bad_reply")
+        error = failure_of(model_at(server, retries=0 if may_pass else 5))
         assert (error.failure, error.model) == (failure, "openai/gpt-4o-mini"), answer
         assert error.report["metrics"]["attempts"] == 1
         assert len(server.requests) == place

@@ -20,7 +20,7 @@ from foldlog.condensers import (
     get_condensation_metadata,
 )
 from foldlog.condensers.base import run_step
-from foldlog.condensers.reports import annotation, reports_of
+from foldlog.condensers.reports import RULES_COUNT_FOR, annotation, reports_of
 from foldlog.condensers.selection import forget
 from foldlog.condensers.states import view_of, write_reports
 from foldlog.condensers.strategies.summarizing import SummarizingCondenser
@@ -226,29 +226,36 @@ def test_the_rule_of_a_mask_is_logged_once():
     assert state.extra_data == {}
 
 
-def test_a_rule_is_logged_again_after_half_of_the_events_for_which_it_counts():
-    rule = {"condenser": "observation_masking", "rule": {"attention_window": 1}}
+RULE = {"condenser": "observation_masking", "rule": {"attention_window": 1}}
+OTHER_RULE = {**RULE, "rule": {"attention_window": 2}}
 
-    class Log:
-        def __init__(self, *recorded):
-            self.recorded = recorded
-            self.appended = []
 
-        def tail(self, count):
-            assert count == 50
-            return [annotation(self.recorded)]
+@pytest.mark.parametrize(
+    "recorded, reports, written",
+    [
+        ([], [RULE], [RULE]),
+        ([RULE], [RULE], []),
+        ([OTHER_RULE], [RULE], [RULE]),
+        ([RULE, OTHER_RULE], [RULE], []),
+        ([RULE], [RULE, {"seen": 1}], [{"seen": 1}]),
+    ],
+)
+def test_a_rule_that_the_log_has_is_not_logged_again(recorded, reports, written):
+    history = Kept()
+    history.append(annotation(recorded))
+    write_reports(history, reports)
+    assert [report for event in history.appended[1:] for report in reports_of(event)] == written
 
-        def append(self, event):
-            self.appended += reports_of(event)
 
-    other = {**rule, "rule": {"attention_window": 2}}
-    for recorded, written in (((), [rule]), ((rule,), []), ((other,), [rule]), ((rule, other), [])):
-        log = Log(*recorded)
-        write_reports(log, [rule])
-        assert log.appended == written
-    log = Log(rule)
-    write_reports(log, [rule, {"seen": 1}])
-    assert log.appended == [{"seen": 1}]
+@pytest.mark.parametrize("others, is_written", [(49, False), (50, True)])
+def test_a_rule_is_logged_again_after_half_of_the_events_for_which_it_counts(others, is_written):
+    assert RULES_COUNT_FOR == 100
+    history = Kept()
+    history.append(annotation([RULE]))
+    for event in messages(others):
+        history.append(event)
+    write_reports(history, [RULE])
+    assert (len(history.appended) == 1 + others + 1) is is_written
 
 
 def test_a_used_condenser_can_be_pickled():

@@ -270,6 +270,7 @@ def blocks(sent):
         ("claude-opus-4-5", 4_000, 0),
         ("gemini/gemini-2.5-pro", 2_047, 0),
         ("gemini/gemini-3-pro-preview", 4_096, 4_096),
+        ("a-private-model", 1_023, 0),
         ("a-private-model", 1_024, 1_024),
     ],
 )

@@ -10,7 +10,7 @@ from foldlog.condensers import (
     Reason,
     Requirement,
 )
-from foldlog.condensers.models.caches import CacheRule, cache_rule
+from foldlog.condensers.models.caches import CacheRule
 from foldlog.condensers.strategies.savings import REPLY, SUMMARY, saves
 from foldlog.eventstore import Message
 from tests.condensers.made import (
@@ -172,4 +172,3 @@ def test_call_costs_its_prompt_and_its_reply(prompt, tokens):
 def test_a_short_view_saves_nothing(count):
     condenser = DigestCondenser(when_cheaper=True)
     assert condenser.reasons(viewed(messages(count))) == set()
-    assert cache_rule("unknown").least == 1_024
