@@ -143,18 +143,18 @@ def main() -> int:
             with contextlib.suppress(KeyboardInterrupt):
                 following.run_forever()
         for day, model, calls, tokens, tokens_known, cost, costs_known in following.view.rows():
-            used = (
-                "unknown"
-                if tokens is None
-                else f"{tokens:,}" + f" of {tokens_known:,}" * (tokens_known < calls)
-            )
-            spent = (
-                "unknown"
-                if cost is None
-                else f"{cost:.4f}" + f" of {costs_known:,}" * (costs_known < calls)
-            )
-            print(f"{day}  {model:30}  {calls:6,} calls  {used:>12} tokens  {spent:>10}")
+            used = sum_in_words(tokens, ",", tokens_known, calls)
+            spent = sum_in_words(cost, ".4f", costs_known, calls)
+            print(f"{day}  {model:30}  {calls:6,} calls  tokens {used:>12}  cost {spent:>10}")
     return 0
+
+
+def sum_in_words(value: float | None, form: str, known: int, calls: int) -> str:
+    """Return a sum, and the number of calls that it includes if the others are unknown."""
+    if value is None:
+        return "unknown"
+    text = format(value, form)
+    return text if known == calls else f"{text} (of {known:,} calls)"
 
 
 if __name__ == "__main__":

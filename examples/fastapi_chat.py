@@ -41,15 +41,16 @@ REFUSALS = {
 
 
 async def rehearsal(messages: list[dict[str, Any]]) -> AsyncGenerator[Any, None]:
-    yield (
-        "Let me look. " if messages[-1]["role"] == "user" else f"It is {messages[-1]['content']}.\n"
-    )
-    if messages[-1]["role"] == "user":
+    newest = messages[-1]
+    if newest["role"] == "user":
+        yield "Let me look. "
         yield {
             "id": f"call-{len(messages)}",
             "type": "function",
             "function": {"name": "clock", "arguments": "{}"},
         }
+    else:
+        yield f"It is {newest['content']}.\n"
 
 
 async def clock(tool: str, arguments: Any) -> str:
@@ -62,7 +63,7 @@ async def answer(
     """Yield an empty text when the message is recorded, and then the parts of the reply. At the
     end, also after an error or a disconnect, the reply so far is recorded and no call is open.
     """
-    texts, calls = list[str](), [{}]
+    texts = list[str]()
     async with history.lease(ttl_s=TTL_S, wait_s=WAIT_S):
         try:
             # calls that a killed process left open
@@ -71,19 +72,23 @@ async def answer(
             # by this attribute you can list or erase all chats of a user
             await history.set_attributes(user=history.id.partition("/")[0])
             yield ""
-            while calls:
+            while True:
                 calls = []
                 async with aclosing(model((await history.prepare()).to_messages())) as parts:
                     async for part in parts:
-                        (texts if isinstance(part, str) else calls).append(part)
                         if isinstance(part, str):
+                            texts.append(part)
                             yield part
+                        else:
+                            calls.append(part)
                 # a disconnect does not cancel this append
                 with CancelScope(shield=True):
                     await history.append_reply(
                         {"role": "assistant", "content": "".join(texts), "tool_calls": calls}
                     )
                     texts.clear()
+                if not calls:
+                    break
                 for call in await history.open_calls():
                     await history.append_tool_result(call, await run(call.tool, call.arguments))
         finally:

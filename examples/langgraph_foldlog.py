@@ -27,11 +27,8 @@ def main(prompt: str, model: Any) -> None:
         saver = FoldlogSaver(histories, condense=True)
 
         def answer(state: MessagesState, config: RunnableConfig) -> dict[str, Any]:
-            return {
-                "messages": [
-                    model.invoke(saver.pre_model_hook(state, config)["llm_input_messages"])
-                ]
-            }
+            prompt = saver.pre_model_hook(state, config)["llm_input_messages"]
+            return {"messages": [model.invoke(prompt)]}
 
         graph = (
             StateGraph(MessagesState)
@@ -40,11 +37,8 @@ def main(prompt: str, model: Any) -> None:
             .compile(checkpointer=saver)
         )
         config: RunnableConfig = {"configurable": {"thread_id": "example"}}
-        print(
-            graph.invoke({"messages": [("user", prompt)]}, config, durability="sync")["messages"][
-                -1
-            ].content
-        )
+        result = graph.invoke({"messages": [("user", prompt)]}, config, durability="sync")
+        print(result["messages"][-1].content)
         history = saver.history(config)
         print(
             f"{len(list(graph.get_state_history(config)))} checkpoints, {len(history.view())}"
