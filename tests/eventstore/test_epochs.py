@@ -21,7 +21,9 @@ def append(store, content, conversation="c1"):
 
 
 def texts(store, position=0):
-    """Return what a follower reads after a position. A number says that the file is a copy."""
+    """Return what a follower reads after a position: the content of each event, "(erased)", or
+    "restored 5" for the entry that says that the file is a copy whose last position is 5.
+    """
     return [
         f"restored {entry.event.after}"
         if isinstance(entry.event, StoreRestored)

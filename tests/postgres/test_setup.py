@@ -263,7 +263,7 @@ def role(url, schema, postgres_server):
     postgres_server.sql("DROP OWNED BY worker; DROP ROLE worker")
 
 
-def test_a_worker_role_does_all_daily_work(url, schema, role):
+def test_a_worker_role_does_all_daily_work_and_changes_no_table(url, schema, role):
     with open_store(url.replace("postgres@", f"{role}@")) as store:
         say(store, "c1", "0", idempotency_key="k")
         store.ingest("c2", [said("x")] * 1_100)

@@ -129,9 +129,12 @@ def test_followers_of_all_stores_miss_nothing(many):
         for writer in range(8):
             own = [event_id for name, event_id in followed if name == f"followed {writer}"]
             assert own == [*range(20)]
-        for place in (5, "5", "0.0.0", after(store).upper() + "x", "-1.0.0.0", f"{'f' * 16}.0.0.0"):
-            with pytest.raises(InvalidArgument, match="position"):
-                list(store.follow(place))
+
+
+@pytest.mark.parametrize("place", [5, "5", "0.0.0", "0.0.0.0x", "-1.0.0.0", f"{'f' * 16}.0.0.0"])
+def test_a_place_that_several_stores_cannot_have_is_refused(many, place):
+    with open_store(many) as store, pytest.raises(InvalidArgument, match="position"):
+        list(store.follow(place))
 
 
 def test_followers_of_one_process_are_independent(many):
@@ -325,15 +328,21 @@ def test_the_number_of_stores_is_fixed(many):
         open_store(many.replace(f"&stores={COUNT}", ""))
     with pytest.raises(StoreRefused, match=r"'many_00' has store 0 of 4, not 0 of 8"):
         open_store(many.replace(f"stores={COUNT}", "stores=8"))
-    for wrong, problem in (
-        (many.replace(f"stores={COUNT}", "stores=3"), "stores"),
-        (f"{many}&part=1/4", "remove one of these options"),
-        (many.replace("stores=4", "part=4/4"), "sets part to '4/4'; give the number of a store"),
-        (f"{many}&moved=4@elsewhere", "17@host:port"),
-        (f"{many}&moved=1@elsewhere,1@another", "name the server of store 1 once"),
-    ):
-        with pytest.raises(InvalidOption, match=problem):
-            open_store(wrong)
+
+
+@pytest.mark.parametrize(
+    "options, problem",
+    [
+        ("stores=3", "sets stores to '3'; it can be 2, 4, 8, 16, 32, 64"),
+        ("stores=4&part=1/4", "remove one of these options"),
+        ("part=4/4", "sets part to '4/4'; give the number of a store"),
+        ("stores=4&moved=4@elsewhere", "17@host:port"),
+        ("stores=4&moved=1@elsewhere,1@another", "name the server of store 1 once"),
+    ],
+)
+def test_wrong_options_of_several_stores_are_refused(options, problem):
+    with pytest.raises(InvalidOption, match=problem):
+        open_store(f"postgresql://someone@nowhere.invalid/db?{options}")
 
 
 @pytest.mark.parametrize(
