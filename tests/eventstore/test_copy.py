@@ -120,7 +120,7 @@ def test_redacted_event_shared_in_the_target(source, target):
     assert differing(source, target, "late") == [("late", True)]
 
 
-def test_idempotency_keys_during_a_rekey():
+def test_idempotency_keys_are_read_during_a_rekey():
     with open_store("memory:", keys=KEYS) as source:
         say(source, "a", "one", idempotency_key="first")
         stored = source.database.recorder.query(lambda reader: source.database.find(reader, "a"))

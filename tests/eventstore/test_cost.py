@@ -58,13 +58,13 @@ def stores(tmp_path_factory):
             lambda *args, **kwargs: connect(*args, **{**kwargs, "factory": Counting}),
         )
         with (
-            long_store(tmp_path_factory.mktemp("short"), SHORT) as short,
-            long_store(tmp_path_factory.mktemp("long"), LONG) as long,
+            filled_store(tmp_path_factory.mktemp("short"), SHORT) as short,
+            filled_store(tmp_path_factory.mktemp("long"), LONG) as long,
         ):
             yield [short, long]
 
 
-def long_store(tmp_path, length):
+def filled_store(tmp_path, length):
     """A store with a conversation of messages with a condensation every 60 events, and others
     around it.
     """

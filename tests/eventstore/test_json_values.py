@@ -256,14 +256,14 @@ def test_refused_event_names_its_field(store, event, problem):
         store.append("c1", event, expected_version=0)
 
 
-def test_value_that_holds_itself(store):
+def test_value_that_holds_itself_is_refused(store):
     circle = [b"x"]
     circle.append(circle)
     for event in (
         Annotation(name="n", data=circle),
         Annotation(name="n", data=circle[1:], extra={"a": 1}),
     ):
-        with pytest.raises(InvalidEvent):
+        with pytest.raises(InvalidEvent, match="nested too deep"):
             store.append("c1", event, expected_version=0)
 
 
