@@ -92,6 +92,17 @@ def other_measures(number: int, new: object) -> Forge:
     return forge
 
 
+def change_record(path: Path, projection: str, forge: Forge) -> None:
+    """Change the body of the only record of a projection, as an operator can."""
+    operator = SQLiteOperator(path)
+    [row] = [row for row in operator.rows("records") if row["projection"] == projection]
+    body = forge(bytes(row["body"]))
+    assert body != bytes(row["body"])
+    changed = operator.with_right_checksum({**row, "body": body})
+    operator.update("records", row, body=body, checksum=changed["checksum"])
+    operator.close()
+
+
 @pytest.mark.parametrize(
     "projection, forge, problem",
     [
@@ -109,17 +120,27 @@ def test_changed_cache_is_found(path: Path, projection: str, forge: Forge, probl
     with open_store(path) as store:
         note = make_checkpoint(store)
     assert findings(path, note) == []
-    operator = SQLiteOperator(path)
-    [row] = [row for row in operator.rows("records") if row["projection"] == projection]
-    body = forge(bytes(row["body"]))
-    assert body != bytes(row["body"])
-    changed = operator.with_right_checksum({**row, "body": body})
-    operator.update("records", row, body=body, checksum=changed["checksum"])
-    operator.close()
+    change_record(path, projection, forge)
     [found] = findings(path, note)
     assert found.startswith(problem)
     assert run_foldlog("store", "verify", "--views", "--repair", "--db", str(path)) == 0
     assert findings(path, note) == []
+
+
+@pytest.mark.parametrize(
+    "forge",
+    [lambda body: b"no measures", other_measures(1, b"\1"), other_measures(2, b"")],
+    ids=["another form", "part of a number", "no sizes"],
+)
+def test_measures_that_cannot_be_read_are_made_again(path: Path, forge: Forge) -> None:
+    with open_store(path) as store:
+        note = make_checkpoint(store)
+        measured = foldlog.Histories(store)["chat"].stats().view_tokens
+    change_record(path, "view_sizes", forge)
+    assert findings(path, note) == []
+    with foldlog.open(path) as histories:
+        assert histories["chat"].stats().view_tokens == measured
+        assert len(measured) == histories["chat"].version() + 1
 
 
 def test_pages_of_two_limits_are_cached_apart(path: Path) -> None:

@@ -322,9 +322,9 @@ class FigureCounter:
                 waiting.append(row)
                 counted += 1
             if events is not None and sum(row.version for row in waiting) >= _EVENTS_TOGETHER:
-                late += self._count(waiting, until)
+                late += self._count(waiting, until, already=counted - len(waiting))
                 waiting = []
-        late += self._count(waiting, until)
+        late += self._count(waiting, until, already=counted - len(waiting))
         for row in late:
             del looked_at[row.id]
         return looked_at
@@ -395,21 +395,26 @@ class FigureCounter:
         return _READ_TOGETHER if recorder.on_server and recorder.store_count == 1 else 1
 
     def _count(
-        self, rows: Iterable[ConversationRow], until: float | None = None
+        self, rows: Iterable[ConversationRow], until: float | None = None, *, already: int = 0
     ) -> Sequence[ConversationRow]:
-        """Count conversations, and return those for which no time was left."""
+        """Count conversations, and return those for which no time was left. ``already`` is how many
+        the reader has counted before: see ``_COUNTED_AT_LEAST``.
+        """
         remaining = iter(rows)
         while page := list(islice(remaining, _TOGETHER)):
             counted: dict[str, tuple[ConversationRow, Figures]] = {}
             late = list[ConversationRow]()
             step = self._read_at_once
             for place in range(0, len(page), step):
-                if until is not None and place >= _COUNTED_AT_LEAST and monotonic() > until:
+                is_enough = already >= _COUNTED_AT_LEAST
+                if until is not None and is_enough and monotonic() > until:
                     late = page[place:]
                     break
-                for row, figures in self._count_some(page[place : place + step]):
+                together = page[place : place + step]
+                for row, figures in self._count_some(together):
                     if figures is not None:
                         counted[row.id] = (row, figures)
+                already += len(together)
             self.has_counted = True
             written = self._write(counted)
             for name, (row, figures) in counted.items():

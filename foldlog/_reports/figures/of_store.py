@@ -18,7 +18,7 @@ from foldlog._reports.figures.blocks import REASONS
 from foldlog._reports.figures.keeping_up import FigureCounter
 from foldlog._reports.figures.overview import Overview, near_the_ends, read_ends
 from foldlog._reports.figures.prices import Prices
-from foldlog._reports.figures.spending import price_calls, spent
+from foldlog._reports.figures.spending import models_without_price, price_calls, spent
 from foldlog._reports.figures.stats import FACETS, TOTALS, Behind, Stats
 from foldlog._reports.figures.tables import FigureTables, StoredFigures, Where, check_sort, text_of
 from foldlog._reports.figures.writing import CODE
@@ -466,7 +466,7 @@ class FiguresOfStore:
         stats = self.counts(where)
         calls = self._calls(where)
         stats.models = price_calls(calls, self._prices)
-        stats.unpriced = {call.model for call in calls if self._has_no_price(call)}
+        stats.unpriced = models_without_price(calls, self._prices)
         stats.without_cost = self._without_cost(where, stats.unpriced)
         stats.findings = self._findings(where)
         stats.behind = self.behind()
@@ -509,13 +509,6 @@ class FiguresOfStore:
         calls = [self._tables.calls(key, columns) for key, *columns in rows]
         repeated = [call.negative() for call in self._tables.repeated(where).calls]
         return [call for call in add_up(calls + repeated) if call.calls > 0]
-
-    def _has_no_price(self, call: Calls) -> bool:
-        return (
-            call.cost is None
-            and call.tokens > 0
-            and self._prices.cost(call.model, call.usage, call.above) is None
-        )
 
     def _without_cost(self, where: Where, unpriced: Iterable[str]) -> int:
         """Return the number of chosen conversations with a call whose cost is unknown. ``unpriced``

@@ -45,6 +45,13 @@ class Measures(msgspec.Struct, array_like=True):
     sizes: bytes = b""
     use: ContextUse = msgspec.field(default_factory=ContextUse)
 
+    @property
+    def is_whole(self) -> bool:
+        """Whether no event and no version lacks its number, as in a record that was changed."""
+        size = array("I").itemsize
+        lengths = (len(self.tokens), len(self.sizes))
+        return lengths == (size * self.version, size * (self.version + 1))
+
 
 def counted_tokens(store: Store, row: ConversationRow) -> dict[int, int]:
     """Return the tokens of the events that were counted before, by the ids of the events."""
@@ -157,13 +164,17 @@ def _begin_of_units_across(units: Units, position: int) -> int:
 
 def _stored(store: Store, row: ConversationRow) -> Measures:
     """Return the stored measures of a conversation. Return empty measures if there are none, if
-    another version of the code counted them, or if they are of a later version than ``row``.
+    another version of the code counted them, if they are of a later version than ``row``, or if
+    they are damaged.
     """
     _, record = cached_records(store, VIEW_SIZES, row.id, row.id).get(row.id, (0, None))
     if record is None or record.code != _CODE:
         return Measures()
-    measures = msgspec.msgpack.decode(record.body, type=Measures)
-    return measures if measures.version <= row.version else Measures()
+    with suppress(ValueError):
+        measures = msgspec.msgpack.decode(record.body, type=Measures)
+        if measures.is_whole and measures.version <= row.version:
+            return measures
+    return Measures()
 
 
 def _write(store: Store, row: ConversationRow, measures: Measures) -> None:

@@ -107,6 +107,14 @@ def test_a_reader_counts_few_conversations_where_each_takes_long(store, monkeypa
     assert FiguresOfStore(store).totals().conversations == 40
 
 
+def test_a_reader_of_long_conversations_counts_few_where_each_takes_long(store, monkeypatch):
+    """Long conversations are written in small groups, and the time holds for all groups."""
+    monkeypatch.setattr(of_store, "_SECONDS_AT_ONCE", 0)
+    monkeypatch.setattr(keeping_up, "_EVENTS_TOGETHER", 3)
+    begin(store, 40)
+    assert [read(store)[1].conversations for _ in range(3)] == [24, 8, 0]
+
+
 def test_a_list_counts_few_conversations_where_each_takes_long(store, monkeypatch):
     monkeypatch.setattr(of_store, "_SECONDS_AT_ONCE", 0)
     begin(store, 40)
