@@ -201,7 +201,7 @@ def _add_sizes(
     stats: Stats, store: Store, views: Views, row: ConversationRow, figures: StoredFigures
 ) -> None:
     """Add the sizes of Views and prompts to the figures of a single conversation."""
-    models = dict.fromkeys(call.model for call in figures.calls if not call.by_condenser)
+    models = sorted({call.model for call in figures.calls if not call.by_condenser})
     peak = max(figures.texts.context, default=0)
     stats.peak_prompt_tokens = peak or None
     _set_limit(stats, limit_of_models(models, peak))

@@ -49,6 +49,35 @@ def test_events_have_the_figures_of_their_case(case):
         assert figures_of(case, output) == figures
 
 
+def test_window_of_several_models_names_the_first(tmp_path, monkeypatch):
+    """The source has no events yet, so its models are known from their sums only."""
+    lines = [
+        {
+            "type": "assistant",
+            "uuid": f"line-{number}",
+            "sessionId": "s",
+            "version": "1.0.70",
+            "timestamp": f"2026-05-02T08:00:0{number}.000Z",
+            "message": {
+                "role": "assistant",
+                "id": f"msg_{number}",
+                "model": f"claude-{number}",
+                "usage": {"input_tokens": 100, "output_tokens": 10},
+                "content": [{"type": "text", "text": "I look."}],
+            },
+        }
+        for number in reversed(range(8))
+    ]
+    (tmp_path / "s.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))
+    window = SimpleNamespace(max_input_tokens=200_000)
+    monkeypatch.setattr(context_limit, "window_of", lambda model: window)
+    with foldlog.open("memory:") as histories:
+        (history,) = histories.import_(tmp_path / "s.jsonl", conversation="s")
+        stats = history.stats()
+        assert history._store.conversation("s", as_stored=True).unmade == 8
+    assert (stats.max_input_tokens, stats.window_of) == (200_000, "claude-0")
+
+
 def test_cost_without_cache_stands_beside(foldlog, tmp_path):
     prices = tmp_path / "prices.json"
     price = {
