@@ -45,7 +45,8 @@ from foldlog.condensers.strategies.digest.fold import TITLE
 from foldlog.condensers.strategies.digest.layout import text_of
 from foldlog.eventstore import CondensationAction, Event, summary_id, summary_of
 from foldlog.eventstore.events import names_source_ids
-from foldlog.formats.model_calls import begins_call
+from foldlog.formats.model_calls import begins_call, model_reports
+from foldlog.formats.record import dicts_in
 from foldlog.projections import Folded, View, begins_reply, contains, intervals_kept
 
 _Number = TypeVar("_Number", int, float)
@@ -218,7 +219,8 @@ class Replay:
     @property
     def condenser_tokens(self) -> int:
         """The tokens of the prompts and replies of the condenser's own model."""
-        return Usage.of(self.reports).usage["total_tokens"]
+        reports = (report for report in self.reports if isinstance(report.get("metrics"), dict))
+        return Usage.of(reports).usage["total_tokens"]
 
     @property
     def condenser_failures(self) -> int:
@@ -304,6 +306,8 @@ class Replaying:
 
     def take(self, event: Event) -> None:
         """Add the next event of the history. If it begins a reply, the condenser runs first."""
+        if self._condenser is None:
+            self._note_recorded_calls(event)
         if isinstance(event, CondensationAction):
             if self._condenser is None:
                 self._repeat(event)
@@ -317,6 +321,17 @@ class Replaying:
         event = replace(event, id=new_id, cause=cause)
         self._needs.take(event, self._old_ids)
         self._view = self._past.then(self._view, event)
+
+    def _note_recorded_calls(self, event: Event) -> None:
+        """Note the reports of the recorded condenser in an event, and the cost of its calls. A step
+        that forgot nothing has its reports in an event of its own.
+        """
+        reports = dicts_in(reports_of(event))
+        self._reports += reports
+        if isinstance(event, CondensationAction):
+            self._recorded_costs.append(recorded_cost(event))
+        elif reports:
+            self._recorded_costs.append(Usage.of(model_reports(event)).cost)
 
     def _number(self, event: Event) -> int:
         """Return the id that the next event has in the replay."""
@@ -369,6 +384,7 @@ class Replaying:
             if isinstance(result, View):
                 self._send(result, event_id)
                 return
+            self._report(reports_of(result.action))
             self._condense(result, event_id)
         raise CondenserError(
             f"the condenser {self._condenser.type!r} condensed {_CONDENSATIONS_MAX_A_TURN} times"
@@ -429,9 +445,12 @@ class Replaying:
         )
 
     def _report(self, reports: Iterable[Report]) -> None:
+        """Note what the condenser reports. Raises ``ModelCallFailed`` if its model could not be
+        reached.
+        """
         for report in reports:
             # An unusable reply is a property of the strategy, but an unreachable model is not.
-            if self._condenser is not None and report.get("failure") in OUT_OF_REACH:
+            if report.get("failure") in OUT_OF_REACH:
                 raise ModelCallFailed(report["model"], report["failure"], report["problem"], report)
             self._reports.append(report)
 
@@ -447,7 +466,6 @@ class Replaying:
 
     def _repeat(self, action: CondensationAction) -> None:
         """Repeat a recorded condensation, with the ids of the replay."""
-        self._recorded_costs.append(recorded_cost(action))
         new_id = self._number(action)
         summary = action.summary
         if not names_source_ids(action):
@@ -495,7 +513,6 @@ class Replaying:
         self._lost.update(lost)
         for event in forgotten:
             self._summarized.pop(event.id, None)
-        self._report(reports_of(action))
         if is_made(action):
             self._condensed_before.append(event_id)
 

@@ -22,6 +22,7 @@ from foldlog.condensers.config.registry import condenser_from_config
 from foldlog.condensers.errors import CondenserError, NoCondensationAvailable
 from foldlog.condensers.models.caches import OTHER, cache_rule
 from foldlog.condensers.models.tokens import TokenCounter, offered_tools
+from foldlog.condensers.reports import CONDENSER_METADATA_KEY, annotation
 from foldlog.eventstore import Action, CondensationAction, Message, Observation, SystemMessage
 from foldlog.eventstore.events import is_structural
 from foldlog.projections import View
@@ -33,7 +34,7 @@ from tests.figures import Price
 from tests.golden.cases import cases_in, write_anew
 from tests.how_many import examples
 from tests.properties.histories import ordered_histories, tidy_histories
-from tests.said import said
+from tests.said import replied, said
 
 STRATEGIES = [
     {"type": "noop"},
@@ -143,6 +144,29 @@ def test_a_number_in_a_summary_that_is_no_id_stays(history):
     )
     history.append([Message(source="agent", content="d")])
     assert replay(history.events(), None).final.events[0].content == summary
+
+
+def test_recorded_calls_that_forgot_nothing_are_counted(history):
+    metrics = {"usage": {"total_tokens": 100}, "cost": 0.5}
+    report = {"condenser": "llm", "model": "m", "failure": "empty", "metrics": metrics}
+    declined = {"outcome": "declined", "reason": "no", CONDENSER_METADATA_KEY: [report]}
+    history.append([said("go"), replied("so"), said("on")])
+    history.append(annotation([report]))
+    history.append(CondensationAction(forgotten_event_ids=(), metadata=declined))
+    history.append(replied("done"))
+    recorded = replay(history.events(), None)
+    assert (recorded.declined, recorded.condenser_failures) == (1, 2)
+    assert (recorded.condenser_tokens, recorded.condenser_cost) == (200, 1.0)
+
+
+@pytest.mark.parametrize("report", [7, "failure", {"metrics": "many", "response": "none"}])
+def test_reports_of_other_programs_may_have_any_form(history, report):
+    history.append([said("go"), said("on")])
+    metadata = {CONDENSER_METADATA_KEY: [report]}
+    history.append(CondensationAction(forgotten_event_ids=(0,), metadata=metadata))
+    recorded = replay(history.events(), None)
+    assert len(recorded.condensations) == 1
+    assert (recorded.condenser_failures, recorded.condenser_tokens) == (0, 0)
 
 
 def test_lines_missing_in_a_digest_are_lost():
