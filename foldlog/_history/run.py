@@ -47,10 +47,11 @@ class HistoryRun(HistoryCondensing):
         tuple is empty if no call is open.
 
         For a call that ``run`` began, the observation says "unknown: this call may have run", with
-        the key of the call. If ``run`` did not begin the call but began other calls of the same
-        tool, the observation says "not begun". In all other cases, the observation says
-        "interrupted". The open calls of sub-agents that such a call began are closed first, and the
-        observation names their calls that may have run.
+        the key of the call. If ``run`` did not begin the call, but began another call of the same
+        tool since the first of the closed calls, or if a person refused the call, the observation
+        says "not begun". In all other cases, the observation says "interrupted". The open calls of
+        sub-agents that such a call began are closed first, and the observation names their calls
+        that may have run.
 
         Call this method only when no program works on the calls any more, because a later result
         would no longer match an open call. With ``older_than``, younger calls are left out. Other

@@ -81,7 +81,8 @@ def _changes(view: View, reply: Event, recorded: JsonMap, present: JsonMap) -> I
     """Yield the reasons why the ``present`` fingerprint of a request differs from the recorded
     one.
     """
-    if recorded["rendering"] != RENDERING:
+    is_rendered_otherwise = recorded["rendering"] != RENDERING
+    if is_rendered_otherwise:
         yield f"rendered by foldlog's rules {recorded['rendering']}, and now by {RENDERING}"
     # An event that was redacted before the reply was redacted in its request too.
     redacted = [(event, event.redacted) for event in view if event.redacted is not None]
@@ -95,5 +96,6 @@ def _changes(view: View, reply: Event, recorded: JsonMap, present: JsonMap) -> I
         yield f"{label(event)} {event.id} ({mark.bytes} bytes) was redacted by {mark.by}{why}"
     if recorded["beside"] != present["beside"]:
         yield "the recorded tools or parameters were redacted or changed"
-    if recorded["messages"] != present["messages"] and not redacted_since:
+    has_reason = is_rendered_otherwise or redacted_since
+    if recorded["messages"] != present["messages"] and not has_reason:
         yield "the messages differ, and the log does not say why"

@@ -20,7 +20,7 @@ from foldlog._imports.redacting import imported_at, source_files
 from foldlog._privacy.redacting import holders, unread_source_name
 from foldlog._reports.figures.agent_trees import NO_TREES, Trees
 from foldlog._reports.figures.of_store import FiguresOfStore
-from foldlog._reports.figures.overview import parent_in
+from foldlog._reports.figures.overview import PARENT, parent_in
 from foldlog._reports.figures.source_places import places
 from foldlog.eventstore import (
     ATTRIBUTES,
@@ -31,6 +31,7 @@ from foldlog.eventstore import (
     ConversationRow,
     CorruptEvent,
     DocumentChanges,
+    Event,
     EventStoreError,
     InvalidArgument,
     Store,
@@ -42,6 +43,7 @@ from foldlog.eventstore.files.written_files import note_sources
 from foldlog.eventstore.lists.pages import newest_attributes
 from foldlog.eventstore.maintenance import erase
 from foldlog.eventstore.maintenance.unfinished import purge
+from foldlog.formats.record import dict_or_empty
 from foldlog.projections.conversations.companions import (
     companion_of,
     companions,
@@ -505,15 +507,19 @@ def _is_begun_by_another(store: Store, row: ConversationRow) -> bool:
         overview = figures.overview
         return overview.problem is not None or parent_in(overview.attributes or {}) != ""
     try:
-        return any(
-            "parent" in event.meta
-            or (type(event) is DocumentChanges and "parent" in str(event.changed.get(ATTRIBUTES)))
-            for event in store.events(row.id, 0, 1)
-        )
+        return any(map(_names_parent, store.events(row.id, 0, 1)))
     except ConversationErased:  # The conversation was erased after it was listed.
         return False
     except EventStoreError:  # The key of the conversation may be missing.
         return True
+
+
+def _names_parent(first: Event) -> bool:
+    """Return whether the first event of a conversation has the attribute ``parent``."""
+    attributes: JsonMap = {}
+    if type(first) is DocumentChanges:
+        attributes = dict_or_empty(first.changed.get(ATTRIBUTES), "value")
+    return PARENT in first.meta or PARENT in attributes
 
 
 def clear(store: Store) -> bool:

@@ -352,9 +352,9 @@ def _searched_values(event: Event) -> list[Any]:
     return [value for name, value in asdict(event).items() if name not in _NOT_SEARCHED]
 
 
-def _holds_any(holds: Holds | None, value: Any) -> bool:
-    """Return whether a text in the value is a match. Without ``holds``, nothing is."""
-    return holds is not None and any(map(holds, _texts(value)))
+def _holds_any(holds: Holds, value: Any) -> bool:
+    """Return whether a text in the value is a match."""
+    return any(map(holds, _texts(value)))
 
 
 def _holds_packed(holds: Holds, value: Any) -> bool:

@@ -14,7 +14,12 @@ from typing import Any, NamedTuple
 
 from foldlog._base.json_types import JsonMap, JsonObject
 from foldlog._base.values import parse, texts_in
-from foldlog._reports.search.searching import SearchTerms, events_with
+from foldlog._reports.search.searching import (
+    ANSWERED_WITHIN,
+    SearchTerms,
+    events_with,
+    find_call,
+)
 from foldlog.eventstore import (
     Action,
     ConversationNotFound,
@@ -43,10 +48,6 @@ _LENGTH_GOOD = 480
 events if each would otherwise have fewer than ``_LENGTH_GOOD`` characters.
 """
 _LENGTHS_TRIED = 512
-_ANSWERED_WITHIN = 200
-"""The search for the result of a call, or for the call of a result, reads at most this number of
-events.
-"""
 _OWN_NAME = re.compile(r"recall|.*foldlog\W*_*(recall|why|dropped|knew|sessions)")
 """The names of the recall tool, and of the tools of ``foldlog mcp``."""
 
@@ -157,11 +158,11 @@ class RecallTool:
     def _recall(self, query: Any, ids: Any, path: Any) -> str:
         """Return the answer to a call of the tool. The answer says so if an argument is wrong."""
         # A model may pass values of any type.
+        if type(ids) is int:  # also 0, the id of the first event
+            ids = [ids]
         query = query or ""
         ids = ids or []
         path = path or ""
-        if isinstance(ids, int):
-            ids = [ids]
         if not (isinstance(query, str) and isinstance(path, str)):
             return "query and path of recall must be texts"
         if not (isinstance(ids, list) and all(type(event_id) is int for event_id in ids)):
@@ -277,32 +278,18 @@ class RecallTool:
 
     def _is_own(self, event: Event) -> bool:
         """Return whether the event is a call of the tool itself, or the result of one."""
-        call = self._call_of(event) if isinstance(event, Observation) else event
+        call: Event | None = event
+        if isinstance(event, Observation):
+            call = find_call(self._store, self._id, event)
         return (
             isinstance(call, Action)
             and call.source == "agent"
             and bool(_OWN_NAME.fullmatch(call.tool))
         )
 
-    def _call_of(self, result: Observation) -> Event | None:
-        """Return the call that a result answers, or None if no earlier event is that call."""
-        if result.cause is not None:
-            return next(iter(self._store.events(self._id, result.cause, result.cause + 1)), None)
-        earlier = self._store.events(
-            self._id, max(0, result.id - _ANSWERED_WITHIN), result.id, reverse=True
-        )
-        return next(
-            (
-                event
-                for event in earlier
-                if isinstance(event, Action) and event.call_id == result.call_id
-            ),
-            None,
-        )
-
     def _result_of(self, call: Action) -> list[Event]:
         """Return the result of a call, if it came soon after the call."""
-        later = self._store.events(self._id, call.id + 1, call.id + 1 + _ANSWERED_WITHIN)
+        later = self._store.events(self._id, call.id + 1, call.id + 1 + ANSWERED_WITHIN)
         results = (event for event in later if isinstance(event, Observation))
         of_call = (
             event

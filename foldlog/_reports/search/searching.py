@@ -107,8 +107,10 @@ _ASKED_AHEAD: Final = 8
 _FIRST_ROWS: Final = 16
 _MORE_ROWS: Final = 4
 """The rows of ``_FIRST_ROWS`` conversations are read together, then ``_MORE_ROWS`` times more."""
-_ANSWERED_WITHIN: Final = 200
-"""The call of a result is sought in this number of events before the result."""
+ANSWERED_WITHIN: Final = 200
+"""The call of a result is sought in this number of events before the result, and the result of a
+call in this number of events after it.
+"""
 _STEP: Final = 64 * 1024
 """The number of characters that are searched at once. ``re`` holds the interpreter's lock
 meanwhile (0.2 s for 14 MB), and an append of another thread takes the lock some ten times.
@@ -1241,14 +1243,10 @@ class _Conversation:
 
     def _tool_of(self, event: Event) -> str | None:
         """Return the tool of a call or of a result, which may be named by its call only."""
-        if isinstance(event, Action) or (isinstance(event, Observation) and event.tool):
-            return event.tool
-        if not isinstance(event, Observation) or event.call_id is None:
-            return None
-        start = max(0, event.id - _ANSWERED_WITHIN)
-        earlier = self._store.events(self._row.id, start, event.id, reverse=True)
-        calls = (event for event in earlier if isinstance(event, Action))
-        return next((call.tool for call in calls if call.call_id == event.call_id), None)
+        call: Event | None = event
+        if isinstance(event, Observation) and not event.tool:
+            call = find_call(self._store, self._row.id, event)
+        return call.tool if isinstance(call, Action | Observation) else None
 
     def candidates(self, may_be_in: MayBeIn) -> Iterator[tuple[datetime, Event]]:
         """Yield the events that may match, with their times. Cost: the method reads the blocks of
@@ -1336,6 +1334,19 @@ class _Conversation:
                     for row, event in zip(candidates, events, strict=True):
                         yield from_microseconds(row.recorded_at), event
             start = end
+
+
+def find_call(store: Store, conversation: str, result: Observation) -> Action | None:
+    """Return the call that a result answers, or None if there is none. Cost: one event, or up to
+    200 events if the result does not name the event of its call.
+    """
+    if result.cause is not None:
+        named = store.events(conversation, result.cause, result.cause + 1)
+        return next((event for event in named if isinstance(event, Action)), None)
+    start = max(0, result.id - ANSWERED_WITHIN)
+    earlier = store.events(conversation, start, result.id, reverse=True)
+    calls = (event for event in earlier if isinstance(event, Action))
+    return next((call for call in calls if call.call_id == result.call_id), None)
 
 
 def _runs(ids: Sequence[int]) -> Iterator[tuple[int, int]]:

@@ -1,4 +1,4 @@
-"""An erasure chooses conversations by their attributes."""
+"""What an erasure chooses by attributes, and what it says of conversations that stay."""
 
 from datetime import timedelta
 
@@ -42,3 +42,10 @@ def test_archived_import_without_set_attributes_has_those_of_its_source(tmp_path
         histories.maintenance.archive(timedelta(0), f"file://{tmp_path}/objects")
         expired = histories.maintenance.expire(timedelta(0), {"cwd": "/old"}, dry_run=True)
         assert [row.archived for row in expired.conversations] == [4]
+
+
+def test_a_conversation_below_another_is_a_sub_agent_only_if_it_names_a_parent(histories):
+    histories.create("school", {})
+    histories.create("school/talk", {"title": "a talk with a parent"})
+    histories.create("school/agent", {"parent": "school"})
+    assert histories.erase("school", reason="old").unconfirmed == ("sub-agent school/agent",)

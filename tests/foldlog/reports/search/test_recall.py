@@ -10,6 +10,7 @@ from hypothesis import given, strategies as st
 
 import foldlog
 from foldlog import Action, CondensationAction, Observation, Retraction, SystemMessage
+from foldlog._reports.search import recall_tool
 from foldlog.condensers.models.estimate import estimate
 from foldlog.eventstore import ReadTransaction
 from tests.condensers.made import parts_with
@@ -63,13 +64,13 @@ def test_only_calls_of_shown_results_are_read(histories, monkeypatch):
         call(history, "read", f"wish {number} in notes.txt", path="notes.txt")
     tool = history.recall_tool()
     calls_read = []
-    call_of = tool._call_of
+    find_call = recall_tool.find_call
 
-    def noting(result):
+    def noting(store, conversation, result):
         calls_read.append(result.id)
-        return call_of(result)
+        return find_call(store, conversation, result)
 
-    monkeypatch.setattr(tool, "_call_of", noting)
+    monkeypatch.setattr(recall_tool, "find_call", noting)
     text = tool.recall("wish")
     assert text.startswith("up to 40 events found; to be read by their ids: ")
     assert calls_read == list(range(79, 43, -2)), "eight are shown, and ten are named"
@@ -228,6 +229,12 @@ def test_call_may_be_text_map_or_action(history):
     ):
         assert tool(given_as) == want
     assert tool("a text").endswith("these are not valid arguments: a text")
+
+
+def test_a_single_id_may_be_the_first_event(histories):
+    history = histories["new"]
+    history.append(said("find the order number"))
+    assert ids_in(history.recall_tool()({"ids": 0})) == [0]
 
 
 def test_the_schema_has_the_shape_of_each_dialect(history):

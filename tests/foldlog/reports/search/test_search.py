@@ -37,6 +37,15 @@ def test_nameless_result_has_tool_of_its_call(histories):
         assert sorted(hit.id for hit in hits) == ids
 
 
+def test_result_without_ids_has_the_tool_of_its_cause(histories):
+    calls = [Action(tool=tool, arguments={}) for tool in ("run1", "run2")]
+    results = [Observation(content="no such file", cause=cause) for cause in (1, 0)]
+    histories["c"].append([*calls, *results])
+    for tool, found_id in (("run1", 3), ("run2", 2)):
+        (hit,) = searching.search(histories.store, "such file", tool=tool).hits
+        assert hit.id == found_id
+
+
 def test_path_with_escaped_slashes_is_found(histories, tmp_path):
     path = tmp_path / "c.jsonl"
     path.write_text(
