@@ -48,9 +48,7 @@ def page() -> str:
         others = []
         for name in names:
             value = getattr(package, name)
-            if not (inspect.isclass(value) or inspect.isfunction(value)) or isinstance(
-                value, types.UnionType
-            ):
+            if not (inspect.isclass(value) or inspect.isfunction(value)):
                 parts.append(f"\n### {package.__name__}.{name}\n\n`{_of(repr(value))}`\n")
             elif id(value) in described:
                 others.append(f"`{name}`")
