@@ -113,6 +113,7 @@ def not_proven() -> str:
 def test_honest_store_has_no_findings(arena: Arena, honest: Honest) -> None:
     assert honest.found == []
     assert [page for page, text in honest.seen.items() if text.startswith("refused")] == []
+    assert honest.without_key != []
     assert all(text.startswith("sealed: ") for text in honest.without_key)
 
 
