@@ -18,9 +18,9 @@ does neither.
     citus        Citus: each operation while a worker is killed, with ``patience_s=3``, then once
                  more with the worker back. Every second worker, with 1 and 4 stores
 
-The programs of the server are the ones in ``$FOLDLOG_POSTGRES_BIN``, else Debian's. PgBouncer is
-the one of ``$FOLDLOG_PGBOUNCER``, else Debian's. A fault whose programs are not installed is left
-out, and a line says so.
+The programs of the server are the ones in ``$FOLDLOG_POSTGRES_BIN``, else Debian's, else the
+tests' own. PgBouncer is the one of ``$FOLDLOG_PGBOUNCER``, else Debian's. A fault that needs
+PgBouncer, Citus or a language that is not installed is left out, and a line says so.
 """
 
 from __future__ import annotations

@@ -6,7 +6,9 @@ baseline begins in the same way.
 from __future__ import annotations
 
 import shutil
-from collections.abc import Callable, Iterator, Sequence
+import sqlite3
+from collections.abc import Iterator, Sequence
+from contextlib import closing
 from functools import partial
 from pathlib import Path
 
@@ -92,41 +94,57 @@ def growing(arguments: Sequence[str], scale: Scale, folder: Path) -> Iterator[Ro
 
 
 def _run(folder: Path, stores: Prepared, arguments: Sequence[str]) -> int:
-    """Run a command, and return the number of its lines. ``AUDIT`` becomes the path of a new audit
-    database.
-    """
-    (folder / "audit.db").unlink(missing_ok=True)
-    command, *rest = (argument.replace("AUDIT", str(folder / "audit.db")) for argument in arguments)
+    """Run a command, and return the number of its lines."""
+    command, *rest = arguments
     out = folder / "out.txt"
     run("foldlog", command, "c1", *rest, "--db", stores.url, out=out)
     return len(out.read_bytes().splitlines())
 
 
-def reading(
-    arguments: Sequence[str], by_hand: Callable[[Path, Prepared], int], scale: Scale, folder: Path
-) -> Iterator[Round]:
-    """Run a command that reads every event."""
+def printing(scale: Scale, folder: Path) -> Iterator[Round]:
+    """Print every event."""
     stores = prepare_stores(folder.parent, scale.usual)
+    out = folder / "lines.txt"
+
+    def by_hand() -> int:
+        run(_BY_HAND, "lines", str(stores.ours), out=out)
+        return len(out.read_bytes().splitlines())
+
     yield from by_turns(
         scale,
-        partial(_run, folder, stores, arguments),
-        partial(by_hand, folder, stores),
+        partial(_run, folder, stores, ["log"]),
+        by_hand,
         count=stores.length,
         clock=child_cpu_s,
     )
 
 
-def _lines(folder: Path, stores: Prepared) -> int:
-    out = folder / "lines.txt"
-    run(_BY_HAND, "lines", str(stores.ours), out=out)
-    return len(out.read_bytes().splitlines())
+def exporting(scale: Scale, folder: Path) -> Iterator[Round]:
+    """Write every event into a new database. The answer of a side is its number of events."""
+    stores = prepare_stores(folder.parent, scale.usual)
+
+    def ours() -> int:
+        path = _removed(folder / "audit.db")
+        run("foldlog", "export", "c1", "--to", str(path), "--db", stores.url)
+        return _count_events(path)
+
+    def by_hand() -> int:
+        path = _removed(folder / "tables.db")
+        run(_BY_HAND, "tables", str(stores.ours), str(path))
+        return _count_events(path)
+
+    yield from by_turns(scale, ours, by_hand, count=stores.length, clock=child_cpu_s)
 
 
-def _tables(folder: Path, stores: Prepared) -> int:
-    out = folder / "tables.db"
-    out.unlink(missing_ok=True)
-    run(_BY_HAND, "tables", str(stores.ours), str(out))
-    return 1  # the line of the command
+def _removed(path: Path) -> Path:
+    path.unlink(missing_ok=True)
+    return path
+
+
+def _count_events(path: Path) -> int:
+    with closing(sqlite3.connect(path)) as database:
+        (count,) = database.execute("SELECT count(*) FROM events").fetchone()
+    return int(count)
 
 
 QUESTIONS = [
@@ -166,14 +184,6 @@ QUESTIONS = [
         partial(growing, ["why", "5"]),
         "10,000 events",
     ),
-    Question(
-        "log, whole", "events/s", 0.3, partial(reading, ["log"], _lines), "read, write JSON lines"
-    ),
-    Question(
-        "audit database, whole",
-        "events/s",
-        0.5,
-        partial(reading, ["export", "--to", "AUDIT"], _tables),
-        "read, insert, index by hand",
-    ),
+    Question("log, whole", "events/s", 0.3, printing, "read, write JSON lines"),
+    Question("audit database, whole", "events/s", 0.5, exporting, "read, insert, index by hand"),
 ]

@@ -11,6 +11,7 @@ import json
 import sqlite3
 import sys
 import tempfile
+import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from itertools import count, pairwise
@@ -67,12 +68,13 @@ class Count(NamedTuple):
 def bytecodes(work: Callable[[], object]) -> int:
     """Return the number of bytecodes that ``work`` executes in this thread."""
     executed = 0
+    thread = threading.get_ident()
     if sys.version_info >= (3, 12):
         monitoring: Any = sys.monitoring
 
         def on_instruction(code: CodeType, offset: int) -> None:
             nonlocal executed
-            executed += 1
+            executed += threading.get_ident() == thread
 
         monitoring.use_tool_id(_TOOL, "counts")
         try:
@@ -193,7 +195,9 @@ def count_all(length: int) -> dict[str, Count]:
                 store.append(fork, message, expected_version=ANY_VERSION)
         counts["cold open"] = counted(lambda: _open(url, "c"))
         counts["first open of a new process"] = Count(**in_new_process("benchmarks.counts", url))
-        counts[f"cold open of a fork, depth {_DEPTH}"] = counted(lambda: _open(url, fork))
+        counts[f"cold open of a fork, depth {_DEPTH}"] = counted(
+            lambda: _open(url, f"fork {_DEPTH}")
+        )
     return counts
 
 

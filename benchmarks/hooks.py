@@ -46,7 +46,6 @@ _USAGE = {"input_tokens": 10, "output_tokens": 5}
 
 
 # -- the records of seven agents: a question, a call, its result, an answer, and again
-# --------------------------------------------------------------------------------------------------
 
 
 def _time(number: int) -> str:
@@ -261,7 +260,6 @@ SOURCES: dict[str, Grow] = {
 
 
 # -- measurements, in a process of their own
-# --------------------------------------------------------------------------------------------------
 
 
 def _cpu_ms(who: int = resource.RUSAGE_SELF) -> float:
@@ -395,7 +393,6 @@ _MEASURES: dict[str, Callable[..., dict[str, float]]] = {
 
 
 # -- one command
-# --------------------------------------------------------------------------------------------------
 
 
 def _measure_in(checkout: Path, row: str, format: str, size: int | str) -> dict[str, float]:
@@ -446,6 +443,11 @@ def main(
     megabytes: int,
 ) -> None:
     """Print CPU ms of what hooks of coding agents cost, beside another checkout."""
+    chosen = rows.split(",")
+    for name, known in ((rows, ROWS), (formats, SOURCES)):
+        unknown = {*name.split(",")} - {*known}
+        if unknown:
+            raise click.UsageError(f"{', '.join(sorted(unknown))} is none of {', '.join(known)}")
     here = Path(__file__).parents[1]
     checkouts = [here] if before is None else [here, before.absolute()]
     sizes = {
@@ -454,12 +456,12 @@ def main(
         "session": [hooks],
         "first": [int(records.split(",")[-1])],
     }
-    for row in rows.split(","):
+    for row in chosen:
         for format in formats.split(","):
             for size in sizes.get(row, ()):
                 alone = row in ("growth", "processes")
                 _print_row(checkouts[:1] if alone else checkouts, row, format, size)
-    if logs is not None and "logs" in rows:
+    if logs is not None and "logs" in chosen:
         with _folder() as folder:
             copy_logs(logs.absolute(), folder, megabytes * 1e6)
             _print_row(checkouts, "logs", "all", str(folder))

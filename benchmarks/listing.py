@@ -103,9 +103,10 @@ def _make_counted_store(folder: Path, count: int) -> str:
     """
     path = folder / f"counted-{count}.db"
     url = f"sqlite:///{path}"
-    is_made = path.exists()
+    if path.exists():
+        return url
     with foldlog.open(url, durability="relaxed") as histories:
-        for number in () if is_made else range(count):
+        for number in range(count):
             usage = {"prompt_tokens": 1_000 + number % 500, "completion_tokens": 50}
             meta = {"model": f"model-{number % 3}", "usage": usage, "cost": 0.01}
             request = Message(source="user", content=f"task {number} of the list")

@@ -227,7 +227,6 @@ class Load:
         self.stores.close()
 
     # -- the threads
-    # ----------------------------------------------------------------------------------------------
 
     def _run_watched(self, task: Callable[[], None]) -> None:
         try:

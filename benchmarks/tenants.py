@@ -1,7 +1,7 @@
 """Measure whether one token stops the others: ``python -m benchmarks.tenants [WAY]…``.
 
-Ann misbehaves in eleven ways, one after the other, beside Bob, who appends 20 times a second. Each
-line has the times of Bob's appends, and the memory of the server. ``none`` is Bob alone.
+Ann misbehaves in eleven ways, one after the other, beside Bob, who appends up to 20 times a second.
+Each line has the times of Bob's appends, and the memory of the server. ``none`` is Bob alone.
 """
 
 from __future__ import annotations
@@ -245,7 +245,9 @@ def beside(ann: Ann, way: Callable[[Ann], object]) -> Iterator[None]:
 
 
 def append_for(port: int, conversation: str, seconds: float) -> list[float]:
-    """Append as Bob. The connection is new, because the server closes one that was idle."""
+    """Append as Bob, and return the seconds of each append, the shortest first. The connection is
+    new, because the server closes one that was idle.
+    """
     client = Client(port, "bob")
     took_s = []
     end = time.monotonic() + seconds

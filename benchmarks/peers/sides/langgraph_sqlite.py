@@ -90,7 +90,10 @@ class Thread:
 
     def fill(self, items: Sequence[Item]) -> None:
         for item in items:
-            self.condense(item) if item["kind"] == "condensation" else self.add([item])
+            if item["kind"] == "condensation":
+                self.condense(item)
+            else:
+                self.add([item])
 
     def said(self, answer: dict[str, Any]) -> Iterable[Sequence[str]]:
         entries = [_said(message) for message in answer["messages"]]
