@@ -207,6 +207,7 @@ class Keeps:
             await self.add(store, "first")
             histories = store.histories.sync
             own = [name for name in histories if "/" in name and not companion_of(name)]
+            assert own
             for name in list(histories):
                 histories.erase(name, reason="another test")
             for name in own:
@@ -656,7 +657,6 @@ async def _die(keeps: Any, url: str) -> None:
 
 
 # -- a history as JSON that the SDK reads, and what it writes as a history
-# ---------------------------------------------
 
 VALUES: list[Any] = [
     *(None, True, 0, -1, 1.5, 2**70, "", "a\x00b", "\ud800", "é"),

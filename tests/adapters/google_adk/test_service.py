@@ -516,7 +516,6 @@ class TestKeeps(Lists, Condenses):
 
 
 # -- runs
-# --------------------------------------------------------------------------------------------------
 
 
 def measure(unit: str) -> dict:
@@ -683,7 +682,7 @@ async def test_a_session_deleted_while_read_is_absent(service, histories, monkey
         await service.append_event(session, event_of())
 
 
-def condenses(service, monkeypatch, meanwhile):
+def forget_two_events(service, monkeypatch, meanwhile):
     """Let a service forget two events of a View without redacted events, while something
     happens to them.
     """
@@ -706,7 +705,7 @@ async def test_a_compaction_with_redacted_text_is_not_stored(histories, monkeypa
     session = await talk(service, 3)
     history = history_of(service)
     redact = lambda forgotten: history.redact(forgotten[0], reason="asked to")  # noqa: E731
-    condenses(service, monkeypatch, redact)
+    forget_two_events(service, monkeypatch, redact)
     await service.append_event(session, event_of(content=said("4")))
     assert [event.actions.compaction for event in await events_of(service)] == [None] * 4
 
@@ -715,7 +714,7 @@ async def test_an_append_during_a_compaction_loses_nothing(histories, monkeypatc
     service = FoldlogSessionService(histories, condense=True)
     session = await talk(service, 3)
     other = FoldlogSessionService(histories)
-    condenses(service, monkeypatch, lambda _: asyncio.run(talk(other)))
+    forget_two_events(service, monkeypatch, lambda _: asyncio.run(talk(other)))
     await service.append_event(session, event_of(id="x", content=said("x")))
     assert (await ids_of(service))[-2:] == ["x", "e4"]
 

@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+import random
 from uuid import uuid4
 
 import pytest
@@ -91,8 +92,6 @@ def test_the_models_context_limit_is_respected():
 
 
 def test_masked_results_are_masked_for_the_sdk():
-    import random
-
     choice = random.Random(1)
     events = messages(1)
     while len(events) < 30:

@@ -455,18 +455,10 @@ async def test_the_second_simultaneous_run_conflicts(store):
     results = await asyncio.gather(*runs, return_exceptions=True)
     failures = [type(result) for result in results if isinstance(result, Exception)]
     assert failures == [ConversationConflict]
+    (ended,) = (result for result in results if not isinstance(result, Exception))
     record = await store.read_record("c")
     lines = [await store.read_history(tip) for tip in [record.head_id, *record.branches]]
-    prompts = {
-        entry.message.parts[0].content
-        for line in lines
-        for entry in line
-        if entry.message.kind == "request"
-    }
-    assert prompts >= {"go"}
-    for result in results:
-        if not isinstance(result, Exception):
-            assert any([entry.message for entry in line] == result.all_messages() for line in lines)
+    assert ended.all_messages() in [[entry.message for entry in line] for line in lines]
 
 
 async def test_a_cancelled_run_goes_on(store):

@@ -13,10 +13,17 @@ from strands.agent.conversation_manager import (
 from strands.session.file_session_manager import FileSessionManager
 from strands.session.repository_session_manager import RepositorySessionManager
 from strands.types.exceptions import SessionException
-from strands.types.session import Session, SessionAgent, SessionMessage, SessionType
+from strands.types.session import (
+    Session,
+    SessionAgent,
+    SessionMessage,
+    SessionType,
+    decode_bytes_values,
+)
 
 import foldlog
 from foldlog.adapters import strands
+from foldlog.adapters._shared import from_plain, shown_records
 from foldlog.adapters.strands import FoldlogSessionRepository
 from foldlog.eventstore import ConversationErased, InvalidArgument
 from foldlog.eventstore.maintenance import erase
@@ -274,7 +281,6 @@ class TestKeeps(Runs):
 
 
 # -- agents
-# --------------------------------------------------------------------------------------------------
 
 
 def measure(unit: str) -> str:
@@ -303,10 +309,6 @@ def test_hooks_need_a_session_manager(repository):
 
 def shown(history):
     """Return what the View has, as a server gets it."""
-    from strands.types.session import decode_bytes_values
-
-    from foldlog.adapters._shared import from_plain, shown_records
-
     summaries = {
         condensation.id: condensation.metadata.get("message")
         for condensation in history.view().condensations
@@ -319,7 +321,6 @@ def shown(history):
 
 
 def test_removing_messages_reads_only_new_messages(stored, monkeypatch):
-    shown_records = strands.shown_records
     read = []
 
     def count_events(events, *others):
@@ -390,7 +391,6 @@ async def test_the_state_of_a_graph_is_stored(repository):
 
 
 # -- what a live agent holds
-# ------------------------------------------------------------------------------------------
 
 
 def numbered(messages_max=None):
