@@ -366,14 +366,13 @@ class Page:
             self.click("input[type=search]")
         self.type(text)
 
-    def click(self, selector: str, text: str | None = None) -> None:
+    def click(self, selector: str, text: str = "") -> None:
         """Click on the middle of the first visible element that matches and has this text, once it
         rests: a page that is still scrolling would move another element under the click.
         """
         chosen = (
             f"Array.from(document.querySelectorAll({json.dumps(selector)})).find((each) =>"
-            f" each.getClientRects().length && {json.dumps(text)} === null ||"
-            f" each.getClientRects().length && each.textContent.includes({json.dumps(text or '')}))"
+            f" each.getClientRects().length && each.textContent.includes({json.dumps(text)}))"
         )
         self.wait(f"{chosen} !== undefined")
         self.wait(f"{_RESTS}({chosen})")

@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+from benchmarks.workload import history
 from foldlog.eventstore import Event, open_store
 from foldlog.projections import Views
 from tests.browser.chromium import BrowserUnavailable, Chromium, Page
@@ -102,6 +103,4 @@ def stored(tmp_path) -> Callable[..., str]:
 @pytest.fixture(scope="session")
 def long_report(tmp_path_factory) -> str:
     """The URL of a report of 100,000 events."""
-    from benchmarks.workload import history
-
     return report_of(tmp_path_factory.mktemp("long"), history(100_000), limit=30_000)

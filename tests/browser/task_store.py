@@ -25,9 +25,10 @@ STEPS = GOLDEN / "task_of_agents.json"
 def write_task(path: Path) -> None:
     steps = json.loads(STEPS.read_text("utf-8"))
     times = [datetime.fromisoformat(step["at"]) for step in steps]
-    now = times[:1]
-    with foldlog.open(path, clock=lambda: now[0]) as histories:
-        for now[0], step in zip(times, steps, strict=True):
+    now = times[0]
+    with foldlog.open(path, clock=lambda: now) as histories:
+        for at, step in zip(times, steps, strict=True):
+            now = at
             _take(step, histories[step["in"]], histories)
 
 
