@@ -11,13 +11,15 @@ T = TypeVar("T")
 
 
 def until(condition: Callable[[], T]) -> T:
-    """Wait a minute at most until a condition returns something true, and return that."""
+    """Wait until a condition returns something true, and return that. It is asked for a minute, and
+    longer where each answer takes long.
+    """
     for _ in range(6_000):
         value = condition()
         if value:
             return value
         time.sleep(0.01)
-    raise AssertionError("the condition did not become true within a minute")
+    raise AssertionError("the condition did not become true within a minute or more")
 
 
 async def until_in_loop(condition: Callable[[], T]) -> T:
@@ -27,7 +29,7 @@ async def until_in_loop(condition: Callable[[], T]) -> T:
         if value:
             return value
         await asyncio.sleep(0.001)
-    raise AssertionError("the condition did not become true within a minute")
+    raise AssertionError("the condition did not become true within a minute or more")
 
 
 @contextlib.contextmanager
