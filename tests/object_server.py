@@ -7,7 +7,6 @@ import http.client
 import re
 import socket
 import subprocess
-import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -19,7 +18,8 @@ from pathlib import Path
 from typing import NamedTuple, Protocol
 from urllib.parse import unquote, urlsplit
 
-from tests.ports import free_port
+from tests.ports import free_port, listens
+from tests.waiting import until
 
 BUCKET = "bucket"
 _CREDENTIALS = {
@@ -40,7 +40,7 @@ class Backend(Protocol):
 
 
 class Fault(enum.Enum):
-    SLOW = "slow"  # the answer comes after a second
+    SLOW = "slow"  # the answer comes after ``pause_s``
     UNAVAILABLE = "5xx"
     READ_ONLY = "read-only"
     REFUSED = "no right at all"
@@ -265,21 +265,9 @@ def moto_server(program: Path, log: Path) -> Iterator[Forwarding]:
         arguments = [program, "-H", "127.0.0.1", "-p", str(port)]
         process = subprocess.Popen(arguments, stdout=output, stderr=output)
         try:
-            _wait_for(port, process)
+            until(lambda: listens(port) or process.poll() is not None)
+            assert process.poll() is None, f"moto_server ended with status {process.returncode}"
             yield Forwarding(port)
         finally:
             process.kill()
             process.wait()
-
-
-def _wait_for(port: int, process: subprocess.Popen[bytes]) -> None:
-    for _ in range(600):
-        try:
-            socket.create_connection(("127.0.0.1", port), 1).close()
-        except OSError:
-            if process.poll() is not None:
-                sys.exit(f"moto_server ended with status {process.returncode}")
-            time.sleep(0.1)
-        else:
-            return
-    sys.exit("moto_server did not start within a minute")

@@ -57,7 +57,7 @@ def hostile_history(long_line: int = 10_000) -> Iterator[Event]:
     for place, text in enumerate(HOSTILE):
         yield Message(source="user", content=text, meta={"title": text, text: text})
         yield Action(
-            tool=text or "t",
+            tool=text,
             arguments={text: text, "__proto__": {"x": text}, "old_str": text, "new_str": text},
             call_id=f"{place}{text}",
             thought=text,

@@ -4,14 +4,13 @@ and of a command.
 
 import contextlib
 import json
-from pathlib import Path
 
 import pytest
 
 from tests import calls
 from tests.golden.rows import rows
 from tests.how_many import some
-from tests.which import CALLS, FEW, covering, modules
+from tests.which import CALLS, FEW, ROOT, covering, modules
 
 
 @pytest.mark.parametrize("name, among, not_among", rows("settings.json", "tests of a file"))
@@ -25,7 +24,7 @@ def test_tests_of_a_module_or_command(name, among, not_among):
 def test_every_module_has_tests(path):
     tests = covering(path)
     assert tests
-    assert all(Path(test.partition("::")[0]).is_file() for test in tests)
+    assert all((ROOT / test.partition("::")[0]).is_file() for test in tests)
 
 
 def test_a_file_that_calls_nothing_is_no_test_of_a_module(monkeypatch):

@@ -420,10 +420,6 @@ def test_log_of_a_removed_database_is_named(store, path, checked, has_file):
     checked(store, path)
 
 
-def make_pipe(path):
-    os.mkfifo(path)
-
-
 def link_to_nothing(path):
     path.symlink_to(path.with_name("nothing"))
 
@@ -432,7 +428,7 @@ def link_to_nothing(path):
 @pytest.mark.parametrize(
     "make, problem",
     [
-        (make_pipe, "it is not a regular file"),
+        (os.mkfifo, "it is not a regular file"),
         (link_to_nothing, "it is a symbolic link to a file that does not exist"),
     ],
 )
@@ -455,9 +451,9 @@ def test_file_system_without_hard_links(store, path, monkeypatch):
     def refuse(*names):
         raise PermissionError(errno.EPERM, "Operation not permitted")
 
-    monkeypatch.setattr(os, "link", refuse)
-    update(store, path)
-    monkeypatch.undo()
+    with monkeypatch.context() as patch:
+        patch.setattr(os, "link", refuse)
+        update(store, path)
     assert list(path.parent.glob("audit*")) == [path]
     update(store, path)
 

@@ -192,7 +192,7 @@ def test_pages_read_few_attributes(histories, monkeypatch):
         names += [conversation.id for conversation in page.conversations]
         after = page.after
     assert names == [f"c{number:02}" for number in reversed(range(30))]
-    assert len(reads) <= 2 * 30
+    assert 30 <= len(reads) <= 2 * 30
 
 
 def _bytes_of(url):
@@ -292,16 +292,6 @@ def test_values_that_cannot_be_written_stay_in_memory(url):
         later = [row._replace(version=9) for row in rows]
         assert values.load(later) == {}
         assert values.load(later, of_any_version=True) == {"a": "about a"}
-
-
-def test_many_values_are_written_before_the_end(histories):
-    for n in range(cached_values._TOGETHER):
-        histories[f"c{n:03}"].append(said("x"))
-    rows = list(histories.store.iter_conversations())
-    values = CachedValues(histories.store, "test", 1)
-    for row in rows:
-        values.keep(row, row.id)
-    assert len(CachedValues(histories.store, "test", 1).load(rows)) == len(rows)
 
 
 def test_values_of_many_conversations_are_written_before_the_end(histories, monkeypatch):

@@ -75,6 +75,7 @@ def test_list_shows_the_format_after_documents(foldlog, stored):
 
 
 def test_show_takes_an_event_or_documents(foldlog):
-    assert foldlog("demo").status == 0
+    foldlog("append c hi --new")
     for option in ("--documents", "--at 1"):
-        assert "name an event" in foldlog(f"show tidewatch 17 {option} --db foldlog-demo.db").err
+        ran = foldlog(f"show c 0 {option}")
+        assert (ran.status, "name an event" in ran.err) == (2, True)

@@ -30,6 +30,7 @@ from tests.figures import (
 )
 from tests.foldlog.records import GOLDEN, write_lines
 from tests.said import ids, said
+from tests.waiting import in_thread
 
 KEYS = KeyRing(["11" * 32])
 START = datetime(2026, 3, 1, 10, tzinfo=UTC)
@@ -404,12 +405,9 @@ def test_a_reader_does_not_wait_for_another_thread_that_counts():
             began.set()
             assert may_end.wait(60)
 
-        counting = FiguresOfStore(store, on_events=count)
-        figures._counter = counting._counter
-        thread = threading.Thread(target=counting.refresh)
-        thread.start()
-        assert began.wait(60)
-        assert figures.refresh(1) == 1
-        may_end.set()
-        thread.join()
+        slow = FiguresOfStore(store, on_events=count)
+        figures._counter = slow._counter
+        with in_thread(slow.refresh, may_end.set):
+            assert began.wait(60)
+            assert figures.refresh(1) == 1
         assert figures.refresh(1) == 0

@@ -58,6 +58,24 @@ def change(path: Path, statement: str) -> None:
         connection.commit()
 
 
+def change_record(
+    path: Path, name: str, projection: str, change_body: Callable[[bytes], bytes]
+) -> None:
+    """Change the record of a projection of a conversation. Its checksum is right."""
+    operator = SQLiteOperator(path)
+    key = operator.conversation(name)["key"]
+    [record] = [
+        row
+        for row in operator.rows("records")
+        if (row["conversation"], row["projection"]) == (key, projection)
+    ]
+    body = change_body(bytes(record["body"]))
+    assert body != record["body"]
+    changed = operator.with_right_checksum({**record, "body": body})
+    operator.update("records", record, body=body, checksum=changed["checksum"])
+    operator.close()
+
+
 def problems(store: Store) -> list[str]:
     views = Views(store)
     names = [row.id for row in store.iter_conversations()]
@@ -202,37 +220,15 @@ def test_figures_of_no_conversation_are_named(path: Path, store: Store) -> None:
 
 def test_changed_state_of_figures_is_named(path: Path, store: Store) -> None:
     """A reader counts on from the state, so figures that are missing now would be wrong."""
-    operator = SQLiteOperator(path)
-    key = operator.conversation("paid")["key"]
-    for record in operator.rows("records"):
-        if (record["conversation"], record["projection"]) == (key, "figures"):
-            body = bytes(record["body"]).replace(b"0.25", b"9.25")
-            assert body != record["body"]
-            changed = operator.with_right_checksum({**record, "body": body})
-            operator.update("records", record, body=body, checksum=changed["checksum"])
-    operator.execute("DELETE FROM figures WHERE conversation = ?", key)
-    operator.execute("DELETE FROM figure_blocks")
-    operator.close()
+    change_record(path, "paid", "figures", lambda body: body.replace(b"0.25", b"9.25"))
+    change(path, "DELETE FROM figures WHERE id = 'paid'")
+    change(path, "DELETE FROM figure_blocks")
     changed = "paid: the stored state of its figures differs from its events; lists and totals may"
     assert any(text.startswith(changed) for text in problems(store))
 
 
-def put_record(path: Path, name: str, projection: str, body: bytes) -> None:
-    """Replace a record of a conversation, with a right checksum."""
-    operator = SQLiteOperator(path)
-    key = operator.conversation(name)["key"]
-    [record] = [
-        row
-        for row in operator.rows("records")
-        if (row["conversation"], row["projection"]) == (key, projection)
-    ]
-    changed = operator.with_right_checksum({**record, "body": body})
-    operator.update("records", record, body=body, checksum=changed["checksum"])
-    operator.close()
-
-
 def test_state_of_figures_that_is_no_json_is_counted_again(path: Path, store: Store) -> None:
-    put_record(path, "paid", "figures", b'{"version')
+    change_record(path, "paid", "figures", lambda _: b'{"version')
     assert problems(store) == []
     with foldlog.open(path) as histories:
         histories["paid"].append_reply(reply("more"), cost=0.5)
@@ -247,7 +243,7 @@ def test_attributes_in_lists_that_are_no_object_are_named(
     with foldlog.open(path) as histories:
         histories["paid"].set_attributes(user="ann")
         histories.list(age_max_s=0)
-    put_record(path, "paid", "attributes", body)
+    change_record(path, "paid", "attributes", lambda _: body)
     found = "its attributes in lists differ from its events"
     assert [*find_wrong_attributes(store.database, "paid")] == [found]
     with foldlog.open(path) as histories:
@@ -288,19 +284,16 @@ def test_changed_attributes_in_lists_are_named(path: Path, store: Store, is_list
     with foldlog.open(path) as histories:
         histories["paid"].set_attributes(user="ann")
     assert [*find_wrong_attributes(store.database, "paid")] == []
-    operator = SQLiteOperator(path)
-    key = operator.conversation("paid")["key"]
     if is_listed:
+        operator = SQLiteOperator(path)
+        key = operator.conversation("paid")["key"]
         [listing] = [row for row in operator.rows("listing") if row["conversation"] == key]
         operator.update("listing", listing, digests=listing["digests"][:16] + b"x" * 16)
+        operator.close()
         problem = "lists find it by attributes that differ from its events"
     else:
-        for record in operator.rows("records"):
-            if (record["conversation"], record["projection"]) == (key, "attributes"):
-                changed = operator.with_right_checksum({**record, "body": b'{"user":"eve"}'})
-                operator.update("records", record, **changed)
+        change_record(path, "paid", "attributes", lambda _: b'{"user":"eve"}')
         problem = "its attributes in lists differ from its events"
-    operator.close()
     assert [*find_wrong_attributes(store.database, "paid")] == [problem]
 
 

@@ -105,15 +105,10 @@ def test_bar_counts_and_vanishes(command, counted, tmp_path):
     assert last.strip() == b"", "something stays on the terminal"
 
 
-@pytest.fixture
-def used_again(foldlog, five_messages, stored):
-    """A conversation that was erased, and whose id another one has now."""
+def test_copy_counts_a_tombstone_of_a_reused_id(foldlog, five_messages, stored):
     foldlog("import", five_messages)
     foldlog("store erase five --yes --reason 'asked to'")
     stored.create("five", replace_erased=True).append(said("again"))
-
-
-def test_copy_counts_a_tombstone_of_a_reused_id(foldlog, used_again):
     for copied in ("copied 2 events and 1 tombstone", "copied 0 events"):
         assert foldlog("store copy foldlog.db new.db").out.startswith(copied)
     foldlog("store erase five --yes --reason 'asked to'")

@@ -298,6 +298,19 @@ def test_transcript_of_a_sub_agent_is_not_another_session(histories, tmp_path):
     assert answers(histories, environ).why("yes").startswith("conversation e at version 2")
 
 
+def test_sub_agent_is_told_which_session_answers(histories, session):
+    session.user("find the bug")
+    child = sub_agent_of(session, "look")
+    os.utime(child.path, (session.path.stat().st_mtime + 5,) * 2)
+    stop(histories, session)
+    explanation = answers(histories, {"CLAUDE_CODE_SESSION_ID": "s1"}).why("bug")
+    assert explanation.startswith(
+        "NOTE: this is about the session itself. If you are a sub-agent, call again with your own id, one of: "
+    )
+    assert "agent-x1" in explanation.splitlines()[0]
+    assert "NOTE" not in answers(histories, {}).why("bug", conversation="s1")
+
+
 def test_transcript_that_was_removed_is_not_newer(histories, tmp_path):
     environ = {"CLAUDE_CODE_SESSION_ID": "e", "CLAUDE_CONFIG_DIR": str(tmp_path / "home")}
     session = in_folder_of_claude(tmp_path, "e")
@@ -702,17 +715,8 @@ def test_hook_and_tools_keep_secrets_out(tmp_path, session, monkeypatch):
         assert key not in str([*histories["s1"].events()])
 
 
-def test_sub_agent_is_told_which_session_answers(histories, session):
-    session.user("find the bug")
-    child = sub_agent_of(session, "look")
-    os.utime(child.path, (session.path.stat().st_mtime + 5,) * 2)
-    stop(histories, session)
-    explanation = answers(histories, {"CLAUDE_CODE_SESSION_ID": "s1"}).why("bug")
-    assert explanation.startswith(
-        "NOTE: this is about the session itself. If you are a sub-agent, call again with your own id, one of: "
-    )
-    assert "agent-x1" in explanation.splitlines()[0]
-    assert "NOTE" not in answers(histories, {}).why("bug", conversation="s1")
+# -- what programs send to the server
+# --------------------------------------------------------------------------------------------------
 
 
 def test_half_a_character_becomes_valid_json(tool_server):

@@ -73,6 +73,18 @@ def deltas(*texts):
     return json.dumps([{"type": "text", "text": text} for text in texts]).encode()
 
 
+def numbered(name):
+    """Return the headers of the first body that a producer numbers."""
+    return {**JSON, "producer-id": name, "producer-epoch": "0", "producer-seq": "0"}
+
+
+def take_lease(client):
+    """Take the lease, and return the header of its holder."""
+    path = "/v1/conversations/c1/lease"
+    lease = client.send("POST", path, headers=JSON, body=b'{"worker": "w"}').json()
+    return {"foldlog-lease": lease["token"]}
+
+
 def append_reply(client, body, **headers):
     headers = {**JSON, **{name.replace("_", "-"): value for name, value in headers.items()}}
     path = "/v1/conversations/c1/replies"
@@ -85,10 +97,7 @@ def test_what_the_library_writes_is_read_over_http_and_the_other_way(client, his
     reply.feed("A ")
     answer = client.get(REPLY)
     assert answer.json() == [{"type": "text", "text": "A "}]
-    lease = client.send(
-        "POST", "/v1/conversations/c1/lease", headers=JSON, body=b'{"worker": "w"}'
-    ).json()
-    held = {**JSON, "foldlog-lease": lease["token"]}
+    held = {**JSON, **take_lease(client)}
     assert post(client, deltas("toy"), headers=held).status == 204
     assert client.get(REPLY, {"offset": answer.headers["stream-next-offset"]}).json() == [
         {"type": "text", "text": "toy"}
@@ -155,10 +164,7 @@ def test_a_body_is_not_lost_in_the_reply_of_another_writer(client, histories):
 
 
 def test_a_lease_fences_a_stream(client, histories):
-    lease = client.send(
-        "POST", "/v1/conversations/c1/lease", headers=JSON, body=b'{"worker": "w"}'
-    ).json()
-    held = {"foldlog-lease": lease["token"]}
+    held = take_lease(client)
     assert put(client, headers={**JSON, **held}).status == 201
     assert post(client, deltas("A"), headers={**JSON, **held}).status == 204
     client.send("DELETE", "/v1/conversations/c1/lease", headers=held)
@@ -209,25 +215,16 @@ def test_while_a_worker_has_the_lease_nobody_else_writes_its_reply(client, histo
 
 
 def test_a_second_producer_needs_the_lease_to_go_on_with_a_reply(client):
-    ours, others = (
-        {**JSON, "producer-id": name, "producer-epoch": "0", "producer-seq": "0"}
-        for name in ("ours", "others")
-    )
+    ours, others = numbered("ours"), numbered("others")
     assert put(client, headers={**JSON, "producer-id": "ours"}).status == 201
     assert post(client, deltas("A "), headers=ours).status == 200
     for headers in (others, JSON):
         refused = post(client, deltas("B"), headers=headers)
         detail = refused.json()["detail"]
         assert (refused.status, "take the lease" in detail, "ours" in detail) == (409, True, False)
-    path = "/v1/conversations/c1/lease"
-    lease = client.send("POST", path, headers=JSON, body=b'{"worker": "w"}').json()
-    held = {"foldlog-lease": lease["token"]}
+    held = take_lease(client)
     assert post(client, deltas("toy"), headers={**others, **held}).status == 200
     assert [delta["text"] for delta in client.get(REPLY).json()] == ["A ", "toy"]
-
-
-def numbered(name):
-    return {**JSON, "producer-id": name, "producer-epoch": "0", "producer-seq": "0"}
 
 
 def test_the_reply_of_a_worker_without_a_lease_is_its_own(client, histories):
@@ -271,9 +268,7 @@ def test_a_producer_ends_its_own_reply(client, histories, body):
 
 def test_the_holder_of_the_lease_ends_what_another_program_left(client, histories):
     histories["c1"].stream_reply().feed("A")
-    path = "/v1/conversations/c1/lease"
-    lease = client.send("POST", path, headers=JSON, body=b'{"worker": "w"}').json()
-    held = {"foldlog_lease": lease["token"]}
+    held = take_lease(client)
     assert append_reply(client, {"stream": "reply", "cut": True}, **held).status == 201
 
 
@@ -291,6 +286,7 @@ def test_no_name_makes_a_producer_of_the_worker(client, histories):
     worker = histories["c1"]
     worker.stream_reply().feed("A ")
     state = json.loads(worker.unfinished_reply()._stream.state)
+    assert state
     for name in map(str, state.values()):
         assert post(client, deltas("B"), headers=numbered(name)).status == 409
         assert client.send("DELETE", REPLY, headers={"producer-id": name}).status == 409
@@ -325,10 +321,7 @@ def test_a_producer_with_the_lease_keeps_what_the_worker_noted(client, histories
     worker = histories["c1"]
     reply = worker.stream_reply(view_version=1)
     reply.feed("A ")
-    lease = client.send(
-        "POST", "/v1/conversations/c1/lease", headers=JSON, body=b'{"worker": "w"}'
-    ).json()
-    held = {"foldlog-lease": lease["token"]}
+    held = take_lease(client)
     assert post(client, deltas("toy"), headers={**numbered("w"), **held}).status == 200
     unfinished = histories["c1"].unfinished_reply()
     assert unfinished._with_view({}) == {"view_version": 1}
@@ -573,17 +566,17 @@ async def events_of(app, path, write):
     return [event.partition("\n")[::2] for event in events]
 
 
-def test_a_live_reader_gets_what_another_process_writes(app, histories):
-    other = foldlog.open(histories.store.path)["c1"]
-    reply = other.stream_reply()
-    reply.feed("Once ")
+def test_a_live_reader_gets_what_another_store_object_writes(app, histories):
+    with foldlog.open(histories.store.path) as others:
+        reply = others["c1"].stream_reply()
+        reply.feed("Once ")
 
-    def go_on():
-        for text in ("upon ", "a ", "time"):
-            reply.feed(text)
-        reply.end()
+        def go_on():
+            for text in ("upon ", "a ", "time"):
+                reply.feed(text)
+            reply.end()
 
-    found = asyncio.run(events_of(app, f"{REPLY}?offset=-1&live=sse", go_on))
+        found = asyncio.run(events_of(app, f"{REPLY}?offset=-1&live=sse", go_on))
     data = [json.loads(text.removeprefix("data:")) for name, text in found if name == "event: data"]
     assert "".join(delta["text"] for batch in data for delta in batch) == "Once upon a time"
     control = json.loads(found[-1][1].removeprefix("data:"))
