@@ -1,5 +1,6 @@
 """A hundred changes of an agent, each beside a recorded run of the unchanged agent: sixty change what
-a model may answer, and forty do not. A recorded run tells all of the first, and none of the second.
+a model may answer, and forty do not. A replay of the run fails for each of the sixty, and for none of
+the forty.
 """
 
 import json
@@ -10,6 +11,7 @@ from random import Random
 import pytest
 
 import foldlog as api
+from foldlog._testing.run_file import run_of
 from foldlog.testing import RunDiffers, replay
 
 SYSTEM = "You keep the lighthouse. Answer in one sentence."
@@ -33,7 +35,7 @@ TOOLS = [
 
 
 class Agent:
-    """An agent of three requests. ``change`` methods stand for lines that somebody edits."""
+    """An agent of three requests. A function ``change`` stands for the lines that somebody edits."""
 
     def __init__(self):
         self.system = SYSTEM
@@ -49,24 +51,25 @@ class Agent:
         self.edit = lambda messages: messages
         self.turns = len(CITIES)
 
-    def run(self, model):
-        with api.open("memory:", condenser=self.condenser) as histories:
-            history = histories["keeper"]
+    def open(self):
+        return api.open("memory:", condenser=self.condenser)
+
+    def run(self, history, model):
+        if self.system is not None:
             history.append({"role": "system", "content": self.system})
-            for request in self.requests[: self.turns]:
-                history.append(request)
-                while True:
-                    sent = history.prepare().request("openai", tools=self.tools, **self.parameters)
-                    messages = self.edit([deepcopy(message) for message in sent.messages])
-                    reply = model(messages, tools=sent.tools, **self.parameters)
-                    history.append_reply(reply, request=sent)
-                    calls = self.order(history.open_calls())
-                    if not calls:
-                        break
-                    for call in calls:
-                        text = self.results[call.tool].format(**call.arguments)
-                        history.append_tool_result(call, text)
-            return history.view().to_messages()
+        for request in self.requests[: self.turns]:
+            history.append(request)
+            while True:
+                sent = history.prepare().request("openai", tools=self.tools, **self.parameters)
+                messages = self.edit([deepcopy(message) for message in sent.messages])
+                reply = model(messages, tools=sent.tools, **self.parameters)
+                history.append_reply(reply, request=sent)
+                calls = self.order(history.open_calls())
+                if not calls:
+                    break
+                for call in calls:
+                    text = self.results[call.tool].format(**call.arguments)
+                    history.append_tool_result(call, text)
 
 
 def call(number, name, **arguments):
@@ -90,27 +93,13 @@ def replies():
 
 @pytest.fixture(scope="module")
 def recorded(tmp_path_factory):
-    from foldlog._testing.run_file import run_of
-
+    """The file of a run of the unchanged agent."""
     path = tmp_path_factory.mktemp("runs") / "keeper.jsonl"
     answers = replies()
-    with api.open("memory:", condenser=CONDENSER) as histories:
-        agent = Agent()
+    agent = Agent()
+    with agent.open() as histories:
         history = histories["keeper"]
-        open_in_memory = api.open
-
-        class Opened:
-            def __enter__(self):
-                return histories
-
-            def __exit__(self, *error):
-                return None
-
-        try:
-            api.open = lambda *arguments, **options: Opened()
-            agent.run(lambda messages, **beside: next(answers))
-        finally:
-            api.open = open_in_memory
+        agent.run(history, lambda messages, **beside: next(answers))
         assert history.view().summary_event is not None
         run_of(history).write(path)
     return path
@@ -213,7 +202,7 @@ def results_exchanged(agent, random):
 
 HARMFUL = [
     ("a word of the system prompt", set_attribute("system", SYSTEM + " Be brief.")),
-    ("no system prompt", set_attribute("system", "-")),
+    ("no system prompt", set_attribute("system", None)),
     ("results exchanged", results_exchanged),
     ("a turn fewer", set_attribute("turns", 2)),
     *((f"request {n}", request_changed(n)) for n in range(3)),
@@ -373,8 +362,8 @@ HARMLESS = [
 def play(recorded, name, change):
     agent = Agent()
     change(agent, Random(name))
-    with replay(recorded) as model:
-        agent.run(model)
+    with replay(recorded) as model, agent.open() as histories:
+        agent.run(histories["keeper"], model)
 
 
 def test_there_are_a_hundred_changes():
@@ -382,7 +371,7 @@ def test_there_are_a_hundred_changes():
 
 
 @pytest.mark.parametrize("name, change", HARMFUL, ids=[name for name, _ in HARMFUL])
-def test_a_change_that_matters_is_told(name, change, recorded):
+def test_a_change_that_matters_is_named(name, change, recorded):
     with pytest.raises(RunDiffers):
         play(recorded, name, change)
 

@@ -186,7 +186,8 @@ def test_a_tool_that_is_no_longer_strict_is_a_difference(histories, tmp_path):
         history.append_reply(answer, request=request)
 
     agent(histories["pay"], lambda messages, **_: reply(0), strict)
-    run_of(histories["pay"]).write(path := tmp_path / "pay.jsonl")
+    path = tmp_path / "pay.jsonl"
+    run_of(histories["pay"]).write(path)
     with replay(path) as run:
         agent(histories["again"], run, strict)
     run = replay(path)
@@ -222,39 +223,41 @@ def test_the_name_of_a_message_is_compared(histories, tmp_path):
             replay(source)([named, {**named, "name": "eve"}])
 
 
-def test_parameters_that_a_run_lacks_are_noted_and_added(histories, tmp_path):
+@pytest.fixture
+def without_parameters(histories, tmp_path):
+    """The file of a run that recorded the tools of its requests, and no parameters."""
     replies = iter(range(STEPS))
     history = histories["plain"]
     run_agent(history, lambda messages, **_: reply(next(replies)))
     path = tmp_path / "plain.jsonl"
     run = run_of(history)
     beside = {call: {"tools": fields["tools"]} for call, fields in run.beside.items()}
-    bodies = [
-        {name: value for name, value in body.items() if name != "changed"} for body in run.bodies
-    ]
-    assert bodies == run.bodies, "a run keeps what was sent beside the messages apart"
     run._replace(beside=beside).write(path)
+    return path
 
-    def model(messages, **others):
-        return recorded(messages, **others, temperature=0.2)
 
+def with_parameters(run, **parameters):
+    """Return a model that asks the run with further parameters."""
+    return lambda messages, **beside: run(messages, **{**beside, **parameters})
+
+
+def test_parameters_that_a_run_lacks_are_noted(without_parameters, histories):
     lacks = "has not recorded the parameters of its requests"
-    with pytest.warns(UserWarning, match=lacks), replay(path) as recorded:
-        run_agent(histories["first"], model)
-    with replay(path, update=True) as recorded:
-        run_agent(histories["second"], model)
-    with replay(path) as recorded:
-        run_agent(histories["third"], model)
-    recorded = replay(path)
-    with pytest.raises(RunDiffers, match=r"temperature is None, and the run has 0\.2"), recorded:
-        run_agent(histories["fourth"], lambda messages, **others: recorded(messages, **others))
+    with pytest.warns(UserWarning, match=lacks), replay(without_parameters) as run:
+        run_agent(histories["again"], with_parameters(run, temperature=0.2))
 
-    def another_model(messages, **others):
-        return recorded(messages, **{**others, "temperature": 0.2, "model": "n"})
 
-    recorded = replay(path)
-    with pytest.raises(RunDiffers, match="model is 'n', and the run has 'm'"), recorded:
-        run_agent(histories["fifth"], another_model)
+def test_parameters_that_a_run_lacks_are_added_on_request(without_parameters, histories):
+    with replay(without_parameters, update=True) as run:
+        run_agent(histories["updated"], with_parameters(run, temperature=0.2))
+    with replay(without_parameters) as run:
+        run_agent(histories["again"], with_parameters(run, temperature=0.2))
+    run = replay(without_parameters)
+    with pytest.raises(RunDiffers, match=r"temperature is None, and the run has 0\.2"), run:
+        run_agent(histories["without"], run)
+    run = replay(without_parameters)
+    with pytest.raises(RunDiffers, match="model is 'n', and the run has 'm'"), run:
+        run_agent(histories["another"], with_parameters(run, temperature=0.2, model="n"))
 
 
 def test_arguments_in_another_order_are_no_difference(histories, tmp_path):
@@ -710,10 +713,20 @@ def test_missing_tools_are_added_on_request(recorded, pytester):
     assert read_run(Path("pay.jsonl")).beside == {1: noted}
 
 
-def test_the_plugin_imports_nothing_until_it_is_used():
-    code = "import sys, pytest; before = {*sys.modules}; import foldlog.testing; print(len({*sys.modules} - before))"
-    printed = subprocess.run([sys.executable, "-c", code], capture_output=True, check=True).stdout
-    assert int(printed) <= 5
+IMPORT_PLUGIN = """
+import sys, pytest
+before = {*sys.modules}
+import foldlog.testing
+print(*{*sys.modules} - before)
+"""
+
+
+def test_the_plugin_imports_no_store_until_it_is_used():
+    process = subprocess.run(
+        [sys.executable, "-c", IMPORT_PLUGIN], capture_output=True, check=True, text=True
+    )
+    base = {"foldlog._base", "foldlog._base.lazy", "foldlog._base.version"}
+    assert {*process.stdout.split()} == {"foldlog", "foldlog.testing", *base}
 
 
 def test_run_file_is_read_as_written(recorded, tmp_path):
