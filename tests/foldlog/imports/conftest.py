@@ -23,6 +23,7 @@ store in memory are not long.
 
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
+    """Run the tests of each file that imports ``new_store`` with each form of a store."""
     name = metafunc.module.__name__.rpartition(".")[2]
     if not hasattr(metafunc.module, "new_store"):
         return

@@ -206,43 +206,64 @@ def test_histories_of_one_document_have_their_parts(tmp_path, store):
     assert all(part in path.read_bytes() for part in parts)
 
 
-def test_history_is_recognized_by_its_name(tmp_path, store, monkeypatch):
+def write_runs(path, texts):
+    """Write a document with a history for each text. The history has the text as a message, and its
+    first character as the name.
+    """
+    runs = [
+        {"instance_id": text[0], "messages": [ASKED, {"role": "user", "content": text}]}
+        for text in texts
+    ]
+    write(path, runs, {})
+
+
+def added_by(imports):
+    """Return the conversation and the number of new records of each history."""
+    return [outcome[:2] for outcome in imports if isinstance(outcome, Imported)]
+
+
+@pytest.fixture
+def added(tmp_path, store):
+    """``added(texts)``: the outcome of an import of a document with these histories."""
     path = tmp_path / "kite.json"
 
-    def outcomes(names):
-        runs = [
-            {"instance_id": name[0], "messages": [ASKED, {"role": "user", "content": name}]}
-            for name in names
-        ]
-        write(path, runs, {})
-        return iter(Import(store, [path]))
+    def import_runs(texts):
+        write_runs(path, texts)
+        return added_by(Import(store, [path]))
 
-    def added(names):
-        return [outcome[:2] for outcome in outcomes(names) if isinstance(outcome, Imported)]
+    return import_runs
 
+
+def test_history_of_a_document_is_recognized_by_its_name(added, monkeypatch):
     with monkeypatch.context() as patch:  # an earlier version had other places
         patch.setattr(Import, "_place", lambda *_: os.urandom(16))
         added("ab")
     assert added("cab") == [("kite:c", 2), ("kite:a", 0), ("kite:b", 0)]
     assert added("bc") == [("kite:b", 0), ("kite:c", 0)]
-    assert {outcome[:2] for outcome in Import(store, [path])} == {*added("bc")}
+
+
+def test_erased_history_of_a_document_stays_erased(added, tmp_path, store):
+    added("bc")
     for again, last in ((True, Imported), (False, Failed)):
         Histories(store).erase("kite:c", reason="asked for")
-        assert [type(outcome) for outcome in Import(store, [path], again=again)] == [Imported, last]
-    assert added("dca") == [("kite:d", 2), ("kite:a", 0)]
-    # two histories with one name, and odd names
-    odd = ["e1", "e2", ":", "@", "\ud800", "#"]
+        outcomes = [*Import(store, [tmp_path / "kite.json"], again=again)]
+        assert [type(outcome) for outcome in outcomes] == [Imported, last]
+    assert added("dcb") == [("kite:d", 2), ("kite:b", 0)]
+
+
+def test_histories_of_a_document_may_have_equal_or_odd_names(added):
+    texts = ["e1", "e2", ":", "@", "\ud800", "#"]
     names = ["kite:e", "kite:e#2", "kite::", "kite:@", "kite:?", "kite:#"]
-    assert added(odd) == [(name, 2) for name in names]
-    assert added(odd[:2] + odd[:1:-1]) == [(name, 0) for name in names[:2] + names[:1:-1]]
-    # an import that was interrupted goes on
+    assert added(texts) == [(name, 2) for name in names]
+    assert added(texts[:2] + texts[:1:-1]) == [(name, 0) for name in names[:2] + names[:1:-1]]
+
+
+def test_interrupted_import_of_a_document_goes_on(tmp_path, store, monkeypatch):
     set_sizes(monkeypatch, short=0)
-    next(outcomes("fgh"))
-    assert [outcome[:2] for outcome in Import(store, [path])] == [
-        ("kite:f", 0),
-        ("kite:g", 2),
-        ("kite:h", 2),
-    ]
+    path = tmp_path / "kite.json"
+    write_runs(path, "fgh")
+    next(iter(Import(store, [path])))
+    assert added_by(Import(store, [path])) == [("kite:f", 0), ("kite:g", 2), ("kite:h", 2)]
 
 
 def test_second_file_replaces_no_record(tmp_path, store):

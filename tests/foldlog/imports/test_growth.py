@@ -730,14 +730,14 @@ def chat(word):
 
 ROLES = ("user", "assistant")
 
-ATTACKED = ("claude-code", "codex", "pi")
+THREE_LOGS = ("claude-code", "codex", "pi")
 
 
 def write(path, lines):
     path.write_bytes(b"".join(line + b"\n" for line in lines))
 
 
-@pytest.mark.parametrize("name", ATTACKED)
+@pytest.mark.parametrize("name", THREE_LOGS)
 def test_moved_file_goes_on_with_its_conversation(name, tmp_path, store, target):
     lines = lines_of(name)
     path = tmp_path / "log.jsonl"
@@ -774,7 +774,7 @@ def test_last_line_that_ends_later(end, moves, is_packed, is_continued, tmp_path
         assert comparable(store, conversation) == comparable(target, conversation)
 
 
-@pytest.mark.parametrize("name", ATTACKED)
+@pytest.mark.parametrize("name", THREE_LOGS)
 def test_cut_file_goes_on_with_its_conversation(name, tmp_path, store, target):
     lines = lines_of(name)
     path = tmp_path / "log.jsonl"
@@ -787,7 +787,7 @@ def test_cut_file_goes_on_with_its_conversation(name, tmp_path, store, target):
     assert [*Histories(store)] == [conversation]
 
 
-@pytest.mark.parametrize("name", ATTACKED)
+@pytest.mark.parametrize("name", THREE_LOGS)
 def test_file_of_equal_size_begins_a_fork(name, tmp_path, store):
     lines = lines_of(name)
     path = tmp_path / "log.jsonl"
@@ -804,7 +804,7 @@ def test_file_of_equal_size_begins_a_fork(name, tmp_path, store):
     assert_sound(store)
 
 
-@pytest.mark.parametrize("name", ATTACKED)
+@pytest.mark.parametrize("name", THREE_LOGS)
 @pytest.mark.parametrize("reads_first", [True, False])
 def test_two_hooks_at_once_import_as_one(name, reads_first, tmp_path, store, target, monkeypatch):
     lines = lines_of(name)
@@ -825,7 +825,7 @@ def test_two_hooks_at_once_import_as_one(name, reads_first, tmp_path, store, tar
     assert_sound(store)
 
 
-@pytest.mark.parametrize("name", ATTACKED)
+@pytest.mark.parametrize("name", THREE_LOGS)
 def test_a_crash_between_records_and_events_loses_none(name, tmp_path, store, target, monkeypatch):
     lines = lines_of(name)
     path = tmp_path / "log.jsonl"
@@ -1000,15 +1000,17 @@ def test_rewind_after_a_redacted_parallel_result(result, stop, tmp_path):
 
 
 def copilot_records(*types_and_data):
-    """Yield a session of Copilot CLI from the types and the data of its records."""
-    for number, (kind, data) in enumerate(types_and_data):
-        yield {
+    """Return a session of Copilot CLI with the types and the data of its records."""
+    return [
+        {
             "type": kind,
             "data": data,
             "id": f"e{number}",
             "timestamp": f"2026-02-03T09:00:{number:02}.000Z",
             "parentId": f"e{number - 1}" if number else None,
         }
+        for number, (kind, data) in enumerate(types_and_data)
+    ]
 
 
 def asks(message, *calls):
@@ -1021,15 +1023,17 @@ def copilot_compaction(summary):
 
 
 def qwen_lines(*lines):
-    """Yield a session of Qwen Code from the fields of its lines."""
-    for number, fields in enumerate(lines):
-        yield {
+    """Return a session of Qwen Code with the fields of its lines."""
+    return [
+        {
             "uuid": f"l{number}",
             "parentUuid": f"l{number - 1}" if number else None,
             "sessionId": "s1",
             "timestamp": f"2026-02-03T09:00:{number:02}.000Z",
             **fields,
         }
+        for number, fields in enumerate(lines)
+    ]
 
 
 def qwen_says(role, part):
@@ -1145,7 +1149,9 @@ def test_message_that_only_another_record_names_is_known_in_a_growth(
 
 
 def in_lines(number, parent, message, block):
-    """Return a line of Claude Code with a block of a response, or without ``message`` of a user."""
+    """Return a line of Claude Code with a block of the response ``message``. If ``message`` is
+    empty, the block is of a user.
+    """
     (line,) = turns(number + 1, number)
     role = "assistant" if message else "user"
     said = {"role": role, "content": [block]} | ({"id": message} if message else {})
@@ -1162,20 +1168,18 @@ PARTS = {
         in_lines(6, "u5", "m6", {"type": "text", "text": "mended"}),
         *turns(9, 7),
     ],
-    "copilot-cli": [
-        *copilot_records(
-            ("session.start", {"sessionId": "s1"}),
-            ("system.message", {"content": "mend kites"}),
-            ("user.message", {"content": "go on"}),
-            asks("m1", "c1"),
-            # The new system prompt ends the window before the second call of the response.
-            ("system.message", {"content": "mend boats"}),
-            asks("m1", "c2"),
-            ("tool.execution_complete", {"toolCallId": "c2", "result": {"content": "seen"}}),
-            ("assistant.message", {"messageId": "m2", "content": "mended"}),
-            ("user.message", {"content": "go on"}),
-        )
-    ],
+    "copilot-cli": copilot_records(
+        ("session.start", {"sessionId": "s1"}),
+        ("system.message", {"content": "mend kites"}),
+        ("user.message", {"content": "go on"}),
+        asks("m1", "c1"),
+        # The new system prompt ends the window before the second call of the response.
+        ("system.message", {"content": "mend boats"}),
+        asks("m1", "c2"),
+        ("tool.execution_complete", {"toolCallId": "c2", "result": {"content": "seen"}}),
+        ("assistant.message", {"messageId": "m2", "content": "mended"}),
+        ("user.message", {"content": "go on"}),
+    ),
 }
 """Logs with a response of two records, each with a call. The window begins between them, and only
 the second call gets a result.
@@ -1196,10 +1200,16 @@ def test_window_may_begin_in_the_middle_of_a_response(name, stop, tmp_path, stor
 
 
 def openhands_events(*events):
-    """Yield the events of OpenHands V0, with their ids and times."""
-    for number, event in enumerate(events):
-        time = f"2026-02-03T09:00:{number:02}"
-        yield {"id": number, "timestamp": time, "source": "agent", **event}
+    """Return the events of OpenHands V0, with their ids and times."""
+    return [
+        {
+            "id": number,
+            "timestamp": f"2026-02-03T09:00:{number:02}",
+            "source": "agent",
+            **event,
+        }
+        for number, event in enumerate(events)
+    ]
 
 
 def requested(function):
@@ -1427,13 +1437,9 @@ REDACTED = {
         2,
     ),
 }
-"""Logs by what is redacted in them: the format, the records, and how many of them are imported
-before this event is redacted.
+"""Logs by what is redacted in them: the format, the records, how many of them are imported before
+the redaction, and the id of the event that is redacted.
 """
-REDACTED = {
-    name: (format, [*records], stop, event_id)
-    for name, (format, records, stop, event_id) in REDACTED.items()
-}
 
 
 @pytest.mark.parametrize("what", REDACTED)

@@ -82,7 +82,7 @@ def test_prompt_is_the_prompt_of_the_lines_in_order(store, tmp_path):
 def test_an_odd_value_in_a_later_event_ends_no_redaction(store, tmp_path):
     imported(store, write(tmp_path / "garden.jsonl", SOURCE))
     history = Histories(store)["garden"]
-    history.append(Message(content="Thanks.", source="user", meta={"placed_from": [2]}))
+    history.append(Message(content="Thanks.", source="user", meta={PLACED_FROM: [2]}))
     first, _ = (event for event in events_of(store, "garden") if isinstance(event, Observation))
     redact_event(store, "garden", first.id)
     assert SECRET not in json.dumps(prompt(history), default=str)
@@ -115,9 +115,11 @@ def use(call_id):
     return {"type": "tool_use", "id": call_id, "name": "look", "input": {}}
 
 
-def far(parent):
-    """More lines than a decoder reads again before it continues."""
-    parents = [parent, *(f"p{number}" for number in range(2 * WINDOW_MAX))]
+def far(parent, count=2 * WINDOW_MAX):
+    """Return a chain of messages below a line, the last one with the id "end". By default, there
+    are more than a decoder reads again before it continues.
+    """
+    parents = [parent, *(f"p{number}" for number in range(count))]
     return [
         line(4, uuid, above, "user", text("Are you there?"))
         for above, uuid in pairwise([*parents, "end"])
@@ -152,19 +154,15 @@ def test_source_that_grows_has_the_same_events(store, tmp_path, lines):
     with new_store() as other:
         imported(other, path)
         assert events_of(store, "garden") == events_of(other, "garden")
-    assert any("placed_from" in event.meta for event in events_of(store, "garden"))
+    assert any(PLACED_FROM in event.meta for event in events_of(store, "garden"))
 
 
 def test_a_redaction_finds_a_copy_that_was_placed_far_behind(store, tmp_path):
-    parents = ["r1", *(f"p{number}" for number in range(1_100))]
-    between = [
-        line(4, uuid, above, "user", text("Are you there?"))
-        for above, uuid in pairwise([*parents, "end"])
-    ]
     call = line(5, "c1", "end", "assistant", use("t1"), "m2")
+    between = far("r1", 1_100)
     imported(store, write(tmp_path / "garden.jsonl", [ASKED, RESULT, *between, call]))
     events = events_of(store, "garden")
-    (copy,) = (event.id for event in events if "placed_from" in event.meta)
+    (copy,) = (event.id for event in events if PLACED_FROM in event.meta)
     assert copy > 1_100
     redact_event(store, "garden", 1)
     assert SECRET not in json.dumps(prompt(Histories(store)["garden"]), default=str)
@@ -307,7 +305,7 @@ def import_forks(store, folder):
 
 
 def copy_in(store, name):
-    (copy,) = (event.id for event in events_of(store, name) if "placed_from" in event.meta)
+    (copy,) = (event.id for event in events_of(store, name) if PLACED_FROM in event.meta)
     return copy
 
 
@@ -450,7 +448,7 @@ def test_supplied_result_is_a_finding(store, tmp_path, lines, words):
 def test_without_a_supplied_result_there_is_no_finding(store, tmp_path, lines):
     done = imported(store, write(tmp_path / "one.jsonl", lines))
     events = events_of(store, "garden")
-    assert not [event for event in events if event.meta.get("placed_from", 0) is None]
+    assert not [event for event in events if event.meta.get(PLACED_FROM, 0) is None]
     assert [*done.findings] == []
 
 
@@ -505,7 +503,7 @@ ONE_ID = {
 
 
 @pytest.mark.parametrize("words, lines, tokens", ONE_ID.values(), ids=ONE_ID)
-def test_replies_that_count_as_one_are_a_finding(store, tmp_path, words, lines, tokens):
+def test_only_replies_that_count_as_one_are_a_finding(store, tmp_path, words, lines, tokens):
     done = imported(store, write(tmp_path / "one.jsonl", [ASKED, *lines]))
     found = [finding.problem for finding in done.findings if "reply" in finding.problem]
     assert len(found) == bool(words)

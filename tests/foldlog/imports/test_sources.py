@@ -58,7 +58,6 @@ def name(lines, path, store):
 
 
 def test_longer_import_meanwhile_loses_no_records(lines, path, monkeypatch, store):
-
     def import_longer():
         imported_lines(store, path, lines)
 
@@ -259,7 +258,7 @@ def folder_of_sessions(tmp_path):
 
 
 def test_places_of_a_folder_are_read_together(folder_of_sessions, store, monkeypatch):
-    [*Import(store, [folder_of_sessions])]
+    list(Import(store, [folder_of_sessions]))
     reads = []
     for name in ("places", "places_among"):
         original = getattr(Sources, name)
@@ -304,7 +303,7 @@ def test_file_imported_after_its_folder_was_looked_up(folder_of_sessions, store,
 
 
 def test_file_that_was_away_when_its_folder_was_looked_up(folder_of_sessions, store, monkeypatch):
-    [*Import(store, [folder_of_sessions])]
+    list(Import(store, [folder_of_sessions]))
     look_up = Import._look_up_folder
     path = folder_of_sessions / "b" / "c.jsonl"
 
