@@ -1,6 +1,4 @@
-"""Records of OpenHands V1, as short as they can be, and those of every format; what a call of a
-model used.
-"""
+"""Short records of OpenHands V1, the records of each format's corpus, and the usage of a call."""
 
 import json
 from collections.abc import Iterable

@@ -71,8 +71,9 @@ def contents(checkpoints, checkpoint):
 
 
 def opened(histories):
-    nothing = lambda _: None  # noqa: E731
-    return Checkpoints(histories, "langchain", same, keys_and_ids, lambda thread: {}, nothing)
+    return Checkpoints(
+        histories, "langchain", same, keys_and_ids, lambda thread: {}, lambda values: None
+    )
 
 
 @pytest.fixture

@@ -289,7 +289,7 @@ def test_repeated_end_adds_only_new_records(histories, tmp_path):
     ends = [(log[-2:], 0), ([*log[-2:] * 2, more[0]], 1), (more, 1), (log[-1:], 1)]
     for number, (again, added) in enumerate(ends):
         read = []
-        for name, lengths in (("whole", [99]), ("grown", [6, 7, 99])):
+        for name, lengths in (("whole", [None]), ("grown", [6, 7, None])):
             path = tmp_path / f"{name}{number}.jsonl"
             for length in lengths:
                 write_lines(path, [*log, *again][:length])

@@ -15,6 +15,11 @@ FORMAT = "inspect-eval"
 *MESSAGES, END = recorded(FORMAT, "the end of a sample tells the tokens of each model")
 INPUT = MESSAGES[1]
 ABOUT = {"eval_id": "E1", "run_id": "R", "task": "t", "model": "m"}
+ENTRY = b"PK\x01\x02"
+"""An entry in the list of files begins so. 30 bytes before the name of a file is its header."""
+IS_ENCRYPTED = 1
+IS_UTF_8 = 8
+"""Bits of the flags: the first of the first byte, and the fourth of the second byte."""
 
 
 def sample(messages, **more):
@@ -121,7 +126,7 @@ def zipped_with_zstd(path, texts):
             log.writestr(name, zstandard.compress(text.encode()))
     # Python writes zstd since 3.14: the method is at 8 and at 10 of the headers
     marked = bytearray(path.read_bytes())
-    for mark, place in ((b"PK\x03\x04", 8), (b"PK\x01\x02", 10)):
+    for mark, place in ((b"PK\x03\x04", 8), (ENTRY, 10)):
         at = marked.find(mark)
         while at >= 0:
             marked[at + place] = 93
@@ -187,18 +192,17 @@ def test_a_sample_in_a_damaged_place_spoils_no_other(damage, tmp_path):
     else:
         zipped(path, {"3_epoch_1": texts["samples/3_epoch_1.json"], "4_epoch_1": ""})
     log = bytearray(path.read_bytes())
-    entry = log.rfind(b"PK\x01\x02", 0, log.rfind(b"samples/4_epoch_1.json"))
+    entry = log.rfind(ENTRY, 0, log.rfind(b"samples/4_epoch_1.json"))
+    header = log.find(b"samples/4_epoch_1.json") - 30
     if damage == "encrypted":
-        for header, flags in ((entry, 8), (log.find(b"samples/4_epoch_1.json") - 30, 6)):
-            log[header + flags] |= 1
+        log[entry + 8] |= IS_ENCRYPTED
+        log[header + 6] |= IS_ENCRYPTED
     elif damage == "name":
-        header = log.find(b"samples/4_epoch_1.json") - 30
-        log[header + 7] |= 8  # the name is UTF-8
+        log[header + 7] |= IS_UTF_8
         log[header + 30] = 0xFF
-    elif damage == "cut":
-        log[entry + 20 : entry + 24] = (9_000).to_bytes(4, "little")
-        log[entry + 24 : entry + 28] = (9_000).to_bytes(4, "little")
-    else:
+    elif damage == "cut":  # its sizes, packed and unpacked, are more bytes than the log has
+        log[entry + 20 : entry + 28] = (9_000).to_bytes(4, "little") * 2
+    else:  # its header would begin in the last bytes of the log
         log[entry + 42 : entry + 46] = (len(log) - 27).to_bytes(4, "little")
     path.write_bytes(log)
     with new_store() as store:
@@ -211,14 +215,14 @@ def test_a_sample_in_a_damaged_place_spoils_no_other(damage, tmp_path):
 def test_a_log_without_a_list_of_files_is_no_history(damage, tmp_path):
     path = zipped(tmp_path / "a.eval", {"3_epoch_1": sample(MESSAGES, id=3, epoch=1)})
     log = bytearray(path.read_bytes())
-    entry = log.find(b"PK\x01\x02")
+    entry = log.find(ENTRY)
     if damage == "cut":
         del log[200:]
     elif damage == "name":
-        log[entry + 9] |= 8  # the name is UTF-8
+        log[entry + 9] |= IS_UTF_8
         log[entry + 46] = 0xFF
     else:
-        log[entry + 6] = 0xFF
+        log[entry + 6] = 0xFF  # the version of ZIP that it needs
     path.write_bytes(log)
     with pytest.raises(NotAHistory, match="damaged, or not yet finished"):
         histories_at(path)

@@ -207,5 +207,6 @@ def test_threads_remember_few_calls(threads_switch_often, monkeypatch):
 
     with ThreadPoolExecutor(8) as pool:
         assert [*pool.map(remember, range(8))] == [None] * 8
+    # The last call of all is the last call of a thread, so at least this one is remembered.
     known = [started.intent_of(("c", 1), f"{thread}.2999") for thread in range(8)]
     assert 1 <= len([intent for intent in known if intent is not None]) <= 5

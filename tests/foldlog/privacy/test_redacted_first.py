@@ -99,7 +99,7 @@ APPENDS = {
 
 
 @pytest.mark.parametrize("append", APPENDS.values(), ids=APPENDS)
-def test_an_append_to_what_a_view_showed(parent, append):
+def test_an_append_to_what_a_view_showed_before_a_redaction_is_refused(parent, append):
     fork = parent.fork()
     seen = fork.view().seen
     append(fork, seen)
@@ -137,7 +137,7 @@ def test_answer_quotes_no_redacted_call(histories, parent):
     assert "unknown: pay {} may have run" in answer
 
 
-def test_cached_value_made_from_an_earlier_one(histories, parent, monkeypatch):
+def test_no_cached_value_is_made_from_a_redacted_one(histories, parent, monkeypatch):
     assert [*cached_values(histories, "test", "paren", lambda row, before: "marigold")] != []
     parent.append(said("three"))
     below = CachedValues.below
@@ -172,14 +172,16 @@ def test_a_redaction_reaches_a_file_of_openhands_that_was_read(parent):
     assert "marigold" not in files.text("e2")
 
 
-def test_documents_that_a_redaction_of_matches_keeps(histories, parent, redacted_before):
+def test_redaction_of_matches_keeps_no_document_that_was_redacted_meanwhile(
+    histories, parent, redacted_before
+):
     fork = parent.fork(3, "fork")
     redacted_before(Store, "append")
     keep_documents(histories.store, "fork", {1}, holding("tulip"))
     assert (fork.document("note"), fork.attributes()) == ("[redacted]", {})
 
 
-def test_a_fork_of_a_history_that_lacks_records(parent, redacted_before):
+def test_fork_of_a_history_that_lacks_records_repeats_no_redacted_document(parent, redacted_before):
     parent.append((), documents={"unread records": [[2, 2]]})
     redacted_before(Documents, "fork")
     fork = parent.fork(3, "fork")
@@ -194,14 +196,14 @@ def test_fork_that_lacks_records_needs_no_attributes(histories):
     assert histories["c"].fork(1, "fork").attributes().keys() == {"incomplete"}
 
 
-def test_a_fork_with_new_values_of_documents(histories, parent, redacted_before):
+def test_fork_with_new_values_of_redacted_documents_is_refused(histories, parent, redacted_before):
     redacted_before(changes, "prepare_append")
     with pytest.raises(VersionConflict):
         Documents(histories.store).fork("parent", 3, "fork", {"note": "marigold, or rose"})
     assert "fork" not in histories
 
 
-def test_the_attributes_of_an_import(histories, parent):
+def test_import_repeats_no_redacted_attributes(histories, parent):
     fork = parent.fork(3, "fork")
     change, seen, _ = change_of_documents(histories.store, "fork", {}, {"color": "blue"})
     assert change.changed["attributes"]["value"] == {"flower": "marigold", "color": "blue"}
@@ -211,7 +213,7 @@ def test_the_attributes_of_an_import(histories, parent):
     assert fork.version() == 3
 
 
-def test_a_file_that_an_export_writes(foldlog, tmp_path, monkeypatch):
+def test_export_writes_no_event_that_was_redacted_meanwhile(foldlog, tmp_path, monkeypatch):
     with open_store(f"sqlite:///{tmp_path}/foldlog.db") as store:
         store.append("c", said("marigold"), expected_version=0)
 
