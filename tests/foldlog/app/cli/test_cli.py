@@ -22,13 +22,21 @@ from tests.foldlog.terminals import FOLDLOG
 from tests.how_many import some
 from tests.stored_rows import execute
 
+DB = ("--db", "foldlog-demo.db")
 
-def test_demo_is_true_and_short(foldlog, monkeypatch):
+
+@pytest.fixture
+def demo(foldlog, monkeypatch):
+    """What ``foldlog demo`` prints on a wide terminal, where ``foldlog`` is on the path."""
     monkeypatch.setenv("COLUMNS", "140")
     monkeypatch.setattr("shutil.which", lambda name: f"/bin/{name}")
     ran = foldlog("demo")
     assert ran.status == 0
-    assert len(ran.out.splitlines()) <= 40
+    return ran.out
+
+
+def test_demo_is_true_and_short(demo, foldlog, monkeypatch):
+    assert len(demo.splitlines()) <= 40
     for words in (
         "286 events imported into foldlog-demo.db",
         "This log has 284 events: 4 condensations of foldlog",
@@ -37,29 +45,35 @@ def test_demo_is_true_and_short(foldlog, monkeypatch):
         "In its place: # Digest of 55 events, up to [56]; the conversation goes on ## Asked by the user -",
         "foldlog list --db foldlog-demo.db",
     ):
-        assert words in " ".join(ran.out.split())
-    sent = re.findall(r"sent in (\d+) calls with.*?([\d,]+)\n", ran.out)
+        assert words in " ".join(demo.split())
+    sent = re.findall(r"sent in (\d+) calls with.*?([\d,]+)\n", demo)
     monkeypatch.setattr("foldlog._app.cli.commands.compare.counter_beside", lambda model: None)
-    compared = foldlog("compare tidewatch-live --json --db foldlog-demo.db").document["strategies"]
+    compared = foldlog("compare tidewatch-live --json", *DB).document["strategies"]
     by_name = {
         row["strategy"]: (str(row["turns"]), f"{round(row['tokens_sent'], -5):,}")
         for row in compared
     }
     assert sent == [by_name["noop"], by_name["as recorded"]]
+    (shown,) = re.findall(r"what the model is shown now +(\d+)", demo)
+    assert len(foldlog("view tidewatch-live --json", *DB).document["ids"]) == int(shown)
+    assert foldlog("store verify", *DB).status == 0
+
+
+def test_commands_that_the_demo_names_work(demo, foldlog):
+    commands = re.findall(r"^  \S*foldlog (.*?)  ", demo.partition("Try next")[2], re.MULTILINE)
+    assert len(commands) == 8
+    assert commands.pop() == "serve --db foldlog-demo.db"  # which runs until Ctrl-C
+    for command in commands:
+        assert foldlog(*shlex.split(command)).status == 0, command
+
+
+@pytest.mark.usefixtures("demo")
+def test_a_second_demo_fits_a_narrow_terminal(foldlog, monkeypatch):
     monkeypatch.setenv("COLUMNS", "60")
     again = foldlog("demo").out
     assert [line for line in again.splitlines() if len(line) > 60] == []
     assert "\n      all conversations\n" in again
     assert "286 events already in foldlog-demo.db" in " ".join(again.split())
-    db = ("--db", "foldlog-demo.db")
-    (shown,) = re.findall(r"what the model is shown now +(\d+)", ran.out)
-    assert len(foldlog("view tidewatch-live --json", *db).document["ids"]) == int(shown)
-    assert foldlog("store verify", *db).status == 0
-    commands = re.findall(r"^  \S*foldlog (.*?)  ", ran.out.partition("Try next")[2], re.MULTILINE)
-    # which runs until Ctrl-C
-    assert (len(commands), commands.pop()) == (8, "serve --db foldlog-demo.db")
-    for command in commands:
-        assert foldlog(*shlex.split(command)).status == 0, command
 
 
 def test_it_says_its_version(foldlog):

@@ -15,9 +15,7 @@ def folder(tmp_path_factory):
 
 
 CASES = [pytest.param(name, marks=pytest.mark.long) if name == "demo" else name for name in NAMES]
-"""Shorter than the demo: test_cli.py,
-test_demo_is_true_and_short.
-"""
+"""The demo takes long. ``test_cli.py`` checks a part of what it prints."""
 
 
 @pytest.mark.parametrize("name", CASES)
