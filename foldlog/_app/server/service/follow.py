@@ -73,7 +73,8 @@ def follow_conversation(
     a poll waits for a new event, at most 30.
     """
     history = request.history
-    store = request.histories.store
+    # If another conversation gets the id, the stream must not mix the two conversations.
+    store = history._store
 
     def place_of(after: str) -> int:
         return convert("after", convert("after", after, EventNumber), Count)
@@ -81,8 +82,14 @@ def follow_conversation(
     def look() -> Hashable:
         request.check_visible(history)
         # a redaction of an event, also of one that is shared, makes another page of it
-        return history.id, store.query(
-            history.id, lambda reading: (reading.version, reading.redactions, len(reading.lineage))
+        return store.query(
+            history.id,
+            lambda reading: (
+                reading.key,
+                reading.version,
+                reading.redactions,
+                len(reading.lineage),
+            ),
         )
 
     def read(after: str, count: int) -> Iterator[tuple[str, RecordedEvent | None]]:

@@ -199,7 +199,8 @@ class EventsSource:
     def __init__(self, admitted: AdmittedRequest) -> None:
         self._admitted = admitted
         self._history = admitted.history
-        self._store = admitted.histories.store
+        # If another conversation gets the id, the stream must not mix the two conversations.
+        self._store = self._history._store
 
     def open(self, offset: str, *, refreshes: bool = True) -> Opened:
         end = self._end()

@@ -5,6 +5,7 @@ import gzip
 import json
 import logging
 import threading
+from functools import partial
 
 import msgspec
 import pytest
@@ -24,7 +25,7 @@ from tests.http_client import HttpClient
 from tests.said import by_turns, replied, said
 from tests.stored_rows import execute
 from tests.waiting import until_in_loop
-from tests.web_client import Client, Gate, application
+from tests.web_client import Client, Gate, application, running
 
 TOKEN = "a token of enough length"
 APPROVING = "token-of-the-desk"
@@ -246,6 +247,76 @@ def test_a_stream_reads_a_large_event_alone(http, store, monkeypatch):
     monkeypatch.setattr(type(store), "log", counted_log)
     assert len(http("follow_conversation", conversation="big")["events"]) == 1
     assert counts == [1]
+
+
+def begin_again(store, *texts):
+    """Erase the conversation, and begin another one with its id, which has a message for each text
+    behind its first event.
+    """
+    erase(store, "c1", reason="asked to")
+    history = Histories(store).create("c1", replace_erased=True)
+    history.append([said(text) for text in texts])
+
+
+LIVE = [
+    ("/v1/conversations/c1/follow", b""),
+    ("/v1/stream/c1", b"offset=-1&live=sse"),
+]
+ACCEPTS_EVENTS = ("accept", "text/event-stream")
+
+
+def bytes_of(sent):
+    return b"".join(message.get("body", b"") for message in sent)
+
+
+@pytest.mark.parametrize("path, query", LIVE)
+def test_a_reader_gets_no_page_of_an_erased_conversation_with_this_id(
+    app, store, ending, path, query
+):
+    store.append("c1", [said("old words")], expected_version=1)
+    first = []
+    second = []
+
+    async def receive():
+        await asyncio.Event().wait()
+
+    async def read():
+        reader = partial(ask, app, "GET", path, ACCEPTS_EVENTS, receive=receive, query=query)
+        async with running(app):
+            one = asyncio.create_task(reader(sent=first))
+            await until_in_loop(lambda: b"old words" in bytes_of(first))
+            begin_again(store, "new words")  # now it has as many events as before
+            other = asyncio.create_task(reader(sent=second))
+            await until_in_loop(lambda: b"words" in bytes_of(second))
+            ending.set()
+            await asyncio.gather(one, other)
+
+    asyncio.run(read())
+    assert b"new words" in bytes_of(second)
+    assert b"old words" not in bytes_of(second)
+
+
+@pytest.mark.parametrize("path, query", LIVE)
+def test_a_live_reader_does_not_go_on_in_another_conversation_with_this_id(
+    app, store, ending, path, query
+):
+    sent = []
+
+    async def receive():
+        await asyncio.Event().wait()
+
+    async def read():
+        async with running(app):
+            reading = ask(app, "GET", path, ACCEPTS_EVENTS, receive=receive, sent=sent, query=query)
+            reader = asyncio.create_task(reading)
+            await until_in_loop(lambda: b"hi" in bytes_of(sent))
+            begin_again(store, "new words", "more new words")
+            await until_in_loop(lambda: reader.done() or b"new words" in bytes_of(sent))
+            ending.set()
+            await reader
+
+    asyncio.run(read())
+    assert b"new words" not in bytes_of(sent)
 
 
 @pytest.fixture
