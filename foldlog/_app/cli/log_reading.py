@@ -48,8 +48,8 @@ class LogReading:
         self.in_own_ids = in_own_ids(store, conversation)
         self.version = store.version(conversation)
         self.findings: list[str] = []
-        self.documents = 0
-        """The number of changes of documents that were left out of the log."""
+        self.documents: list[int] = []
+        """The ids of the changes of documents that were left out of the log."""
         self._counted: tuple[int, Callable[[Event], bool]] | None = None
         """The last result of ``counted_in``, and the version for which it was computed."""
 
@@ -83,11 +83,12 @@ class LogReading:
             if everything or takes(entry.event, entry.recorded_at):
                 yield entry
             elif is_default and isinstance(entry.event, DocumentChanges):
-                self.documents += 1
+                self.documents.append(entry.event.id)
 
     def last(self, number: int, start: int, stop: int | None) -> list[Logged]:
-        """Return the last ``number`` selected events. Cost: the method reads from the end of the
-        log, at least ``_SPAN`` events at once, until it has them.
+        """Return the last ``number`` selected events. Changes of documents before the first of them
+        are not left out of the log. Cost: the method reads from the end of the log, at least
+        ``_SPAN`` events at once, until it has them.
         """
         newest: list[Logged] = []
         end = self.end(stop)
@@ -95,7 +96,12 @@ class LogReading:
             begin = max(start, end - max(number, _SPAN))
             newest = [*self.events(begin, end), *newest]
             end = begin
-        return newest[-number:] if number else []
+        if len(newest) < number:
+            return newest
+        shown = newest[-number:] if number else []
+        first = shown[0].event.id if shown else self.version
+        self.documents = [event_id for event_id in self.documents if event_id > first]
+        return shown
 
     def slowest(self, number: int, start: int, stop: int | None) -> list[tuple[float, Logged]]:
         """Return the ``number`` selected events with the longest waits for a model or a tool, the

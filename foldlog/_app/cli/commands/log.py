@@ -85,7 +85,8 @@ def run(
                 show_log(chosen.events, borders, reading, stop, chosen.waits, full=full)
     if reading.documents:
         terminal.note(
-            f"{count(reading.documents, 'change')} of documents and attributes: --all shows them"
+            f"{count(len(reading.documents), 'change')} of documents and attributes: --all shows"
+            " them"
         )
     terminal.warn(*reading.findings)
 

@@ -8,6 +8,7 @@ import os
 import sys
 import sysconfig
 from pathlib import Path
+from urllib.parse import quote
 
 import click
 
@@ -26,7 +27,7 @@ from foldlog._app.coding_agents.programs import PROGRAMS
 from foldlog._app.coding_agents.setup import read_record, settings_with, settings_without, write
 from foldlog._reports.search.secrets import secret_finder
 from foldlog.eventstore.errors import install_command
-from foldlog.eventstore.recorders.urls import without_password
+from foldlog.eventstore.recorders.urls import as_url, parse_url, without_password
 
 
 @argument("program", "PROGRAM", f"One of {', '.join(PROGRAMS)}.", type=click.Choice([*PROGRAMS]))
@@ -122,5 +123,14 @@ def _start_command() -> list[str]:
 
 
 def _absolute(store: str) -> str:
-    """Return the path of a store, which the program may open in another folder, or its URL."""
-    return store if "://" in store else os.path.abspath(store)
+    """Return the store for a program that may run in another folder: an absolute path, or a URL
+    whose path is absolute.
+    """
+    location = parse_url(as_url(store))
+    if location.scheme != "sqlite":
+        return store
+    path = os.path.abspath(location.path)
+    if not store.startswith("sqlite:"):
+        return path
+    _, mark, options = store.partition("?")
+    return f"sqlite:///{quote(os.fsencode(path))}{mark}{options}"

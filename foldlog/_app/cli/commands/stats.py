@@ -97,6 +97,8 @@ def run(
         try:
             stats = collect(names)
         except StoreRefused:
+            if names is not None:
+                raise
             # With a list of names, an unreadable conversation becomes a finding, and the others are
             # counted.
             stats = collect(list(chosen(store, None)))

@@ -97,6 +97,15 @@ def test_call_is_shown_as_its_command(foldlog, arguments, line, stored):
     assert foldlog("log c").out.endswith(f"shell: {line}\n")
 
 
+def test_the_end_of_a_log_counts_only_its_own_changes_of_documents(foldlog, stored):
+    stored["c"].append(said("one"))
+    stored["c"].set_attributes(user="ann")
+    stored["c"].append(said("two"))
+    assert foldlog("log c --tail 1").err == ""
+    assert "1 change of documents and attributes" in foldlog("log c --tail 2").err
+    assert "1 change of documents and attributes" in foldlog("log c --tail 9").err
+
+
 def test_each_id_that_a_terminal_shows_names_its_conversation(tmp_path):
     """A session of sub-agents may have no conversation itself."""
     sessions = [f"0199c1b2-{part}-7a10-b2c8-5d0d3a9f1e42" for part in ("6c3e", "6c3f")]

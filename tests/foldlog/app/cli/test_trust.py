@@ -6,7 +6,7 @@ import re
 
 import pytest
 
-from foldlog.eventstore import CondensationAction, StoreUnavailable, open_store
+from foldlog.eventstore import CondensationAction, StoreRefused, StoreUnavailable, open_store
 from foldlog.eventstore.recorders.sqlite.reader import SQLiteReader
 from foldlog.projections import Views
 from tests.said import said
@@ -77,7 +77,6 @@ FIND = [
     "list --long",
     "log c05",
     "stats",
-    "stats c05",
     "store verify --views",
     "export c05 --to a.db",
     "store verify --views --repair",
@@ -92,6 +91,7 @@ DO_NOT = [
     "view c00",
     "why c00 1",
     "show c05 --documents",
+    "stats c05",
 ]
 
 
@@ -138,3 +138,30 @@ def test_interrupted_check_says_where_to_continue(
     again = foldlog(f"{command} --from two --json")
     assert ("conversation 'one'" in again.err, again.rows()) == (False, ["two"])
     assert foldlog(f"{command} two --from one").status == 2
+
+
+def test_an_interrupted_comparison_names_no_command_that_does_not_compare(
+    store, foldlog, monkeypatch, tmp_path
+):
+    (tmp_path / "checkpoint.txt").write_text(foldlog("store checkpoint").out)
+
+    def end_at_two(verdict):
+        if verdict.conversation == "two":
+            raise KeyboardInterrupt
+
+    monkeypatch.setattr("foldlog._app.cli.commands.store.verify.show_redacted", end_at_two)
+    ran = foldlog("store verify --against checkpoint.txt")
+    assert ran.status == 130
+    assert "continues it" not in ran.err
+
+
+def test_figures_of_a_conversation_never_become_those_of_the_store(store, foldlog, monkeypatch):
+    asked = []
+
+    def refuse(opened, names, **options):
+        asked.append(names)
+        raise StoreRefused("the store was replaced", kind="replaced")
+
+    monkeypatch.setattr("foldlog._app.cli.commands.stats.collect_stats", refuse)
+    assert foldlog("stats one").status == 2
+    assert asked == [["one"]]

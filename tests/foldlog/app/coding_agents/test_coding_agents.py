@@ -626,6 +626,23 @@ def test_setup_without_its_server_writes_nothing(program, home, foldlog, monkeyp
     assert foldlog(f"setup {program} --remove").status == 0
 
 
+@pytest.mark.parametrize(
+    "typed, written",
+    [
+        ("agents.db", "{folder}/agents.db"),
+        ("sqlite:///agents.db", "sqlite:///{folder}/agents.db"),
+        ("sqlite:///agents.db?patience_s=2", "sqlite:///{folder}/agents.db?patience_s=2"),
+        ("sqlite:////srv/agents.db", "sqlite:////srv/agents.db"),
+        ("postgresql://agent@db/foldlog", "postgresql://agent@db/foldlog"),
+    ],
+)
+def test_setup_names_the_store_for_any_folder(home, foldlog, typed, written):
+    """A program runs its hooks in the folder of the work."""
+    assert foldlog("setup claude-code --db", typed).status == 0
+    server = json.loads((home / ".claude.json").read_text())["mcpServers"]["foldlog"]
+    assert server["args"][-1] == written.format(folder=os.getcwd())
+
+
 def test_hook_without_a_script_names_its_interpreter(home, foldlog, monkeypatch):
     monkeypatch.setattr("sysconfig.get_path", lambda name: "/nowhere")
     foldlog("setup claude-code")

@@ -107,7 +107,8 @@ def run(
                     show_redacted(verdict)
                     show_redacted_records(verdict)
     except BaseException:
-        if checks.newest is not None and not conversations:
+        # A check that continues cannot compare with a checkpoint, so that one begins again.
+        if checks.newest is not None and not conversations and against is None:
             rest = _command_for_rest(checks.newest, views=views, repair=repair)
             terminal.note(f"the check ended early; '{rest}' continues it")
         raise
@@ -133,7 +134,7 @@ def _check_options(
     if repair and not views:
         raise Refused("--repair rebuilds stored Views; add --views")
     if against is not None and (start or conversations):
-        raise Refused("--against compares all conversations; leave out names and other options")
+        raise Refused("--against compares all conversations; leave out the names and --from")
 
 
 def _check_is_writable(store: Store) -> None:
