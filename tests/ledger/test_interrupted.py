@@ -146,8 +146,7 @@ MEETING = {
 
 @pytest.mark.usefixtures("small_steps")
 @pytest.mark.parametrize("meeting", MEETING)
-def test_the_next_operation_finishes_a_killed_one(meeting, open_at, is_sampled, whole, monkeypatch):
-    monkeypatch.setattr(importing, "CHUNK", 3)
+def test_the_next_operation_finishes_a_killed_one(meeting, open_at, is_sampled, whole):
     cases = [*product(KILLED, (1, 2, 4))]
     if not whole:  # in a file each operation meets each killed one, at one of its kills at least
         step = 7 if is_sampled else 3
@@ -324,6 +323,8 @@ def test_a_fork_is_erased_while_detached():
     erase_fork = partial(erased, conversation="f")
     for store in erased_stores(erase_fork, detach_forks=True):
         assert store.conversation("c").erased_at is not None
+        assert store.conversation("f").erased_at is not None
+        assert_sound(store)
 
 
 def test_a_fork_detached_meanwhile_is_not_erased():
@@ -344,6 +345,7 @@ def test_an_erasure_leaves_a_successor_alone(name, option):
         store.fork("other", 1, name, replace_erased=True)
         stores.append(store)
 
+    # before its first call, the erasure has not begun: it then erases a successor of "c", too
     for store in islice(erased_stores(use_again, **{option: True}), 1, None):
         if store in stores:
             assert store.conversation(name).parent == "other"
@@ -411,17 +413,26 @@ def test_a_restore_names_later_erasures(also, tmp_path, *, in_copy):
     assert restore_store(path, str(backup)).erased_since == ("alone",)
 
 
+BACK_UP = """
+import sys
+from foldlog.eventstore import open_store
+from foldlog.eventstore.maintenance.backup import back_up
+
+def wait(done, pages):
+    print(done, flush=True)
+    sys.stdin.read()
+
+back_up(open_store(sys.argv[1]), sys.argv[2], wait)
+"""
+"""Backs up a store, and waits after the first step until it is killed."""
+
+
 def test_the_rest_of_a_killed_backup(tmp_path):
     path = tmp_path / "h.db"
     with open_store(f"sqlite:///{path}") as store:
         say(store, "c", *[SECRET] * 20)
-    program = (
-        "import sys; import foldlog.eventstore as e; from foldlog.eventstore.maintenance.backup"
-        " import back_up;back_up(e.open_store(sys.argv[1]), sys.argv[2], lambda done, of:"
-        " (print(done, flush=True), sys.stdin.read()))"
-    )
     backup = str(tmp_path / "elsewhere.bak")
-    command = [sys.executable, "-c", program, f"sqlite:///{path}", backup]
+    command = [sys.executable, "-c", BACK_UP, f"sqlite:///{path}", backup]
     with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as run:
         assert run.stdout is not None
         run.stdout.readline()

@@ -137,7 +137,7 @@ def test_a_killed_server_costs_only_the_call(server, start_server, is_streamed):
         ]
 
 
-def test_a_small_model_writes_a_summary(server):
+def test_a_request_ends_in_a_summary_of_a_small_model_or_a_digest(server):
     model = summarizer(server, max_output_tokens=120)
     condenser = {"type": "llm", "max_size": 6, "keep_first": 1, "llm_config": model}
     with new_history(condenser) as history:

@@ -26,8 +26,8 @@ def mark(data, cause=0):
     return Annotation(name=MARK, data=data, cause=cause)
 
 
-def outcome(text, cause=0, **fields):
-    return Message(source="environment", cause=cause, content="", meta={MARK: fields | text})
+def outcome(data, cause=0, **fields):
+    return Message(source="environment", cause=cause, content="", meta={MARK: fields | data})
 
 
 def result(cause=0, **fields):

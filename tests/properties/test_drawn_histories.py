@@ -217,6 +217,7 @@ def for_model(event):
 
 @pytest.mark.parametrize("part", range(5))
 def test_drawn_views_are_as_the_model_defines_them(part):
+    """The model is slow, so this compares half of the histories, at every fourth version."""
     for seed in SEEDS[part::10]:
         events = [*map(for_model, drawn_history(seed))]
         for version, view in enumerate(views_of(events)):

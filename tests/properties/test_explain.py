@@ -79,8 +79,8 @@ def test_a_difference_agrees_with_the_views(events):
 
 
 def _condensations(start):
-    """Yield condensations 1 to 99. Each forgets the summary before it, and condensation 1 forgets
-    event 0.
+    """Yield condensations from ``start`` to 99. Each forgets the summary before it, and condensation 1
+    forgets event 0.
     """
     for number in range(start, 100):
         yield CondensationAction(
@@ -95,8 +95,10 @@ def test_why_of_early_event_holds_no_later_texts():
     event = Message(id=0, content="forgotten early", source="user")
     view = View.from_events([event, *_condensations(1)])
     tracemalloc.start()
-    why = explain_event(event, view, _condensations)
-    _, peak_bytes = tracemalloc.get_traced_memory()
-    tracemalloc.stop()
+    try:
+        why = explain_event(event, view, _condensations)
+        _, peak_bytes = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
     assert (why.by.id, why.summary.id, why.stands_in.id) == (1, summary_id(1), summary_id(99))
     assert peak_bytes < 2_000_000, "the texts have 9,900,000 bytes"

@@ -1,10 +1,10 @@
-"""Every test that the list of the references' faults names exists."""
+"""Every test that ``README.md`` names exists."""
 
 import re
 from pathlib import Path
 
 ROOT = Path(__file__).parents[2]
-TEXT = (ROOT / "tests" / "conformance" / "README.md").read_text(encoding="utf-8")
+TEXT = Path(__file__).with_name("README.md").read_text(encoding="utf-8")
 
 
 def test_every_test_that_is_named_exists():
