@@ -58,7 +58,7 @@ the newest event, does not.
 
 def fit_to_replace(reply: Reply, text: str, events: Sequence[Event]) -> str:
     """Return the summary ``text``. Raises ``ModelCallFailed`` if it cannot replace the events,
-    because it is empty, or has more estimated tokens than the events.
+    because it is empty, or has more estimated tokens than the events and than ``SMALL``.
     """
     if not text.strip():
         raise useless(reply, "the reply has no text")

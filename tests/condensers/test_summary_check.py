@@ -149,21 +149,31 @@ def test_a_summary_may_be_as_large_as_its_events():
     events = [message("word " * 1_000)]
     replaced = event_size(events[0])
     reply = said("S")
-
-    def fits(text, events):
-        try:
-            return fit_to_replace(reply, text, events) == text
-        except ModelCallFailed as error:
-            return error.problem
-
     texts = ["word " * count for count in range(900, 1_100)]
     sizes = [event_size(CondensationSummary(content=text)) for text in texts]
     assert min(sizes) < replaced < max(sizes)
     for text, size in zip(texts, sizes, strict=True):
-        assert fits(text, events) == (
-            size <= replaced
-            or f"the summary has about {size} tokens, more than the {replaced} tokens of the events"
-            " that it replaces"
-        )
-    assert fits("word " * 400, [message()]) is True, "512 tokens are always allowed"
-    assert fits("", [message()]) == fits(" \n", [message()]) == "the reply has no text"
+        if size <= replaced:
+            assert fit_to_replace(reply, text, events) == text
+            continue
+        problem = f"has about {size} tokens, more than the {replaced} tokens of the events that it"
+        with pytest.raises(ModelCallFailed, match=problem):
+            fit_to_replace(reply, text, events)
+
+
+def test_a_summary_of_small_events_may_have_512_tokens():
+    texts = ["word " * count for count in range(400, 500)]
+    sizes = [event_size(CondensationSummary(content=text)) for text in texts]
+    assert min(sizes) < 512 < max(sizes)
+    for text, size in zip(texts, sizes, strict=True):
+        if size <= 512:
+            assert fit_to_replace(said("S"), text, [message()]) == text
+            continue
+        with pytest.raises(ModelCallFailed, match=f"has about {size} tokens, more than the 12 tok"):
+            fit_to_replace(said("S"), text, [message()])
+
+
+@pytest.mark.parametrize("text", ["", " \n"])
+def test_a_blank_text_is_no_summary(text):
+    with pytest.raises(ModelCallFailed, match="the reply has no text"):
+        fit_to_replace(said("S"), text, [message()])
