@@ -314,6 +314,12 @@ def methods(of):
 _VARIABLE = (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD)
 
 
+def value_for(name, argument, values):
+    """Return the value for an argument of this method, or the value for all methods."""
+    own = f"{name} {argument}"
+    return values[own if own in values else argument]
+
+
 def call(of, name, values):
     """Call a method with the least that it takes, and read all that it returns. Raises ``KeyError``
     if there is no value for a required parameter.
@@ -325,12 +331,8 @@ def call(of, name, values):
             for parameter in inspect.signature(result).parameters.values()
             if parameter.default is parameter.empty and parameter.kind not in _VARIABLE
         ]
-        result = result(
-            **{
-                argument: values[own if (own := f"{name} {argument}") in values else argument]
-                for argument in required
-            }
-        )
+        arguments = {argument: value_for(name, argument, values) for argument in required}
+        result = result(**arguments)
     if isinstance(result, Iterator):
         deque(result, maxlen=0)
     elif isinstance(result, View):
