@@ -240,6 +240,7 @@ class HistoryLog:
         ``InvalidArgument`` for a negative number. Cost: the method reads the events that it
         returns.
         """
+        check_whole("count", count, 0)
         return or_empty(lambda: self._store.query(self.id, lambda read: read.tail(count)), ())
 
     def append(

@@ -31,7 +31,7 @@ def because(
 ) -> str:
     """Return why a condensation was made, such as ``View of 90 events exceeded 80, asked for (the
     prompt was too long)``. Without figures, the text is for example ``too many events``. The text
-    is safe to print. The text is empty if no reason is recorded.
+    is safe to print. The text is empty if neither a reason nor a failure is recorded.
 
     ``requests`` are the requests that the condensation answers: see ``requests_before``. With
     ``brief``, the text has no figures and no words of a request, so equal reasons have equal texts.
@@ -61,8 +61,9 @@ def because(
         f"{word} ({request_reasons})" if word == _ASKED and request_reasons else word
         for word in words
     )
+    parts = [text] if text else []
     if outcome == "reset":
-        text += "; forgetting less was not enough, so the context was reset"
+        parts.append("forgetting less was not enough, so the context was reset")
     failures = [
         report
         for report in reports_of(condensation)
@@ -70,12 +71,12 @@ def because(
     ]
     instead_of = condensation.metadata.get("instead_of")
     if failures and not brief and ("parts" not in condensation.metadata or instead_of):
-        text += f"; the model failed: {failures[-1].get('problem')}"
+        parts.append(f"the model failed: {failures[-1].get('problem')}")
     if instead_of:
-        text += f"; a digest took the place of the condenser {instead_of}"
+        parts.append(f"a digest took the place of the condenser {instead_of}")
     if condensation.metadata.get("cut"):
-        text += "; the summary was cut off at the model's output limit"
-    return printable(text, one_line=True)
+        parts.append("the summary was cut off at the model's output limit")
+    return printable("; ".join(parts), one_line=True)
 
 
 def _in_words(code: str, metadata: JsonMap) -> str:

@@ -78,10 +78,11 @@ def test_what_a_program_stored_as_a_request_is_no_record(history, stored):
     assert str(history.sent_request(recorded.id)) == "not recorded"
 
 
-@pytest.mark.parametrize("messages", [{}, {"messages": [{"role": "user", "content": "Pay!"}]}])
-def test_another_rendering_is_named(history, messages):
+@pytest.mark.parametrize("changed", [{}, {"messages_digest": "of other bytes"}])
+def test_another_rendering_is_named(history, changed):
+    """It is also the reason if the messages differ."""
     history.append(said("pay"))
-    request = replace(history.prepare().request(), rendering=0, **messages)
+    request = replace(history.prepare().request(), rendering=0, **changed)
     (recorded,) = history.append_reply(reply(1), request=request)
     assert str(history.sent_request(recorded.id)) == "rendered by foldlog's rules 0, and now by 1"
 
