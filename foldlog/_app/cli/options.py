@@ -164,7 +164,9 @@ output_option = partial(option, metavar="FILE", callback=_checked_output)
 
 
 def new_file(ctx: click.Context, param: click.Parameter, path: Named | None) -> Named | None:
-    """Return ``path``, but refuse ``-``, because the command cannot write to stdout here."""
+    """Return ``path``. Refuse ``-`` and names that begin with it, because the command cannot write
+    to stdout here.
+    """
     if str(path).startswith("-"):
         name = f"{param.opts[0]} FILE" if param.opts[0].startswith("-") else param.metavar
         raise Refused(

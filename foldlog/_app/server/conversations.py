@@ -295,7 +295,7 @@ class ServedConversations:
         total = everything.conversations + self.figures.missing
         return OverviewDocument(
             conversations=total,
-            counted=total - rest_count,
+            counted=max(0, total - rest_count),
             spent=everything.spent,
             chosen=ChosenDocument(
                 conversations=chosen.conversations,
@@ -333,11 +333,12 @@ class ServedConversations:
             for reason, saved in by_saving
             if saved.condensations
         ]
+        total = stats.conversations + self.figures.missing
         path = self._store.path
         return FleetDocument.of(
             total_of(SavingsDocument(), reasons.values()),
-            conversations=stats.conversations + self.figures.missing,
-            counted=stats.conversations + self.figures.missing - rest_count,
+            conversations=total,
+            counted=max(0, total - rest_count),
             needs_key=self.figures.needs_key(LISTED),
             events=sum(stats.events.values()),
             bytes=None if path is None else size_of(path) + size_of(f"{path}-wal"),

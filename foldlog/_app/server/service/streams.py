@@ -270,8 +270,8 @@ class StreamService:
     async def _events(
         self, admitted: AdmittedRequest, source: Source, opened: Opened, cursor: str
     ) -> AsyncIterator[bytes]:
-        """Yield the pages of a stream as server-sent events, up to the end of the stream and at
-        most for ``_SSE_S``.
+        """Yield the pages of a stream as server-sent events, up to the end of the stream. After
+        ``_SSE_S``, the answer ends as soon as the reader has all that was written.
         """
         run = self._changes.threads.run
         give_up_at = time.monotonic() + _SSE_S

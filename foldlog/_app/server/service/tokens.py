@@ -306,15 +306,16 @@ class Tokens:
         """Return the holder of the token in a header ``Authorization``. Raises a ``Refusal``. All
         tokens are compared, so the time says nothing about them.
         """
-        scheme, _, token = authorization.partition(" ")
+        scheme, _, rest = authorization.partition(" ")
+        token = rest.strip()
+        if scheme.lower() != "bearer" or not token:
+            raise Refusal(401, "send a token: Authorization: Bearer TOKEN")
         if token.startswith(_READ):
-            return self._page_reader(token.strip().removeprefix(_READ))
-        digest = sha256(token.strip().encode("utf-8", "surrogatepass")).digest()
+            return self._page_reader(token.removeprefix(_READ))
+        digest = sha256(token.encode("utf-8", "surrogatepass")).digest()
         holders = [
             principal for stored, principal in self._principals if compare_digest(stored, digest)
         ]
-        if scheme.lower() != "bearer" or not token.strip():
-            raise Refusal(401, "send a token: Authorization: Bearer TOKEN")
         if not holders:
             raise Refusal(
                 401, "the server does not know this token; send one that it was started with"

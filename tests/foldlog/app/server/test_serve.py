@@ -219,6 +219,13 @@ def may_count(monkeypatch):
     return event
 
 
+def test_no_number_of_counted_conversations_is_below_0(monkeypatch):
+    """The rest is at least 1 while another thread counts, also if no conversation is known yet."""
+    monkeypatch.setattr(FiguresOfStore, "refresh", lambda self, most: 1)
+    with open_store("memory:") as empty, asking_store(empty) as client:
+        assert client.json("overview")["counted"] == client.json("fleet")["counted"] == 0
+
+
 def test_outdated_figures_are_not_counted(client, store, may_count):
     may_count.set()
     until_counted(client, 3)

@@ -496,6 +496,8 @@ def test_a_read_token_reads_one_conversation_for_some_minutes(app, client, monke
     other = "B" if signature.startswith("A") else "A"
     assert with_token(app, f"{name}.{other}{signature[1:]}").get(REPLY).status == 401
     assert with_token(app, "read.x").get(REPLY).status == 401
+    basic = Client(app, {"authorization": f"Basic {made['token']}"}, waits=True)
+    assert basic.get(REPLY).status == 401
     monkeypatch.setattr(service_tokens.time, "time", lambda: made["expires_at"])
     assert page.get(REPLY).status == 401
 
