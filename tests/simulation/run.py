@@ -98,24 +98,25 @@ def run_worlds(
     with a line each minute.
     """
     count = 0
-    number = first
+    worlds = 0
     failure = None
     began = reported = time.monotonic()
     cpu_began = time.process_time()
     with sped_up():
         while count < steps and time.monotonic() < began + seconds and failure is None:
-            name = f"{seed}/{number}"
+            name = f"{seed}/{first + worlds * every}"
             sequence = draw_steps(name, min(STEPS, steps - count))
             failure = play(name, recorder, sequence, database)
             count += len(sequence) if failure is None else len(failure.steps)
-            number += every
-            if number % _COLLECT_EVERY == 0:
+            worlds += 1
+            if worlds % _COLLECT_EVERY == 0:
                 gc.collect()
             if time.monotonic() > reported + _REPORT_EVERY_S:
                 reported = time.monotonic()
                 cpu = time.process_time() - cpu_began
                 report(
                     f"{time.strftime('%H:%M:%S')} {count:,} steps in {reported - began:.0f} s,"
-                    f" {count / cpu:,.0f} a second of processor time; next is world {seed}/{number}"
+                    f" {count / cpu:,.0f} a second of processor time; next is world"
+                    f" {seed}/{first + worlds * every}"
                 )
     return count, failure

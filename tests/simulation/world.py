@@ -118,6 +118,7 @@ def sped_up():
         for setting in settings:
             patches.enter_context(mock.patch.object(*setting))
         gc.freeze()
+        patches.callback(gc.unfreeze)
         gc.disable()
         patches.callback(gc.enable)
         yield
