@@ -11,14 +11,17 @@ import pytest
 
 import foldlog
 from foldlog import EventStoreError, Histories, Store
-from foldlog.eventstore.errors import StoreUnavailable
+from foldlog.eventstore.errors import EventsNotMade, StoreUnavailable
 from foldlog.eventstore.recorders.base import Recorder
 
 
 class Between:
     """A recorder that calls ``before`` with the number of each transaction, from 0, before it
-    runs.
+    runs. Histories that are opened on it restore archived conversations, and make the events of
+    imports, in such transactions too.
     """
+
+    on_missing: Callable[[EventsNotMade], Recorder | None] | None = None
 
     def __init__(
         self,
@@ -35,7 +38,27 @@ class Between:
         if name in self._calls:
             self._number += 1
             self._before(self._number)
+        if name in ("transact", "query") and self.on_missing is not None:
+            return partial(self._run, name, self.on_missing)
         return getattr(self._recorder, name)
+
+    def _run(
+        self,
+        name: str,
+        on_missing: Callable[[EventsNotMade], Recorder | None],
+        *arguments: Any,
+        **options: Any,
+    ) -> Any:
+        """Run a method of the recorder without its own ``on_missing``."""
+        function = getattr(type(self._recorder), name)
+        function = getattr(function, "__wrapped__", function)
+        while True:
+            try:
+                return function(self._recorder, *arguments, **options)
+            except EventsNotMade as missing:
+                other = on_missing(missing)
+                if other is not None:
+                    return getattr(other, name)(*arguments, **options)
 
 
 class Killed(BaseException):

@@ -2,6 +2,7 @@
 however an archiving ends, and no object is left that no row names.
 """
 
+import itertools
 import subprocess
 import sys
 from contextlib import suppress
@@ -313,19 +314,49 @@ def test_an_unreadable_conversation_stays(store, to, monkeypatch):
 # -- interrupted, or met by others -----------------------------------------------------------------
 
 
-@pytest.mark.parametrize("transactions", range(4))
-@pytest.mark.parametrize("before", [content, lambda store: None], ids=["restored", "archived"])
-def test_killed_between_transactions_nothing_is_lost(store, to, expected, transactions, before):
-    before(store)
-    archive_c1 = partial(archive, conversation="c1", to=to)
-    for work in (archive_c1, content, vacuum, archive_c1):
-        with suppress(Killed):
+def kill_between_transactions(store, prepare, work, to):
+    """Prepare a work, and kill it before one of its transactions; then do the same before the next
+    transaction, until the work ends. Return how often it was killed.
+    """
+    for transactions in itertools.count():
+        prepare(store)
+        try:
             work(as_on(store, kill_after(store.database.recorder, transactions)))
-        vacuum(store)
-        assert objects(to) == named(store, "archived", "restored")
-        assert named(store, "archive", "discard") == []
+        except Killed:
+            vacuum(store)
+            assert objects(to) == named(store, "archived", "restored")
+            assert named(store, "archive", "discard") == []
+            assert_sound(store)
+        else:
+            return transactions
+    raise AssertionError("the work did not end")
+
+
+def test_an_archiving_killed_between_transactions_loses_nothing(store, to, expected):
+    archive_c1 = partial(archive, conversation="c1", to=to)
+    assert kill_between_transactions(store, content, archive_c1, to) > 1
     assert content(store) == expected
-    assert_sound(store)
+
+
+def test_a_restoring_killed_between_transactions_loses_nothing(store, to, expected):
+    archive_c1 = partial(archive, conversation="c1", to=to)
+    assert kill_between_transactions(store, archive_c1, content, to) > 0
+    assert content(store) == expected
+
+
+def test_a_vacuum_killed_between_transactions_loses_nothing(store, to, expected):
+    def leave_an_object(store):
+        """Let an archiver be killed after it has written its object, which a vacuum deletes."""
+        content(store)
+        with suppress(Killed):
+            archive_writing(write_and_be_killed, store, to)
+
+    def write_and_be_killed(address, data):
+        archive_objects.write_object(address, data)
+        raise Killed
+
+    assert kill_between_transactions(store, leave_an_object, vacuum, to) > 0
+    assert content(store) == expected
 
 
 @pytest.mark.parametrize("call", ["write_object", "delete_object"])
@@ -466,8 +497,14 @@ def test_two_archivers_of_one_conversation_leave_one_object(store, to, nth):
 
 
 def test_two_readers_restore_once(store, expected):
-    met = as_on(store, call_before(store.database.recorder, 0, partial(content, store)))
+    read_by_the_other = []
+
+    def read():
+        read_by_the_other.append(content(store))
+
+    met = as_on(store, call_before(store.database.recorder, 0, read))
     assert content(met) == expected
+    assert read_by_the_other == [expected]
     assert_sound(store)
 
 

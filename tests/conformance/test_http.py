@@ -434,7 +434,7 @@ def test_a_follower_gets_each_event_once(http):
     first = http("follow_store", limit=2)
     rest = http("follow_store", after=first["after"])
     positions = [recorded["position"] for recorded in first["events"] + rest["events"]]
-    assert len({*positions}) == 3
+    assert len(positions) == len({*positions}) == 3
 
 
 def test_each_change_is_made_once_for_its_key(replied, clients):
@@ -518,12 +518,16 @@ def test_a_client_that_left_frees_its_stream(store):
     async def receive():
         return {"type": "http.disconnect"}
 
+    sent = []
+
     async def send(message):
+        sent.append(message)
         raise OSError("the client is gone")
 
     with pytest.raises((OSError, ExceptionGroup)):
         asyncio.run(service(scope, receive, send))
-    assert version(http) == 1
+    assert [message["status"] for message in sent] == [200]
+    assert version(http) == 1, "the token has one connection, which is free again"
 
 
 ITEMS = [

@@ -26,7 +26,10 @@ def counts(store) -> Mapping[str, object]:
 def test_an_empty_store_contains_nothing(store):
     info = store_info(store)
     dialect = "postgresql" if info.database == "postgresql" else "sqlite"
-    assert (info.made_by, info.schema) == ("foldlog 0.1.0", max(migrations(dialect)))
+    assert (info.made_by, info.schema) == (
+        f"foldlog {foldlog.__version__}",
+        max(migrations(dialect)),
+    )
     assert info.uuid == store.database.uuid
     assert bool(info.bytes) == (info.database != "memory")
     assert info.database in ("sqlite", "postgresql", "memory")

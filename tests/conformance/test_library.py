@@ -183,11 +183,13 @@ def test_an_application_writes_what_a_store_reads(env):
         assert [event.shown for event in store.events("c1")] == [True, True]
 
 
-def test_a_closed_application_is_deleted_inside_a_write(env):
+def test_a_closed_application_may_be_closed_again_inside_a_write(env):
+    """The library also closes an application when it is deleted, which may be at any moment."""
     with Conversations(env=env) as application:
         application.say("c1", 0, "hi")
     with open_store(env["FOLDLOG_URL"]) as store:
         store.append("c1", said("a"), expected_version=1, guard=lambda _: application.close())
+        assert store.version("c1") == 2
 
 
 def test_a_projection_runner_processes_each_event_once(env):

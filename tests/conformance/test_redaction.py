@@ -172,15 +172,15 @@ def test_a_copy_takes_over_later_redactions(store, open_recorder):
     assert {moved.problem for moved in copy_store(store, there)} == {None}
     there.fork("c", 3, "own fork")
     say(there, "own fork", "harmless")
-    for event_id in (0, 1, 2):
+    late_forks = [f"forked after {event_id}" for event_id in (0, 1, 2)]
+    for event_id, fork in enumerate(late_forks):
         redacted(store, event_id)
-        late = f"forked after {event_id}"
-        store.fork("c", 4, late)
+        store.fork("c", 4, fork)
     assert {comparison.behind for comparison in compare_stores(store, there)} == {True}
     assert {moved.problem for moved in copy_store(store, there)} == {None}
     assert list(compare_stores(store, there)) == []
     assert b"SECRET" not in stored(there)
-    for name in ("c", "f", "own fork", late):
+    for name in ("c", "f", "own fork", *late_forks):
         assert are_redacted(there, name, 3) == [True] * 3
     assert_sound(there)
     assert {moved.added for moved in copy_store(store, there)} == {0}

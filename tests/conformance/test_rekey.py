@@ -207,8 +207,12 @@ def test_a_long_conversation_takes_several_transactions(recorder):
     store.register(Views(store))
     store.ingest("c1", (event(n) for n in range(700)))
     expected = list(store.events("c1"))
-    for _ in range(2):
-        (rekeyed,) = rekey(store_on(recorder, "zlib", "one"), "c1")
+    numbers = []
+    counting = Between(recorder, numbers.append)
+    for rows in (700, 0):
+        (rekeyed,) = rekey(store_on(counting, "zlib", "one"), "c1")
+        assert len(numbers) > 700 // rekeying._ROWS_MAX
+        assert rekeyed.rows == rows
         keyed = store_on(recorder, None, "one")
         assert list(keyed.events("c1")) == expected
         assert_sound(keyed)

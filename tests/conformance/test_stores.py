@@ -344,7 +344,7 @@ def test_a_failing_projection_appends_nothing(store):
         assert list(snapshot.records("fails")) == []
 
 
-# -- stores that cannot be used
+# -- lists
 # --------------------------------------------------------------------------------------------------
 
 
@@ -355,6 +355,10 @@ def test_lists_have_as_many_conversations_as_asked_for():
             say(store, name, "a")
         assert [row.id for row in store.iter_conversations()] == names
         assert [len(store.conversations(limit=limit)) for limit in (-1, 0, 1)] == [0, 0, 1]
+
+
+# -- stores that cannot be used
+# --------------------------------------------------------------------------------------------------
 
 
 def test_a_closed_store_says_so(store):

@@ -326,14 +326,18 @@ def test_a_closed_reply_is_kept_for_its_whole_time():
     assert [streams._is_old(left, abandoned_us + late) for late in (0, 1)] == [False, True]
 
 
+def microseconds(moment):
+    return int(moment.timestamp()) * 1_000_000
+
+
 def test_a_later_stream_has_a_higher_number(recorder, settings, monkeypatch):
-    """Also if its clock stands still or goes back, and chance has no more bits."""
+    """Also if its clock stands still or goes back. A number is the microsecond, and ten random bits."""
     moments = [datetime(2026, 1, 2, tzinfo=UTC)]
     store = Store(recorder, settings, clock=lambda: moments[-1])
     store.append("c", said("hi"), expected_version=0)
     monkeypatch.setattr(streams, "os", SimpleNamespace(urandom=lambda size: b"\xff" * size))
-    began_at = 1_767_312_000_000_000
-    first = streams.Stream((began_at << 10) + 1_023, "a", "text/plain", began_at)
+    began_at = microseconds(moments[0])
+    first = streams.Stream((began_at << 10) + 0b11_1111_1111, "a", "text/plain", began_at)
     assert begin(store, name="a") == first
     moments.append(moments[0] - timedelta(seconds=1))
     assert begin(store, name="b") == first._replace(
@@ -341,7 +345,8 @@ def test_a_later_stream_has_a_higher_number(recorder, settings, monkeypatch):
     )
     monkeypatch.setattr(streams, "os", SimpleNamespace(urandom=lambda size: b"\x02" * size))
     moments.append(moments[0] + timedelta(microseconds=1))
-    third = first._replace(number=(began_at + 1 << 10) + 8, name="c", began_at=began_at + 1)
+    number = (began_at + 1 << 10) + (0x0202 >> 6)
+    third = first._replace(number=number, name="c", began_at=began_at + 1)
     assert begin(store, name="c") == third
     stored = store.query("c", lambda reading: [stream.number for stream in reading.streams()])
     assert stored == [third.number, first.number + 1, first.number]
@@ -354,15 +359,14 @@ def test_a_reply_that_is_written_notes_the_time_every_ten_seconds(recorder, sett
     reply = begin(store)
     other = begin(store, name="other")
     noted = []
-    for microseconds in (9_999_999, 10_000_000, 10_000_001, 19_999_999, 20_000_000, 20_000_001):
-        moments.append(moments[0] + timedelta(microseconds=microseconds))
+    for passed_us in (9_999_999, 10_000_000, 10_000_001, 19_999_999, 20_000_000, 20_000_001):
+        moments.append(moments[0] + timedelta(microseconds=passed_us))
         reply = append(store, reply, "x")
         other = append(store, other, "x")
         assert reply == newest(store)
         noted.append(reply.state.decode())
-    first, second = (
-        f'{{"wrote_at": {1_767_312_000_000_000 + late}}}' for late in (10**7, 2 * 10**7)
-    )
+    began_at = microseconds(moments[0])
+    first, second = (f'{{"wrote_at": {began_at + late}}}' for late in (10_000_000, 20_000_000))
     assert noted == ["{}", first, first, first, second, second]
     assert other.state == newest(store, "other").state == b"{}"
 

@@ -4,6 +4,12 @@ from foldlog import Action, Histories, Message
 from foldlog.eventstore import Store
 
 
+def answer(reply):
+    """Return the answer of a model, which has cost 0.5."""
+    meta = {"model": "m", "cost": 0.5, "reply": reply}
+    return Message(source="agent", content="ok", meta=meta)
+
+
 def test_a_task_is_added_up_and_erased(recorder):
     histories = Histories(Store(recorder))
     task = histories["task"]
@@ -12,12 +18,10 @@ def test_a_task_is_added_up_and_erased(recorder):
         task.append(Action(tool="agent", call_id=call_id))
         agents.append(task.begin_child(task.open_calls()[-1]))
     for agent in agents:
-        meta = {"model": "m", "cost": 0.5, "reply": "the same" if agent is agents[1] else agent.id}
-        agent.append(Message(source="agent", content="ok", meta=meta))
-    agents[2].append(
-        Message(source="agent", content="ok", meta={"model": "m", "cost": 0.5, "reply": "the same"})
-    )
+        agent.append(answer(f"reply to {agent.id}"))
+    # A reply that two agents have was paid once.
+    agents[2].append(answer(f"reply to {agents[1].id}"))
     stats = task.stats(with_children=True)
-    assert (stats.conversations, stats.spent.cost) == (4, 2.0)
+    assert (stats.conversations, stats.spent.cost) == (4, 4 * 0.5)
     histories.erase("task", reason="asked to", with_children=True)
     assert not any(agent.id in histories for agent in agents)
