@@ -124,31 +124,67 @@ def pay_with_kills(mode, kills, seed):
     """Let four workers pay, and kill workers at random moments: as often as ``kills`` says, or until
     everything is paid. Raises ``ChildProcessError`` if a worker failed by itself.
     """
-    rng = random.Random(seed)
-    workers = set()
-    killed = 0
-    started = 0
     with tempfile.TemporaryDirectory() as folder:
         url = f"sqlite:///{folder}/store.db"
         bank = Bank(Path(folder) / "bank")
-        while True:
-            while len(workers) < WORKERS:
-                started += 1
-                workers.add(_start(url, bank, mode, seed + started))
-            time.sleep(rng.uniform(0.01, 0.06))
-            finished = {pid for pid in workers if _has_finished(pid, os.WNOHANG)}
-            workers -= finished
-            if finished or killed >= kills:
-                break
-            victim = rng.choice(sorted(workers))
-            os.kill(victim, signal.SIGKILL)
-            os.waitpid(victim, 0)
-            workers.discard(victim)
-            killed += 1
-        for pid in workers:
-            _has_finished(pid)
+        workers = _Workers(url, bank, mode, seed)
+        try:
+            killed = workers.kill_some(kills)
+            workers.wait()
+        finally:
+            workers.end()
         work(url, bank, mode, seed)
         return _outcome(url, bank, killed)
+
+
+class _Workers:
+    """The processes of the workers that run now."""
+
+    def __init__(self, url, bank, mode, seed):
+        self._arguments = (url, bank, mode)
+        self._seed = seed
+        self._random = random.Random(seed)
+        self._pids = set()
+
+    def kill_some(self, kills):
+        """Start workers, and kill one after another, until one has finished or so many are killed.
+        Return how many were killed.
+        """
+        killed = 0
+        while True:
+            while len(self._pids) < WORKERS:
+                self._seed += 1
+                self._pids.add(_start(*self._arguments, self._seed))
+            time.sleep(self._random.uniform(0.01, 0.06))
+            finished = [pid for pid in sorted(self._pids) if self._has_finished(pid, os.WNOHANG)]
+            if finished or killed >= kills:
+                return killed
+            victim = self._random.choice(sorted(self._pids))
+            os.kill(victim, signal.SIGKILL)
+            self._has_finished(victim)
+            killed += 1
+
+    def wait(self):
+        """Wait until all workers have finished."""
+        for pid in sorted(self._pids):
+            self._has_finished(pid)
+
+    def end(self):
+        """Kill the workers that still run, because a worker has failed."""
+        for pid in self._pids:
+            os.kill(pid, signal.SIGKILL)
+            os.waitpid(pid, 0)
+
+    def _has_finished(self, pid, options=0):
+        """Return whether a worker has ended, which must have succeeded or been killed."""
+        ended, status = os.waitpid(pid, options)
+        if not ended:
+            return False
+        self._pids.discard(pid)
+        exit_code = os.waitstatus_to_exitcode(status)
+        if exit_code not in (0, -signal.SIGKILL):
+            raise ChildProcessError(f"a worker ended with {exit_code}")
+        return True
 
 
 def _start(url, bank, mode, seed):
@@ -161,14 +197,6 @@ def _start(url, bank, mode, seed):
         traceback.print_exc()
         os._exit(1)
     os._exit(0)
-
-
-def _has_finished(pid, options=0):
-    """Return whether a worker has ended, which must have succeeded."""
-    ended, status = os.waitpid(pid, options)
-    if ended and status:
-        raise ChildProcessError(f"a worker ended with {os.waitstatus_to_exitcode(status)}")
-    return bool(ended)
 
 
 def _outcome(url, bank, kills):

@@ -109,7 +109,7 @@ def run(folder, *, processes, threads, seconds, imported, erased, longest_wait_s
     pipes = [*writers, importer, eraser]
     for pipe in pipes:
         pipe.recv()
-    sync_before = _sync_seconds(folder)
+    sync_seconds = _sync_seconds(folder)
     follower = Follower(path)
     for pipe in pipes:
         pipe.send("go")
@@ -122,7 +122,7 @@ def run(folder, *, processes, threads, seconds, imported, erased, longest_wait_s
         f" {erasure_seconds:.1f} s"
     )
     return _findings(
-        path, answers, follower, imported, beside, seconds, longest_wait_s, sync_before
+        path, answers, follower, imported, beside, seconds, longest_wait_s, sync_seconds
     )
 
 

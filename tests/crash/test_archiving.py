@@ -51,7 +51,7 @@ def test_random_kills_lose_nothing(database, objects, tmp_path, request):
         for name in NAMES:
             for number in range(20):
                 histories[name].append({"role": "user", "content": f"{name} {number}"})
-        heads = {name: _log(histories, name) for name in NAMES}
+        logs = {name: _log(histories, name) for name in NAMES}
     moments = random.Random(7)
     for _ in range(_KILLS):
         _kill_after(moments.uniform(0, 0.3), url, to)
@@ -60,8 +60,8 @@ def test_random_kills_lose_nothing(database, objects, tmp_path, request):
             assert names_of_objects() == _object_names(histories)
             for name in NAMES:
                 events = _log(histories, name)
-                assert events[: len(heads[name])] == heads[name]
-                heads[name] = events
+                assert events[: len(logs[name])] == logs[name]
+                logs[name] = events
             assert not any(verdict.findings for verdict in histories.maintenance.verify())
 
 

@@ -69,15 +69,6 @@ def test_a_store_needs_space_for_the_logs_index(small_disk):
     open_at(path).close()
 
 
-def loop_of_the_page(sleep):
-    """Return the function ``say`` of docs/errors.md, with this ``time.sleep``."""
-    page = (Path(__file__).parents[2] / "docs" / "errors.md").read_text()
-    names = {}
-    exec(page.split("```python\n")[1].split("\n\nwith foldlog.open")[0], names)
-    names["time"] = SimpleNamespace(sleep=sleep)
-    return names["say"]
-
-
 @needs_faults
 @pytest.mark.parametrize("scenarios", [["append", "migrate_new"]], ids="-".join)
 def test_disk_full_from_any_write_loses_nothing(scenarios, whole):
@@ -90,23 +81,35 @@ def test_any_failed_sync_loses_nothing(scenarios, whole):
     assert_sound("sync", scenarios, 1, whole)
 
 
-NAME_OF = (
-    "def name_of(error): return 'StoreUnavailable' if isinstance(error, StoreUnavailable) else"
-    " 'StoreRefused'\n"
-)
+NAME_OF = """
+def name_of(error):
+    return "StoreUnavailable" if isinstance(error, StoreUnavailable) else "StoreRefused"
+"""
+WITH_FAULTS = f"""
+import os
+import sys
+from pathlib import Path
+from foldlog.eventstore import *
+from tests.crash.faults import fault
+{NAME_OF}
+folder = Path(sys.argv[1])
+store = open_store(f"sqlite:///{{folder}}/store.db")
+
+def append(n):
+    store.append("c1", Message(source="user", content=str(n)), expected_version=n)
+
+def attempt(n):
+    try:
+        append(n)
+    except EventStoreError as error:
+        print(name_of(error), error)
+"""
 
 
 def on_a_failing_disk(script, folder):
-    """Run a script that has ``fault`` and an open ``store``, and return its output."""
-    prelude = (
-        "import os, sys\nfrom foldlog.eventstore import *\nfrom tests.crash.faults import"
-        f" fault\n{NAME_OF}store = open_store(f'sqlite:///{{sys.argv[1]}}/store.db')\ndef"
-        " append(n): store.append('c1', Message(source='user', content=str(n)),"
-        " expected_version=n)\ndef attempt(n):\n    try: append(n)\n    except EventStoreError as"
-        " error: print(name_of(error), error)\n"
-    )
+    """Run a script after ``WITH_FAULTS``, and return its output."""
     process = subprocess.run(
-        [sys.executable, "-c", prelude + script, folder],
+        [sys.executable, "-c", WITH_FAULTS + script, folder],
         env=faults.environment(),
         capture_output=True,
         text=True,
@@ -121,15 +124,15 @@ def test_log_is_begun_again_after_a_failed_sync(tmp_path):
     """The pages of a failed sync may never reach the disk, and no later sync reports it. After a power
     cut the log would end before them, without all events that were acknowledged later.
     """
-    printed = on_a_failing_disk(
-        "append(0)\n"
-        "fault('fail_sync_at').value = fault('syncs').value + 1\n"
-        "attempt(1)\n"  # this sync fails, the next ones do not
-        "print(os.path.getsize(f'{sys.argv[1]}/store.db-wal'), store.version('c1'))\n"
-        "attempt(1)\n"
-        "print(store.version('c1'))\n",
-        tmp_path,
-    )
+    script = """
+append(0)
+fault("fail_sync_at").value = fault("syncs").value + 1
+attempt(1)  # this sync fails, the next ones do not
+print((folder / "store.db-wal").stat().st_size, store.version("c1"))
+attempt(1)
+print(store.version("c1"))
+"""
+    printed = on_a_failing_disk(script, tmp_path)
     first, *others = printed.splitlines()
     assert first.startswith("StoreUnavailable cannot write to ")
     assert first.endswith("store.db: disk I/O error; look at the disk; nothing was written")
@@ -138,18 +141,18 @@ def test_log_is_begun_again_after_a_failed_sync(tmp_path):
 
 @needs_faults
 def test_nothing_is_written_behind_a_failed_sync(tmp_path):
-    printed = on_a_failing_disk(
-        "append(0)\n"
-        "fault('fail_sync_at').value = fault('syncs').value + 1\n"
-        "with store.database.recorder.read() as reader:\n"
-        "    reader.conversation('c1')\n"
-        "    attempt(1)\n"
-        "    attempt(1)\n"
-        "    print(store.version('c1'))\n"
-        "attempt(1)\n"
-        "print(store.version('c1'))\n",
-        tmp_path,
-    )
+    script = """
+append(0)
+fault("fail_sync_at").value = fault("syncs").value + 1
+with store.database.recorder.read() as reader:
+    reader.conversation("c1")
+    attempt(1)
+    attempt(1)
+    print(store.version("c1"))
+attempt(1)
+print(store.version("c1"))
+"""
+    printed = on_a_failing_disk(script, tmp_path)
     first, second, *others = printed.splitlines()
     assert (
         "disk I/O error; look at the disk; it is not known whether the events were written" in first
@@ -161,14 +164,14 @@ def test_nothing_is_written_behind_a_failed_sync(tmp_path):
 @needs_faults
 def test_failed_sync_then_kill_leaves_no_commit(tmp_path):
     """SQLite then reads the log again, and would find a commit that the error said was not written."""
-    printed = on_a_failing_disk(
-        "append(0)\n"
-        "fault('fail_sync_at').value = fault('syncs').value + 1\n"
-        "attempt(1)\n"
-        "sys.stdout.flush()\n"
-        "os._exit(0)\n",
-        tmp_path,
-    )
+    script = """
+append(0)
+fault("fail_sync_at").value = fault("syncs").value + 1
+attempt(1)
+sys.stdout.flush()
+os._exit(0)
+"""
+    printed = on_a_failing_disk(script, tmp_path)
     assert printed.endswith("nothing was written\n")
     with open_store(f"sqlite:///{tmp_path}/store.db") as store:
         assert store.version("c1") == 1
@@ -176,52 +179,87 @@ def test_failed_sync_then_kill_leaves_no_commit(tmp_path):
 
 @needs_faults
 def test_store_goes_on_after_each_failure(tmp_path):
-    printed = on_a_failing_disk(
-        "from pathlib import Path\nfrom tests.crash.goes_on import try_all_places\n"
-        "print(try_all_places(Path(sys.argv[1])))\n",
-        tmp_path,
-    )
+    script = """
+from tests.crash.goes_on import try_all_places
+print(try_all_places(folder))
+"""
+    printed = on_a_failing_disk(script, tmp_path)
     assert int(printed) > 30
+
+
+def loop_of_the_page(sleep):
+    """Return the function ``say`` of docs/errors.md, with this ``time.sleep``."""
+    page = (Path(__file__).parents[2] / "docs" / "errors.md").read_text()
+    names = {}
+    exec(page.split("```python\n")[1].split("\n\nwith foldlog.open")[0], names)
+    names["time"] = SimpleNamespace(sleep=sleep)
+    return names["say"]
 
 
 @needs_faults
 def test_documented_retry_loop_appends_once(tmp_path):
-    printed = on_a_failing_disk(
-        "from types import SimpleNamespace\nimport foldlog\nfrom tests.crash.test_disk import"
-        " loop_of_the_page\nhistories, waits = foldlog.open(f'{sys.argv[1]}/app.db'), []\ndef"
-        " sleep(seconds):\n    waits.append(seconds)\n    if len(waits) == 3:"
-        " fault('no_space_from').value = 0\nsay = loop_of_the_page(sleep)\nsay(histories['c1'],"
-        " 'before', 'mail-16')\nfault('no_space_from').value = fault('calls').value +"
-        " 1\nsay(histories['c1'], 'hello', 'mail-17')\nsay(histories['c1'], 'hello',"
-        " 'mail-17')\nprint(waits, [event.content for event in histories['c1'].events()])\n",
-        tmp_path,
-    )
+    script = """
+import foldlog
+from tests.crash.test_disk import loop_of_the_page
+
+waits = []
+
+def sleep(seconds):
+    waits.append(seconds)
+    if len(waits) == 3:
+        fault("no_space_from").value = 0
+
+histories = foldlog.open(f"{folder}/app.db")
+say = loop_of_the_page(sleep)
+say(histories["c1"], "before", "mail-16")
+fault("no_space_from").value = fault("calls").value + 1
+say(histories["c1"], "hello", "mail-17")
+say(histories["c1"], "hello", "mail-17")
+print(waits, [event.content for event in histories["c1"].events()])
+"""
+    printed = on_a_failing_disk(script, tmp_path)
     assert printed == "[1, 1, 1] ['before', 'hello']\n"
 
 
 @needs_faults
-def test_slow_disk_makes_nobody_fail(tmp_path):
-    printed = on_a_failing_disk(
-        "fault('sync_delay_us').value = 300_000\nattempt(0)\nprint('appended')\n", tmp_path
-    )
-    assert printed == "appended\n"
+def test_writers_wait_for_a_slow_disk(tmp_path):
+    script = """
+from tests.at_once import at_once
+
+def append_own(n):
+    store.append(f"c{n}", Message(source="user", content="hi"), expected_version=0)
+
+fault("sync_delay_us").value = 300_000
+at_once(append_own, range(4))
+print([store.version(f"c{n}") for n in range(4)])
+"""
+    assert on_a_failing_disk(script, tmp_path) == "[1, 1, 1, 1]\n"
 
 
 def as_nobody(script, folder):
     """Run a script without the rights of root, whom no permission stops, and return its output."""
-    drop = "import os\nif os.getuid() == 0: os.setgroups([]); os.setgid(65534); os.setuid(65534)\n"
-    # import before the rights are dropped, while Python's own files can be read
-    prelude = (
-        "from foldlog.eventstore import *\nimport foldlog.eventstore.recorders.sqlite\n"
-        f"from foldlog._app.cli.stores import open_existing\n{NAME_OF}"
-    )
-    attempt = (
-        "def attempt(work):\n    try: print('done', work())\n"
-        "    except EventStoreError as error: print(name_of(error), error)\n"
-        f"url = 'sqlite:///{folder}/store.db'\nmessage = Message(source='user', content='hi')\n"
-    )
+    prelude = f"""
+import os
+from foldlog.eventstore import *
+import foldlog.eventstore.recorders.sqlite
+from foldlog._app.cli.stores import open_existing
+# Everything is imported, so this process need not read Python's own files any more.
+if os.getuid() == 0:
+    os.setgroups([])
+    os.setgid(65534)
+    os.setuid(65534)
+{NAME_OF}
+def attempt(work):
+    try:
+        print("done", work())
+    except EventStoreError as error:
+        print(name_of(error), error)
+
+url = "sqlite:///{folder}/store.db"
+message = Message(source="user", content="hi")
+"""
     process = subprocess.run(
-        [sys.executable, "-c", prelude + drop + attempt + script],
+        [sys.executable, "-c", prelude + script],
         capture_output=True,
         text=True,
         check=False,
