@@ -252,13 +252,12 @@ def end_elsewhere(
     even if the lease has ended, and once for each ``idempotency_key``. Raises ``InvalidEvent``
     unless it is a call.
     """
-    trace = _newest_trace(read_traces(history, call_id if isinstance(call_id, int) else 0), call_id)
-    if trace is None:
+    found = _find_call(history, call_id)
+    if found is None:
         raise InvalidEvent(f"{call_id!r} is not a call of a tool in {history.id!r}")
+    call, key = found
     outcome = Outcome(content, is_error, {}, idempotency_key)
-    return find_outcome(history, trace.call, outcome) or record_outcome(
-        history, trace.call, trace.key, outcome
-    )
+    return find_outcome(history, call, outcome) or record_outcome(history, call, key, outcome)
 
 
 def check_call(method: str, call: object) -> None:
@@ -709,20 +708,29 @@ def record_overtaken(history: HistoryLog, call: str | Action, outcome: Outcome) 
         block.check_held(_RECORDED)
     except LeaseTaken:
         if find_outcome(history, call, outcome) is None:
-            name = call.id if isinstance(call, Action) else call
-            trace = _newest_trace(read_traces(history), name)
-            if trace is None:
+            found = _find_call(history, call.id if isinstance(call, Action) else call)
+            if found is None:
                 return
-            record_outcome(history, trace.call, trace.key, outcome)
+            record_outcome(history, *found, outcome)
         raise
 
 
-def _newest_trace(traces: dict[int, CallTrace], name: int | str) -> CallTrace | None:
-    """Return the trace of the newest call with this event id, or with this id of the model."""
+def _find_call(history: HistoryLog, name: int | str) -> tuple[Action, str] | None:
+    """Return the newest call with this event id, or with this id of the model, and its key. If only
+    the intent of the call is stored, return the call that the intent describes.
+    """
+    start = name if isinstance(name, int) else 0
+    traces = read_traces(history, start)
     for event_id, trace in reversed(traces.items()):
         if name in (event_id, trace.call.call_id):
-            return trace
-    return None
+            break
+    else:
+        return None
+    first = _start_of(history, trace.call)
+    if first < start:  # the earlier intent has the key of the call
+        trace = read_traces(history, first)[event_id]
+    (stored,) = history.events(event_id, event_id + 1)
+    return (stored if isinstance(stored, Action) else trace.call), trace.key
 
 
 def find_outcome(history: HistoryLog, call: str | Action, outcome: Outcome) -> Recorded | None:

@@ -7,13 +7,14 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import replace
 from functools import partial
+from operator import attrgetter
 
 import pytest
 
 import foldlog
 from foldlog import Action, Observation, aio
 from foldlog._history import runtime_calls, started_calls
-from foldlog._history.effects import EffectRule
+from foldlog._history.effects import MARK, EffectRule, end_elsewhere
 from foldlog._history.started_calls import StartedCalls
 from foldlog.errors import InvalidArgument
 from foldlog.runtimes import CURRENT, RuntimeCall, note_left_behind
@@ -210,3 +211,23 @@ def test_threads_remember_few_calls(threads_switch_often, monkeypatch):
     # The last call of all is the last call of a thread, so at least this one is remembered.
     known = [started.intent_of(("c", 1), f"{thread}.2999") for thread in range(8)]
     assert 1 <= len([intent for intent in known if intent is not None]) <= 5
+
+
+@pytest.mark.parametrize("named", [attrgetter("id"), attrgetter("call_id")])
+def test_an_outcome_from_elsewhere_has_the_key_of_the_earlier_intent(histories, named):
+    history = histories["c"]
+
+    @foldlog.effect()
+    def pay(to: str) -> str:
+        raise KeyboardInterrupt
+
+    with calling(histories, "k"), pytest.raises(KeyboardInterrupt):
+        pay("ann")
+    (begun,) = history.effects("unknown")
+    (appended,) = history.append(Action(tool="pay", arguments={"to": "ann"}, call_id="k"))
+    call = appended.event
+    recorded = end_elsewhere(history, named(call), "paid", False, None)
+    assert recorded.event.extras[MARK] == {"key": begun.key}
+    assert not history.open_calls()
+    (ended,) = history.effects()
+    assert (ended.state, ended.key, ended.outcome) == ("done", begun.key, "paid")
