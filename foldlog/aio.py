@@ -787,7 +787,8 @@ class AsyncHistory:
         if done := await self.recorded(idempotency_key):
             return done
         append = partial(append_once, self.sync, idempotency_key, await self._call(work))
-        return await self._histories.pool.run(append)
+        # The work is done, even if the task was cancelled.
+        return await self._histories.pool.run(append, may_withdraw=False)
 
     once.__doc__ = SyncHistory.once.__doc__
 

@@ -627,37 +627,61 @@ async def test_cancelled_tool_may_have_run(histories):
     assert (await history.settle(effect.key, "paid twice, says the bank")).event.cause == call.id
 
 
+class BusyPool:
+    """Takes all threads of the histories, and cancels a task that then needs one."""
+
+    def __init__(self, histories):
+        self.scope = anyio.CancelScope()
+        self._pool = histories.pool
+        self._gate = Gate()
+
+    async def take_all_and_cancel(self, tasks):
+        """Cancel ``scope``. The threads are free again when the task waits for one."""
+        for _ in range(_aio._THREADS):
+            tasks.start_soon(partial(self._pool.run, self._gate.pass_through, finish=True))
+        await until(lambda: len(self._gate.held) == _aio._THREADS)
+        tasks.start_soon(self._free_them)
+        self.scope.cancel()
+
+    async def _free_them(self):
+        await until(lambda: self.scope.cancel_called)
+        for _ in range(10):
+            await anyio.sleep(0)
+        self._gate.opened.set()
+
+
 async def test_outcome_of_a_cancelled_task_is_recorded(histories):
     history = histories["c"]
-    gate = Gate()
     call = await _open_call(history, "ann")
+    busy = BusyPool(histories)
 
-    async def hold():
-        await histories.pool.run(gate.pass_through, finish=True)
-
-    async with history.lease(), anyio.create_task_group() as busy:
-        scope = anyio.CancelScope()
-
-        async def open_the_gate():
-            await until(lambda: scope.cancel_called)
-            for _ in range(10):
-                await anyio.sleep(0)
-            gate.opened.set()
+    async with history.lease(), anyio.create_task_group() as tasks:
 
         async def pay(to):
-            for _ in range(_aio._THREADS):
-                busy.start_soon(hold)
-            # no thread is left that would record it
-            await until(lambda: len(gate.held) == _aio._THREADS)
-            busy.start_soon(open_the_gate)
-            scope.cancel()
+            await busy.take_all_and_cancel(tasks)
             return "paid"
 
-        with scope:
+        with busy.scope:
             await history.run(call, pay)
     assert [(effect.state, effect.outcome) for effect in await history.effects()] == [
         ("done", "paid")
     ]
+
+
+async def test_work_of_a_cancelled_task_is_recorded(histories):
+    history = histories["c"]
+    busy = BusyPool(histories)
+
+    async with anyio.create_task_group() as tasks:
+
+        async def ask():
+            await busy.take_all_and_cancel(tasks)
+            return {"role": "assistant", "content": "yes"}
+
+        with busy.scope:
+            await history.once("turn", ask)
+    (recorded,) = await history.recorded("turn")
+    assert recorded.event.content == "yes"
 
 
 async def test_an_async_work_is_done_once(histories):
