@@ -18,6 +18,8 @@ from foldlog._imports.session_forks import NewSession, begin_continuation
 from foldlog._reports.words.safe_text import shell_word
 from foldlog.eventstore import (
     CondensationRequest,
+    ConversationErased,
+    ConversationNotFound,
     Event,
     EventStoreError,
     InvalidArgument,
@@ -144,8 +146,10 @@ def _write(
     def is_begun() -> bool:
         try:
             history._store.conversation(session.session)
-        except EventStoreError:
+        except (ConversationNotFound, ConversationErased):
             return False
+        except EventStoreError:
+            return True  # nobody knows, and a program may need the file
         return True
 
     with _new_file(path, lines, is_begun) as written_file:

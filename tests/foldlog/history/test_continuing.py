@@ -22,7 +22,12 @@ from foldlog import (
 from foldlog._imports.importing import Failed, Import
 from foldlog._imports.making_events import make_events
 from foldlog._imports.session_forks import begin_continuation
-from foldlog.errors import InvalidArgument, NoCondensationAvailable, NoSuchVersion
+from foldlog.errors import (
+    InvalidArgument,
+    NoCondensationAvailable,
+    NoSuchVersion,
+    StoreUnavailable,
+)
 from foldlog.formats.event_fields import HANDED_OVER
 from foldlog.formats.native_sessions.claude_code import folder_of
 from foldlog.formats.native_sessions.going_over import SUMMARY
@@ -432,6 +437,24 @@ def test_failed_write_leaves_nothing(tmp_path, monkeypatch, histories, task, pro
         task.continue_in(program)
     assert [*histories] == ["task"]
     assert [*tmp_path.rglob("*.jsonl")] == []
+
+
+@pytest.mark.parametrize("program", PROGRAMS)
+def test_a_session_stays_if_the_store_cannot_say_whether_its_fork_began(
+    tmp_path, monkeypatch, task, program
+):
+    def fail(*arguments):
+        raise StoreUnavailable("the server is gone", kind="away")
+
+    def begin(*arguments):
+        begin_continuation(*arguments)
+        monkeypatch.setattr(task._store, "conversation", fail)
+        fail()
+
+    monkeypatch.setattr("foldlog._history.continuing.begin_continuation", begin)
+    with pytest.raises(StoreUnavailable, match="the server is gone"):
+        task.continue_in(program)
+    assert len([*tmp_path.rglob("*.jsonl")]) == 1
 
 
 @pytest.mark.parametrize("program", PROGRAMS)
