@@ -13,7 +13,7 @@ import math
 import threading
 import time
 from collections.abc import Callable, Iterator
-from concurrent.futures import Future
+from concurrent.futures import Future, wait
 from contextlib import contextmanager
 from functools import cache
 from typing import TypeVar
@@ -64,9 +64,7 @@ def abandoned_after(seconds: float, act: Callable[[], T]) -> T:
             outcome.set_exception(error)
 
     threading.Thread(target=run, name="a call with a deadline", daemon=True).start()
-    try:
-        return outcome.result(seconds)
-    except TimeoutError:
-        if outcome.done():
-            raise
-        raise TimeoutError(f"no complete reply within {seconds:.3g} s") from None
+    wait([outcome], seconds)
+    if not outcome.done():
+        raise TimeoutError(f"no complete reply within {seconds:.3g} s")
+    return outcome.result()

@@ -1,11 +1,14 @@
 """What a model answers: read from litellm's response, checked, and counted."""
 
+import threading
+from concurrent.futures import Future
 from types import SimpleNamespace
 
 import pytest
 
 from foldlog.condensers import InvalidCondenser, ModelCallFailed, ToolCall
 from foldlog.condensers.errors import NoCondensationAvailable
+from foldlog.condensers.models import deadline
 from foldlog.condensers.models.deadline import abandoned_after
 from foldlog.condensers.models.replies import ask, check_reply, read_json, reply_of, request_for
 from foldlog.condensers.reports import (
@@ -155,6 +158,25 @@ def test_act_that_raises_a_timeout_of_its_own():
     with pytest.raises(TimeoutError, match="the server's own"):
         abandoned_after(60, act)
     assert abandoned_after(60, lambda: 7) == 7
+
+
+def test_outcome_that_arrives_at_the_deadline_is_used(monkeypatch):
+    is_over = threading.Event()
+
+    class LateOutcome(Future):
+        """Arrives when ``abandoned_after`` has waited, and asks whether it is there."""
+
+        def done(self):
+            is_over.set()
+            self.exception()  # waits for the outcome
+            return super().done()
+
+    def act():
+        is_over.wait()
+        return 7
+
+    monkeypatch.setattr(deadline, "Future", LateOutcome)
+    assert abandoned_after(0, act) == 7
 
 
 def test_sums_over_calls():
