@@ -23,10 +23,11 @@ if TYPE_CHECKING:
     from foldlog._testing.recorded import (
         RecordedRun as RecordedRun,
         RunDiffers as RunDiffers,
+        ToolFailed as ToolFailed,
         replay as replay,
     )
 
-__all__ = ["RecordedRun", "RunDiffers", "replay"]
+__all__ = ["RecordedRun", "RunDiffers", "ToolFailed", "replay"]
 
 _ENDED_BY = pytest.StashKey[BaseException | None]()
 """What ended a test that uses ``replay`` before its end: a failure, or a skip."""

@@ -50,8 +50,9 @@ from foldlog._testing.prompts import (
 from foldlog._testing.run_file import Run, read_run
 from foldlog._testing.server import ModelServer
 from foldlog.condensers import Condenser
-from foldlog.eventstore import Action, InvalidArgument
+from foldlog.eventstore import Action, Content, InvalidArgument
 from foldlog.eventstore.arguments import check_whole
+from foldlog.formats.record import joined_text
 from foldlog.formats.replies import events_of_reply
 from foldlog.projections import Dialect, View, as_json
 
@@ -61,6 +62,16 @@ _WAITING_MAX = 3
 """The maximum number of recorded calls that the error about another call names."""
 Model: TypeAlias = Callable[[Mapping[str, Any]], Any]
 """Gets the body of a request, and returns the reply of a model as ``append_reply`` accepts it."""
+
+
+class ToolFailed(Exception):
+    """A recorded call of a tool failed. ``content`` is its result, and the text of the error is the
+    text of the result.
+    """
+
+    def __init__(self, content: Content) -> None:
+        super().__init__(joined_text(content))
+        self.content = content
 
 
 class RecordedRun:
@@ -347,7 +358,8 @@ class RecordedRun:
 
     def tool(self, name: str) -> Callable[..., Any]:
         """Return a function that stands for a tool, and answers from the record: each recorded call
-        once, with equal arguments. Raises ``RunDiffers`` for a call that the run does not have.
+        once, with equal arguments. The function raises ``ToolFailed`` if the recorded call failed,
+        and ``RunDiffers`` for a call that the run does not have.
         """
 
         def recorded_tool(**arguments: Any) -> Any:
@@ -359,6 +371,8 @@ class RecordedRun:
                     f"{self.history.id}: {name} was called with {arguments!r}; the run still has"
                     f" {waiting[:_WAITING_MAX]!r}"
                 )
+            if result.is_error:
+                raise ToolFailed(result.content)
             return result.content
 
         self._recorded_tools.add(name)

@@ -17,7 +17,7 @@ from foldlog._testing.prompts import flat_tool
 from foldlog._testing.run_file import read_run, run_of
 from foldlog.condensers import condenser_from_config
 from foldlog.errors import InvalidArgument, StoreRefused
-from foldlog.testing import RunDiffers, replay
+from foldlog.testing import RunDiffers, ToolFailed, replay
 from tests.beside import SAMPLES, needs_samples
 from tests.foldlog.history.test_sent_requests import TOOL, reply
 from tests.foldlog.testing.recorded_agent import replay_events
@@ -489,6 +489,53 @@ def test_recorded_tool_answers_each_call_once(recorded):
     with pytest.raises(RunDiffers, match=r"pay was called with .*2.*; the run still has .*1"):
         pay(euros=2)
     run.close(check=False)
+
+
+def test_recorded_tool_fails_as_the_tool_did(histories):
+    """For Anthropic's API, a prompt marks the result of a failed call."""
+
+    def run_failing_agent(history, model, pay):
+        history.append(said("pay all"))
+        for _ in range(2):
+            request = history.prepare().request("anthropic", tools=[TOOL])
+            answer = model(request.messages, tools=request.tools, dialect="anthropic")
+            history.append_reply(answer, request=request)
+            for call in history.open_calls():
+                try:
+                    history.append_tool_result(call, pay(**call.arguments))
+                except (ConnectionError, ToolFailed) as error:
+                    history.append_tool_result(call, str(error), is_error=True)
+
+    def model(messages, **_):
+        euros = len(messages)
+        called = {"type": "tool_use", "id": f"c{euros}", "name": "pay", "input": {"euros": euros}}
+        return {"role": "assistant", "content": [called]}
+
+    def pay(euros):
+        if euros == 1:
+            raise ConnectionError("the bank is closed")
+        return f"paid {euros}"
+
+    run_failing_agent(histories["pay"], model, pay)
+    with replay(histories["pay"]) as run:
+        run_failing_agent(histories["again"], run, run.tool("pay"))
+    results = [e for e in histories["again"].events() if isinstance(e, api.Observation)]
+    assert [(result.content, result.is_error) for result in results] == [
+        ("the bank is closed", True),
+        ("paid 3", False),
+    ]
+
+
+def test_content_of_a_failed_tool_is_kept(histories):
+    parts = [{"type": "text", "text": "no"}, {"type": "text", "text": "money"}]
+    histories["pay"].append(api.from_openai(reply(2)))
+    called = api.Action(tool="pay", call_id="c9", arguments={"euros": 9})
+    failed = api.Observation(tool="pay", call_id="c9", content=parts, is_error=True)
+    histories["pay"].append([called, failed])
+    with pytest.raises(ToolFailed) as raised:
+        replay(histories["pay"]).tool("pay")(euros=9)
+    assert raised.value.content == tuple(parts)
+    assert str(raised.value) == "no\n\nmoney"
 
 
 def test_recorded_tool_reads_arguments_as_text(histories):
