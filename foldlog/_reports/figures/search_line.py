@@ -33,11 +33,15 @@ def chosen_by(
 ) -> Where:
     """Parse a search line. ``find_ids`` searches texts for words, and returns the ids of
     the conversations that contain the words. ``noted`` returns the ids of the conversations with a
-    note. Raises ``InvalidArgument`` if a filter has an unknown value.
+    note. Raises ``InvalidArgument`` if a filter has an unknown value, or two values.
     """
     chosen: JsonObject = {"companions": False, "attributes": {}}
+    values: dict[str, str] = {}
     for key, quoted, plain in _FACET.findall(line):
-        _choose(chosen, key, quoted or plain)
+        value = quoted or plain
+        if key != "has":
+            _check_single(values, key, value)
+        _choose(chosen, key, value)
     words = _FACET.sub(" ", line).strip()
     if chosen.pop("has_note", False):
         chosen["only"] = noted()
@@ -45,6 +49,19 @@ def chosen_by(
         ids = find_ids(words)
         chosen["only"] = ids if "only" not in chosen else {*ids} & {*chosen["only"]}
     return Where(**chosen)
+
+
+def _check_single(values: dict[str, str], key: str, value: str) -> None:
+    """Add the value of a filter to ``values``. Raises ``InvalidArgument`` if the filter, or the
+    attribute that it names, has another value there.
+    """
+    name = key
+    if key == "attribute":
+        attribute, _, value = value.partition("=")
+        name = f"attribute:{attribute}"
+    earlier = values.setdefault(name, value)
+    if value != earlier:
+        raise InvalidArgument(f"{name} has two values, {earlier} and {value}; leave one out")
 
 
 def _choose(chosen: JsonObject, key: str, value: str) -> None:

@@ -136,6 +136,25 @@ def test_a_facet_of_an_attribute_is_written_as_users_write_it(store):
     assert figures.ids(LISTED._replace(attributes={"is_new": True})) == {"run-2"}
 
 
+@pytest.mark.parametrize(
+    "line, key",
+    [
+        ("tool:Bash tool:Edit", "tool"),
+        ('program:codex has:error program:"claude code"', "program"),
+        ("since:2026-01-01 since:2026-02-01", "since"),
+        ("attribute:team=blue attribute:team=red", "attribute:team"),
+    ],
+)
+def test_search_line_refuses_two_values_of_one_filter(line, key):
+    with pytest.raises(InvalidArgument, match=f"^{key} has two values, .* and .*; leave one out$"):
+        chosen_by(line, set, set)
+
+
+def test_search_line_may_repeat_a_filter():
+    line = "tool:Bash attribute:team=blue attribute:rank=3 has:error"
+    assert chosen_by(f"{line} {line}", set, set) == chosen_by(line, set, set)
+
+
 def test_totals_of_a_store_follow_each_change(store):
     """A total of the whole store equals the total of all its conversations, chosen one by one."""
     figures = FiguresOfStore(store)
