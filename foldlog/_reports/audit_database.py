@@ -145,12 +145,11 @@ class AuditTables(Derived[AuditRow]):
         run may have ended before it confirmed the removal.
         """
         self._database = open_database(store, path)
-        (newest,) = self._database.execute(
-            "SELECT coalesce(max(position), 0) FROM followed"
-        ).fetchone()
-        # The store was restored, and no event was appended since then.
-        if newest > store.database.last_position:
-            self.begin_again()
+        try:
+            self._begin_again_after_a_restore()
+        except BaseException:
+            self.close()
+            raise
 
     @property
     def position(self) -> int:
@@ -277,6 +276,14 @@ class AuditTables(Derived[AuditRow]):
     def _mark_remains(self) -> None:
         """Note that rows were deleted, whose bytes ``_purge`` has to remove: see ``_REMAINS``."""
         self._follow(_REMAINS, 0)
+
+    def _begin_again_after_a_restore(self) -> None:
+        """Empty the tables if the store was restored, and no event was appended since then."""
+        (newest,) = self._database.execute(
+            "SELECT coalesce(max(position), 0) FROM followed"
+        ).fetchone()
+        if newest > self.store.database.last_position:
+            self.begin_again()
 
     def begin_again(self) -> None:
         """Empty the tables, so that the next run adds all events again."""

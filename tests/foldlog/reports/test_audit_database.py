@@ -19,8 +19,9 @@ from msgspec.structs import astuple
 from sqlite_utils import Database
 
 from foldlog import EventStoreError, Histories
+from foldlog._reports import audit_database
 from foldlog._reports.audit_database import AuditTables, name_of, update
-from foldlog._reports.audit_file import NoAuditDatabase, check_target
+from foldlog._reports.audit_file import NoAuditDatabase, check_target, open_database
 from foldlog._reports.figures.overview import counted_in
 from foldlog.eventstore import (
     Action,
@@ -505,6 +506,28 @@ def test_taken_back_marks_what_figures_do_not_count(steps, batch):
         structural = [event for event in store.events("c") if isinstance(event, Retraction)]
         counts_event = counted_in(structural, len(events))
         assert marks == [(not counts_event(event),) for event in store.events("c")]
+
+
+def test_tables_that_cannot_be_emptied_are_closed(store, path, monkeypatch):
+    """After a restore, a full disk may keep the tables from being emptied."""
+    update(store, path)
+    execute(path, "UPDATE followed SET position = 1000000")
+    opened = []
+
+    def noted(*arguments):
+        opened.append(open_database(*arguments))
+        return opened[-1]
+
+    def no_room(tables):
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    monkeypatch.setattr(audit_database, "open_database", noted)
+    monkeypatch.setattr(AuditTables, "begin_again", no_room)
+    with pytest.raises(OSError, match="No space left"):
+        AuditTables(store, path)
+    (database,) = opened
+    with pytest.raises(sqlite3.ProgrammingError, match="closed"):
+        database.execute("SELECT 1")
 
 
 def test_step_back_costs_what_it_takes_back(path, monkeypatch):
