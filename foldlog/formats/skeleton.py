@@ -42,7 +42,7 @@ _ERROR_MAX = 200
 """The number of characters of the first error."""
 OF_ANOTHER_SHAPE = "?"
 """The kind of a record that does not fit the format's record class."""
-_CODE: Final = 1
+_CODE: Final = 2
 """The version of the code that counts records, of all formats. Raise it, and ``CODE`` of the stored
 figures, with each change of what a skeleton counts.
 """
@@ -505,6 +505,10 @@ class Skeleton(ABC):
         if failed and not refused:
             state.errors += 1
             state.tool_errors[tool] = state.tool_errors.get(tool, 0) + 1
+
+    def leave_calls(self) -> None:
+        """Note that nothing waits for the open calls, because the View no longer shows them."""
+        self.state.left = [*self.state.waiting]
 
     def _note_reply(self, *, is_call: bool) -> None:
         if self.is_shown and self.state.later.note_reply(self.reply, is_call=is_call):

@@ -32,7 +32,7 @@ from foldlog.projections.conversations.companions import companion_of
 if TYPE_CHECKING:
     from foldlog._reports.figures.counting import Figures
 
-CODE: Final = 10
+CODE: Final = 11
 """The version of the code that makes figures. Figures of another version are counted again."""
 SAVED: Final = ("condensations", "tokens_saved", "cost")
 """The fields of ``SavingsDocument`` that are stored for each reason."""

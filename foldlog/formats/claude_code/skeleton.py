@@ -10,7 +10,7 @@ import msgspec
 from msgspec import UNSET, Struct, UnsetType
 
 from foldlog.eventstore.usage import SYNTHETIC_MODEL, usage_of
-from foldlog.formats.blocks import content_of
+from foldlog.formats.blocks import content_of, texts_of
 from foldlog.formats.claude_code.branches import SAID
 from foldlog.formats.claude_code.lines import (
     EARLY_MAX,
@@ -239,6 +239,7 @@ class ClaudeCodeSkeleton(Skeleton):
             self._follow(skeleton)
         if is_compaction:
             self._parallel = _Parallel()
+            self.leave_calls()
             state.compactions += 1
             self.count_part("condensation")
         elif kind == "user" and message is not None:
@@ -246,8 +247,7 @@ class ClaudeCodeSkeleton(Skeleton):
         elif kind == "assistant" and message is not None:
             self._count_reply(skeleton, message)
         elif kind in SAYING_BESIDE:
-            said = said_beside({name: getattr(skeleton, name) for name in _BESIDE})
-            self.count_part("annotation" if said is None else said[1])
+            self._count_beside(skeleton)
         else:
             self.count_part("annotation")
 
@@ -383,9 +383,20 @@ class ClaudeCodeSkeleton(Skeleton):
         is_users = line.isMeta is not True and not is_for_sub_agent
         self._was_asked |= is_users and self.is_shown
         self.count_part("user" if is_users else "environment", is_blank=_is_blank(message))
-        if is_users and self.state.asked is None:
+        if is_users and self.state.asked is None and self.is_shown:
             texts = [block.text for block in blocks if block.text]
             self.note_request(content if type(content) is str else "\n".join(texts))
+
+    def _count_beside(self, line: _Line) -> None:
+        """Count a line that is no message, of which the model may get a text."""
+        said = said_beside({name: getattr(line, name) for name in _BESIDE})
+        if said is None:
+            self.count_part("annotation")
+            return
+        content, source = said
+        self.count_part(source)
+        if source == "user" and self.is_shown:
+            self.note_request("\n".join(texts_of(content)))
 
     def _count_reply(self, line: _Line, message: _Message) -> None:
         """Count a line of a reply: its calls or its text, and the usage of the reply."""
@@ -395,6 +406,8 @@ class ClaudeCodeSkeleton(Skeleton):
             self.count_call(block.id, block.name)
             if self.is_shown and block.id:
                 self._call_of_view(line, block.id, block.name or "")
+            elif block.id:  # the View does not show that it waits
+                self.state.left.append(block.id)
             if block.id in self._early:
                 self._early.remove(block.id)
                 self.state.waiting.pop(block.id, None)

@@ -109,6 +109,8 @@ class CodexSkeleton(Skeleton):
             self.note_place(payload.cwd, model=payload.model)
         elif kind == "event_msg":
             self._take_notice(skeleton)
+        if not is_activity:
+            self.leave_calls()
         if change == "condensation":
             self.state.compactions += 1
         self.count_part(change)

@@ -84,6 +84,83 @@ def test_compaction_of_a_side_chain_is_none_of_the_session(tmp_path):
     assert figures["condensations"] == 0
 
 
+def queued_line(number, prompt, *, parent=None, **attachment):
+    """Return a line of Claude Code with a message that was sent while the model worked."""
+    attachment = {"type": "queued_command", "prompt": prompt, **attachment}
+    line = message_line(number, parent=parent)
+    del line["message"]
+    return {**line, "type": "attachment", "attachment": attachment}
+
+
+def test_first_request_that_was_sent_while_the_model_worked_is_the_title(tmp_path):
+    figures = figures_of_log(
+        tmp_path,
+        message_line(1, role="assistant"),
+        queued_line(2, "a note", parent="u1", commandMode="task-notification"),
+        queued_line(3, "plan a walk", parent="u2"),
+        message_line(4, parent="u3"),
+    )
+    assert figures["title"] == "plan a walk"
+
+
+def test_message_in_a_side_chain_is_no_title_of_the_session(tmp_path):
+    figures = figures_of_log(
+        tmp_path,
+        message_line(1, role="assistant"),
+        message_line(2, isSidechain=True, agentId="a"),
+        message_line(3, parent="u1"),
+    )
+    assert figures["title"] == "message 3"
+
+
+def call_line(number, *, parent=None, **fields):
+    """Return a line of Claude Code with a call that gets no result."""
+    line = message_line(number, parent=parent, role="assistant", **fields)
+    line["message"]["content"] = [{"type": "tool_use", "id": f"c{number}", "name": "Bash"}]
+    return line
+
+
+def test_call_before_a_compaction_waits_no_more(tmp_path):
+    figures = figures_of_log(
+        tmp_path,
+        message_line(1),
+        call_line(2, parent="u1"),
+        message_line(3, parent="u2", isCompactSummary=True),
+    )
+    assert figures["state"] == "request"
+
+
+def test_call_of_a_side_chain_is_not_awaited_in_the_session(tmp_path):
+    side = {"isSidechain": True, "agentId": "a"}
+    figures = figures_of_log(
+        tmp_path,
+        message_line(1),
+        message_line(2, parent="u1", role="assistant"),
+        message_line(3, **side),
+        call_line(4, parent="u3", **side),
+    )
+    assert figures["state"] == "answer"
+
+
+@pytest.mark.parametrize(
+    "end",
+    [
+        {"type": "compacted", "payload": {"message": "walks"}},
+        {"type": "event_msg", "payload": {"type": "thread_rolled_back", "num_turns": 1}},
+    ],
+)
+def test_call_before_a_compaction_or_rollback_of_codex_waits_no_more(end, tmp_path):
+    items = [
+        {"type": "message", "role": "user", "content": [{"type": "input_text", "text": "walk"}]},
+        {"type": "function_call", "name": "shell", "arguments": "{}", "call_id": "c"},
+    ]
+    records = [{"type": "response_item", "payload": item} for item in items]
+    figures = figures_of_log(
+        tmp_path, {"type": "session_meta", "payload": {"id": "s"}}, *records, end
+    )
+    assert figures["state"] == "request"
+
+
 @pytest.mark.parametrize("grows", [False, True])
 def test_sums_of_earlier_code_are_not_counted_on(grows, tmp_path, monkeypatch):
     lines = [
