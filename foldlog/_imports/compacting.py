@@ -51,7 +51,8 @@ def note_compaction(store: Store, conversation: str) -> None:
         # Another hook of the same compaction may have noted it.
         if skeleton is None or _note_in(facts).at:
             return
-        counted = skeleton(source.sums)
+        # With the hashes, a repeated reply is not counted again.
+        counted = skeleton(source.sums, sources.hashes(source))
         count_rest(sources, source, counted)
         new_note = _count(counted)
         new_note.at = datetime.now(UTC).isoformat(timespec="seconds")

@@ -552,6 +552,17 @@ def test_compaction_is_noted_after_growths(tmp_path, store):
     assert compacting(store, "s1") is None
 
 
+def test_repeated_reply_does_not_prolong_a_compaction(tmp_path, store):
+    path = write_lines(tmp_path / "log.jsonl", turns(60))
+    imported(store, path)
+    events_of(store, "s1")
+    lines = [*turns(70), *turns(2, 1)]
+    imported(store, write_lines(path, lines))
+    note_compaction(store, "s1")
+    imported(store, write_lines(path, [*lines, *turns(72, 70)]))
+    assert compacting(store, "s1") is None
+
+
 def texts_in(value):
     if type(value) is str:
         yield value
