@@ -103,9 +103,9 @@ def make_events(
 
     Raises ``ReadOtherwise`` if a record now has more or fewer events than before. Raises
     ``VersionConflict`` if several tries in a row fail because other writers append. Durability: the
-    events are on disk when the function returns. Cost: the function reads nothing if all events are
-    made. If a decoder can continue, the function reads its state, about 5 bytes for each id in the
-    source, and the last records. Otherwise it reads all records.
+    events are on disk when the function returns. Cost: the function reads no record if all events
+    are made. If a decoder can continue, the function reads its state, about 5 bytes for each id in
+    the source, and the last records. Otherwise it reads all records.
     """
     tries = 0
     made_before: int | None = None

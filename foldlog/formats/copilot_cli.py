@@ -156,10 +156,8 @@ class CopilotDecoder(FollowingDecoder):
         if facts.get("open_calls", 0) > len(self._newest_calls.open):
             self._newest_calls.begin_before_window()
 
-    def tag(self, event: Event, collected: RecordEvents | None) -> str:
-        if isinstance(event, SystemMessage) or collected is None:
-            return _SYSTEM
-        return str(collected.origin.id)
+    def tag(self, event: Event, collected: RecordEvents) -> str:
+        return _SYSTEM if isinstance(event, SystemMessage) else str(collected.origin.id)
 
     def follow_stored(self, event: Event) -> None:
         super().follow_stored(event)

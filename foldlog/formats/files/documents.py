@@ -119,8 +119,6 @@ def _value_and_end(text: str, start: int) -> tuple[Any, int]:
         return _decode(text, start)
     except json.JSONDecodeError as error:
         raise _unreadable(text, error.pos, fault(error)) from error
-    except StopIteration as error:
-        raise _unreadable(text, error.value, "expected a value") from error
     except RecursionError:
         raise UnreadableJson(TOO_DEEP) from None
     except ValueError as error:  # Python limits the digits of a number

@@ -12,6 +12,7 @@ from string import ascii_letters, ascii_lowercase, digits
 from uuid import uuid4
 
 from foldlog._base.json_types import JsonObject
+from foldlog.formats.blocks import THINKING
 from foldlog.formats.claude_code.lines import MARK, NAME
 from foldlog.formats.native_sessions.session import (
     NativeSession,
@@ -27,7 +28,6 @@ _PLAIN = frozenset(ascii_letters + digits)
 _FOLDER_MAX = 200
 """A longer name of a folder is cut, as Claude Code cuts it."""
 _DIGITS = digits + ascii_lowercase
-_THINKING = ("thinking", "redacted_thinking")
 _SESSION_FILE = re.compile(r"[0-9a-f-]{36}\.jsonl")
 
 
@@ -122,7 +122,7 @@ class ClaudeCodeSession(NativeSession):
         blocks = list[JsonObject]()
         for block in content:
             # The signature of another account or server is refused, and the session with it.
-            if block["type"] in _THINKING:
+            if block["type"] in THINKING:
                 left_out["thinking"] = left_out.get("thinking", 0) + 1
             else:
                 blocks.append({key: block[key] for key in block if key != "cache_control"})
@@ -156,7 +156,7 @@ def _hash_of(units: list[int]) -> int:
 
 def _in_base_36(value: int) -> str:
     """Return a number in base 36, as JavaScript writes it."""
-    text = ""
+    text = "" if value else "0"
     while value:
         value, digit = divmod(value, 36)
         text = _DIGITS[digit] + text

@@ -1,7 +1,8 @@
 """Convert spans of Phoenix, Langfuse and OpenTelemetry's console exporter into requests to a
 collector.
 
-The conversion loses no field: a field that the conventions do not have becomes an attribute.
+A field of a span that the conventions do not have becomes an attribute, unless the field is empty.
+Of the span's events, only names and attributes are converted.
 """
 
 from __future__ import annotations
@@ -34,7 +35,9 @@ _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 
 def is_export(begin: bytes) -> bool:
-    """Return whether the beginning of a file is that of an export of Langfuse or Phoenix."""
+    """Return whether a file begins as an export of Langfuse, of Phoenix, or of OpenTelemetry's
+    console exporter.
+    """
     is_langfuse = b'"traceId"' in begin and _LANGFUSE.search(begin) is not None
     return begin.lstrip()[:1] in (b"[", b"{") and (
         is_langfuse or _PHOENIX.search(begin) is not None
