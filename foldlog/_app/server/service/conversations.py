@@ -164,12 +164,13 @@ def create_read_token(request: AdmittedRequest, *, seconds: ReadSeconds = 300) -
     hour. Give it to a page in a browser. It shares the limits of the token of this request.
     """
     history = request.history
-    if not history.version():
+    key = history._conversation_key()
+    if key is None or not history.version():
         raise ConversationNotFound(history.id)
     if request.principal.conversation is not None:
         raise Refusal(403, "a read token makes no other one; ask with the token of your server")
     expires_at = int(time.time()) + seconds
-    token = request.principal.read_token(history.id, expires_at)
+    token = request.principal.read_token(history.id, key, expires_at)
     return ReadToken(token=token, expires_at=expires_at)
 
 
@@ -276,6 +277,7 @@ def fork(
         if not _is_fork_of(history, store.conversation(name), at):
             raise IdempotencyConflict(name, idempotency_key, 0) from None
         made = request.histories[name]
+        request.check_visible(made)  # its attributes may have changed
     return ConversationState.of_row(store.conversation(name), made.attributes())
 
 

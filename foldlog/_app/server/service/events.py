@@ -31,8 +31,10 @@ from foldlog.eventstore import (
     Logged,
     Message,
     Observation,
+    ReadTransaction,
     Recorded,
     SystemMessage,
+    summary_of,
 )
 from foldlog.eventstore.errors import StreamNotFound
 from foldlog.eventstore.log.streams import REPLY
@@ -382,6 +384,7 @@ def redact(
     with_summaries: bool = False,
 ) -> RedactedEvents:
     """Erase the content of events for good. Ids, times and heads stay."""
+    _refuse_events_of_others(request, events)
     receipt = request.history.redact(
         events, reason=reason, by=by or request.principal.name, with_summaries=with_summaries
     )
@@ -391,6 +394,28 @@ def redact(
         redacted=receipt.event_ids,
         summaries=[quote.event_id for quote in receipt.quotes],
     )
+
+
+def _refuse_events_of_others(request: AdmittedRequest, events: Sequence[int]) -> None:
+    """Raise a ``Refusal`` if a fork shares one of the events with a conversation that the token may
+    not see. The store's own error names that conversation.
+    """
+    if not request.principal.where:
+        return
+
+    def read_owners(reading: ReadTransaction) -> dict[int, str]:
+        # The id of a summary stands for its condensation.
+        stored_ids = [summary_of(event) if event < -1 else event for event in events]
+        return {event: reading.owner_of(event) for event in stored_ids}
+
+    history = request.history
+    for event, owner in history._store.query(history.id, read_owners).items():
+        if owner != history.id and not request.is_visible(request.histories[owner]):
+            raise Refusal(
+                422,
+                f"event {event} of conversation {history.id!r} belongs to a conversation that this"
+                " token may not see; ask an administrator",
+            )
 
 
 class ConversationRecords(Document, frozen=True):

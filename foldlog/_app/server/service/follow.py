@@ -115,7 +115,8 @@ def follow_store(
     ``after``. With ``Accept: text/event-stream``, the answer is a stream.
     """
     histories = request.histories
-    where = frozenset(request.principal.where.items())
+    # True and 1 are equal in Python, and are different values of an attribute.
+    where = frozenset((name, type(value), value) for name, value in request.principal.where.items())
 
     def check(after: str) -> None:
         convert("Last-Event-ID", after, StorePosition)

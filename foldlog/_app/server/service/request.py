@@ -87,6 +87,8 @@ class AdmittedRequest:
         a conversation whose attributes cannot be read is not told, because it may be another's.
         """
         self.principal.check_valid()
+        if self.principal.conversation_key is not None:
+            self.principal.check_conversation_key(history._conversation_key())
         if not self.principal.where:
             return
         try:
@@ -150,7 +152,7 @@ class AdmittedRequest:
 
     def refuse_filter(self, what: str) -> None:
         """Raise a ``Refusal`` if the token does not see all conversations."""
-        if self.principal.where or self.principal.conversation is not None:
+        if not self.principal.sees_all:
             raise Refusal(
                 403,
                 f"this token sees some conversations only; {what} need a token without a filter",

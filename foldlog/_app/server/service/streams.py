@@ -83,7 +83,7 @@ _split_lines: Final = re.compile(b"\r\n|\r|\n").split
 _encode: Final = msgspec.json.Encoder().encode
 METHODS: Final = "GET, HEAD, PUT, POST, DELETE, OPTIONS"
 _REQUEST_HEADERS: Final = (
-    "authorization, content-type, foldlog-lease, idempotency-key, if-match, if-none-match,"
+    "authorization, content-encoding, content-type, foldlog-lease, idempotency-key, if-match, if-none-match,"
     " last-event-id, producer-epoch, producer-id, producer-seq, stream-closed, stream-expires-at,"
     " stream-seq, stream-ttl"
 )
@@ -93,7 +93,7 @@ _ANSWER_HEADERS: Final = (
     " stream-sse-data-encoding, stream-ttl, stream-up-to-date"
 )
 PREFLIGHT: Final = {
-    "access-control-allow-methods": METHODS,
+    "access-control-allow-methods": f"{METHODS}, PATCH",
     "access-control-allow-headers": _REQUEST_HEADERS,
     "access-control-max-age": "600",
 }
@@ -619,7 +619,8 @@ def _new_state(headers: Mapping[str, str], now: int) -> StreamState:
     if time_of_end.tzinfo is None:
         raise StreamRefusal(
             400,
-            f"Stream-Expires-At is {expires!r}, without a zone; send for example {expires}Z",
+            f"Stream-Expires-At is {expires!r}, without a zone; send for example"
+            " 2026-03-01T12:00:00Z",
         )
     dies = int(time_of_end.timestamp() * SECOND)
     return StreamState(began_by=began_by, expires=expires, dies=dies)

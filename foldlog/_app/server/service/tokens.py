@@ -82,6 +82,8 @@ class Principal:
 
     conversation: str | None = None
     """The only conversation that the holder may read, or None."""
+    conversation_key: int | None = None
+    """The key of this conversation. Another one may have its id after an erasure."""
     ends_at: int | None = None
     """The time, in seconds since 1970, from which on the token is refused, or None."""
 
@@ -113,6 +115,11 @@ class Principal:
             for name, value in self.where.items()
         )
 
+    @property
+    def sees_all(self) -> bool:
+        """Whether the holder may read every conversation."""
+        return not self.where and self.conversation is None
+
     def require(self, scope: Scope) -> None:
         """Refuse what the scope of the token does not allow."""
         if not self.scope.includes(scope):
@@ -136,11 +143,16 @@ class Principal:
         if self.conversation not in (None, conversation):
             raise Refusal(403, "this token reads another conversation only")
 
-    def read_token(self, conversation: str, ends_at: int) -> str:
-        """Return a token that reads one conversation until a time, in seconds since 1970. Each
-        server that knows the holder's token accepts it.
+    def check_conversation_key(self, key: int | None) -> None:
+        """Refuse a conversation that began with the same id after an erasure."""
+        if self.conversation_key not in (None, key):
+            raise Refusal(401, _ENDED)
+
+    def read_token(self, conversation: str, key: int, ends_at: int) -> str:
+        """Return a token that reads the conversation with this id and key until a time, in seconds
+        since 1970. Each server that knows the holder's token accepts it.
         """
-        body = msgspec.json.encode([self.name, conversation, ends_at])
+        body = msgspec.json.encode([self.name, conversation, key, ends_at])
         return f"{_READ}{_as_text(body)}.{_as_text(self._signed(body))}"
 
     def signs(self, body: bytes, signature: bytes) -> bool:
@@ -233,12 +245,13 @@ class PageReader(Principal):
     that made its own.
     """
 
-    def __init__(self, maker: Principal, conversation: str, ends_at: int) -> None:
+    def __init__(self, maker: Principal, conversation: str, key: int, ends_at: int) -> None:
         self.name = maker.name
         self.scope = Scope.READ
         self.where = maker.where
         self.body_bytes_max = maker.body_bytes_max
         self.conversation = conversation
+        self.conversation_key = key
         self.ends_at = ends_at
         self.reads = maker.reads
         self.large = maker.large
@@ -326,7 +339,9 @@ class Tokens:
         """Return the holder of a read token, without its beginning. Raises a ``Refusal``."""
         try:
             body, signature = map(_as_bytes, token.split("."))
-            name, conversation, ends_at = msgspec.json.decode(body, type=tuple[str, str, int])
+            name, conversation, key, ends_at = msgspec.json.decode(
+                body, type=tuple[str, str, int, int]
+            )
         except (ValueError, msgspec.MsgspecError):
             raise Refusal(401, "the read token is not complete; ask for a new one") from None
         makers = [
@@ -336,7 +351,7 @@ class Tokens:
         ]
         if not makers:
             raise Refusal(401, _ENDED)
-        reader = PageReader(makers[0], conversation, ends_at)
+        reader = PageReader(makers[0], conversation, key, ends_at)
         reader.check_valid()
         return reader
 

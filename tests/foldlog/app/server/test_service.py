@@ -70,7 +70,7 @@ def client(app):
     return Client(app, dict([BEARER]), waits=True)
 
 
-async def ask(app, method, path, *headers, receive, sent, query=b""):
+async def ask(app, method, path, *headers, receive, sent, query=b"", bearer=BEARER):
     """Send a request whose headers may come twice. ``sent`` gets what the application sends."""
 
     async def send(message):
@@ -83,7 +83,7 @@ async def ask(app, method, path, *headers, receive, sent, query=b""):
         "query_string": query,
         "headers": [
             (name.encode(), value.encode())
-            for name, value in (("host", "localhost"), BEARER, *headers)
+            for name, value in (("host", "localhost"), bearer, *headers)
         ],
     }
     await app(scope, receive, send)
@@ -714,9 +714,9 @@ def test_figures_and_open_calls_of_a_large_view(tmp_path, mebibytes):
         assert (stats["errors"], stats["unmarked"], stats["findings"]) == (0, 0, [])
 
 
-def as_ann(histories):
+def as_ann(histories, scope="append"):
     """A client whose token sees the conversations of Ann."""
-    entry = TokenEntry(scope="append", token=TOKEN, where={"user": "ann"})
+    entry = TokenEntry(scope=scope, token=TOKEN, where={"user": "ann"})
     service = Service(histories, Tokens([("ann", entry)]), check=lambda: None)
     return HttpClient(application(histories.store, gate=Gate("page"), service=service), TOKEN)
 
@@ -815,6 +815,71 @@ def test_a_missing_key_of_another_user_is_refused_without_a_name(tmp_path):
         for name in ("follow_store", "read_store_stats"):
             refusal = ann.refusal(name)
             assert (refusal.status, "bob" in str(refusal.document)) == (503, False)
+
+
+def test_a_fork_names_no_conversation_of_another_user(store):
+    histories = Histories(store)
+    histories.create("of-bob", {"user": "bob"}).append({"role": "user", "content": "tea"})
+    histories["of-bob"].fork(id="of-ann").set_attributes(user="ann")
+    ann = as_ann(histories, "administer")
+    body = {"events": [1], "reason": "asked to"}
+    refusal = ann.refusal("redact", conversation="of-ann", body=body)
+    assert (refusal.status, "bob" in str(refusal.document)) == (422, False)
+    histories["of-bob"].set_attributes(user="ann")
+    assert "'of-bob'" in ann.refusal("redact", conversation="of-ann", body=body).detail
+
+
+def test_a_fork_is_not_answered_again_to_a_token_that_may_not_see_it_now(store):
+    histories = Histories(store)
+    histories.create("of-ann", {"user": "ann"})
+    ann = as_ann(histories)
+    request = {"conversation": "of-ann", "body": {}, "headers": {"idempotency-key": "k"}}
+    fork = ann("fork", **request)
+    assert ann("fork", **request) == fork
+    histories[fork["id"]].set_attributes(user="bob")
+    assert ann.refusal("fork", **request).status == 404
+
+
+def test_a_token_gets_no_page_of_a_token_whose_number_is_equal(store, ending):
+    histories = Histories(store)
+    tokens = []
+    for tenant in (1, True):
+        histories.create(f"tenant-{tenant}", {"tenant": tenant})
+        entry = TokenEntry(scope="read", token=f"token-{tenant}", where={"tenant": tenant})
+        tokens.append((f"tenant-{tenant}", entry))
+    service = Service(histories, Tokens(tokens), check=lambda: None, is_ending=ending.is_set)
+    app = application(store, gate=Gate("page"), service=service)
+    first = []
+    second = []
+
+    async def receive():
+        await asyncio.Event().wait()
+
+    async def read():
+        follow = partial(ask, app, "GET", "/v1/follow", ACCEPTS_EVENTS, receive=receive)
+        async with running(app):
+            readers = []
+            for tenant, sent in ((1, first), (True, second)):
+                bearer = ("authorization", f"Bearer token-{tenant}")
+                readers.append(asyncio.create_task(follow(sent=sent, bearer=bearer)))
+                await until_in_loop(lambda sent=sent: b"tenant" in bytes_of(sent))
+            ending.set()
+            await asyncio.gather(*readers)
+
+    asyncio.run(read())
+    assert (b"tenant-1" in bytes_of(first), b"tenant-True" in bytes_of(first)) == (True, False)
+    assert (b"tenant-1" in bytes_of(second), b"tenant-True" in bytes_of(second)) == (False, True)
+
+
+def test_a_read_token_reads_no_other_conversation_with_this_id(app, store, http):
+    made = http("create_read_token", conversation="c1", body={})
+    page = HttpClient(app, made["token"])
+    assert len(page("read_events", conversation="c1")["events"]) == 1
+    erase(store, "c1", reason="asked to")
+    assert page.refusal("read_events", conversation="c1").status == 410
+    Histories(store).create("c1", replace_erased=True)
+    for name in ("read_events", "read_conversation", "follow_conversation"):
+        assert page.refusal(name, conversation="c1").status == 401
 
 
 def test_an_attribute_of_another_type_is_another_attribute(store):

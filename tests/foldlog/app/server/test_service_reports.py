@@ -267,6 +267,20 @@ def test_secrets_are_named_without_their_values(admin):
     assert KEY not in json.dumps(found)
 
 
+def test_secrets_of_a_fork_name_no_conversation_of_another_user(tmp_path):
+    pytest.importorskip("detect_secrets")
+    path = str(tmp_path / "damaged.db")
+    with open_store(path) as store:
+        histories = Histories(store)
+        histories["bob"].append([said(f"says {KEY} {number}") for number in range(2)])
+        histories["bob"].fork(id="of-ann").set_attributes(user="ann")
+    execute(path, f"UPDATE events SET body = replace(body, '{KEY} 1', '{KEY} X')")
+    with open_store(path) as store:
+        found = HttpClient(served(store), ANN)("find_secrets", conversation="of-ann")
+    assert [secret["event"] for secret in found["secrets"]] == [0]
+    assert found["unread"] == ["of-ann: an event could not be read"]
+
+
 def test_recorded_requests_are_made_again(admin):
     replayed = admin("replay", conversation="ann")
     assert [(request["event"], request["same"]) for request in replayed["requests"]] == [(2, True)]

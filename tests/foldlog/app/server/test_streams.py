@@ -349,6 +349,8 @@ def test_wrong_requests_of_streams_are_refused(client, app):
         assert put(client, body=unreadable).status == 400
     without_zone = put(client, headers={**JSON, "stream-expires-at": "2099-01-01T00:00:00"})
     assert (without_zone.status, "without a zone" in without_zone.json()["detail"]) == (400, True)
+    without_time = put(client, headers={**JSON, "stream-expires-at": "2099-01-01"})
+    assert "send for example 2026-03-01T12:00:00Z" in without_time.json()["detail"]
     put(client)
     for offset in ("7", "1_2_3", f"{'9' * 20}_0"):
         assert client.get(REPLY, {"offset": offset}).status == 400
@@ -515,6 +517,7 @@ def test_pages_of_allowed_sites_may_read(app, client):
     for path in (state, f"{state}/events", f"{state}/nothing"):
         asked = client.send("OPTIONS", path, headers={"origin": SITE})
         assert (asked.status, asked.headers["access-control-allow-origin"]) == (204, SITE)
+        assert "PATCH" in asked.headers["access-control-allow-methods"]
         answer = client.get(path, headers={"origin": SITE})
         assert answer.headers["access-control-allow-origin"] == SITE
         other = client.get(path, headers={"origin": "https://other.example"})
