@@ -83,8 +83,8 @@ _split_lines: Final = re.compile(b"\r\n|\r|\n").split
 _encode: Final = msgspec.json.Encoder().encode
 METHODS: Final = "GET, HEAD, PUT, POST, DELETE, OPTIONS"
 _REQUEST_HEADERS: Final = (
-    "authorization, content-encoding, content-type, foldlog-lease, idempotency-key, if-match, if-none-match,"
-    " last-event-id, producer-epoch, producer-id, producer-seq, stream-closed, stream-expires-at,"
+    "authorization, content-encoding, content-type, foldlog-lease, idempotency-key, if-match,"
+    " if-none-match, last-event-id, producer-epoch, producer-id, producer-seq, stream-closed, stream-expires-at,"
     " stream-seq, stream-ttl"
 )
 _ANSWER_HEADERS: Final = (
