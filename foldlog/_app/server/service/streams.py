@@ -84,8 +84,8 @@ _encode: Final = msgspec.json.Encoder().encode
 METHODS: Final = "GET, HEAD, PUT, POST, DELETE, OPTIONS"
 _REQUEST_HEADERS: Final = (
     "authorization, content-encoding, content-type, foldlog-lease, idempotency-key, if-match,"
-    " if-none-match, last-event-id, producer-epoch, producer-id, producer-seq, stream-closed, stream-expires-at,"
-    " stream-seq, stream-ttl"
+    " if-none-match, last-event-id, producer-epoch, producer-id, producer-seq, stream-closed,"
+    " stream-expires-at, stream-seq, stream-ttl"
 )
 _ANSWER_HEADERS: Final = (
     "etag, location, producer-epoch, producer-expected-seq, producer-received-seq, producer-seq,"
