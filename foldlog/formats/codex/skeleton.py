@@ -27,6 +27,9 @@ _OUTPUTS = frozenset(("function_call_output", "custom_tool_call_output"))
 _ANSWERS = _CALLS | _OUTPUTS
 _END_MAX = 2**63
 """No session has so many records."""
+_COMMUNICATION = "inter_agent_communication"
+_SAYS = "agent_message"
+"""The types of lines and of items with a message from one agent to another."""
 _SHELL = "local_shell"
 """The name of the tool of a call without a name."""
 
@@ -109,6 +112,9 @@ class CodexSkeleton(Skeleton):
             self.note_place(payload.cwd, model=payload.model)
         elif kind == "event_msg":
             self._take_notice(skeleton)
+        elif kind == _COMMUNICATION:
+            self._count_from_agent(payload)
+            return
         if not is_activity:
             self.leave_calls()
         if change == "condensation":
@@ -153,6 +159,7 @@ class CodexSkeleton(Skeleton):
         if notice.type == "turn_aborted":
             for call_id in [*self.state.waiting]:
                 self.count_result(call_id, failed=True)
+                self.count_time(None)  # such a result has no time
         elif notice.type == "token_count":
             self._spend(skeleton.timestamp, skeleton.payload)
 
@@ -203,8 +210,19 @@ class CodexSkeleton(Skeleton):
             self.count_part(labels.get(item.role or "", user))
             if item.role == "user" and words and not is_context:
                 self.note_request(words)
+        elif item.type == _SAYS:
+            self._count_from_agent(item)
         else:
             self.count_part("annotation")
+
+    def _count_from_agent(self, payload: _Payload) -> None:
+        """Count a message from one agent to another, which a View shows as one of the user."""
+        if UNSET in (payload.author, payload.recipient):
+            self.count_part("annotation")
+            return
+        content = payload.content
+        self.count_part("user")
+        self.note_request(content if type(content) is str else "\n".join(texts_in(content)))
 
     def _spend(self, at: str | None, payload: _Payload | None) -> None:
         """Count the usage of the last call: see ``CodexCalls``."""
@@ -254,9 +272,7 @@ def _begins_turn(kind: str, payload: _Payload) -> bool:
     """Return whether a line begins a turn: a message of the user, or of another agent."""
     if kind == "response_item" and payload.type == "message":
         return payload.role == "user" and not _is_context(payload)
-    is_of_agent = kind == "inter_agent_communication" or (
-        kind == "response_item" and payload.type == "agent_message"
-    )
+    is_of_agent = kind == _COMMUNICATION or (kind == "response_item" and payload.type == _SAYS)
     return is_of_agent and UNSET not in (payload.author, payload.recipient)
 
 

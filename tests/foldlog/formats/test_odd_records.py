@@ -161,6 +161,33 @@ def test_call_before_a_compaction_or_rollback_of_codex_waits_no_more(end, tmp_pa
     assert figures["state"] == "request"
 
 
+@pytest.mark.parametrize("kind", ["inter_agent_communication", "response_item"])
+@pytest.mark.parametrize(
+    "content", ["plan a walk", [{"type": "input_text", "text": "plan a walk"}]]
+)
+def test_message_of_another_agent_is_a_request(kind, content, tmp_path):
+    said = {"type": "agent_message", "author": "a", "recipient": "b", "content": content}
+    figures = figures_of_log(
+        tmp_path,
+        {"type": "session_meta", "payload": {"id": "s"}},
+        {"type": kind, "payload": said},
+    )
+    assert (figures["title"], figures["state"]) == ("plan a walk", "request")
+
+
+def test_result_of_an_aborted_turn_has_no_time(tmp_path):
+    call = {"type": "function_call", "name": "shell", "arguments": "{}", "call_id": "c"}
+    lines = [
+        {"type": "session_meta", "payload": {"id": "s"}},
+        {"type": "response_item", "payload": call},
+        {"type": "event_msg", "payload": {"type": "turn_aborted"}},
+    ]
+    figures = figures_of_log(
+        tmp_path, *({"timestamp": "2026-01-05T09:00:00Z", **line} for line in lines)
+    )
+    assert figures["days"] == ["(no time)", "2026-01-05"]
+
+
 @pytest.mark.parametrize("grows", [False, True])
 def test_sums_of_earlier_code_are_not_counted_on(grows, tmp_path, monkeypatch):
     lines = [
