@@ -433,6 +433,7 @@ class LeaseBlock:
         it raised an error.
         """
         self._renews = renews
+        self._has_ended = False
         self._left = threading.Event()
         self._renewing = threading.Thread(
             target=self._keep_renewing, name="foldlog-lease", daemon=True
@@ -495,7 +496,7 @@ class LeaseBlock:
         worker still has the lease after ``wait_s`` seconds. Raises ``InvalidArgument`` if the block
         has ended, or if the history is already in another ``lease()`` block.
         """
-        if self._renewing.ident is not None:
+        if self._has_ended or self._renewing.ident is not None:
             raise InvalidArgument(
                 f"this lease() block of {self._id!r} has ended; call history.lease() again"
             )
@@ -554,6 +555,7 @@ class LeaseBlock:
         history = self._history
         if history._lease_block is not self or os.getpid() != self._pid:
             return
+        self._has_ended = True
         self._left.set()
         try:
             if self._renewing.is_alive():

@@ -69,6 +69,16 @@ def test_a_refusal_names_another_history_of_this_process(worker, other):
         other.lease(wait_s=0).__enter__()
 
 
+def test_a_block_that_got_no_lease_is_not_entered_again(worker, other):
+    block = other.lease(wait_s=0)
+    with worker.lease(), pytest.raises(LeaseTaken):
+        block.__enter__()
+    with pytest.raises(InvalidArgument, match=r"this lease\(\) block of 'c' has ended"):
+        block.__enter__()
+    with other.lease() as lease:
+        assert lease.held
+
+
 @pytest.mark.parametrize("events", [0, 1])
 def test_one_worker_drives_and_the_next_waits(workers, events):
     first = workers()
