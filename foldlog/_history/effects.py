@@ -169,23 +169,22 @@ def run(
         attempt = Attempt(history, call, tool, rule, by, reason)
         recorded = attempt.ended_before()
         if recorded is None and rule.check is not None and attempt.needs_check:
-            recorded = attempt.checked(rule.check(attempt.key, call))
-        recorded = recorded or attempt.begin()
-        if recorded is not None:
-            return recorded
-        try:
-            content = tool(**attempt.arguments)
-        except Exception as error:  # noqa: BLE001 - any error of the tool is its outcome
-            return attempt.failed(error)
-        if inspect.iscoroutine(content):
-            content.close()
-            return attempt.failed(
-                TypeError(
-                    "the tool returned a coroutine and did not run; define the tool with"
-                    " 'async def', and run it with the history of foldlog.aio"
-                )
-            )
-        return attempt.end(content)
+            recorded = attempt.checked(look_up(rule.check, attempt.key, call))
+        return recorded or attempt.begin() or attempt.run_tool()
+
+
+def look_up(check: Check, key: str, call: Action) -> Any:
+    """Return the outcome that a check finds, or None. Raises ``TypeError`` if the check is async,
+    because nothing awaits it here.
+    """
+    outcome = check(key, call)
+    if inspect.iscoroutine(outcome):
+        outcome.close()
+        raise TypeError(
+            "the check returned a coroutine and did not run; define the check with 'async def', and"
+            " run the tool with the history of foldlog.aio"
+        )
+    return outcome
 
 
 @dataclass(frozen=True)
@@ -289,8 +288,8 @@ def alone(history: HistoryLog, call: Action) -> Iterator[None]:
 class Attempt:
     """An attempt to run a tool. Call ``ended_before`` first and ``begin`` last. If the call
     ``needs_check`` and its rule has a check, call ``checked`` before ``begin``. If one of the three
-    methods returns an outcome, the tool must not run. Otherwise run the tool, and call ``end`` or
-    ``failed``.
+    methods returns an outcome, the tool must not run. Otherwise call ``run_tool``, or run the tool,
+    and call ``end`` or ``failed``.
 
     ``by`` and ``reason`` say who approved the call and why, and are stored with the attempt.
     ``run`` is the name of the attempt: if a client repeats its request to begin, the request has
@@ -436,6 +435,22 @@ class Attempt:
                 "unknown"
             )
         return None
+
+    def run_tool(self) -> Recorded:
+        """Run the tool, which is not async, and record its outcome."""
+        try:
+            content = self._tool(**self.arguments)
+        except Exception as error:  # noqa: BLE001 - any error of the tool is its outcome
+            return self.failed(error)
+        if inspect.iscoroutine(content):
+            content.close()
+            return self.failed(
+                TypeError(
+                    "the tool returned a coroutine and did not run; define the tool with"
+                    " 'async def', and run it with the history of foldlog.aio"
+                )
+            )
+        return self.end(content)
 
     def end(self, content: Any, *, is_error: bool = False) -> Recorded:
         """Record the outcome of the tool, as a late outcome if the call was closed while the tool

@@ -13,7 +13,7 @@ import secrets
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from contextvars import ContextVar
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial, wraps
 from typing import TYPE_CHECKING, Any, TypeVar, cast
 
@@ -102,7 +102,7 @@ class RuntimeCall:
     ) -> tuple[str, Any]:
         """Do as ``begin`` for a call that has begun before, and may have run."""
         if rule.check is not None:
-            outcome = rule.check(trace.key, trace.call)
+            outcome = effects.look_up(rule.check, trace.key, trace.call)
             if outcome is not None:
                 return trace.key, outcome
         if rule.is_run_once:
@@ -180,7 +180,7 @@ def effect(
 
         async def run_async(*args: Any, **kwargs: Any) -> Any:
             call = _current(tool)
-            key, answer = await call.pool.run(partial(call.begin, rule))
+            key, answer = await call.pool.run(partial(call.begin, _for_thread(rule)))
             key_argument = {"key": key} if takes_key else {}
             if answer is None:
                 return await tool(*args, **kwargs, **key_argument)
@@ -203,6 +203,23 @@ def effect(
         return cast("F", guarded)
 
     return mark_tool
+
+
+def _for_thread(rule: effects.EffectRule) -> effects.EffectRule:
+    """Return a rule whose check a thread can call: an async check runs in the event loop of the
+    caller, and the thread waits for its outcome.
+    """
+    check = rule.check
+    if check is None or not inspect.iscoroutinefunction(check):
+        return rule
+    import asyncio  # a program without async tools need not load it
+
+    loop = asyncio.get_running_loop()
+
+    def check_in_loop(key: str, call: Action) -> Any:
+        return asyncio.run_coroutine_threadsafe(check(key, call), loop).result()
+
+    return replace(rule, check=check_in_loop)
 
 
 def _current(tool: Callable[..., Any]) -> RuntimeCall:

@@ -347,6 +347,15 @@ def test_where_a_check_fails_nothing_is_recorded(history, killed, bank):
     assert (states(history), history.open_calls()) == (["unknown"], (killed,))
 
 
+def test_a_coroutine_of_a_check_is_no_outcome(history, killed, bank):
+    async def look(key, call):
+        return None
+
+    with pytest.raises(TypeError, match="the check returned a coroutine and did not run"):
+        run(history, killed, bank.pay, check=lambda key, call: look(key, call))
+    assert (states(history), history.open_calls()) == (["unknown"], (killed,))
+
+
 def test_two_threads_begin_a_call_once(history, call, bank):
     def pay_while_another_thread_comes(to, key):
         with (

@@ -190,6 +190,45 @@ def test_an_async_tool_asks_in_a_thread(histories):
     assert states(histories) == [("unknown", 1)]
 
 
+@pytest.mark.parametrize(
+    "known_result, answer, attempts", [("it is paid", "it is paid", 1), (None, "paid ann", 2)]
+)
+def test_an_async_check_runs_in_the_loop_of_its_tool(
+    histories, known_result, answer, attempts, restarted
+):
+    loops = []
+
+    async def look(key, call):
+        loops.append(asyncio.get_running_loop())
+        return known_result
+
+    @foldlog.effect(check=look)
+    async def pay(to):
+        return f"paid {to}"
+
+    async def run():
+        with calling(histories, "k"):
+            await pay("ann")
+            restarted()
+            assert await pay("ann") == answer
+        assert loops == [asyncio.get_running_loop()]
+
+    asyncio.run(run())
+    assert states(histories)[0][1] == attempts
+
+
+def test_an_async_check_of_a_sync_tool_is_refused(histories, restarted):
+    async def look(key, call):
+        return None
+
+    with calling(histories, "k"):
+        tool([])("ann")
+        restarted()
+        with pytest.raises(TypeError, match="the check returned a coroutine and did not run"):
+            tool([], check=look)("ann")
+    assert states(histories) == [("unknown", 1)]
+
+
 @pytest.fixture
 def threads_switch_often():
     before = sys.getswitchinterval()
