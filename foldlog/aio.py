@@ -567,6 +567,8 @@ class AsyncStreamedReply:
         await self._end(partial(self.sync.__exit__, kind, error, trace))
 
     async def __aiter__(self) -> AsyncIterator[Any]:
+        if self._source is None:
+            raise self.sync._no_source()
         if not await self._write(self.sync._open):
             return
         try:
@@ -653,6 +655,9 @@ class AsyncUnfinishedReply:
 
     def continue_with(self, source: Any = None, **options: Any) -> AsyncStreamedReply:
         """Continue the reply in its stream, as ``UnfinishedReply.continue_with`` does."""
+        from foldlog._history.streamed_reply import check_source
+
+        check_source(source)
         return AsyncStreamedReply(self._pool, self.sync.continue_with(**options), source)
 
 
@@ -774,8 +779,12 @@ class AsyncHistory:
             ended = ended or await pool.run(attempt.begin)
             if ended is not None:
                 return ended
+            if not iscoroutinefunction(tool):
+                # The call that runs the tool also records its outcome, even if the task is
+                # cancelled meanwhile.
+                return await self._histories._stepping.run(attempt.run_tool)
             try:
-                content = await self._call(partial(tool, **attempt.arguments))
+                content = await tool(**attempt.arguments)
             except Exception as error:  # noqa: BLE001 - any error of the tool is its outcome
                 return await pool.run(partial(attempt.failed, error), may_withdraw=False)
             # The call has run, even if the task was cancelled.
@@ -786,9 +795,23 @@ class AsyncHistory:
     async def once(self, idempotency_key: str, work: Callable[[], Any]) -> tuple[Recorded, ...]:
         if done := await self.recorded(idempotency_key):
             return done
-        append = partial(append_once, self.sync, idempotency_key, await self._call(work))
+        append = partial(append_once, self.sync, idempotency_key)
+
+        def work_and_append() -> Any:
+            result = work()
+            return result if iscoroutine(result) else append(result)
+
+        if iscoroutinefunction(work):
+            result = await work()
+        else:
+            # The call that does the work also appends its result, even if the task is cancelled
+            # meanwhile.
+            result = await self._histories._stepping.run(work_and_append)
+            if not iscoroutine(result):
+                return cast("tuple[Recorded, ...]", result)
+            result = await result
         # The work is done, even if the task was cancelled.
-        return await self._histories.pool.run(append, may_withdraw=False)
+        return await self._histories.pool.run(partial(append, result), may_withdraw=False)
 
     once.__doc__ = SyncHistory.once.__doc__
 

@@ -188,10 +188,7 @@ class StreamedReply:
         somebody ends the reply.
         """
         if self._source is None:
-            raise InvalidArgument(
-                f"conversation {self._history.id!r}: this reply has no source; write"
-                " history.stream_reply(source), or call feed for each chunk"
-            )
+            raise self._no_source()
         if not self._open():
             return
         try:
@@ -203,6 +200,12 @@ class StreamedReply:
             self._end_after(error)
             raise
         self._end_source()
+
+    def _no_source(self) -> InvalidArgument:
+        return InvalidArgument(
+            f"conversation {self._history.id!r}: this reply has no source; write"
+            " history.stream_reply(source), or call feed for each chunk"
+        )
 
     @_one_at_a_time
     def _open(self) -> bool:

@@ -21,7 +21,7 @@ from foldlog import Action, aio as _aio
 from foldlog._history.threads import ThreadPool
 from foldlog.aio import Outcome
 from foldlog.condensers import Condenser
-from foldlog.eventstore import InvalidEvent, StoreRefused, VersionConflict
+from foldlog.eventstore import InvalidArgument, InvalidEvent, StoreRefused, VersionConflict
 from foldlog.eventstore.log import appending
 from foldlog.eventstore.log.appending import append_all
 from tests.said import all_said, ids, said
@@ -682,6 +682,69 @@ async def test_work_of_a_cancelled_task_is_recorded(histories):
             await history.once("turn", ask)
     (recorded,) = await history.recorded("turn")
     assert recorded.event.content == "yes"
+
+
+async def cancelled_in_its_thread(call, gate):
+    """Cancel a call whose thread is held by the gate, and then let the thread go on."""
+    task = asyncio.create_task(call)
+    await until(gate.reached.is_set)
+    task.cancel()
+    for _ in range(10):  # the task is told before its thread has ended
+        await anyio.sleep(0)
+    gate.opened.set()
+    with pytest.raises(asyncio.CancelledError) as cancelled:
+        await task
+    return cancelled.value.outcome.unwrap()
+
+
+async def test_outcome_of_a_tool_in_a_thread_is_recorded_after_a_cancellation(histories):
+    history = histories["c"]
+    call = await _open_call(history, "ann")
+    gate = Gate()
+
+    def pay(to):
+        gate.pass_through()
+        return "paid"
+
+    async def look(key, call):
+        return None
+
+    async with history.lease():
+        recorded = await cancelled_in_its_thread(history.run(call, pay, check=look), gate)
+    assert recorded.event.content == "paid"
+    assert [(effect.state, effect.outcome) for effect in await history.effects()] == [
+        ("done", "paid")
+    ]
+
+
+async def test_work_in_a_thread_is_recorded_after_a_cancellation(histories):
+    history = histories["c"]
+    gate = Gate()
+
+    def ask():
+        gate.pass_through()
+        return {"role": "assistant", "content": "yes"}
+
+    recorded = await cancelled_in_its_thread(history.once("turn", ask), gate)
+    assert recorded == await history.recorded("turn")
+    assert [entry.event.content for entry in recorded] == ["yes"]
+
+
+async def test_a_loop_over_a_reply_without_a_source_is_refused(histories):
+    history = histories["c"]
+    await history.append(said("hi"))
+    with pytest.raises(InvalidArgument, match="has no source"):
+        await anext(aiter(history.stream_reply()))
+    assert await history.unfinished_reply() is None
+
+
+async def test_a_text_is_no_source_for_the_rest_of_a_reply(histories):
+    history = histories["c"]
+    await history.append(said("hi"))
+    await history.stream_reply().feed("A toy")
+    unfinished = await history.unfinished_reply()
+    with pytest.raises(TypeError, match="the source of a reply yields its chunks"):
+        unfinished.continue_with(" that flies")
 
 
 async def test_an_async_work_is_done_once(histories):
