@@ -27,8 +27,8 @@ def check_whole(
 ) -> int:
     """Return a whole number in a range. ``name`` names the argument in the messages of the errors.
 
-    Like the other functions of this file, it raises ``TypeError`` if the value has a wrong type,
-    and ``InvalidArgument`` if the value is not allowed.
+    Like most functions of this file, it raises ``TypeError`` if the value has a wrong type, and
+    ``InvalidArgument`` if the value is not allowed.
     """
     if not isinstance(value, int) or isinstance(value, bool):
         raise TypeError(f"{name} must be a whole number, not {short(value)}")
@@ -81,6 +81,7 @@ def check_time(name: str, value: object) -> EventTime:
 
 
 def check_map(name: str, value: object) -> JsonMap:
+    """Return a map. Raises ``InvalidArgument`` for any other value."""
     if not isinstance(value, Mapping):
         raise InvalidArgument(f"{name} must be a dict of values by name, not {short(value)}")
     return value
@@ -109,6 +110,6 @@ def check_moment(microseconds: int) -> int:
     return microseconds
 
 
-def to_microseconds(time: object, name: str = "the time") -> int:
-    """Return a time with a time zone in microseconds since 1970."""
+def to_microseconds(time: object, name: str) -> int:
+    """Return the time of a clock, which has a time zone, in microseconds since 1970."""
     return check_moment(event_microseconds(check_time(name, time)))

@@ -122,7 +122,8 @@ class Documents:
 
         Returns:
             The recorded events. If a value changes, the last one is a ``DocumentChanges`` with the
-            new values.
+            new values. Without events and changed values, nothing is written, and ``guard``,
+            ``together`` and ``also`` are not used.
 
         Raises:
             InvalidEvent: JSON cannot hold a value. Also raises the errors of ``Store.append``.
@@ -145,7 +146,10 @@ class Documents:
             if last is not None and idempotency_key is None:
                 change = _change_since(last, values)
             if change is None:
-                change = self._prepare_change(conversation, values, fence, idempotency_key)
+                # Without values, ``store.append`` alone compares the events of the key.
+                change = self._prepare_change(
+                    conversation, values, fence, idempotency_key if values else None
+                )
             last = None
             batch = events if change.event is None else [*events, change.event]
             if not batch:
@@ -381,8 +385,8 @@ def _find_repeat(
     reading: ReadTransaction, recalled: RecalledKey, key: str, values: JsonMap
 ) -> DocumentChanges | None:
     """Return the change that was appended under an idempotency key, or None if that append changed
-    no document. Raises ``IdempotencyConflict`` if it set other values. If a document was redacted,
-    only its name can be compared.
+    no document. Raises ``IdempotencyConflict`` if it set other documents or values. If a document
+    was redacted, only its name can be compared.
     """
     stop = recalled.first_id + recalled.events
     ids = newest_documents(reading, stop)
@@ -395,6 +399,8 @@ def _find_repeat(
     if not isinstance(last, DocumentChanges):
         return None
     changed = last.changed
+    if not changed.keys() <= values.keys():
+        raise IdempotencyConflict(reading.conversation, key, recalled.first_id)
     if not has_content(last):
         changed = {name: _as_change(values.get(name, DELETED)) for name in changed}
     return replace(last, id=NOT_RECORDED, timestamp=None, redacted=None, changed=changed)

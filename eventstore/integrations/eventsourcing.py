@@ -620,9 +620,18 @@ class _BatchSubscription(PollingSubscription):
     """A subscription that reads many events at once, as one notification."""
 
     def select(self, after: int | None) -> Sequence[Notification]:
-        with errors_of_the_library():
-            rows = read_placed_rows(self.store_recorder.database, after or 0, BATCH_MAX)
-        if not rows:
-            return ()
-        last = rows[-1]
-        return [_Batch(last.conversation, last.row.id, "", b"", id=last.position, rows=tuple(rows))]
+        position = after or 0
+        while not self._has_been_stopped:
+            with errors_of_the_library():
+                page = read_placed_rows(self.store_recorder.database, position, BATCH_MAX)
+            if not page:
+                break
+            last = page[-1]
+            position = last.position
+            rows = page
+            if self._topics:
+                rows = [placed for placed in page if _topic(placed.row) in self._topics]
+            if rows:
+                fields = last.conversation, last.row.id, "", b""
+                return [_Batch(*fields, id=position, rows=tuple(rows))]
+        return ()

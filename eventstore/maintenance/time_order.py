@@ -7,10 +7,10 @@ from datetime import datetime
 from functools import partial
 from typing import Final
 
-from foldlog.eventstore.arguments import to_microseconds
 from foldlog.eventstore.errors import StoreRefused
 from foldlog.eventstore.recorders.base import Reader
 from foldlog.eventstore.store import Store
+from foldlog.eventstore.times import EventTime, event_microseconds
 
 _time: Final = struct.Struct(">Q").pack
 
@@ -24,7 +24,8 @@ class OldByOrder:
     def __init__(self, store: Store, before: datetime) -> None:
         self._store = store
         self._before = before
-        self._since = max(to_microseconds(before, "before"), 0)
+        # No event is older than 1970.
+        self._since = max(event_microseconds(EventTime(before)), 0)
         self._until = store.database.now()
         self._checked = 0
         """Up to this position, no event is newer than ``before``."""

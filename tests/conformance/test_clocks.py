@@ -82,6 +82,12 @@ def test_order_of_a_copy_proves_nothing(histories, clock, open_recorder):
     assert expired(copy) == (["b"], [])
 
 
+@pytest.mark.parametrize("age", [100 * 365 * DAY, timedelta.max])
+def test_nothing_is_older_than_1970(histories, age):
+    histories["c"].append(said("x"))
+    assert histories.maintenance.expire(age).conversations == ()
+
+
 @pytest.fixture
 def workers(recorder):
     return [Histories(Store(recorder), condenser="digest")["c"] for _ in range(2)]

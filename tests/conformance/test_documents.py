@@ -226,6 +226,25 @@ def test_a_retried_append_adds_nothing(store, documents):
             append(text, n, "turn")
 
 
+def test_a_retry_names_all_documents_that_it_changed(documents):
+    def append(**given):
+        return documents.append("c1", said("a"), given, idempotency_key="turn")
+
+    first = append(a=1, b=2)
+    assert append(a=1, b=2) == first
+    for fewer in ({"a": 1}, {"b": 2}, {}):
+        with pytest.raises(IdempotencyConflict):
+            append(**fewer)
+    assert documents.all("c1") == {"a": 1, "b": 2}
+
+
+def test_a_retry_with_a_change_of_its_own_is_recognized(documents):
+    events = [said("a"), DocumentChanges(changed={"a": {"value": 1}})]
+    first = documents.append("c1", events, {}, idempotency_key="turn")
+    assert documents.append("c1", events, {}, idempotency_key="turn") == first
+    assert documents.all("c1") == {"a": 1}
+
+
 def changes(values):
     return {name: DELETED if value == "DELETED" else value for name, value in values.items()}
 

@@ -23,6 +23,7 @@ from eventsourcing.projection import Projection, ProjectionRunner
 from eventsourcing.tests import persistence as shipped
 
 from foldlog.eventstore import (
+    Action,
     ConversationErased,
     InvalidEvent,
     Observation,
@@ -247,6 +248,30 @@ def test_a_runner_of_batches_processes_each_event_once(env):
             last = say(store, "c2", "x" * 10)[-1].position
             runner.wait(last, timeout=60)
             assert runner.view.total() == sum(range(11))
+        runner.view.recorder.close()
+
+
+class HearBatchesOfMessages(HearBatches):
+    topics = ("message/1",)
+
+
+def test_batches_have_only_the_topics_of_the_projection(env, monkeypatch):
+    if "stores=" in env["FOLDLOG_URL"]:
+        pytest.skip("several stores have no one order of notifications")
+    monkeypatch.setattr("foldlog.eventstore.integrations.eventsourcing.BATCH_MAX", 2)
+    called = Action(tool="ls", arguments={})
+    events = [called, called, said("a"), called, called, called, said("bc")]
+    with open_store(env["FOLDLOG_URL"]) as store:
+        last = store.append("c1", events, expected_version=0)[-1].position
+        runner = ProjectionRunner(
+            application_class=ConversationBatches,
+            projection_class=HearBatchesOfMessages,
+            view_class=Heard,
+            env=env,
+        )
+        with runner:
+            runner.wait(last, timeout=60)
+            assert runner.view.total() == 3  # the characters of the messages
         runner.view.recorder.close()
 
 
