@@ -154,10 +154,12 @@ class HistoryRecorder:
         """Return the events of one new record. Raises ``NotAnEvent`` if it is not in the format."""
         body = json_of(record)
         events = self._decoder.events(record)
-        if events[0].id != self._next:
+        if not events or events[0].id != self._next:
+            returned = f"event {events[0].id}" if events else "no event"
             raise UnusableFormat(
-                f"the decoder of {self.format} returned event {events[0].id} for a history at"
-                f" version {self._next}; a decoder numbers its events from next_id on"
+                f"the decoder of {self.format} returned {returned} for a history at"
+                f" version {self._next}; a decoder returns at least one event for a record, and"
+                " numbers its events from next_id on"
             )
         number(events, self.format)
         if not self._records and not self._bodies:

@@ -7,10 +7,11 @@ from functools import partial
 
 import pytest
 
-from foldlog.eventstore import InvalidArgument
+import foldlog
+from foldlog.eventstore import InvalidArgument, Message
 from foldlog.formats import registry
 from foldlog.formats.files.readers import Placed
-from foldlog.formats.format import Contained, FileReader
+from foldlog.formats.format import Contained, FileReader, RecordDecoder, UnusableFormat
 from foldlog.formats.record import at
 from tests.foldlog.formats.reading import histories_at
 
@@ -44,3 +45,18 @@ def test_a_format_may_read_its_files_itself(tmp_path, monkeypatch):
     assert [
         (history.name, history.format, len(history.records)) for history in histories_at(tmp_path)
     ] == [("one", "notes", 2), ("two", "notes", 1)]
+
+
+@pytest.mark.parametrize(
+    "events, problem",
+    [([], "returned no event"), ([Message(content="hi", source="user", id=7)], "event 7")],
+)
+def test_decoder_that_numbers_no_event_is_named(events, problem, monkeypatch):
+    class Decoder(RecordDecoder):
+        def events(self, record):
+            return events
+
+    format = replace(registry.format_named("openai-chat"), name="notes", decoder=Decoder)
+    monkeypatch.setitem(registry.REGISTERED, "notes", format)
+    with foldlog.open("memory:") as histories, pytest.raises(UnusableFormat, match=problem):
+        histories["a"].append_records([{"role": "user", "content": "hi"}], format="notes")
