@@ -349,8 +349,8 @@ def shorten_texts(view: View, length: int, ids: Container[int]) -> View:
 
 
 def _cut(event: Action | Observation | Message | CondensationSummary, length: int) -> Event:
-    """Return an event whose texts have at most ``length`` characters. A cut text ends with a hint
-    to the log.
+    """Return an event whose texts have at most ``length`` characters. The note in a cut text names
+    the event in the log.
     """
     if isinstance(event, CondensationSummary):
         hint = "; the log has the whole summary"

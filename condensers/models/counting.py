@@ -135,9 +135,9 @@ def count_at_most(messages: Sequence[JsonMap], tools: Sequence[Any]) -> int:
     """Return a number that ``count_prompt`` exceeds with no encoding. Cost: a pass over the texts,
     without a tokenizer. Raises ``TokensUnknown`` where ``count_prompt`` does.
     """
-    return sum(
-        _MESSAGE_TOKENS + _count_message(message, _bytes_at_most) for message in messages
-    ) + (_count_frame(messages, tools, _bytes_at_most))
+    return sum(_count_message(message, _bytes_at_most) for message in messages) + _count_frame(
+        messages, tools, _bytes_at_most
+    )
 
 
 def _bytes_at_most(text: str) -> int:
