@@ -14,7 +14,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
-from functools import cache
+from functools import cache, partial
 from typing import Any, Self
 
 from msgspec import convert, to_builtins
@@ -144,15 +144,15 @@ class CachedValues:
             pass
 
     def _wrote(self, new: dict[str, tuple[ConversationRow, Any]]) -> bool:
-        """Write some values in one transaction. Return False if ``new`` is empty, or if the store
-        cannot be written now.
+        """Write some values, in one transaction for each of several joined stores. Return False if
+        ``new`` is empty, or if the store cannot be written now.
         """
         database = self._store.database
         decided = set[str]()
         """The conversations whose values were written, or belong to an earlier version."""
 
-        def write(transaction: Transaction) -> None:
-            for name in sorted(new, key=utf8):
+        def write(names: Sequence[str], transaction: Transaction) -> None:
+            for name in names:
                 with suppress(ConversationErased, CorruptEvent, KeyUnavailable):
                     conversation = find_begun(database, transaction, name)
                     if conversation is None:
@@ -171,7 +171,10 @@ class CachedValues:
                         writing = WriteTransaction(transaction, conversation, database)
                         writing.put_records(self._projection, [record], replace_all=True)
 
-        if not new or not database.recorder.offer(write, at_once=self._at_once):
+        parts = database.recorder.by_store(sorted(new, key=utf8), str)
+        if not new or not all(
+            database.recorder.offer(partial(write, names), at_once=self._at_once) for names in parts
+        ):
             return False
         for name, value in new.items():
             if self._held.get(name) is value:  # otherwise another thread has cached a newer value

@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from itertools import islice
+from operator import itemgetter
 from time import monotonic
 from typing import Any, Final, NamedTuple
 
@@ -229,6 +230,11 @@ def _write_step(database: Database, before: Progress, step: _Step) -> bool:
 
 def _write_entries(database: Database, touched: Sequence[tuple[int, int]]) -> bool:
     """Write list entries. Return False if the store cannot be written now."""
+    parts = database.recorder.by_store(touched, itemgetter(0))
+    return all(_write_entries_of_store(database, part) for part in parts)
+
+
+def _write_entries_of_store(database: Database, touched: Sequence[tuple[int, int]]) -> bool:
     begin = 0
     while begin < len(touched):
         some = touched[begin : begin + _AT_ONCE]

@@ -390,7 +390,7 @@ class RowCodec(NamedTuple):
         body = stored.body
         if encoding & ENCRYPTED:
             if self.data_key is None:
-                raise NotAsWritten("the record is encrypted, and its conversation has no key")
+                raise NotAsWritten("the attachment is encrypted, and its conversation has no key")
             body = self.data_key.decrypt(body, _place_of_attachment(stored.name, encoding))
         return attachment_of(decompress(encoding & ~ENCRYPTED, body))
 

@@ -461,8 +461,9 @@ class Reader(ABC):
     def changed_since(self, after_position: int, events: int) -> tuple[int, Sequence[int] | None]:
         """Return the last position, and the keys of the conversations with events or ledger entries
         after ``after_position``. The keys are None if there are more than ``events`` of these, and
-        a look at all conversations may cost less. Events that are committed and not yet below the
-        last position are included. Call this method before any other method of a read transaction.
+        a look at all conversations may cost less. In joined stores, the keys are None if one store
+        has more than its share of ``events``. Events that are committed and not yet below the last
+        position are included. Call this method before any other method of a read transaction.
         """
         until = int(self.value("last_position"))
         if self.ask("event_behind", after_position, _POSITION_MAX, events):
@@ -1143,6 +1144,21 @@ class Recorder(ABC):
         connection, or if checking for such a commit would be expensive.
         """
         return None
+
+    def store_of(self, conversation: str | int) -> int:
+        """Return which of several joined stores has a conversation, named by its id or its key."""
+        return 0
+
+    def by_store(
+        self, items: Iterable[T], conversation_of: Callable[[T], str | int]
+    ) -> Iterable[Sequence[T]]:
+        """Group items by the store that has their conversations: a transaction can write only to
+        stores of one server.
+        """
+        groups: dict[int, list[T]] = {}
+        for item in items:
+            groups.setdefault(self.store_of(conversation_of(item)), []).append(item)
+        return groups.values()
 
     @abstractmethod
     def compact(self, patience_s: float) -> bool:

@@ -272,6 +272,9 @@ class Position(int):
     def __eq__(self, other: object) -> bool:
         return int(self) == other and (not isinstance(other, Position) or self.parts == other.parts)
 
+    def __ne__(self, other: object) -> bool:
+        return not self == other  # ``int`` would compare only the numbers
+
     __hash__ = int.__hash__
 
     def __str__(self) -> str:
@@ -539,7 +542,7 @@ def kind_name(kind: object) -> str:
 _YEARS: Final = range(YEAR_10000)
 _NO_END: Final = (0, None, None, 0, 0)
 """The version, the time, the head and the counts of a conversation without events of its own."""
-_NUMBERS_OF_CONVERSATION = itemgetter(0, 2, 4, 6, 7, 10, 12, 14, 18, 19)
+_NUMBERS_OF_CONVERSATION = itemgetter(0, 2, 4, 6, 7, 10, 12, 14, 18, 19, 20)
 _NUMBERS_OF_STREAM = itemgetter(0, 3, 4, 5, 6, 7)
 _BYTES_OF_CONVERSATION = itemgetter(3, 5, 9, 13, 16, 17)
 

@@ -131,8 +131,8 @@ def without_password(url: str) -> str:
     """Return a URL whose password, if it has one, is replaced by ``***``."""
     if "@" not in url and "password=" not in url:  # compiling the patterns takes half a millisecond
         return url
-    url = re.sub(r"^(\w+://[^:/?#@]*):.*@(?=[^@]*$)", r"\1:***@", url)
-    return re.sub(r"(?<=[?&]password=)[^&]*", "***", url)
+    url = re.sub(r"^([\w+.-]+://[^:/?#@]*):.*@(?=[^@]*$)", r"\1:***@", url)
+    return re.sub(r"([?&](?:ssl)?password=)[^&]*", r"\1***", url)
 
 
 def _options(

@@ -38,6 +38,7 @@ from foldlog.eventstore.proof.checkpoint import make_checkpoint
 from foldlog.eventstore.proof.comparison import verify_against
 from foldlog.eventstore.recorders import checking as recorders_checking
 from foldlog.eventstore.recorders.sqlite import checking as sqlite_checking
+from foldlog.eventstore.recorders.types import as_conversation
 from foldlog.projections import Views
 from tests.eventstore.test_copy import without_page
 from tests.golden.rows import rows
@@ -785,3 +786,9 @@ def test_a_row_that_a_damaged_index_finds_twice_changes_no_log(tmp_path):
         assert [*store.log("c")] == logged
         with reading(store, "c") as transaction:
             assert [row.id for row in transaction.rows(0, 3)] == [0, 1, 2]
+
+
+def test_a_row_with_a_text_in_place_of_its_last_number_is_damaged():
+    columns = [1, b"c1", 5, b"salt", *[None] * 11, 1, None, None, None, 0, b"text"]
+    with pytest.raises(StoreDamaged, match="it has a value of type bytes"):
+        as_conversation(columns)

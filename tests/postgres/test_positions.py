@@ -15,7 +15,7 @@ from foldlog.eventstore import CondensationRequest, StoreRefused, StoreUnavailab
 from foldlog.eventstore.recorders.postgres import positions
 from foldlog.eventstore.recorders.postgres.positions import Part, Positions
 from foldlog.eventstore.recorders.postgres.setup import epoch_lock
-from foldlog.eventstore.recorders.types import Conversation, RecalledKey, Record
+from foldlog.eventstore.recorders.types import Conversation, Position, RecalledKey, Record
 from tests.at_once import at_once
 from tests.conformance.test_recorders import row
 from tests.said import said, say
@@ -431,3 +431,9 @@ def test_ranges_of_positions_have_all_events(monkeypatch, taken, count):
     sizes = [min(10, rest - placed) for placed in range(0, rest, 10)]
     expected += [(number << 20, size) for number, size in enumerate(sizes, 6)]
     assert ranges == expected
+
+
+def test_positions_with_equal_numbers_may_differ_in_other_stores():
+    here, there = Position.of(3, (3, 0)), Position.of(3, (0, 3))
+    assert here != there
+    assert here == Position.of(3, (3, 0))

@@ -589,6 +589,8 @@ def test_ids_and_keys_longer_than_index_entries(url):
         ("postgresql://me@h:5432/db", "postgresql://me@h:5432/db"),
         ("sqlite:////srv/a@b.db", "sqlite:////srv/a@b.db"),
         ("mysql://me:secret@h/db", "mysql://me:***@h/db"),
+        ("postgresql+psycopg://me:secret@h/db", "postgresql+psycopg://me:***@h/db"),
+        ("postgresql://h/db?sslpassword=secret", "postgresql://h/db?sslpassword=***"),
     ],
 )
 def test_a_url_is_shown_without_its_password(url, shown):

@@ -27,6 +27,7 @@ from foldlog.eventstore import (
     VersionConflict,
     open_store,
 )
+from foldlog.eventstore.cached_values import CachedValues
 from foldlog.eventstore.integrations.eventsourcing import Factory
 from foldlog.eventstore.maintenance import verify as verifying
 from foldlog.eventstore.maintenance.backup import vacuum
@@ -39,7 +40,7 @@ from foldlog.eventstore.recorders.postgres.wire import TryAgain, Wire
 from foldlog.eventstore.recorders.types import Position, Unfinished
 from tests.at_once import at_once
 from tests.conformance.conftest import noted
-from tests.figures import FiguresOfStore
+from tests.figures import FiguresOfStore, FigureTables
 from tests.foldlog.reports.test_figure_tables import calls_of, check_runs, filled, write_logs
 from tests.privacy import erased
 from tests.reading import reading
@@ -314,7 +315,8 @@ def test_position_of_a_projection_only_grows(many):
             )
 
         track("7")
-        with pytest.raises(StoreUnavailable, match="already reached this position") as refused:
+        problem = "projection 'growing' has already reached this position"
+        with pytest.raises(StoreUnavailable, match=problem) as refused:
             track("7")
         assert refused.value.kind == "taken"
         track("8")
@@ -490,6 +492,30 @@ def test_a_fork_is_found_beside_a_moved_store(moved, of_parent, of_fork):
         assert store.version(fork) == 1
     with open_store(moved) as store:
         assert store.version(fork) == 1
+
+
+def test_lists_and_figures_are_kept_beside_a_moved_store(moved):
+    with open_store(moved) as store:
+        names = {in_store(store, number, "listed") for number in range(COUNT)}
+        for name in names:
+            say(store, name, "0")
+        listed = {row.id for row in foldlog.Histories(store).list(limit=COUNT).conversations}
+        assert listed == names
+        FiguresOfStore(store).refresh()
+        assert FigureTables(store.database).to_count() == {}
+
+
+def test_a_cached_value_is_written_beside_a_moved_store(moved):
+    with open_store(moved) as store:
+        names = [in_store(store, number, "cached") for number in range(COUNT)]
+        for name in names:
+            say(store, name, "0")
+        rows = [store.conversation(name) for name in names]
+        with CachedValues(store, "lengths", 1) as written:
+            for row in rows:
+                written.keep(row, len(row.id))
+        values = CachedValues(store, "lengths", 1).load(rows)
+        assert values == {name: len(name) for name in names}
 
 
 @pytest.fixture

@@ -554,8 +554,9 @@ class StoresTransaction:
             store.lock_all([name])
             former = self.value(name)
             if former and self._stores.track(former).has_reached(self._stores.track(value)):
+                projection = name.removeprefix("tracking ")
                 raise StoreUnavailable(
-                    f"projection {name!r} has already reached this position", kind="taken"
+                    f"projection {projection!r} has already reached this position", kind="taken"
                 )
         store.write("set_value", name, value)
 
@@ -811,8 +812,10 @@ class Stores(Recorder):
         self._homes[conversation] = number
         return number
 
-    def store_of(self, key: int) -> int:
-        return abs(key) % self.count
+    def store_of(self, conversation: str | int) -> int:
+        if isinstance(conversation, str):
+            return self.home(conversation)
+        return abs(conversation) % self.count
 
     def server_of(self, number: int) -> tuple[Server, PostgresRecorder]:
         """Return the server of a store, and the recorder of the store itself."""
@@ -976,6 +979,8 @@ def number_named(
     if method == "begin":
         new: Conversation = arguments[0]
         return stores.home(new.id)
+    if method in ("conversations_among", "last_changes", "listed_among"):
+        return stores.store_of(arguments[0][0])
     first = options.get("forks_of", arguments[0] if arguments else options.get("key"))
     if method == "conversation" and isinstance(first, str):
         return stores.home(first)

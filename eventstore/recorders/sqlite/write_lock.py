@@ -142,8 +142,8 @@ class WriteLock:
         )
 
     def read_note(self, size: int) -> bytes:
-        """Return the note that a holder of the lock left to the next ones, or zeros. Call
-        ``read_note`` and ``write_note`` only while this process holds the lock.
+        """Return the note that a holder of the lock left to the next ones, or nothing if there is
+        none. Call ``read_note`` and ``write_note`` only while this process holds the lock.
         """
         return pread(self._file, size, _NOTE_AT)
 

@@ -437,12 +437,14 @@ class FigureCounter:
         if not to_compare:
             return
 
-        def mark(transaction: Transaction) -> None:
+        def mark(keys: Iterable[int], transaction: Transaction) -> None:
             # Mark each conversation as compared, unless it has changed since its version was read.
-            for key, (version, events) in to_compare.items():
-                transaction.write("set_replies_compared", key, version, events)
+            for key in keys:
+                transaction.write("set_replies_compared", key, *to_compare[key])
 
-        self._store.database.recorder.offer(mark)
+        recorder = self._store.database.recorder
+        for keys in recorder.by_store(to_compare, int):
+            recorder.offer(partial(mark, keys))
 
     def _store_replies_of(self, key: int, hashes: Collection[int]) -> bool:
         """Store the usage of the replies with these ``hashes``. Return False if the conversation
@@ -572,15 +574,17 @@ class FigureCounter:
         names = sorted(
             (name for name, (_, figures) in counted.items() if figures.is_sound), key=utf8
         )
-        begin = 0
-        while begin < len(names):
-            tried = list[str]()
-            done = set[str]()
-            write = partial(self._write_some, names[begin:], counted, tried, done)
-            if not self._store.database.recorder.offer(write):
-                break
-            written |= done
-            begin += len(tried)
+        recorder = self._store.database.recorder
+        for of_store in recorder.by_store(names, str):
+            begin = 0
+            while begin < len(of_store):
+                tried = list[str]()
+                done = set[str]()
+                write = partial(self._write_some, of_store[begin:], counted, tried, done)
+                if not recorder.offer(write):
+                    break
+                written |= done
+                begin += len(tried)
         for name in written:
             self.aside.pop(name, None)
             self._tables.forget_aside(name)
