@@ -330,8 +330,8 @@ def _event_of(item: Any) -> Event:
 
 
 def _number_events(events: Iterable[Event], version: int) -> Sequence[Event]:
-    """Return the events with the ids from ``version`` on. Raises ``InvalidEvent`` if they have
-    other ids.
+    """Return the events with the ids from ``version`` on. Raises ``InvalidEvent`` if the first or
+    the last of them has another id.
     """
     numbered = events if isinstance(events, list | tuple) else list(events)
     if not numbered:

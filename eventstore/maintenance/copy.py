@@ -873,7 +873,8 @@ def _copy_tombstone(
     earlier: Conversation | None,
 ) -> bool:
     """Copy a tombstone, which replaces the tombstone ``earlier``. Return False if the target has it
-    already. Raises ``ConversationErased`` if the target has not erased the conversation.
+    already, or another tombstone in its place. Raises ``ConversationErased`` if the target has not
+    erased the conversation.
     """
     erasure = tombstone.erasure
     present = target.find(transaction, tombstone.id, as_stored=True)

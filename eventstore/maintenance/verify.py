@@ -306,8 +306,9 @@ def _verdict(
 def _findings_without_key(
     database: Database, conversation: Conversation
 ) -> Iterator[VerifyFinding]:
-    """Check what is in the clear, up to the first problem: the number, the ids, the times and the
-    counts of events, and the checksums. The heads cannot be computed without the content.
+    """Check what is in the clear: the number, the ids, the times and the counts of events, and the
+    checksums. After most problems, no later event is checked. The heads cannot be computed without
+    the content.
     """
     event_id = conversation.begins
     counts: tuple[int, int] | None = None

@@ -64,7 +64,7 @@ def label(event: Event) -> str:
 
 def kind_words(kinds: Iterable[str]) -> frozenset[str]:
     """Return the names of kinds, with stored names shortened. Raises ``InvalidArgument`` for an
-    unknown name.
+    unknown name, and ``TypeError`` for a text in place of a list.
     """
     if isinstance(kinds, str | bytes) or not hasattr(kinds, "__iter__"):
         raise TypeError(f"kinds must be a list of words, such as ['user', 'agent'], not {kinds!r}")
