@@ -204,6 +204,7 @@ class FigureCounter:
         if version == self._seen:
             self._found_time = now
             return 0
+        self._forget_erased()
         self.write_aside()
         if most is None or not self._found:
             self._look, self._found = self._find_outdated(now)
@@ -638,6 +639,18 @@ class FigureCounter:
     def is_aside(self, row: ConversationRow) -> bool:
         """Return whether the present figures of a conversation are in memory only."""
         return row.id in self.aside and self.aside[row.id][0] == row
+
+    def _forget_erased(self) -> None:
+        """Forget the figures in memory of conversations that were erased. The store deletes only
+        its own figures, and nobody counts an erased conversation again. Another conversation may
+        have the id by now.
+        """
+        created = self._tables.created(self.aside)
+        for name, (row, _) in [*self.aside.items()]:
+            at, _ = created.get(name, (None, False))
+            if at is None or from_microseconds(at) != row.created_at:
+                del self.aside[name]
+                self._tables.forget_aside(name)
 
     def _put_aside(self, row: ConversationRow, figures: Figures) -> None:
         database = self._store.database

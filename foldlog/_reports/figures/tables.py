@@ -394,9 +394,9 @@ class FigureTables:
             for recorder in self._recorders()
             for key, child, parent in self._run(recorder, "figure_parents")
         }
-        created = self._created({parent for _, parent in sub_agents.values()})
+        created = self.created({parent for _, parent in sub_agents.values()})
         # A later conversation with the id of an erased parent did not begin the sub-agent.
-        of_later = self._created(
+        of_later = self.created(
             {child for child, (_, parent) in sub_agents.items() if created.get(parent, (0, 0))[1]}
         )
         return Trees(
@@ -419,10 +419,12 @@ class FigureTables:
         }
         return {name for name, row in rows.items() if row is not None and row.erasure is not None}
 
-    def _created(self, names: Collection[str]) -> dict[str, tuple[int, int]]:
+    def created(self, names: Collection[str]) -> dict[str, tuple[int, int]]:
         """Return, for the conversations that exist, when they were created, and whether their id
-        had an earlier conversation.
+        had an earlier conversation. Cost: one statement.
         """
+        if not names:
+            return {}
         rows = self._run(self.database.recorder, "existing_ids", json.dumps([*names]))
         return {text_of(name): (at, has_earlier) for name, at, has_earlier in rows}
 

@@ -192,6 +192,23 @@ def test_read_only_store_shows_the_same(tmp_path):
         )
 
 
+@pytest.mark.parametrize("begins_again", [False, True])
+def test_reader_that_cannot_write_forgets_an_erased_conversation(tmp_path, begins_again):
+    url = f"sqlite:///{tmp_path}/store.db"
+    with foldlog.open(url) as writer, open_store(f"{url}?mode=ro") as reader:
+        for user in ("ann", "bob"):
+            writer.create(f"of-{user}", {"user": user})
+        figures = FiguresOfStore(reader)
+        figures.refresh()
+        assert figures.ids(Where(attributes={"user": "bob"})) == {"of-bob"}
+        writer.erase("of-bob", reason="asked to")
+        if begins_again:
+            writer.create("of-bob", {"user": "carl"}, replace_erased=True)
+        figures.refresh()
+        assert figures.ids(Where(attributes={"user": "bob"})) == set()
+        assert figures.totals().conversations == 1 + begins_again
+
+
 def test_texts_are_encrypted_and_numbers_plain(tmp_path):
     url = f"sqlite:///{tmp_path}/history.db"
     with open_store(url, keys=KEYS) as sealed:
