@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
 from functools import partial
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal, TypeAlias
 
 from msgspec import UNSET, UnsetType
 from msgspec.structs import replace
@@ -32,6 +32,8 @@ from foldlog.eventstore import (
 
 if TYPE_CHECKING:
     from foldlog.projections import Views
+
+WaitsFor: TypeAlias = Literal["all", "named", "single"]
 
 
 def document_of(
@@ -90,20 +92,19 @@ def collect_stats(
     views: Views,
     prices: Prices | None = None,
     has_task: bool = False,
-    is_complete: bool = False,
-    is_quick: bool = False,
+    waits_for: WaitsFor = "named",
 ) -> Stats:
     """Count what has changed, and return the totals of ``conversations``, or of all conversations
     if the argument is None. For a single conversation, the function also computes the sizes of its
     Views: see ``ViewMeasuring``.
 
-    ``on_events``    is called with the number of events that were counted together
-    ``views``        make the Views of a single conversation
-    ``prices``       are for calls of models that recorded no cost
-    ``has_task``     also add up a single conversation and its sub-agents, in ``Stats.task``
-    ``is_complete``  count all conversations that have changed. Otherwise ``Stats.behind`` says what
-                     the totals of all conversations and the task lack
-    ``is_quick``     do so for several ``conversations`` too
+    ``on_events``  is called with the number of events that were counted together
+    ``views``      make the Views of a single conversation
+    ``prices``     are for calls of models that recorded no cost
+    ``has_task``   also add up a single conversation and its sub-agents, in ``Stats.task``
+    ``waits_for``  which figures are always complete: the figures of ``"all"`` conversations, of the
+                   ``"named"`` conversations, or of a ``"single"`` one. ``Stats.behind`` says what
+                   the other figures lack
 
     Raises ``ConversationNotFound``, ``ConversationErased`` or ``KeyUnavailable``. Cost: see
     ``FiguresOfStore``; with ``has_task``, the figures of the whole store are brought up to date
@@ -114,8 +115,7 @@ def collect_stats(
         views,
         prices,
         on_events=on_events,
-        is_quick=not is_complete
-        and (conversations is None or (is_quick and len(conversations) != 1)),
+        is_quick=_is_quick(waits_for, conversations),
     )
     rows = None
     if conversations is not None:
@@ -131,11 +131,22 @@ def collect_stats(
     _add_sizes(stats, store, views, rows[0], of_one)
     if has_task:
         # A conversation names its parent, so sub-agents that are not counted are not found.
-        of_task = FiguresOfStore(store, views, prices, is_quick=not is_complete)
+        of_task = FiguresOfStore(store, views, prices, is_quick=waits_for != "all")
         of_task.refresh()
         stats.task = of_task.tasks([of_one], has_agents=True).get(of_one.id)
         stats.behind = of_task.behind()
     return stats
+
+
+def _is_quick(waits_for: WaitsFor, conversations: Sequence[str] | None) -> bool:
+    """Return whether the totals of ``conversations`` may lack some figures."""
+    match waits_for:
+        case "all":
+            return False
+        case "named":
+            return conversations is None
+        case "single":
+            return conversations is None or len(conversations) != 1
 
 
 def trees_of(store: Store, *, is_complete: bool = True) -> Trees:

@@ -92,7 +92,7 @@ def run(
             views=Views(store),
             prices=Prices(prices),
             has_task=True,
-            is_complete=wait,
+            waits_for="all" if wait else "named",
         )
         try:
             stats = collect(names)

@@ -81,7 +81,11 @@ def read_store_stats(request: AdmittedRequest, *, where: Where = "") -> StatsDoc
     else:
         names = None
     stats = collect_stats(
-        histories.store, names, views=histories.views, prices=request.prices, is_quick=True
+        histories.store,
+        names,
+        views=histories.views,
+        prices=request.prices,
+        waits_for="single",
     )
     return stats.document()
 
