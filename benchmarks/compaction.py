@@ -206,16 +206,22 @@ def histories(sources: Sequence[str]) -> dict[str, list[Event]]:
     }
 
 
+def _percent(part: int, whole: int) -> float | None:
+    return round(100 * part / whole, 2) if whole else None
+
+
 def figures(name: str, replays: Sequence[Replay]) -> dict[str, Any]:
-    """Return the figures of one condenser over all histories."""
+    """Return the figures of one condenser over all histories. If no history needs a term or a fact
+    again, its percentage is None.
+    """
     needed = sum(len(run.needed) for run in replays)
     facts = sum(run.facts for run in replays)
     sent = sum(run.tokens_sent or 0 for run in replays)
     row: dict[str, Any] = {
         "condensations": sum(len(run.condensations) for run in replays),
         "tokens_sent": sent,
-        "terms": round(100 * (1 - sum(len(run.missing) for run in replays) / needed), 2),
-        "facts": round(100 * sum(run.facts_in_prompts for run in replays) / facts, 2),
+        "terms": _percent(needed - sum(len(run.missing) for run in replays), needed),
+        "facts": _percent(sum(run.facts_in_prompts for run in replays), facts),
     }
     summaries = [prompts for run in replays for prompts in run.summaries]
     continues = ", continue" in name
@@ -261,6 +267,10 @@ def _format(events: Sequence[Event]) -> str:
     return next((event.origin.format for event in events if event.origin), "own")
 
 
+def _percent_cell(percent: float | None) -> str:
+    return "–" if percent is None else f"{percent:.1f} %"
+
+
 def tables(group: Mapping[str, Any]) -> str:
     formats = Counter(history["format"] for history in group["histories"])
     events = sum(history["events"] for history in group["histories"])
@@ -281,8 +291,8 @@ def tables(group: Mapping[str, Any]) -> str:
             name,
             f"{row['condensations']:,}",
             f"{row['tokens_sent'] / 1e6:.2f}M",
-            f"{row['terms']:.1f} %",
-            f"{row['facts']:.1f} %",
+            _percent_cell(row["terms"]),
+            _percent_cell(row["facts"]),
             f"{100 * costs['cached'] / row['tokens_sent']:.0f} %",
             f"{row['summary_tokens'] / 1e3:,.0f}k",
             f"{100 * costs['summary_cached'] / max(1, row['summary_tokens']):.0f} %",

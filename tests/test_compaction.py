@@ -8,6 +8,7 @@ import pytest
 from benchmarks import agents, compaction
 from foldlog.condensers import ESTIMATE
 from foldlog.replays import replay
+from tests.said import replied, said
 
 
 def test_page_shows_the_published_figures():
@@ -26,6 +27,13 @@ def test_copier_summarizes_for_both_prompts():
             figures = compaction.figures(name, [replay(events, condensers[name], ESTIMATE)])
             assert figures["condensations"] > 1, name
             assert (figures["claude-sonnet-4-5"]["summary_cached"] > 0) is is_cached, name
+
+
+def test_histories_that_need_nothing_again_have_no_percentages():
+    chosen = {"a": [said("hi", id=0), replied("hello", id=1)]}
+    group = compaction.measure_condensers(chosen, ["noop"])
+    assert (group["rows"]["noop"]["terms"], group["rows"]["noop"]["facts"]) == (None, None)
+    assert " | – | – | " in compaction.tables(group)
 
 
 def test_a_later_run_joins_the_pieces_of_earlier_ones(tmp_path, monkeypatch):
