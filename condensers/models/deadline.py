@@ -65,6 +65,6 @@ def abandoned_after(seconds: float, act: Callable[[], T]) -> T:
 
     threading.Thread(target=run, name="a call with a deadline", daemon=True).start()
     wait([outcome], seconds)
-    if not outcome.done():
-        raise TimeoutError(f"no complete reply within {seconds:.3g} s")
-    return outcome.result()
+    if outcome.done():
+        return outcome.result()
+    raise TimeoutError(f"no complete reply within {seconds:.3g} s")
