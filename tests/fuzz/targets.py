@@ -9,6 +9,7 @@ import json
 import os
 import random
 import re
+import sys
 import tempfile
 import zlib
 from collections.abc import Callable
@@ -306,8 +307,9 @@ def url(rng):
 
 
 def key(rng):
-    sound = rng.choice((b"ab" * 32, b"q6urq6urq6urq6urq6urq6urq6urq6urq6urq6urq6s=", b""))
-    text = mutate(rng, sound).decode("utf-8", "surrogateescape")
+    sound = rng.choice((b"ab" * 32, b"q6urq6urq6urq6urq6urq6urq6urq6urq6urq6urq6s="))
+    keys = [sound if rng.randrange(2) else mutate(rng, sound) for _ in range(rng.randrange(3))]
+    text = b" ".join(keys).decode("utf-8", "surrogateescape")
     try:
         KeyRing.from_environment({"FOLDLOG_KEY": text})
     except KeyUnavailable as error:
@@ -370,6 +372,8 @@ def _run(arguments, place):
     stores = {"FOLDLOG_DB": "foldlog.db", "XDG_DATA_HOME": str(place)}
     with (
         contextlib.chdir(place),
+        open(os.devnull) as no_input,
+        patch.object(sys, "stdin", no_input),
         patch.dict(os.environ, stores),
         contextlib.redirect_stdout(out),
         contextlib.redirect_stderr(err),
