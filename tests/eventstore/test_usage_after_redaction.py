@@ -43,17 +43,17 @@ MAPS = st.dictionaries(
 )
 
 
-def replied(meta: dict[str, Any]) -> Message:
+def reply_with_meta(meta: dict[str, Any]) -> Message:
     return Message(content="secret", source="agent", meta=meta)
 
 
 @given(st.builds(lambda counts, maps: {**counts, **maps}, COUNTS, MAPS))
 def test_usage_counts_the_same_tokens(usage: dict[str, Any]) -> None:
-    remaining = without_content(replied({"usage": usage}), RECEIPT)
+    remaining = without_content(reply_with_meta({"usage": usage}), RECEIPT)
     assert usage_of(remaining.meta["usage"]) == usage_of(usage)
     # ``verify`` compares a redacted event with its own redacted form.
     assert without_content(remaining, RECEIPT) == remaining
-    beside = without_content(replied({"model": "m", **usage}), RECEIPT)
+    beside = without_content(reply_with_meta({"model": "m", **usage}), RECEIPT)
     assert usage_of(beside.meta.get("usage")) == usage_of(usage)
     assert without_content(beside, RECEIPT) == beside
 
@@ -85,7 +85,7 @@ def calls_of(event: Message) -> list[ModelCall]:
 def test_redaction_neither_makes_nor_removes_calls(
     meta: dict[str, Any], origin: Origin | None
 ) -> None:
-    reply = replace(replied(meta), origin=origin)
+    reply = replace(reply_with_meta(meta), origin=origin)
     remaining = without_content(reply, RECEIPT)
     assert calls_of(remaining) == calls_of(reply)
     assert without_content(remaining, RECEIPT) == remaining
@@ -103,7 +103,7 @@ def test_figures_stay_after_a_redaction(usage: Any, _: Any, is_beside: bool) -> 
     meta = {"model": "gpt-4o", "cost": "0.5", "calls": 4, **fields}
     with foldlog.open("memory:") as histories:
         history = histories["c"]
-        history.append([said("hi"), replied(meta)])
+        history.append([said("hi"), reply_with_meta(meta)])
         before = history.stats()
         assert (before.spent.calls, before.spent.cost) == (4, 0.5)
         history.redact(1, reason="asked to")
@@ -151,7 +151,7 @@ def test_texts_in_nested_usage_are_removed() -> None:
         "prompt_tokens_details": {"cached_tokens": 2, "note": "SECRET", "SECRET words": 1},
         "SECRET details": {"reasoning_tokens": 1},
     }
-    remaining = without_content(replied({"usage": usage}), RECEIPT)
+    remaining = without_content(reply_with_meta({"usage": usage}), RECEIPT)
     assert remaining.meta == {
         "usage": {"prompt_tokens": 7, "cached_tokens": 2, "reasoning_tokens": 1}
     }
@@ -159,7 +159,9 @@ def test_texts_in_nested_usage_are_removed() -> None:
 
 def test_event_that_an_earlier_version_redacted_is_known_by_a_retry() -> None:
     """Earlier versions left no counts of nested maps."""
-    reply = replied({"usage": {"prompt_tokens": 7, "prompt_tokens_details": {"cached_tokens": 2}}})
+    reply = reply_with_meta(
+        {"usage": {"prompt_tokens": 7, "prompt_tokens_details": {"cached_tokens": 2}}}
+    )
     remaining = without_content(reply, RECEIPT)
     assert remaining.meta == {"usage": {"prompt_tokens": 7, "cached_tokens": 2}}
     of_earlier_version = replace(remaining, meta={"usage": {"prompt_tokens": 7}})
@@ -176,7 +178,7 @@ ORIGIN = Origin(format="gemini-cli")
 @pytest.mark.parametrize("meta", [{"copied": True}, {"placed_from": 3}, {"placed_from": None}])
 def test_marks_of_an_imported_event_remain(meta: dict[str, Any]) -> None:
     """Figures leave out a copy, and so do exports, also once its content is redacted."""
-    event = replace(replied({**meta, "note": "secret"}), origin=ORIGIN)
+    event = replace(reply_with_meta({**meta, "note": "secret"}), origin=ORIGIN)
     remaining = without_content(event, RECEIPT)
     assert remaining.meta == meta
     assert is_copy(remaining) == is_copy(event)
@@ -186,7 +188,7 @@ def test_marks_of_an_imported_event_remain(meta: dict[str, Any]) -> None:
 
 def test_each_form_that_a_redaction_had_is_known() -> None:
     details = {"prompt_tokens": 7, "prompt_tokens_details": {"cached_tokens": 2}}
-    event = replace(replied({"copied": True, "usage": details}), origin=ORIGIN)
+    event = replace(reply_with_meta({"copied": True, "usage": details}), origin=ORIGIN)
     forms = [
         _redact(event, RECEIPT, all_counts=all_counts, marks=marks)
         for all_counts, marks in ((True, True), (True, False), (False, False), (False, True))
@@ -197,8 +199,8 @@ def test_each_form_that_a_redaction_had_is_known() -> None:
 
 def test_marks_that_are_texts_or_of_no_import_do_not_remain() -> None:
     texts = {"copied": "secret", "placed_from": "secret"}
-    assert without_content(replace(replied(texts), origin=ORIGIN), RECEIPT).meta == {}
-    assert without_content(replied({"copied": True}), RECEIPT).meta == {}
+    assert without_content(replace(reply_with_meta(texts), origin=ORIGIN), RECEIPT).meta == {}
+    assert without_content(reply_with_meta({"copied": True}), RECEIPT).meta == {}
 
 
 def test_retraction_before_repeated_records_keeps_its_reason() -> None:

@@ -13,6 +13,8 @@ from tests.programs.stand_in import StandIn
 ASKED = ("oak-asked", "elm-asked", "fir-asked")
 SAID = ("ash-called", "yew-result", "oak-said", "elm-said", "fir-said")
 NOBODY = "00000000-0000-4000-8000-00000000dead"
+REMOVED = object()
+"""The value of a field that ``changed`` removes."""
 
 
 @pytest.fixture(scope="module")
@@ -41,8 +43,9 @@ def place(lines, kind, word):
 
 
 def changed(lines, number, **fields):
+    """Return the lines with other values of some fields in one line."""
     record = {**json.loads(lines[number]), **fields}
-    record = {name: value for name, value in record.items() if value is not ...}
+    record = {name: value for name, value in record.items() if value is not REMOVED}
     return [*lines[:number], json.dumps(record).encode() + b"\n", *lines[number + 1 :]]
 
 
@@ -65,7 +68,7 @@ def damaged(how, lines):
         case "line is NUL bytes":
             return [*lines[:asked], b"\0" * len(lines[asked]), *lines[asked + 1 :]]
         case "parent is missing":
-            return changed(lines, asked, parentUuid=...)
+            return changed(lines, asked, parentUuid=REMOVED)
         case "parent is null":
             return changed(lines, asked, parentUuid=None)
         case "parent is of no line":

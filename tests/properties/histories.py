@@ -58,7 +58,7 @@ def _with_id(event, event_id):
 # --- steps ---
 
 
-def _always(event):
+def always(event):
     return lambda _: [event]
 
 
@@ -69,7 +69,7 @@ _message = st.builds(
     content=st.sampled_from(["hello", "more"]),
     stays_with_next=_rarely,
     meta=st.sampled_from([{}, {"reply": "r"}, {"reply": "s"}]),
-).map(_always)
+).map(always)
 _call = st.builds(
     Action,
     tool=st.just("run"),
@@ -78,7 +78,7 @@ _call = st.builds(
     thinking=st.sampled_from([(), THINKING]),
     thought=st.just("so"),
     stays_with_next=_rarely,
-).map(_always)
+).map(always)
 _answer = st.builds(
     lambda call, back: (
         lambda i: [Observation(content="done", call_id=call, cause=i - back if back <= i else None)]
@@ -97,15 +97,15 @@ _other = st.sampled_from(
         UnknownEvent(stored_kind="new", stored_schema=1, body=b"{}"),
         UnknownEvent(stored_kind="new", stored_schema=1, body=b"{}", shown=True),
     ]
-).map(_always)
-_request = st.just(_always(CondensationRequest()))
+).map(always)
+_request = st.just(always(CondensationRequest()))
 _retract = st.builds(
     lambda back: lambda i: [Retraction(version=max(0, i - back), origin=Origin(format="test"))],
     st.integers(-1, 12),
 )
 
 
-def _batch(size, thinking, interleaved, interrupted):
+def batch_step(size, thinking, interleaved, interrupted):
     """Return a step with the calls of one response and an answer to each."""
 
     def events(i):
@@ -127,7 +127,7 @@ def _batch(size, thinking, interleaved, interrupted):
     return events
 
 
-def _turn(replies, thinks, missing):
+def turn_step(replies, thinks, missing):
     """Return a step with all that an agent writes between two messages of the user: thoughts, words
     and calls of each reply, and the results. If it ``thinks``, the first call has thinking too. The
     result at index ``missing`` is left out.
@@ -136,7 +136,7 @@ def _turn(replies, thinks, missing):
     def events(i):
         turn = []
         for number, (size, thoughts, says) in enumerate(replies):
-            batch = _batch(size, thinks and not number, interleaved=False, interrupted=False)(
+            batch = batch_step(size, thinks and not number, interleaved=False, interrupted=False)(
                 i + number
             )
             words = Message(source="agent", content="so", meta={"reply": f"response {i + number}"})
@@ -150,17 +150,19 @@ def _turn(replies, thinks, missing):
 
 
 _answered_turn = st.builds(
-    _turn,
+    turn_step,
     st.lists(
         st.tuples(st.integers(0, 2), st.sampled_from([0, 0, 0, 1, 2]), st.booleans()), max_size=4
     ),
     st.booleans(),
     st.integers(0, 9),
 )
-_answered_batch = st.builds(_batch, st.integers(1, 3), st.booleans(), st.booleans(), st.booleans())
+_answered_batch = st.builds(
+    batch_step, st.integers(1, 3), st.booleans(), st.booleans(), st.booleans()
+)
 
 
-def _condensation(ids, summary, offset, format="openhands-v0"):
+def condensation(ids, summary, offset, format="openhands-v0"):
     """Return a condensation of ids, or of a range if they are a tuple of its first id and its length."""
     fields = {} if summary is None else {"summary": summary, "summary_offset": offset}
     if isinstance(ids, tuple):
@@ -177,13 +179,13 @@ def _native_condensation(event_id, ids, summary, offset):
     """
     if isinstance(ids, tuple):
         back, length = ids
-        return _condensation((event_id - back, length), summary, offset, "test")
+        return condensation((event_id - back, length), summary, offset, "test")
     existing = [
         event_id - back if back >= 0 else summary_id(event_id + back)
         for back in ids
         if event_id + back >= 0
     ]
-    action = _condensation(existing, summary, offset, "test")
+    action = condensation(existing, summary, offset, "test")
     if not ids and summary is None:
         action = replace(action, metadata={"outcome": "declined", "reason": "nothing to forget"})
     return action
@@ -210,7 +212,7 @@ _condense = st.builds(
 _source_id = st.one_of(st.integers(0, 30), st.none())
 
 
-def _from_v0(step, source_id):
+def from_v0(step, source_id):
     def events(i):
         return [
             replace(
@@ -228,17 +230,17 @@ def _from_v0(step, source_id):
 
 
 _v0_condense = st.builds(
-    _condensation,
+    condensation,
     st.one_of(
         st.tuples(st.integers(-1, 30), st.integers(-2, 8)),
         st.lists(st.integers(-1, 30), max_size=8),
     ),
     st.sampled_from([None, "", "in short", "in brief"]),
     st.integers(-3, 12),
-).map(_always)
+).map(always)
 
 _v0_step = st.builds(
-    _from_v0,
+    from_v0,
     st.one_of(
         _message, _call, _answer, _other, _request, _answered_batch, _v0_condense, _v0_condense
     ),

@@ -10,13 +10,13 @@ from foldlog.projections.units import has_no_message
 from tests.how_many import examples
 from tests.properties.definition import structural_since
 from tests.properties.histories import (
-    _always,
-    _batch,
-    _condensation,
-    _from_v0,
-    _turn,
+    always,
+    batch_step,
+    condensation,
+    from_v0,
     histories,
     history,
+    turn_step,
 )
 from tests.said import ids
 from tests.shown_at import shown_at
@@ -24,12 +24,12 @@ from tests.shown_at import shown_at
 
 @examples(150)
 @given(histories)
-@example(history([_turn([(1, 0, False), (1, 0, True), (1, 1, True)], thinks=True, missing=0)]))
+@example(history([turn_step([(1, 0, False), (1, 0, True), (1, 1, True)], thinks=True, missing=0)]))
 @example(
     history(
         [
-            _from_v0(_always(_condensation([], "", -1)), 0),
-            _from_v0(_batch(2, False, True, False), None),
+            from_v0(always(condensation([], "", -1)), 0),
+            from_v0(batch_step(2, False, True, False), None),
         ]
     )
 )

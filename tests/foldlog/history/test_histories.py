@@ -7,6 +7,7 @@ from datetime import timedelta
 from operator import attrgetter
 
 import pytest
+from pydantic import SecretStr
 
 import foldlog
 from foldlog import (
@@ -22,6 +23,44 @@ from tests.foldlog.formats.writing import WRITTEN
 from tests.foldlog.records import SAMPLE
 from tests.golden.rows import rows
 from tests.said import all_said, replied, said
+
+
+def test_a_store_is_opened_by_url_or_path(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    odd = "a b?mode=ro#.db"
+    for place in ("h.db", "./h.db", tmp_path / "h.db", "sqlite:///h.db", f"{tmp_path}/h.db", odd):
+        with foldlog.open(place) as histories:
+            histories["c1"].append(said("hi"))
+    assert sorted(path.name for path in tmp_path.glob("*.db")) == [odd, "h.db"]
+    with foldlog.open("h.db") as histories:
+        assert len(histories["c1"]) == 5
+
+
+@pytest.mark.parametrize(
+    "place, options, why",
+    rows("refusals.json", "addresses and options of a store, and why they are wrong"),
+)
+def test_wrong_address_and_options_are_named(tmp_path, monkeypatch, place, options, why):
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises((ValueError, TypeError), match=why) as caught:
+        foldlog.open(place, **options)
+    assert isinstance(caught.value, foldlog.EventStoreError | TypeError)
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_keys_compression_and_limit_of_events(tmp_path):
+    path = tmp_path / "h.db"
+    keys = foldlog.KeyRing([SecretStr("00" * 32)])
+    with foldlog.open(path, keys=keys, compression="zlib", event_bytes_max=500) as histories:
+        histories["c1"].append(said("a secret"))
+        with pytest.raises(InvalidEvent, match="the maximum for one event is 500"):
+            histories["c1"].append(said("x" * 600))
+    assert b"a secret" not in path.read_bytes()
+    with foldlog.open(path) as histories, pytest.raises(foldlog.errors.KeyUnavailable):
+        list(histories["c1"].events())
+    for same in ("00" * 32, ["00" * 32]):
+        with foldlog.open(path, keys=foldlog.KeyRing(same)) as histories:
+            assert [event.content for event in histories["c1"].events()] == ["a secret"]
 
 
 def test_options_after_a_path_are_refused(tmp_path, monkeypatch):
