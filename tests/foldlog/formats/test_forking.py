@@ -10,7 +10,7 @@ import pytest
 from foldlog import aio, open as open_histories
 from foldlog.eventstore import ConversationNotFound, InvalidArgument, Observation
 from foldlog.formats import decode
-from tests.foldlog.formats import test_openhands_v1 as v1
+from tests.foldlog.formats import openhands_v1_records as v1
 from tests.foldlog.records import GOLDEN
 from tests.how_many import some
 from tests.said import said

@@ -25,7 +25,7 @@ from tests.foldlog.imports.imports import (
     refused,
     source_of,
 )
-from tests.foldlog.imports.test_redacted_sources import (
+from tests.foldlog.imports.sessions_with_secret import (
     DAMAGED,
     LINES,
     SECRET,

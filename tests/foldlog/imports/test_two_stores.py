@@ -22,7 +22,7 @@ from tests.foldlog.imports.imports import (
     redact_event,
     set_sizes,
 )
-from tests.foldlog.imports.test_redacted_sources import line, write
+from tests.foldlog.imports.sessions_with_secret import line, write
 from tests.privacy import erased
 from tests.sound import assert_sound
 

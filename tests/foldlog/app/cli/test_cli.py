@@ -1,10 +1,12 @@
 """What the commands do and print. See also ``tests/golden/sessions``."""
 
+import contextlib
 import io
 import itertools
 import os
 import re
 import shlex
+import shutil
 import subprocess
 import sys
 from importlib import metadata
@@ -15,7 +17,7 @@ from click.shell_completion import get_completion_class
 from foldlog._app.cli.quick_completion import complete_quickly
 from foldlog.eventstore import open_store
 from foldlog.eventstore.sources.tables import SourcesToWrite
-from tests.commands import application
+from tests.commands import application, run_foldlog
 from tests.foldlog.imports.imports import set_sizes
 from tests.foldlog.records import SAMPLE, said
 from tests.foldlog.terminals import FOLDLOG
@@ -25,14 +27,31 @@ from tests.stored_rows import execute
 DB = ("--db", "foldlog-demo.db")
 
 
+@pytest.fixture(scope="module")
+def made_demo(tmp_path_factory):
+    """A folder with the store that ``foldlog demo`` makes, and what the command prints on a wide
+    terminal, where ``foldlog`` is on the path.
+    """
+    folder = tmp_path_factory.mktemp("demo")
+    out = io.StringIO()
+    with (
+        pytest.MonkeyPatch.context() as patch,
+        contextlib.chdir(folder),
+        contextlib.redirect_stdout(out),
+    ):
+        patch.setenv("COLUMNS", "140")
+        patch.setenv("XDG_DATA_HOME", str(folder / ".data"))
+        patch.setattr("shutil.which", lambda name: f"/bin/{name}")
+        assert run_foldlog("demo") == 0
+    return folder, out.getvalue()
+
+
 @pytest.fixture
-def demo(foldlog, monkeypatch):
-    """What ``foldlog demo`` prints on a wide terminal, where ``foldlog`` is on the path."""
-    monkeypatch.setenv("COLUMNS", "140")
-    monkeypatch.setattr("shutil.which", lambda name: f"/bin/{name}")
-    ran = foldlog("demo")
-    assert ran.status == 0
-    return ran.out
+def demo(made_demo, foldlog, tmp_path):
+    """What ``foldlog demo`` printed. A copy of its store is in the present folder."""
+    folder, printed = made_demo
+    shutil.copytree(folder, tmp_path, dirs_exist_ok=True)
+    return printed
 
 
 def test_demo_is_true_and_short(demo, foldlog, monkeypatch):
