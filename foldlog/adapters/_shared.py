@@ -179,6 +179,39 @@ class _Adapter:
         history = self._sync[history.id]
         return history, append(history)
 
+    def _append_new_items(
+        self,
+        conversation: str,
+        copied: list[T],
+        noun: str,
+        format: str,
+        item_of: Callable[[Any], T],
+        record_of: Callable[[T], Any],
+    ) -> tuple[History, int]:
+        """Append the items of ``copied`` that follow the items of a session: see
+        ``select_new_items``. ``item_of`` returns the item of a record in the ``format``, and
+        ``record_of`` the record of an item. An item that another writer appends at the same time is
+        not appended again.
+
+        Return the history that has the appended items, and their number.
+        """
+
+        def append(history: History) -> int:
+            while True:
+                view = history.view()
+                shown = shown_records(view, format, history)
+                stored = [item_of(record) for _, records in shown for record in records]
+                new = select_new_items(conversation, stored, copied, noun)
+                records = map(record_of, new)
+                with suppress(VersionConflict):  # another writer appended
+                    history.append_records(records, format=format, expected_version=view.seen)
+                    return len(new)
+
+        history = self._sync[conversation]
+        if not copied and conversation not in self._sync:
+            return history, 0  # a conversation begins with its first item
+        return self._append_or_begin(history, append)
+
 
 class OpenHistories(_Adapter):
     """The base class of adapters for SDKs whose interface is async."""

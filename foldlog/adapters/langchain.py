@@ -29,7 +29,6 @@ from foldlog.adapters._shared import (
     from_plain,
     in_thread,
     quote_id,
-    select_new_items,
     sent_records,
     to_its_end,
     to_plain,
@@ -142,7 +141,8 @@ class FoldlogChatMessageHistory(WithHistories, BaseChatMessageHistory):  # type:
         """Return ``messages``. If the session was erased, read a session that began since."""
         for _ in range(2):
             with suppress(ConversationErased):
-                return _messages(sent_records(self.history, _FORMAT, condense=self._condense))
+                records = sent_records(self.history, _FORMAT, condense=self._condense)
+                return list(map(_message, records))
             # Another session with the same id may have begun since.
             self.history = self._sync[self.history.id]
         return []
@@ -154,7 +154,7 @@ class FoldlogChatMessageHistory(WithHistories, BaseChatMessageHistory):  # type:
         Raises ``ConversationErased`` if other code erased the session after this object used it. If
         the session was erased earlier, a new session begins.
         """
-        records = [to_plain(message_to_dict(message)) for message in messages]
+        records = list(map(_record, messages))
 
         def append(history: History) -> Any:
             return history.append_records(records, format=_FORMAT)
@@ -176,14 +176,20 @@ class FoldlogChatMessageHistory(WithHistories, BaseChatMessageHistory):  # type:
         """Copy the messages of another history, such as a ``SQLChatMessageHistory``. Return the
         number of added messages.
 
-        A second copy adds only messages that are new in ``other``. Raises ``ValueError`` if
-        ``other`` does not begin with the messages of this session, for example after a
-        condensation.
+        A second copy adds only messages that are new in ``other``, also if both copies run at the
+        same time. Raises ``ValueError`` if ``other`` does not begin with the messages of this
+        session, for example after a condensation.
         """
-        new = select_new_items(self.session_id, self.messages, list(other.messages), "messages")
-        self.add_messages(new)
-        return len(new)
+        self.history, count = self._append_new_items(
+            self.history.id, list(other.messages), "messages", _FORMAT, _message, _record
+        )
+        return count
 
 
-def _messages(records: Iterable[Any]) -> list[BaseMessage]:
-    return [messages_from_dict([from_plain(record)])[0] for record in records]
+def _record(message: BaseMessage) -> Any:
+    return to_plain(message_to_dict(message))
+
+
+def _message(record: Any) -> BaseMessage:
+    message: BaseMessage = messages_from_dict([from_plain(record)])[0]
+    return message

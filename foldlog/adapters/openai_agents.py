@@ -50,7 +50,6 @@ from foldlog.adapters._shared import (
     in_thread,
     quote_id,
     record_approvals,
-    select_new_items,
     sent_whole,
     shown_records,
     to_its_end,
@@ -368,14 +367,22 @@ class FoldlogSession(OpenHistories):
         """Copy the items of another session, such as a ``SQLiteSession``. Return the number of
         added items.
 
-        A second copy adds only items that are new in ``other``. Raises ``ValueError`` if ``other``
-        does not begin with the items of this session, for example after a condensation.
+        A second copy adds only items that are new in ``other``, also if both copies run at the same
+        time. Raises ``ValueError`` if ``other`` does not begin with the items of this session, for
+        example after a condensation. If the settings of ``other`` have a ``limit``, it returns only
+        its newest items, so open it without a limit.
         """
-        new = select_new_items(
-            self.session_id, await self.get_items(), await other.get_items(), "items"
+        return await self._append_copied(await other.get_items())
+
+    @to_its_end
+    def _append_copied(self, items: list[Any]) -> int:
+        _, count = self._append_new_items(
+            self.history.id, items, "items", _FORMAT, _unchanged, _unchanged
         )
-        await self.add_items(new)
-        return len(new)
+        if count:
+            self.history = self.histories[self.history.id]
+            self._cleared = None
+        return count
 
     async def input_filter(self, data: CallModelData[Any]) -> ModelInputData:
         """Replace condensed items in the input of a model call with their summary. Set this method
@@ -743,6 +750,11 @@ def _schema(tool: FunctionTool) -> Fields:
     }
 
 
+def _unchanged(item: Any) -> Any:
+    """Return an item, which is its own record."""
+    return item
+
+
 def _settings(settings: SessionSettings | Mapping[str, Any] | None) -> SessionSettings:
     if settings is None or isinstance(settings, Mapping):
         names = {field.name for field in fields(SessionSettings)}
@@ -757,7 +769,9 @@ def _settings(settings: SessionSettings | Mapping[str, Any] | None) -> SessionSe
 
 
 def _model_name(model: Any) -> str | None:
-    """Return the name of an agent's model, or None if the agent names no model."""
+    """Return the name of an agent's model, or else the name of the model's class. Return None if
+    the agent has no model.
+    """
     names = (model, getattr(model, "model", None), getattr(model, "model_name", None))
     model_name = next((name for name in names if isinstance(name, str)), None)
     return type(model).__name__ if model_name is None and model is not None else model_name

@@ -4,6 +4,7 @@ the log keeps.
 
 import random
 import warnings
+from functools import partial
 
 import pytest
 from langchain_core.chat_history import InMemoryChatMessageHistory
@@ -20,10 +21,12 @@ from langchain_core.runnables import RunnableLambda
 from langchain_core.runnables.history import RunnableWithMessageHistory
 
 import foldlog
+from foldlog import History
 from foldlog.adapters.langchain import FoldlogChatMessageHistory, FoldlogRequests
 from foldlog.eventstore import CondensationAction
 from tests.adapters import contract
 from tests.adapters.contract import Survives, check_requests
+from tests.between import before_next_call
 
 pytestmark = [
     pytest.mark.anyio,
@@ -134,6 +137,34 @@ async def test_a_repeated_copy_adds_only_new_messages(ours):
     ours.add_messages([HumanMessage("four")])
     with pytest.raises(ValueError, match="nothing was added"):
         ours.copy_from(theirs)
+
+
+@pytest.mark.parametrize("copied_first, added", [(2, 1), (3, 0)])
+async def test_two_copies_at_once_add_each_message_once(
+    ours, histories, monkeypatch, copied_first, added
+):
+    messages = [HumanMessage(str(number)) for number in range(3)]
+    theirs = InMemoryChatMessageHistory(messages=messages)
+    earlier = InMemoryChatMessageHistory(messages=messages[:copied_first])
+    other_copy = partial(FoldlogChatMessageHistory("s", histories).copy_from, earlier)
+    before_next_call(monkeypatch, History, "append_records", other_copy)
+    assert ours.copy_from(theirs) == added
+    assert ours.messages == messages
+
+
+async def test_a_copy_of_no_messages_begins_no_conversation(histories):
+    ours = FoldlogChatMessageHistory("s", histories, attributes={"user": "u7"})
+    assert ours.copy_from(InMemoryChatMessageHistory()) == 0
+    assert ours.history.id not in histories
+
+
+async def test_an_erased_session_is_copied_again(ours, histories):
+    theirs = InMemoryChatMessageHistory(messages=[HumanMessage("one")])
+    assert ours.copy_from(theirs) == 1
+    histories.erase(ours.history.id, reason="asked to")
+    assert ours.copy_from(theirs) == 1
+    ours.add_messages([HumanMessage("two")])
+    assert [message.content for message in ours.messages] == ["one", "two"]
 
 
 class TestKeeps(Survives):

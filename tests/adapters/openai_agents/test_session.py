@@ -19,6 +19,7 @@ from agents import (
 from agents.run import CallModelData, ModelInputData
 
 import foldlog
+from foldlog import History
 from foldlog.adapters import openai_agents
 from foldlog.adapters._shared import shown_records
 from foldlog.adapters.openai_agents import FoldlogSession
@@ -203,6 +204,34 @@ async def test_a_session_is_copied_and_copied_on(histories, tmp_path):
             await ours.copy_from(theirs)
         assert await ours.get_items() == items
         theirs.close()
+
+
+@pytest.mark.parametrize("copied_first, added", [(2, 1), (3, 0)])
+async def test_two_copies_at_once_add_each_item_once(
+    session, histories, monkeypatch, copied_first, added
+):
+    theirs = SQLiteSession("s")
+    await theirs.add_items(numbered(3))
+    other_copy = partial(
+        histories[session.history.id].append_records,
+        numbered(copied_first),
+        format="openai-responses",
+    )
+    before_next_call(monkeypatch, History, "append_records", other_copy)
+    assert await session.copy_from(theirs) == added
+    assert await session.get_items() == numbered(3)
+    theirs.close()
+
+
+async def test_a_session_with_a_limit_is_copied_on(histories):
+    theirs = SQLiteSession("s")
+    await theirs.add_items(numbered(3))
+    ours = FoldlogSession("s", histories, session_settings={"limit": 2})
+    assert await ours.copy_from(theirs) == 3
+    await theirs.add_items([user("more")])
+    assert await ours.copy_from(theirs) == 1
+    assert await texts_of(ours, 9) == ["0", "1", "2", "more"]
+    theirs.close()
 
 
 class TestKeeps(Answers, Condenses):
