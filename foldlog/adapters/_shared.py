@@ -754,10 +754,11 @@ def to_plain(value: Any, *, unknown: bool = False) -> Any:
 
 def unmark_bytes(fields: Any, key: str) -> None:
     """Replace marked bytes in a field with base64 text, in place. An SDK cannot read the marks of
-    ``to_plain``. Values that are no object with such a field stay unchanged.
+    ``to_plain``. A value that is no object with marked bytes in this field stays unchanged.
     """
-    if type(fields) is dict and type(fields.get(key)) is dict:
-        fields[key] = fields[key]["$bytes"]
+    marked = fields.get(key) if type(fields) is dict else None
+    if type(marked) is dict and marked.keys() == {"$bytes"}:
+        fields[key] = marked["$bytes"]
 
 
 def from_plain(plain: Any) -> Any:
