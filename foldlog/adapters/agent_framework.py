@@ -199,7 +199,6 @@ class FoldlogHistoryProvider(OpenHistories, HistoryProvider):  # type: ignore[mi
         history = self._sync[conversation]
         beside = self._sent_beside.pop(conversation, None)
         if not records:
-            history._asked_at = None
             return 0
         history._asked_at = self._asked.pop(conversation, None)
         history._sent_beside = beside

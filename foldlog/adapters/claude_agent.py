@@ -171,8 +171,8 @@ class FoldlogSessionStore(OpenHistories):
 
     @in_thread
     def list_sessions(self, project_key: str) -> list[SessionStoreListEntry]:
-        """Return the sessions of a project. ``mtime`` is the time when the last entry of a session
-        was stored.
+        """Return the sessions of a project. ``mtime`` is the time when a session last changed: when
+        an entry, an approval or another event of foldlog was stored.
         """
         rows = below(self._sync, self._below(project_key))
         return [
